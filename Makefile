@@ -1,0 +1,46 @@
+# Everything runs from a .venv inside the project; `make setup` makes it, and each target calls it when needed.
+PYTHON ?= python3
+BIN    := .venv/bin
+READY  := .venv/.ready
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+help:  ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+
+setup: $(READY)  ## make .venv with the pinned versions
+
+demo: $(READY)  ## see what headway does
+	@$(BIN)/headway demo
+
+test: $(READY)  ## every test but the proofs, at most 15 minutes
+	@start=$$(date +%s); $(PYTEST) -n 2; code=$$?; \
+	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
+
+check: $(READY)  ## before each commit: format, lint, types and the fast tests
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+	@$(BIN)/basedpyright
+	@$(PYTEST) -n 2 -m "not slow and not proof"
+
+proof: $(READY)  ## the long proofs, and a deliberate defect for each law
+	@$(PYTEST) -m proof || [ $$? -eq 5 ]  # 5: no test is marked so yet
+	@$(BIN)/python tests/laws/mutants.py
+
+bench: $(READY)  ## time and memory, as tables
+	@$(BIN)/python bench/run.py
+
+format: $(READY)  ## rewrite the code in the common form
+	@$(BIN)/ruff format
+	@$(BIN)/ruff check --fix
+
+clean:  ## remove all that can be made again
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@echo "installing into .venv, a minute or two the first time"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@
+
+.PHONY: help setup demo test check proof bench format clean

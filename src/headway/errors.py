@@ -1,0 +1,34 @@
+"""Layer 0: the one error that talks to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(ValueError):
+    """A mistake that a person can mend, told in one sentence.
+
+    `said` is what was given and why it cannot be; `allowed` is what may be given; `meant` is the nearest right
+    name; `do` is the next thing to try.
+    """
+
+    def __init__(self, said: str, *, allowed: str | None = None, meant: str | None = None, do: str | None = None):
+        asked = f"did you mean {meant!r}?" if meant else None
+        parts = [said, f"allowed: {allowed}" if allowed else None, do]
+        sentence = "; ".join(part for part in parts if part)
+        super().__init__(f"{sentence}; {asked}" if asked else sentence)
+        self.said, self.allowed, self.meant, self.do = said, allowed, meant, do
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """The name that `word` was probably meant to be, or None where none is near."""
+    found = get_close_matches(word, list(names), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Names for a sentence: the first `most` of them, and how many more there are."""
+    names = list(names)
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,1 @@
+"""Layer 2: the parts that models are made of."""

@@ -1,0 +1,210 @@
+"""Projections around the attention operator.  Self- and cross-attention differ only in where keys and values come from.
+
+Axes:  B batch   T queries   S keys   C width   H heads   G kv-heads   D head width   N tokens of all packed rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.nn.context import EMPTY, Context
+from headway.nn.rows import Rows, packed, padded
+from headway.ops.attend import divisors, shown
+from headway.ops.map import AttentionMap, Bias
+from headway.ops.pattern import Full, Pattern, both
+from headway.ops.positions import Positions
+from headway.ops.reading import Weights
+from headway.ops.rotary import Rotary
+from headway.ops.score import DOT, Score
+
+
+class Biases(NamedTuple):
+    """Which projections add a bias vector."""
+
+    q: bool = True
+    k: bool = True
+    v: bool = True
+    out: bool = True
+
+
+BIASED = Biases()
+UNBIASED = Biases(q=False, k=False, v=False, out=False)
+
+
+class Keys(NamedTuple):
+    """What queries look at."""
+
+    k: Tensor  # B G S D
+    v: Tensor  # B G S D
+    positions: Positions
+    keep: Tensor | None  # B T S
+
+
+class Attention(nn.Module):
+    """out(softmax(score(q(x), k(source)) + bias) v(source)), in `heads` heads; `kv_heads` of them have own keys.
+
+    B T C → B T C.  `head_dim` is C / heads unless given: full-width heads take head_dim=C.
+    """
+
+    emits = ("weights", "values", "heads")
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        kv_dim: int | None = None,
+        bias: Biases = BIASED,
+        pattern: Pattern = Full(),
+        rotary: Rotary | None = None,
+        qk_norm: Callable[[int], nn.Module] = nn.Identity,
+        logit_bias: Bias | None = None,
+        score: Score = DOT,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        kv_heads = heads if kv_heads is None else kv_heads
+        head_dim = share(dim, heads) if head_dim is None else head_dim
+        kv_dim = dim if kv_dim is None else kv_dim
+        check_groups(heads, kv_heads)
+        self.heads, self.kv_heads, self.head_dim, self.kv_dim = heads, kv_heads, head_dim, kv_dim
+        self.pattern, self.rotary, self.logit_bias = pattern, rotary, logit_bias
+        self.score, self.dropout = score, dropout
+        self.q = nn.Linear(dim, heads * head_dim, bias.q)
+        self.k = nn.Linear(kv_dim, kv_heads * head_dim, bias.k)
+        self.v = nn.Linear(kv_dim, kv_heads * head_dim, bias.v)
+        self.out = nn.Linear(heads * head_dim, dim, bias.out)
+        self.q_norm, self.k_norm = qk_norm(head_dim), qk_norm(head_dim)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        positions = self.locate(x, ctx)
+        q = self.queries(padded(self.q(x), ctx.rows), positions)
+        keys = self.keys(x, positions, ctx)
+        amap = AttentionMap(q, keys.k, positions, keys.positions, self.pattern, keys.keep, self.logit_bias, self.score)
+        y = self.weigh(amap, keys.v, ctx)  # B H T D
+        return self.out(packed(merge(y), ctx.rows))
+
+    def keys(self, x: Tensor, positions: Positions, ctx: Context) -> Keys:
+        """Where keys and values come from, for queries that stand at `positions`."""
+        raise NotImplementedError
+
+    def locate(self, x: Tensor, ctx: Context) -> Positions:
+        """Where the queries stand; packed rows are attended in their padded view, each from position 0."""
+        if ctx.rows is not None:
+            return Positions.run(0, ctx.rows.longest, x.device)
+        return ctx.locate(self, x)
+
+    def queries(self, q: Tensor, positions: Positions) -> Tensor:
+        return self.turn(self.q_norm(split(q, self.heads)), positions)
+
+    def keys_values(self, source: Tensor, positions: Positions, rows: Rows | None) -> tuple[Tensor, Tensor]:
+        k, v = (padded(project(source), rows) for project in (self.k, self.v))
+        return self.turn(self.k_norm(split(k, self.kv_heads)), positions), split(v, self.kv_heads)
+
+    def turn(self, x: Tensor, positions: Positions) -> Tensor:
+        return x if self.rotary is None else self.rotary(x, positions.at)
+
+    def weigh(self, amap: AttentionMap, v: Tensor, ctx: Context) -> Tensor:
+        """The map times the values, recorded and edited as the context asks."""
+        v = ctx.emit(self, "values", v)
+        dropout = self.dropout if self.training else 0.0
+        if ctx.edits(self, "weights"):
+
+            def edit(weights: Tensor) -> Tensor:
+                weights = ctx.edited(self, "weights", weights)
+                ctx.show(self, "weights", Weights(weights))
+                return weights
+
+            y = amap.times(v, dropout=dropout, edit=edit)
+        else:
+            ctx.show(self, "weights", amap)
+            y = amap.times(v, dropout=dropout)
+        return ctx.emit(self, "heads", y)
+
+
+class SelfAttention(Attention):
+    """Keys and values from the input itself, and from what the state has seen of it before."""
+
+    def keys(self, x: Tensor, positions: Positions, ctx: Context) -> Keys:
+        k, v = self.keys_values(x, positions, ctx.rows)
+        if ctx.state is None:
+            # padding stands behind the row's last query, so only a pattern that looks ahead could see it
+            padding = ctx.rows.keep if ctx.rows is not None and self.pattern.looks_ahead() else None
+            return Keys(k, v, positions, both(ctx.keep, padding))
+        if ctx.rows is not None:
+            raise UserError("packed rows cannot be appended to a decoding state", do="pad them, and pass keep")
+        seen = ctx.state.append(self, positions, k, v)
+        k, v = seen.tensors
+        return Keys(k, v, seen.positions, both(up_to(ctx.keep, k.shape[2]), seen.keep))
+
+
+class CrossAttention(Attention):
+    """Keys and values from the memory in the context, projected once for all calls that share a state."""
+
+    def keys(self, x: Tensor, positions: Positions, ctx: Context) -> Keys:
+        memory, rows = self.memory(x, ctx), ctx.memory_rows
+        stand = Positions.run(0, memory.shape[1] if rows is None else rows.longest, x.device)
+        if ctx.state is None:
+            k, v = self.keys_values(memory, stand, rows)
+        else:
+            k, v = ctx.state.once(self, lambda: self.keys_values(memory, stand, rows))
+            if self.rotary is not None or self.logit_bias is not None or self.pattern != Full():
+                ctx.state.append(self, positions)  # the next call's queries stand after these
+        return Keys(k, v, stand, both(ctx.memory_keep, None if rows is None else rows.keep))
+
+    def memory(self, x: Tensor, ctx: Context) -> Tensor:
+        if ctx.memory is None:
+            raise UserError("cross-attention was given no memory", do="pass Context(memory=encoder(source))")
+        memory, width = ctx.memory, self.kv_dim
+        if memory.dim() != 3 or memory.shape[2] != width:
+            allowed = f"B S {width}, the width this part was made for"
+            raise UserError(
+                f"the memory is {shown(memory)}", allowed=allowed, do=f"make the part with kv_dim={memory.shape[-1]}"
+            )
+        rows = len(ctx.rows.lengths) if ctx.rows else x.shape[0]
+        sources = len(ctx.memory_rows.lengths) if ctx.memory_rows else memory.shape[0]
+        if rows != sources:
+            said = f"the memory has {sources} rows and the input {rows}"
+            raise UserError(said, allowed="one row of memory for each row of input", do="repeat or select its rows")
+        return memory
+
+
+def split(x: Tensor, heads: int) -> Tensor:
+    """B T (H D) → B H T D"""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge(x: Tensor) -> Tensor:
+    """B H T D → B T (H D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def up_to(keep: Tensor | None, keys: int) -> Tensor | None:
+    """A mask that was made for the whole of a fixed state, cut to the keys that are there."""
+    return keep if keep is None or keep.shape[2] <= keys else keep[:, :, :keys]
+
+
+def share(dim: int, heads: int) -> int:
+    """The width of each head where `dim` is shared evenly among them."""
+    if heads < 1 or dim % heads:
+        fewer = min((n for n in range(1, dim + 1) if dim % n == 0), key=lambda n: abs(n - heads))
+        wider = max(1, round(dim / max(heads, 1))) * max(heads, 1)
+        raise UserError(
+            f"heads={heads} does not divide dim={dim}",
+            allowed=f"heads of {divisors(dim)}",
+            do=f"try heads={fewer} or dim={wider}",
+        )
+    return dim // heads
+
+
+def check_groups(heads: int, kv_heads: int) -> None:
+    if kv_heads < 1 or heads % kv_heads:
+        fewer = min((n for n in range(1, heads + 1) if heads % n == 0), key=lambda n: abs(n - kv_heads))
+        said = f"kv_heads={kv_heads} does not divide heads={heads}"
+        raise UserError(said, allowed=f"kv_heads of {divisors(heads)}", do=f"try kv_heads={fewer}")

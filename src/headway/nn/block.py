@@ -1,0 +1,173 @@
+"""How sublayers are put together: around a residual path, side by side, in turn.
+
+A sublayer is called with (x, ctx) and returns a change of x in the same shape.  Empty slots are identities, so each
+`forward` reads like its equation.
+
+Axes:  B batch   T tokens   C width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.nn.context import EMPTY, Context
+
+
+class Residual(nn.Module):
+    """after(skip(x) + scale · drop(inside(body(before(x), ctx))))
+
+    A norm in `before` makes it pre-norm, in `after` post-norm, in `before` and `inside` sandwich; scale=0.5 is
+    macaron's half step; `skip` reshapes the residual path where the body changes the shape.  `scale` and `drop` take
+    a number, or a part: `LayerScale`, `StochasticDepth`.
+    """
+
+    def __init__(
+        self,
+        body: nn.Module,
+        *,
+        before: nn.Module | None = None,
+        inside: nn.Module | None = None,
+        after: nn.Module | None = None,
+        skip: nn.Module | None = None,
+        scale: float | nn.Module = 1.0,
+        drop: float | nn.Module = 0.0,
+    ):
+        super().__init__()
+        self.before, self.body = before or nn.Identity(), body
+        self.inside, self.after = inside or nn.Identity(), after or nn.Identity()
+        self.skip = skip or nn.Identity()
+        self.scale = scale if isinstance(scale, nn.Module) else Scale(scale)
+        self.drop = drop if isinstance(drop, nn.Module) else Dropout(drop)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        change = self.inside(self.body(self.before(x), ctx))
+        return self.after(self.skip(x) + self.scale(self.drop(change, ctx)))
+
+
+class Parallel(nn.Module):
+    """The sum of what several sublayers make of the same input."""
+
+    def __init__(self, **sublayers: nn.Module):
+        super().__init__()
+        adopt(self, sublayers)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return torch.stack([sublayer(x, ctx) for sublayer in self.children()]).sum(0)
+
+
+class Block(nn.Module):
+    """Sublayers in turn, each under its own name."""
+
+    emits = ("out",)
+
+    def __init__(self, **sublayers: nn.Module):
+        super().__init__()
+        adopt(self, sublayers)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        for sublayer in self.children():
+            x = sublayer(x, ctx)
+        return ctx.emit(self, "out", x)
+
+
+class Stack(nn.Module):
+    """Blocks in turn, then a norm."""
+
+    def __init__(self, blocks: Iterable[nn.Module], norm: nn.Module | None = None):
+        super().__init__()
+        self.blocks, self.norm = nn.ModuleList(blocks), norm or nn.Identity()
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        for block in self.blocks:
+            x = block(x, ctx)
+        return self.norm(x)
+
+
+class Repeat(nn.Module):
+    """The same block several times in turn: layers that share their parameters."""
+
+    def __init__(self, block: nn.Module, times: int):
+        super().__init__()
+        self.block, self.times = block, times
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        for turn in range(self.times):
+            state = None if ctx.state is None else ctx.state.child(turn)
+            x = self.block(x, replace(ctx, state=state))
+        return x
+
+
+class Plain(nn.Module):
+    """Lets a module of x alone stand where a sublayer of (x, ctx) is expected."""
+
+    def __init__(self, body: nn.Module):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.body(x)
+
+
+class Scale(nn.Module):
+    """x · factor"""
+
+    def __init__(self, factor: float):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if self.factor == 1.0 else x * self.factor
+
+    def extra_repr(self) -> str:
+        return f"{self.factor:g}"
+
+
+class LayerScale(nn.Module):
+    """x · a learned factor for each channel, small at first."""
+
+    def __init__(self, dim: int, start: float = 1e-5):
+        super().__init__()
+        self.factor = nn.Parameter(torch.full((dim,), start))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+class Dropout(nn.Dropout):
+    """Dropout of single values."""
+
+    def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return super().forward(input)
+
+
+class StochasticDepth(nn.Module):
+    """While training, leaves out the whole change of a row with `probability`, and enlarges the others to make up."""
+
+    def __init__(self, probability: float):
+        super().__init__()
+        if not 0.0 <= probability < 1.0:
+            raise UserError(f"StochasticDepth({probability})", allowed="a probability from 0 up to, but not, 1")
+        self.probability = probability
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        if not self.training or self.probability == 0.0:
+            return x
+        kept = 1.0 - self.probability
+        rows = x.shape[0] if ctx.rows is None else len(ctx.rows.lengths)
+        factor = torch.bernoulli(torch.full((rows,), kept, device=x.device)).to(x.dtype) / kept
+        if ctx.rows is not None:
+            return x * factor[ctx.rows.owners][None, :, None]
+        return x * factor.view(-1, *[1] * (x.dim() - 1))
+
+    def extra_repr(self) -> str:
+        return f"{self.probability:g}"
+
+
+def adopt(parent: nn.Module, children: dict[str, nn.Module]) -> None:
+    for name, child in children.items():
+        parent.add_module(name, child)

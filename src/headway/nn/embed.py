@@ -1,0 +1,182 @@
+"""From tokens, images and frames to vectors, and marks of where these stand.
+
+Axes:  B batch   T tokens   C width   Y X grid of patches   F features of a frame
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.nn.block import Scale
+from headway.nn.context import EMPTY, Context
+from headway.ops.positions import Positions
+from headway.ops.relative import sinusoid, sinusoid_2d
+from headway.ops.rotary import PAIRS, Layout
+
+
+class TokenEmbed(nn.Module):
+    """drop(norm(position(scale · token) + segment)): B T integers → B T C.
+
+    The 2017 Transformer has scale = √C.  `position` is a part that adds a mark of the position; segments (BERT's two
+    sentences) are B T integers, all 0 unless given.
+    """
+
+    emits = ("out",)
+
+    def __init__(
+        self,
+        vocab: int,
+        dim: int,
+        *,
+        position: nn.Module | None = None,
+        segments: int = 0,
+        scale: float = 1.0,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.token, self.scale = nn.Embedding(vocab, dim), Scale(scale)
+        self.position = position or NoPosition()
+        self.segment = nn.Embedding(segments, dim) if segments else None
+        self.norm, self.drop = norm or nn.Identity(), nn.Dropout(dropout)
+
+    def forward(self, tokens: Tensor, ctx: Context = EMPTY, segments: Tensor | None = None) -> Tensor:
+        x = self.position(self.scale(self.token(tokens)), ctx)
+        if self.segment is not None:
+            x = x + self.segment(torch.zeros_like(tokens) if segments is None else segments)
+        return ctx.emit(self, "out", self.drop(self.norm(x)))
+
+
+class PatchEmbed(nn.Module):
+    """An image cut into patch × patch squares, each projected to a vector: B channels H W → B Y X C."""
+
+    def __init__(self, channels: int, dim: int, patch: int, *, norm: nn.Module | None = None):
+        super().__init__()
+        self.patch = patch
+        self.project = nn.Conv2d(channels, dim, patch, stride=patch)
+        self.norm = norm or nn.Identity()
+
+    def forward(self, images: Tensor) -> Tensor:
+        high, wide = images.shape[-2:]
+        if high % self.patch or wide % self.patch:
+            fit = f"{high - high % self.patch or self.patch}×{wide - wide % self.patch or self.patch}"
+            said = f"an image of {high}×{wide} does not divide into patches of {self.patch}"
+            raise UserError(said, allowed=f"sides that are multiples of {self.patch}", do=f"resize it to {fit}")
+        return self.norm(self.project(images).movedim(1, -1))
+
+
+class FrameEmbed(nn.Module):
+    """Anything that comes as vectors in order (spectrogram frames, time series), `chop` of them to a token.
+
+    B T F → B ⌈T / chop⌉ C, the last token filled up with zeros.
+    """
+
+    def __init__(self, features: int, dim: int, *, chop: int = 1):
+        super().__init__()
+        if chop < 1:
+            raise UserError(f"FrameEmbed(chop={chop})", allowed="1 frame or more to a token")
+        self.chop, self.project = chop, nn.Linear(features * chop, dim)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        missing = -frames.shape[1] % self.chop
+        frames = nn.functional.pad(frames, (0, 0, 0, missing)) if missing else frames
+        return self.project(frames.unflatten(1, (-1, self.chop)).flatten(2))
+
+
+class ClassToken(nn.Module):
+    """A learned token in front of all others: B T C → B (1 + T) C."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, dim))
+        nn.init.normal_(self.token, std=0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.token.expand(x.shape[0], 1, -1), x], 1)
+
+
+class NoPosition(nn.Module):
+    """x: order is told elsewhere, by rotary or relative positions, or not at all."""
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return x
+
+
+class MarkedPosition(nn.Module):
+    """x + a mark of each token's position, B T C.  Subclasses say what the mark is."""
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        positions = ctx.locate(self, x)
+        if ctx.state is not None:
+            ctx.state.append(self, positions)  # the next call's tokens stand after these
+        return x + self.marks(positions).to(x.dtype)
+
+    def marks(self, positions: Positions) -> Tensor:
+        raise NotImplementedError
+
+
+class LearnedPosition(MarkedPosition):
+    """A learned vector for each of `context` positions; RoBERTa and BART begin at `first` = 2."""
+
+    def __init__(self, context: int, dim: int, *, first: int = 0):
+        super().__init__()
+        self.first = first
+        self.table = nn.Embedding(context, dim)
+
+    def marks(self, positions: Positions) -> Tensor:
+        self.check(positions)
+        return self.table(positions.at + self.first)
+
+    def check(self, positions: Positions) -> None:
+        """A position beyond the table has no vector; one known only as data is looked at where that costs nothing."""
+        room = self.table.num_embeddings - self.first
+        if positions.start is not None:
+            last = positions.start + len(positions) - 1
+        elif torch.compiler.is_compiling() or positions.at.device.type != "cpu" or positions.at.numel() == 0:
+            return
+        else:
+            last = int(positions.at.max())
+        if last >= room:
+            said = f"position {last} lies beyond the {room} positions of a learned table"
+            raise UserError(said, allowed=f"0 to {room - 1}", do=f"shorten the input, or build with context={last + 1}")
+
+
+class SinusoidalPosition(MarkedPosition):
+    """The paper's sines and cosines, for any length.  `first`, `layout` and `steps` are as the checkpoint has them."""
+
+    def __init__(
+        self, dim: int, *, base: float = 10_000.0, layout: Layout = PAIRS, steps: int | None = None, first: int = 0
+    ):
+        super().__init__()
+        self.dim, self.base, self.layout, self.steps, self.first = dim, base, layout, steps, first
+
+    def marks(self, positions: Positions) -> Tensor:
+        return sinusoid(positions.at + self.first, self.dim, self.base, self.layout, self.steps)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim}"
+
+
+class GridPosition(nn.Module):
+    """B Y X C + sines and cosines of y and of x, for a grid of any size."""
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        rows, cols, dim = x.shape[1:]
+        return x + sinusoid_2d(rows, cols, dim, device=x.device).unflatten(0, (rows, cols)).to(x.dtype)
+
+
+class LearnedGridPosition(nn.Module):
+    """B Y X C + a learned vector for each cell of a grid of rows × cols."""
+
+    def __init__(self, rows: int, cols: int, dim: int):
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(rows, cols, dim))
+        nn.init.normal_(self.table, std=0.02)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        if x.shape[1:3] != self.table.shape[:2]:
+            given, has = ("×".join(str(n) for n in shape) for shape in (x.shape[1:3], self.table.shape[:2]))
+            raise UserError(f"a grid of {given} cells for learned positions of {has}", do=f"resize the image to {has}")
+        return x + self.table

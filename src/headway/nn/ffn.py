@@ -1,0 +1,81 @@
+"""Feed-forward layers, plain and gated: what happens to each token by itself.
+
+Axes:  … any   C width   F hidden width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.nn.context import EMPTY, Context
+
+Activation = Callable[[Tensor], Tensor]
+
+
+class FFN(nn.Module):
+    """down(act(up(x))); a third layer is down(act(middle(act(up(x)))))."""
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        *,
+        act: Activation = F.gelu,
+        layers: int = 2,
+        bias: bool = True,
+        dropout: float = 0.0,
+        out_dim: int | None = None,
+    ):
+        super().__init__()
+        if layers not in (2, 3):
+            raise UserError(f"FFN(layers={layers})", allowed="2 or 3 layers", do="stack several FFNs to go deeper")
+        self.act = act
+        self.up = nn.Linear(dim, hidden, bias)
+        self.middle = Hidden(hidden, act, bias) if layers == 3 else nn.Identity()
+        self.down = nn.Linear(hidden, out_dim or dim, bias)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.down(self.middle(self.drop(self.first(x))))
+
+    def first(self, x: Tensor) -> Tensor:
+        return self.act(self.up(x))
+
+
+class GatedFFN(FFN):
+    """down(act(gate(x)) · up(x)): SwiGLU with act=silu, GEGLU with gelu, the plain GLU with sigmoid.
+
+    With hidden = 8/3 · dim it has as many weights as a plain FFN with 4 · dim.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        *,
+        act: Activation = F.silu,
+        layers: int = 2,
+        bias: bool = True,
+        dropout: float = 0.0,
+        out_dim: int | None = None,
+    ):
+        super().__init__(dim, hidden, act=act, layers=layers, bias=bias, dropout=dropout, out_dim=out_dim)
+        self.gate = nn.Linear(dim, hidden, bias)
+
+    def first(self, x: Tensor) -> Tensor:
+        return self.act(self.gate(x)) * self.up(x)
+
+
+class Hidden(nn.Linear):
+    """act(W x + b), as wide as its input."""
+
+    def __init__(self, dim: int, act: Activation, bias: bool):
+        super().__init__(dim, dim, bias)
+        self.act = act
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.act(super().forward(input))

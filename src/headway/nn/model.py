@@ -1,0 +1,44 @@
+"""Whole models in outline: what is embedded, what it goes through, what is read off.
+
+Axes:  B batch   T tokens   S source tokens   C width   V vocabulary
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from headway.nn.context import EMPTY, Context
+
+
+class Trunk(nn.Module):
+    """head(stack(embed(inputs))): a language model, an encoder, or the decoder of an encoder–decoder."""
+
+    def __init__(self, embed: nn.Module, stack: nn.Module, head: nn.Module | None = None):
+        super().__init__()
+        self.embed, self.stack, self.head = embed, stack, head or nn.Identity()
+
+    def forward(self, inputs: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.head(self.features(inputs, ctx))
+
+    def features(self, inputs: Tensor, ctx: Context = EMPTY) -> Tensor:
+        """What the head reads: call the head only on the tokens that have a target."""
+        return self.stack(self.embed(inputs, ctx), ctx)
+
+
+class EncoderDecoder(nn.Module):
+    """decoder(target) while it looks at encoder(source)."""
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module):
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def forward(self, source: Tensor, target: Tensor, source_ctx: Context = EMPTY, ctx: Context = EMPTY) -> Tensor:
+        """B S, B T → B T V.  `source_ctx` tells of the source (its padding), `ctx` of the target."""
+        return self.decoder(target, self.remember(source, source_ctx, ctx))
+
+    def remember(self, source: Tensor, source_ctx: Context = EMPTY, ctx: Context = EMPTY) -> Context:
+        """`ctx` with the encoded source as its memory: what every step of decoding is called with."""
+        memory = self.encoder(source, source_ctx)
+        return replace(ctx, memory=memory, memory_keep=source_ctx.keep, memory_rows=source_ctx.rows)

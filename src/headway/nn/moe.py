@@ -1,0 +1,77 @@
+"""Mixture of experts: each token goes to the few experts that its router prefers.
+
+Axes:  B batch   T tokens   N = B·T   C width   E experts   K experts of a token
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.nn.context import EMPTY, Context
+
+
+class MoE(nn.Module):
+    """Σ over a token's `top` experts of gate · expert(x), the gates being the softmax over these experts' logits.
+
+    Shows the router's `probs` (N E) and two losses for training to add: `balance` (Switch Transformer: E Σ share of
+    tokens · mean probability, K when perfectly even) and `z` (mean squared log-sum-exp of the logits).
+    """
+
+    emits = ("probs", "balance", "z")
+
+    def __init__(self, expert: Callable[[], nn.Module], dim: int, experts: int, *, top: int = 2):
+        super().__init__()
+        if not 1 <= top <= experts:
+            said, do = f"MoE(top={top}) with {experts} experts", "give top as many as there are, or fewer"
+            raise UserError(said, allowed=f"top from 1 to {experts}", do=do)
+        self.top = top
+        self.router = nn.Linear(dim, experts, bias=False)
+        self.experts = nn.ModuleList(expert() for _ in range(experts))
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        tokens = x.flatten(0, -2)  # N C
+        logits = self.router(tokens).float()  # N E
+        chosen, picks = logits.topk(self.top, -1)  # N K
+        gates = chosen.softmax(-1).to(x.dtype)
+        self.show(logits, picks, real_tokens(x, ctx), ctx)
+        # data decides how many tokens an expert gets, and compiled code cannot: there all experts see all tokens
+        mix = self.dense if torch.compiler.is_compiling() else self.dispatched
+        return mix(tokens, gates, picks, ctx).view_as(x)
+
+    def dense(self, tokens: Tensor, gates: Tensor, picks: Tensor, ctx: Context = EMPTY) -> Tensor:
+        """The definition: every expert on every token, weighed by its gate, which is 0 where it was not picked."""
+        weights = gates.new_zeros(len(tokens), len(self.experts)).scatter(1, picks, gates)  # N E
+        return torch.stack([expert(tokens, ctx) for expert in self.experts], -1).mul(weights[:, None]).sum(-1)
+
+    def dispatched(self, tokens: Tensor, gates: Tensor, picks: Tensor, ctx: Context = EMPTY) -> Tensor:
+        """The same, each expert on its own tokens alone: (token, expert) pairs are sorted by expert and cut."""
+        order = picks.flatten().argsort(stable=True)  # N·K
+        owners = order // self.top
+        counts = picks.flatten().bincount(minlength=len(self.experts)).tolist()
+        shares = tokens[owners].split(counts)
+        outs = [expert(share, ctx) for expert, share in zip(self.experts, shares, strict=True) if len(share)]
+        weighed = torch.cat([*outs, tokens[:0]]) * gates.flatten()[order][:, None]
+        return torch.zeros_like(tokens).index_add(0, owners, weighed)
+
+    def show(self, logits: Tensor, picks: Tensor, real: Tensor | None, ctx: Context) -> None:
+        """Emits what training and readers need, over real tokens alone."""
+        if not ctx.traces():
+            return
+        if real is not None:
+            logits, picks = logits[real], picks[real]
+        probs = logits.softmax(-1)
+        share = torch.zeros_like(probs).scatter(1, picks, 1.0).mean(0)  # E
+        ctx.emit(self, "probs", probs)
+        ctx.emit(self, "balance", len(self.experts) * (share * probs.mean(0)).sum())
+        ctx.emit(self, "z", logits.logsumexp(-1).square().mean())
+
+
+def real_tokens(x: Tensor, ctx: Context) -> Tensor | None:
+    """Which of the N tokens are not padding, where the mask tells: those that some query may see."""
+    if ctx.keep is None or ctx.state is not None or ctx.rows is not None:
+        return None
+    return ctx.keep.any(1).expand(x.shape[0], x.shape[1]).flatten()

@@ -1,0 +1,72 @@
+"""Ragged batches without padding: the tokens of all rows one after the other, 1 N …, and the way to a padded view.
+
+Norms, projections, feed-forward layers and heads work token by token and do not notice.  Parts that look sideways
+(attention, convolution, recurrence, pooling) take the padded view, B T …, and pack their result again.
+
+Axes:  B batch   T longest row   N all tokens
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headway.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Where the rows of a packed batch begin and end."""
+
+    lengths: tuple[int, ...]
+    slots: Tensor  # N      index of each token in the flattened padded view, B·T
+    keep: Tensor  # B 1 T  True at tokens, False at padding
+
+    @staticmethod
+    def of(lengths: list[int] | tuple[int, ...] | Tensor, device: torch.device | None = None) -> Rows:
+        counts = torch.as_tensor(lengths, device=device)
+        if counts.dim() != 1 or counts.numel() == 0 or int(counts.min()) < 1:
+            raise UserError(f"rows of lengths {counts.tolist()}", allowed="one or more lengths of 1 or more")
+        here = torch.arange(int(counts.max()), device=counts.device) < counts[:, None]  # B T
+        return Rows(tuple(counts.tolist()), here.flatten().nonzero()[:, 0], here[:, None])
+
+    @property
+    def longest(self) -> int:
+        return self.keep.shape[2]
+
+    @property
+    def positions(self) -> Tensor:
+        """The position of each token in its row, 1 N."""
+        return (self.slots % self.longest)[None]
+
+    @property
+    def owners(self) -> Tensor:
+        """The row of each token, N."""
+        return self.slots // self.longest
+
+    def pack(self, x: Tensor) -> Tensor:
+        """B T … → 1 N …"""
+        return x.flatten(0, 1).index_select(0, self.slots)[None]
+
+    def pad(self, x: Tensor) -> Tensor:
+        """1 N … → B T …, zeros at padding"""
+        if x.shape[:2] != (1, len(self.slots)):
+            raise UserError(
+                f"an input of {x.shape[0]}×{x.shape[1]} tokens for {len(self.lengths)} packed rows",
+                allowed=f"1×{len(self.slots)}, the tokens of all rows one after the other",
+                do="pack it with rows.pack(x)",
+            )
+        padded = x.new_zeros(len(self.lengths) * self.longest, *x.shape[2:]).index_copy(0, self.slots, x[0])
+        return padded.unflatten(0, (len(self.lengths), self.longest))
+
+
+def padded(x: Tensor, rows: Rows | None) -> Tensor:
+    """The padded view of an input that may be packed."""
+    return x if rows is None else rows.pad(x)
+
+
+def packed(x: Tensor, rows: Rows | None) -> Tensor:
+    """The way back from `padded`."""
+    return x if rows is None else rows.pack(x)

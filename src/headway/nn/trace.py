@@ -1,0 +1,119 @@
+"""Recordings: which values of which modules somebody wants to see, or to replace, during one call.
+
+A module lists what it can show in `emits` and passes each value through `ctx.emit`.  A trace chooses among these
+sites by glob.  It belongs to a call (in its context) or to a block of code (`record`), never to the model, so two
+requests that share a model do not see each other's recordings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fnmatch import fnmatchcase
+
+from torch import Tensor, nn
+
+from headway.errors import UserError, listed, nearest
+from headway.ops.reading import Joined, Readable
+
+Seen = Tensor | Readable
+Edit = Callable[[Tensor], Tensor]
+Site = tuple[nn.Module, str]
+
+SILENT = frozenset({"stack", "blocks", "body"})  # containers: `decoder.stack.blocks.1.cross.body` is `decoder.1.cross`
+
+
+class Trace:
+    """Collects the values of the sites that match `globs` (and replaces those that match a glob in `edit`).
+
+    A site is named by its module's path and what it shows, as in `decoder.1.cross.weights`; a glob may leave out
+    the last word: `decoder.*.cross` means all that these modules show.
+    """
+
+    def __init__(self, model: nn.Module, *globs: str, edit: Mapping[str, Edit] | None = None):
+        sites = sites_of(model)
+        edits = {site: change for glob, change in (edit or {}).items() for site in matching(glob, sites)}
+        chosen = dict.fromkeys([*(site for glob in globs for site in matching(glob, sites)), *edits])
+        self.names: dict[Site, str] = {sites[name]: name for name in chosen}
+        self.edits: dict[Site, Edit] = {sites[name]: change for name, change in edits.items()}
+        self.values: dict[str, list[Seen]] = {}
+
+    def __getitem__(self, name: str) -> Seen:
+        """What a site showed, where it was called once."""
+        values = self.all(name)
+        if len(values) != 1:
+            do = "take one of trace.all(name), or trace.joined(name) for the steps of decoding"
+            raise UserError(f"{name!r} was recorded {len(values)} times", do=do)
+        return values[0]
+
+    def all(self, name: str) -> list[Seen]:
+        """What a site showed, call by call."""
+        known = {
+            **{name.rpartition(".")[0]: name for name in self.names.values()},
+            **{n: n for n in self.names.values()},
+        }
+        if name not in known:
+            raise unmatched(name, sorted(self.names.values()))
+        if known[name] not in self.values:
+            raise UserError(f"nothing was recorded at {name!r}", do="call the model inside the block, and not compiled")
+        return self.values[known[name]]
+
+    def joined(self, name: str) -> Readable:
+        """The attention of several calls as one map: the steps of decoding, one row after the other."""
+        return Joined([value for value in self.all(name) if isinstance(value, Readable)])
+
+    def show(self, site: Site, value: Seen) -> None:
+        self.values.setdefault(self.names[site], []).append(value)
+
+
+@contextmanager
+def record(model: nn.Module, *globs: str, edit: Mapping[str, Edit] | None = None) -> Generator[Trace]:
+    """Records what the sites of `model` that match `globs` show inside this block, in this thread or task only."""
+    trace = Trace(model, *(globs or ("*.weights",)), edit=edit)
+    token = _ambient.set(trace)
+    try:
+        yield trace
+    finally:
+        _ambient.reset(token)
+
+
+def ambient() -> Trace | None:
+    """The recording of the `record` block around this call."""
+    return _ambient.get()
+
+
+_ambient: ContextVar[Trace | None] = ContextVar("headway.record", default=None)
+
+
+def sites_of(model: nn.Module) -> dict[str, Site]:
+    """All that a model can show, by name."""
+    return {
+        ".".join([*(part for part in path.split(".") if part and part not in SILENT), what]): (module, what)
+        for path, module in model.named_modules()
+        for what in getattr(module, "emits", ())
+    }
+
+
+def matching(glob: str, sites: Mapping[str, Site]) -> list[str]:
+    found = [name for name in sites if fnmatchcase(name, glob) or fnmatchcase(name.rpartition(".")[0], glob)]
+    if not found:
+        raise unmatched(glob, sorted(sites))
+    return found
+
+
+def unmatched(name: str, sites: list[str]) -> UserError:
+    if not sites:
+        return UserError(
+            f"{name!r} matches no site: this model shows nothing", do="give a model made of headway's parts"
+        )
+    return UserError(f"{name!r} matches no site", allowed=listed(sites), meant=likely(name, sites))
+
+
+def likely(glob: str, sites: list[str]) -> str | None:
+    """The glob with each mistyped word mended, or the nearest site where that still matches nothing."""
+    words = {word for site in sites for word in site.split(".")}
+    mended = ".".join(word if "*" in word else nearest(word, words) or word for word in glob.split("."))
+    if any(fnmatchcase(site, mended) for site in sites):
+        return mended
+    return nearest(glob, sites)

@@ -1,0 +1,1 @@
+"""Layer 1: pure functions and frozen values on tensors."""

@@ -1,0 +1,141 @@
+"""The attention operator.  The explicit text below is its definition; the fused kernel is an evaluation of it.
+
+Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.errors import UserError
+from headway.ops.pattern import Causal, both
+from headway.ops.positions import Positions
+from headway.ops.score import DOT, DotScore, Score
+
+Edit = Callable[[Tensor], Tensor]
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    keep: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    score: Score = DOT,
+    dropout: float = 0.0,
+    edit: Edit | None = None,
+) -> Tensor:
+    """softmax(score(q, k) + bias, over the keys in `keep`) @ v.  A query that may see no key gives zeros.
+
+    `q` is B H T D, `k` is B G S D and `v` B G S E with H a multiple of G; the result is B H T E.  `keep` is bool,
+    B T S, True where a key may be seen; `bias` is float, B H T S, added to the logits; in both an axis may be 1.
+    `causal` hides the keys after the query's own index.  `edit` receives the weights (B H T S) and returns those to
+    use.  The fused kernel runs wherever the score is a dot product and nobody edits.
+    """
+    check(q, k, v, keep, bias)
+    if edit is None and isinstance(score, DotScore):
+        return fused(q, k, v, keep=keep, bias=bias, causal=causal, score=score, dropout=dropout)
+    weights = attention_weights(q, k, keep=keep, bias=bias, causal=causal, score=score)  # B H T S
+    weights = (weights if edit is None else edit(weights)).to(v.dtype)
+    return F.dropout(weights, dropout) @ v.repeat_interleave(q.shape[1] // v.shape[1], 1)
+
+
+def attention_weights(
+    q: Tensor, k: Tensor, *, keep: Tensor | None, bias: Tensor | None, causal: bool, score: Score
+) -> Tensor:
+    """The weights that `attend` gives to the values, B H T S, in float32 or better."""
+    keep = both(keep, causal_keep(q, k)) if causal else keep
+    logits = score(q, k.repeat_interleave(q.shape[1] // k.shape[1], 1))
+    # bf16 logits lose the tail of long contexts
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = logits if bias is None else logits + bias
+    return softmax_over_keys(logits if keep is None else logits.masked_fill(~keep[:, None], float("-inf")))
+
+
+def softmax_over_keys(logits: Tensor) -> Tensor:
+    """Softmax over the last axis, where a row of nothing but −∞ gives zeros and no gradient rather than NaN."""
+    unseen = logits.isneginf().all(-1, keepdim=True)
+    return logits.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0)
+
+
+def fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    keep: Tensor | None,
+    bias: Tensor | None,
+    causal: bool,
+    score: DotScore,
+    dropout: float,
+) -> Tensor:
+    """`attend` by torch's kernel, which takes one mask or the causal flag, not both."""
+    if causal and (keep is not None or bias is not None):
+        keep, causal = both(keep, causal_keep(q, k)), False
+    mask = None if keep is None else keep[:, None]  # B 1 T S
+    q, k, scale = score.dotted(q, k)
+    if bias is not None:
+        bias = bias.to(q.dtype)
+        mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
+    grouped = q.shape[1] != k.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=grouped)
+
+
+def causal_keep(q: Tensor, k: Tensor) -> Tensor:
+    queries, keys = (Positions.run(0, x.shape[2], x.device).at for x in (q, k))
+    return Causal().keep(queries, keys)
+
+
+def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None) -> None:
+    """Shapes and types that could only give a wrong or an unreadable result are told to the person."""
+    if q.dim() != 4 or k.dim() != 4 or v.dim() != 4:
+        shapes = ", ".join(f"{name} {shown(x)}" for name, x in (("q", q), ("k", k), ("v", v)))
+        raise UserError(
+            f"attend was given {shapes}",
+            allowed="four axes each: q is B H T D, k and v are B G S D",
+            do="add the missing axis with x[None]",
+        )
+    batch, heads, queries = q.shape[:3]
+    if k.shape[:3] != v.shape[:3] or k.shape[0] != batch:
+        raise UserError(
+            f"q {shown(q)}, k {shown(k)} and v {shown(v)} do not belong together",
+            allowed="one batch size in all three; the same heads and length in k and v",
+            do="check which memory these keys and values come from",
+        )
+    if heads % max(k.shape[1], 1):
+        raise UserError(
+            f"{k.shape[1]} kv-heads do not divide {heads} heads",
+            allowed=f"kv-heads of {divisors(heads)}",
+            do="project k and v to one of these",
+        )
+    full = (batch, queries, k.shape[2])
+    if keep is not None and (keep.dtype != torch.bool or not spreads(keep, full)):
+        raise UserError(
+            f"keep is {keep.dtype} {shown(keep)}",
+            allowed=f"torch.bool, B T S = {full}, an axis may be 1",
+            do="True means that a key may be seen; for padding give keep[:, None, :], for a bias use bias=",
+        )
+    if bias is not None and not (bias.is_floating_point() and spreads(bias, (batch, heads, *full[1:]))):
+        raise UserError(
+            f"bias is {bias.dtype} {shown(bias)}",
+            allowed=f"a float tensor, B H T S = {(batch, heads, *full[1:])}, an axis may be 1",
+            do="a bool mask goes to keep=",
+        )
+
+
+def spreads(x: Tensor, shape: tuple[int, ...]) -> bool:
+    return x.dim() == len(shape) and all(a in (1, b) for a, b in zip(x.shape, shape, strict=True))
+
+
+def shown(x: Tensor) -> str:
+    return "×".join(str(n) for n in x.shape) or "()"
+
+
+def divisors(n: int) -> str:
+    return ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)

@@ -1,0 +1,133 @@
+"""Reading attention weights: the same questions for every kind of attention, answered block by block.
+
+A matrix of weights may be far larger than memory.  Whoever can yield it in bands of rows can be asked for any rows,
+the strongest keys of each query, its entropy, or the mass that each key receives.
+
+Axes:  B batch   H heads   T queries   S keys   K keys that a band sees
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from headway.errors import UserError
+
+CELLS = 2**24  # weights that a band may hold: 64 MiB of float32
+
+
+class Band(NamedTuple):
+    """Rows first … last − 1 of a map, at the keys that any of them may see; all others weigh nothing."""
+
+    first: int
+    last: int
+    keys: Tensor  # K      indices of these keys among the S
+    weights: Tensor  # B H (last − first) K
+
+
+class Top(NamedTuple):
+    weights: Tensor  # B H T k, falling
+    keys: Tensor  # B H T k
+
+
+class Readable(ABC):
+    """Attention weights that can be asked for, whole or in part."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int, int, int]:
+        """B H T S"""
+
+    @abstractmethod
+    def band(self, first: int, last: int) -> Band:
+        """The weights of queries first … last − 1."""
+
+    def rows(self, first: int, last: int) -> Tensor:
+        """The weights of queries first … last − 1 over all keys, B H (last − first) S."""
+        batch, heads, queries, keys = self.shape
+        if not 0 <= first <= last <= queries:
+            raise UserError(f"rows({first}, {last}) of a map with {queries} queries", allowed=f"0 to {queries}")
+        band = self.band(first, last)
+        if len(band.keys) == keys:
+            return band.weights
+        return band.weights.new_zeros(batch, heads, last - first, keys).index_copy(3, band.keys, band.weights)
+
+    def full(self) -> Tensor:
+        """All weights, B H T S."""
+        return self.rows(0, self.shape[2])
+
+    def bands(self) -> Iterator[Band]:
+        """All rows in order, in bands that stay small however long the input is."""
+        batch, heads, queries, keys = self.shape
+        size = max(1, CELLS // max(1, batch * heads * keys))
+        for first in range(0, queries, size):
+            yield self.band(first, min(first + size, queries))
+
+    @torch.no_grad()
+    def top(self, k: int) -> Top:
+        """The k strongest keys of each query and their weights; k is cut to the number of keys."""
+        k = min(k, self.shape[3])
+        found = [self.rows(band.first, band.last).topk(k) for band in self.bands()]
+        return Top(torch.cat([top.values for top in found], 2), torch.cat([top.indices for top in found], 2))
+
+    @torch.no_grad()
+    def entropy(self) -> Tensor:
+        """−Σ w log w over the keys of each query, B H T, in nats."""
+        return torch.cat([torch.special.entr(band.weights).sum(-1) for band in self.bands()], 2)
+
+    @torch.no_grad()
+    def received(self, queries: Tensor | None = None) -> Tensor:
+        """The mass that each key receives from all queries, B H S, or from those that are True in `queries` (B T)."""
+        batch, heads, _, keys = self.shape
+        total = torch.zeros(batch, heads, keys)
+        for band in self.bands():
+            weights = band.weights
+            if queries is not None:
+                weights = weights * queries[:, None, band.first : band.last, None]
+            total = total.to(weights).index_add(2, band.keys, weights.sum(2))
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Weights(Readable):
+    """Weights that are already there: what an edited site used."""
+
+    values: Tensor  # B H T S
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        batch, heads, queries, keys = self.values.shape
+        return batch, heads, queries, keys
+
+    def band(self, first: int, last: int) -> Band:
+        keys = torch.arange(self.shape[3], device=self.values.device)
+        return Band(first, last, keys, self.values[:, :, first:last])
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Readable):
+    """The maps of several calls, one after the other: the steps of decoding as one map, over the keys of the last."""
+
+    parts: Sequence[Readable]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        batch, heads, _, _ = self.parts[0].shape
+        return batch, heads, sum(part.shape[2] for part in self.parts), max(part.shape[3] for part in self.parts)
+
+    def band(self, first: int, last: int) -> Band:
+        batch, heads, _, keys = self.shape
+        pieces, start = [], 0
+        for part in self.parts:
+            inside = max(first - start, 0), min(last - start, part.shape[2])
+            start += part.shape[2]
+            if inside[0] < inside[1]:
+                rows = part.rows(*inside)
+                pieces.append(torch.nn.functional.pad(rows, (0, keys - rows.shape[3])))
+        weights = torch.cat(pieces, 2) if pieces else torch.zeros(batch, heads, 0, keys)
+        return Band(first, last, torch.arange(keys, device=weights.device), weights)

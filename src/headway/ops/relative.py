@@ -1,0 +1,118 @@
+"""Positions as numbers that attention can use: indices into tables of learned biases, fixed slopes, and sinusoids.
+
+Everything here is a function of positions.  The indices say which row of a table a pair (query, key) reads; who owns
+the table is not their business.  Flat positions in a grid run along its rows: position = y · cols + x.
+
+Axes:  B batch   H heads   T queries   S keys   C model width
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from headway.errors import UserError
+from headway.ops.rotary import HALVES, PAIRS, Layout
+
+
+def t5_bucket_both_ways(distance: Tensor, buckets: int = 32, longest: int = 128) -> Tensor:
+    """T5's encoder: `distance` = key − query to one of `buckets`, half of them for keys that stand ahead."""
+    side = buckets // 2
+    return bucket(distance.abs(), side, longest) + side * (distance > 0)
+
+
+def t5_bucket_backward(distance: Tensor, buckets: int = 32, longest: int = 128) -> Tensor:
+    """T5's decoder: `distance` = key − query to one of `buckets`; whatever stands ahead shares bucket 0."""
+    return bucket((-distance).clamp(min=0), buckets, longest)
+
+
+def bucket(far: Tensor, buckets: int, longest: int) -> Tensor:
+    """Half of the buckets hold one distance each; the others grow as its logarithm, the last from `longest` on."""
+    exact = buckets // 2
+    if not 0 < exact < longest:
+        raise UserError(
+            f"{buckets} buckets per direction cannot reach distance {longest}",
+            allowed="2 buckets or more per direction, and a longest distance above half of them",
+        )
+    # float32 in this order, as in T5: a distance on the edge of two buckets must fall on the same side
+    share = torch.log(far.clamp(min=exact).float() / exact) / math.log(longest / exact)
+    spaced = exact + (share * (buckets - exact)).long()
+    return torch.where(far < exact, far, spaced.clamp(max=buckets - 1))
+
+
+def alibi_slopes(heads: int, device: torch.device | None = None) -> Tensor:
+    """How much each head's logits fall per position of distance, (H,): 2^(−8/n), 2^(−16/n), … 2^(−8) for n heads.
+
+    Where `heads` is not a power of two, those of the power below, then every second one of the power above.
+    """
+    if heads < 1:
+        raise UserError(f"heads={heads} has no slopes", allowed="1 head or more")
+    below = 1 << (heads.bit_length() - 1)
+    powers = [i / below for i in range(1, below + 1)] + [(i + 0.5) / below for i in range(heads - below)]
+    return torch.tensor([2 ** (-8 * power) for power in powers], device=device)
+
+
+def grid_offset(q_pos: Tensor, k_pos: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """(dy, dx), each B|1 T S: query minus key, for flat positions B|1 T and B|1 S in a grid of `width` columns."""
+    q, k = q_pos[..., :, None], k_pos[..., None, :]
+    return q // width - k // width, q % width - k % width
+
+
+def relative_index_2d(q_pos: Tensor, k_pos: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Which of the (2·rows − 1)·(2·cols − 1) offsets in a `grid` of (rows, cols) each pair has, B|1 T S, as in Swin."""
+    rows, cols = grid
+    dy, dx = grid_offset(q_pos, k_pos, cols)
+    return (dy + rows - 1) * (2 * cols - 1) + dx + cols - 1
+
+
+def log_offsets(window: tuple[int, int], pretrained: tuple[int, int] | None = None) -> Tensor:
+    """Swin-V2's coordinates of every offset (dy, dx) in a window, in the order of `relative_index_2d`.
+
+    Offsets, as shares of the window that was trained (`pretrained`; None: this one), are spaced by logarithm, so that
+    a larger window asks the network for little that it has not seen.  ((2·rows − 1)·(2·cols − 1), 2), about −1 … 1.
+    """
+    sides = zip(window, pretrained or window, strict=True)
+    dy, dx = (torch.arange(1 - now, now).float() / max(then - 1, 1) * 8 for now, then in sides)
+    offsets = torch.cartesian_prod(dy, dx)
+    return offsets.sign() * torch.log2(offsets.abs() + 1) / math.log2(8)
+
+
+def decomposed_index(q_len: int, k_len: int, device: torch.device | None = None) -> Tensor:
+    """MViT's offset of each pair along one axis, T S, as one of 2·max(q_len, k_len) − 1 rows of a table.
+
+    Pooling gives queries and keys different lengths; the coarser one then stands on the finer one's positions.
+    """
+    q_step, k_step = max(k_len / q_len, 1.0), max(q_len / k_len, 1.0)
+    q = torch.arange(q_len, device=device)[:, None] * q_step
+    k = torch.arange(k_len, device=device)[None, :] * k_step
+    return (q - k + (k_len - 1) * k_step).long()
+
+
+def sinusoid(
+    positions: Tensor, dim: int, base: float = 10_000.0, layout: Layout = PAIRS, steps: int | None = None
+) -> Tensor:
+    """Sines and cosines of position / base^(i / steps) for i = 0 … C/2 − 1: `positions` (…) to (… C), float32.
+
+    The paper has sine and cosine in turn (PAIRS) and C/2 steps (None); tensor2tensor, fairseq and Whisper have all
+    sines first (HALVES) and C/2 − 1 steps, so that the slowest wave is exactly `base` times slower.
+    """
+    half, odd = divmod(dim, 2)
+    steps = half if steps is None else steps
+    if odd or half < 1 or steps < 1:
+        raise UserError(f"sinusoids of dim={dim} in {steps} steps cannot be", allowed="an even dim and 1 step or more")
+    frequencies = torch.exp(torch.arange(half, device=positions.device).float() * -(math.log(base) / steps))
+    angles = positions[..., None].float() * frequencies
+    return layout.join(angles.sin(), angles.cos())
+
+
+def sinusoid_2d(rows: int, cols: int, dim: int, base: float = 10_000.0, device: torch.device | None = None) -> Tensor:
+    """For patches in a grid, (rows·cols, C): the first half of the channels tells y, the second x.
+
+    The order of MoCo-v3; MAE's published tables have x first.
+    """
+    if dim % 4 or dim < 4:
+        raise UserError(f"dim={dim} does not split into sine and cosine of y and x", allowed="a multiple of 4")
+    y, x = (sinusoid(torch.arange(n, device=device), dim // 2, base, HALVES) for n in (rows, cols))
+    return torch.cat((y.repeat_interleave(cols, 0), x.repeat(rows, 1)), -1)

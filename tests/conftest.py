@@ -1,0 +1,29 @@
+"""What every test shares: one thread, one seed, repeatable hypothesis runs, and the way to the shared folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+ROOT = Path(__file__).parent.parent
+
+torch.set_num_threads(1)
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of data and weights beside the project; tests that need it are skipped where it is absent."""
+    folder = ROOT.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("needs the folder ../shared beside the project")
+    return folder

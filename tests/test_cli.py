@@ -1,0 +1,202 @@
+"""The command line as a person meets it: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headway
+from headway.app import cli
+from headway.app.explain import TOPICS
+from headway.errors import UserError
+
+ROOT = Path(__file__).parent.parent
+COMMAND = [sys.executable, "-m", "headway"]
+
+
+def headway_says(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = cli.main(words)
+    return code, *capsys.readouterr()
+
+
+def test_alone_it_names_the_starting_points(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = headway_says(capsys)
+    assert (code, err) == (0, "")
+    assert all(start in out for start in ("headway demo", "headway explain attention", "headway --help"))
+
+
+def test_help_names_the_commands_and_every_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = headway_says(capsys, "--help")
+    assert code == 0
+    assert out.startswith("Usage: headway COMMAND")
+    assert "demo" in out
+    assert "explain" in out
+    _, out, _ = headway_says(capsys, "explain", "--help")
+    assert all(topic in out for topic in TOPICS)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert headway_says(capsys, "--version") == (0, f"{headway.__version__}\n", "")
+
+
+MISTAKES = {
+    "exlpain": "headway has no command 'exlpain'; allowed: demo, explain; did you mean 'explain'?\n"
+    "  tip: headway explain",
+    "exlpain attention --json": "headway has no command 'exlpain'; allowed: demo, explain; did you mean 'explain'?\n"
+    "  tip: headway explain attention --json",
+    "zzz": "headway has no command 'zzz'; allowed: demo, explain",
+    "--hlep": "headway has no option '--hlep'; allowed: --help, --version; did you mean '--help'?\n"
+    "  tip: headway --help",
+    "explain attention --jsn": "headway explain has no option '--jsn'; allowed: --json, --source, --help; "
+    "did you mean '--json'?\n  tip: headway explain attention --json",
+    "explain attnetion": "no topic 'attnetion' to explain; allowed: attention; did you mean 'attention'?\n"
+    "  tip: headway explain attention",
+    "explain": "headway explain needs TOPIC; see headway explain --help",
+    "explain attention more": "headway explain has no use for 'more'; see headway explain --help",
+    "explain attention --json=maybe": 'Invalid value for --json: unable to convert "maybe" into bool; '
+    "see headway explain --help",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_is_told_with_its_remedy(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    assert headway_says(capsys, *line.split()) == (2, "", f"error: {MISTAKES[line]}\n")
+
+
+def raising(error: BaseException):
+    def explain(*_: object, **__: object) -> str:
+        raise error
+
+    return explain
+
+
+def test_a_user_error_in_a_command_is_one_line(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.app.explain.explain", raising(UserError("no such file 'a.txt'", do="check the name")))
+    said = headway_says(capsys, "explain", "attention")
+    assert said == (2, "", "error: no such file 'a.txt'; check the name\n")
+
+
+def test_ctrl_c_is_quiet(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.app.explain.explain", raising(KeyboardInterrupt()))
+    assert headway_says(capsys, "explain", "attention") == (130, "", "")
+
+
+def test_a_defect_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.app.explain.explain", raising(KeyError("ours")))
+    with pytest.raises(KeyError, match="ours"):
+        cli.main(["explain", "attention"])
+
+
+def test_explain_attention_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = headway_says(capsys, "explain", "attention")
+    assert (code, err) == (0, "")
+    assert "softmax(Q Kᵀ / √d) V" in out
+    for line in (
+        "flying     0   1   1   1   1   0",  # X
+        "flying     0.707107  -0.707107",  # scores
+        "flying     0.804430   0.195570",  # weights
+        "arrows     0.892958   0.107042",
+        "flying     0.608859   0.195570",  # output
+        "arrows     0.785916   0.107042",
+    ):
+        assert line in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_explain_as_json_is_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = headway_says(capsys, "explain", "attention", "--json")
+    told = json.loads(out)
+    assert (code, err) == (0, "")
+    assert told["words"] == ["flying", "arrows"]
+    assert told["weights"][0] == pytest.approx([0.804430, 0.195570], abs=5e-7)
+    assert told["output"][0] == pytest.approx([0.608859, 0.195570], abs=5e-7)
+
+
+def test_source_leads_to_the_formula(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    code, out, _ = headway_says(capsys, "explain", "attention", "--source")
+    file, line = out.strip().split(":")
+    assert (code, file) == (0, "src/headway/ops/attend.py")
+    assert (ROOT / file).read_text(encoding="utf-8").splitlines()[int(line) - 1].startswith("def attend(")
+    _, out, _ = headway_says(capsys, "explain", "attention", "--source", "--json")
+    assert json.loads(out) == {"source": f"{file}:{line}"}
+
+
+def test_source_from_elsewhere_is_a_full_path(capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = headway_says(capsys, "explain", "attention", "--source")
+    assert Path(out.strip().rpartition(":")[0]).is_absolute()
+
+
+def apart(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words], capture_output=True, text=True, encoding="utf-8", check=False, env=os.environ | env
+    )
+
+
+def test_python_m_headway_is_headway() -> None:
+    done = apart("exlpain")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {MISTAKES['exlpain']}\n"
+    assert apart("--help").stdout.startswith("Usage: headway COMMAND")
+
+
+def test_the_installed_command_is_the_same() -> None:
+    script = Path(sys.executable).with_name("headway")
+    done = subprocess.run([script, "explain"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"error: {MISTAKES['explain']}\n")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["explain", "--help"], ["explain", "attention"], ["exlpain"]])
+def test_piped_output_is_plain_and_narrow(words: list[str]) -> None:
+    done = apart(*words, COLUMNS="80")
+    assert "\x1b" not in done.stdout + done.stderr
+    assert max(map(len, done.stdout.splitlines()), default=0) <= 80
+
+
+def test_a_narrow_encoding_is_forgiven() -> None:
+    done = apart("explain", "attention", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0.804430" in done.stdout
+
+
+def test_no_color_is_respected_on_a_terminal() -> None:
+    assert "\x1b[3" not in on_a_terminal("--help", NO_COLOR="1", TERM="xterm-256color")
+
+
+def on_a_terminal(*words: str, **env: str) -> str:
+    main, child = os.openpty()
+    with subprocess.Popen([*COMMAND, *words], stdout=child, stderr=child, env=os.environ | env) as process:
+        os.close(child)
+        printed = b""
+        try:
+            while chunk := os.read(main, 65536):
+                printed += chunk
+        except OSError:  # Linux tells the end of a terminal this way
+            pass
+        process.wait()
+    os.close(main)
+    return printed.decode()
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(COMMAND, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["exlpain"], ["explain", "--help"]])
+def test_help_and_mistakes_answer_at_once(words: list[str]) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    apart(*words)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.7

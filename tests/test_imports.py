@@ -1,0 +1,184 @@
+"""Imports go downward only, and nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src"
+
+LAYERS = {
+    "errors": 0,
+    "ops": 1,
+    "nn": 2,
+    "zoo": 3,
+    "interop": 3,
+    "data": 3,
+    "tasks": 4,
+    "generate": 4,
+    "train": 4,
+    "inspect": 4,
+    "checkpoint": 5,
+    "app": 6,
+    "headway": 7,  # the lazy façade, above all the others
+    "__main__": 7,
+}
+# Besides what lies below it and its own folder, a part may import these.
+ALSO = {("interop", "zoo"), ("app", "headway")}
+
+Imports = dict[str, set[str]]
+
+
+def violations(imports: Iterable[tuple[str, str]]) -> list[str]:
+    """The (importing module, imported module) pairs that go upward or sideways."""
+    return [
+        f"{module} must not import {other}"
+        for module, other in imports
+        if module != "headway" and not allowed(part(module), part(other))
+    ]
+
+
+def allowed(importer: str, imported: str) -> bool:
+    return importer == imported or LAYERS[imported] < LAYERS[importer] or (importer, imported) in ALSO
+
+
+def part(module: str) -> str:
+    """The folder or single file of a module: headway.ops.attend belongs to ops."""
+    return [*module.split("."), "headway"][1]
+
+
+def cycle(imports: Imports) -> list[str] | None:
+    """A ring of modules of one folder that import one another, if there is one."""
+    inside = {m: {o for o in others if part(o) == part(m)} for m, others in imports.items() if m != "headway"}
+    try:
+        TopologicalSorter(inside).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def read_imports() -> Imports:
+    files = {name(file): file for file in SOURCE.glob("headway/**/*.py")}
+    return {m: {found for found in imported(m, file, set(files)) if found != m} for m, file in files.items()}
+
+
+def name(file: Path) -> str:
+    return ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(module: str, file: Path, known: set[str]) -> Iterator[str]:
+    """The modules of headway that a file imports anywhere: at the top, in functions, for type checking."""
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for target in targets(node, package, known):
+            if target.split(".")[0] == "headway":
+                yield target
+
+
+def targets(node: ast.AST, package: str, known: set[str]) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+    base = ".".join([*above, *([node.module] if node.module else [])])
+    return [full if (full := f"{base}.{alias.name}") in known else base for alias in node.names]
+
+
+def test_every_module_has_a_layer() -> None:
+    assert {part(module) for module in read_imports()} <= set(LAYERS)
+
+
+def test_imports_go_downward() -> None:
+    assert violations((m, other) for m, others in read_imports().items() for other in others) == []
+
+
+def test_no_cycles_within_a_folder() -> None:
+    assert cycle(read_imports()) is None
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("headway.errors", "headway.ops.attend"),
+        ("headway.ops.attend", "headway.nn.block"),
+        ("headway.ops.attend", "headway"),
+        ("headway.nn.block", "headway.app.cli"),
+        ("headway.zoo.bert", "headway.interop.bert"),
+        ("headway.zoo.bert", "headway.train.loop"),
+        ("headway.data.text", "headway.zoo.bert"),
+        ("headway.tasks.translation", "headway.generate.loop"),
+        ("headway.train.loop", "headway.tasks.translation"),
+        ("headway.inspect.rollout", "headway.checkpoint"),
+    ],
+)
+def test_a_planted_violation_is_caught(pair: tuple[str, str]) -> None:
+    assert violations([pair]) == [f"{pair[0]} must not import {pair[1]}"]
+
+
+def test_what_is_allowed_passes() -> None:
+    downward = [("headway.nn.block", "headway.ops.attend"), ("headway.nn.block", "headway.nn.context")]
+    besides = [("headway.interop.bert", "headway.zoo.bert"), ("headway.app.cli", "headway")]
+    assert violations(downward + besides) == []
+
+
+def test_a_planted_cycle_is_caught() -> None:
+    ring = {"headway.nn.a": {"headway.nn.b"}, "headway.nn.b": {"headway.nn.c"}, "headway.nn.c": {"headway.nn.a"}}
+    assert set(cycle(ring) or []) == set(ring)
+
+
+def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
+    file = tmp_path / "block.py"
+    file.write_text(
+        "import torch, headway.errors\n"
+        "from . import context\n"
+        "from ..ops.attend import attend\n"
+        "if TYPE_CHECKING:\n    from headway.zoo import bert\n"
+        "def late():\n    from headway import UserError\n"
+    )
+    known = {"headway.nn.context", "headway.ops.attend", "headway.zoo.bert"}
+    found = set(imported("headway.nn.block", file, known))
+    assert found == {"headway.errors", "headway.nn.context", "headway.ops.attend", "headway.zoo.bert", "headway"}
+
+
+def test_cyclopts_is_used_in_one_file() -> None:
+    users = [f for f in SOURCE.glob("headway/**/*.py") if "cyclopts import" in f.read_text(encoding="utf-8")]
+    assert [name(file) for file in users] == ["headway.app.cli"]
+
+
+LIGHT = [
+    [],
+    ["--help"],
+    ["--version"],
+    ["explain", "--help"],
+    ["exlpain"],
+    ["explain"],
+    ["explain", "attnetion"],
+    ["explain", "attention", "--jsn"],
+]
+
+
+@pytest.mark.parametrize("words", LIGHT, ids=" ".join)
+def test_help_and_mistakes_import_nothing_heavy(words: list[str]) -> None:
+    assert heavy_after(f"from headway.app.cli import main; main({words})") == []
+
+
+def test_import_headway_imports_nothing_heavy() -> None:
+    assert heavy_after("import headway") == []
+
+
+def test_what_is_heavy_would_be_noticed() -> None:
+    assert "numpy" in heavy_after("import numpy")
+
+
+def heavy_after(code: str) -> list[str]:
+    """Which of the slow packages a fresh interpreter has loaded after running the code."""
+    told = f"{code}; import sys; print(*({{'torch', 'numpy'}} & set(sys.modules)), sep='\\n', file=sys.__stderr__)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    return [line for line in done.stderr.splitlines() if line in ("torch", "numpy")]

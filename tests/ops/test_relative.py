@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
@@ -56,10 +56,11 @@ class TestT5:
         assert_close(t5_bucket_both_ways(torch.arange(1, 1000), 32, 128), both[1:] + 16)
 
     @given(distance=st.integers(-3000, 3000), half=st.integers(2, 40), longest=st.integers(41, 500))
+    @example(distance=-40, half=40, longest=42)
     def test_is_the_published_formula(self, distance: int, half: int, longest: int):
         def slow(far: int, buckets: int) -> int:
             exact = buckets // 2
-            if far < exact:
+            if far <= exact:
                 return far
             share = math.log(far / exact) / math.log(longest / exact) * (buckets - exact)
             assume(far >= longest or abs(share - round(share)) > 1e-4)  # edges are float32's to decide

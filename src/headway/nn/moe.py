@@ -34,7 +34,8 @@ class MoE(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         tokens = x.flatten(0, -2)  # N C
-        logits = self.router(tokens).float()  # N E
+        logits = self.router(tokens)  # N E
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # near ties flip in bf16
         chosen, picks = logits.topk(self.top, -1)  # N K
         gates = chosen.softmax(-1).to(x.dtype)
         self.show(logits, picks, real_tokens(x, ctx), ctx)

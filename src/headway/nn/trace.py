@@ -49,15 +49,22 @@ class Trace:
 
     def all(self, name: str) -> list[Seen]:
         """What a site showed, call by call."""
-        known = {
-            **{name.rpartition(".")[0]: name for name in self.names.values()},
-            **{n: n for n in self.names.values()},
-        }
-        if name not in known:
-            raise unmatched(name, sorted(self.names.values()))
-        if known[name] not in self.values:
+        name = self.resolve(name)
+        if name not in self.values:
             raise UserError(f"nothing was recorded at {name!r}", do="call the model inside the block, and not compiled")
-        return self.values[known[name]]
+        return self.values[name]
+
+    def resolve(self, name: str) -> str:
+        """A site's name, or its module's: then its attention weights are meant, or the one thing recorded of it."""
+        names = sorted(self.names.values())
+        of_module = [site for site in names if site.rpartition(".")[0] == name]
+        if name in names:
+            return name
+        if f"{name}.weights" in names:
+            return f"{name}.weights"
+        if len(of_module) == 1:
+            return of_module[0]
+        raise unmatched(name, of_module or names)
 
     def joined(self, name: str) -> Readable:
         """The attention of several calls as one map: the steps of decoding, one row after the other."""
@@ -96,10 +103,15 @@ def sites_of(model: nn.Module) -> dict[str, Site]:
 
 
 def matching(glob: str, sites: Mapping[str, Site]) -> list[str]:
-    found = [name for name in sites if fnmatchcase(name, glob) or fnmatchcase(name.rpartition(".")[0], glob)]
+    found = [name for name in sites if matches(name, glob)]
     if not found:
         raise unmatched(glob, sorted(sites))
     return found
+
+
+def matches(name: str, glob: str) -> bool:
+    """Whether a glob means this site, or its module, or (as `*.weights` does) either at the model's very top."""
+    return any(fnmatchcase(told, glob) for told in (name, f".{name}", name.rpartition(".")[0]))
 
 
 def unmatched(name: str, sites: list[str]) -> UserError:
@@ -114,6 +126,4 @@ def likely(glob: str, sites: list[str]) -> str | None:
     """The glob with each mistyped word mended, or the nearest site where that still matches nothing."""
     words = {word for site in sites for word in site.split(".")}
     mended = ".".join(word if "*" in word else nearest(word, words) or word for word in glob.split("."))
-    if any(fnmatchcase(site, mended) for site in sites):
-        return mended
-    return nearest(glob, sites)
+    return mended if any(matches(site, mended) for site in sites) else nearest(glob, sites)

@@ -43,7 +43,7 @@ def attend(
         return fused(q, k, v, keep=keep, bias=bias, causal=causal, score=score, dropout=dropout)
     weights = attention_weights(q, k, keep=keep, bias=bias, causal=causal, score=score)  # B H T S
     weights = (weights if edit is None else edit(weights)).to(v.dtype)
-    return F.dropout(weights, dropout) @ v.repeat_interleave(q.shape[1] // v.shape[1], 1)
+    return F.dropout(weights, dropout) @ per_head(v, q.shape[1])
 
 
 def attention_weights(
@@ -51,17 +51,25 @@ def attention_weights(
 ) -> Tensor:
     """The weights that `attend` gives to the values, B H T S, in float32 or better."""
     keep = both(keep, causal_keep(q, k)) if causal else keep
-    logits = score(q, k.repeat_interleave(q.shape[1] // k.shape[1], 1))
+    logits = score(q, per_head(k, q.shape[1]))
     # bf16 logits lose the tail of long contexts
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    logits = logits if bias is None else logits + bias
-    return softmax_over_keys(logits if keep is None else logits.masked_fill(~keep[:, None], float("-inf")))
+    seen = None if keep is None else keep[:, None]  # B 1 T S
+    if bias is not None:
+        finite = ~bias.isneginf()
+        logits, seen = logits + torch.where(finite, bias, 0.0), both(seen, finite)
+    return logits.softmax(-1) if seen is None else softmax_over(logits, seen)
 
 
-def softmax_over_keys(logits: Tensor) -> Tensor:
-    """Softmax over the last axis, where a row of nothing but −∞ gives zeros and no gradient rather than NaN."""
-    unseen = logits.isneginf().all(-1, keepdim=True)
-    return logits.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0)
+def softmax_over(logits: Tensor, seen: Tensor) -> Tensor:
+    """Softmax over the keys that are `seen`; a row that sees none gives zeros and no gradient rather than NaN."""
+    some = seen.any(-1, keepdim=True)
+    return torch.where(some & ~seen, float("-inf"), logits).softmax(-1) * some
+
+
+def per_head(x: Tensor, heads: int) -> Tensor:
+    """Keys or values of shared kv-heads, B G S D, repeated for each head, B H S D."""
+    return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
 
 
 def fused(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headway.errors import UserError
 
-CELLS = 2**24  # weights that a band may hold: 64 MiB of float32
+CELLS = 2**23  # weights that a band may hold: 32 MiB of float32
 
 
 class Band(NamedTuple):
@@ -49,36 +49,44 @@ class Readable(ABC):
 
     def rows(self, first: int, last: int) -> Tensor:
         """The weights of queries first … last − 1 over all keys, B H (last − first) S."""
-        batch, heads, queries, keys = self.shape
+        queries = self.shape[2]
         if not 0 <= first <= last <= queries:
             raise UserError(f"rows({first}, {last}) of a map with {queries} queries", allowed=f"0 to {queries}")
-        band = self.band(first, last)
+        return self.spread(self.band(first, last))
+
+    def spread(self, band: Band) -> Tensor:
+        """A band's weights over all keys, B H (last − first) S."""
+        keys = self.shape[3]
         if len(band.keys) == keys:
             return band.weights
-        return band.weights.new_zeros(batch, heads, last - first, keys).index_copy(3, band.keys, band.weights)
+        return band.weights.new_zeros(*band.weights.shape[:3], keys).index_copy(3, band.keys, band.weights)
 
     def full(self) -> Tensor:
         """All weights, B H T S."""
         return self.rows(0, self.shape[2])
 
     def bands(self) -> Iterator[Band]:
-        """All rows in order, in bands that stay small however long the input is."""
+        """All rows, in bands that stay small however long the input is, the last rows first.
+
+        Under a causal pattern these see the most keys, so the memory of one band serves the next; upward, each would
+        be a little larger than any hole before it (1.8 GiB against 0.3 at 16k tokens).
+        """
         batch, heads, queries, keys = self.shape
         size = max(1, CELLS // max(1, batch * heads * keys))
-        for first in range(0, queries, size):
-            yield self.band(first, min(first + size, queries))
+        for last in range(queries, 0, -size):
+            yield self.band(max(last - size, 0), last)
 
     @torch.no_grad()
     def top(self, k: int) -> Top:
         """The k strongest keys of each query and their weights; k is cut to the number of keys."""
         k = min(k, self.shape[3])
-        found = [self.rows(band.first, band.last).topk(k) for band in self.bands()]
+        found = [self.spread(band).topk(k) for band in self.bands()][::-1]
         return Top(torch.cat([top.values for top in found], 2), torch.cat([top.indices for top in found], 2))
 
     @torch.no_grad()
     def entropy(self) -> Tensor:
         """−Σ w log w over the keys of each query, B H T, in nats."""
-        return torch.cat([torch.special.entr(band.weights).sum(-1) for band in self.bands()], 2)
+        return torch.cat([torch.special.entr(band.weights).sum(-1) for band in self.bands()][::-1], 2)
 
     @torch.no_grad()
     def received(self, queries: Tensor | None = None) -> Tensor:

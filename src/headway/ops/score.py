@@ -33,7 +33,7 @@ class DotScore(ABC):
 
     def __call__(self, q: Tensor, k: Tensor) -> Tensor:
         q, k, scale = self.dotted(q, k)
-        return q @ k.mT * scale
+        return (q * scale) @ k.mT
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,46 @@
+"""`make bench`: time and memory, as tables.  Each figure is measured in a process of its own.
+
+Absolute times mean little on a shared machine; the growth from row to row is what the tables are for.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from math import log2
+from pathlib import Path
+
+HEADS, HEAD_DIM = 8, 64
+LENGTHS = (4_096, 16_384, 65_536)
+
+
+def main() -> None:
+    print(f"Causal self-attention, forward, {HEADS} heads of {HEAD_DIM}, float32: memory beyond the inputs.")
+    print("'growth' is the factor for each doubling of the length (2 is linear, 4 quadratic).\n")
+    print("| length | forward MiB | growth | s | read whole map MiB | growth | s | matrix stored MiB |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    before: dict[str, tuple[int, float]] = {}
+    for length in LENGTHS:
+        cells = [f"{length:,}"]
+        for job in ("forward", "read"):
+            done = measured(job, length)
+            cells += [f"{done['MiB']:.0f}", growth(before.get(job), length, done["MiB"]), f"{done['seconds']:.1f}"]
+            before[job] = length, done["MiB"]
+        stored = HEADS * length * length * 4 / 2**20
+        print(f"| {' | '.join([*cells, f'{stored:,.0f}'])} |", flush=True)
+
+
+def measured(job: str, length: int) -> dict[str, float]:
+    command = [sys.executable, str(Path(__file__).with_name("memory.py")), job, str(length)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def growth(before: tuple[int, float] | None, length: int, mebibytes: float) -> str:
+    if before is None:
+        return "–"
+    return f"{(mebibytes / before[1]) ** (1 / log2(length / before[0])):.2f}×"
+
+
+if __name__ == "__main__":
+    main()

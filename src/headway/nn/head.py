@@ -1,0 +1,197 @@
+"""Heads: from what a trunk has made of each token, or of a whole row, to scores of words and classes.
+
+A head of single tokens works on any selection of them, … C: call it on those that have a target.  A head of whole rows
+first pools their real tokens into one vector.
+
+Axes:  B batch   T tokens   Y X grid   C width   V vocabulary   K classes   N tokens of all packed rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.nn.attention import CrossAttention
+from headway.nn.block import Scale
+from headway.nn.context import EMPTY, Context
+from headway.nn.conv import real_tokens
+from headway.nn.ffn import Activation
+from headway.nn.rows import padded
+from headway.ops.attend import shown
+
+
+class LMHead(nn.Module):
+    """scale · x Wᵀ + b: a logit for each word, … C → … V.
+
+    `tied` shares its parameter: an embedding of the same words.  T5 has scale = C^−½ where it is tied.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        vocab: int,
+        *,
+        bias: bool = False,
+        tied: nn.Parameter | nn.Embedding | None = None,
+        scale: float = 1.0,
+    ):
+        super().__init__()
+        self.weight = drawn(vocab, dim) if tied is None else shared(tied, vocab, dim)
+        self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
+        self.scale = Scale(scale)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return F.linear(self.scale(x), self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[1]} → {self.weight.shape[0]}"
+
+
+class MLMHead(nn.Module):
+    """words(norm(act(dense(x)))): BERT's head of masked words, … C → … V."""
+
+    def __init__(
+        self,
+        dim: int,
+        vocab: int,
+        *,
+        act: Activation = F.gelu,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        tied: nn.Parameter | nn.Embedding | None = None,
+    ):
+        super().__init__()
+        self.dense, self.act, self.norm = nn.Linear(dim, dim), act, norm(dim)
+        self.words = LMHead(dim, vocab, bias=True, tied=tied)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.words(self.norm(self.act(self.dense(x))))
+
+
+class CTCHead(nn.Linear):
+    """The logarithm of each symbol's probability at each frame, … C → … V.  Symbol 0 is the blank."""
+
+    def __init__(self, dim: int, vocab: int):
+        super().__init__(dim, vocab)
+
+    def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
+        logits = super().forward(input)
+        # sums over long inputs: bf16 would lose the likely symbols' digits
+        return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+
+class TokenClassifier(nn.Module):
+    """out(drop(x)): classes of each token, … C → … K."""
+
+    def __init__(self, dim: int, classes: int, *, dropout: float = 0.0):
+        super().__init__()
+        self.drop, self.out = nn.Dropout(dropout), nn.Linear(dim, classes)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.out(self.drop(x))
+
+
+class Classifier(nn.Module):
+    """out(drop(inside(norm(pool(x))))): classes of a whole row, B T C or B Y X C → B K.
+
+    BERT has inside=TanhLayer(dim); ViT that averages has pool=MeanPool() and a norm.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        classes: int,
+        *,
+        pool: nn.Module | None = None,
+        norm: nn.Module | None = None,
+        inside: nn.Module | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.pool, self.norm = pool or FirstToken(), norm or nn.Identity()
+        self.inside, self.drop = inside or nn.Identity(), nn.Dropout(dropout)
+        self.out = nn.Linear(dim, classes)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.out(self.drop(self.inside(self.norm(self.pool(x, ctx)))))
+
+
+class TanhLayer(nn.Linear):
+    """tanh(W x + b), as wide as its input: BERT's pooler is this of the first token."""
+
+    def __init__(self, dim: int):
+        super().__init__(dim, dim)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input).tanh()
+
+
+class Pool(nn.Module):
+    """One vector for each row from its real tokens: B T C, a grid B Y X C, or packed 1 N C → B C."""
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        x = padded(x, ctx.rows).flatten(1, -2)
+        real = real_tokens(ctx, x.shape[1])
+        return self.pooled(x, x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real.expand(x.shape[:2]))
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        """B T C → B C, where `real` (B T) is True."""
+        raise NotImplementedError
+
+
+class FirstToken(Pool):
+    """The first real token: the class token, where there is one."""
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        return taken(x, real.int().argmax(1))
+
+
+class LastToken(Pool):
+    """The last real token: the one that has seen all others, in a causal model."""
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        return taken(x, x.shape[1] - 1 - real.flip(1).int().argmax(1))
+
+
+class MeanPool(Pool):
+    """The mean of the real tokens."""
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        real = real[..., None]
+        return x.masked_fill(~real, 0.0).sum(1) / real.sum(1).clamp(min=1)
+
+
+class AttentionPool(nn.Module):
+    """What a learned query sees in each row, in `heads` heads: B T C, B Y X C or packed 1 N C → B C."""
+
+    def __init__(self, dim: int, heads: int):
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(1, 1, dim) * dim**-0.5)
+        self.attention = CrossAttention(dim, heads)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        rows = x.shape[0] if ctx.rows is None else len(ctx.rows.lengths)
+        seen = Context(memory=x.flatten(1, -2), memory_keep=ctx.keep, memory_rows=ctx.rows, trace=ctx.trace)
+        return self.attention(self.query.expand(rows, 1, -1), seen)[:, 0]
+
+
+def taken(x: Tensor, index: Tensor) -> Tensor:
+    """Token index (B) of each row of x, B T C → B C"""
+    return x.take_along_dim(index[:, None, None], 1)[:, 0]
+
+
+def drawn(rows: int, cols: int) -> nn.Parameter:
+    """Weights as `nn.Linear` draws them."""
+    return nn.Parameter(torch.empty(rows, cols).uniform_(-(cols**-0.5), cols**-0.5))
+
+
+def shared(tied: nn.Parameter | nn.Embedding, vocab: int, dim: int) -> nn.Parameter:
+    weight = tied if isinstance(tied, nn.Parameter) else tied.weight
+    if weight.shape != (vocab, dim):
+        allowed = f"{vocab}×{dim}, vocab × dim"
+        raise UserError(f"the tied weight is {shown(weight)}", allowed=allowed, do="tie the embedding of these words")
+    assert isinstance(weight, nn.Parameter)
+    return weight

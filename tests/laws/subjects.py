@@ -1,0 +1,262 @@
+"""The table of models that the laws are tried on.  An architecture that joins it inherits every law it claims.
+
+A subject says how to make a small model and which laws it obeys, as traits.  It is called with (inputs, ctx).
+
+Axes:  B batch   T tokens   S memory   C width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.nn.attention import UNBIASED, Attention, CrossAttention, SelfAttention
+from headway.nn.bias import Alibi, T5Bias, TransformerXLBias
+from headway.nn.block import Block, LayerScale, Parallel, Repeat, Residual, Stack
+from headway.nn.context import EMPTY, Context
+from headway.nn.conv import ConvModule
+from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
+from headway.nn.ffn import FFN, GatedFFN
+from headway.nn.head import LMHead
+from headway.nn.model import Trunk
+from headway.nn.moe import MoE
+from headway.nn.recurrent import (
+    Alignment,
+    BidirectionalEncoder,
+    Cell,
+    FixedContext,
+    GRUCell,
+    LSTMCell,
+    RecurrentDecoder,
+    RecurrentEncoder,
+    RNNCell,
+)
+from headway.nn.score import AdditiveScore, BilinearScore, CosineScore
+from headway.ops.pattern import Causal, Chunked, Global, Pattern, Window
+from headway.ops.relative import t5_bucket_backward
+from headway.ops.rotary import Rotary
+
+DIM, HEADS, VOCAB, CONTEXT = 16, 4, 23, 24
+
+
+class Trait(Enum):
+    CAUSAL = auto()  # no output depends on a later input
+    CACHED = auto()  # may be called in chunks with a state
+    PADDED = auto()  # takes `keep` for padding on either side
+    PACKED = auto()  # takes packed rows
+    ORDERLESS = auto()  # permuting the inputs permutes the outputs
+    ORDERED = auto()  # and here it does more than that
+    SHIFTS = auto()  # only differences of positions matter
+    CAPTURED = auto()  # torch.compile(fullgraph=True)
+    ATTENDS = auto()  # has attention sites to read and edit
+
+
+SEQUENCE = frozenset({Trait.PADDED, Trait.PACKED, Trait.CAPTURED, Trait.ATTENDS})
+DECODER = SEQUENCE | {Trait.CAUSAL, Trait.CACHED, Trait.ORDERED}
+ENCODER = SEQUENCE | {Trait.ORDERED}
+
+
+@dataclass(frozen=True)
+class Subject:
+    name: str
+    make: Callable[[], nn.Module]
+    traits: frozenset[Trait]
+    sample: Callable[[int, int], Tensor]
+    context: Callable[[int], Context] = lambda batch: EMPTY
+
+    def build(self) -> nn.Module:
+        torch.manual_seed(1)
+        model = self.make().eval()
+        for parameter in model.parameters():  # biases and tables that start at zero would hide their defects
+            if parameter.dim() and parameter.abs().max() == 0:
+                nn.init.normal_(parameter, std=0.3)
+        return model
+
+    def with_memory(self, batch: int, ctx: Context = EMPTY) -> Context:
+        given = self.context(batch)
+        return replace(ctx, memory=given.memory, memory_keep=given.memory_keep)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def tokens(batch: int, length: int) -> Tensor:
+    return torch.randint(0, VOCAB, (batch, length), generator=torch.Generator().manual_seed(7))
+
+
+def vectors(batch: int, length: int) -> Tensor:
+    return torch.randn(batch, length, DIM, generator=torch.Generator().manual_seed(7))
+
+
+def changed(x: Tensor) -> Tensor:
+    """Other inputs of the same kind, different at every place."""
+    return x + 1.0 if x.is_floating_point() else (x + 1) % VOCAB
+
+
+def memory(batch: int) -> Context:
+    draw = torch.Generator().manual_seed(9)
+    keep = torch.ones(batch, 1, 5, dtype=torch.bool)
+    keep[batch // 2 :, :, 3:] = False
+    return Context(memory=torch.randn(batch, 5, DIM, generator=draw), memory_keep=keep)
+
+
+# ---- the assemblies
+
+
+def stack(attention: Callable[[], nn.Module], ffn: Callable[[], nn.Module], norm: Callable[[], nn.Module]) -> Stack:
+    """Two pre-norm blocks and a final norm."""
+    blocks = [Block(attn=Residual(attention(), before=norm()), ffn=Residual(ffn(), before=norm())) for _ in range(2)]
+    return Stack(blocks, norm())
+
+
+layer_norm = partial(nn.LayerNorm, DIM)
+rms_norm = partial(nn.RMSNorm, DIM)
+plain_ffn = partial(FFN, DIM, 2 * DIM)
+
+
+def attention_only(**options: object) -> Stack:
+    return stack(lambda: SelfAttention(DIM, HEADS, **options), plain_ffn, layer_norm)  # type: ignore[arg-type]
+
+
+def gpt() -> nn.Module:
+    embed = TokenEmbed(VOCAB, DIM, position=LearnedPosition(CONTEXT, DIM))
+    return Trunk(embed, attention_only(pattern=Causal()), LMHead(DIM, VOCAB, tied=embed.token))
+
+
+def llama(pattern: Pattern = Causal()) -> nn.Module:
+    def attention() -> Attention:
+        return SelfAttention(DIM, HEADS, kv_heads=2, bias=UNBIASED, pattern=pattern, rotary=Rotary(DIM // HEADS))
+
+    body = stack(attention, lambda: GatedFFN(DIM, 2 * DIM, bias=False), rms_norm)
+    return Trunk(TokenEmbed(VOCAB, DIM), body, LMHead(DIM, VOCAB))
+
+
+def mixture() -> nn.Module:
+    def experts() -> MoE:
+        return MoE(lambda: GatedFFN(DIM, DIM), DIM, 4, top=2)
+
+    return stack(lambda: SelfAttention(DIM, HEADS, pattern=Causal(), rotary=Rotary(4)), experts, rms_norm)
+
+
+def parallel() -> nn.Module:
+    def block() -> Block:
+        attention = SelfAttention(DIM, HEADS, pattern=Causal(), rotary=Rotary(4, turned=2))
+        return Block(both=Residual(Parallel(attn=attention, ffn=plain_ffn()), before=layer_norm()))
+
+    return Stack([block() for _ in range(2)], layer_norm())
+
+
+def bert() -> nn.Module:
+    def block() -> Block:
+        attention = Residual(SelfAttention(DIM, HEADS), after=layer_norm(), drop=0.1)
+        return Block(attn=attention, ffn=Residual(plain_ffn(), after=layer_norm(), drop=0.1))
+
+    position = LearnedPosition(CONTEXT, DIM)
+    embed = TokenEmbed(VOCAB, DIM, position=position, segments=2, norm=layer_norm(), dropout=0.1)
+    return Trunk(embed, Stack([block() for _ in range(2)]))
+
+
+def sandwich() -> nn.Module:
+    def block() -> Block:
+        attention = SelfAttention(DIM, HEADS, head_dim=DIM, qk_norm=nn.RMSNorm, pattern=Causal(), rotary=Rotary(DIM))
+        return Block(
+            attn=Residual(attention, before=rms_norm(), inside=rms_norm(), scale=LayerScale(DIM, 0.5)),
+            ffn=Residual(plain_ffn(layers=3), before=rms_norm(), inside=rms_norm(), scale=0.5),
+        )
+
+    return Stack([block() for _ in range(2)])
+
+
+def shared() -> nn.Module:
+    position = SinusoidalPosition(DIM)
+    embed = TokenEmbed(VOCAB, DIM, position=position, scale=DIM**0.5)
+    block = Block(attn=Residual(SelfAttention(DIM, HEADS, pattern=Causal()), before=layer_norm()))
+    return Trunk(embed, Repeat(block, 3))
+
+
+def t5_encoder() -> nn.Module:
+    bias = T5Bias(HEADS, buckets=8, longest=12)  # one for all layers
+    return attention_only(bias=UNBIASED, logit_bias=bias)
+
+
+def t5_decoder() -> nn.Module:
+    bias = T5Bias(HEADS, buckets=8, longest=12, bucket=t5_bucket_backward)
+
+    def block() -> Block:
+        attention = SelfAttention(DIM, HEADS, bias=UNBIASED, pattern=Causal(), logit_bias=bias)
+        return Block(
+            attn=Residual(attention, before=rms_norm()),
+            cross=Residual(CrossAttention(DIM, HEADS, bias=UNBIASED), before=rms_norm()),
+            ffn=Residual(FFN(DIM, 2 * DIM, act=F.relu), before=rms_norm()),
+        )
+
+    return Trunk(TokenEmbed(VOCAB, DIM), Stack([block() for _ in range(2)], rms_norm()), LMHead(DIM, VOCAB))
+
+
+def conformer() -> nn.Module:
+    def half_step(**after: nn.Module) -> Residual:
+        return Residual(plain_ffn(act=F.silu), before=layer_norm(), scale=0.5, **after)
+
+    def block() -> Block:
+        attention = SelfAttention(DIM, HEADS, logit_bias=TransformerXLBias(HEADS, DIM // HEADS, DIM))
+        return Block(
+            ffn_in=half_step(),
+            attn=Residual(attention, before=layer_norm()),
+            conv=Residual(ConvModule(DIM, kernel=3), before=layer_norm()),
+            ffn_out=half_step(after=layer_norm()),
+        )
+
+    return Stack([block() for _ in range(2)])
+
+
+def recurrent_decoder(attention: Alignment | FixedContext, cell: type[Cell]) -> nn.Module:
+    decoder = RecurrentDecoder(DIM, DIM, DIM, attention=attention, cell=cell)
+    return Trunk(TokenEmbed(VOCAB, DIM), decoder, LMHead(2 * DIM, VOCAB))
+
+
+def scored(score: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    return lambda: attention_only(pattern=Causal(), rotary=Rotary(4), score=score())
+
+
+RELATIVE, SEEING = frozenset({Trait.SHIFTS}), frozenset({Trait.ATTENDS})
+RECURRENT = DECODER | RELATIVE  # order is all they know of positions
+
+SUBJECTS = [
+    Subject("gpt", gpt, DECODER, tokens),
+    Subject("llama", llama, DECODER | RELATIVE, tokens),
+    Subject("window", lambda: llama(Causal(window=4)), DECODER | RELATIVE, tokens),
+    Subject("chunks", lambda: llama(Causal() & Chunked(5)), DECODER, tokens),
+    Subject("sinks", lambda: llama(Causal(window=3) | (Causal() & Global(1))), DECODER, tokens),
+    Subject("mixture", mixture, DECODER | RELATIVE, vectors),
+    Subject("parallel", parallel, DECODER | RELATIVE, vectors),
+    Subject("sandwich", sandwich, DECODER | RELATIVE, vectors),
+    Subject("shared", shared, DECODER, tokens),
+    Subject("alibi", lambda: attention_only(pattern=Causal(), logit_bias=Alibi(HEADS)), DECODER | RELATIVE, vectors),
+    Subject("t5 decoder", t5_decoder, DECODER | RELATIVE, tokens, memory),
+    Subject("additive", scored(lambda: AdditiveScore(4)), DECODER, vectors),
+    Subject("bilinear", scored(lambda: BilinearScore(4, 4)), DECODER, vectors),
+    Subject("cosine", scored(lambda: CosineScore(HEADS)), DECODER | RELATIVE, vectors),
+    Subject("bert", bert, ENCODER, tokens),
+    Subject("set", attention_only, SEQUENCE | {Trait.ORDERLESS}, vectors),
+    Subject("set window", lambda: attention_only(pattern=Window(2), rotary=Rotary(4)), ENCODER | RELATIVE, vectors),
+    Subject("longformer", lambda: attention_only(pattern=Window(1) | Global(1)), ENCODER, vectors),
+    Subject("t5 encoder", t5_encoder, ENCODER | RELATIVE, vectors),
+    Subject("conformer", conformer, ENCODER | RELATIVE, vectors),
+    Subject(
+        "rnnsearch", lambda: recurrent_decoder(Alignment.additive(DIM, DIM, 8), GRUCell), RECURRENT, tokens, memory
+    ),
+    Subject("luong", lambda: recurrent_decoder(Alignment.bilinear(DIM, DIM), LSTMCell), RECURRENT, tokens, memory),
+    Subject("rnnenc", lambda: recurrent_decoder(FixedContext(), RNNCell), RECURRENT - SEEING, tokens, memory),
+    Subject("gru", lambda: RecurrentEncoder(DIM, DIM, layers=2), RECURRENT - SEEING, vectors),
+    Subject("both ways", lambda: BidirectionalEncoder(DIM, DIM, cell=LSTMCell), ENCODER - SEEING, vectors),
+]
+
+
+def having(*traits: Trait) -> list[Subject]:
+    return [subject for subject in SUBJECTS if set(traits) <= subject.traits]

@@ -1,0 +1,191 @@
+"""Laws of single parts: each against the plain part that it generalises, or a reference from torch.
+
+Axes:  B batch   T tokens   C width   N tokens   E experts   K experts of a token
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from headway.nn.attention import Biases, CrossAttention, SelfAttention
+from headway.nn.block import Block, Repeat, Residual, Stack, StochasticDepth
+from headway.nn.context import Context
+from headway.nn.embed import SinusoidalPosition
+from headway.nn.ffn import FFN, GatedFFN
+from headway.nn.moe import MoE
+from headway.nn.rows import Rows
+from headway.nn.trace import Trace
+from headway.ops.pattern import Causal
+
+DIM, HEADS = 16, 4
+
+
+def test_self_attention_is_torch_multihead() -> None:
+    """Outputs and averaged weights of torch's own module, under a causal mask and padding."""
+    ours, theirs = SelfAttention(DIM, HEADS, pattern=Causal()), nn.MultiheadAttention(DIM, HEADS, batch_first=True)
+    nn.init.normal_(theirs.in_proj_bias)
+    nn.init.normal_(theirs.out_proj.bias)
+    load_multihead(ours, theirs)
+    x, pad = torch.randn(2, 7, DIM), torch.zeros(2, 7, dtype=torch.bool)
+    pad[1, 5:] = True
+    mask = torch.ones(7, 7, dtype=torch.bool).triu(1)
+    expected, weights = theirs(x, x, x, attn_mask=mask, key_padding_mask=pad, average_attn_weights=False)
+    trace = Trace(ours, "weights")
+    y = ours(x, Context(keep=~pad[:, None], trace=trace))
+    assert_close(y, expected, atol=1e-6, rtol=1e-5)
+    assert_close(trace["weights"].full(), weights, atol=1e-6, rtol=1e-5)  # type: ignore[union-attr]
+
+
+def test_cross_attention_is_torch_multihead() -> None:
+    ours = CrossAttention(DIM, HEADS, kv_dim=10)
+    theirs = nn.MultiheadAttention(DIM, HEADS, kdim=10, vdim=10, batch_first=True)
+    load_multihead(ours, theirs)
+    x, memory = torch.randn(2, 7, DIM), torch.randn(2, 5, 10)
+    assert_close(ours(x, Context(memory=memory)), theirs(x, memory, memory)[0], atol=1e-6, rtol=1e-5)
+
+
+def load_multihead(ours: SelfAttention | CrossAttention, theirs: nn.MultiheadAttention) -> None:
+    weights = [theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight]
+    weights = list(theirs.in_proj_weight.chunk(3)) if weights[0] is None else weights
+    for part, weight, bias in zip((ours.q, ours.k, ours.v), weights, theirs.in_proj_bias.chunk(3), strict=True):
+        part.load_state_dict({"weight": weight, "bias": bias})
+    ours.out.load_state_dict(theirs.out_proj.state_dict())
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_grouped_heads_are_plain_heads_that_share(kv_heads: int) -> None:
+    """Each kv-head's projection, written out for every head that uses it, gives plain multi-head attention."""
+    grouped, plain = SelfAttention(DIM, HEADS, kv_heads=kv_heads), SelfAttention(DIM, HEADS)
+    weights = grouped.state_dict()
+    for name in ("k", "v"):
+        for kind in ("weight", "bias"):
+            heads = weights[f"{name}.{kind}"].unflatten(0, (kv_heads, -1))
+            weights[f"{name}.{kind}"] = heads.repeat_interleave(HEADS // kv_heads, 0).flatten(0, 1)
+    plain.load_state_dict(weights)
+    x = torch.randn(2, 7, DIM)
+    assert_close(grouped(x), plain(x))
+
+
+def test_full_width_heads_are_pulled_back() -> None:
+    """Σ over heads of softmax(q_h k_hᵀ / √C) v_h O_h, each head as wide as the model."""
+    part = SelfAttention(DIM, HEADS, head_dim=DIM, bias=Biases(out=False))
+    x = torch.randn(1, 5, DIM)
+    total = torch.zeros(5, DIM)
+    for head in range(HEADS):
+        rows = slice(head * DIM, (head + 1) * DIM)
+        q, k, v = (F.linear(x[0], p.weight[rows], p.bias[rows]) for p in (part.q, part.k, part.v))
+        total += (q @ k.T / DIM**0.5).softmax(-1) @ v @ part.out.weight[:, rows].T
+    assert_close(part(x)[0], total)
+
+
+def test_a_memory_that_may_not_be_seen_gives_nothing() -> None:
+    part = CrossAttention(DIM, HEADS, bias=Biases(out=False))
+    x, nobody = torch.randn(2, 3, DIM), torch.zeros(2, 1, 5, dtype=torch.bool)
+    assert part(x, Context(memory=torch.randn(2, 5, DIM), memory_keep=nobody)).eq(0).all()
+    assert part(x, Context(memory=torch.randn(2, 0, DIM))).eq(0).all()
+
+
+@given(st.integers(0, 12), st.integers(1, 6), st.data())
+def test_dispatched_experts_are_all_experts(tokens: int, experts: int, data: st.DataObject) -> None:
+    top = data.draw(st.integers(1, experts))
+    torch.manual_seed(tokens)
+    part = MoE(lambda: FFN(DIM, 8), DIM, experts, top=top)
+    x = torch.randn(tokens, DIM, requires_grad=True)
+    leaves, results, grads = [x, *part.parameters()], [], []
+    for mix in (part.dense, part.dispatched):
+        gates, picks = part.router(x).topk(top, -1)
+        results.append(mix(x, gates.softmax(-1), picks))
+        grads.append(torch.autograd.grad(results[-1].square().sum(), leaves, materialize_grads=True))
+    assert_close(*results, atol=1e-6, rtol=1e-5)
+    assert_close(*grads, atol=1e-5, rtol=1e-4)
+
+
+def test_one_expert_is_its_ffn() -> None:
+    part = MoE(lambda: GatedFFN(DIM, 8), DIM, 1, top=1)
+    x = torch.randn(2, 5, DIM)
+    assert_close(part(x), part.experts[0](x))
+
+
+def test_all_experts_are_a_weighted_sum() -> None:
+    part = MoE(lambda: FFN(DIM, 8), DIM, 3, top=3)
+    x = torch.randn(2, 5, DIM)
+    gates = part.router(x).softmax(-1)
+    assert_close(part(x), sum(gates[..., i, None] * expert(x) for i, expert in enumerate(part.experts)))
+
+
+def test_an_even_router_has_balance_of_its_top() -> None:
+    """E Σ (share of tokens) · (mean probability) = E · E · (K/E) · (1/E) = K; the z loss of equal logits is ln² E."""
+    part = MoE(lambda: FFN(DIM, 8), DIM, 4, top=2)
+    nn.init.zeros_(part.router.weight)
+    trace = Trace(part, "*")
+    part(torch.randn(2, 6, DIM), Context(trace=trace))
+    assert_close(trace["balance"], torch.tensor(2.0))
+    assert_close(trace["z"], torch.tensor(4.0).log().square())
+
+
+def test_router_losses_are_of_real_tokens() -> None:
+    part, x, rows = MoE(lambda: FFN(DIM, 8), DIM, 4), torch.randn(2, 6, DIM), Rows.of([6, 2])
+    padded, packed = Trace(part, "*"), Trace(part, "*")
+    part(x, Context(keep=rows.keep, trace=padded))
+    part(rows.pack(x), Context(rows=rows, trace=packed))
+    for name in ("probs", "balance", "z"):
+        assert_close(padded[name], packed[name])
+
+
+def test_swiglu_of_eight_thirds_is_as_large() -> None:
+    dim = 24
+    gated, plain = GatedFFN(dim, 8 * dim // 3, bias=False), FFN(dim, 4 * dim, bias=False)
+    assert size(gated) == size(plain) == 8 * dim * dim
+
+
+def size(part: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in part.parameters())
+
+
+def test_feed_forward_is_its_equation() -> None:
+    x = torch.randn(3, DIM)
+    plain, gated, deep = FFN(DIM, 8, act=F.relu), GatedFFN(DIM, 8), FFN(DIM, 8, act=F.relu, layers=3)
+    assert_close(plain(x), plain.down(F.relu(plain.up(x))))
+    assert_close(gated(x), gated.down(F.silu(gated.gate(x)) * gated.up(x)))
+    assert_close(deep(x), deep.down(F.relu(F.linear(F.relu(deep.up(x)), deep.middle.weight, deep.middle.bias))))
+
+
+def test_residual_is_its_equation() -> None:
+    """after(skip(x) + scale · drop(inside(body(before(x))))), every slot filled."""
+    before, inside, after, skip = (nn.Linear(DIM, DIM) for _ in range(4))
+    body, x = FFN(DIM, 8), torch.randn(2, 5, DIM)
+    part = Residual(body, before=before, inside=inside, after=after, skip=skip, scale=0.5)
+    assert_close(part(x), after(skip(x) + 0.5 * inside(body(before(x)))))
+    assert_close(Residual(body)(x), x + body(x))
+
+
+def test_repeated_blocks_are_copies_of_one() -> None:
+    block = Block(attn=Residual(SelfAttention(DIM, HEADS)))
+    x = torch.randn(2, 5, DIM)
+    assert_close(Repeat(block, 3)(x), Stack([block, block, block])(x))
+
+
+def test_stochastic_depth_drops_whole_rows_and_keeps_the_mean() -> None:
+    part, rows = StochasticDepth(0.25), Rows.of([3] * 400)
+    kept = part(torch.ones(400, 3, DIM))
+    assert_close(kept.unique(), torch.tensor([0.0, 4 / 3]))
+    assert (kept == kept[:, :1, :1]).all()
+    assert abs(kept.mean().item() - 1) < 0.1
+    packed = rows.pad(part(rows.pack(torch.ones(400, 3, DIM)), Context(rows=rows)))
+    assert (packed == packed[:, :1, :1]).all()
+    assert part.eval()(torch.ones(4, DIM)).eq(1).all()
+
+
+@given(st.integers(0, 500), st.integers(1, 12))
+def test_sinusoids_tell_near_from_far(first: int, step: int) -> None:
+    """Positions are distinct, and the distance of their marks grows with |i − j| nearby."""
+    marks = SinusoidalPosition(64)(torch.zeros(1, 520, 64))[0]
+    here = marks[first]
+    assert (marks[:first] - here).norm(dim=-1).gt(0.1).all()
+    assert (marks[first + step] - here).norm() > (marks[first + step - 1] - here).norm() or step > 2

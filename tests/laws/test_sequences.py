@@ -1,0 +1,310 @@
+"""Laws of sequence models, tried on every subject that claims them.
+
+Axes:  B batch   T tokens   C width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
+from torch.testing import assert_close
+
+from headway.nn.context import EMPTY, Context
+from headway.nn.rows import Rows
+from headway.nn.state import FixedState, State
+from headway.nn.trace import Trace, record, sites_of
+from headway.ops.reading import Readable
+from tests.laws.subjects import Subject, Trait, changed, having
+
+LENGTH = 11
+close = {"atol": 2e-5, "rtol": 1e-4}
+
+
+def obeying(*traits: Trait) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("subject", having(*traits), ids=str)
+
+
+def run(subject: Subject, x: Tensor, ctx: Context = EMPTY, model: nn.Module | None = None) -> Tensor:
+    model = subject.build() if model is None else model
+    with torch.no_grad():
+        return model(x, subject.with_memory(x.shape[0], ctx))
+
+
+# ---- causality
+
+
+@obeying(Trait.CAUSAL)
+@pytest.mark.parametrize("cut", [1, 4, LENGTH - 1])
+def test_the_future_is_unseen(subject: Subject, cut: int) -> None:
+    x = subject.sample(3, LENGTH)
+    other = torch.cat([x[:, :cut], changed(x[:, cut:])], 1)
+    assert_close(run(subject, x)[:, :cut], run(subject, other)[:, :cut], atol=0, rtol=0)
+
+
+@obeying(Trait.CAUSAL)
+def test_the_future_gets_no_gradient(subject: Subject) -> None:
+    model, x = subject.build(), subject.sample(2, LENGTH)
+    inputs = embedded(model, x)
+    y = inputs.call(subject.with_memory(2))
+    (grad,) = torch.autograd.grad(y[:, 4].square().sum(), inputs.leaf)
+    assert grad[:, 5:].eq(0).all()
+    assert grad[:, 4].ne(0).any()
+
+
+class embedded:  # noqa: N801
+    """A model's first float values as a leaf that gradients reach: its inputs, or the vectors of its tokens."""
+
+    def __init__(self, model: nn.Module, x: Tensor):
+        self.model, self.x = model, x
+        floats = x.is_floating_point()
+        self.leaf = (x if floats else model.embed.token(x)).detach().requires_grad_()  # type: ignore[union-attr]
+
+    def call(self, ctx: Context) -> Tensor:
+        if self.x.is_floating_point():
+            return self.model(self.leaf, ctx)
+        hook = self.model.embed.token.register_forward_hook(lambda *_: self.leaf)  # type: ignore[union-attr]
+        try:
+            return self.model(self.x, ctx)
+        finally:
+            hook.remove()
+
+
+# ---- batches
+
+
+@obeying(Trait.PADDED)
+@pytest.mark.parametrize("length", [1, 6])
+def test_padding_on_the_right_changes_nothing(subject: Subject, length: int) -> None:
+    x = subject.sample(3, LENGTH)
+    keep = torch.ones(3, 1, LENGTH, dtype=torch.bool)
+    keep[1, :, length:] = False
+    alone = run_row(subject, x, 1, slice(0, length))
+    padded = run(subject, x, Context(keep=keep))
+    assert padded.isfinite().all()
+    assert_close(padded[1:2, :length], alone, **close)
+    noise = torch.where(keep[:, 0, :, *[None] * (x.dim() - 2)], x, changed(x))
+    assert_close(run(subject, noise, Context(keep=keep))[1:2, :length], alone, **close)
+
+
+@obeying(Trait.PADDED)
+@pytest.mark.parametrize("length", [1, 6])
+def test_padding_on_the_left_changes_nothing(subject: Subject, length: int) -> None:
+    x = subject.sample(3, LENGTH)
+    keep = torch.ones(3, 1, LENGTH, dtype=torch.bool)
+    keep[1, :, : LENGTH - length] = False
+    positions = (keep[:, 0].cumsum(1) - 1).clamp(min=0)
+    padded = run(subject, x, Context(keep=keep, positions=positions))
+    assert padded.isfinite().all()
+    assert_close(padded[1:2, LENGTH - length :], run_row(subject, x, 1, slice(LENGTH - length, None)), **close)
+
+
+def run_row(subject: Subject, x: Tensor, row: int, part: slice) -> Tensor:
+    """One row by itself, with its own row of the batch's memory."""
+    ctx = subject.with_memory(x.shape[0])
+    if ctx.memory is not None and ctx.memory_keep is not None:
+        ctx = replace(ctx, memory=ctx.memory[row : row + 1], memory_keep=ctx.memory_keep[row : row + 1])
+    with torch.no_grad():
+        return subject.build()(x[row : row + 1, part], ctx)
+
+
+@obeying()
+def test_a_batch_is_its_rows(subject: Subject) -> None:
+    x = subject.sample(3, LENGTH)
+    rows = [run_row(subject, x, row, slice(None)) for row in range(3)]
+    assert_close(run(subject, x), torch.cat(rows), atol=5e-6, rtol=0)
+
+
+@obeying(Trait.PACKED)
+@given(lengths=st.lists(st.integers(1, LENGTH), min_size=1, max_size=4))
+@settings(max_examples=15)
+def test_packed_is_padded(subject: Subject, lengths: list[int]) -> None:
+    rows = Rows.of(lengths)
+    x = subject.sample(len(lengths), rows.longest)
+    padded = run(subject, x, Context(keep=rows.keep))
+    model = subject.build()
+    with torch.no_grad():
+        packed = model(rows.pack(x), subject.with_memory(len(lengths), Context(rows=rows)))
+    assert_close(packed, rows.pack(padded), **close)
+
+
+# ---- decoding
+
+
+def chunkings(total: int) -> st.SearchStrategy[list[int]]:
+    """Every way to cut a length into pieces."""
+    cuts = st.sets(st.integers(1, total - 1), max_size=total - 1)
+    return cuts.map(lambda at: [b - a for a, b in zip([0, *sorted(at)], [*sorted(at), total], strict=True)])
+
+
+STATES: list[Callable[[], State]] = [State, lambda: FixedState(LENGTH), lambda: FixedState(3 * LENGTH)]
+
+
+@obeying(Trait.CACHED)
+@given(sizes=chunkings(LENGTH))
+@settings(max_examples=15)
+def test_chunks_are_the_whole(subject: Subject, sizes: list[int]) -> None:
+    x, model = subject.sample(2, LENGTH), subject.build()
+    full = run(subject, x, model=model)
+    for make in STATES:
+        state = make()
+        chunks = [run(subject, chunk, Context(state=state), model) for chunk in x.split(sizes, 1)]
+        assert_close(torch.cat(chunks, 1), full, **close)
+
+
+@obeying(Trait.CACHED)
+@pytest.mark.parametrize("make", STATES)
+def test_padded_prompts_go_on_as_alone(subject: Subject, make: Callable[[], State]) -> None:
+    """Left-padded prompts of two lengths, then token by token: each row as it would be by itself."""
+    x, model, short = subject.sample(2, LENGTH), subject.build(), 3
+    keep = torch.ones(2, 1, LENGTH, dtype=torch.bool)
+    keep[1, :, : 6 - short] = False
+    positions = (keep[:, 0].cumsum(1) - 1).clamp(min=0)
+    state, outs = make(), []
+    for first, last in [(0, 6), *((i, i + 1) for i in range(6, LENGTH))]:
+        ctx = Context(keep=keep[:, :, :last], positions=positions[:, first:last], state=state)
+        outs.append(run(subject, x[:, first:last], ctx, model))
+    expected = run_row(subject, x, 1, slice(6 - short, None))
+    assert_close(torch.cat(outs, 1)[1:2, 6 - short :], expected, **close)
+
+
+@obeying(Trait.CACHED)
+@pytest.mark.parametrize("make", STATES)
+def test_reordered_rows_go_on_as_their_new_selves(subject: Subject, make: Callable[[], State]) -> None:
+    x, model, rows = subject.sample(3, LENGTH), subject.build(), torch.tensor([2, 0, 2])
+    if subject.context(3).memory is not None:
+        pytest.skip("beams share their memory; rows with memories of their own do not swap")
+    state = make()
+    run(subject, x[:, :5], Context(state=state), model)
+    state.reorder(rows)
+    rest = run(subject, x[rows][:, 5:], Context(state=state), model)
+    assert_close(rest, run(subject, x[rows], model=model)[:, 5:], **close)
+
+
+@obeying(Trait.CACHED, Trait.CAPTURED)
+@pytest.mark.slow
+def test_a_compiled_step_is_the_whole(subject: Subject) -> None:
+    """Prompt eagerly, then compiled steps in a fixed state, one graph for all of them, then eagerly again."""
+    torch._dynamo.reset()
+    x, model, counter = subject.sample(2, LENGTH), subject.build(), CompileCounter()
+    step, state = torch.compile(model, backend=counter, fullgraph=True), FixedState(2 * LENGTH)
+    outs = [run(subject, x[:, :4], Context(state=state), model)]
+    outs += [run(subject, x[:, i : i + 1], Context(state=state), step) for i in range(4, LENGTH - 2)]
+    outs += [run(subject, x[:, LENGTH - 2 :], Context(state=state), model)]
+    assert_close(torch.cat(outs, 1), run(subject, x, model=model), **close)
+    assert counter.frame_count == 1
+
+
+@obeying(Trait.CAPTURED)
+@pytest.mark.slow
+def test_a_model_is_captured_whole(subject: Subject) -> None:
+    torch._dynamo.reset()
+    x, model = subject.sample(2, LENGTH), subject.build()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    assert_close(run(subject, x, model=compiled), run(subject, x, model=model), **close)
+
+
+# ---- recordings
+
+
+@obeying(Trait.ATTENDS)
+def test_traced_is_untraced(subject: Subject) -> None:
+    """Recording everything changes nothing, and the maps are what was used: rows sum to one, per head."""
+    x, model = subject.sample(2, LENGTH), subject.build()
+    plain = run(subject, x, model=model)
+    with record(model, "*") as trace:
+        ambient = run(subject, x, model=model)
+    scoped = Trace(model, "*")
+    assert_close(ambient, plain, atol=0, rtol=0)
+    assert_close(run(subject, x, Context(trace=scoped), model), plain, atol=0, rtol=0)
+    assert set(trace.values) == set(scoped.values) == set(sites_of(model))
+    maps = [value for values in trace.values.values() for value in values if isinstance(value, Readable)]
+    assert maps
+    for amap in maps:
+        assert_close(amap.full().sum(-1), torch.ones(amap.shape[:3]))
+
+
+@obeying(Trait.ATTENDS)
+def test_an_identity_edit_changes_nothing(subject: Subject) -> None:
+    x, model = subject.sample(2, LENGTH), subject.build()
+    plain = run(subject, x, model=model)
+    seen = Trace(model, "*.weights")
+    run(subject, x, Context(trace=seen), model)
+    edited = Trace(model, edit={"*.weights": lambda weights: weights})
+    assert_close(run(subject, x, Context(trace=edited), model), plain, **close)
+    for name, values in seen.values.items():
+        for lazy, used in zip(values, edited.values[name], strict=True):
+            assert isinstance(lazy, Readable)
+            assert isinstance(used, Readable)
+            assert_close(lazy.full(), used.full(), **close)
+
+
+@obeying(Trait.ATTENDS)
+def test_an_edit_is_felt(subject: Subject) -> None:
+    x, model = subject.sample(2, LENGTH), subject.build()
+    site = next(name for name in sites_of(model) if name.endswith("weights"))
+    off = Trace(model, edit={site: torch.zeros_like})
+    assert (run(subject, x, Context(trace=off), model) - run(subject, x, model=model)).abs().max() > 1e-4
+
+
+# ---- order
+
+
+@obeying(Trait.ORDERLESS)
+@given(order=st.permutations(range(LENGTH)))
+def test_without_positions_order_is_carried_along(subject: Subject, order: list[int]) -> None:
+    x = subject.sample(2, LENGTH)
+    assert_close(run(subject, x[:, order]), run(subject, x)[:, order], **close)
+
+
+@obeying(Trait.ORDERED)
+def test_with_positions_order_matters(subject: Subject) -> None:
+    x, order = subject.sample(2, LENGTH), torch.arange(LENGTH).flip(0)
+    assert (run(subject, x[:, order]) - run(subject, x)[:, order]).abs().max() > 1e-3
+
+
+@obeying(Trait.SHIFTS)
+@given(shift=st.integers(1, 40))
+@settings(max_examples=10)
+def test_only_differences_of_positions_matter(subject: Subject, shift: int) -> None:
+    x = subject.sample(2, LENGTH)
+    moved = Context(positions=torch.arange(shift, shift + LENGTH)[None])
+    assert_close(run(subject, x, moved), run(subject, x), **close)
+
+
+# ---- gradients, and the shortest input
+
+
+@obeying()
+@pytest.mark.slow
+def test_gradients_are_those_of_finite_differences(subject: Subject) -> None:
+    model, x = subject.build().double(), subject.sample(1, 3)
+    inputs = embedded(model, x.double() if x.is_floating_point() else x)
+    ctx = subject.with_memory(1)
+    ctx = ctx if ctx.memory is None else replace(ctx, memory=ctx.memory.double())
+
+    def call(leaf: Tensor) -> Tensor:
+        inputs.leaf = leaf
+        return inputs.call(ctx)
+
+    assert torch.autograd.gradcheck(call, (inputs.leaf,), fast_mode=True)
+    parameters = tuple(model.parameters())
+
+    def of_parameters(*values: Tensor) -> Tensor:
+        names = dict(zip((name for name, _ in model.named_parameters()), values, strict=True))
+        return torch.func.functional_call(model, names, (inputs.x, ctx))
+
+    assert torch.autograd.gradcheck(of_parameters, parameters, fast_mode=True)
+
+
+@obeying()
+def test_one_token_is_enough(subject: Subject) -> None:
+    x = subject.sample(1, 1)
+    assert run(subject, x).isfinite().all()
+    assert run(subject, x).shape[:2] == (1, 1)

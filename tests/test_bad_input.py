@@ -11,8 +11,9 @@ import headway
 from headway import Context, FixedState, Rows, State, Trace, UserError, attend
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import StochasticDepth
-from headway.nn.embed import FrameEmbed, LearnedGridPosition, LearnedPosition, PatchEmbed, TokenEmbed
+from headway.nn.embed import LearnedGridPosition, LearnedPosition, PatchEmbed, TokenEmbed
 from headway.nn.ffn import FFN
+from headway.nn.frames import FrameEmbed
 from headway.nn.moe import MoE
 from headway.ops.pattern import Causal, Chunked, Global, Prefix, Window
 from headway.ops.reading import Weights
@@ -139,7 +140,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
         lambda: LearnedGridPosition(2, 2, 16)(torch.zeros(1, 3, 2, 16)),
         "a grid of 3×2 cells for learned positions of 2×2; resize the image to 2×2",
     ),
-    (lambda: FrameEmbed(8, 16, chop=0), "FrameEmbed(chop=0); allowed: 1 frame or more to a token"),
+    (lambda: FrameEmbed(8, 16, factor=0), "FrameEmbed(factor=0); allowed: 1 frame or more to a token"),
     (lambda: Weights(torch.zeros(1, 1, 3, 3)).rows(1, 9), "rows(1, 9) of a map with 3 queries; allowed: 0 to 3"),
 ]
 

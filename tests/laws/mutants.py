@@ -108,7 +108,7 @@ def unpadded_keys(right: Callable[..., Any]) -> Callable[..., Any]:
 
 ATTEND, MAP, READING = "headway.ops.attend", "headway.ops.map", "headway.ops.reading"
 ATTENTION, STATE, TRACE = "headway.nn.attention", "headway.nn.state", "headway.nn.trace"
-OPERATOR, SEQUENCES = "test_operator.py::", "test_sequences.py::"
+OPERATOR, SEQUENCES, PARTS = "test_operator.py::", "test_sequences.py::", "test_parts.py::"
 
 MUTANTS = [
     Mutant(
@@ -124,7 +124,9 @@ MUTANTS = [
         OPERATOR + "test_a_query_that_sees_nothing_gives_zeros",
         "softmax of nothing is NaN",
         f"{ATTEND}:softmax_over",
-        instead(lambda logits, seen: logits.masked_fill(~seen, float("-inf")).softmax(-1)),
+        instead(
+            lambda logits, seen: (logits if seen is None else logits.masked_fill(~seen, float("-inf"))).softmax(-1)
+        ),
     ),
     Mutant(
         OPERATOR + "test_an_empty_memory_gives_zeros",
@@ -306,6 +308,106 @@ MUTANTS = [
         "a gradient is cut off",
         "headway.nn.ffn:FFN.first",
         lambda right: lambda self, x: right(self, x) + right(self, x.detach()) - right(self, x),
+    ),
+    Mutant(
+        PARTS + "test_self_attention_is_torch_multihead",
+        "heads are laid out in turn, not side by side",
+        f"{ATTENTION}:split",
+        instead(lambda x, heads: x.unflatten(-1, (-1, heads)).movedim(-1, 1)),
+    ),
+    Mutant(
+        PARTS + "test_cross_attention_is_torch_multihead",
+        "keys are laid against the wrong values",
+        f"{ATTENTION}:CrossAttention.keys_values",
+        result(lambda made: (made[0].flip(2), made[1])),
+    ),
+    Mutant(
+        PARTS + "test_grouped_heads_are_plain_heads_that_share",
+        "kv-heads are taken in turn, not in groups",
+        f"{ATTEND}:fused",
+        lambda right: (
+            lambda q, k, v, **named: right(q, *(x.repeat(1, q.shape[1] // x.shape[1], 1, 1) for x in (k, v)), **named)
+        ),
+    ),
+    Mutant(
+        PARTS + "test_full_width_heads_are_pulled_back",
+        "scores are scaled by the share of a head",
+        "headway.ops.score:Dot.dotted",
+        result(lambda made: (*made[:2], 0.5)),
+    ),
+    Mutant(
+        PARTS + "test_a_memory_that_may_not_be_seen_gives_nothing",
+        "cross-attention forgets memory_keep",
+        f"{ATTENTION}:CrossAttention.keys",
+        unpadded_keys,
+    ),
+    Mutant(
+        PARTS + "test_dispatched_experts_are_all_experts",
+        "gates are not sorted with their tokens",
+        "headway.nn.moe:MoE.dispatched",
+        lambda right: lambda self, tokens, gates, picks, *given: right(self, tokens, gates.flip(0), picks, *given),
+    ),
+    Mutant(
+        PARTS + "test_one_expert_is_its_ffn",
+        "gates are logits",
+        "headway.nn.moe:MoE.dispatched",
+        lambda right: lambda self, tokens, gates, *given: right(self, tokens, self.router(tokens), *given),
+    ),
+    Mutant(
+        PARTS + "test_all_experts_are_a_weighted_sum",
+        "gates do not sum to one",
+        "headway.nn.moe:MoE.dispatched",
+        lambda right: lambda self, tokens, gates, *given: right(self, tokens, gates * 0.9, *given),
+    ),
+    Mutant(
+        PARTS + "test_an_even_router_has_balance_of_its_top",
+        "the balance is not multiplied by the experts",
+        "headway.nn.context:Context.emit",
+        lambda right: (
+            lambda self, site, what, value: right(self, site, what, value / 4 if what == "balance" else value)
+        ),
+    ),
+    Mutant(
+        PARTS + "test_router_losses_are_of_real_tokens",
+        "padding is routed like the rest",
+        "headway.nn.moe:seen_by_some",
+        instead(lambda x, ctx: None),
+    ),
+    Mutant(
+        PARTS + "test_swiglu_of_eight_thirds_is_as_large",
+        "the gate has a bias whatever is asked",
+        "headway.nn.ffn:nn.Linear.__init__",
+        lambda right: lambda self, a, b, bias=True, **named: right(self, a, b, True, **named),
+    ),
+    Mutant(
+        PARTS + "test_feed_forward_is_its_equation",
+        "the gate is applied to the wrong branch",
+        "headway.nn.ffn:GatedFFN.first",
+        instead(lambda self, x: self.gate(x) * self.act(self.up(x))),
+    ),
+    Mutant(
+        PARTS + "test_residual_is_its_equation",
+        "the scale is applied to the whole",
+        "headway.nn.block:Residual.forward",
+        instead(lambda self, x, *ctx: self.after(self.scale(self.skip(x) + self.inside(self.body(self.before(x)))))),
+    ),
+    Mutant(
+        PARTS + "test_repeated_blocks_are_copies_of_one",
+        "one turn too few",
+        "headway.nn.block:Repeat.__init__",
+        lambda right: lambda self, block, times: right(self, block, times - 1),
+    ),
+    Mutant(
+        PARTS + "test_stochastic_depth_drops_whole_rows_and_keeps_the_mean",
+        "values are dropped one by one",
+        "headway.nn.block:StochasticDepth.forward",
+        instead(lambda self, x, *ctx: torch.nn.functional.dropout(x, self.probability, self.training)),
+    ),
+    Mutant(
+        PARTS + "test_sinusoids_tell_near_from_far",
+        "the waves are all as fast",
+        "headway.nn.embed:sinusoid",
+        instead(lambda positions, dim, *given: (positions[..., None] * torch.ones(dim)).sin()),
     ),
     Mutant(
         SEQUENCES + "test_one_token_is_enough",

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.nn.alignment import Alignment, FixedContext, RecurrentDecoder
 from headway.nn.attention import UNBIASED, Attention, CrossAttention, SelfAttention
 from headway.nn.bias import Alibi, T5Bias, TransformerXLBias
 from headway.nn.block import Block, LayerScale, Parallel, Repeat, Residual, Stack
@@ -26,17 +27,7 @@ from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.head import LMHead
 from headway.nn.model import Trunk
 from headway.nn.moe import MoE
-from headway.nn.recurrent import (
-    Alignment,
-    BidirectionalEncoder,
-    Cell,
-    FixedContext,
-    GRUCell,
-    LSTMCell,
-    RecurrentDecoder,
-    RecurrentEncoder,
-    RNNCell,
-)
+from headway.nn.recurrent import BidirectionalEncoder, Cell, GRUCell, LSTMCell, RecurrentEncoder, RNNCell
 from headway.nn.score import AdditiveScore, BilinearScore, CosineScore
 from headway.ops.pattern import Causal, Chunked, Global, Pattern, Window
 from headway.ops.relative import t5_bucket_backward

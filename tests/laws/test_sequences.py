@@ -187,8 +187,13 @@ def test_reordered_rows_go_on_as_their_new_selves(subject: Subject, make: Callab
     assert_close(rest, run(subject, x[rows], model=model)[:, 5:], **close)
 
 
+# torch captures its own recurrent layers only where it is asked to
+captured = torch._dynamo.config.patch(allow_rnn=True)
+
+
 @obeying(Trait.CACHED, Trait.CAPTURED)
 @pytest.mark.slow
+@captured
 def test_a_compiled_step_is_the_whole(subject: Subject) -> None:
     """Prompt eagerly, then compiled steps in a fixed state, one graph for all of them, then eagerly again."""
     torch._dynamo.reset()
@@ -203,6 +208,7 @@ def test_a_compiled_step_is_the_whole(subject: Subject) -> None:
 
 @obeying(Trait.CAPTURED)
 @pytest.mark.slow
+@captured
 def test_a_model_is_captured_whole(subject: Subject) -> None:
     torch._dynamo.reset()
     x, model = subject.sample(2, LENGTH), subject.build()

@@ -18,8 +18,9 @@ from torch.testing import assert_close
 from headway.errors import UserError
 from headway.nn.block import Plain
 from headway.nn.context import EMPTY, Context
-from headway.nn.conv import BatchNorm, ConvModule, Subsample, real_tokens, to_front
-from headway.nn.rows import Rows
+from headway.nn.conv import BatchNorm, ConvModule
+from headway.nn.frames import Subsample
+from headway.nn.rows import Rows, to_front
 from headway.nn.state import State
 
 C, FEATURES, T = 6, 10, 13
@@ -124,6 +125,15 @@ def test_one_frame_leaves_finite_statistics() -> None:
 
 
 @factors
+def test_subsampling_by_hand(factor: int) -> None:
+    part, x = subsample(factor), frames(width=FEATURES)
+    y = x[:, None]
+    for conv in part.convs:
+        y = conv(y).relu()
+    assert_close(part(x), part.project(y.transpose(1, 2).flatten(2)), **close)
+
+
+@factors
 @pytest.mark.parametrize("length", [1, 2, 5, 8, T])
 def test_a_row_is_shortened_as_alone(factor: int, length: int) -> None:
     part, x = subsample(factor), frames(width=FEATURES)
@@ -210,9 +220,9 @@ def test_subsampling_is_captured_whole(keep: Tensor | None) -> None:
 def test_helpers_by_eye() -> None:
     real = torch.tensor([[0, 1, 1, 0], [1, 0, 1, 1]]).bool()
     assert to_front(real).tolist() == [[1, 2, 0, 3], [0, 2, 3, 1]]
-    assert real_tokens(EMPTY, 4) is None
-    assert_close(real_tokens(Context(keep=real[:, None]), 4), real)
-    assert_close(real_tokens(Context(rows=Rows.of([1, 2])), 2), torch.tensor([[True, False], [True, True]]))
+    assert EMPTY.real(4) is None
+    assert_close(Context(keep=real[:, None]).real(4), real)
+    assert_close(Context(rows=Rows.of([1, 2])).real(2), torch.tensor([[True, False], [True, True]]))
 
 
 def test_errors_say_what_to_do() -> None:

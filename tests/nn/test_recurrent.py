@@ -17,22 +17,17 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.context import EMPTY, Context
-from headway.nn.head import AttentionPool, FirstToken, LastToken, MeanPool
-from headway.nn.recurrent import (
+from headway.nn.alignment import (
     Alignment,
-    BidirectionalEncoder,
-    Cell,
     FirstBackward,
     FixedContext,
-    GRUCell,
-    LSTMCell,
     Maxout,
     RecurrentDecoder,
-    RecurrentEncoder,
-    RNNCell,
     state_and_input,
 )
+from headway.nn.context import EMPTY, Context
+from headway.nn.head import AttentionPool, FirstToken, LastToken, MeanPool
+from headway.nn.recurrent import BidirectionalEncoder, Cell, GRUCell, LSTMCell, RecurrentEncoder, RNNCell
 from headway.nn.rows import Rows
 from headway.nn.state import FixedState, State
 from headway.nn.trace import Trace, record, sites_of

@@ -14,6 +14,8 @@ from headway.errors import UserError
 from headway.nn.rows import Rows
 from headway.nn.state import State
 from headway.nn.trace import Seen, Trace, ambient
+from headway.ops.attend import shown
+from headway.ops.pattern import both
 from headway.ops.positions import Positions
 
 
@@ -39,6 +41,17 @@ class Context:
         if self.state is not None:
             return self.state.next_positions(owner, x.shape[1], x.device)
         return Positions.run(0, x.shape[1], x.device)
+
+    def real(self, length: int) -> Tensor | None:
+        """Which of the `length` tokens of the padded view are not padding, B|1 T; None: all."""
+        keep = both(self.keep, None if self.rows is None else self.rows.keep)
+        if keep is None:
+            return None
+        if keep.shape[1:] != (1, length):
+            said, allowed = f"keep is {shown(keep)} for {length} tokens", f"B 1 {length}, True at real tokens"
+            do = "this part sees all real tokens: what each query may see is for attention alone"
+            raise UserError(said, allowed=allowed, do=do)
+        return keep[:, 0]
 
     def emit(self, site: nn.Module, what: str, value: Tensor) -> Tensor:
         """Shows a value to whoever records this site, and returns it or what an edit puts in its place."""

@@ -1,15 +1,14 @@
-"""Convolution beside attention: the Conformer's module, and the shortening of frames before an encoder.
+"""Convolution beside attention: the Conformer's module.
 
-A convolution looks sideways, so padding is made zero before each: a row then sees at its ends what it would see by
+A convolution looks sideways, so padding is made zero before it: a row then sees at its ends what it would see by
 itself, wherever its padding stands.
 
-Axes:  B batch   T frames   F features   C width   N frames of all packed rows
+Axes:  B batch   T frames   C width   N frames of all packed rows
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +16,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
-from headway.nn.rows import Rows, packed, padded
-from headway.ops.attend import shown
-from headway.ops.pattern import both
+from headway.nn.rows import packed, padded
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -29,7 +26,7 @@ class BatchNorm(nn.BatchNorm1d):
         super().__init__(dim, eps, momentum)
 
     def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
-        real = None if ctx.rows is not None else real_tokens(ctx, input.shape[1])
+        real = None if ctx.rows is not None else ctx.real(input.shape[1])
         if real is None or not self.training:
             return super().forward(input.flatten(0, -2)).view_as(input)
         weight = real.expand(input.shape[:2])[..., None].to(input.dtype)  # B T 1
@@ -70,79 +67,7 @@ class ConvModule(nn.Module):
         if ctx.state is not None:
             raise UserError("a convolution that looks ahead cannot be called in chunks", do="call it without a state")
         x = padded(F.glu(self.expand(x)), ctx.rows)
-        real = real_tokens(ctx, x.shape[1])
+        real = ctx.real(x.shape[1])
         x = x if real is None else x.masked_fill(~real[..., None], 0.0)
         x = packed(self.depthwise(x.mT).mT, ctx.rows)
         return self.out(F.silu(self.norm(x, ctx)))
-
-
-class Subsample(nn.Module):
-    """Frames shortened by `factor` = 2, 4, 8 …: stages of relu(conv 3×3, stride 2), then a projection.
-
-    B T F → B ⌈T / factor⌉ C.  A row of n frames becomes ⌈n / factor⌉, as it would by itself; its padding, on whatever
-    side it was, stands behind it.  What comes next is called with `shortened(ctx)`.
-    """
-
-    def __init__(self, features: int, dim: int, *, factor: int = 4, channels: int | None = None):
-        super().__init__()
-        stages = factor.bit_length() - 1
-        if stages < 1 or factor != 2**stages:
-            raise UserError(f"Subsample(factor={factor})", allowed="2, 4, 8 …: each stage halves", do="try factor=4")
-        channels = dim if channels is None else channels
-        self.factor = factor
-        self.convs = nn.ModuleList(
-            nn.Conv2d(channels if stage else 1, channels, 3, stride=2, padding=1) for stage in range(stages)
-        )
-        self.project = nn.Linear(channels * -(-features // factor), dim)
-
-    def forward(self, frames: Tensor, ctx: Context = EMPTY) -> Tensor:
-        x = padded(frames, ctx.rows)  # B T F
-        real = real_tokens(ctx, x.shape[1])
-        if real is None:
-            real = x.new_ones(1, x.shape[1], dtype=torch.bool)
-        else:
-            x = x.take_along_dim(to_front(real)[..., None], 1)
-        x, count = x[:, None], real.sum(1)
-        for conv in self.convs:
-            padding = ~first(count, x.shape[2])[:, None, :, None]
-            x, count = F.relu(conv(x.masked_fill(padding, 0.0))), (count + 1) // 2  # B channels T/2 F/2
-        x = x.transpose(1, 2).flatten(2)  # B T′ (channels F′)
-        return self.project(packed(x, self.shortened(ctx).rows))
-
-    def shortened(self, ctx: Context) -> Context:
-        """The context of the shorter sequence: its padding, and no positions but the order."""
-        if ctx.rows is not None:
-            rows = Rows.of([-(-length // self.factor) for length in ctx.rows.lengths], ctx.rows.slots.device)
-            return replace(ctx, rows=rows, keep=None, positions=None)
-        keep = ctx.keep
-        if keep is not None:
-            real = real_tokens(ctx, keep.shape[2])
-            assert real is not None
-            keep = first(-(-real.sum(1) // self.factor), -(-keep.shape[2] // self.factor))[:, None]
-        return replace(ctx, keep=keep, positions=None)
-
-    def extra_repr(self) -> str:
-        return f"factor={self.factor}"
-
-
-def real_tokens(ctx: Context, length: int) -> Tensor | None:
-    """Which of the `length` tokens of the padded view are real, B|1 T; None: all."""
-    keep = both(ctx.keep, None if ctx.rows is None else ctx.rows.keep)
-    if keep is None:
-        return None
-    if keep.shape[1:] != (1, length):
-        do = "this part sees all real tokens: what each query may see is for attention alone"
-        raise UserError(
-            f"keep is {shown(keep)} for {length} tokens", allowed=f"B 1 {length}, True at real tokens", do=do
-        )
-    return keep[:, 0]
-
-
-def to_front(real: Tensor) -> Tensor:
-    """The order, B T, in which the real tokens of each row come first."""
-    return (~real).to(torch.uint8).argsort(dim=1, stable=True)
-
-
-def first(count: Tensor, length: int) -> Tensor:
-    """True at the first `count` (B) of `length` tokens, B T."""
-    return torch.arange(length, device=count.device) < count[:, None]

@@ -1,6 +1,6 @@
-"""From tokens, images and frames to vectors, and marks of where these stand.
+"""From tokens and images to vectors, and marks of where these stand.
 
-Axes:  B batch   T tokens   C width   Y X grid of patches   F features of a frame
+Axes:  B batch   T tokens   C width   Y X grid of patches
 """
 
 from __future__ import annotations
@@ -58,31 +58,13 @@ class PatchEmbed(nn.Module):
         self.project = nn.Conv2d(channels, dim, patch, stride=patch)
         self.norm = norm or nn.Identity()
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor, ctx: Context = EMPTY) -> Tensor:
         high, wide = images.shape[-2:]
         if high % self.patch or wide % self.patch:
             fit = f"{high - high % self.patch or self.patch}×{wide - wide % self.patch or self.patch}"
             said = f"an image of {high}×{wide} does not divide into patches of {self.patch}"
             raise UserError(said, allowed=f"sides that are multiples of {self.patch}", do=f"resize it to {fit}")
         return self.norm(self.project(images).movedim(1, -1))
-
-
-class FrameEmbed(nn.Module):
-    """Anything that comes as vectors in order (spectrogram frames, time series), `chop` of them to a token.
-
-    B T F → B ⌈T / chop⌉ C, the last token filled up with zeros.
-    """
-
-    def __init__(self, features: int, dim: int, *, chop: int = 1):
-        super().__init__()
-        if chop < 1:
-            raise UserError(f"FrameEmbed(chop={chop})", allowed="1 frame or more to a token")
-        self.chop, self.project = chop, nn.Linear(features * chop, dim)
-
-    def forward(self, frames: Tensor) -> Tensor:
-        missing = -frames.shape[1] % self.chop
-        frames = nn.functional.pad(frames, (0, 0, 0, missing)) if missing else frames
-        return self.project(frames.unflatten(1, (-1, self.chop)).flatten(2))
 
 
 class ClassToken(nn.Module):

@@ -18,7 +18,6 @@ from headway.errors import UserError
 from headway.nn.attention import CrossAttention
 from headway.nn.block import Scale
 from headway.nn.context import EMPTY, Context
-from headway.nn.conv import real_tokens
 from headway.nn.ffn import Activation
 from headway.nn.rows import padded
 from headway.ops.attend import shown
@@ -134,7 +133,7 @@ class Pool(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         x = padded(x, ctx.rows).flatten(1, -2)
-        real = real_tokens(ctx, x.shape[1])
+        real = ctx.real(x.shape[1])
         return self.pooled(x, x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real.expand(x.shape[:2]))
 
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
+from headway.nn.block import Plain
 from headway.nn.context import EMPTY, Context
+from headway.nn.frames import Shortening
 
 
 class Trunk(nn.Module):
@@ -17,20 +19,24 @@ class Trunk(nn.Module):
 
     def __init__(self, embed: nn.Module, stack: nn.Module, head: nn.Module | None = None):
         super().__init__()
-        self.embed, self.stack, self.head = embed, stack, head or nn.Identity()
+        self.embed, self.stack, self.head = embed, stack, head or Plain(nn.Identity())
 
     def forward(self, inputs: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return self.head(self.features(inputs, ctx))
+        return self.head(self.features(inputs, ctx), self.inner(ctx))
 
     def features(self, inputs: Tensor, ctx: Context = EMPTY) -> Tensor:
         """What the head reads: call the head only on the tokens that have a target."""
-        return self.stack(self.embed(inputs, ctx), ctx)
+        return self.stack(self.embed(inputs, ctx), self.inner(ctx))
+
+    def inner(self, ctx: Context) -> Context:
+        """The context of what the stack sees: fewer tokens, where the embedding shortens its input."""
+        return self.embed.shortened(ctx) if isinstance(self.embed, Shortening) else ctx
 
 
 class EncoderDecoder(nn.Module):
     """decoder(target) while it looks at encoder(source)."""
 
-    def __init__(self, encoder: nn.Module, decoder: nn.Module):
+    def __init__(self, encoder: Trunk, decoder: Trunk):
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
 
@@ -40,5 +46,5 @@ class EncoderDecoder(nn.Module):
 
     def remember(self, source: Tensor, source_ctx: Context = EMPTY, ctx: Context = EMPTY) -> Context:
         """`ctx` with the encoded source as its memory: what every step of decoding is called with."""
-        memory = self.encoder(source, source_ctx)
-        return replace(ctx, memory=memory, memory_keep=source_ctx.keep, memory_rows=source_ctx.rows)
+        memory, seen = self.encoder(source, source_ctx), self.encoder.inner(source_ctx)
+        return replace(ctx, memory=memory, memory_keep=seen.keep, memory_rows=seen.rows)

@@ -1,15 +1,11 @@
-"""Sequence models before transformers: recurrent encoders, and the decoder that learned to attend.
+"""Recurrent units and encoders: sequence models before transformers.
 
-What does not depend on the step is computed for all steps at once: the keys of the memory and the cell's share of the
-inputs.  Only attend → update stays in the loop.
-
-Axes:  B batch   T steps   S memory   C width of inputs   M width of memory   H hidden width   L layers × directions
+Axes:  B batch   T steps   C width of inputs   H hidden width   L layers × directions
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import torch
@@ -18,17 +14,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from headway.errors import UserError
-from headway.nn.attention import CrossAttention, Keys, merge
 from headway.nn.context import EMPTY, Context
-from headway.nn.conv import real_tokens, to_front
-from headway.nn.head import FirstToken, LastToken, MeanPool
-from headway.nn.rows import packed, padded
-from headway.nn.score import AdditiveScore, BilinearScore
+from headway.nn.rows import packed, padded, to_front
 from headway.ops.attend import shown
-from headway.ops.map import AttentionMap
-from headway.ops.positions import Positions
-from headway.ops.reading import Weights
-from headway.ops.score import Dot, Score
 
 Hidden = tuple[Tensor, ...]  # (h,), and for an LSTM (h, c)
 Steps = TypeVar("Steps", Tensor, PackedSequence)
@@ -157,187 +145,6 @@ class BidirectionalEncoder(RecurrentEncoder):
         return super().forward(x, ctx)
 
 
-class Alignment(CrossAttention):
-    """softmax(score(q(s), k(memory))) memory: one head, whose values are the memory itself.  B T H → B T M"""
-
-    def __init__(self, memory_dim: int, *, q: nn.Module, k: nn.Module, score: Score):
-        super().__init__(memory_dim, 1, score=score)
-        self.q, self.k, self.v, self.out = q, k, nn.Identity(), nn.Identity()
-
-    @classmethod
-    def additive(cls, hidden: int, memory_dim: int, width: int) -> Alignment:
-        """v · tanh(W s + U h), Bahdanau's."""
-        q, k = nn.Linear(hidden, width, bias=False), nn.Linear(memory_dim, width, bias=False)
-        return cls(memory_dim, q=q, k=k, score=AdditiveScore(width))
-
-    @classmethod
-    def dot(cls, hidden: int, memory_dim: int) -> Alignment:
-        """s · h, Luong's; W s · h where their widths differ."""
-        q = nn.Identity() if hidden == memory_dim else nn.Linear(hidden, memory_dim, bias=False)
-        return cls(memory_dim, q=q, k=nn.Identity(), score=Dot(scale=1.0))
-
-    @classmethod
-    def bilinear(cls, hidden: int, memory_dim: int) -> Alignment:
-        """s W h, Luong's general score."""
-        return cls(memory_dim, q=nn.Identity(), k=nn.Identity(), score=BilinearScore(hidden, memory_dim))
-
-    def look(self, x: Tensor, ctx: Context) -> Look:
-        """This attention for a loop over the tokens of x, whose queries come one after the other."""
-        keys = self.keys(x, Positions.run(0, x.shape[1], x.device), ctx)
-        return Look(self, keys._replace(v=ctx.emit(self, "values", keys.v)), ctx)
-
-
-class Look:
-    """An attention whose queries come one by one; all of them are shown as one map in the end."""
-
-    def __init__(self, site: Alignment, keys: Keys, ctx: Context):
-        self.site, self.keys, self.ctx = site, keys, ctx
-        self.queries: list[Tensor] = []  # B 1 1 D
-        self.weights: list[Tensor] = []  # B 1 1 S, where somebody edits them
-        self.contexts: list[Tensor] = []  # B 1 1 M
-
-    def at(self, s: Tensor) -> Tensor:
-        """What the next query sees: B H → B M"""
-        self.queries.append(self.site.q_norm(self.site.q(s))[:, None, None])
-        edit = self.edited if self.ctx.edits(self.site, "weights") else None
-        dropout = self.site.dropout if self.site.training else 0.0
-        context = self.map(self.queries[-1]).times(self.keys.v, dropout=dropout, edit=edit)
-        self.contexts.append(self.ctx.edited(self.site, "heads", context))
-        return merge(self.contexts[-1])[:, 0]
-
-    def edited(self, weights: Tensor) -> Tensor:
-        self.weights.append(self.ctx.edited(self.site, "weights", weights))
-        return self.weights[-1]
-
-    def show(self) -> None:
-        lazy = self.map(torch.cat(self.queries, 2))
-        self.ctx.show(self.site, "weights", Weights(torch.cat(self.weights, 2)) if self.weights else lazy)
-        self.ctx.show(self.site, "heads", torch.cat(self.contexts, 2))
-
-    def map(self, q: Tensor) -> AttentionMap:
-        site, keys, positions = self.site, self.keys, Positions.run(0, q.shape[2], q.device)
-        return AttentionMap(q, keys.k, positions, keys.positions, site.pattern, keys.keep, score=site.score)
-
-
-class FixedContext(nn.Module):
-    """The same summary of the memory at every step: the RNN encoder–decoder's one context vector."""
-
-    def __init__(self, pool: nn.Module | None = None):
-        super().__init__()
-        self.pool = pool or LastToken()
-
-    def look(self, x: Tensor, ctx: Context) -> Stare:
-        def make() -> Hidden:
-            return (summary(self.pool, ctx),)
-
-        return Stare(*(make() if ctx.state is None else ctx.state.once(self, make)))
-
-
-@dataclass(frozen=True, eq=False)
-class Stare:
-    context: Tensor  # B M
-
-    def at(self, s: Tensor) -> Tensor:
-        return self.context
-
-    def show(self) -> None:
-        """Nothing: no weights were used."""
-
-
-Query = Callable[[Tensor, Tensor], Tensor]  # of s_{t−1} and y_{t−1}
-
-
-def state_alone(s: Tensor, y: Tensor) -> Tensor:
-    return s
-
-
-def state_and_input(s: Tensor, y: Tensor) -> Tensor:
-    """The previous output feeds the score too: the attention is then made for queries of H + C."""
-    return torch.cat([s, y], -1)
-
-
-class RecurrentDecoder(nn.Module):
-    """c_t = attention(s_{t−1});  s_t = cell([y_{t−1} ; c_t], s_{t−1});  out_t = readout(s_t, c_t, y_{t−1})
-
-    B T C, the embedded previous outputs → B T and the readout's width, H + M unless given.  s_0 = tanh(W pool(memory)),
-    where `pool_dim` is the width of what the pool gives, M unless told: RNNsearch has pool=FirstBackward(), M / 2.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        hidden: int,
-        memory_dim: int,
-        *,
-        attention: Alignment | FixedContext,
-        cell: type[Cell] = GRUCell,
-        query: Query = state_alone,
-        pool: nn.Module | None = None,
-        pool_dim: int | None = None,
-        readout: nn.Module | None = None,
-    ):
-        super().__init__()
-        self.attention, self.query = attention, query
-        self.cell = cell(dim, hidden, context=memory_dim)
-        self.pool, self.readout = pool or MeanPool(), readout or StateAndContext()
-        self.first = nn.Linear(memory_dim if pool_dim is None else pool_dim, cell.parts * hidden)
-
-    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        look = self.attention.look(x, ctx)
-        hidden, seen = recalled(self, ctx, lambda: self.start(ctx))
-        inputs, gates = padded(x, ctx.rows), padded(self.cell.inputs(x), ctx.rows)  # B T C, B T (gates H)
-        real = upcoming(ctx, seen, inputs.shape[1])
-        states: list[Tensor] = []
-        contexts: list[Tensor] = []
-        weight = self.cell.context_weight  # cut out once, since every cut has a gradient of its full size
-        for t, (y, gate) in enumerate(zip(inputs.unbind(1), gates.unbind(1), strict=True)):
-            context = look.at(self.query(hidden[0], y))
-            after = self.cell.step(gate + F.linear(context, weight), hidden)
-            hidden = after if real is None else chosen(real[:, t, None], after, hidden)
-            states.append(hidden[0])
-            contexts.append(context)
-        look.show()
-        carried(self, ctx, hidden, seen + inputs.shape[1])
-        return self.readout(packed(torch.stack(states, 1), ctx.rows), packed(torch.stack(contexts, 1), ctx.rows), x)
-
-    def start(self, ctx: Context) -> Hidden:
-        return self.first(summary(self.pool, ctx)).tanh().chunk(self.cell.parts, -1)
-
-
-class StateAndContext(nn.Module):
-    """[s ; c], for a head to read"""
-
-    def forward(self, s: Tensor, c: Tensor, y: Tensor) -> Tensor:
-        return torch.cat([s, c], -1)
-
-
-class Maxout(nn.Module):
-    """The larger of each pair in U s + C c + V y: RNNsearch's readout.  … H, … M, … C → … width"""
-
-    def __init__(self, dim: int, hidden: int, memory_dim: int, width: int):
-        super().__init__()
-        self.state = nn.Linear(hidden, 2 * width)
-        self.context = nn.Linear(memory_dim, 2 * width, bias=False)
-        self.input = nn.Linear(dim, 2 * width, bias=False)
-
-    def forward(self, s: Tensor, c: Tensor, y: Tensor) -> Tensor:
-        return (self.state(s) + self.context(c) + self.input(y)).unflatten(-1, (-1, 2)).amax(-1)
-
-
-class FirstBackward(FirstToken):
-    """←h_1: where the backward half of a bidirectional memory ends, having read the whole row.  B S M → B M/2"""
-
-    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
-        return super().pooled(x[..., x.shape[-1] // 2 :], real)
-
-
-def summary(pool: nn.Module, ctx: Context) -> Tensor:
-    """What `pool` makes of the memory, B M."""
-    if ctx.memory is None:
-        raise UserError("a recurrent decoder was given no memory", do="pass Context(memory=encoder(source))")
-    return pool(ctx.memory, Context(keep=ctx.memory_keep, rows=ctx.memory_rows, trace=ctx.trace))
-
-
 def recalled(owner: nn.Module, ctx: Context, start: Callable[[], Hidden]) -> tuple[Hidden, Tensor]:
     """The hidden state to go on from, B … each, and how many tokens each row has seen, B."""
 
@@ -359,7 +166,7 @@ def carried(owner: nn.Module, ctx: Context, hidden: Hidden, seen: Tensor) -> Non
 def upcoming(ctx: Context, seen: Tensor, length: int) -> Tensor | None:
     """Which of the `length` tokens after those `seen` (B) are real, B T; None: all."""
     if ctx.keep is None or ctx.state is None:
-        return real_tokens(ctx, length)
+        return ctx.real(length)
     if not torch.compiler.is_compiling() and (ctx.keep.shape[1] != 1 or ctx.keep.shape[2] < int(seen.max()) + length):
         allowed = f"B 1 {int(seen.max()) + length}, True at real tokens, those of earlier calls included"
         raise UserError(f"keep is {shown(ctx.keep)} for {length} tokens after {int(seen.max())}", allowed=allowed)

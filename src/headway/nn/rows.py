@@ -70,3 +70,8 @@ def padded(x: Tensor, rows: Rows | None) -> Tensor:
 def packed(x: Tensor, rows: Rows | None) -> Tensor:
     """The way back from `padded`."""
     return x if rows is None else rows.pack(x)
+
+
+def to_front(real: Tensor) -> Tensor:
+    """The order, B T, in which the real tokens of each row come first."""
+    return (~real).to(torch.uint8).argsort(dim=1, stable=True)

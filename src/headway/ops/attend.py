@@ -58,11 +58,13 @@ def attention_weights(
     if bias is not None:
         finite = ~bias.isneginf()
         logits, seen = logits + torch.where(finite, bias, 0.0), both(seen, finite)
-    return logits.softmax(-1) if seen is None else softmax_over(logits, seen)
+    return softmax_over(logits, seen)
 
 
-def softmax_over(logits: Tensor, seen: Tensor) -> Tensor:
+def softmax_over(logits: Tensor, seen: Tensor | None) -> Tensor:
     """Softmax over the keys that are `seen`; a row that sees none gives zeros and no gradient rather than NaN."""
+    if seen is None:
+        return logits.softmax(-1)
     some = seen.any(-1, keepdim=True)
     return torch.where(some & ~seen, float("-inf"), logits).softmax(-1) * some
 

@@ -20,7 +20,7 @@ from headway.ops.attend import Edit, attend, attention_weights
 from headway.ops.pattern import Causal, Full, Pattern, Span, both, merged
 from headway.ops.positions import Positions
 from headway.ops.reading import Band, Readable
-from headway.ops.score import DOT, Score
+from headway.ops.score import DOT, DotScore, Score
 
 BLOCK = 256  # queries at a time; measured best for windows of 1k on two cores
 LARGE = 2**24  # cells of a mask or bias that are not built in one piece: 64 MiB of float32
@@ -48,6 +48,11 @@ class AttentionMap(Readable):
     @property
     def shape(self) -> tuple[int, int, int, int]:
         return self.q.shape[0], self.q.shape[1], self.q.shape[2], self.k.shape[2]
+
+    @property
+    def depth(self) -> int:
+        # a score that is no dot product holds a vector for each pair
+        return 1 if isinstance(self.score, DotScore) else self.q.shape[3]
 
     def times(self, v: Tensor, *, dropout: float = 0.0, edit: Edit | None = None) -> Tensor:
         """This matrix times `v` (B G S E), B H T E; `edit` sees and may replace the whole matrix first."""
@@ -116,9 +121,11 @@ class AttentionMap(Readable):
         return cells > LARGE or self.share_reached() < 0.7
 
     def mask_cells(self) -> int:
-        """How many cells of mask or bias evaluation in one piece would need."""
+        """How many cells of mask, bias or pairs evaluation in one piece would hold."""
         heads, queries, keys = self.shape[1:]
         rows = 1 if self.keep is None else self.keep.shape[0]
+        if not isinstance(self.score, DotScore):
+            return self.shape[0] * heads * queries * keys * self.depth
         if self.bias is not None:
             return rows * heads * queries * keys
         if self.sees_all():

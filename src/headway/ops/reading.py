@@ -43,6 +43,11 @@ class Readable(ABC):
     def shape(self) -> tuple[int, int, int, int]:
         """B H T S"""
 
+    @property
+    def depth(self) -> int:
+        """How many numbers are held for each weight while it is computed."""
+        return 1
+
     @abstractmethod
     def band(self, first: int, last: int) -> Band:
         """The weights of queries first … last − 1."""
@@ -72,7 +77,7 @@ class Readable(ABC):
         be a little larger than any hole before it (1.8 GiB against 0.3 at 16k tokens).
         """
         batch, heads, queries, keys = self.shape
-        size = max(1, CELLS // max(1, batch * heads * keys))
+        size = max(1, CELLS // max(1, batch * heads * keys * self.depth))
         for last in range(queries, 0, -size):
             yield self.band(max(last - size, 0), last)
 

@@ -22,9 +22,10 @@ check: $(READY)  ## before each commit: format, lint, types and the fast tests
 	@$(BIN)/basedpyright
 	@$(PYTEST) -n 2 -m "not slow and not proof"
 
-proof: $(READY)  ## the long proofs, and a deliberate defect for each law
+proof: $(READY)  ## the long proofs: laws on more cases, and a deliberate defect for each law
 	@$(PYTEST) -m proof || [ $$? -eq 5 ]  # 5: no test is marked so yet
-	@$(BIN)/python tests/laws/mutants.py
+	@HEADWAY_CASES=200 $(PYTEST) -n 2 tests/laws
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/laws/mutants.py
 
 bench: $(READY)  ## time and memory, as tables
 	@$(BIN)/python bench/run.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import settings
 ROOT = Path(__file__).parent.parent
 
 torch.set_num_threads(1)
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+CASES = int(os.environ.get("HEADWAY_CASES", 100))
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=CASES)
 settings.load_profile("repeatable")
 
 

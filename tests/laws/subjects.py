@@ -7,6 +7,7 @@ Axes:  B batch   T tokens   S memory   C width
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -14,6 +15,7 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
+from hypothesis import settings
 from torch import Tensor, nn
 
 from headway.nn.alignment import Alignment, FixedContext, RecurrentDecoder
@@ -75,6 +77,11 @@ class Subject:
 
     def __str__(self) -> str:
         return self.name
+
+
+def cases(few: int) -> settings:
+    """How many random cases a law is tried on; `make proof` asks for more."""
+    return settings(max_examples=int(os.environ.get("HEADWAY_CASES", few)))
 
 
 def tokens(batch: int, length: int) -> Tensor:

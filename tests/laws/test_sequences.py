@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
@@ -21,7 +21,7 @@ from headway.nn.rows import Rows
 from headway.nn.state import FixedState, State
 from headway.nn.trace import Trace, record, sites_of
 from headway.ops.reading import Readable
-from tests.laws.subjects import Subject, Trait, changed, having
+from tests.laws.subjects import Subject, Trait, cases, changed, having
 
 LENGTH = 11
 close = {"atol": 2e-5, "rtol": 1e-4}
@@ -123,7 +123,7 @@ def test_a_batch_is_its_rows(subject: Subject) -> None:
 
 @obeying(Trait.PACKED)
 @given(lengths=st.lists(st.integers(1, LENGTH), min_size=1, max_size=4))
-@settings(max_examples=15)
+@cases(15)
 def test_packed_is_padded(subject: Subject, lengths: list[int]) -> None:
     rows = Rows.of(lengths)
     x = subject.sample(len(lengths), rows.longest)
@@ -148,7 +148,7 @@ STATES: list[Callable[[], State]] = [State, lambda: FixedState(LENGTH), lambda: 
 
 @obeying(Trait.CACHED)
 @given(sizes=chunkings(LENGTH))
-@settings(max_examples=15)
+@cases(15)
 def test_chunks_are_the_whole(subject: Subject, sizes: list[int]) -> None:
     x, model = subject.sample(2, LENGTH), subject.build()
     full = run(subject, x, model=model)
@@ -277,7 +277,7 @@ def test_with_positions_order_matters(subject: Subject) -> None:
 
 @obeying(Trait.SHIFTS)
 @given(shift=st.integers(1, 40))
-@settings(max_examples=10)
+@cases(10)
 def test_only_differences_of_positions_matter(subject: Subject, shift: int) -> None:
     x = subject.sample(2, LENGTH)
     moved = Context(positions=torch.arange(shift, shift + LENGTH)[None])

@@ -76,12 +76,16 @@ def test_attention_that_uses_it_is_captured_whole(make: Callable[[], Made]) -> N
 
 
 @every_score
-def test_its_parameters_belong_to_the_attention(make: Callable[[], Made]) -> None:
+def test_it_learns_and_lets_queries_and_keys_learn_from_the_start(make: Callable[[], Made]) -> None:
     model = SelfAttention(HEADS * WIDTH, HEADS, score=make())
     model(torch.randn(2, 5, HEADS * WIDTH)).square().sum().backward()
-    own = [p for name, p in model.named_parameters() if name.startswith("score.")]
+    parameters = dict(model.named_parameters())
+    own = [name for name in parameters if name.startswith("score.")]
     assert own
-    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in own)
+    for name in [*own, "q.weight", "k.weight"]:
+        gradient = parameters[name].grad
+        assert gradient is not None
+        assert gradient.abs().max() > 0
 
 
 def test_those_that_are_dot_products_take_the_fused_kernel() -> None:

@@ -140,7 +140,7 @@ def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | N
 
 
 def spreads(x: Tensor, shape: tuple[int, ...]) -> bool:
-    return x.dim() == len(shape) and all(a in (1, b) for a, b in zip(x.shape, shape, strict=True))
+    return x.dim() == len(shape) and all(a == 1 or a == b for a, b in zip(x.shape, shape, strict=True))
 
 
 def shown(x: Tensor) -> str:

@@ -28,7 +28,8 @@ class Layout:
     fold: tuple[int, int]
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        a, b = x.reshape(*x.shape[:-1], *self.fold).unbind(self.fold.index(2) - 2)
+        sizes = [x.shape[-1] // 2 if size == -1 else size for size in self.fold]
+        a, b = x.unflatten(-1, sizes).unbind(self.fold.index(2) - 2)
         return a, b
 
     def join(self, a: Tensor, b: Tensor) -> Tensor:

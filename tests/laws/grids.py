@@ -1,0 +1,75 @@
+"""The parts on grids that laws are tried on, and what their tests share.
+
+Axes:  B batch   Y X rows and columns of the grid   C width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headway.nn.attention import SelfAttention, merge, split
+from headway.nn.bias import ContinuousBias, DecomposedBias, NeighbourBias, WindowBias
+from headway.nn.context import Context
+from headway.nn.grid import LocalAttention, PooledAttention, Windowed, add_queries
+from headway.nn.score import CosineScore
+from headway.nn.trace import Trace
+from headway.ops.attend import attend
+from headway.ops.reading import Readable
+from headway.ops.window import Windows
+
+DIM, HEADS = 8, 2
+Grid = tuple[int, int]
+
+
+PARTS: dict[str, Callable[[], nn.Module]] = {
+    "windowed": lambda: Windowed(SelfAttention(DIM, HEADS, logit_bias=WindowBias(HEADS, 3, 3)), Windows(3, 3)),
+    "shifted": lambda: Windowed(SelfAttention(DIM, HEADS, logit_bias=WindowBias(HEADS, 3, 3)), Windows(3, 3, 1, 2)),
+    "swin-v2": lambda: Windowed(
+        SelfAttention(DIM, HEADS, score=CosineScore(HEADS), logit_bias=ContinuousBias(HEADS, 2, 3, hidden=4)),
+        Windows(2, 3, 1, 1),
+    ),
+    "local": lambda: LocalAttention(DIM, HEADS, 3),
+    "local with prior": lambda: LocalAttention(DIM, HEADS, 3, grid_bias=NeighbourBias(HEADS, 3)),
+    "pooled": lambda: PooledAttention(DIM, HEADS, stride_q=2, stride_kv=2),
+    "pooled with bias": lambda: PooledAttention(
+        DIM, HEADS, stride_kv=2, grid_bias=DecomposedBias(4, (4, 5), (2, 3)), residual=add_queries
+    ),
+}
+every_part = pytest.mark.parametrize("make", PARTS.values(), ids=PARTS)
+
+
+def image(batch: int = 2) -> Tensor:
+    return torch.randn(batch, 4, 5, DIM)
+
+
+def seen(model: nn.Module, x: Tensor, glob: str = "*weights") -> Readable:
+    trace = Trace(model, glob)
+    model(x, Context(trace=trace))
+    [name] = trace.values
+    value = trace[name]
+    assert isinstance(value, Readable)
+    return value
+
+
+def cells(grid: Grid) -> list[Grid]:
+    return [(y, x) for y in range(grid[0]) for x in range(grid[1])]
+
+
+def brute_local(model: LocalAttention, x: Tensor) -> Tensor:
+    """The definition: all cells attend, each to those within size // 2 rows and columns."""
+    grid, r = (x.shape[1], x.shape[2]), model.size // 2
+    y, z = torch.tensor(cells(grid)).unbind(-1)
+    dy, dx = y[None] - y[:, None], z[None] - z[:, None]  # key minus query
+    keep = (dy.abs() <= r) & (dx.abs() <= r)
+    bias = None
+    if isinstance(model.grid_bias, NeighbourBias):
+        index = ((dy + r) * model.size + dx + r).clamp(0, model.size**2 - 1)
+        bias = model.grid_bias.table[index].permute(2, 0, 1)[None]
+    x = x.flatten(1, 2)
+    q, k = model.q_norm(split(model.q(x), model.heads)), model.k_norm(split(model.k(x), model.kv_heads))
+    y = attend(q, k, split(model.v(x), model.kv_heads), keep=keep[None], bias=bias, score=model.score)
+    return model.out(merge(y)).unflatten(1, grid)

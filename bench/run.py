@@ -6,6 +6,7 @@ Absolute times mean little on a shared machine; the growth from row to row is wh
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from math import log2
@@ -16,7 +17,23 @@ LENGTHS = (4_096, 16_384, 65_536)
 
 
 def main() -> None:
-    print(f"Causal self-attention, forward, {HEADS} heads of {HEAD_DIM}, float32: memory beyond the inputs.")
+    start_up()
+    memory()
+
+
+def start_up() -> None:
+    """CPU seconds until a command has answered; importing torch alone takes about two."""
+    print("| command | CPU s |\n| --- | ---: |")
+    for words in ("--help", "exlpain", "explain attention"):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "headway", *words.split()], capture_output=True, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        print(f"| headway {words} | {spent:.2f} |", flush=True)
+
+
+def memory() -> None:
+    print(f"\nCausal self-attention, forward, {HEADS} heads of {HEAD_DIM}, float32: memory beyond the inputs.")
     print("'growth' is the factor for each doubling of the length (2 is linear, 4 quadratic).\n")
     print("| length | forward MiB | growth | s | read whole map MiB | growth | s | matrix stored MiB |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")

@@ -229,6 +229,7 @@ def test_all_that_is_learned_has_a_gradient(name: str) -> None:
         assert parameter.grad.abs().sum() > 0
 
 
+@pytest.mark.slow
 @every_bias
 def test_it_is_captured_whole(case: Case) -> None:
     bias = case.bound(case.make())

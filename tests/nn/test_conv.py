@@ -199,6 +199,7 @@ def check_gradients(part: nn.Module, x: Tensor, ctx: Context) -> None:
     assert torch.autograd.gradcheck(call, leaves, fast_mode=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [None, keep_row(2, 6)])
 @pytest.mark.parametrize("mode", ["train", "eval"])
 @modules
@@ -209,6 +210,7 @@ def test_a_module_is_captured_whole(name: str, mode: str, keep: Tensor | None) -
     assert_close(compiled(frames(), Context(keep=keep)), twin(frames(), Context(keep=keep)), **close)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [None, keep_row(2, 6)])
 def test_subsampling_is_captured_whole(keep: Tensor | None) -> None:
     torch._dynamo.reset()

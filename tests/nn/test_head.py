@@ -195,6 +195,7 @@ def test_gradients_are_those_of_finite_differences(name: str, keep: Tensor | Non
     assert torch.autograd.gradcheck(call, leaves, fast_mode=True)
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("keep", [None, torch.ones(3, 1, T).bool()])
 def test_a_head_is_captured_whole(name: str, keep: Tensor | None) -> None:

@@ -370,6 +370,7 @@ def test_gradients_are_those_of_finite_differences(name: str, padded: int) -> No
     assert torch.autograd.gradcheck(call, leaves, fast_mode=True)
 
 
+@pytest.mark.slow
 @every
 def test_a_part_is_captured_whole(name: str) -> None:
     torch._dynamo.reset()
@@ -378,6 +379,7 @@ def test_a_part_is_captured_whole(name: str) -> None:
         assert_close(torch.compile(part, backend="eager", fullgraph=True)(x, ctx), part(x, ctx), **close)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ONE_WAY, *DECODERS])
 def test_compiled_steps_are_one_graph(name: str) -> None:
     torch._dynamo.reset()

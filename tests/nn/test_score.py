@@ -69,6 +69,7 @@ def test_an_identity_edit_changes_nothing(make: Callable[[], Made]) -> None:
     assert_close(model(x, Context(trace=Trace(model, edit={"weights": lambda w: w}))), model(x))
 
 
+@pytest.mark.slow
 @every_score
 def test_attention_that_uses_it_is_captured_whole(make: Callable[[], Made]) -> None:
     model, x = SelfAttention(HEADS * WIDTH, HEADS, score=make()), torch.randn(2, 5, HEADS * WIDTH)

@@ -216,6 +216,7 @@ class TestSinusoid:
             sinusoid_2d(2, 2, 6)
 
 
+@pytest.mark.slow
 def test_compiles_in_one_graph():
     def everything(position: Tensor) -> list[Tensor]:
         distance = position[:, None, :] - position[:, :, None]

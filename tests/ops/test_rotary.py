@@ -161,6 +161,7 @@ def test_waves_are_shared_and_rows_have_their_own_positions(rotary: Rotary):
     assert torch.equal(together, alone)
 
 
+@pytest.mark.slow
 @every_rotary
 def test_compiles_in_one_graph(rotary: Rotary):
     torch._dynamo.reset()

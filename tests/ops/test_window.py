@@ -155,6 +155,7 @@ class TestHalo:
             Halo(*wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(4, 4), (5, 7)])
 def test_compiles_in_one_graph(size: tuple[int, int]):
     def everything(x: Tensor) -> list[Tensor | None]:

@@ -1,6 +1,7 @@
 """The command line: `headway COMMAND …`.  All use of cyclopts is in this file.
 
-Exit codes: 0 done, 2 a mistake that the caller can mend, 130 interrupted, 141 nobody reads the output any more.
+Exit codes: 0 done, 1 the machine refused (a full disk, a missing right), 2 a mistake that the caller can mend,
+130 interrupted, 141 nobody reads the output any more.
 Commands import what they need when they run, so that help and mistakes answer at once, without torch.
 """
 
@@ -11,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
@@ -21,7 +23,7 @@ from headway.errors import UserError, listed, nearest
 START = f"""\
 headway {__version__}: attention and transformers from one readable set of parts
 
-  headway demo               see it at work, in a few seconds
+  headway demo               train a small translator of dates, and see what it looks at
   headway explain attention  one attention worked through, with every number
   headway --help             all commands
 """
@@ -42,7 +44,7 @@ app = App(
 
 @app.command
 def demo() -> None:
-    """See headway at work, in a few seconds."""
+    """Train a small translator of dates, in about half a minute, and see what it looks at."""
     from headway.app.demo import demo
 
     demo()
@@ -79,9 +81,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at exit
+        silence(sys.stdout)
         return 141
+    except OSError as error:
+        silence(sys.stdout)
+        named = f": {error.filename}" if error.filename else ""
+        print(f"error: {error.strerror or error}{named}; check space, rights and path", file=sys.stderr)
+        return 1
     return 0
+
+
+def silence(stream: TextIO) -> None:
+    """Lets what is left in a stream go nowhere: the interpreter flushes once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def run(words: list[str]) -> None:

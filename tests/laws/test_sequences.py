@@ -107,9 +107,7 @@ def test_padding_on_the_left_changes_nothing(subject: Subject, length: int) -> N
 
 def run_row(subject: Subject, x: Tensor, row: int, part: slice) -> Tensor:
     """One row by itself, with its own row of the batch's memory."""
-    ctx = subject.with_memory(x.shape[0])
-    if ctx.memory is not None and ctx.memory_keep is not None:
-        ctx = replace(ctx, memory=ctx.memory[row : row + 1], memory_keep=ctx.memory_keep[row : row + 1])
+    ctx = rows_of(subject.with_memory(x.shape[0]), torch.tensor([row]))
     with torch.no_grad():
         return subject.build()(x[row : row + 1, part], ctx)
 
@@ -178,13 +176,20 @@ def test_padded_prompts_go_on_as_alone(subject: Subject, make: Callable[[], Stat
 @pytest.mark.parametrize("make", STATES)
 def test_reordered_rows_go_on_as_their_new_selves(subject: Subject, make: Callable[[], State]) -> None:
     x, model, rows = subject.sample(3, LENGTH), subject.build(), torch.tensor([2, 0, 2])
-    if subject.context(3).memory is not None:
-        pytest.skip("beams share their memory; rows with memories of their own do not swap")
-    state = make()
-    run(subject, x[:, :5], Context(state=state), model)
-    state.reorder(rows)
-    rest = run(subject, x[rows][:, 5:], Context(state=state), model)
-    assert_close(rest, run(subject, x[rows], model=model)[:, 5:], **close)
+    state, before = make(), subject.with_memory(3)
+    after = rows_of(before, rows)
+    with torch.no_grad():
+        model(x[:, :5], replace(before, state=state))
+        state.reorder(rows)
+        rest = model(x[rows][:, 5:], replace(after, state=state))
+        assert_close(rest, model(x[rows], after)[:, 5:], **close)
+
+
+def rows_of(ctx: Context, rows: Tensor) -> Context:
+    """A context with these rows of its memory."""
+    if ctx.memory is None or ctx.memory_keep is None:
+        return ctx
+    return replace(ctx, memory=ctx.memory[rows], memory_keep=ctx.memory_keep[rows])
 
 
 # torch captures its own recurrent layers only where it is asked to

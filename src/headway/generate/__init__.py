@@ -1,0 +1,1 @@
+"""Layer 4: one decoding loop for every model that writes."""

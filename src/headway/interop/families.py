@@ -1,0 +1,48 @@
+"""Which file reads which `model_type` of a Hugging Face config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from torch import nn
+
+from headway.errors import UserError, listed, nearest
+from headway.interop.keymap import KeyMap
+
+
+@dataclass(frozen=True)
+class Family:
+    """How one architecture is spelled there: its config both ways, and its names."""
+
+    architecture: str  # the file in `zoo`
+    read_config: Callable[[Mapping[str, Any]], Any]
+    write_config: Callable[[Any], dict[str, Any]]
+    keymap: Callable[[Any], KeyMap]
+    build: Callable[[Any], nn.Module]
+
+
+# model_type: the file in `zoo`; the file here has the name of the model_type
+FAMILIES = {
+    "albert": "albert",
+    "bart": "bart",
+    "bert": "bert",
+    "gpt2": "gpt2",
+    "llama": "llama",
+    "marian": "marian",
+    "mistral": "llama",
+    "mixtral": "mixtral",
+    "roberta": "bert",
+    "t5": "t5",
+}
+
+
+def family(model_type: str) -> Family:
+    if model_type not in FAMILIES:
+        meant = nearest(model_type, FAMILIES)
+        raise UserError(f"models of type {model_type!r} are not known", allowed=listed(FAMILIES, 20), meant=meant)
+    there = import_module(f"headway.interop.{model_type}")
+    here = import_module(f"headway.zoo.{FAMILIES[model_type]}")
+    return Family(FAMILIES[model_type], there.read_config, there.write_config, there.keymap, here.build)

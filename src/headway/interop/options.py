@@ -1,0 +1,73 @@
+"""Reading another library's config: every option is used, required to be what we compute, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from headway.errors import UserError, listed
+
+T = TypeVar("T")
+
+# what every Hugging Face config may hold and no model computes with
+HARMLESS = frozenset(
+    """
+    _name_or_path architectures auto_map bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id
+    decoder_start_token_id forced_bos_token_id forced_eos_token_id unk_token_id mask_token_id torch_dtype dtype
+    transformers_version model_type use_cache task_specific_params initializer_range initializer_factor
+    gradient_checkpointing output_attentions output_hidden_states output_past return_dict torchscript id2label label2id
+    num_labels problem_type finetuning_task prefix tokenizer_class license language summary_type summary_use_proj
+    summary_activation summary_proj_to_labels summary_first_dropout is_decoder is_encoder_decoder chunk_size_feed_forward
+    top_k top_p temperature repetition_penalty length_penalty num_beams num_beam_groups max_length min_length do_sample
+    early_stopping no_repeat_ngram_size num_return_sequences bad_words_ids _attn_implementation attn_implementation
+    pruned_heads add_cross_attention cross_attention_hidden_size tie_encoder_decoder encoder_no_repeat_ngram_size
+    diversity_penalty typical_p remove_invalid_values exponential_decay_length_penalty suppress_tokens
+    begin_suppress_tokens output_scores return_dict_in_generate use_bfloat16 tf_legacy_loss sad_norm pretraining_tp
+    gradient_checkpointing_func _commit_hash transformers.js_config quantization_config_note static_position_embeddings
+    """.split()
+)
+
+
+class Options:
+    """A config.json of the given family, read option by option."""
+
+    def __init__(self, values: Mapping[str, Any], family: str):
+        self.values, self.family = dict(values), family
+        self.left = set(self.values) - HARMLESS
+
+    def take(self, name: str, default: T) -> T:
+        """An option's value, or what the other library takes where it is absent or null."""
+        self.left.discard(name)
+        value = self.values.get(name)
+        return default if value is None else value
+
+    def need(self, name: str) -> Any:
+        """An option that has no default."""
+        self.left.discard(name)
+        if self.values.get(name) is None:
+            raise UserError(f"config.json of a {self.family} model has no {name!r}")
+        return self.values[name]
+
+    def require(self, name: str, *allowed: object, default: object) -> None:
+        """Refuses values that would make another model than ours."""
+        value = self.take(name, default)
+        if value not in allowed:
+            told = ", ".join(repr(value) for value in allowed)
+            raise UserError(f"{name}={value!r} is not supported for {self.family} models", allowed=told)
+
+    def ignore(self, *names: str) -> None:
+        """Options that change training, or nothing."""
+        self.left -= set(names)
+
+    def done(self) -> None:
+        """Whatever is left and switched on is something that we would compute without knowing it."""
+        unknown = sorted(name for name in self.left if self.values[name] not in (None, False, 0, [], {}, ""))
+        if unknown:
+            raise UserError(
+                f"config.json of a {self.family} model sets what is not known here: {listed(told(unknown, self.values))}",
+                do="if it does not change what the model computes, take it out of the file",
+            )
+
+
+def told(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={values[name]!r}"[:60] for name in names]

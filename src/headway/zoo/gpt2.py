@@ -1,0 +1,52 @@
+"""GPT-2 and GPT-3: a causal decoder, pre-norm, GELU, learned positions, output tied to the embedding.
+
+Radford et al. 2019, Brown et al. 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+
+from headway.nn.attention import SelfAttention
+from headway.nn.block import Block, Residual, Stack
+from headway.nn.embed import LearnedPosition, TokenEmbed
+from headway.nn.ffn import FFN
+from headway.nn.head import LMHead
+from headway.nn.model import Trunk
+from headway.ops.pattern import Causal
+from headway.zoo.init import normal
+from headway.zoo.names import activation
+
+
+@dataclass(frozen=True)
+class Config:
+    vocab: int = 50_257
+    context: int = 1024
+    dim: int = 768
+    layers: int = 12
+    heads: int = 12
+    hidden: int | None = None  # 4 · dim
+    act: str = "gelu_tanh"
+    eps: float = 1e-5
+    dropout: float = 0.1
+
+
+def build(c: Config) -> Trunk:
+    norm = partial(nn.LayerNorm, c.dim, eps=c.eps)
+    hidden = 4 * c.dim if c.hidden is None else c.hidden
+
+    def block() -> Block:
+        attention = SelfAttention(c.dim, c.heads, pattern=Causal(), dropout=c.dropout)
+        return Block(
+            attn=Residual(attention, before=norm(), drop=c.dropout),
+            ffn=Residual(FFN(c.dim, hidden, act=activation(c.act)), before=norm(), drop=c.dropout),
+        )
+
+    embed = TokenEmbed(c.vocab, c.dim, position=LearnedPosition(c.context, c.dim), dropout=c.dropout)
+    stack = Stack([block() for _ in range(c.layers)], norm())
+    model = Trunk(embed, stack, LMHead(c.dim, c.vocab, tied=embed.token))
+    normal(model, 0.02)
+    return model

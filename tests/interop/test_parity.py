@@ -1,0 +1,15 @@
+"""Equal to the reference, family by family; `make proof` writes the same numbers into docs/PARITY.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interop.parity import Case, compare
+from tests.interop.table import CASES
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_numbers_are_the_references(case: Case) -> None:
+    found = compare(case)
+    assert {quantity: value for quantity, value in found.items() if not value <= 1e-5} == {}
+    assert found["export"] == 0

@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 
 LAYERS = {
     "errors": 0,
+    "files": 1,
     "ops": 1,
     "nn": 2,
     "zoo": 3,

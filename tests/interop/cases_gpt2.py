@@ -6,16 +6,18 @@ from typing import Any
 
 from tests.interop.parity import Case, Kind
 
-SIZES = {"vocab_size": 99, "n_positions": 32, "n_embd": 16, "n_layer": 3, "n_head": 4, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {"vocab_size": 99, "n_positions": 32, "n_embd": 16, "n_layer": 3, "n_head": 4}
+SPECIAL = {"bos_token_id": 1, "eos_token_id": 2}
 
 
 def gpt2(**options: Any) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return GPT2LMHeadModel._from_config(GPT2Config(**SIZES, **options), attn_implementation="eager")
+    return GPT2LMHeadModel._from_config(GPT2Config(**SIZES, **SPECIAL, **options), attn_implementation="eager")
 
 
 CASES = [
     Case("gpt2", gpt2, Kind.DECODER),
-    Case("gpt2, other sizes", lambda: gpt2(n_inner=40, activation_function="relu", layer_norm_epsilon=1e-3), Kind.DECODER),
+    Case("gpt2, ReLU and other sizes", lambda: gpt2(n_inner=40, activation_function="relu"), Kind.DECODER),
+    Case("gpt2, another ε", lambda: gpt2(layer_norm_epsilon=1e-3), Kind.DECODER),
 ]

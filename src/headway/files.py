@@ -1,0 +1,59 @@
+"""Files that are whole or not there: written under another name, flushed to the disk, then renamed.
+
+A crash at any instruction leaves the old file, or the new one, and at worst a leftover whose name ends in `.part`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headway.errors import UserError
+
+
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Lets `write` fill a file beside `path`, and puts it in its place when it is safely on the disk."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        write(part)
+        flush(part)
+        os.replace(part, path)
+        flush(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    def write(part: Path) -> None:
+        part.write_text(text, encoding="utf-8")
+
+    write_whole(path, write)
+
+
+def write_json(path: Path, value: object) -> None:
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file that holds one JSON object."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path} holds {type(value).__name__}", allowed="a JSON object")
+    return value
+
+
+def flush(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,82 @@
+"""Weight files: safetensors, whole or in shards; PyTorch pickles only on request, and then without running code."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from headway.errors import UserError, listed
+from headway.files import read_json, write_whole
+
+Tensors = dict[str, Tensor]
+
+SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
+
+
+def read_weights(folder: Path, *, unsafe: bool = False) -> Tensors:
+    """All tensors of a model folder, by the names they have there."""
+    for name, read in ((SAFE, read_safetensors), (PICKLED, read_pickled)):
+        whole, index = folder / name, folder / f"{name}.index.json"
+        if (whole.exists() or index.exists()) and name == PICKLED and not unsafe:
+            do = "convert it to safetensors, or allow it with unsafe=True (--unsafe)"
+            raise UserError(f"{folder} holds its weights as a PyTorch pickle, {PICKLED}, which is not read unasked", do=do)
+        if whole.exists():
+            return read(whole)
+        if index.exists():
+            return read_shards(index, read)
+    raise UserError(f"{folder} holds no weights", allowed=f"{SAFE}, or {SAFE}.index.json with its shards")
+
+
+def read_shards(index: Path, read: Callable[[Path], Tensors]) -> Tensors:
+    """The tensors of an index, each from the file that it names in the same folder."""
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, Mapping) or not all(isinstance(x, str) for pair in places.items() for x in pair):
+        raise UserError(f"{index} has no weight_map from tensors to files")
+    shards = {file: read(beside(index, file)) for file in sorted(set(places.values()))}
+    absent = sorted(name for name, file in places.items() if name not in shards[file])
+    if absent:
+        raise UserError(f"{index} names {len(absent)} tensors that are not in their files: {listed(absent)}")
+    return {name: shards[file][name] for name, file in places.items()}
+
+
+def beside(index: Path, file: str) -> Path:
+    """A file that an index names: in its own folder and nowhere else."""
+    path = index.parent / file
+    if Path(file).name != file or file in ("", ".", ".."):
+        raise UserError(f"{index} names {file!r}", allowed="files in its own folder, by their names alone")
+    if not path.is_file():
+        raise UserError(f"{index} names {file!r}, which is not there", do="fetch the missing shard")
+    return path
+
+
+def read_safetensors(path: Path) -> Tensors:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise UserError(f"{path} is not a whole safetensors file: {error}", do="fetch or write it again") from None
+
+
+def read_pickled(path: Path) -> Tensors:
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path} is not a PyTorch file of plain tensors: {reason}") from None
+    if not isinstance(loaded, Mapping) or not all(isinstance(x, Tensor) for x in loaded.values()):
+        raise UserError(f"{path} holds more than a mapping from names to tensors")
+    return dict(loaded)
+
+
+def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """One safetensors file, whole or not there."""
+    from safetensors.torch import save_file
+
+    plain = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
+    write_whole(folder / SAFE, lambda part: save_file(plain, part, metadata={"format": "pt"}))

@@ -45,12 +45,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert headway_says(capsys, "--version") == (0, f"{headway.__version__}\n", "")
 
 
+COMMANDS = "demo, list, cost, run, generate, convert, explain"
 MISTAKES = {
-    "exlpain": "headway has no command 'exlpain'; allowed: demo, explain; did you mean 'explain'?\n"
+    "exlpain": f"headway has no command 'exlpain'; allowed: {COMMANDS}; did you mean 'explain'?\n"
     "  tip: headway explain",
-    "exlpain attention --json": "headway has no command 'exlpain'; allowed: demo, explain; did you mean 'explain'?\n"
+    "exlpain attention --json": f"headway has no command 'exlpain'; allowed: {COMMANDS}; did you mean 'explain'?\n"
     "  tip: headway explain attention --json",
-    "zzz": "headway has no command 'zzz'; allowed: demo, explain",
+    "zzz": f"headway has no command 'zzz'; allowed: {COMMANDS}",
     "--hlep": "headway has no option '--hlep'; allowed: --help, --version; did you mean '--help'?\n"
     "  tip: headway --help",
     "explain attention --jsn": "headway explain has no option '--jsn'; allowed: --json, --source, --help; "

@@ -11,15 +11,29 @@ from typing import TYPE_CHECKING
 from headway.errors import UserError
 
 if TYPE_CHECKING:
+    from headway.checkpoint import load
     from headway.nn.context import Context
     from headway.nn.rows import Rows
     from headway.nn.state import FixedState, State
     from headway.nn.trace import Trace, record
     from headway.ops.attend import attend
     from headway.ops.map import AttentionMap
+    from headway.zoo.build import build
 
 __version__ = "0.1.0"
-__all__ = ["AttentionMap", "Context", "FixedState", "Rows", "State", "Trace", "UserError", "attend", "record"]
+__all__ = [
+    "AttentionMap",
+    "Context",
+    "FixedState",
+    "Rows",
+    "State",
+    "Trace",
+    "UserError",
+    "attend",
+    "build",
+    "load",
+    "record",
+]
 
 LATE = {
     "AttentionMap": "headway.ops.map",
@@ -29,6 +43,8 @@ LATE = {
     "State": "headway.nn.state",
     "Trace": "headway.nn.trace",
     "attend": "headway.ops.attend",
+    "build": "headway.zoo.build",
+    "load": "headway.checkpoint",
     "record": "headway.nn.trace",
 }
 

@@ -1,28 +1,33 @@
 """The model folder: read, whatever library wrote it, and written, so that it explains itself.
 
-A folder holds `config.json`, `model.safetensors` and, where there is one, a tokenizer.  In our own layout config.json says
-`{"headway": 1, "architecture": …, "config": {…}}` and tensors have our names; in Hugging Face's layout both are as
-`transformers` expects them.  Files are data: nothing in them names code.
+A folder holds `config.json`, `model.safetensors` and, where there is one, a tokenizer.  In our own layout config.json
+says `{"headway": 1, "architecture": …, "config": {…}, "kept": {…}}` and tensors have our names; in Hugging Face's
+layout both are as `transformers` expects them.  Files are data: nothing in them names code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from headway.answer import PLAIN, Answer, Speaker, Wish
+from headway.data.read_tokenizer import READERS, load_tokenizer
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
 from headway.files import read_json, write_json
 from headway.interop.families import FAMILIES, Family, family
 from headway.interop.weights import read_weights, write_weights
+from headway.nn.embed import TokenEmbed
 from headway.zoo.build import ARCHITECTURES, architecture
 from headway.zoo.plain import from_plain, to_plain
 
 LAYOUT = 1  # of our own folders; what is newer is refused
+KEPT = ("id2label", "label2id")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,19 +38,40 @@ class Loaded:
     config: Any
     architecture: str
     model_type: str | None = None  # in Hugging Face's layout, where that has one
+    kept: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of their config: special tokens, names of classes
+    tokenizer: Tokenizer | None = None
+
+    def run(self, text: str, wish: Wish = PLAIN) -> Answer:
+        """Does what the model is for: continues, fills masks, writes, classifies, tags or embeds."""
+        return self.speaker().answer([text], wish)[0]
+
+    def speaker(self) -> Speaker:
+        """The model with its words."""
+        if self.tokenizer is None:
+            raise UserError(
+                "this model's folder holds no tokenizer", do="call model(ids) with numbers, or add tokenizer.json"
+            )
+        labels = self.kept.get("id2label") or {}
+        return Speaker(self.model, self.tokenizer, self.kept, [labels[key] for key in sorted(labels, key=int)])
 
     def save(self, folder: str | Path) -> None:
         """Writes the model in our own layout."""
         place = made(folder)
         write_weights(place, {names[0]: self.model.get_parameter(names[0]) for names in aliases(self.model)})
-        config = {"headway": LAYOUT, "architecture": self.architecture, "config": to_plain(self.config)}
-        write_json(place / "config.json", config)
+        told = {"architecture": self.architecture, "config": to_plain(self.config), "kept": dict(self.kept)}
+        write_json(place / "config.json", {"headway": LAYOUT, **told})
+        self.save_words(place)
 
     def save_hf(self, folder: str | Path) -> None:
         """Writes the model in Hugging Face's layout, for `transformers` to load."""
         known, place = self.family(), made(folder)
         write_weights(place, known.keymap(self.config).save(dict(self.model.named_parameters())))
-        write_json(place / "config.json", known.write_config(self.config))
+        write_json(place / "config.json", {**known.write_config(self.config), **self.kept})
+        self.save_words(place)
+
+    def save_words(self, folder: Path) -> None:
+        if self.tokenizer is not None:
+            self.tokenizer.save(folder)
 
     def family(self) -> Family:
         types = [name for name, zoo in FAMILIES.items() if zoo == self.architecture]
@@ -60,35 +86,59 @@ def load(folder: str | Path, *, unsafe: bool = False, dtype: torch.dtype = torch
     if not place.is_dir():
         raise UserError(f"{place} is not a folder", allowed="a folder with config.json and model.safetensors")
     values = read_json(place / "config.json")
-    loaded, tensors = told_here(values) if "headway" in values else told_there(values), read_weights(place, unsafe=unsafe)
+    named = identified(values)
+    tensors = read_weights(place, unsafe=unsafe)
+    loaded = told_here(values) if named is None else told_there(values, named, tensors)
     if loaded.model_type is not None:
         tensors = loaded.family().keymap(loaded.config).load(tensors)
     fill(loaded.model, tensors, dtype)
     loaded.model.eval()
-    return loaded
+    return replace(loaded, tokenizer=tokenizer_of(place, loaded.model))
+
+
+def identified(values: Mapping[str, Any]) -> Family | None:
+    """Whose config.json this is: a family of Hugging Face's, or None for our own."""
+    if "headway" in values:
+        if values["headway"] != LAYOUT:
+            said, do = f"config.json is of layout {values['headway']!r}", "use a newer headway"
+            raise UserError(said, allowed=f"{LAYOUT}", do=do)
+        return None
+    model_type = values.get("model_type")
+    if not isinstance(model_type, str):
+        raise UserError(
+            "config.json does not say what model it is of", allowed="a model_type, or headway's architecture"
+        )
+    return family(model_type)
 
 
 def told_here(values: Mapping[str, Any]) -> Loaded:
     """A model without memory yet, from our own config.json."""
-    if values["headway"] != LAYOUT:
-        raise UserError(f"config.json is of layout {values['headway']!r}", allowed=f"{LAYOUT}", do="use a newer headway")
     name = values.get("architecture")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         meant = nearest(str(name), ARCHITECTURES)
         raise UserError(f"no architecture {name!r}", allowed=listed(ARCHITECTURES, 20), meant=meant)
     known = architecture(name)
     config = from_plain(known.Config, values.get("config", {}))
-    return Loaded(without_memory(known.build, config), config, name)
+    return Loaded(without_memory(known.build, config), config, name, kept=values.get("kept", {}))
 
 
-def told_there(values: Mapping[str, Any]) -> Loaded:
-    """The same from Hugging Face's."""
-    model_type = values.get("model_type")
-    if not isinstance(model_type, str):
-        raise UserError("config.json does not say what model it is of", allowed="a model_type, or headway's architecture")
-    known = family(model_type)
-    config = known.read_config(values)
-    return Loaded(without_memory(known.build, config), config, known.architecture, model_type)
+def told_there(values: Mapping[str, Any], known: Family, tensors: Mapping[str, Tensor]) -> Loaded:
+    """The same from Hugging Face's; what the config leaves open is seen from the tensors' names."""
+    config = known.settle(known.read_config(values), tensors)
+    kept = {name: value for name, value in values.items() if name in KEPT or name.endswith("_token_id")}
+    return Loaded(without_memory(known.build, config), config, known.architecture, values["model_type"], kept)
+
+
+def tokenizer_of(folder: Path, model: nn.Module) -> Tokenizer | None:
+    """The folder's tokenizer, if it has one; it may not name more tokens than the model has rows for."""
+    if not any(True for pattern in READERS for _ in folder.glob(pattern)):
+        return None
+    tokenizer = load_tokenizer(folder)
+    rows = min(part.token.num_embeddings for part in model.modules() if isinstance(part, TokenEmbed))
+    if tokenizer.vocab > rows:
+        said = f"the tokenizer in {folder} has {tokenizer.vocab} tokens and the model's embedding {rows}"
+        raise UserError(said, do="use the tokenizer that the model was trained with")
+    return tokenizer
 
 
 def without_memory(build: Any, config: Any) -> nn.Module:

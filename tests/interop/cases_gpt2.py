@@ -19,5 +19,6 @@ def gpt2(**options: Any) -> Any:
 CASES = [
     Case("gpt2", gpt2, Kind.DECODER),
     Case("gpt2, ReLU and other sizes", lambda: gpt2(n_inner=40, activation_function="relu"), Kind.DECODER),
+    Case("gpt2, untied", lambda: gpt2(tie_word_embeddings=False), Kind.DECODER),
     Case("gpt2, another ε", lambda: gpt2(layer_norm_epsilon=1e-3), Kind.DECODER),
 ]

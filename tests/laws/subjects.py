@@ -27,13 +27,25 @@ from headway.nn.conv import ConvModule
 from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.head import LMHead
-from headway.nn.model import Trunk
+from headway.nn.model import EncoderDecoder, Trunk
 from headway.nn.moe import MoE
 from headway.nn.recurrent import BidirectionalEncoder, Cell, GRUCell, LSTMCell, RecurrentEncoder, RNNCell
 from headway.nn.score import AdditiveScore, BilinearScore, CosineScore
 from headway.ops.pattern import Causal, Chunked, Global, Pattern, Window
 from headway.ops.relative import t5_bucket_backward
 from headway.ops.rotary import Rotary
+from headway.zoo import albert as albert_zoo
+from headway.zoo import bart as bart_zoo
+from headway.zoo import bert as bert_zoo
+from headway.zoo import gpt2 as gpt2_zoo
+from headway.zoo import llama as llama_zoo
+from headway.zoo import mixtral as mixtral_zoo
+from headway.zoo import rnn as rnn_zoo
+from headway.zoo import seq2seq as seq2seq_zoo
+from headway.zoo import t5 as t5_zoo
+from headway.zoo import transformer as transformer_zoo
+from headway.zoo import workbench as workbench_zoo
+from headway.zoo.init import normal
 
 DIM, HEADS, VOCAB, CONTEXT = 16, 4, 23, 24
 
@@ -41,6 +53,7 @@ DIM, HEADS, VOCAB, CONTEXT = 16, 4, 23, 24
 class Trait(Enum):
     CAUSAL = auto()  # no output depends on a later input
     CACHED = auto()  # may be called in chunks with a state
+    REWINDS = auto()  # and its state can be set back
     PADDED = auto()  # takes `keep` for padding on either side
     PACKED = auto()  # takes packed rows
     ORDERLESS = auto()  # permuting the inputs permutes the outputs
@@ -51,7 +64,7 @@ class Trait(Enum):
 
 
 SEQUENCE = frozenset({Trait.PADDED, Trait.PACKED, Trait.CAPTURED, Trait.ATTENDS})
-DECODER = SEQUENCE | {Trait.CAUSAL, Trait.CACHED, Trait.ORDERED}
+DECODER = SEQUENCE | {Trait.CAUSAL, Trait.CACHED, Trait.REWINDS, Trait.ORDERED}
 ENCODER = SEQUENCE | {Trait.ORDERED}
 
 
@@ -213,9 +226,69 @@ def conformer() -> nn.Module:
     return Stack([block() for _ in range(2)])
 
 
+def zoo_transformer() -> EncoderDecoder:
+    return transformer_zoo.build(transformer_zoo.Config(VOCAB, dim=DIM, layers=2, heads=HEADS))
+
+
+def zoo_t5(ffn: str) -> EncoderDecoder:
+    sizes = {"dim": DIM, "layers": 2, "heads": HEADS, "head_dim": 6, "hidden": 2 * DIM, "buckets": 8, "longest": 12}
+    model = lively(t5_zoo.build(t5_zoo.Config(VOCAB, **sizes, ffn=ffn)))
+    assert isinstance(model, EncoderDecoder)
+    return model
+
+
+def zoo_bart() -> EncoderDecoder:
+    sizes = {"layers": 1, "heads": HEADS, "hidden": DIM, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
+    model = bart_zoo.build(bart_zoo.Config(VOCAB, CONTEXT, DIM, decoder_layers=2, **sizes))
+    normal(model, 0.3)
+    return model
+
+
 def recurrent_decoder(attention: Alignment | FixedContext, cell: type[Cell]) -> nn.Module:
     decoder = RecurrentDecoder(DIM, DIM, DIM, attention=attention, cell=cell)
     return Trunk(TokenEmbed(VOCAB, DIM), decoder, LMHead(2 * DIM, VOCAB))
+
+
+def lively(model: nn.Module) -> nn.Module:
+    """Weights as large as wide models make of published beginnings; N(0, 0.02²) would hide most defects here."""
+    normal(model, 0.3)
+    return model
+
+
+def zoo_bert() -> nn.Module:
+    return lively(bert_zoo.build(bert_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, first=2)))
+
+
+def zoo_albert() -> nn.Module:
+    sizes = {"layers": 4, "groups": 2, "inner": 2, "heads": HEADS}
+    return lively(albert_zoo.build(albert_zoo.Config(VOCAB, CONTEXT, width=8, dim=DIM, **sizes)))
+
+
+def zoo_gpt2() -> nn.Module:
+    return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS)))
+
+
+def zoo_llama(window: int | None = None) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM}
+    return lively(llama_zoo.build(llama_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, window=window)))
+
+
+def zoo_mixtral() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM, "experts": 4}
+    return lively(mixtral_zoo.build(mixtral_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))
+
+
+def zoo_rnn() -> nn.Module:
+    return rnn_zoo.build(rnn_zoo.Config(VOCAB, dim=DIM, hidden=DIM // 2, align=6, readout=5)).decoder
+
+
+def zoo_seq2seq() -> nn.Module:
+    return seq2seq_zoo.build(seq2seq_zoo.Config(VOCAB, None, DIM, hidden=DIM // 4, layers=2)).decoder
+
+
+def bench(**choices: object) -> Callable[[], nn.Module]:
+    config = workbench_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, hidden=2 * DIM)
+    return lambda: lively(workbench_zoo.build(replace(config, **choices)))  # type: ignore[arg-type]
 
 
 def scored(score: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
@@ -223,7 +296,7 @@ def scored(score: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
 
 
 RELATIVE, SEEING = frozenset({Trait.SHIFTS}), frozenset({Trait.ATTENDS})
-RECURRENT = DECODER | RELATIVE  # order is all they know of positions
+RECURRENT = DECODER - {Trait.REWINDS} | RELATIVE  # order is all they know of positions
 
 SUBJECTS = [
     Subject("gpt", gpt, DECODER, tokens),
@@ -252,6 +325,24 @@ SUBJECTS = [
     Subject("luong", lambda: recurrent_decoder(Alignment.bilinear(DIM, DIM), LSTMCell), RECURRENT, tokens, memory),
     Subject("rnnenc", lambda: recurrent_decoder(FixedContext(), RNNCell), RECURRENT - SEEING, tokens, memory),
     Subject("gru", lambda: RecurrentEncoder(DIM, DIM, layers=2), RECURRENT - SEEING, vectors),
+    Subject("zoo gpt2", zoo_gpt2, DECODER, tokens),
+    Subject("zoo llama", zoo_llama, DECODER | RELATIVE, tokens),
+    Subject("zoo mistral", lambda: zoo_llama(window=4), DECODER | RELATIVE, tokens),
+    Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),
+    Subject("zoo bert", zoo_bert, ENCODER, tokens),
+    Subject("zoo albert", zoo_albert, ENCODER, tokens),
+    Subject("zoo transformer decoder", lambda: zoo_transformer().decoder, DECODER, tokens, memory),
+    Subject("zoo t5 decoder", lambda: zoo_t5("plain").decoder, DECODER | RELATIVE, tokens, memory),
+    Subject("zoo t5 encoder", lambda: zoo_t5("gated").encoder, ENCODER | RELATIVE, tokens),
+    Subject("zoo bart decoder", lambda: zoo_bart().decoder, DECODER, tokens, memory),
+    Subject("zoo rnnsearch decoder", zoo_rnn, RECURRENT, tokens, memory),
+    Subject("zoo seq2seq decoder", zoo_seq2seq, RECURRENT - SEEING, tokens, memory),
+    Subject("bench alibi", bench(positions="alibi", ffn="swiglu", arrangement="sandwich"), DECODER | RELATIVE, tokens),
+    Subject("bench gru", bench(positions="none", mixer="gru", norm="layer"), RECURRENT - SEEING, tokens),
+    Subject(
+        "bench marked", bench(positions="sinusoidal", ffn="geglu", arrangement="post", sight="full"), ENCODER, tokens
+    ),
+    Subject("bench window", bench(positions="t5", ffn="relu", sight="full", window=3), ENCODER | RELATIVE, tokens),
     Subject("both ways", lambda: BidirectionalEncoder(DIM, DIM, cell=LSTMCell), ENCODER - SEEING, vectors),
 ]
 

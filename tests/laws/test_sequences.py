@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
+from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
 from headway.nn.rows import Rows
 from headway.nn.state import FixedState, State
@@ -183,6 +184,27 @@ def test_reordered_rows_go_on_as_their_new_selves(subject: Subject, make: Callab
         state.reorder(rows)
         rest = model(x[rows][:, 5:], replace(after, state=state))
         assert_close(rest, model(x[rows], after)[:, 5:], **close)
+
+
+@obeying(Trait.REWINDS)
+@pytest.mark.parametrize("make", STATES)
+@pytest.mark.parametrize("length", [0, 3, 6])
+def test_what_is_taken_back_was_never_there(subject: Subject, make: Callable[[], State], length: int) -> None:
+    """Some tokens to keep, others that were wrong, then back and on."""
+    x, model, state = subject.sample(2, LENGTH), subject.build(), make()
+    for chunk in (x[:, :4], x[:, 4:6], changed(x[:, 6:9])):
+        run(subject, chunk, Context(state=state), model)
+    state.truncate(length)
+    chunks = [run(subject, chunk, Context(state=state), model) for chunk in x[:, length:].split(2, 1)]
+    assert_close(torch.cat(chunks, 1), run(subject, x, model=model)[:, length:], **close)
+
+
+@pytest.mark.parametrize("subject", sorted(set(having(Trait.CACHED)) - set(having(Trait.REWINDS)), key=str), ids=str)
+def test_what_is_carried_cannot_be_taken_back(subject: Subject) -> None:
+    state = State()
+    run(subject, subject.sample(2, 4), Context(state=state))
+    with pytest.raises(UserError, match="cannot be set back"):
+        state.truncate(3)
 
 
 def rows_of(ctx: Context, rows: Tensor) -> Context:

@@ -12,7 +12,9 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
@@ -20,10 +22,15 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unkno
 from headway import __version__
 from headway.errors import UserError, listed, nearest
 
+if TYPE_CHECKING:
+    from headway.answer import Wish
+
 START = f"""\
 headway {__version__}: attention and transformers from one readable set of parts
 
   headway demo               train a small translator of dates, and see what it looks at
+  headway run MODEL "text"   what a model folder makes of a text
+  headway list               architectures at their published sizes
   headway explain attention  one attention worked through, with every number
   headway --help             all commands
 """
@@ -50,6 +57,170 @@ def demo() -> None:
     demo()
 
 
+@app.command(name="list")
+def list_presets(*, json: bool = False) -> None:
+    """List the presets: architectures at their published sizes.
+
+    Parameters
+    ----------
+    json
+        Print them as JSON, with every size.
+    """
+    from headway.app.models import list_presets
+
+    print(list_presets(json))
+
+
+@app.command
+def cost(preset: str, /, *, batch: int = 1, length: int | None = None, json: bool = False) -> None:
+    """Say what a preset takes: parameters, FLOPs and bytes, layer by layer.
+
+    Parameters
+    ----------
+    preset
+        One of headway list.
+    batch
+        Rows of a batch.
+    length
+        Tokens of a row; the model's whole context unless given.
+    json
+        Print the numbers as JSON, and nothing else.
+    """
+    from headway.app.models import cost
+
+    print(cost(preset, batch=batch, length=length, json=json))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Writing:
+    """How a model writes.
+
+    Parameters
+    ----------
+    most
+        New tokens at most.
+    temperature
+        Draw tokens by their probabilities, sharper below 1; 0 takes the likeliest.
+    top_k
+        Draw from the k likeliest tokens.
+    top_p
+        Draw from the fewest likeliest tokens that make up this probability.
+    min_p
+        Draw from the tokens at least this many times as likely as the likeliest.
+    repetition
+        Make tokens that were there before this many times less likely.
+    seed
+        The same seed draws the same tokens.
+    beam
+        Search with this many beams, for the likeliest whole answer.
+    stop
+        End where the answer holds this text; may be given several times.
+    """
+
+    most: int = 64
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition: float = 1.0
+    seed: int = 0
+    beam: int | None = None
+    stop: tuple[str, ...] = ()
+
+    def wish(self) -> Wish:
+        """The wish that these options tell; any option of drawing asks to draw."""
+        from headway.answer import Wish
+        from headway.generate.beam import Beam
+        from headway.generate.sampling import Greedy, Sample
+
+        drawing = (self.temperature, self.top_k, self.top_p, self.min_p)
+        if self.beam is not None:
+            if any(option is not None for option in drawing):
+                raise UserError("--beam searches and does not draw", do="give --beam, or --temperature and its like")
+            return Wish(Beam(self.beam), self.most, self.stop)
+        if all(option is None for option in drawing):
+            return Wish(Greedy(self.repetition), self.most, self.stop)
+        temperature = 1.0 if self.temperature is None else self.temperature
+        how = Sample(temperature, self.top_k, self.top_p, self.min_p, self.repetition, self.seed)
+        return Wish(how, self.most, self.stop)
+
+
+WRITING = Writing()
+
+
+@app.command
+def run(
+    model: Path,
+    /,
+    *texts: str,
+    lines: bool = False,
+    embed: bool = False,
+    json: bool = False,
+    unsafe: bool = False,
+    writing: Writing = WRITING,
+) -> None:
+    """Do what a model is for: continue, fill the mask, translate, classify or embed.
+
+    Parameters
+    ----------
+    model
+        A model folder, of headway's or of Hugging Face's layout.
+    texts
+        What to answer.
+    lines
+        Answer each line of standard input.
+    embed
+        Print the vector of each text instead.
+    json
+        Print an answer as a line of JSON.
+    unsafe
+        Let weights be read from a PyTorch pickle (no code in it is run).
+    """
+    from headway.app.run import run
+
+    for line in run(model, texts, writing.wish(), lines=lines, embed=embed, json=json, unsafe=unsafe):
+        print(line, flush=True)
+
+
+@app.command
+def generate(model: Path, prompt: str, /, *, unsafe: bool = False, writing: Writing = WRITING) -> None:
+    """Continue a prompt, and show the text as it is written.
+
+    Parameters
+    ----------
+    model
+        The folder of a model that continues texts.
+    prompt
+        How the text begins.
+    unsafe
+        Let weights be read from a PyTorch pickle (no code in it is run).
+    """
+    from headway.app.run import generate
+
+    generate(model, prompt, writing.wish(), sys.stdout, unsafe=unsafe)
+
+
+@app.command
+def convert(source: Path, target: Path, /, *, to: str = "headway", unsafe: bool = False) -> None:
+    """Write a model folder in another layout.
+
+    Parameters
+    ----------
+    source
+        The folder to read, of either layout.
+    target
+        The folder to write, new or empty.
+    to
+        The layout to write: headway or hf (Hugging Face's).
+    unsafe
+        Let weights be read from a PyTorch pickle (no code in it is run).
+    """
+    from headway.app.convert import convert
+
+    print(convert(source, target, to, unsafe=unsafe))
+
+
 @app.command
 def explain(topic: str, /, *, json: bool = False, source: bool = False) -> None:
     """Work through a formula step by step, with its numbers.
@@ -73,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     forgive_narrow_encodings()
     try:
-        run(words)
+        dispatch(words)
         sys.stdout.flush()  # a closed pipe is noticed here, not at exit
     except UserError as error:
         print(f"error: {error}", *tips(error, words), sep="\n", file=sys.stderr)
@@ -96,7 +267,7 @@ def silence(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def run(words: list[str]) -> None:
+def dispatch(words: list[str]) -> None:
     if not words:
         print(START, end="")
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -22,6 +22,7 @@ class Family:
     write_config: Callable[[Any], dict[str, Any]]
     keymap: Callable[[Any], KeyMap]
     build: Callable[[Any], nn.Module]
+    settle: Callable[[Any, Collection[str]], Any]  # the config, mended by the names of the tensors that are there
 
 
 # model_type: the file in `zoo`; the file here has the name of the model_type
@@ -45,4 +46,10 @@ def family(model_type: str) -> Family:
         raise UserError(f"models of type {model_type!r} are not known", allowed=listed(FAMILIES, 20), meant=meant)
     there = import_module(f"headway.interop.{model_type}")
     here = import_module(f"headway.zoo.{FAMILIES[model_type]}")
-    return Family(FAMILIES[model_type], there.read_config, there.write_config, there.keymap, here.build)
+    settle = getattr(there, "settle", as_told)
+    return Family(FAMILIES[model_type], there.read_config, there.write_config, there.keymap, here.build, settle)
+
+
+def as_told(config: Any, names: Collection[str]) -> Any:
+    """Most configs leave nothing open."""
+    return config

@@ -6,20 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.interop.keymap import KeyMap, Rule, Split, Transpose
-from headway.interop.options import Options
+from headway.interop.options import SPELLED, Options
 from headway.zoo.gpt2 import Config
-
-ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu", "silu": "silu"}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "gpt2")
     o.require("scale_attn_weights", True, default=True)
     o.require("scale_attn_by_inverse_layer_idx", False, default=False)
-    o.require("tie_word_embeddings", True, default=True)
     o.ignore("reorder_and_upcast_attn", "n_ctx", "attn_pdrop", "embd_pdrop")
-    act = o.take("activation_function", "gelu_new")
-    o.require("activation_function", *ACTIVATIONS, default="gelu_new")
     config = Config(
         vocab=o.take("vocab_size", 50_257),
         context=o.take("n_positions", 1024),
@@ -27,16 +22,16 @@ def read_config(values: Mapping[str, Any]) -> Config:
         layers=o.take("n_layer", 12),
         heads=o.take("n_head", 12),
         hidden=o.take("n_inner", None),
-        act=ACTIVATIONS[act],
+        act=o.activation("activation_function", "gelu_new"),
         eps=o.take("layer_norm_epsilon", 1e-5),
         dropout=o.take("resid_pdrop", 0.1),
+        tied=o.take("tie_word_embeddings", True),
     )
     o.done()
     return config
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    back = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     return {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
@@ -46,12 +41,12 @@ def write_config(c: Config) -> dict[str, Any]:
         "n_layer": c.layers,
         "n_head": c.heads,
         "n_inner": c.hidden,
-        "activation_function": back[c.act],
+        "activation_function": SPELLED[c.act],
         "layer_norm_epsilon": c.eps,
         "resid_pdrop": c.dropout,
         "embd_pdrop": c.dropout,
         "attn_pdrop": c.dropout,
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": c.tied,
     }
 
 
@@ -77,8 +72,9 @@ def keymap(c: Config) -> KeyMap:
             *both("h.*.mlp.c_fc", f"{block}.ffn.body.up", turned),
             *both("h.*.mlp.c_proj", f"{block}.ffn.body.down", turned),
             *both("ln_f", "stack.norm"),
+            Rule("lm_head.weight", "head.weight", outside=True),
         ),
         prefixes=("transformer.", ""),
         ignored=("h.*.attn.bias", "h.*.attn.masked_bias"),
-        ties={"lm_head.weight": "wte.weight"},
+        ties={"lm_head.weight": "wte.weight"} if c.tied else None,
     )

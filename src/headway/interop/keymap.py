@@ -1,14 +1,14 @@
 """A checkpoint map: a table of rules, each a rename and an invertible change of tensors, read in both directions.
 
-Names are matched whole; `*` stands for a number, and means the same number on both sides.  What no rule names, on
-either side, is an error that lists it.
+Names are matched whole; each `*` stands for a number, and the first, the second … means the same on both sides.  What
+no rule names, on either side, is an error that lists it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from headway.errors import UserError, listed
 
 Tensors = dict[str, Tensor]
+Filling = tuple[str, Callable[[Tensor], Tensor]]
 
 
 class Change(Protocol):
@@ -42,6 +43,21 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Unstack:
+    """Each tensor there holds `parts` tensors of here along a first axis of its own."""
+
+    parts: int
+
+    def load(self, tensors: list[Tensor]) -> list[Tensor]:
+        if any(len(x) != self.parts for x in tensors):
+            raise UserError(f"a tensor holds {len(tensors[0])} others", allowed=f"{self.parts}, as the config says")
+        return [part for x in tensors for part in x.unbind()]
+
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [torch.stack(tensors[i : i + self.parts]) for i in range(0, len(tensors), self.parts)]
+
+
+@dataclass(frozen=True)
 class Transpose:
     """A matrix stored as its transpose."""
 
@@ -52,41 +68,63 @@ class Transpose:
 
 
 @dataclass(frozen=True)
+class Row:
+    """A vector stored as a matrix of one row."""
+
+    def load(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [x.squeeze(0) for x in tensors]
+
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [x[None] for x in tensors]
+
+
+@dataclass(frozen=True)
 class Rule:
     theirs: str
     ours: str | tuple[str, ...]
     changes: tuple[Change, ...] = ()
+    outside: bool = False  # their name stands without the prefix of the others, as a head's does
 
     @property
     def names(self) -> tuple[str, ...]:
         return (self.ours,) if isinstance(self.ours, str) else self.ours
 
 
+def linear(theirs: str, ours: str, *, outside: bool = False) -> tuple[Rule, ...]:
+    """Weight and bias, of a linear layer or a norm."""
+    return tuple(Rule(f"{theirs}.{part}", f"{ours}.{part}", outside=outside) for part in ("weight", "bias"))
+
+
 @dataclass(frozen=True)
 class KeyMap:
-    """Rules between their names and ours.
+    """Rules between their names and ours; where two of them name the same of ours, the first is written on saving.
 
     `prefixes` are words that may stand before all of their names (the first is written on saving, where not empty);
     `ignored` are patterns of their names that hold nothing of the model, such as stored masks; `ties` are their names
-    that repeat another's tensor, {repeated: original}: accepted if equal, and not written.
+    that repeat another's tensor, {repeated: original}: either will do, both must be equal, and the original is written;
+    `absent` are their names that some files leave out, each with the tensor, and the function of it, to take instead.
     """
 
     rules: tuple[Rule, ...]
     prefixes: tuple[str, ...] = ("",)
     ignored: tuple[str, ...] = ()
     ties: Mapping[str, str] | None = None
+    absent: Mapping[str, Filling] = field(default_factory=dict[str, Filling])
 
     def load(self, theirs: Mapping[str, Tensor]) -> Tensors:
         """Their tensors under our names."""
         left = self.bare(theirs)
         self.untie(left)
+        for name, (source, make) in self.absent.items():
+            if name not in left and source in left:
+                left[name] = make(left[source])
         ours: Tensors = {}
         for rule in self.rules:
-            for key, index in matches(rule.theirs, left):
+            for key, numbers in matches(rule.theirs, left):
                 tensors = [left.pop(key)]
                 for change in rule.changes:
                     tensors = change.load(tensors)
-                ours.update(zip((name.replace("*", index) for name in rule.names), tensors, strict=True))
+                ours.update(zip((filled(name, numbers) for name in rule.names), tensors, strict=True))
         left = {key: x for key, x in left.items() if not any(matched(pattern, key) for pattern in self.ignored)}
         if left:
             raise UserError(f"{len(left)} tensors have no place in this model: {listed(sorted(left))}")
@@ -96,11 +134,12 @@ class KeyMap:
         """Our tensors under their names."""
         left, theirs = dict(ours), Tensors()
         for rule in self.rules:
-            for _, index in matches(rule.names[0], left):
-                tensors = [left.pop(name.replace("*", index)) for name in rule.names]
+            for _, numbers in matches(rule.names[0], left):
+                tensors = [left.pop(filled(name, numbers)) for name in rule.names]
                 for change in reversed(rule.changes):
                     tensors = change.save(tensors)
-                theirs[self.prefixes[0] + rule.theirs.replace("*", index)] = tensors[0].contiguous()
+                prefix = "" if rule.outside else self.prefixes[0]
+                theirs[prefix + filled(rule.theirs, numbers)] = tensors[0].contiguous()
         if left:
             raise UserError(f"{len(left)} parameters have no name there: {listed(sorted(left))}")
         return theirs
@@ -113,18 +152,22 @@ class KeyMap:
 
     def untie(self, left: Tensors) -> None:
         for repeated, original in (self.ties or {}).items():
-            if repeated in left and original in left:
-                if not torch.equal(left[repeated], left[original]):
+            if repeated in left:
+                tensor = left.pop(repeated)
+                if not torch.equal(tensor, left.setdefault(original, tensor)):
                     raise UserError(f"{repeated!r} and {original!r} should be one tensor and differ")
-                del left[repeated]
 
 
-def matches(pattern: str, keys: Mapping[str, Tensor]) -> Sequence[tuple[str, str]]:
-    """The keys that match, each with the number that `*` stands for."""
+def matches(pattern: str, keys: Mapping[str, Tensor]) -> Sequence[tuple[str, tuple[str, ...]]]:
+    """The keys that match, each with the numbers that its `*` stand for."""
     found = ((key, matched(pattern, key)) for key in list(keys))
-    return [(key, match[1] if match.groups() else "") for key, match in found if match]
+    return [(key, match.groups()) for key, match in found if match]
 
 
 def matched(pattern: str, key: str) -> re.Match[str] | None:
-    first, *others = re.escape(pattern).split(r"\*")
-    return re.fullmatch(first + "".join((r"(\d+)" if i == 0 else r"\1") + part for i, part in enumerate(others)), key)
+    return re.fullmatch(re.escape(pattern).replace(r"\*", r"(\d+)"), key)
+
+
+def filled(pattern: str, numbers: Sequence[str]) -> str:
+    """A name whose `*` are given numbers, in order."""
+    return "".join(part + number for part, number in zip(pattern.split("*"), (*numbers, ""), strict=True))

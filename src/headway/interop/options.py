@@ -5,27 +5,108 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from headway.errors import UserError, listed
+from headway.errors import UserError, listed, nearest
 
 T = TypeVar("T")
 
 # what every Hugging Face config may hold and no model computes with
 HARMLESS = frozenset(
-    """
-    _name_or_path architectures auto_map bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id
-    decoder_start_token_id forced_bos_token_id forced_eos_token_id unk_token_id mask_token_id torch_dtype dtype
-    transformers_version model_type use_cache task_specific_params initializer_range initializer_factor
-    gradient_checkpointing output_attentions output_hidden_states output_past return_dict torchscript id2label label2id
-    num_labels problem_type finetuning_task prefix tokenizer_class license language summary_type summary_use_proj
-    summary_activation summary_proj_to_labels summary_first_dropout is_decoder is_encoder_decoder chunk_size_feed_forward
-    top_k top_p temperature repetition_penalty length_penalty num_beams num_beam_groups max_length min_length do_sample
-    early_stopping no_repeat_ngram_size num_return_sequences bad_words_ids _attn_implementation attn_implementation
-    pruned_heads add_cross_attention cross_attention_hidden_size tie_encoder_decoder encoder_no_repeat_ngram_size
-    diversity_penalty typical_p remove_invalid_values exponential_decay_length_penalty suppress_tokens
-    begin_suppress_tokens output_scores return_dict_in_generate use_bfloat16 tf_legacy_loss sad_norm pretraining_tp
-    gradient_checkpointing_func _commit_hash transformers.js_config quantization_config_note static_position_embeddings
-    """.split()
+    [
+        "_name_or_path",
+        "architectures",
+        "auto_map",
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "sep_token_id",
+        "cls_token_id",
+        "decoder_start_token_id",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "unk_token_id",
+        "mask_token_id",
+        "torch_dtype",
+        "dtype",
+        "transformers_version",
+        "model_type",
+        "use_cache",
+        "task_specific_params",
+        "initializer_range",
+        "initializer_factor",
+        "gradient_checkpointing",
+        "output_attentions",
+        "output_hidden_states",
+        "output_past",
+        "return_dict",
+        "torchscript",
+        "id2label",
+        "label2id",
+        "num_labels",
+        "problem_type",
+        "finetuning_task",
+        "prefix",
+        "tokenizer_class",
+        "license",
+        "language",
+        "summary_type",
+        "summary_use_proj",
+        "summary_activation",
+        "summary_proj_to_labels",
+        "summary_first_dropout",
+        "is_decoder",
+        "is_encoder_decoder",
+        "chunk_size_feed_forward",
+        "top_k",
+        "top_p",
+        "temperature",
+        "repetition_penalty",
+        "length_penalty",
+        "num_beams",
+        "num_beam_groups",
+        "max_length",
+        "min_length",
+        "do_sample",
+        "early_stopping",
+        "no_repeat_ngram_size",
+        "num_return_sequences",
+        "bad_words_ids",
+        "_attn_implementation",
+        "attn_implementation",
+        "pruned_heads",
+        "add_cross_attention",
+        "cross_attention_hidden_size",
+        "tie_encoder_decoder",
+        "encoder_no_repeat_ngram_size",
+        "diversity_penalty",
+        "typical_p",
+        "remove_invalid_values",
+        "exponential_decay_length_penalty",
+        "suppress_tokens",
+        "begin_suppress_tokens",
+        "output_scores",
+        "return_dict_in_generate",
+        "use_bfloat16",
+        "tf_legacy_loss",
+        "sad_norm",
+        "pretraining_tp",
+        "_commit_hash",
+        "transformers.js_config",
+        "static_position_embeddings",
+    ]
 )
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+SPELLED = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu", "silu": "silu"}
 
 
 class Options:
@@ -55,6 +136,19 @@ class Options:
             told = ", ".join(repr(value) for value in allowed)
             raise UserError(f"{name}={value!r} is not supported for {self.family} models", allowed=told)
 
+    def architecture(self, *known: str) -> str:
+        """Which of the known models the file holds; the first of them, where it does not say."""
+        given = next(iter(self.take("architectures", list[str]())), known[0])
+        if given not in known:
+            said = f"the architecture {given!r} is not supported for {self.family} models"
+            raise UserError(said, allowed=listed(known, 10), meant=nearest(given, known))
+        return given
+
+    def activation(self, name: str, default: str) -> str:
+        """Our name of an activation."""
+        self.require(name, *ACTIVATIONS, default=default)
+        return ACTIVATIONS[self.take(name, default)]
+
     def ignore(self, *names: str) -> None:
         """Options that change training, or nothing."""
         self.left -= set(names)
@@ -63,10 +157,9 @@ class Options:
         """Whatever is left and switched on is something that we would compute without knowing it."""
         unknown = sorted(name for name in self.left if self.values[name] not in (None, False, 0, [], {}, ""))
         if unknown:
-            raise UserError(
-                f"config.json of a {self.family} model sets what is not known here: {listed(told(unknown, self.values))}",
-                do="if it does not change what the model computes, take it out of the file",
-            )
+            said = f"config.json of a {self.family} model sets what is not known here"
+            do = "if it does not change what the model computes, take it out of the file"
+            raise UserError(f"{said}: {listed(told(unknown, self.values))}", do=do)
 
 
 def told(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:

@@ -23,7 +23,9 @@ def read_weights(folder: Path, *, unsafe: bool = False) -> Tensors:
         whole, index = folder / name, folder / f"{name}.index.json"
         if (whole.exists() or index.exists()) and name == PICKLED and not unsafe:
             do = "convert it to safetensors, or allow it with unsafe=True (--unsafe)"
-            raise UserError(f"{folder} holds its weights as a PyTorch pickle, {PICKLED}, which is not read unasked", do=do)
+            raise UserError(
+                f"{folder} holds its weights as a PyTorch pickle, {PICKLED}, which is not read unasked", do=do
+            )
         if whole.exists():
             return read(whole)
         if index.exists():

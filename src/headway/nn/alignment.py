@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.nn.attention import CrossAttention, Keys, merge
 from headway.nn.context import EMPTY, Context
-from headway.nn.head import FirstToken, LastToken, MeanPool
-from headway.nn.recurrent import Cell, GRUCell, Hidden, carried, chosen, recalled, upcoming
+from headway.nn.head import FirstToken, LastToken, MeanPool, Pool
+from headway.nn.recurrent import Cell, GRUCell, Hidden, RecurrentEncoder, carried, chosen, recalled, upcoming
 from headway.nn.rows import packed, padded
 from headway.nn.score import AdditiveScore, BilinearScore
 from headway.ops.map import AttentionMap
@@ -175,6 +175,20 @@ class RecurrentDecoder(nn.Module):
         return self.first(summary(self.pool, ctx)).tanh().chunk(self.cell.parts, -1)
 
 
+class ContinuingDecoder(RecurrentEncoder):
+    """s_t = cell(y_{t−1}, s_{t−1}), where s_0 is the state in which the source ended: nothing else is known of it.
+
+    B T C → B T H.  Its memory is a `FinalEncoder`'s, B S (L parts H).
+    """
+
+    def start(self, x: Tensor, ctx: Context) -> Hidden:
+        end, (layers, hidden) = summary(LastToken(), ctx), self.shape  # B (L parts H)
+        if end.shape[1] != layers * self.parts * hidden:
+            allowed = f"B S {layers * self.parts * hidden}, the hidden state of all layers"
+            raise UserError(f"the memory is {end.shape[1]} wide", allowed=allowed, do="encode with a FinalEncoder")
+        return end.unflatten(1, (layers, -1)).chunk(self.parts, -1)
+
+
 class StateAndContext(nn.Module):
     """[s ; c], for a head to read"""
 
@@ -200,6 +214,14 @@ class FirstBackward(FirstToken):
 
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:
         return super().pooled(x[..., x.shape[-1] // 2 :], real)
+
+
+class BothEnds(Pool):
+    """[→h_S ; ←h_1]: the halves of a bidirectional memory where each has read the whole row.  B S M → B M"""
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        there, back = x.chunk(2, -1)
+        return torch.cat([LastToken().pooled(there, real), FirstToken().pooled(back, real)], -1)
 
 
 def summary(pool: nn.Module, ctx: Context) -> Tensor:

@@ -17,10 +17,10 @@ from headway.ops.rotary import PAIRS, Layout
 
 
 class TokenEmbed(nn.Module):
-    """drop(norm(position(scale · token) + segment)): B T integers → B T C.
+    """project(drop(norm(position(scale · token) + segment))): B T integers → B T C.
 
     The 2017 Transformer has scale = √C.  `position` is a part that adds a mark of the position; segments (BERT's two
-    sentences) are B T integers, all 0 unless given.
+    sentences) are B T integers, all 0 unless given; `project` widens ALBERT's narrow tables to the stream.
     """
 
     emits = ("out",)
@@ -35,18 +35,22 @@ class TokenEmbed(nn.Module):
         scale: float = 1.0,
         norm: nn.Module | None = None,
         dropout: float = 0.0,
+        project: nn.Module | None = None,
     ):
         super().__init__()
         self.token, self.scale = nn.Embedding(vocab, dim), Scale(scale)
         self.position = position or NoPosition()
         self.segment = nn.Embedding(segments, dim) if segments else None
         self.norm, self.drop = norm or nn.Identity(), nn.Dropout(dropout)
+        self.project = project or nn.Identity()
 
     def forward(self, tokens: Tensor, ctx: Context = EMPTY, segments: Tensor | None = None) -> Tensor:
         x = self.position(self.scale(self.token(tokens)), ctx)
         if self.segment is not None:
             x = x + self.segment(torch.zeros_like(tokens) if segments is None else segments)
-        return ctx.emit(self, "out", self.drop(self.norm(x)))
+        elif segments is not None:
+            raise UserError("this embedding knows no segments", do="leave them out, or build it with segments=2")
+        return ctx.emit(self, "out", self.project(self.drop(self.norm(x))))
 
 
 class PatchEmbed(nn.Module):
@@ -107,13 +111,18 @@ class LearnedPosition(MarkedPosition):
         self.first = first
         self.table = nn.Embedding(context, dim)
 
+    @property
+    def room(self) -> int:
+        """How many positions have a vector."""
+        return self.table.num_embeddings - self.first
+
     def marks(self, positions: Positions) -> Tensor:
         self.check(positions)
         return self.table(positions.at + self.first)
 
     def check(self, positions: Positions) -> None:
         """A position beyond the table has no vector; one known only as data is looked at where that costs nothing."""
-        room = self.table.num_embeddings - self.first
+        room = self.room
         if positions.start is not None:
             last = positions.start + len(positions) - 1
         elif torch.compiler.is_compiling() or positions.at.device.type != "cpu" or positions.at.numel() == 0:

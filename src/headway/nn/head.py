@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.attention import CrossAttention
-from headway.nn.block import Scale
+from headway.nn.block import Scale, adopt
 from headway.nn.context import EMPTY, Context
 from headway.nn.ffn import Activation
 from headway.nn.rows import padded
@@ -51,20 +51,25 @@ class LMHead(nn.Module):
 
 
 class MLMHead(nn.Module):
-    """words(norm(act(dense(x)))): BERT's head of masked words, … C → … V."""
+    """words(norm(act(dense(x)))): BERT's head of masked words, … C → … V.
+
+    `width` is that of the words' vectors: C unless given, less in ALBERT.
+    """
 
     def __init__(
         self,
         dim: int,
         vocab: int,
         *,
+        width: int | None = None,
         act: Activation = F.gelu,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         tied: nn.Parameter | nn.Embedding | None = None,
     ):
         super().__init__()
-        self.dense, self.act, self.norm = nn.Linear(dim, dim), act, norm(dim)
-        self.words = LMHead(dim, vocab, bias=True, tied=tied)
+        width = dim if width is None else width
+        self.dense, self.act, self.norm = nn.Linear(dim, width), act, norm(width)
+        self.words = LMHead(width, vocab, bias=True, tied=tied)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.words(self.norm(self.act(self.dense(x))))
@@ -116,6 +121,29 @@ class Classifier(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.out(self.drop(self.inside(self.norm(self.pool(x, ctx)))))
+
+
+class Pooler(nn.Module):
+    """inside(pool(x)): BERT's vector of a whole row, B T C → B C."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.pool, self.inside = FirstToken(), TanhLayer(dim)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.inside(self.pool(x, ctx))
+
+
+class Beside(nn.Module):
+    """main(x); other heads of the same features stand beside it, each called by its name."""
+
+    def __init__(self, main: nn.Module, **others: nn.Module):
+        super().__init__()
+        self.main = main
+        adopt(self, others)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.main(x, ctx)
 
 
 class TanhLayer(nn.Linear):

@@ -15,18 +15,21 @@ from headway.nn.frames import Shortening
 
 
 class Trunk(nn.Module):
-    """head(stack(embed(inputs))): a language model, an encoder, or the decoder of an encoder–decoder."""
+    """head(stack(embed(inputs))): a language model, an encoder, or the decoder of an encoder–decoder.
+
+    `marks` are what the embedding takes besides: BERT's segments.
+    """
 
     def __init__(self, embed: nn.Module, stack: nn.Module, head: nn.Module | None = None):
         super().__init__()
         self.embed, self.stack, self.head = embed, stack, head or Plain(nn.Identity())
 
-    def forward(self, inputs: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return self.head(self.features(inputs, ctx), self.inner(ctx))
+    def forward(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
+        return self.head(self.features(inputs, ctx, *marks), self.inner(ctx))
 
-    def features(self, inputs: Tensor, ctx: Context = EMPTY) -> Tensor:
+    def features(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
         """What the head reads: call the head only on the tokens that have a target."""
-        return self.stack(self.embed(inputs, ctx), self.inner(ctx))
+        return self.stack(self.embed(inputs, ctx, *marks), self.inner(ctx))
 
     def inner(self, ctx: Context) -> Context:
         """The context of what the stack sees: fewer tokens, where the embedding shortens its input."""

@@ -104,17 +104,26 @@ class RecurrentEncoder(nn.Module):
     def __init__(self, dim: int, hidden: int, *, cell: type[Cell] = GRUCell, layers: int = 1, dropout: float = 0.0):
         super().__init__()
         self.shape, self.parts = (layers * self.directions, hidden), cell.parts
+        between = dropout if layers > 1 else 0.0  # torch warns of a dropout between layers where there is one
         self.rnn = cell.layers(
-            dim, hidden, layers, batch_first=True, dropout=dropout, bidirectional=self.directions == 2
+            dim, hidden, layers, batch_first=True, dropout=between, bidirectional=self.directions == 2
         )
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         x = padded(x, ctx.rows)
-        hidden, seen = recalled(self, ctx, lambda: (x.new_zeros(x.shape[0], *self.shape),) * self.parts)
+        hidden, seen = recalled(self, ctx, lambda: self.start(x, ctx))
         real = upcoming(ctx, seen, x.shape[1])
         y, hidden = self.read(x, hidden) if real is None else self.read_real(x, real.expand(x.shape[:2]), hidden)
         carried(self, ctx, hidden, seen + x.shape[1])
-        return packed(y, ctx.rows)
+        return packed(self.told(y, hidden), ctx.rows)
+
+    def start(self, x: Tensor, ctx: Context) -> Hidden:
+        """The hidden state before the first token, B L H each."""
+        return (x.new_zeros(x.shape[0], *self.shape),) * self.parts
+
+    def told(self, y: Tensor, hidden: Hidden) -> Tensor:
+        """What each token is told, out of the top layer's B T H and the hidden state at the end, B L H each."""
+        return y
 
     def read(self, x: Steps, hidden: Hidden) -> tuple[Steps, Hidden]:
         """All of x; the hidden state is B L H each, torch's L B H."""
@@ -143,6 +152,18 @@ class BidirectionalEncoder(RecurrentEncoder):
         if ctx.state is not None:
             raise UserError("an encoder that reads backwards cannot be called in chunks", do="call it without a state")
         return super().forward(x, ctx)
+
+
+class FinalEncoder(RecurrentEncoder):
+    """The hidden state of all layers in which the row ends, told at each token: B T C → B T (L parts H)."""
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        if ctx.state is not None:
+            raise UserError("an encoder that tells of the end cannot be called in chunks", do="call it without a state")
+        return super().forward(x, ctx)
+
+    def told(self, y: Tensor, hidden: Hidden) -> Tensor:
+        return torch.cat(hidden, -1).flatten(1)[:, None].expand(-1, y.shape[1], -1)
 
 
 def recalled(owner: nn.Module, ctx: Context, start: Callable[[], Hidden]) -> tuple[Hidden, Tensor]:

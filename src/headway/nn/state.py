@@ -1,7 +1,7 @@
 """Decoding state: what a model has seen so far, kept outside it, a slot for each module that owns some.
 
 Keys and values of attention, the hidden vector of a recurrent cell and the count of a position embedding are all
-slots.  Rows are batch rows, so that beams reorder everything at once.
+slots.  Rows are batch rows, so that beams reorder everything at once; the last tokens can be taken back.
 
 Axes:  B batch   H heads   T new tokens   S all tokens so far   D width
 """
@@ -31,6 +31,9 @@ class Seen(NamedTuple):
     def moved(self, rows: Tensor) -> Seen:
         return Seen(moved(self.positions, rows), tuple(x[rows] for x in self.tensors))
 
+    def cut(self, length: int) -> Seen:
+        return Seen(self.positions.cut(0, length), tuple(x[:, :, :length] for x in self.tensors))
+
 
 class State:
     """A state that grows with what is appended."""
@@ -38,6 +41,7 @@ class State:
     def __init__(self) -> None:
         self.seen: dict[nn.Module, Seen] = {}
         self.kept: dict[nn.Module, Tensors] = {}
+        self.recurrent = False  # whether something was carried
         self.children: dict[int, State] = {}
 
     def next_positions(self, owner: nn.Module, length: int, device: torch.device) -> Positions:
@@ -62,7 +66,7 @@ class State:
 
     def carry(self, owner: nn.Module, *tensors: Tensor) -> None:
         """Replaces what `once` will give this owner, each tensor B …: a recurrent cell's hidden vector."""
-        self.kept[owner] = tensors
+        self.kept[owner], self.recurrent = tensors, True
 
     def child(self, key: int) -> State:
         """The state of one pass through parts that are used several times, as shared layers are."""
@@ -79,6 +83,16 @@ class State:
         self.kept = {owner: tuple(x[rows] for x in kept) for owner, kept in self.kept.items()}
         for child in self.children.values():
             child.reorder(rows)
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens, as if the others had never been appended."""
+        if length < 0:
+            raise UserError(f"truncate({length})", allowed="a number of tokens, 0 or more")
+        if self.recurrent:
+            raise UserError("a recurrent state cannot be set back", do="begin a new state, and decode without a draft")
+        self.seen = {owner: seen.cut(length) for owner, seen in self.seen.items()}
+        for child in self.children.values():
+            child.truncate(length)
 
 
 @dataclass
@@ -98,6 +112,10 @@ class Buffers:
     def moved(self, rows: Tensor) -> Buffers:
         at = moved(Positions(self.at), rows).at
         return Buffers(at, tuple(x[rows] for x in self.tensors), self.filled, moved(self.known, rows))
+
+    def cut(self, length: int) -> None:
+        self.known = self.positions().cut(0, length)
+        self.filled.fill_(len(self.known))
 
 
 class FixedState(State):
@@ -162,6 +180,11 @@ class FixedState(State):
     def reorder(self, rows: Tensor) -> None:
         super().reorder(rows)
         self.buffers = {owner: buffers.moved(rows) for owner, buffers in self.buffers.items()}
+
+    def truncate(self, length: int) -> None:
+        super().truncate(length)
+        for buffers in self.buffers.values():
+            buffers.cut(length)
 
 
 def moved(positions: Positions, rows: Tensor) -> Positions:

@@ -32,6 +32,7 @@ class Config:
     act: str = "gelu_tanh"
     eps: float = 1e-5
     dropout: float = 0.1
+    tied: bool = True
 
 
 def build(c: Config) -> Trunk:
@@ -47,6 +48,6 @@ def build(c: Config) -> Trunk:
 
     embed = TokenEmbed(c.vocab, c.dim, position=LearnedPosition(c.context, c.dim), dropout=c.dropout)
     stack = Stack([block() for _ in range(c.layers)], norm())
-    model = Trunk(embed, stack, LMHead(c.dim, c.vocab, tied=embed.token))
+    model = Trunk(embed, stack, LMHead(c.dim, c.vocab, tied=embed.token if c.tied else None))
     normal(model, 0.02)
     return model

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import TypeVar
 
 import torch.nn.functional as F
 
 from headway.errors import UserError, listed, nearest
 from headway.nn.ffn import Activation
+from headway.nn.recurrent import Cell, GRUCell, LSTMCell, RNNCell
+
+T = TypeVar("T")
 
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": F.gelu,
@@ -15,11 +20,19 @@ ACTIVATIONS: dict[str, Activation] = {
     "relu": F.relu,
     "silu": F.silu,
 }
+CELLS: dict[str, type[Cell]] = {"gru": GRUCell, "lstm": LSTMCell, "rnn": RNNCell}
 
 
 def activation(name: str) -> Activation:
-    if name not in ACTIVATIONS:
-        raise UserError(
-            f"no activation {name!r}", allowed=listed(ACTIVATIONS), meant=nearest(name, ACTIVATIONS)
-        )
-    return ACTIVATIONS[name]
+    return named("activation", name, ACTIVATIONS)
+
+
+def cell(name: str) -> type[Cell]:
+    return named("recurrent cell", name, CELLS)
+
+
+def named(kind: str, name: str, table: Mapping[str, T]) -> T:
+    """What `name` means in a table of choices."""
+    if name not in table:
+        raise UserError(f"no {kind} {name!r}", allowed=listed(table, most=20), meant=nearest(name, table))
+    return table[name]

@@ -79,6 +79,18 @@ MUTANTS = [
         shuffled_state,
     ),
     Mutant(
+        "test_sequences.py::test_what_is_taken_back_was_never_there",
+        "one token too many stays",
+        "headway.ops.positions:Positions.cut",
+        lambda right: lambda self, first, last: right(self, first, last + 1),
+    ),
+    Mutant(
+        "test_sequences.py::test_what_is_carried_cannot_be_taken_back",
+        "nobody notes that something was carried",
+        f"{STATE}:State.carry",
+        lambda right: lambda self, owner, *tensors: self.kept.update({owner: tensors}),
+    ),
+    Mutant(
         "test_sequences.py::test_a_compiled_step_is_the_whole",
         "what is not filled yet is seen",
         f"{STATE}:FixedState.fill_whole",

@@ -1,0 +1,109 @@
+"""`headway list` and `headway cost`: the published sizes, and what a model of such a size takes."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from json import dumps
+from typing import TYPE_CHECKING
+
+from headway.zoo import presets
+
+if TYPE_CHECKING:
+    from headway.zoo.cost import Cost
+
+COLUMNS = ("dim", "layers", "heads", "hidden")
+
+
+def list_presets(json: bool = False) -> str:
+    """All presets, with the sizes that most have; as JSON, with all that a preset gives."""
+    if json:
+        told = [{"name": name, **chosen._asdict()} for name, chosen in presets.PRESETS.items()]
+        return dumps(told, indent=1)
+    rows: list[tuple[str, ...]] = [("preset", "architecture", *COLUMNS)]
+    for name, chosen in presets.PRESETS.items():
+        rows.append((name, chosen.architecture, *(str(chosen.sizes.get(column, "")) for column in COLUMNS)))
+    return f"{table(rows, left=2)}\n\nheadway cost PRESET says what one takes; headway list --json gives all sizes."
+
+
+def cost(preset: str, batch: int = 1, length: int | None = None, json: bool = False, bits: int = 32) -> str:
+    """What a preset's model takes: parameters, FLOPs, bytes, layer by layer."""
+    presets.preset(preset)  # a mistyped name is told before torch is imported
+    from headway.zoo.cost import cost
+
+    costs = cost(preset, batch=batch, length=length, bits=bits)
+    if json:
+        return dumps({"preset": preset, **costs.plain()}, indent=1)
+    return "\n\n".join([heading(preset, costs), totals(costs), layers(costs), NOTES])
+
+
+NOTES = """\
+FLOPs: 2 for each multiplication with its addition, in matrices and attention;
+training is 3 × forward.  The optimizer is Adam, two numbers of 32 bits for each
+parameter.  Attention is what its matrices would take, if they were stored."""
+
+
+def heading(name: str, costs: Cost) -> str:
+    batch = f"batch {costs.batch}, length {costs.length}, numbers of {costs.bits} bits"
+    return f"{name} ({presets.preset(name).architecture}): {batch}"
+
+
+def totals(costs: Cost) -> str:
+    forward = costs.per_token(costs.total.flops)
+    training = costs.training_per_token
+    rows = [
+        ("parameters", spaced(costs.total.parameters), short(costs.total.parameters)),
+        ("FLOPs of a token, forward", spaced(forward), short(forward)),
+        ("FLOPs of a token, training", spaced(training), short(training)),
+    ]
+    kinds = {"kv_cache": "KV cache"}
+    for kind, size in costs.bytes_by_kind().items():
+        rows.append((f"bytes of {kinds.get(kind, kind)}", spaced(size), binary(size)))
+    return table(rows, left=1)
+
+
+def layers(costs: Cost) -> str:
+    """A row for each layer, and one for a run of layers that are alike."""
+    rows = [("layer", "parameters", "FLOPs/token", "KV cache", "attention")]
+    for row, alike in groupby(costs.layers.items(), lambda item: costs.row(item[1])):
+        names = [name for name, _ in alike]
+        label = names[0] if len(names) == 1 else f"{names[0]} to {names[-1].rpartition('.')[2]}, each"
+        rows.append((label, spaced(row["parameters"]), short(row["flops_forward_per_token"]), *sizes(row)))
+    total = costs.row(costs.total)
+    rows.append(("all", spaced(total["parameters"]), short(total["flops_forward_per_token"]), *sizes(total)))
+    return table(rows, left=1)
+
+
+def sizes(row: dict[str, int]) -> tuple[str, str]:
+    return binary(row["kv_cache"]), binary(row["attention"])
+
+
+def table(rows: list[tuple[str, ...]], left: int) -> str:
+    """Rows under one another, the first `left` columns to the left and the others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+
+    def line(row: tuple[str, ...]) -> str:
+        cells = zip(row, widths, strict=True)
+        return "  ".join(cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(cells)).rstrip()
+
+    return "\n".join(line(row) for row in rows)
+
+
+def spaced(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
+
+
+def short(number: int) -> str:
+    """1 557 611 200 as 1.56 G"""
+    return scaled(number, 1000, ("", " k", " M", " G", " T", " P"))
+
+
+def binary(number: int) -> str:
+    """1 280 000 000 000 bytes as 1.16 TiB"""
+    return scaled(number, 1024, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"))
+
+
+def scaled(number: int, base: int, units: tuple[str, ...]) -> str:
+    value, power = float(number), 0
+    while value >= base and power < len(units) - 1:
+        value, power = value / base, power + 1
+    return f"{value:.0f}{units[0]}" if power == 0 else f"{value:.2f}{units[power]}"

@@ -1,0 +1,128 @@
+"""The decoding loop: one for recurrent and transformer decoders, with or without a memory.
+
+    for steps in stream(model, prompts, Sample(temperature=0.8), Stop(most=100, tokens=(eos,))): …
+    answers = generate(model.decoder, [[bos]] * 2, Beam(4), stop, memory=remembered(model, sources))
+
+Axes:  B batch   V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from headway.errors import UserError
+from headway.generate.beam import Beam, beam_search
+from headway.generate.feed import Feed, Prompts, checked_prompts, context_of, least, room_for
+from headway.generate.request import Generated, Request, Step
+from headway.generate.sampling import GREEDY, Choice
+from headway.generate.speculative import Draft, speculate
+from headway.generate.stopping import STOP, Stop
+from headway.nn.context import EMPTY, Context
+from headway.nn.model import Trunk
+
+
+def generate(
+    model: Trunk,
+    prompts: Prompts,
+    how: Choice | Sequence[Choice] | Beam = GREEDY,
+    stop: Stop = STOP,
+    *,
+    memory: Context = EMPTY,
+    bos: int | None = None,
+    chunk: int | None = None,
+    context: int | None = None,
+    draft: Draft | None = None,
+) -> list[Generated]:
+    """The continuation of each prompt; by a beam, the best one.  The arguments are those of `stream`."""
+    if isinstance(how, Beam):
+        if draft is not None:
+            raise UserError("a beam search with a draft", allowed="a draft for Greedy or Sample")
+        found = beam_search(model, prompts, how, stop, memory=memory, bos=bos, chunk=chunk, context=context)
+        return [best[0] for best in found]
+    steps = stream(model, prompts, how, stop, memory=memory, bos=bos, chunk=chunk, context=context, draft=draft)
+    return collected(steps, len(prompts))
+
+
+def stream(
+    model: Trunk,
+    prompts: Prompts,
+    how: Choice | Sequence[Choice] = GREEDY,
+    stop: Stop = STOP,
+    *,
+    memory: Context = EMPTY,
+    bos: int | None = None,
+    chunk: int | None = None,
+    context: int | None = None,
+    draft: Draft | None = None,
+) -> Iterator[list[Step]]:
+    """Yields the new token of each row that is not finished, step by step.
+
+    `how` may differ from prompt to prompt.  `memory` is the context that a decoder with cross-attention reads, as
+    `remembered` gives it; `bos` stands in for an empty prompt; prompts are read in pieces of `chunk` tokens; `context`
+    limits prompt and continuation together, as a table of positions does by itself; a `draft` guesses tokens ahead.
+    """
+    requests = started(model, prompts, how, stop, bos, context)
+    if chunk is not None and chunk < 1:
+        raise UserError(f"chunk={chunk}", allowed="1 or more tokens", do="leave it out to read prompts in one piece")
+    if draft is not None:
+        return speculate(model, requests, draft, memory=memory, chunk=chunk)
+    return steps_of(model, requests, memory, chunk) if requests else iter(())
+
+
+def steps_of(model: Trunk, requests: list[Request], memory: Context, chunk: int | None) -> Iterator[list[Step]]:
+    more = max(request.room for request in requests) - 1
+    feed = Feed(model, [request.prompt for request in requests], more, memory=memory)
+    logits = feed.prompt(chunk)
+    while True:
+        yield taken(requests, logits)
+        going = [index for index, request in enumerate(requests) if request.reason is None]
+        if not going:
+            return
+        if len(going) < len(requests):
+            requests = [requests[index] for index in going]
+            feed.select(torch.tensor(going, device=feed.device))
+        logits = feed.step(torch.tensor([request.tokens[-1] for request in requests], device=feed.device))
+
+
+def taken(requests: list[Request], logits: Tensor) -> list[Step]:
+    """Each request chooses its next token by its row of the logits, B V."""
+    totals = logits.logsumexp(-1)
+    if not totals.isfinite().all():
+        raise UserError("the model's logits are not finite", do="look for NaN or ±∞ in its weights")
+    chosen = [request.choose(row) for request, row in zip(requests, logits, strict=True)]
+    picked = logits.gather(1, torch.tensor(chosen, device=logits.device)[:, None])[:, 0] - totals
+    return [
+        request.take(*pair) for request, pair in zip(requests, zip(chosen, picked.tolist(), strict=True), strict=True)
+    ]
+
+
+def started(
+    model: Trunk, prompts: Prompts, how: Choice | Sequence[Choice], stop: Stop, bos: int | None, context: int | None
+) -> list[Request]:
+    context = least(context, context_of(model))
+    rows = checked_prompts(model, prompts, bos, context)
+    ways = [how] * len(rows) if isinstance(how, Choice) else list(how)
+    if len(ways) != len(rows):
+        raise UserError(f"{len(ways)} ways to choose for {len(rows)} prompts", allowed="one for all, or one for each")
+    return [
+        Request(index, row, way, stop, room_for(len(row), stop.most, context))
+        for index, (row, way) in enumerate(zip(rows, ways, strict=True))
+    ]
+
+
+def collected(steps: Iterable[list[Step]], rows: int) -> list[Generated]:
+    """The continuation of each row, from all its steps."""
+    taken: list[list[Step]] = [[] for _ in range(rows)]
+    for step in (step for batch in steps for step in batch):
+        taken[step.row].append(step)
+    return [finished(row) for row in taken]
+
+
+def finished(steps: list[Step]) -> Generated:
+    logprobs = tuple(step.logprob for step in steps)
+    reason = steps[-1].reason
+    assert reason is not None
+    return Generated(tuple(step.token for step in steps), logprobs, reason, sum(logprobs))

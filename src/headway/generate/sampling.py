@@ -1,0 +1,208 @@
+"""How the next token is chosen: changes of the logits, then the likeliest token or a draw.
+
+A setting is a frozen value.  A draw takes one number from the request's own generator, so a request with a seed gets
+the same tokens in any batch.
+
+Axes:  V vocabulary
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from headway.errors import UserError
+
+
+class Change(Protocol):
+    """Other logits (V) in place of these, where the prompt and the continuation so far hold the tokens `seen`."""
+
+    def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor: ...
+
+
+class Choice(ABC):
+    """A way to choose the next token."""
+
+    seed: int = 0
+
+    @abstractmethod
+    def changes(self) -> list[Change]:
+        """What is done to the logits, in this order."""
+
+    @abstractmethod
+    def pick(self, logits: Tensor, draw: torch.Generator) -> int:
+        """A token, by changed logits (V)."""
+
+    @abstractmethod
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """The chance of each token by changed logits: V → V, float64."""
+
+    def changed(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
+        for change in self.changes():
+            logits = change(logits, seen)
+        return logits
+
+
+@dataclass(frozen=True)
+class Greedy(Choice):
+    """The likeliest token; among equals the first."""
+
+    repetition: float = 1.0
+
+    def __post_init__(self) -> None:
+        Repetition(self.repetition)
+
+    def changes(self) -> list[Change]:
+        return [Repetition(self.repetition)] if self.repetition != 1.0 else []
+
+    def pick(self, logits: Tensor, draw: torch.Generator) -> int:
+        return int(logits.argmax())
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return torch.zeros_like(logits, dtype=torch.float64).index_fill_(0, logits.argmax(), 1.0)
+
+
+@dataclass(frozen=True)
+class Sample(Choice):
+    """A draw from the model's distribution, changed in this order: repetition, temperature, top-k, top-p, min-p.
+
+    Each of these works on what the ones before it have left.  A temperature of 0 is the limit: the likeliest token.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.changes()  # impossible numbers are told here, not in the first step
+
+    def changes(self) -> list[Change]:
+        changes: list[Change | None] = [
+            None if self.repetition == 1.0 else Repetition(self.repetition),
+            None if self.temperature == 1.0 else Temperature(self.temperature),
+            None if self.top_k is None else TopK(self.top_k),
+            None if self.top_p is None else TopP(self.top_p),
+            None if self.min_p is None else MinP(self.min_p),
+        ]
+        return [change for change in changes if change is not None]
+
+    def pick(self, logits: Tensor, draw: torch.Generator) -> int:
+        return drawn(self.probabilities(logits), draw)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.log_softmax(-1, dtype=torch.float64).exp()
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Tokens that were seen become less likely: a positive logit is divided by `penalty`, a negative one multiplied.
+
+    Keskar et al. 2019; the prompt counts as seen.
+    """
+
+    penalty: float
+
+    def __post_init__(self) -> None:
+        positive("repetition", self.penalty)
+
+    def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
+        ids = torch.tensor(sorted(set(seen)), dtype=torch.long, device=logits.device)
+        old = logits[ids]
+        return logits.index_copy(0, ids, torch.where(old > 0, old / self.penalty, old * self.penalty))
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """logits / value: below 1 likely tokens become likelier still; at 0 only the likeliest is left."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.value < inf:
+            raise UserError(f"temperature={self.value:g}", allowed="0 or more; 0 takes the likeliest token")
+
+    def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
+        # the smallest temperatures would overflow: in float64 and from the maximum down they give −∞, which is right
+        return likeliest(logits, 1) if self.value == 0.0 else (logits.double() - logits.max()) / self.value
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The `count` likeliest tokens; among equals the first."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UserError(f"top_k={self.count}", allowed="1 or more", do="leave it out to keep all tokens")
+
+    def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
+        return likeliest(logits, self.count)
+
+
+@dataclass(frozen=True)
+class TopP:
+    """The fewest likeliest tokens whose probabilities sum to `mass` or more.  Holtzman et al. 2020."""
+
+    mass: float
+
+    def __post_init__(self) -> None:
+        share("top_p", self.mass)
+
+    def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
+        ordered = logits.double().sort(descending=True).values
+        reached = ordered.log_softmax(-1).exp().cumsum(-1)
+        return likeliest(logits, int((reached < self.mass).sum()) + 1)
+
+
+@dataclass(frozen=True)
+class MinP:
+    """Tokens at least `share` times as likely as the likeliest."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        share("min_p", self.share)
+
+    def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
+        ratio = (logits.double() - logits.max()).exp()
+        return logits.masked_fill(ratio < self.share, -inf)
+
+
+def likeliest(logits: Tensor, count: int) -> Tensor:
+    """`logits` (V) with −∞ at all but the `count` largest; among equals the first are kept."""
+    if count >= len(logits):
+        return logits
+    least = logits.topk(count).values[-1]
+    above, equal = logits > least, logits == least
+    return logits.masked_fill(~(above | equal & (equal.cumsum(0) <= count - above.sum())), -inf)
+
+
+def drawn(weights: Tensor, draw: torch.Generator) -> int:
+    """An index, each as often as its weight (V, float64) says, by one random number."""
+    upto = weights.cumsum(0)
+    point = torch.rand((), dtype=torch.float64, generator=draw).to(weights.device) * upto[-1]
+    last = torch.searchsorted(upto, upto[-1:])  # rounding must not lead to a token of weight 0 behind it
+    return int(torch.minimum(torch.searchsorted(upto, point[None], right=True), last))
+
+
+def positive(name: str, value: float) -> None:
+    if not (value > 0.0 and isfinite(value)):
+        raise UserError(f"{name}={value:g}", allowed="a number above 0; 1 changes nothing")
+
+
+def share(name: str, value: float) -> None:
+    if not 0.0 < value <= 1.0:
+        raise UserError(f"{name}={value:g}", allowed="above 0, up to 1", do="leave it out to keep all tokens")
+
+
+GREEDY = Greedy()

@@ -1,0 +1,144 @@
+"""ALBERT in Hugging Face's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from headway.interop.encoders import (
+    architecture,
+    classes,
+    labels,
+    norm,
+    plain_encoder,
+    settled,
+    top,
+)
+from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.options import SPELLED, Options
+from headway.zoo.albert import Config
+
+ARCHITECTURES = {
+    "AlbertModel": "pooler",
+    "AlbertForMaskedLM": "words",
+    "AlbertForPreTraining": "pretraining",
+    "AlbertForSequenceClassification": "rows",
+    "AlbertForTokenClassification": "tokens",
+    "AlbertForQuestionAnswering": "spans",
+}
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    o = Options(values, "albert")
+    plain_encoder(o)
+    for name in ("net_structure_type", "gap_size", "num_memory_blocks"):
+        o.require(name, 0, default=0)
+    o.require("down_scale_factor", 1, default=1)
+    o.ignore("classifier_dropout_prob")
+    config = Config(
+        vocab=o.take("vocab_size", 30_000),
+        context=o.take("max_position_embeddings", 512),
+        width=o.take("embedding_size", 128),
+        dim=o.take("hidden_size", 4096),
+        layers=o.take("num_hidden_layers", 12),
+        groups=o.take("num_hidden_groups", 1),
+        inner=o.take("inner_group_num", 1),
+        heads=o.take("num_attention_heads", 64),
+        hidden=o.take("intermediate_size", 16_384),
+        segments=o.take("type_vocab_size", 2),
+        act=o.activation("hidden_act", "gelu_new"),
+        eps=o.take("layer_norm_eps", 1e-12),
+        dropout=o.take("hidden_dropout_prob", 0.0),
+        top=top(o, ARCHITECTURES),
+        classes=classes(o),
+    )
+    o.done()
+    return config
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    return {
+        **architecture(c.top, ARCHITECTURES, "albert"),
+        "vocab_size": c.vocab,
+        "max_position_embeddings": c.context,
+        "embedding_size": c.width,
+        "hidden_size": c.dim,
+        "num_hidden_layers": c.layers,
+        "num_hidden_groups": c.groups,
+        "inner_group_num": c.inner,
+        "num_attention_heads": c.heads,
+        "intermediate_size": 4 * c.dim if c.hidden is None else c.hidden,
+        "type_vocab_size": c.segments,
+        "hidden_act": SPELLED[c.act],
+        "layer_norm_eps": c.eps,
+        "hidden_dropout_prob": c.dropout,
+        "attention_probs_dropout_prob": c.dropout,
+        "classifier_dropout_prob": c.dropout,
+        "tie_word_embeddings": True,
+        **labels(c.top, c.classes),
+    }
+
+
+def settle(c: Config, names: Collection[str]) -> Config:
+    words, pair = "predictions.dense.weight", "sop_classifier.classifier.weight"
+    return replace(c, top=settled(c.top, names, words=words, pair=pair, pooler="pooler.weight"))
+
+
+def keymap(c: Config) -> KeyMap:
+    return KeyMap(
+        rules=(
+            Rule("embeddings.word_embeddings.weight", "embed.token.weight"),
+            Rule("embeddings.position_embeddings.weight", "embed.position.table.weight"),
+            Rule("embeddings.token_type_embeddings.weight", "embed.segment.weight"),
+            *norm("embeddings.LayerNorm", "embed.norm"),
+            *linear("encoder.embedding_hidden_mapping_in", "embed.project"),
+            *block("encoder.albert_layer_groups.*.albert_layers.*", "stack.blocks.*.block.blocks.*"),
+            *head(c.top),
+        ),
+        prefixes=("", "albert.") if c.top in ("none", "pooler") else ("albert.",),
+        ignored=("embeddings.position_ids", "embeddings.token_type_ids", "pooler.weight", "pooler.bias"),
+        ties={
+            "predictions.decoder.weight": "embeddings.word_embeddings.weight",
+            "predictions.decoder.bias": "predictions.bias",
+        },
+    )
+
+
+def block(there: str, here: str) -> tuple[Rule, ...]:
+    return (
+        *linear(f"{there}.attention.query", f"{here}.attn.body.q"),
+        *linear(f"{there}.attention.key", f"{here}.attn.body.k"),
+        *linear(f"{there}.attention.value", f"{here}.attn.body.v"),
+        *linear(f"{there}.attention.dense", f"{here}.attn.body.out"),
+        *norm(f"{there}.attention.LayerNorm", f"{here}.attn.after"),
+        *linear(f"{there}.ffn", f"{here}.ffn.body.up"),
+        *linear(f"{there}.ffn_output", f"{here}.ffn.body.down"),
+        *norm(f"{there}.full_layer_layer_norm", f"{here}.ffn.after"),
+    )
+
+
+def head(top: str) -> tuple[Rule, ...]:
+    def words(ours: str) -> tuple[Rule, ...]:
+        return (
+            *linear("predictions.dense", f"{ours}.dense", outside=True),
+            *norm("predictions.LayerNorm", f"{ours}.norm", outside=True),
+            Rule("predictions.bias", f"{ours}.words.bias", outside=True),
+        )
+
+    def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
+        return linear(theirs, ours, outside=True)
+
+    return {
+        "none": (),
+        "pooler": linear("pooler", "head.pooler.inside"),
+        "words": words("head"),
+        "pretraining": (
+            *words("head.main"),
+            *linear("pooler", "head.pair.inside"),
+            *out("sop_classifier.classifier", "head.pair.out"),
+        ),
+        "rows": linear("pooler", "head.inside") + out("classifier"),
+        "tokens": out("classifier"),
+        "spans": out("qa_outputs"),
+    }[top]

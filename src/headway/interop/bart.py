@@ -1,0 +1,96 @@
+"""BART in Hugging Face's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.interop.fairseq import blocks
+from headway.interop.keymap import KeyMap, Row, Rule, linear
+from headway.interop.options import SPELLED, Options
+from headway.zoo.bart import Config
+from headway.zoo.marian import Config as Marian
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    o = Options(values, "bart")
+    o.architecture("BartForConditionalGeneration", "BartModel")
+    o.require("normalize_embedding", True, default=True)
+    o.require("static_position_embeddings", False, default=False)
+    o.require("extra_pos_embeddings", 2, default=2)
+    config = Config(vocab=o.take("vocab_size", 50_265), **read_sizes(o))
+    o.done()
+    return config
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    names = {"model_type": "bart", "architectures": ["BartForConditionalGeneration"]}
+    return names | {"vocab_size": c.vocab} | write_sizes(c)
+
+
+def keymap(c: Config) -> KeyMap:
+    def embed(side: str) -> tuple[Rule, ...]:
+        return (
+            Rule(f"{side}.embed_positions.weight", f"{side}.embed.position.table.weight"),
+            *linear(f"{side}.layernorm_embedding", f"{side}.embed.norm"),
+        )
+
+    return KeyMap(
+        rules=(
+            Rule("shared.weight", "encoder.embed.token.weight"),
+            *embed("encoder"),
+            *embed("decoder"),
+            *blocks("after"),
+            Rule("final_logits_bias", "decoder.head.bias", (Row(),), outside=True),
+        ),
+        prefixes=("model.", ""),
+        ignored=("encoder.version", "decoder.version"),
+        ties={
+            f"{name}.weight": "shared.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")
+        },
+        absent={"final_logits_bias": ("shared.weight", lambda words: words.new_zeros(1, len(words)))},
+    )
+
+
+def read_sizes(o: Options) -> dict[str, Any]:
+    """What the configs of BART and Marian have in common, with the same defaults."""
+    o.require("tie_word_embeddings", True, default=True)
+    o.require("tie_encoder_decoder", False, default=False)
+    o.require("is_encoder_decoder", True, default=True)
+    o.require("is_decoder", False, default=False)
+    o.require("normalize_before", False, default=False)
+    o.require("add_final_layer_norm", False, default=False)
+    o.ignore("hidden_size", "num_hidden_layers", "num_attention_heads", "init_std", "add_bias_logits", "save_step")
+    o.ignore("attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop")
+    o.ignore("classif_dropout", "classifier_dropout", "_num_labels", "force_bos_token_to_be_generated")
+    return {
+        "context": o.take("max_position_embeddings", 1024),
+        "dim": o.take("d_model", 1024),
+        "layers": o.take("encoder_layers", 12),
+        "decoder_layers": o.take("decoder_layers", 12),
+        "heads": o.take("encoder_attention_heads", 16),
+        "decoder_heads": o.take("decoder_attention_heads", 16),
+        "hidden": o.take("encoder_ffn_dim", 4096),
+        "decoder_hidden": o.take("decoder_ffn_dim", 4096),
+        "act": o.activation("activation_function", "gelu"),
+        "scaled": o.take("scale_embedding", False),
+        "dropout": o.take("dropout", 0.1),
+    }
+
+
+def write_sizes(c: Config | Marian) -> dict[str, Any]:
+    return {
+        "max_position_embeddings": c.context,
+        "d_model": c.dim,
+        "encoder_layers": c.layers,
+        "decoder_layers": c.decoder_layers,
+        "encoder_attention_heads": c.heads,
+        "decoder_attention_heads": c.decoder_heads,
+        "encoder_ffn_dim": c.hidden,
+        "decoder_ffn_dim": c.decoder_hidden,
+        "activation_function": SPELLED[c.act],
+        "scale_embedding": c.scaled,
+        "dropout": c.dropout,
+        "tie_word_embeddings": True,
+        "is_encoder_decoder": True,
+    }

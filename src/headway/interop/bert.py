@@ -1,0 +1,147 @@
+"""BERT in Hugging Face's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from headway.errors import UserError
+from headway.interop.encoders import (
+    architecture,
+    classes,
+    labels,
+    norm,
+    plain_encoder,
+    settled,
+    top,
+)
+from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.options import SPELLED, Options
+from headway.zoo.bert import Config
+
+ARCHITECTURES = {
+    "BertModel": "pooler",
+    "BertForMaskedLM": "words",
+    "BertForPreTraining": "pretraining",
+    "BertForNextSentencePrediction": "pair",
+    "BertForSequenceClassification": "rows",
+    "BertForTokenClassification": "tokens",
+    "BertForQuestionAnswering": "spans",
+}
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    o = Options(values, "bert")
+    o.require("directionality", "bidi", default="bidi")
+    o.require("pooler_type", "first_token_transform", default="first_token_transform")
+    o.ignore("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head")
+    config = read_sizes(o, ARCHITECTURES, vocab=30_522, first=0)
+    o.done()
+    return config
+
+
+def read_sizes(o: Options, known: Mapping[str, str], vocab: int, first: int) -> Config:
+    plain_encoder(o)
+    o.ignore("classifier_dropout")
+    stands = top(o, known)
+    return Config(
+        vocab=o.take("vocab_size", vocab),
+        context=o.take("max_position_embeddings", 512) - first,
+        dim=o.take("hidden_size", 768),
+        layers=o.take("num_hidden_layers", 12),
+        heads=o.take("num_attention_heads", 12),
+        hidden=o.take("intermediate_size", 3072),
+        segments=o.take("type_vocab_size", 2),
+        first=first,
+        act=o.activation("hidden_act", "gelu"),
+        eps=o.take("layer_norm_eps", 1e-12),
+        dropout=o.take("hidden_dropout_prob", 0.1),
+        top=stands,
+        classes=2 if stands in ("pair", "pretraining") else classes(o),
+    )
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    if c.first:
+        raise UserError(f"BERT's positions begin at 0 there and here at {c.first}", do="write it as a roberta model")
+    return {**architecture(c.top, ARCHITECTURES, "bert"), **write_sizes(c), "pad_token_id": 0}
+
+
+def write_sizes(c: Config) -> dict[str, Any]:
+    return {
+        "vocab_size": c.vocab,
+        "max_position_embeddings": c.first + c.context,
+        "hidden_size": c.dim,
+        "num_hidden_layers": c.layers,
+        "num_attention_heads": c.heads,
+        "intermediate_size": 4 * c.dim if c.hidden is None else c.hidden,
+        "type_vocab_size": c.segments,
+        "hidden_act": SPELLED[c.act],
+        "layer_norm_eps": c.eps,
+        "hidden_dropout_prob": c.dropout,
+        "attention_probs_dropout_prob": c.dropout,
+        "tie_word_embeddings": True,
+        **labels(c.top, c.classes),
+    }
+
+
+def settle(c: Config, names: Collection[str]) -> Config:
+    words, pair = "cls.predictions.transform.dense.weight", "cls.seq_relationship.weight"
+    return replace(c, top=settled(c.top, names, words=words, pair=pair, pooler="pooler.dense.weight"))
+
+
+def keymap(c: Config) -> KeyMap:
+    def words(head: str) -> tuple[Rule, ...]:
+        return (
+            *linear("cls.predictions.transform.dense", f"{head}.dense", outside=True),
+            *norm("cls.predictions.transform.LayerNorm", f"{head}.norm", outside=True),
+            Rule("cls.predictions.bias", f"{head}.words.bias", outside=True),
+        )
+
+    def pooler(inside: str) -> tuple[Rule, ...]:
+        return linear("pooler.dense", inside)
+
+    def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
+        return linear(theirs, ours, outside=True)
+
+    tops = {
+        "none": (),
+        "pooler": pooler("head.pooler.inside"),
+        "words": words("head"),
+        "pretraining": words("head.main") + pooler("head.pair.inside") + out("cls.seq_relationship", "head.pair.out"),
+        "pair": pooler("head.inside") + out("cls.seq_relationship"),
+        "rows": pooler("head.inside") + out("classifier"),
+        "tokens": out("classifier"),
+        "spans": out("qa_outputs"),
+    }
+    ties = {
+        "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
+    return encoder_map("bert.", c, tops[c.top], ties)
+
+
+def encoder_map(prefix: str, c: Config, head: tuple[Rule, ...], ties: Mapping[str, str]) -> KeyMap:
+    """The encoder, which RoBERTa spells alike, with a head; a pooler that no head reads is left."""
+    there, here = "encoder.layer.*", "stack.blocks.*"
+    return KeyMap(
+        rules=(
+            Rule("embeddings.word_embeddings.weight", "embed.token.weight"),
+            Rule("embeddings.position_embeddings.weight", "embed.position.table.weight"),
+            Rule("embeddings.token_type_embeddings.weight", "embed.segment.weight"),
+            *norm("embeddings.LayerNorm", "embed.norm"),
+            *linear(f"{there}.attention.self.query", f"{here}.attn.body.q"),
+            *linear(f"{there}.attention.self.key", f"{here}.attn.body.k"),
+            *linear(f"{there}.attention.self.value", f"{here}.attn.body.v"),
+            *linear(f"{there}.attention.output.dense", f"{here}.attn.body.out"),
+            *norm(f"{there}.attention.output.LayerNorm", f"{here}.attn.after"),
+            *linear(f"{there}.intermediate.dense", f"{here}.ffn.body.up"),
+            *linear(f"{there}.output.dense", f"{here}.ffn.body.down"),
+            *norm(f"{there}.output.LayerNorm", f"{here}.ffn.after"),
+            *head,
+        ),
+        prefixes=("", prefix) if c.top in ("none", "pooler") else (prefix,),
+        ignored=("embeddings.position_ids", "embeddings.token_type_ids", "pooler.dense.weight", "pooler.dense.bias"),
+        ties=ties,
+    )

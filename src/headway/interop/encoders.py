@@ -1,0 +1,72 @@
+"""What the configs and tensors of BERT, RoBERTa and ALBERT have in common in Hugging Face's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from headway.errors import UserError, listed
+from headway.interop.keymap import Rule, linear
+from headway.interop.options import Options
+
+WORDS, CLASSES = ("words", "pretraining"), ("rows", "tokens", "spans")
+
+
+def top(o: Options, known: Mapping[str, str]) -> str:
+    """What stands on top: `architectures` says it; where it is silent, the first of the known."""
+    given = o.architecture(*known)
+    if known[given] in WORDS:
+        o.require("tie_word_embeddings", True, default=True)
+    return known[given]
+
+
+def settled(top: str, names: Collection[str], *, words: str, pooler: str, pair: str | None = None) -> str:
+    """A top mended by the tensors that are there: more heads than `architectures` tells of, or no pooler.
+
+    Files whose config tells of masked words alone often hold the head of sentence pairs too, and files of the bare
+    encoder may hold masked words, or lack the pooler.
+    """
+
+    def given(part: str | None) -> bool:
+        return part is not None and any(name.endswith(part) for name in names)
+
+    if top in ("pooler", "words") and given(words):
+        return "pretraining" if given(pair) else "words"
+    return "none" if top == "pooler" and not given(pooler) else top
+
+
+def classes(o: Options) -> int:
+    return o.take("num_labels", len(o.take("id2label", {})) or 2)
+
+
+def plain_encoder(o: Options) -> None:
+    """Refuses what would not be an encoder with learned positions; leaves what changes training, or nothing."""
+    o.require("is_decoder", False, default=False)
+    o.require("add_cross_attention", False, default=False)
+    o.require("position_embedding_type", "absolute", default="absolute")
+    o.require("pruned_heads", {}, default={})
+    o.ignore("attention_probs_dropout_prob", "tie_word_embeddings", "_num_labels", "name", "sentence_transformers")
+    o.ignore("sbert_ce_default_activation_function")
+
+
+def architecture(top: str, known: Mapping[str, str], family: str) -> dict[str, Any]:
+    names = {ours: theirs for theirs, ours in known.items()} | {"none": next(iter(known))}
+    if top not in names:
+        raise UserError(f"{family} models have no top {top!r} there", allowed=listed(names, 10))
+    return {"model_type": family, "architectures": [names[top]]}
+
+
+def labels(top: str, count: int) -> dict[str, Any]:
+    names = [f"LABEL_{i}" for i in range(count)] if top in CLASSES else []
+    if not names:
+        return {}
+    return {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
+
+
+def norm(theirs: str, ours: str, *, outside: bool = False) -> tuple[Rule, ...]:
+    """A layer norm; files of the first years call its parameters gamma and beta, and are read alike."""
+    old = (("gamma", "weight"), ("beta", "bias"))
+    return (
+        *linear(theirs, ours, outside=outside),
+        *(Rule(f"{theirs}.{then}", f"{ours}.{now}", outside=outside) for then, now in old),
+    )

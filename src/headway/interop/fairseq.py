@@ -1,0 +1,96 @@
+"""The Transformer of fairseq, whose names of layers BART and Marian have inherited.
+
+fairseq keeps its options in a pickle beside the weights; what they say about sizes is read off the tensors here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from headway.errors import UserError, listed
+from headway.interop.keymap import KeyMap, Rule, linear
+from headway.zoo.names import named
+from headway.zoo.transformer import NORMS, TIES, Config
+
+SOURCE, TARGET, OUTPUT = (
+    "encoder.embed_tokens.weight",
+    "decoder.embed_tokens.weight",
+    "decoder.output_projection.weight",
+)
+UNUSED = ("version", "embed_positions._float_tensor")
+
+
+def read_config(tensors: Mapping[str, Tensor], heads: int, act: str = "relu", dropout: float = 0.1) -> Config:
+    """The sizes that the tensors show, and what they do not show."""
+    first = "encoder.layers.0.fc1.weight"
+    absent = [name for name in (SOURCE, TARGET, first) if name not in tensors]
+    if absent:
+        raise UserError(f"these are not the weights of a fairseq Transformer: there is no {listed(absent)}")
+    hidden, dim = tensors[first].shape
+    return Config(
+        vocab=len(tensors[TARGET]),
+        source_vocab=len(tensors[SOURCE]),
+        dim=dim,
+        layers=count(tensors, "encoder"),
+        decoder_layers=count(tensors, "decoder"),
+        heads=heads,
+        hidden=hidden,
+        act=act,
+        norms="pre" if "encoder.layer_norm.weight" in tensors else "post",
+        tied=tie(tensors),
+        layout="halves",
+        steps=dim // 2 - 1,
+        first=2,  # behind the padding's
+        dropout=dropout,
+    )
+
+
+def count(tensors: Mapping[str, Tensor], side: str) -> int:
+    return sum(name.startswith(f"{side}.layers.") and name.endswith(".fc1.weight") for name in tensors)
+
+
+def tie(tensors: Mapping[str, Tensor]) -> str:
+    if not torch.equal(tensors.get(OUTPUT, tensors[TARGET]), tensors[TARGET]):
+        return "none, unbiased"
+    return "all" if torch.equal(tensors[SOURCE], tensors[TARGET]) else "target"
+
+
+def keymap(c: Config) -> KeyMap:
+    norms, tied = named("norms", c.norms, NORMS), named("tie", c.tied, TIES)
+    return KeyMap(
+        rules=(
+            Rule(SOURCE, "encoder.embed.token.weight"),
+            Rule(TARGET, "decoder.embed.token.weight"),
+            Rule(OUTPUT, "decoder.head.weight"),
+            *blocks(norms.slot),
+            *linear("encoder.layer_norm", "encoder.stack.norm"),
+            *linear("decoder.layer_norm", "decoder.stack.norm"),
+        ),
+        ignored=tuple(f"{side}.{name}" for side in ("encoder", "decoder") for name in UNUSED),
+        ties=({OUTPUT: TARGET} if tied.head else {}) | ({TARGET: SOURCE} if tied.sides else {}),
+    )
+
+
+def blocks(slot: str) -> tuple[Rule, ...]:
+    """The layers of both sides; `slot` is where norms stand around our sublayers."""
+    encoder = side("encoder", {"self_attn": "attn"}, slot)
+    return (*encoder, *side("decoder", {"self_attn": "attn", "encoder_attn": "cross"}, slot))
+
+
+def side(name: str, attentions: Mapping[str, str], slot: str) -> tuple[Rule, ...]:
+    there, here = f"{name}.layers.*", f"{name}.stack.blocks.*"
+    rules = [
+        *(attention(f"{there}.{theirs}", f"{here}.{ours}", slot) for theirs, ours in attentions.items()),
+        linear(f"{there}.fc1", f"{here}.ffn.body.up"),
+        linear(f"{there}.fc2", f"{here}.ffn.body.down"),
+        linear(f"{there}.final_layer_norm", f"{here}.ffn.{slot}"),
+    ]
+    return tuple(rule for group in rules for rule in group)
+
+
+def attention(there: str, here: str, slot: str) -> tuple[Rule, ...]:
+    projections = [linear(f"{there}.{part}_proj", f"{here}.body.{part}") for part in ("q", "k", "v", "out")]
+    return (*(rule for pair in projections for rule in pair), *linear(f"{there}_layer_norm", f"{here}.{slot}"))

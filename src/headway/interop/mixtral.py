@@ -1,0 +1,62 @@
+"""Mixtral in Hugging Face's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.interop.keymap import KeyMap, Rule, Split, Unstack
+from headway.interop.llama import decoder_keymap, read_decoder, write_decoder
+from headway.interop.options import Options
+from headway.zoo.mixtral import Config
+
+# what the other library takes where an option is absent; where it is null, kv_heads = heads
+ABSENT = {
+    "max_position_embeddings": 131_072,
+    "rms_norm_eps": 1e-5,
+    "intermediate_size": 14_336,
+    "num_key_value_heads": 8,
+    "rope_theta": 1e6,
+}
+EXPERT = {"w1": "gate", "w3": "up", "w2": "down"}
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    o = Options({**ABSENT, **values}, "mixtral")
+    o.ignore("output_router_logits", "router_aux_loss_coef", "router_jitter_noise")
+    config = Config(
+        **read_decoder(o),
+        experts=o.take("num_local_experts", o.take("num_experts", 8)),
+        top=o.take("num_experts_per_tok", 2),
+        window=o.take("sliding_window", None),
+    )
+    o.done()
+    return config
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    return {
+        "model_type": "mixtral",
+        "architectures": ["MixtralForCausalLM"],
+        **write_decoder(c),
+        "num_local_experts": c.experts,
+        "num_experts_per_tok": c.top,
+        "sliding_window": c.window,
+    }
+
+
+def keymap(c: Config) -> KeyMap:
+    """Published files hold each expert's matrices; `transformers` holds all of a layer's as one, and may save it so."""
+    ours, there, held = "stack.blocks.*.ffn.body", "layers.*.block_sparse_moe", "layers.*.mlp"
+
+    def every(part: str) -> tuple[str, ...]:
+        return tuple(f"{ours}.experts.{expert}.{part}.weight" for expert in range(c.experts))
+
+    return decoder_keymap(
+        c.tied,
+        Rule(f"{there}.gate.weight", f"{ours}.router.weight"),
+        *(Rule(f"{there}.experts.*.{w}.weight", f"{ours}.experts.*.{part}.weight") for w, part in EXPERT.items()),
+        Rule(f"{held}.gate.weight", f"{ours}.router.weight"),
+        Rule(f"{held}.experts.gate_up_proj", every("gate") + every("up"), (Split(2, 1), Unstack(c.experts))),
+        Rule(f"{held}.experts.down_proj", every("down"), (Unstack(c.experts),)),
+    )

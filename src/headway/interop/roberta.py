@@ -1,0 +1,67 @@
+"""RoBERTa in Hugging Face's layout: BERT's encoder, whose positions begin behind the padding's, and other heads.
+
+The reference counts positions over tokens that are not padding; with padding on the right that is the order of the
+tokens, and with padding on the left they are given in the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from headway.errors import UserError
+from headway.interop.bert import encoder_map, read_sizes, write_sizes
+from headway.interop.encoders import WORDS, architecture, norm, settled
+from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.options import Options
+from headway.zoo.bert import Config
+
+ARCHITECTURES = {
+    "RobertaModel": "pooler",
+    "RobertaForMaskedLM": "words",
+    "RobertaForSequenceClassification": "rows",
+    "RobertaForTokenClassification": "tokens",
+    "RobertaForQuestionAnswering": "spans",
+}
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    o = Options(values, "roberta")
+    config = read_sizes(o, ARCHITECTURES, vocab=50_265, first=o.take("pad_token_id", 1) + 1)
+    if config.top in WORDS:
+        o.require("hidden_act", "gelu", default="gelu")  # the head's own activation, whatever the layers have
+    o.done()
+    return config
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    if c.first < 1:
+        raise UserError("RoBERTa's positions begin behind the padding's and here at 0", do="write it as a bert model")
+    special = {"pad_token_id": c.first - 1, "bos_token_id": 0, "eos_token_id": 2}
+    return {**architecture(c.top, ARCHITECTURES, "roberta"), **write_sizes(c), **special}
+
+
+def settle(c: Config, names: Collection[str]) -> Config:
+    stands = settled(c.top, names, words="lm_head.dense.weight", pooler="pooler.dense.weight")
+    return replace(c, top=stands)
+
+
+def keymap(c: Config) -> KeyMap:
+    def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
+        return linear(theirs, ours, outside=True)
+
+    tops = {
+        "none": (),
+        "pooler": linear("pooler.dense", "head.pooler.inside"),
+        "words": (
+            *out("lm_head.dense", "head.dense"),
+            *norm("lm_head.layer_norm", "head.norm", outside=True),
+            Rule("lm_head.bias", "head.words.bias", outside=True),
+        ),
+        "rows": out("classifier.dense", "head.inside") + out("classifier.out_proj"),
+        "tokens": out("classifier"),
+        "spans": out("qa_outputs"),
+    }
+    ties = {"lm_head.decoder.weight": "embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"}
+    return encoder_map("roberta.", c, tops[c.top], ties)

@@ -1,0 +1,100 @@
+"""Rotary frequencies in Hugging Face's configs: `rope_theta` and `rope_scaling`, or both within `rope_parameters`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.errors import UserError
+from headway.interop.options import Options
+from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, Scaling, Yarn
+from headway.zoo.llama import Frequencies
+
+ORIGINAL = "original_max_position_embeddings"
+# words of one type may stand beside another, which does not read them
+WORDS = f"""
+factor {ORIGINAL} low_freq_factor high_freq_factor short_factor long_factor beta_fast beta_slow attention_factor mscale
+mscale_all_dim truncate finetuned
+""".split()
+
+
+def read_frequencies(o: Options, context: int) -> Frequencies:
+    o.ignore("rope_scaling", "rope_parameters")
+    told = o.values.get("rope_scaling") or o.values.get("rope_parameters") or {}
+    if not isinstance(told, Mapping):
+        raise UserError(f"rope_scaling={told!r} in config.json", allowed="null, or its type and numbers")
+    original = o.take(ORIGINAL, None)
+    above = {"rope_theta": o.take("rope_theta", None), "partial_rotary_factor": o.take("partial_rotary_factor", 1.0)}
+    r = Options({**above, ORIGINAL: context, **told, **({ORIGINAL: original} if original else {})}, o.family)
+    r.require("partial_rotary_factor", 1.0, default=1.0)
+    r.require("rope_type", *SCALINGS, default=r.take("type", "default"))
+    scaling = SCALINGS[r.take("rope_type", r.take("type", "default"))](r, context)
+    r.ignore(*WORDS)
+    base = r.need("rope_theta")
+    r.done()
+    return Frequencies(float(base), scaling)
+
+
+def write_frequencies(f: Frequencies, context: int) -> dict[str, Any]:
+    """In the older spelling, which every version reads."""
+    return {"rope_theta": f.base, "rope_scaling": write_scaling(f.scaling, context)}
+
+
+def write_scaling(scaling: Scaling, context: int) -> dict[str, Any] | None:
+    match scaling:
+        case Linear(factor=1.0):
+            return None
+        case Linear(factor):
+            return {"rope_type": "linear", "factor": factor}
+        case DynamicNtk(factor, original) if original == context:
+            return {"rope_type": "dynamic", "factor": factor}
+        case Llama3(factor, low, high, original):
+            turns = {"low_freq_factor": low, "high_freq_factor": high}
+            return {"rope_type": "llama3", "factor": factor, **turns, ORIGINAL: original}
+        case Yarn(factor, original, fast, slow):
+            usual = scaling == Yarn(factor, original, fast, slow)
+            amplitude = {} if usual else {"attention_factor": scaling.amplitude()}
+            turns = {"beta_fast": fast, "beta_slow": slow}
+            return {"rope_type": "yarn", "factor": factor, **turns, **amplitude, ORIGINAL: original}
+        case _:
+            do = "keep it in headway's own layout"
+            raise UserError(f"{scaling} with context={context} cannot be told in Hugging Face's layout", do=do)
+
+
+def read_default(r: Options, context: int) -> Scaling:
+    return UNSCALED
+
+
+def read_linear(r: Options, context: int) -> Scaling:
+    return Linear(r.need("factor"))
+
+
+def read_dynamic(r: Options, context: int) -> Scaling:
+    return DynamicNtk(r.need("factor"), context)
+
+
+def read_llama3(r: Options, context: int) -> Scaling:
+    return Llama3(r.need("factor"), r.need("low_freq_factor"), r.need("high_freq_factor"), r.need(ORIGINAL))
+
+
+def read_yarn(r: Options, context: int) -> Scaling:
+    r.require("truncate", True, default=True)
+    original = r.need(ORIGINAL)
+    mscale, mscale_all = r.take("mscale", 0.0), r.take("mscale_all_dim", 0.0)
+    return Yarn(
+        r.take("factor", context / original),
+        original,
+        beta_fast=r.take("beta_fast", 32.0),
+        beta_slow=r.take("beta_slow", 1.0),
+        attention=r.take("attention_factor", None),
+        **({"mscale": mscale, "mscale_all": mscale_all} if mscale and mscale_all else {}),  # one alone is not used
+    )
+
+
+SCALINGS = {
+    "default": read_default,
+    "linear": read_linear,
+    "dynamic": read_dynamic,
+    "llama3": read_llama3,
+    "yarn": read_yarn,
+}

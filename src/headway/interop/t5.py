@@ -1,0 +1,135 @@
+"""T5 in Hugging Face's layout, versions 1.0 and 1.1, whole or encoder only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from headway.errors import UserError, listed
+from headway.interop.keymap import KeyMap, Rule
+from headway.interop.options import ACTIVATIONS, SPELLED, Options
+from headway.zoo.t5 import Config
+
+ENCODER_ONLY = "T5EncoderModel"
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    o = Options(values, "t5")
+    o.ignore("n_positions", "classifier_dropout", "dense_act_fn", "is_gated_act")  # the latter two repeat others
+    o.require("tie_encoder_decoder", False, default=False)
+    o.require("is_decoder", False, default=False)
+    kind, act = feed_forward(o.take("feed_forward_proj", "relu"))
+    layers = o.take("num_layers", 6)
+    decoder_layers = o.take("num_decoder_layers", layers)
+    there = o.architecture("T5ForConditionalGeneration", "T5Model", "T5WithLMHeadModel", ENCODER_ONLY)
+    alone = there == ENCODER_ONLY or not o.take("is_encoder_decoder", True)
+    config = Config(
+        vocab=o.take("vocab_size", 32_128),
+        dim=o.take("d_model", 512),
+        layers=layers,
+        decoder_layers=0 if alone else decoder_layers,
+        heads=o.take("num_heads", 8),
+        head_dim=o.take("d_kv", 64),
+        hidden=o.take("d_ff", 2048),
+        ffn=kind,
+        act=act,
+        tied=tied(o),
+        buckets=o.take("relative_attention_num_buckets", 32),
+        longest=o.take("relative_attention_max_distance", 128),
+        eps=o.take("layer_norm_epsilon", 1e-6),
+        dropout=o.take("dropout_rate", 0.1),
+    )
+    o.done()
+    return config
+
+
+def tied(o: Options) -> bool:
+    """Whether the output is the scaled table of words.
+
+    Files of the library's version 5 say `tie_word_embeddings` in any case; whether the output is scaled tells then.
+    """
+    return o.take("scale_decoder_outputs", o.take("tie_word_embeddings", True))
+
+
+def feed_forward(told: str) -> tuple[str, str]:
+    """Our names of the layer and of its activation, out of `relu`, `gated-gelu` and their like."""
+    gate, _, act = told.rpartition("-")
+    known = ACTIVATIONS | ({"gelu": "gelu_tanh"} if gate else {})  # T5 means the approximation where it is gated
+    if gate not in ("", "gated") or act not in known:
+        allowed = f"one of {listed(ACTIVATIONS, 20)}, or gated- and one of them"
+        raise UserError(f"feed_forward_proj={told!r} is not supported for t5 models", allowed=allowed)
+    return "gated" if gate else "plain", known[act]
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    alone = c.decoder_layers == 0
+    gated = {"gelu_tanh": "gelu", "gelu": "gelu_python"}
+    return {
+        "model_type": "t5",
+        "architectures": [ENCODER_ONLY if alone else "T5ForConditionalGeneration"],
+        "vocab_size": c.vocab,
+        "d_model": c.dim,
+        "num_layers": c.layers,
+        "num_decoder_layers": c.layers if alone or c.decoder_layers is None else c.decoder_layers,
+        "num_heads": c.heads,
+        "d_kv": c.head_dim,
+        "d_ff": c.hidden,
+        "feed_forward_proj": f"gated-{gated.get(c.act, c.act)}" if c.ffn == "gated" else SPELLED[c.act],
+        "tie_word_embeddings": c.tied,
+        "relative_attention_num_buckets": c.buckets,
+        "relative_attention_max_distance": c.longest,
+        "layer_norm_epsilon": c.eps,
+        "dropout_rate": c.dropout,
+        "is_encoder_decoder": not alone,
+    }
+
+
+def keymap(c: Config) -> KeyMap:
+    encoder, decoder = side("encoder", "encoder.", c.ffn), side("decoder", "decoder.", c.ffn)
+    tables = tuple(f"{name}.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head"))
+    if c.decoder_layers == 0:
+        ignored = (*(rule.theirs for rule in decoder), *UNUSED, *tables[1:])
+        rules = (Rule("shared.weight", "embed.token.weight"), *side("encoder", "", c.ffn))
+        return KeyMap(rules, ignored=ignored, ties={tables[0]: "shared.weight"})
+    words = Rule("shared.weight", "encoder.embed.token.weight")
+    if c.tied:
+        return KeyMap((words, *encoder, *decoder), ignored=UNUSED, ties=dict.fromkeys(tables, "shared.weight"))
+    return KeyMap(
+        (words, *encoder, *decoder, Rule("lm_head.weight", "decoder.head.weight")),
+        ignored=UNUSED,
+        ties=dict.fromkeys(tables[:2], "shared.weight"),
+        absent={"lm_head.weight": ("shared.weight", Tensor.clone)},
+    )
+
+
+UNUSED = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)  # in the published files
+SUBLAYERS = {
+    "encoder": (("SelfAttention", "attn"), ("DenseReluDense", "ffn")),
+    "decoder": (("SelfAttention", "attn"), ("EncDecAttention", "cross"), ("DenseReluDense", "ffn")),
+}
+ATTENTION = {part: part for part in "qkv"} | {"o": "out"}
+FEED_FORWARD = {"plain": {"wi": "up", "wo": "down"}, "gated": {"wi_0": "gate", "wi_1": "up", "wo": "down"}}
+
+
+def side(name: str, prefix: str, ffn: str) -> tuple[Rule, ...]:
+    """The layers of one side; ours begin with `prefix`."""
+    bias = "SelfAttention.relative_attention_bias.weight"
+    return (
+        *(
+            rule
+            for i, (theirs, ours) in enumerate(SUBLAYERS[name])
+            for rule in sublayer(f"{name}.block.*.layer.{i}", theirs, f"{prefix}stack.blocks.*.{ours}", ffn)
+        ),
+        Rule(f"{name}.block.0.layer.0.{bias}", f"{prefix}stack.blocks.0.attn.body.logit_bias.table"),
+        Rule(f"{name}.final_layer_norm.weight", f"{prefix}stack.norm.weight"),
+    )
+
+
+def sublayer(there: str, theirs: str, here: str, ffn: str) -> tuple[Rule, ...]:
+    parts = FEED_FORWARD[ffn] if here.endswith("ffn") else ATTENTION
+    return (
+        *(Rule(f"{there}.{theirs}.{part}.weight", f"{here}.body.{own}.weight") for part, own in parts.items()),
+        Rule(f"{there}.layer_norm.weight", f"{here}.before.weight"),
+    )

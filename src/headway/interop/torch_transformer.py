@@ -1,0 +1,89 @@
+"""torch's `nn.Transformer`: its state dict, alone or inside a model that gives it words and an output.
+
+It knows vectors alone, and so does what `build` makes for it: B S C, B T C → B T C.  Within a model, `keymap` takes the
+prefix of its names there, and rules for the tensors around it; the whole is then `headway.zoo.transformer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.interop.keymap import KeyMap, Rule, Split, linear
+from headway.nn.block import Plain
+from headway.nn.model import EncoderDecoder, Trunk
+from headway.zoo.names import named
+from headway.zoo.transformer import NORMS, Config, decoder, encoder
+
+
+def read_config(
+    tensors: Mapping[str, Tensor],
+    heads: int,
+    *,
+    norm_first: bool = False,
+    act: str = "relu",
+    eps: float = 1e-5,
+    dropout: float = 0.1,
+    prefix: str = "",
+) -> Config:
+    """The sizes that the tensors show, and what they do not show, by torch's names and with its defaults."""
+    first = f"{prefix}encoder.layers.0.linear1"
+    if f"{first}.weight" not in tensors or f"{first}.bias" not in tensors:
+        said = f"these are not the weights of an nn.Transformer with biases: there is no {first}.weight or .bias"
+        raise UserError(said, do="give the prefix of its names, as in prefix='transformer.'")
+    hidden, dim = tensors[f"{first}.weight"].shape
+    return Config(
+        dim=dim,
+        layers=count(tensors, f"{prefix}encoder"),
+        decoder_layers=count(tensors, f"{prefix}decoder"),
+        heads=heads,
+        hidden=hidden,
+        act=act,
+        norms="pre" if norm_first else "post, last",
+        eps=eps,
+        dropout=dropout,
+    )
+
+
+def count(tensors: Mapping[str, Tensor], side: str) -> int:
+    return sum(name.startswith(f"{side}.layers.") and name.endswith(".linear1.weight") for name in tensors)
+
+
+def build(c: Config) -> EncoderDecoder:
+    """Encoder and decoder of vectors, as `nn.Transformer` is."""
+    return EncoderDecoder(*(Trunk(Plain(nn.Identity()), stack) for stack in (encoder(c), decoder(c))))
+
+
+def keymap(c: Config, *around: Rule, prefix: str = "") -> KeyMap:
+    slot = named("norms", c.norms, NORMS).slot
+    return KeyMap(
+        (
+            *side("encoder", {"self_attn": "attn"}, slot, prefix),
+            *side("decoder", {"self_attn": "attn", "multihead_attn": "cross"}, slot, prefix),
+            *around,
+        )
+    )
+
+
+def side(name: str, attentions: Mapping[str, str], slot: str, prefix: str) -> tuple[Rule, ...]:
+    there, here = f"{prefix}{name}.layers.*", f"{name}.stack.blocks.*"
+    sublayers = (*attentions.values(), "ffn")  # whose norms are numbered
+    rules = [
+        *(attention(f"{there}.{theirs}", f"{here}.{ours}.body") for theirs, ours in attentions.items()),
+        *(linear(f"{there}.norm{i}", f"{here}.{ours}.{slot}") for i, ours in enumerate(sublayers, 1)),
+        linear(f"{there}.linear1", f"{here}.ffn.body.up"),
+        linear(f"{there}.linear2", f"{here}.ffn.body.down"),
+        linear(f"{prefix}{name}.norm", f"{name}.stack.norm"),
+    ]
+    return tuple(rule for group in rules for rule in group)
+
+
+def attention(there: str, here: str) -> tuple[Rule, ...]:
+    """Queries, keys and values are projected by one matrix."""
+    packed = (
+        Rule(f"{there}.in_proj_{kind}", tuple(f"{here}.{part}.{kind}" for part in "qkv"), (Split(3),))
+        for kind in ("weight", "bias")
+    )
+    return (*packed, *linear(f"{there}.out_proj", f"{here}.out"))

@@ -1,0 +1,73 @@
+"""BART: encoder and decoder, post-norm, GELU, learned positions behind a norm, one table of words.
+
+Lewis et al. 2019.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from headway.nn.attention import CrossAttention, SelfAttention
+from headway.nn.block import Block, Residual, Stack
+from headway.nn.embed import LearnedPosition, TokenEmbed
+from headway.nn.ffn import FFN
+from headway.nn.head import LMHead
+from headway.nn.model import EncoderDecoder, Trunk
+from headway.ops.pattern import Causal
+from headway.zoo.init import normal
+from headway.zoo.names import activation
+
+FIRST = 2  # the row of the table that position 0 has
+
+
+@dataclass(frozen=True)
+class Config:
+    vocab: int = 50_265
+    context: int = 1024
+    dim: int = 1024
+    layers: int = 12
+    decoder_layers: int = 12
+    heads: int = 16
+    decoder_heads: int = 16
+    hidden: int = 4096
+    decoder_hidden: int = 4096
+    act: str = "gelu"
+    scaled: bool = False  # the words' vectors, by √dim
+    dropout: float = 0.1
+
+
+def build(c: Config) -> EncoderDecoder:
+    scale = c.dim**0.5 if c.scaled else 1.0
+
+    def norm() -> nn.LayerNorm:
+        return nn.LayerNorm(c.dim)
+
+    def sublayer(body: nn.Module) -> Residual:
+        return Residual(body, after=norm(), drop=c.dropout)
+
+    def embed() -> TokenEmbed:
+        position = LearnedPosition(FIRST + c.context, c.dim, first=FIRST)
+        return TokenEmbed(c.vocab, c.dim, position=position, scale=scale, norm=norm(), dropout=c.dropout)
+
+    def encoder_block() -> Block:
+        return Block(
+            attn=sublayer(SelfAttention(c.dim, c.heads)),
+            ffn=sublayer(FFN(c.dim, c.hidden, act=activation(c.act))),
+        )
+
+    def decoder_block() -> Block:
+        return Block(
+            attn=sublayer(SelfAttention(c.dim, c.decoder_heads, pattern=Causal())),
+            cross=sublayer(CrossAttention(c.dim, c.decoder_heads)),
+            ffn=sublayer(FFN(c.dim, c.decoder_hidden, act=activation(c.act))),
+        )
+
+    source, target = embed(), embed()
+    target.token = source.token
+    head = LMHead(c.dim, c.vocab, tied=source.token, bias=True)
+    encoder = Trunk(source, Stack([encoder_block() for _ in range(c.layers)]))
+    model = EncoderDecoder(encoder, Trunk(target, Stack([decoder_block() for _ in range(c.decoder_layers)]), head))
+    normal(model, 0.02)
+    return model

@@ -1,0 +1,58 @@
+"""BERT and RoBERTa: an encoder, post-norm, GELU, learned positions, two segments, and what is wanted on top.
+
+Devlin et al. 2018, Liu et al. 2019.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+
+from headway.nn.attention import SelfAttention
+from headway.nn.block import Block, Residual, Stack
+from headway.nn.embed import LearnedPosition, TokenEmbed
+from headway.nn.ffn import FFN
+from headway.nn.head import MLMHead
+from headway.nn.model import Trunk
+from headway.zoo.init import normal
+from headway.zoo.names import activation
+from headway.zoo.top import top
+
+
+@dataclass(frozen=True)
+class Config:
+    vocab: int = 30_522
+    context: int = 512
+    dim: int = 768
+    layers: int = 12
+    heads: int = 12
+    hidden: int | None = None  # 4 · dim
+    segments: int = 2
+    first: int = 0  # the row of the table that position 0 has; RoBERTa: 2, behind the padding's
+    act: str = "gelu"
+    eps: float = 1e-12
+    dropout: float = 0.1
+    top: str = "words"
+    classes: int = 2  # where the top has some
+
+
+def build(c: Config) -> Trunk:
+    norm = partial(nn.LayerNorm, eps=c.eps)
+    hidden = 4 * c.dim if c.hidden is None else c.hidden
+
+    def block() -> Block:
+        attention = SelfAttention(c.dim, c.heads, dropout=c.dropout)
+        return Block(
+            attn=Residual(attention, after=norm(c.dim), drop=c.dropout),
+            ffn=Residual(FFN(c.dim, hidden, act=activation(c.act)), after=norm(c.dim), drop=c.dropout),
+        )
+
+    position = LearnedPosition(c.first + c.context, c.dim, first=c.first)
+    embed = TokenEmbed(c.vocab, c.dim, position=position, segments=c.segments, norm=norm(c.dim), dropout=c.dropout)
+    words = partial(MLMHead, c.dim, c.vocab, act=activation(c.act), norm=norm, tied=embed.token)
+    stack = Stack([block() for _ in range(c.layers)])
+    model = Trunk(embed, stack, top(c.top, c.dim, c.classes, c.dropout, words))
+    normal(model, 0.02)
+    return model

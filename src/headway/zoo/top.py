@@ -1,0 +1,38 @@
+"""What stands on top of an encoder, by name, since a checkpoint's config says it.
+
+An encoder gives what its top gives.  What is beside that is asked by name: `model.head.pooler(features, ctx)`, where
+`features = model.features(ids, ctx)` are the states B T C that every top reads.
+
+Axes:  B batch   T tokens   C width   V vocabulary   K classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import nn
+
+from headway.nn.block import Plain
+from headway.nn.head import Beside, Classifier, MLMHead, Pooler, TanhLayer, TokenClassifier
+from headway.zoo.names import named
+
+
+def top(name: str, dim: int, classes: int, dropout: float, words: Callable[[], MLMHead]) -> nn.Module:
+    def bare() -> nn.Module:
+        return Plain(nn.Identity())
+
+    def rows() -> nn.Module:
+        return Classifier(dim, classes, inside=TanhLayer(dim), dropout=dropout)
+
+    tops: dict[str, Callable[[], nn.Module]] = {
+        "none": bare,  # B T C
+        "pooler": lambda: Beside(bare(), pooler=Pooler(dim)),  # B T C
+        "words": words,  # B T V
+        "pretraining": lambda: Beside(words(), pair=rows()),  # B T V; whether two sentences belong together: B K
+        "pair": rows,  # B K
+        "rows": rows,  # B K
+        "tokens": partial(TokenClassifier, dim, classes, dropout=dropout),  # B T K
+        "spans": partial(TokenClassifier, dim, classes),  # B T 2, where an answer begins and ends
+    }
+    return named("top of an encoder", name, tops)()

@@ -1,0 +1,107 @@
+"""The model folder: what is written is read again, by us and by the other library, and what is broken is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from headway.checkpoint import Loaded, load
+from headway.errors import UserError
+from headway.files import read_json, write_json
+from tests.interop.parity import Case, Kind, ragged
+from tests.interop.table import CASES
+
+
+def numbers(model: Any, kind: Kind, vocab: int) -> Tensor:
+    ids, _ = ragged(vocab)
+    with torch.no_grad():
+        return model(ids, ids) if kind is Kind.SEQ2SEQ else model(ids)
+
+
+ONE_EACH = list({case.name.partition(",")[0]: case for case in reversed(CASES)}.values())
+
+
+@pytest.mark.parametrize("case", ONE_EACH, ids=str)
+def test_a_folder_is_read_and_written_both_ways(case: Case, tmp_path: Path) -> None:
+    """theirs → ours → our layout → their layout → ours: bit for bit the same numbers, and their library loads it."""
+    theirs = case.make().eval()
+    theirs.save_pretrained(tmp_path / "theirs")
+    first = load(tmp_path / "theirs")
+    expected = numbers(first.model, case.kind, theirs.config.vocab_size)
+    first.save(tmp_path / "ours")
+    second = load(tmp_path / "ours")
+    assert second.config == first.config
+    assert_close(numbers(second.model, case.kind, theirs.config.vocab_size), expected, atol=0, rtol=0)
+    first.save_hf(tmp_path / "back")
+    third = load(tmp_path / "back")
+    assert_close(numbers(third.model, case.kind, theirs.config.vocab_size), expected, atol=0, rtol=0)
+    again = type(theirs).from_pretrained(tmp_path / "back")
+    for name, x in theirs.state_dict().items():
+        assert_close(again.state_dict()[name], x, atol=0, rtol=0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    case = next(case for case in CASES if case.name == "gpt2")
+    case.make().save_pretrained(tmp_path)
+    return tmp_path
+
+
+def changed_config(folder: Path, **values: object) -> None:
+    write_json(folder / "config.json", {**read_json(folder / "config.json"), **values})
+
+
+def test_ties_stay_one_parameter(folder: Path) -> None:
+    loaded = load(folder)
+    assert loaded.model.head.weight is loaded.model.embed.token.weight  # type: ignore[union-attr]
+
+
+def test_half_precision_is_read_as_single(folder: Path) -> None:
+    half = load(folder, dtype=torch.float16)
+    half.save_hf(folder)
+    assert {p.dtype for p in half.model.parameters()} == {torch.float16}
+    assert {p.dtype for p in load(folder).model.parameters()} == {torch.float32}
+
+
+MISTAKES: list[tuple[Callable[[Path], object], str]] = [
+    (lambda folder: load(folder / "nowhere"), "nowhere is not a folder; allowed: a folder with config.json"),
+    (lambda folder: (folder / "config.json").unlink(), "config.json does not exist"),
+    (lambda folder: (folder / "config.json").write_text("{"), "config.json is not JSON"),
+    (lambda folder: write_json(folder / "config.json", {}), "config.json does not say what model it is of"),
+    (lambda folder: changed_config(folder, model_type="gtp2"), "models of type 'gtp2' are not known"),
+    (lambda folder: changed_config(folder, scale_attn_weights=False), "scale_attn_weights=False is not supported"),
+    (lambda folder: changed_config(folder, n_layer=5), "the weights do not fit the config: 32 tensors are missing"),
+    (lambda folder: changed_config(folder, vocab_size=98), "embed.token.weight is (99, 16) in the file and (98, 16)"),
+    (lambda folder: write_json(folder / "config.json", {"headway": 2}), "config.json is of layout 2; allowed: 1"),
+    (
+        lambda folder: write_json(folder / "config.json", {"headway": 1, "architecture": "os.system"}),
+        "no architecture 'os.system'",
+    ),
+    (
+        lambda folder: write_json(folder / "config.json", {"headway": 1, "architecture": "gpt2", "config": {"dmi": 1}}),
+        "a config has no field 'dmi'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spoil", "told"), MISTAKES, ids=[told[:40] for _, told in MISTAKES])
+def test_a_broken_folder_is_told(folder: Path, spoil: Callable[[Path], object], told: str) -> None:
+    def spoil_and_load() -> None:
+        spoil(folder)
+        load(folder)
+
+    with pytest.raises(UserError) as caught:
+        spoil_and_load()
+    assert told in str(caught.value)
+
+
+def test_what_has_no_layout_there_is_told(tmp_path: Path) -> None:
+    loaded = Loaded(torch.nn.Linear(1, 1), None, "workbench")
+    with pytest.raises(UserError, match="workbench models have no place in Hugging Face's layout"):
+        loaded.save_hf(tmp_path)

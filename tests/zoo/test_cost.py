@@ -1,0 +1,252 @@
+"""What models cost: published counts of parameters, FLOPs against torch's own counter, bytes by hand."""
+
+from __future__ import annotations
+
+import resource
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from headway.errors import UserError
+from headway.nn.ffn import FFN, GatedFFN
+from headway.nn.model import EncoderDecoder
+from headway.ops.pattern import Causal, Chunked, Full, Global, Pattern, Window
+from headway.ops.positions import Positions
+from headway.zoo import bert, gpt2, llama, mixtral, rnn, seq2seq, t5, transformer
+from headway.zoo.build import build, config_of
+from headway.zoo.cost import cost
+from headway.zoo.presets import PRESETS
+from headway.zoo.tally import visible
+
+PUBLISHED = {
+    "transformer-base": 101_009_544,
+    "transformer-big": 214_249_472,
+    "bert-base": 109_482_240,
+    "bert-large": 335_141_888,
+    "roberta-base": 124_645_632,
+    "roberta-large": 355_359_744,
+    "albert-base": 11_683_584,
+    "albert-xxlarge": 222_595_584,
+    "gpt2": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "gpt3": 174_604_259_328,
+    "llama-7b": 6_738_415_616,
+    "llama-13b": 13_015_864_320,
+    "llama-30b": 32_528_943_616,
+    "llama-65b": 65_285_660_672,
+    "llama2-70b": 68_976_648_192,
+    "llama3-8b": 8_030_261_248,
+    "llama3-70b": 70_553_706_496,
+    "mistral-7b": 7_241_732_096,
+    "mixtral-8x7b": 46_702_792_704,
+    "t5-small": 60_506_624,
+    "t5-base": 222_903_552,
+    "t5-large": 737_668_096,
+    "t5-3b": 2_851_598_336,
+    "t5-11b": 11_307_321_344,
+    "t5-v1.1-small": 76_961_152,
+    "t5-v1.1-base": 247_577_856,
+    "t5-v1.1-large": 783_150_080,
+    "t5-v1.1-xl": 2_849_757_184,
+    "t5-v1.1-xxl": 11_135_332_352,
+    "bart-base": 139_420_416 + 50_265,  # and a bias for each word, which others do not count
+    "bart-large": 406_291_456 + 50_265,
+    "seq2seq-lstm": 384_000_000 + 8 * 8000 + 80_000,  # the paper's, and the biases of torch's layers and of the words
+}
+ROUNDED = {  # as the paper of GPT-3 has them
+    "gpt3-small": 125e6,
+    "gpt3-medium": 350e6,
+    "gpt3-large": 760e6,
+    "gpt3-xl": 1.3e9,
+    "gpt3-2.7b": 2.7e9,
+    "gpt3-6.7b": 6.7e9,
+    "gpt3-13b": 13e9,
+    "gpt3": 175e9,
+}
+
+
+def parameters(name: str) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in build(name).parameters())
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_as_published(name: str) -> None:
+    assert parameters(name) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_gpt3_has_its_papers_sizes(name: str) -> None:
+    assert parameters(name) == pytest.approx(ROUNDED[name], rel=0.025)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert-small", "t5-small", "albert-base", "rnnsearch-50"])
+def test_the_layers_have_all_parameters(name: str) -> None:
+    costs = cost(name, length=8)
+    assert costs.total.parameters == costs.plain()["parameters"] == parameters(name)
+
+
+def test_175_billion_cost_neither_time_nor_memory() -> None:
+    cost("gpt2", length=8)  # what is imported and warmed up once
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    assert cost("gpt3").total.parameters == 174_604_259_328
+    assert time.perf_counter() - started < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
+
+
+# ---- FLOPs
+
+T = 12
+SMALL = {"dim": 16, "layers": 2, "heads": 4}
+
+
+def counted(config: object) -> int:
+    """What torch counts, where nothing is hidden from a query or it computes what is."""
+    with torch.device("meta"):
+        model = build(config).eval()
+    tokens = torch.zeros(3, T, dtype=torch.long, device="meta")
+    with FlopCounterMode(display=False) as mode, torch.no_grad():
+        model(tokens, tokens) if isinstance(model, EncoderDecoder) else model(tokens)
+    return mode.get_total_flops()
+
+
+SEEING_ALL = {
+    "bert": bert.Config(vocab=50, **SMALL),
+    "bert pooled": bert.Config(vocab=50, **SMALL, top="rows"),
+    "t5 encoder": t5.Config(vocab=50, **SMALL, hidden=32, decoder_layers=0),
+    "rnn": rnn.Config(vocab=50, dim=8, hidden=10, score="dot", readout=6),
+    "lstm": rnn.Config(vocab=50, dim=8, hidden=10, score="bilinear", readout=6, directions=1, layers=2, cell="lstm"),
+    "fixed": rnn.Config(vocab=50, dim=8, hidden=10, score="fixed", readout=6, cell="rnn"),
+    "seq2seq": seq2seq.Config(vocab=50, target_vocab=30, dim=8, hidden=10, layers=2),
+}
+
+
+@pytest.mark.parametrize("name", SEEING_ALL)
+def test_flops_are_those_that_torch_counts(name: str) -> None:
+    assert cost(SEEING_ALL[name], batch=3, length=T).total.flops == counted(SEEING_ALL[name])
+
+
+LOOKING_BACK = {
+    "gpt2": gpt2.Config(vocab=50, context=T, **SMALL),
+    "llama": llama.Config(vocab=50, **SMALL, kv_heads=2),
+    "transformer": transformer.Config(vocab=50, **SMALL),
+    "t5": t5.Config(vocab=50, **SMALL, hidden=32),
+}
+
+
+@pytest.mark.parametrize("name", LOOKING_BACK)
+def test_what_is_hidden_from_a_query_is_not_counted(name: str) -> None:
+    config = LOOKING_BACK[name]
+    width = 4 * 64 if isinstance(config, t5.Config) else 16
+    hidden = 3 * 2 * (T * T - T * (T + 1) // 2)  # pairs, in a batch of 3 and 2 layers
+    assert cost(config, batch=3, length=T).total.flops == counted(config) - 2 * 2 * width * hidden
+
+
+def test_a_window_bounds_what_a_token_costs() -> None:
+    sizes = {"vocab": 50, **SMALL, "hidden": 32}
+    without = cost(llama.Config(**sizes), length=1).total.flops
+    layers, width, window = 2, 16, 8
+    for length in (100, 1000):
+        costs = cost(llama.Config(**sizes, window=window), length=length)
+        pairs = window * length - window * (window - 1) // 2
+        others = (without - layers * 2 * 2 * width) * length
+        assert costs.total.flops == others + layers * 2 * 2 * width * pairs
+
+
+def test_a_token_pays_for_the_experts_that_it_takes() -> None:
+    sizes = {"vocab": 50, **SMALL, "kv_heads": 4, "hidden": 32}
+    two, three = (cost(mixtral.Config(**sizes, experts=8, top=top), length=T) for top in (2, 3))
+    assert two.total.parameters == three.total.parameters
+    assert three.total.flops - two.total.flops == T * 2 * (2 * 3 * 16 * 32)  # layers · a gated expert
+
+
+def test_the_additive_score_costs_its_width_for_each_pair() -> None:
+    narrow, wide = (
+        cost(rnn.Config(vocab=50, dim=8, hidden=10, readout=6, align=align), length=T).total.flops for align in (4, 5)
+    )
+    assert wide - narrow == 2 * (T * T + T * 10 + T * 20)  # pairs, queries, keys
+
+
+def test_shared_layers_cost_each_turn() -> None:
+    once, often = cost(config_of("albert-base", layers=1)), cost("albert-base")
+    assert often.layers["0"].flops == 12 * once.layers["0"].flops
+    assert often.layers["0"].attention == 12 * once.layers["0"].attention
+    assert often.total.parameters == once.total.parameters
+
+
+@pytest.mark.parametrize(
+    "pattern", [Full(), Causal(), Causal(window=3), Window(2), Chunked(4), Causal() & Chunked(5), Window(1) | Global(2)]
+)
+def test_pairs_are_those_of_the_mask(pattern: Pattern) -> None:
+    at = Positions.run(0, 13, torch.device("cpu")).at
+    keep = pattern.keep(at, at)
+    assert visible(pattern, 13, 13) == (13 * 13 if keep is None else int(keep.sum()))
+
+
+# ---- bytes
+
+
+def test_bytes_by_hand() -> None:
+    costs = cost(gpt2.Config(vocab=50, context=T, **SMALL), batch=3, length=T)
+    numbers = costs.total.parameters
+    assert costs.bytes_by_kind() == {
+        "weights": 4 * numbers,
+        "gradients": 4 * numbers,
+        "optimizer": 8 * numbers,
+        "kv_cache": 4 * 3 * 2 * 2 * T * 16,  # batch, layers, keys and values, tokens, width
+        "attention": 4 * 3 * 2 * 4 * T * T,  # batch, layers, heads, queries, keys
+    }
+
+
+def test_attention_of_a_hundred_thousand_tokens() -> None:
+    """64 heads in 16 bits: 1.28e12 bytes, the lecture's 1.192 TB."""
+    config = llama.Config(vocab=50, dim=128, heads=64, layers=1)
+    stored = cost(config, length=100_000, bits=16).bytes_by_kind()["attention"]
+    assert stored == 1_280_000_000_000
+    assert round(stored / 2**30, 2) == 1192.09
+
+
+def test_shared_keys_shrink_the_cache() -> None:
+    sizes = {"vocab": 50, "dim": 32, "heads": 8, "layers": 2}
+    full, grouped = (cost(llama.Config(**sizes, kv_heads=groups), length=T).total.cache for groups in (8, 2))
+    assert full == 4 * grouped
+
+
+def test_an_encoder_has_no_cache_and_a_decoder_also_keeps_its_memory() -> None:
+    assert cost("bert-tiny", length=T).total.cache == 0
+    costs = cost(transformer.Config(vocab=50, **SMALL), length=T)
+    assert costs.layers["encoder.0"].cache == 0
+    assert costs.layers["decoder.0"].cache == 2 * 2 * T * 16  # keys and values, of itself and of the memory
+
+
+def test_swiglu_is_as_large_as_the_plain_layer() -> None:
+    dim = 96
+
+    def weights(module: nn.Module) -> int:
+        return sum(p.numel() for p in module.parameters())
+
+    assert weights(GatedFFN(dim, 8 * dim // 3, bias=False)) == 8 * dim**2 == weights(FFN(dim, 4 * dim, bias=False))
+
+
+# ---- mistakes
+
+
+def test_impossible_batches_are_told() -> None:
+    with pytest.raises(UserError, match="a batch of 0 rows of 1024 tokens"):
+        cost("gpt2", batch=0)
+    with pytest.raises(UserError, match="numbers of 7 bits; allowed: 8, 16, 32 or 64"):
+        cost("gpt2", bits=7)
+    with pytest.raises(UserError, match="position 1999 lies beyond the 1024 positions"):
+        cost("gpt2", length=2000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_has_its_cost(name: str) -> None:
+    costs = cost(name, length=64)
+    assert costs.per_token(costs.total.flops) > 0

@@ -1,0 +1,92 @@
+"""Presets: every one is a config of its architecture, and mistakes in asking for one are told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+import torch
+
+from headway.errors import UserError
+from headway.nn.model import EncoderDecoder, Trunk
+from headway.zoo import gpt2
+from headway.zoo.build import ARCHITECTURES, architecture, architecture_of, build, config_of
+from headway.zoo.presets import PRESETS
+
+ASKED = """
+transformer-tiny transformer-small transformer-base transformer-big
+bert-tiny bert-mini bert-small bert-medium bert-base bert-large roberta-base roberta-large
+albert-base albert-large albert-xlarge albert-xxlarge gpt2 gpt2-medium gpt2-large gpt2-xl
+gpt3-small gpt3-medium gpt3-large gpt3-xl gpt3-2.7b gpt3-6.7b gpt3-13b gpt3
+llama-7b llama-13b llama-30b llama-65b llama2-7b llama2-13b llama2-70b llama3-8b llama3-70b mistral-7b mixtral-8x7b
+t5-small t5-base t5-large t5-3b t5-11b t5-v1.1-small t5-v1.1-base t5-v1.1-large t5-v1.1-xl t5-v1.1-xxl
+bart-base bart-large marian seq2seq-lstm rnnencdec-50 rnnsearch-50
+"""
+
+
+def test_all_published_sizes_are_there() -> None:
+    assert list(PRESETS) == ASKED.split()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_a_config_of_its_architecture(name: str) -> None:
+    config = config_of(name)
+    assert architecture_of(config) == PRESETS[name].architecture
+    assert all(hasattr(config, field) for field in PRESETS[name].sizes)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_an_architecture_is_a_small_config_and_a_page(name: str) -> None:
+    assert len(fields(architecture(name).Config)) <= 15
+    assert architecture_of(architecture(name).Config()) == name
+
+
+TINY: dict[str, dict[str, object]] = {
+    "transformer-base": {"dim": 16, "layers": 1, "heads": 2},
+    "bert-base": {"dim": 16, "layers": 1, "heads": 2},
+    "albert-base": {"width": 4, "dim": 16, "layers": 2, "heads": 2},
+    "gpt2": {"dim": 16, "layers": 1, "heads": 2},
+    "llama3-8b": {"dim": 16, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 8},
+    "mixtral-8x7b": {"dim": 16, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 8},
+    "t5-small": {"dim": 16, "layers": 1, "heads": 2, "hidden": 8},
+    "bart-base": {"dim": 16, "layers": 1, "decoder_layers": 1, "heads": 2, "decoder_heads": 2},
+    "marian": {"dim": 16, "layers": 1, "decoder_layers": 1, "heads": 2, "decoder_heads": 2},
+    "seq2seq-lstm": {"dim": 8, "hidden": 8, "target_vocab": 11},
+    "rnnsearch-50": {"dim": 8, "hidden": 8, "align": 4, "readout": 4},
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_sizes_replace_those_of_a_preset(name: str) -> None:
+    model, tokens = build(name, vocab=11, **TINY[name]), torch.arange(6).view(2, 3)
+    assert isinstance(model, EncoderDecoder | Trunk)
+    y = model(tokens, tokens) if isinstance(model, EncoderDecoder) else model(tokens)
+    assert y.shape[:2] == (2, 3)
+
+
+def test_a_config_is_built_as_it_is_or_with_other_sizes() -> None:
+    config = gpt2.Config(vocab=11, context=8, dim=16, layers=3, heads=2)
+    assert config_of(config) == config
+    assert config_of(config, layers=1) == gpt2.Config(vocab=11, context=8, dim=16, layers=1, heads=2)
+    model = build(config, layers=1)
+    assert isinstance(model, Trunk)
+    assert model(torch.zeros(1, 8, dtype=torch.long)).shape == (1, 8, 11)
+
+
+def test_mistakes_are_told() -> None:
+    with pytest.raises(UserError, match=r"no preset 'gpt2-xll'; .*did you mean 'gpt2-xl'\?"):
+        build("gpt2-xll")
+    with pytest.raises(UserError, match=r"no field 'lyers'; .*did you mean 'layers'\?"):
+        build("gpt2", lyers=2)
+    with pytest.raises(UserError, match="layers='two'"):
+        build("gpt2", layers="two")
+    with pytest.raises(UserError, match=r"cannot build a model from dict .*headway list shows them"):
+        build({"dim": 3})
+
+
+def test_presets_are_read_without_torch() -> None:
+    told = "import headway.zoo.presets, sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -26,6 +26,7 @@ proof: $(READY)  ## the long proofs: laws on more cases, and a deliberate defect
 	@$(PYTEST) -m proof || [ $$? -eq 5 ]  # 5: no test is marked so yet
 	@HEADWAY_CASES=200 $(PYTEST) -n 2 tests/laws
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/laws/mutants.py
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/interop/table.py
 
 bench: $(READY)  ## time and memory, as tables
 	@$(BIN)/python bench/run.py

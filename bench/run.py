@@ -18,6 +18,7 @@ LENGTHS = (4_096, 16_384, 65_536)
 
 def main() -> None:
     start_up()
+    speed()
     memory()
 
 
@@ -30,6 +31,15 @@ def start_up() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         print(f"| headway {words} | {spent:.2f} |", flush=True)
+
+
+def speed() -> None:
+    print("\nAgainst transformers on the same weights, one thread, CPU seconds; a ratio above 1 is in our favour.\n")
+    print("| work | transformers | headway | ratio |\n| --- | ---: | ---: | ---: |")
+    command = [sys.executable, str(Path(__file__).with_name("speed.py"))]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    for work, times in found.items():
+        print(f"| {work} | {times['theirs s']:.2f} | {times['ours s']:.2f} | {times['ratio']:.2f} |", flush=True)
 
 
 def memory() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,15 @@ def test_a_masked_model_fills() -> None:
     assert answer["masks"][0][0]["probability"] >= answer["masks"][0][1]["probability"]
     with pytest.raises(UserError, match="'the cat' has no <mask> to fill; put <mask> in"):
         model.answer(["the <mask>", "the cat"])
+
+
+def test_masks_are_read_where_texts_are_literal() -> None:
+    free = speaker("bert-tiny", top="words")
+    literal = Speaker(free.model, replace(words(), literal=True))
+    text = ["<mask> cat sat on a <mask>"]
+    assert [mask[0]["token"] for mask in literal.answer(text)[0]["masks"]] == [
+        mask[0]["token"] for mask in free.answer(text)[0]["masks"]
+    ]
 
 
 def test_a_classifier_names_its_classes() -> None:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import Beam
+from headway.generate.feed import remembered
 from headway.generate.loop import generate, stream
 from headway.generate.request import Generated
 from headway.generate.sampling import GREEDY, Choice
@@ -75,7 +76,7 @@ class Speaker:
     def go_on(self, texts: list[str], wish: Wish) -> list[Answer]:
         model = self.trunk()
         stop = self.stop(wish)
-        prompts = [self.tokenizer.encode(text) for text in texts]
+        prompts = self.tokenizer.encode_batch(texts)
         found = generate(model, prompts, wish.how, stop, bos=self.start())
         answers = [told(one, self.spoken(prompt, one, stop)) for prompt, one in zip(prompts, found, strict=True)]
         return [{**answer, "text": text + answer["output"]} for text, answer in zip(texts, answers, strict=True)]
@@ -101,8 +102,7 @@ class Speaker:
     def write(self, texts: list[str], wish: Wish) -> list[Answer]:
         model = self.model
         assert isinstance(model, EncoderDecoder)
-        source, keep = padded([self.tokenizer.encode(text) for text in texts], self.tokenizer.pad or 0)
-        memory, stop = model.remember(source, Context(keep=keep)), self.stop(wish)
+        memory, stop = remembered(model, self.tokenizer.encode_batch(texts)), self.stop(wish)
         begin = self.tokens.get("decoder_start_token_id")
         begin = self.start() if begin is None else begin
         if begin is None:
@@ -116,7 +116,7 @@ class Speaker:
         mask = self.tokenizer.mask
         if mask is None:
             raise UserError("this model's tokenizer has no mask token", do="embed the text instead, with --embed")
-        ids, keep = padded([self.tokenizer.encode(text) for text in texts], self.tokenizer.pad or 0)
+        ids, keep = padded([self.masked(text, mask) for text in texts], self.tokenizer.pad or 0)
         asked = (ids == mask) & keep[:, 0]
         if not asked.any(1).all():
             spelled = self.tokenizer.token(mask)
@@ -126,6 +126,13 @@ class Speaker:
         model = self.trunk()
         chances = model.head(model.features(ids, Context(keep=keep))[asked]).softmax(-1)  # … V
         return self.filled(ids, asked, keep, chances.topk(min(wish.best, chances.shape[-1])))
+
+    def masked(self, text: str, mask: int) -> list[int]:
+        """A text's ids, its masks read as such also where a tokenizer takes every text literally."""
+        if not self.tokenizer.literal:
+            return self.tokenizer.encode(text)
+        first, *others = self.tokenizer.plain_batch(text.split(self.tokenizer.token(mask)))
+        return [*first, *(id for piece in others for id in (mask, *piece))]
 
     def filled(self, ids: Tensor, asked: Tensor, keep: Tensor, top: Any) -> list[Answer]:
         best = ids.masked_scatter(asked, top.indices[:, 0])
@@ -138,12 +145,12 @@ class Speaker:
         return answers
 
     def classify(self, texts: list[str], wish: Wish) -> list[Answer]:
-        ids, keep = padded([self.tokenizer.encode(text) for text in texts], self.tokenizer.pad or 0)
+        ids, keep = padded(self.tokenizer.encode_batch(texts), self.tokenizer.pad or 0)
         chances = self.model(ids, Context(keep=keep)).softmax(-1)  # B K
         return [self.named(row) for row in chances]
 
     def tag(self, texts: list[str], wish: Wish) -> list[Answer]:
-        rows = [self.tokenizer.encode(text) for text in texts]
+        rows = self.tokenizer.encode_batch(texts)
         ids, keep = padded(rows, self.tokenizer.pad or 0)
         picks = self.model(ids, Context(keep=keep)).argmax(-1)  # B T
         return [
@@ -158,7 +165,7 @@ class Speaker:
     def embed(self, texts: Sequence[str]) -> Tensor:
         """The mean of each text's features, of length 1, B C: computed on packed rows, so padding costs nothing."""
         model = self.model.encoder if isinstance(self.model, EncoderDecoder) else self.trunk()
-        ids = [self.tokenizer.encode(text) or [self.tokenizer.pad or 0] for text in texts]
+        ids = [row or [self.tokenizer.pad or 0] for row in self.tokenizer.encode_batch(texts)]
         rows = Rows.of([len(row) for row in ids])
         features = model.features(torch.tensor([[i for row in ids for i in row]]), Context(rows=rows))
         return F.normalize(MeanPool()(features, Context(rows=rows)), dim=-1)

@@ -20,6 +20,7 @@ from headway.data.read_tokenizer import READERS, load_tokenizer
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
 from headway.files import read_json, write_json
+from headway.generate.layout import arrange
 from headway.interop.families import FAMILIES, Family, family
 from headway.interop.weights import read_weights, write_weights
 from headway.nn.embed import TokenEmbed
@@ -81,7 +82,10 @@ class Loaded:
 
 
 def load(folder: str | Path, *, unsafe: bool = False, dtype: torch.dtype = torch.float32) -> Loaded:
-    """The model in a folder of ours or of Hugging Face's, ready to run; `unsafe` lets it read a PyTorch pickle."""
+    """The model in a folder of ours or of Hugging Face's, ready to run; `unsafe` lets it read a PyTorch pickle.
+
+    Its matrices lie in memory as decoding reads them fastest; their shapes and values are the file's.
+    """
     place = Path(folder)
     if not place.is_dir():
         raise UserError(f"{place} is not a folder", allowed="a folder with config.json and model.safetensors")
@@ -92,7 +96,7 @@ def load(folder: str | Path, *, unsafe: bool = False, dtype: torch.dtype = torch
     if loaded.model_type is not None:
         tensors = loaded.family().keymap(loaded.config).load(tensors)
     fill(loaded.model, tensors, dtype)
-    loaded.model.eval()
+    arrange(loaded.model.eval())
     return replace(loaded, tokenizer=tokenizer_of(place, loaded.model))
 
 

@@ -7,7 +7,8 @@ import pickle
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -147,9 +148,18 @@ def test_transformers_reads_what_is_saved(level: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))], ids=["copied", "pickled"])
-def test_a_copy_reads_literally_too(make: object) -> None:
-    tokenizer = make(trained("bpe"))  # pyright: ignore
+def test_a_copy_reads_literally_too(make: Callable[[Tokenizer], Tokenizer]) -> None:
+    tokenizer = make(trained("bpe"))
     assert tokenizer.decode(tokenizer.encode("<pad>")) == "<pad>"
+
+
+def test_spellings_are_read_where_that_is_asked_for() -> None:
+    literal = trained("wordpiece")
+    reading = replace(literal, literal=False)
+    assert literal.mask not in literal.encode("the [MASK]")
+    assert reading.encode("the [MASK]") == [*literal.encode("the"), literal.mask]
+    assert literal.mask not in literal.encode("the [MASK]")  # the one does not change the other
+    assert literal.mask not in reading.plain("the [MASK]")
 
 
 LEARN = """
@@ -205,9 +215,9 @@ def test_mistakes_are_told() -> None:
     with pytest.raises(UserError, match="the pad token is empty"):
         Roles(pad="")
     with pytest.raises(UserError, match="text that says 'the' would become the pad token"):
-        TRAINERS["words"](CORPUS, 60, Roles(pad="the", unk="<unk>"))  # pyright: ignore
+        TRAINERS["words"](CORPUS, 60, Roles(pad="the", unk="<unk>"))
     with pytest.raises(UserError, match="needs a token for what is unknown"):
-        TRAINERS["words"](CORPUS, 60, Roles())  # pyright: ignore
+        TRAINERS["words"](CORPUS, 60, Roles())
     with pytest.raises(UserError, match="half of a surrogate pair at character 1"):
         trained("bpe").encode("a\ud83d")
     with pytest.raises(UserError, match="id 9999 is not in the vocabulary; allowed: 0 to 319"):

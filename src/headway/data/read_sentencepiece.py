@@ -9,12 +9,12 @@ NormalizerSpec   2 precompiled_charsmap  3 add_dummy_prefix  4 remove_extra_whit
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.data.levels import NEVER, frame, merges_by_score, shields
+from headway.data.read_protobuf import gather, last
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import add_tokens, check_vocab, find_roles, read_bytes, read_object, settings
 from headway.errors import UserError
@@ -144,15 +144,39 @@ def normal(spec: Spec, file: Path) -> list[Normalizer]:
 
     steps: list[Normalizer] = []
     if spec.charsmap:
-        try:
-            steps.append(normalizers.Precompiled(spec.charsmap))
-        except Exception as error:  # the package raises nothing narrower
-            raise UserError(f"{file}: its table of normal forms is broken: {error}") from error
+        if not whole_charsmap(spec.charsmap):
+            raise UserError(f"{file}: its table of normal forms is broken")
+        steps.append(normalizers.Precompiled(spec.charsmap))
     if spec.squeeze:
         steps += [normalizers.Replace(Regex(f"^ +|[ {SPACE}]+$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     if spec.prefix:
         steps.append(normalizers.Prepend(SPACE))
     return [*steps, normalizers.Replace(" ", SPACE)]
+
+
+def whole_charsmap(data: bytes) -> bool:
+    """Whether a table of normal forms (a length, a double array, texts that end in NUL) leads nowhere beyond itself.
+
+    The package that uses it does not look.
+    """
+    length = int.from_bytes(data[:4], "little")
+    texts = data[4 + length :]
+    if not 0 < length <= len(data) - 4 or length % 4 or not texts.endswith(b"\0"):
+        return False
+    units = struct.unpack_from(f"<{length // 4}I", data, 4)
+    for at, unit in enumerate(units):
+        if unit >> 31:  # a leaf: no way on
+            continue
+        to = at ^ ((unit >> 10) << ((unit & 0x200) >> 6))
+        if to | 0xFF >= len(units):
+            return False
+        text = texts[(start := units[to] & 0x7FFF_FFFF) : start + 1]
+        if unit & 0x100 and (not text or text[0] & 0xC0 == 0x80):
+            return False
+    try:
+        return bool(texts.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def parse(data: bytes, file: Path) -> Spec:
@@ -193,46 +217,3 @@ def check_pieces(pieces: tuple[Piece, ...], file: Path) -> None:
 def piece(fields: dict[int, list[Any]]) -> Piece:
     (score,) = struct.unpack("<f", last(fields, 2, memoryview(bytes(4))))
     return Piece(bytes(last(fields, 1, memoryview(b""))).decode(), score, int(last(fields, 3, NORMAL)))
-
-
-def last(fields: dict[int, list[Any]], number: int, default: Any) -> Any:
-    return fields.get(number, [default])[-1]
-
-
-def gather(data: memoryview) -> dict[int, list[Any]]:
-    """A message's fields by number: whole numbers for varints, views of the bytes for all others."""
-    found: dict[int, list[Any]] = {}
-    for number, value in fields(data):
-        found.setdefault(number, []).append(value)
-    return found
-
-
-def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    at = 0
-    while at < len(data):
-        key, at = varint(data, at)
-        wire = key & 7
-        if wire == 0:
-            value, at = varint(data, at)
-            yield key >> 3, value
-            continue
-        if wire == 2:
-            length, at = varint(data, at)
-        elif wire in (1, 5):
-            length = 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"a field of wire type {wire}")
-        if length > len(data) - at:
-            raise ValueError(f"a field says it has {length} bytes where {len(data) - at} are left")
-        yield key >> 3, data[at : at + length]
-        at += length
-
-
-def varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number in groups of seven bits, lowest first, and where it ends."""
-    value = 0
-    for place, byte in enumerate(data[at : at + 10]):
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return value, at + place + 1
-    raise ValueError("a number that does not end")

@@ -8,7 +8,8 @@ The rule for special tokens:
 - `encode` puts around a text what its authors put there: BERT's [CLS] … [SEP], Llama's <s>.  Tokenizers trained here
   put nothing; a task adds `bos` and `eos` where it wants them.
 - A special token that is spelled in the text, such as "[MASK]", is read as one where the checkpoint's authors read it
-  so.  With `literal`, as in tokenizers trained here, a text is a text: no spelling becomes a special token.
+  so.  With `literal`, as in tokenizers trained here, a text is a text: no spelling becomes a special token.  Use
+  `replace(tokenizer, literal=False)` to read the spellings.
 - `plain` gives the ids of the text alone, always literally.
 - `decode` leaves special tokens out.
 """
@@ -16,7 +17,6 @@ The rule for special tokens:
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from headway.data.tokenizer_stream import Mender, Stream, open_stream
 from headway.errors import UserError, nearest
+from headway.files import write_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -74,7 +75,6 @@ class Tokenizer:
         self.backend.add_special_tokens([token for token in played.values() if token not in registered])
         self.backend.no_padding()
         self.backend.no_truncation()
-        self.backend.encode_special_tokens = self.literal
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text with what its authors put around it."""
@@ -82,7 +82,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """As `encode`, for many texts at once: faster than one by one."""
-        return self.ids(self.backend, texts, framed=True)
+        return self.ids(self.literal_backend if self.literal else self.backend, texts, framed=True)
 
     def plain(self, text: str) -> list[int]:
         """The ids of a text alone: nothing is added, and no spelling is a special token."""
@@ -157,9 +157,9 @@ class Tokenizer:
             settings |= {"cls_token": self.roles.bos, "sep_token": self.roles.eos}
         if self.known is not None:
             settings["known_tokens"] = self.known
-        write_whole(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         told = {name: value for name, value in settings.items() if value is not None}
-        write_whole(folder / "tokenizer_config.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+        write_text(folder / "tokenizer_config.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
 
     def __repr__(self) -> str:
         roles = ", ".join(f"{role}={token!r}" for role, token in self.roles.named().items())
@@ -174,8 +174,6 @@ class Tokenizer:
         """A copy, because a switch on the pipeline itself would be seen by other threads."""
         from tokenizers import Tokenizer as Pipeline
 
-        if self.literal:
-            return self.backend
         copy = Pipeline.from_str(self.backend.to_str())
         copy.encode_special_tokens = True
         return copy
@@ -205,16 +203,3 @@ def refusal(texts: Sequence[str], error: Exception) -> str:
         if half is not None:
             return f"the text has half of a surrogate pair at character {half}, which no encoding can write"
     return f"the tokenizer cannot read this text: {error}"
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Writes a file so that a crash at any moment leaves the old one or the new one."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8", newline="\n") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)

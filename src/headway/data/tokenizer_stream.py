@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from headway.data.levels import BYTES, decoder_kinds
@@ -138,6 +139,7 @@ class Mender:
         return [id for unit in units for id in unit]
 
 
+@cache
 def byte_letters() -> dict[str, int]:
     """GPT-2's letters for bytes: printable ones stand for themselves, the others for the letters from U+0100 on."""
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]

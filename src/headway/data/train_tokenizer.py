@@ -6,11 +6,10 @@ get the first ids in the order of `Roles`.  The same texts give the same tokeniz
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from headway.data.levels import BYTES, NEVER, byte_bpe, characters, unigram, wordpiece, words
 from headway.data.tokenizer import Roles, Tokenizer
@@ -25,6 +24,8 @@ BERT = Roles(pad="[PAD]", bos="[CLS]", eos="[SEP]", mask="[MASK]", unk="[UNK]")
 
 LONGEST = 64  # letters of a word that are weighed together; a longer one is weighed in parts
 ROUNDS = 2  # of expectation and maximisation
+WIDEST = 16  # letters of a piece
+SEEDS = 8  # substrings that are weighed for each piece that is kept
 
 
 def train_bpe(texts: Iterable[str], vocab: int, roles: Roles = LOSSLESS) -> Tokenizer:
@@ -63,21 +64,13 @@ def train_wordpiece(texts: Iterable[str], vocab: int, roles: Roles = BERT) -> To
 
 def train_unigram(texts: Iterable[str], vocab: int, roles: Roles = LOSSY) -> Tokenizer:
     """Unigram pieces with the spaces before them; unknown letters are spelled in bytes."""
-    from tokenizers import trainers
 
     unk = needed(roles, "Unigram")
     first = [*roles.named().values(), *BYTES]
-    learner = unigram([(unk, 0.0)], 0)
-    counts = count_words(learner, texts)
-    letters = {letter for word in counts for letter in word}
+    counts = count_words(unigram([(unk, 0.0)], 0), texts)
+    letters = sorted({letter for word in counts for letter in word} - set(first))
     need(vocab, len(first) + len(letters), f"{len(letters)} letters, 256 bytes and the special tokens")
-    if counts:
-        trainer = trainers.UnigramTrainer(
-            vocab_size=vocab - len(first) + 1, show_progress=False, special_tokens=[unk], unk_token=unk
-        )
-        learner.train_from_iterator(repeated(counts), trainer)
-    found = [piece for piece, _ in json.loads(learner.to_str())["model"]["vocab"] if piece not in first]
-    scored = weighed(counts, found)
+    scored = thinned(counts, letters, vocab - len(first))
     return finished(unigram([(token, NEVER) for token in first] + scored, first.index(unk)), roles)
 
 
@@ -98,7 +91,11 @@ def train_words(texts: Iterable[str], vocab: int, roles: Roles = LOSSY) -> Token
     return finished(words(numbered(first, counts, vocab), unk), roles)
 
 
-TRAINERS: dict[str, Callable[[Iterable[str], int], Tokenizer]] = {
+class Train(Protocol):
+    def __call__(self, texts: Iterable[str], vocab: int, roles: Roles = ...) -> Tokenizer: ...
+
+
+TRAINERS: dict[str, Train] = {
     "bpe": train_bpe,
     "wordpiece": train_wordpiece,
     "unigram": train_unigram,
@@ -150,11 +147,27 @@ def numbered(first: Sequence[str], counts: Counter[str], vocab: int) -> dict[str
     return {token: id for id, token in enumerate([*first, *ranked][:vocab])}
 
 
-def weighed(counts: Counter[str], pieces: Sequence[str]) -> list[tuple[str, float]]:
-    """The pieces with their log-probabilities, best first, by expectation and maximisation.
+def thinned(counts: Counter[str], letters: Sequence[str], room: int) -> list[tuple[str, float]]:
+    """The letters and the substrings that serve best, `room` in all, with their log-probabilities, best first.
 
-    The trainer's own weights differ from run to run (its sums are in no fixed order); the pieces it chooses do not.
+    As in SentencePiece, many substrings are weighed and the least likely left out, again and again.  The package's own
+    trainer does this too, but sums in no fixed order, and now and then chooses another piece.
     """
+    amounts: Counter[str] = Counter()
+    for word, count in sorted(counts.items()):
+        for start in range(len(word)):
+            for end in range(start + 2, min(len(word), start + WIDEST) + 1):
+                amounts[word[start:end]] += count * (end - start)
+    often = (piece for piece, amount in amounts.items() if amount > len(piece))
+    longer = sorted(often, key=lambda piece: (-amounts[piece], piece))[: SEEDS * room]
+    while len(letters) + len(longer) > room:
+        kept = max(room - len(letters), len(longer) * 3 // 4)
+        longer = [piece for piece, _ in weighed(counts, [*letters, *longer]) if len(piece) > 1][:kept]
+    return weighed(counts, [*letters, *longer])
+
+
+def weighed(counts: Counter[str], pieces: Sequence[str]) -> list[tuple[str, float]]:
+    """The pieces with their log-probabilities, best first, by expectation and maximisation."""
     parts: Counter[str] = Counter()
     for word, count in sorted(counts.items()):
         for start in range(0, len(word), LONGEST):

@@ -32,7 +32,7 @@ class Feed:
         longest = max(len(prompt) for prompt in prompts)
         self.model, self.device = model, next(model.parameters()).device
         self.ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts], device=self.device)  # B T
-        self.state, self.read = FixedState(max(longest + more, 1)), 0
+        self.state, self.rows, self.read = FixedState(longest + more), len(prompts), 0
         self.positions: Tensor | None = None  # B S; None: in order
         keep = None
         if any(len(prompt) != longest for prompt in prompts):
@@ -75,6 +75,9 @@ class Feed:
     @torch.no_grad()
     def select(self, rows: Tensor) -> None:
         """Row i goes on as row rows[i] was; a row may be taken several times, or not at all."""
+        if rows.tolist() == list(range(self.rows)):
+            return
+        self.rows = len(rows)
         self.state.reorder(rows)
         if self.positions is not None:
             self.positions = self.positions[rows]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from headway.errors import UserError
+from headway.nn.block import Same
 from headway.nn.context import EMPTY, Context
 from headway.nn.rows import Rows, packed, padded
 from headway.ops.attend import divisors, shown
@@ -63,7 +64,7 @@ class Attention(nn.Module):
         bias: Biases = BIASED,
         pattern: Pattern = Full(),
         rotary: Rotary | None = None,
-        qk_norm: Callable[[int], nn.Module] = nn.Identity,
+        qk_norm: Callable[[int], nn.Module] = Same,
         logit_bias: Bias | None = None,
         score: Score = DOT,
         dropout: float = 0.0,

@@ -38,10 +38,10 @@ class Residual(nn.Module):
         drop: float | nn.Module = 0.0,
     ):
         super().__init__()
-        self.before, self.body = before or nn.Identity(), body
-        self.inside, self.after = inside or nn.Identity(), after or nn.Identity()
-        self.skip = skip or nn.Identity()
-        self.scale = scale if isinstance(scale, nn.Module) else Scale(scale)
+        self.before, self.body = before or Same(), body
+        self.inside, self.after = inside or Same(), after or Same()
+        self.skip = skip or Same()
+        self.scale = scale if isinstance(scale, nn.Module) else Same() if scale == 1.0 else Scale(scale)
         self.drop = drop if isinstance(drop, nn.Module) else Dropout(drop)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
@@ -80,7 +80,7 @@ class Stack(nn.Module):
 
     def __init__(self, blocks: Iterable[nn.Module], norm: nn.Module | None = None):
         super().__init__()
-        self.blocks, self.norm = nn.ModuleList(blocks), norm or nn.Identity()
+        self.blocks, self.norm = nn.ModuleList(blocks), norm or Same()
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         for block in self.blocks:
@@ -113,6 +113,13 @@ class Plain(nn.Module):
         return self.body(x)
 
 
+class Same(nn.Identity):
+    """x: an empty slot.  A step of decoding passes a hundred of them, so they are called without torch's hooks."""
+
+    def __call__(self, x: Tensor, *given: object) -> Tensor:
+        return x
+
+
 class Scale(nn.Module):
     """x · factor"""
 
@@ -142,7 +149,7 @@ class Dropout(nn.Dropout):
     """Dropout of single values."""
 
     def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return super().forward(input)
+        return super().forward(input) if self.training else input
 
 
 class StochasticDepth(nn.Module):

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
+from headway.nn.block import Same
 from headway.nn.context import EMPTY, Context
 
 Activation = Callable[[Tensor], Tensor]
@@ -35,7 +36,7 @@ class FFN(nn.Module):
             raise UserError(f"FFN(layers={layers})", allowed="2 or 3 layers", do="stack several FFNs to go deeper")
         self.act = act
         self.up = nn.Linear(dim, hidden, bias)
-        self.middle = Hidden(hidden, act, bias) if layers == 3 else nn.Identity()
+        self.middle = Hidden(hidden, act, bias) if layers == 3 else Same()
         self.down = nn.Linear(hidden, out_dim or dim, bias)
         self.drop = nn.Dropout(dropout)
 

@@ -157,7 +157,7 @@ class FixedState(State):
             buffers.at = buffers.at.repeat(positions.at.shape[0], 1)
         buffers.at[:, first:last] = positions.at
         for buffer, x in zip(buffers.tensors, new, strict=True):
-            buffer[:, :, first:last] = x
+            buffer.narrow(2, first, last - first).copy_(x)
         buffers.filled.fill_(last)
         buffers.known = known
         return Seen(known, tuple(buffer[:, :, :last] for buffer in buffers.tensors))

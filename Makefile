@@ -20,7 +20,7 @@ check: $(READY)  ## before each commit: format, lint, types and the fast tests
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/basedpyright
-	@HEADWAY_CASES=10 $(PYTEST) -n 2 -m "not slow and not proof"
+	@HEADWAY_CASES=4 $(PYTEST) -n 2 -m "not slow and not proof"
 
 proof: $(READY)  ## the long proofs: laws on more cases, and a deliberate defect for each law
 	@$(PYTEST) -m proof || [ $$? -eq 5 ]  # 5: no test is marked so yet

@@ -12,6 +12,8 @@ from headway.app.models import binary, cost, list_presets, short
 from headway.errors import UserError
 from headway.zoo.presets import PRESETS
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_list_names_every_preset_once() -> None:
     lines = list_presets().splitlines()

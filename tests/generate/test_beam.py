@@ -26,6 +26,8 @@ from headway.ops.rotary import Rotary
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, subject, told
 from tests.laws.subjects import CONTEXT, Subject
 
+pytestmark = pytest.mark.slow
+
 writing = pytest.mark.parametrize("subject", MODELS, ids=str)
 STOP = Stop(most=6, tokens=(3, 8))
 close = {"atol": 1e-5, "rtol": 1e-5}

@@ -11,6 +11,8 @@ from headway.generate.loop import generate
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, told
 from tests.laws.subjects import Subject
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("subject", MODELS, ids=str)
 def test_arranged_is_the_same(subject: Subject) -> None:

@@ -18,6 +18,8 @@ from headway.nn.context import Context
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, naive, subject, told
 from tests.laws.subjects import CONTEXT, Subject
 
+pytestmark = pytest.mark.slow
+
 LLAMA, GPT = subject("llama"), subject("gpt")
 writing = pytest.mark.parametrize("subject", MODELS, ids=str)
 

@@ -22,6 +22,8 @@ from headway.nn.model import Trunk
 from tests.generate.models import MODELS, PROMPTS, REWINDING, built, likelihood, memory_of, subject, told
 from tests.laws.subjects import CONTEXT, Subject
 
+pytestmark = pytest.mark.slow
+
 STOP = Stop(most=10, tokens=(3,))
 
 

@@ -235,6 +235,7 @@ def test_without_a_pool_it_is_plain_attention() -> None:
 # Laws of all parts on grids
 
 
+@pytest.mark.slow
 @every_part
 def test_gradients_are_right(make: Callable[[], nn.Module]) -> None:
     model, x = make().double(), image(1).double().requires_grad_()

@@ -234,6 +234,7 @@ def test_memory_padded_on_the_left_is_the_same_memory(name: str) -> None:
 # ---- chunks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ONE_WAY, *DECODERS])
 @given(sizes=chunkings(T))
 @settings(max_examples=10)

@@ -21,6 +21,8 @@ from headway.zoo.cost import cost
 from headway.zoo.presets import PRESETS
 from headway.zoo.tally import visible
 
+pytestmark = pytest.mark.slow
+
 PUBLISHED = {
     "transformer-base": 101_009_544,
     "transformer-big": 214_249_472,

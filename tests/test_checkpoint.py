@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer as Backend
+from tokenizers.models import WordLevel
 from torch import Tensor
 from torch.testing import assert_close
 
+from headway.answer import Wish
 from headway.checkpoint import Loaded, load
+from headway.data.tokenizer import Roles, Tokenizer
 from headway.errors import UserError
 from headway.files import read_json, write_json
 from tests.interop.parity import Case, Kind, ragged
@@ -105,3 +109,66 @@ def test_what_has_no_layout_there_is_told(tmp_path: Path) -> None:
     loaded = Loaded(torch.nn.Linear(1, 1), None, "workbench")
     with pytest.raises(UserError, match="workbench models have no place in Hugging Face's layout"):
         loaded.save_hf(tmp_path)
+
+
+def marian_folder(folder: Path) -> Any:
+    """A tiny Marian model with two vocabularies of pieces, as the published ones have."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    from transformers import MarianConfig, MarianMTModel
+
+    corpora = {
+        "source": "the cat sat on the mat and the dog ran",
+        "target": "die katze sass auf der matte und der hund lief",
+    }
+    pieces = {"</s>": 0, "<unk>": 1}
+    folder.mkdir()
+    for side, corpus in corpora.items():
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([corpus] * 20),
+            model_prefix=str(folder / side),
+            vocab_size=30,
+            hard_vocab_limit=False,
+            minloglevel=2,
+        )
+        (folder / f"{side}.model").rename(folder / f"{side}.spm")
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
+        for piece in (processor.id_to_piece(i) for i in range(processor.get_piece_size())):
+            pieces.setdefault(piece, len(pieces))
+    pieces["<pad>"] = len(pieces)
+    write_json(folder / "vocab.json", pieces)
+    sizes = {"vocab_size": len(pieces), "d_model": 16, "encoder_layers": 1, "decoder_layers": 1}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    pad = pieces["<pad>"]
+    config = MarianConfig(
+        **sizes, **heads, max_position_embeddings=32, pad_token_id=pad, decoder_start_token_id=pad, eos_token_id=0
+    )
+    model = MarianMTModel(config).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def test_a_model_with_two_vocabularies_reads_with_one_and_writes_with_the_other(tmp_path: Path) -> None:
+    from transformers import MarianTokenizer
+
+    theirs = marian_folder(tmp_path / "marian")
+    words = MarianTokenizer.from_pretrained(tmp_path / "marian")
+    loaded = load(tmp_path / "marian")
+    theirs.generation_config.forced_eos_token_id = None  # an end for its own sake, at the last token
+    text = "the cat ran on the mat"
+    assert loaded.tokenizer is not None
+    assert loaded.writer is not None
+    assert loaded.tokenizer.encode(text) == words(text).input_ids
+    made = theirs.generate(**words(text, return_tensors="pt"), max_new_tokens=8, num_beams=1, do_sample=False)[0, 1:]
+    answer = loaded.run(text, Wish(most=8))
+    assert answer["tokens"] == made.tolist()
+    assert answer["output"] == words.decode(made, skip_special_tokens=True)
+    loaded.save(tmp_path / "ours")
+    assert load(tmp_path / "ours").run(text, Wish(most=8)) == answer
+
+
+def test_a_tokenizer_of_another_model_is_told(folder: Path) -> None:
+    words = ["<unk>", *(f"word{i}" for i in range(200))]
+    backend = Backend(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    Tokenizer(backend, Roles(unk="<unk>")).save(folder)
+    with pytest.raises(UserError, match=r"has 201 tokens and the model's embedding 99; use the tokenizer"):
+        load(folder)

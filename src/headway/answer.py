@@ -47,12 +47,16 @@ PLAIN = Wish()
 
 @dataclass(frozen=True, eq=False)
 class Speaker:
-    """A model with its words: `tokens` are ids by their roles in the checkpoint's config, `labels` its classes."""
+    """A model with its words: `tokens` are ids by their roles in the checkpoint's config, `labels` its classes.
+
+    `writer` has the words of what it writes, where these are others than those it reads.
+    """
 
     model: nn.Module
     tokenizer: Tokenizer
     tokens: Mapping[str, Any] = field(default_factory=dict[str, Any])
     labels: Sequence[str] = ()
+    writer: Tokenizer | None = None
 
     def answer(self, texts: Sequence[str], wish: Wish = PLAIN) -> list[Answer]:
         """The answer to each text, as plain data with the input under `input`."""
@@ -181,7 +185,8 @@ class Speaker:
     def stop(self, wish: Wish) -> Stop:
         ends = self.tokens.get("eos_token_id", self.tokenizer.eos)
         ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
-        return Stop(most=wish.most, tokens=tuple(ends), strings=wish.stop, decode=self.tokenizer.decode)
+        words = self.tokenizer if self.writer is None else self.writer
+        return Stop(most=wish.most, tokens=tuple(ends), strings=wish.stop, decode=words.decode)
 
     def word(self, id: int) -> str:
         return self.tokenizer.decode([id]) or self.tokenizer.token(id)

@@ -29,6 +29,7 @@ from headway.zoo.plain import from_plain, to_plain
 
 LAYOUT = 1  # of our own folders; what is newer is refused
 KEPT = ("id2label", "label2id")
+TARGET = "target"  # the folder of the tokenizer of what is written, where it is another
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,7 @@ class Loaded:
     model_type: str | None = None  # in Hugging Face's layout, where that has one
     kept: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of their config: special tokens, names of classes
     tokenizer: Tokenizer | None = None
+    writer: Tokenizer | None = None  # the words of what it writes, where these are others
 
     def run(self, text: str, wish: Wish = PLAIN) -> Answer:
         """Does what the model is for: continues, fills masks, writes, classifies, tags or embeds."""
@@ -53,7 +55,9 @@ class Loaded:
                 "this model's folder holds no tokenizer", do="call model(ids) with numbers, or add tokenizer.json"
             )
         labels = self.kept.get("id2label") or {}
-        return Speaker(self.model, self.tokenizer, self.kept, [labels[key] for key in sorted(labels, key=int)])
+        return Speaker(
+            self.model, self.tokenizer, self.kept, [labels[key] for key in sorted(labels, key=int)], self.writer
+        )
 
     def save(self, folder: str | Path) -> None:
         """Writes the model in our own layout."""
@@ -71,8 +75,9 @@ class Loaded:
         self.save_words(place)
 
     def save_words(self, folder: Path) -> None:
-        if self.tokenizer is not None:
-            self.tokenizer.save(folder)
+        for words, place in ((self.tokenizer, folder), (self.writer, folder / TARGET)):
+            if words is not None:
+                words.save(place)
 
     def family(self) -> Family:
         types = [name for name, zoo in FAMILIES.items() if zoo == self.architecture]
@@ -97,7 +102,10 @@ def load(folder: str | Path, *, unsafe: bool = False, dtype: torch.dtype = torch
         tensors = loaded.family().keymap(loaded.config).load(tensors)
     fill(loaded.model, tensors, dtype)
     arrange(loaded.model.eval())
-    return replace(loaded, tokenizer=tokenizer_of(place, loaded.model))
+    reader, writer = words_of(place)
+    for words in (reader, writer):
+        check_words(words, loaded.model, place)
+    return replace(loaded, tokenizer=reader, writer=writer)
 
 
 def identified(values: Mapping[str, Any]) -> Family | None:
@@ -133,16 +141,22 @@ def told_there(values: Mapping[str, Any], known: Family, tensors: Mapping[str, T
     return Loaded(without_memory(known.build, config), config, known.architecture, values["model_type"], kept)
 
 
-def tokenizer_of(folder: Path, model: nn.Module) -> Tokenizer | None:
-    """The folder's tokenizer, if it has one; it may not name more tokens than the model has rows for."""
-    if not any(True for pattern in READERS for _ in folder.glob(pattern)):
-        return None
-    tokenizer = load_tokenizer(folder)
-    rows = min(part.token.num_embeddings for part in model.modules() if isinstance(part, TokenEmbed))
-    if tokenizer.vocab > rows:
-        said = f"the tokenizer in {folder} has {tokenizer.vocab} tokens and the model's embedding {rows}"
+def words_of(folder: Path) -> tuple[Tokenizer | None, Tokenizer | None]:
+    """The tokenizers of what is read and of what is written, where these differ; None where there is none."""
+    source, target = folder / "source.spm", folder / "target.spm"  # Marian's
+    if source.is_file() and target.is_file():
+        return load_tokenizer(source), load_tokenizer(target)
+    writer = load_tokenizer(folder / TARGET) if (folder / TARGET).is_dir() else None
+    found = any(True for pattern in READERS for _ in folder.glob(pattern))
+    return load_tokenizer(folder) if found else None, writer
+
+
+def check_words(words: Tokenizer | None, model: nn.Module, folder: Path) -> None:
+    """A tokenizer may not name more tokens than the model has rows for."""
+    rows = min((part.token.num_embeddings for part in model.modules() if isinstance(part, TokenEmbed)), default=0)
+    if words is not None and words.vocab > rows:
+        said = f"the tokenizer in {folder} has {words.vocab} tokens and the model's embedding {rows}"
         raise UserError(said, do="use the tokenizer that the model was trained with")
-    return tokenizer
 
 
 def without_memory(build: Any, config: Any) -> nn.Module:

@@ -27,7 +27,7 @@ def main() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     found = {"GPT-2 shape, greedy, batch 1, 128 + 64 tokens": decoding(), "MiniLM, 256 ragged sentences": embedding()}
-    print(json.dumps(found))
+    print(json.dumps({"against transformers": found, "a token after": token_times()}))
 
 
 def decoding() -> dict[str, float]:
@@ -53,6 +53,26 @@ def decoding() -> dict[str, float]:
         return generate(ours, prompt.tolist(), stop=Stop(most=NEW))
 
     return ratio(run_theirs, run_ours)
+
+
+@torch.inference_mode()
+def token_times() -> dict[int, float]:
+    """Milliseconds of one more token behind so many others, GPT-2's shape: only reading the cache may make it grow."""
+    from headway.generate.layout import arrange
+    from headway.nn.context import Context
+    from headway.nn.state import FixedState
+    from headway.zoo.build import build
+
+    model, token, times = build("gpt2").eval(), torch.zeros(1, 1, dtype=torch.long), dict[int, float]()
+    arrange(model)
+    for before in (16, 256, 960):
+        ctx = Context(state=FixedState(1024))
+        model(torch.zeros(1, before, dtype=torch.long), ctx)
+        start = time.process_time()
+        for _ in range(20):
+            model(token, ctx)
+        times[before] = (time.process_time() - start) / 20 * 1e3
+    return times
 
 
 def embedding() -> dict[str, float]:

@@ -18,6 +18,7 @@ from headway.checkpoint import Loaded, load
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.errors import UserError
 from headway.files import read_json, write_json
+from headway.zoo.build import build, config_of
 from tests.interop.parity import Case, Kind, ragged
 from tests.interop.table import CASES
 
@@ -42,7 +43,7 @@ def test_a_folder_is_read_and_written_both_ways(case: Case, tmp_path: Path) -> N
     second = load(tmp_path / "ours")
     assert second.config == first.config
     assert_close(numbers(second.model, case.kind, theirs.config.vocab_size), expected, atol=0, rtol=0)
-    first.save_hf(tmp_path / "back")
+    second.save_hf(tmp_path / "back")
     third = load(tmp_path / "back")
     assert_close(numbers(third.model, case.kind, theirs.config.vocab_size), expected, atol=0, rtol=0)
     again = type(theirs).from_pretrained(tmp_path / "back")
@@ -91,6 +92,10 @@ MISTAKES: list[tuple[Callable[[Path], object], str]] = [
         lambda folder: write_json(folder / "config.json", {"headway": 1, "architecture": "gpt2", "config": {"dmi": 1}}),
         "a config has no field 'dmi'",
     ),
+    (
+        lambda folder: write_json(folder / "config.json", {"headway": 1, "architecture": "gpt2", "family": ["x"]}),
+        "models of type \"['x']\" are not known",
+    ),
 ]
 
 
@@ -103,6 +108,14 @@ def test_a_broken_folder_is_told(folder: Path, spoil: Callable[[Path], object], 
     with pytest.raises(UserError) as caught:
         spoil_and_load()
     assert told in str(caught.value)
+
+
+def test_what_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+    config = config_of("roberta-base", vocab=20, dim=16, layers=1, heads=4)
+    loaded = Loaded(build(config), config, "bert", "bert")
+    with pytest.raises(UserError, match="write it as a roberta model"):
+        loaded.save_hf(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_has_no_layout_there_is_told(tmp_path: Path) -> None:

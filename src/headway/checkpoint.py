@@ -63,15 +63,18 @@ class Loaded:
         """Writes the model in our own layout."""
         place = made(folder)
         write_weights(place, {names[0]: self.model.get_parameter(names[0]) for names in aliases(self.model)})
-        told = {"architecture": self.architecture, "config": to_plain(self.config), "kept": dict(self.kept)}
+        told = {"architecture": self.architecture, "config": to_plain(self.config)}
+        told |= {"family": self.model_type, "kept": dict(self.kept)}
         write_json(place / "config.json", {"headway": LAYOUT, **told})
         self.save_words(place)
 
     def save_hf(self, folder: str | Path) -> None:
         """Writes the model in Hugging Face's layout, for `transformers` to load."""
-        known, place = self.family(), made(folder)
-        write_weights(place, known.keymap(self.config).save(dict(self.model.named_parameters())))
-        write_json(place / "config.json", {**known.write_config(self.config), **self.kept})
+        known = self.family()
+        told = {**known.write_config(self.config), **self.kept}  # refused, if at all, before anything is written
+        tensors, place = known.keymap(self.config).save(dict(self.model.named_parameters())), made(folder)
+        write_weights(place, tensors)
+        write_json(place / "config.json", told)
         self.save_words(place)
 
     def save_words(self, folder: Path) -> None:
@@ -98,7 +101,7 @@ def load(folder: str | Path, *, unsafe: bool = False, dtype: torch.dtype = torch
     named = identified(values)
     tensors = read_weights(place, unsafe=unsafe)
     loaded = told_here(values) if named is None else told_there(values, named, tensors)
-    if loaded.model_type is not None:
+    if named is not None:
         tensors = loaded.family().keymap(loaded.config).load(tensors)
     fill(loaded.model, tensors, dtype)
     arrange(loaded.model.eval())
@@ -130,8 +133,10 @@ def told_here(values: Mapping[str, Any]) -> Loaded:
         meant = nearest(str(name), ARCHITECTURES)
         raise UserError(f"no architecture {name!r}", allowed=listed(ARCHITECTURES, 20), meant=meant)
     known = architecture(name)
-    config = from_plain(known.Config, values.get("config", {}))
-    return Loaded(without_memory(known.build, config), config, name, kept=values.get("kept", {}))
+    config, model_type = from_plain(known.Config, values.get("config", {})), values.get("family")
+    if model_type is not None:
+        family(str(model_type))  # an unknown one is told here, not when it is saved
+    return Loaded(without_memory(known.build, config), config, name, model_type, values.get("kept", {}))
 
 
 def told_there(values: Mapping[str, Any], known: Family, tensors: Mapping[str, Tensor]) -> Loaded:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.errors import UserError
+from headway.files import read_json
 
 if TYPE_CHECKING:
     from headway.checkpoint import Loaded
@@ -27,11 +28,12 @@ def convert(source: Path, target: Path, to: str, *, unsafe: bool) -> str:
     save(target)
     count = sum(parameter.numel() for parameter in loaded.model.parameters())
     lines = [f"{source} → {target} ({to}): {loaded.architecture}, {count:,} parameters"]
-    return "\n".join([*lines, checked(loaded, source if loaded.model_type else target, to)])
+    theirs = source if "headway" not in read_json(source / "config.json") else target if to == "hf" else None
+    return "\n".join([*lines, checked(loaded, theirs)])
 
 
-def checked(loaded: Loaded, theirs: Path, to: str) -> str:
-    if loaded.model_type is None and to != "hf":
+def checked(loaded: Loaded, theirs: Path | None) -> str:
+    if theirs is None:
         return "nothing to compare with: neither folder is in Hugging Face's layout"
     if find_spec("transformers") is None:
         return "not compared: transformers is not installed"
@@ -43,7 +45,6 @@ def difference(loaded: Loaded, folder: Path) -> float:
     import torch
     import transformers
 
-    from headway.files import read_json
     from headway.nn.model import EncoderDecoder
 
     name = read_json(folder / "config.json").get("architectures", ["AutoModel"])[0]

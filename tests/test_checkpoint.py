@@ -62,6 +62,21 @@ def changed_config(folder: Path, **values: object) -> None:
     write_json(folder / "config.json", {**read_json(folder / "config.json"), **values})
 
 
+def test_rates_of_training_there_come_back(folder: Path, tmp_path: Path) -> None:
+    rates = {"resid_pdrop": 0.3, "embd_pdrop": 0.2, "attn_pdrop": 0.05, "summary_first_dropout": 0.4}
+    changed_config(folder, **rates)
+    load(folder).save(tmp_path / "ours")
+    load(tmp_path / "ours").save_hf(tmp_path / "back")
+    written = read_json(tmp_path / "back" / "config.json")
+    assert {rate: written[rate] for rate in rates} == rates
+
+
+def test_a_model_of_no_named_family_is_written_as_its_own_architecture(tmp_path: Path) -> None:
+    config = config_of("t5-small", vocab=20, dim=16, layers=1, heads=2, head_dim=8, hidden=16)
+    Loaded(build(config), config, "t5").save_hf(tmp_path)
+    assert read_json(tmp_path / "config.json")["model_type"] == "t5"
+
+
 def test_ties_stay_one_parameter(folder: Path) -> None:
     loaded = load(folder)
     assert loaded.model.head.weight is loaded.model.embed.token.weight  # type: ignore[union-attr]

@@ -28,7 +28,8 @@ def headway_says(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, 
 def test_alone_it_names_the_starting_points(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = headway_says(capsys)
     assert (code, err) == (0, "")
-    assert all(start in out for start in ("headway demo", "headway explain attention", "headway --help"))
+    starts = ("headway train dates", "headway train FILE", "headway run MODEL", "headway explain attention")
+    assert all(start in out for start in (*starts, "headway --help"))
 
 
 def test_help_names_the_commands_and_every_topic(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +46,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert headway_says(capsys, "--version") == (0, f"{headway.__version__}\n", "")
 
 
-COMMANDS = "demo, list, cost, run, generate, convert, explain"
+COMMANDS = "train, check, eval, init, doctor, demo, list, cost and 4 more"
 MISTAKES = {
     "exlpain": f"headway has no command 'exlpain'; allowed: {COMMANDS}; did you mean 'explain'?\n"
     "  tip: headway explain",
@@ -154,7 +155,9 @@ def test_the_installed_command_is_the_same() -> None:
     assert (done.returncode, done.stderr) == (2, f"error: {MISTAKES['explain']}\n")
 
 
-@pytest.mark.parametrize("words", [["--help"], ["explain", "--help"], ["explain", "attention"], ["exlpain"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["train", "--help"], ["explain", "--help"], ["explain", "attention"], ["exlpain"]]
+)
 def test_piped_output_is_plain_and_narrow(words: list[str]) -> None:
     done = apart(*words, COLUMNS="80")
     assert "\x1b" not in done.stdout + done.stderr

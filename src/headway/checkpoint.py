@@ -16,19 +16,27 @@ import torch
 from torch import Tensor, nn
 
 from headway.answer import PLAIN, Answer, Speaker, Wish
+from headway.data.read_fairseq import read_sides
 from headway.data.read_tokenizer import READERS, load_tokenizer
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
 from headway.files import read_json, write_json
 from headway.generate.layout import arrange
+from headway.interop.bare import recognised
 from headway.interop.families import FAMILIES, Family, family
 from headway.interop.weights import read_weights, write_weights
 from headway.nn.embed import TokenEmbed
+from headway.nn.model import EncoderDecoder
 from headway.zoo.build import ARCHITECTURES, architecture
 from headway.zoo.plain import from_plain, to_plain
 
 LAYOUT = 1  # of our own folders; what is newer is refused
 KEPT = ("id2label", "label2id")
+# rates that training there uses and no model here has a place for
+RATES = (
+    *("encoder_layerdrop", "decoder_layerdrop", "resid_pdrop", "embd_pdrop", "router_jitter_noise"),
+    *("classif_dropout", "classifier_dropout", "seq_classif_dropout", "qa_dropout", "summary_first_dropout"),
+)
 TARGET = "target"  # the folder of the tokenizer of what is written, where it is another
 
 
@@ -43,6 +51,7 @@ class Loaded:
     kept: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of their config: special tokens, names of classes
     tokenizer: Tokenizer | None = None
     writer: Tokenizer | None = None  # the words of what it writes, where these are others
+    assumed: str = ""  # what no file tells, and was taken as usual
 
     def run(self, text: str, wish: Wish = PLAIN) -> Answer:
         """Does what the model is for: continues, fills masks, writes, classifies, tags or embeds."""
@@ -71,7 +80,8 @@ class Loaded:
     def save_hf(self, folder: str | Path) -> None:
         """Writes the model in Hugging Face's layout, for `transformers` to load."""
         known = self.family()
-        told = {**known.write_config(self.config), **self.kept}  # refused, if at all, before anything is written
+        written = known.write_config(self.config)  # refused, if at all, before anything is written
+        told = {**self.kept, **written, **{name: value for name, value in self.kept.items() if name not in RATES}}
         tensors, place = known.keymap(self.config).save(dict(self.model.named_parameters())), made(folder)
         write_weights(place, tensors)
         write_json(place / "config.json", told)
@@ -83,32 +93,63 @@ class Loaded:
                 words.save(place)
 
     def family(self) -> Family:
-        types = [name for name, zoo in FAMILIES.items() if zoo == self.architecture]
-        if self.model_type is None and not types:
-            raise UserError(f"{self.architecture} models have no place in Hugging Face's layout", do="use --to headway")
-        return family(self.model_type or types[0])
+        name = self.model_type or self.architecture
+        if name not in FAMILIES:
+            raise UserError(f"{name} models have no place in Hugging Face's layout", do="use --to headway")
+        return family(name)
 
 
-def load(folder: str | Path, *, unsafe: bool = False, dtype: torch.dtype = torch.float32) -> Loaded:
+def load(
+    folder: str | Path, *, heads: int | None = None, unsafe: bool = False, dtype: torch.dtype = torch.float32
+) -> Loaded:
     """The model in a folder of ours or of Hugging Face's, ready to run; `unsafe` lets it read a PyTorch pickle.
 
-    Its matrices lie in memory as decoding reads them fastest; their shapes and values are the file's.
+    `heads` is for a folder without config.json that holds a fairseq Transformer or an `nn.Transformer`, whose tensors
+    show all the rest.  Matrices lie in memory as decoding reads them fastest; shapes and values are the file's.
     """
     place = Path(folder)
     if not place.is_dir():
         raise UserError(f"{place} is not a folder", allowed="a folder with config.json and model.safetensors")
+    read = configured if (place / "config.json").exists() else bare
+    loaded, tensors = read(place, heads, unsafe)
+    fill(loaded.model, tensors, dtype)
+    arrange(loaded.model.eval())
+    reader, writer = (loaded.tokenizer, loaded.writer) if loaded.tokenizer else words_of(place)
+    check_words(reader, writer, loaded.model, place)
+    return replace(loaded, tokenizer=reader, writer=writer)
+
+
+def configured(place: Path, heads: int | None, unsafe: bool) -> tuple[Loaded, Mapping[str, Tensor]]:
+    """A model without memory yet, as config.json tells, and its tensors under our names."""
+    if heads is not None:
+        raise UserError(f"{place} has a config.json, which tells the heads", do="leave heads (--heads) out")
     values = read_json(place / "config.json")
     named = identified(values)
     tensors = read_weights(place, unsafe=unsafe)
-    loaded = told_here(values) if named is None else told_there(values, named, tensors)
-    if named is not None:
-        tensors = loaded.family().keymap(loaded.config).load(tensors)
-    fill(loaded.model, tensors, dtype)
-    arrange(loaded.model.eval())
-    reader, writer = words_of(place)
-    for words in (reader, writer):
-        check_words(words, loaded.model, place)
-    return replace(loaded, tokenizer=reader, writer=writer)
+    if named is None:
+        return told_here(values), tensors
+    loaded = told_there(values, named, tensors)
+    return loaded, loaded.family().keymap(loaded.config).load(tensors)
+
+
+def bare(place: Path, heads: int | None, unsafe: bool) -> tuple[Loaded, Mapping[str, Tensor]]:
+    """The same where there is no config.json: as the tensors show, with the words that lie beside them."""
+    tensors = read_weights(place, unsafe=unsafe)
+    known = recognised(tensors)
+    if known is None:
+        said = (
+            f"{place / 'config.json'} does not exist, and the tensors are no fairseq Transformer's or nn.Transformer's"
+        )
+        raise UserError(said, do="add the config.json that belongs to them")
+    if heads is None:
+        said = f"{place} holds {known.name} and no config.json, and its tensors do not show how many heads it has"
+        raise UserError(said, do="give their number, as in heads=8 (--heads 8)")
+    config = known.read_config(heads)
+    source = config.vocab if config.source_vocab is None else config.source_vocab
+    reader, writer = read_sides(place, source, config.vocab)
+    model = without_memory(architecture("transformer").build, config)
+    loaded = Loaded(model, config, "transformer", None, known.tokens, reader, writer, known.assumed)
+    return loaded, known.keymap(config).load(tensors)
 
 
 def identified(values: Mapping[str, Any]) -> Family | None:
@@ -142,7 +183,7 @@ def told_here(values: Mapping[str, Any]) -> Loaded:
 def told_there(values: Mapping[str, Any], known: Family, tensors: Mapping[str, Tensor]) -> Loaded:
     """The same from Hugging Face's; what the config leaves open is seen from the tensors' names."""
     config = known.settle(known.read_config(values), tensors)
-    kept = {name: value for name, value in values.items() if name in KEPT or name.endswith("_token_id")}
+    kept = {name: value for name, value in values.items() if name in (*KEPT, *RATES) or name.endswith("_token_id")}
     return Loaded(without_memory(known.build, config), config, known.architecture, values["model_type"], kept)
 
 
@@ -156,12 +197,16 @@ def words_of(folder: Path) -> tuple[Tokenizer | None, Tokenizer | None]:
     return load_tokenizer(folder) if found else None, writer
 
 
-def check_words(words: Tokenizer | None, model: nn.Module, folder: Path) -> None:
+def check_words(reader: Tokenizer | None, writer: Tokenizer | None, model: nn.Module, folder: Path) -> None:
     """A tokenizer may not name more tokens than the model has rows for."""
-    rows = min((part.token.num_embeddings for part in model.modules() if isinstance(part, TokenEmbed)), default=0)
-    if words is not None and words.vocab > rows:
-        said = f"the tokenizer in {folder} has {words.vocab} tokens and the model's embedding {rows}"
-        raise UserError(said, do="use the tokenizer that the model was trained with")
+    sides = [(reader, model)]
+    if isinstance(model, EncoderDecoder):
+        sides = [(reader, model.encoder), (writer or reader, model.decoder)]
+    for words, side in sides:
+        rows = next((part.token.num_embeddings for part in side.modules() if isinstance(part, TokenEmbed)), 0)
+        if words is not None and words.vocab > rows:
+            said = f"the tokenizer in {folder} has {words.vocab} tokens and the model's embedding {rows}"
+            raise UserError(said, do="use the tokenizer that the model was trained with")
 
 
 def without_memory(build: Any, config: Any) -> nn.Module:

@@ -38,11 +38,24 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file that holds one JSON object."""
+    """A file that holds one JSON object, in which no name stands twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            seen: set[str] = set()
+            twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+            raise UserError(f"{path}: {twice!r} stands there twice", do="keep one of them")
+        return found
+
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        value = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{path} does not exist") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder", allowed="a file that holds a JSON object") from None
+    except UserError:
+        raise
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON: {error}") from None
     if not isinstance(value, dict):

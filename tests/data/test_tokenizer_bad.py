@@ -28,11 +28,11 @@ def changed(**model: Any) -> str:
 
 
 BAD = {
-    "empty": ({"tokenizer.json": ""}, "not whole JSON"),
-    "no JSON": ({"tokenizer.json": "hello"}, "not whole JSON"),
-    "cut JSON": ({"tokenizer.json": json.dumps(BPE)[:60]}, "not whole JSON"),
-    "deep JSON": ({"tokenizer.json": "[" * 100_000}, "not whole JSON"),
-    "a list": ({"tokenizer.json": "[]"}, "holds no JSON object"),
+    "empty": ({"tokenizer.json": ""}, "is not JSON"),
+    "no JSON": ({"tokenizer.json": "hello"}, "is not JSON"),
+    "cut JSON": ({"tokenizer.json": json.dumps(BPE)[:60]}, "is not JSON"),
+    "deep JSON": ({"tokenizer.json": "[" * 100_000}, "is not JSON"),
+    "a list": ({"tokenizer.json": "[]"}, "holds list; allowed: a JSON object"),
     "no model": ({"tokenizer.json": '{"model": null}'}, "no model with a vocabulary"),
     "unknown model": ({"tokenizer.json": changed(type="Spell")}, "not a tokenizer"),
     "same ids": ({"tokenizer.json": changed(vocab={"a": 0, "b": 0, "ab": 1})}, "'a' and 'b' have the same id 0"),
@@ -61,7 +61,7 @@ BAD = {
     "dictionary alone": ({"dict.en.txt": "a 1\n"}, "no bpe.code"),
     "dictionary without counts": ({"dict.en.txt": "a\n", "bpe.code": "#version: 0.2\n"}, "line 1: 'a' is no token"),
     "old codes": ({"dict.en.txt": "a 1\n", "bpe.code": "a b\n"}, "allowed: '#version: 0.2'"),
-    "settings cut off": ({"tokenizer.json": json.dumps(BPE), "tokenizer_config.json": "{"}, "not whole JSON"),
+    "settings cut off": ({"tokenizer.json": json.dumps(BPE), "tokenizer_config.json": "{"}, "is not JSON"),
     "nothing there": ({}, "no tokenizer in this folder"),
 }
 
@@ -81,7 +81,7 @@ def test_bad_files_are_told_by_name(case: str, tmp_path: Path) -> None:
 
 
 def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no such file"):
+    with pytest.raises(UserError, match="does not exist"):
         load_tokenizer(tmp_path / "tokenizer.json")
     with pytest.raises(UserError, match="not the name of a tokenizer's file"):
         load_tokenizer(tmp_path / "weights.safetensors")

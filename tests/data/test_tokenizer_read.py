@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from headway.data.read_fairseq import read_sides
 from headway.data.read_tokenizer import load_tokenizer
 from headway.data.tokenizer import Tokenizer
+from headway.errors import UserError
 from tests.conftest import ROOT
 from tests.data.test_tokenizer import streamed
 from tests.data.texts import CORPUS, VARIED, spellings
@@ -238,8 +240,32 @@ def test_fairseq(shared: Path, language: str, size: int) -> None:
         assert ids == [*(numbers.get(piece, 3) for piece in slow_pieces(text, ranks)), 2]
         assert tokenizer.decode(ids) == streamed(tokenizer, ids) == " ".join(text.split())
     for text in TEXTS:
-        assert tokenizer.encode(text) == [*(numbers.get(piece, 3) for piece in slow_pieces(text, ranks)), 2]
+        pieces = slow_pieces(text.lower(), ranks)  # what was merged was lower-cased
+        assert tokenizer.encode(text) == [*(numbers.get(piece, 3) for piece in pieces), 2]
         assert max(tokenizer.encode(text)) < size
+
+
+@pytest.mark.parametrize(("merges", "lower"), [("a b", True), ("a B", False), ("ߊ ߬</w>", False)])
+def test_fairseq_reads_capitals_where_some_were_merged(tmp_path: Path, merges: str, lower: bool) -> None:
+    (tmp_path / "bpe.code").write_text(f"#version: 0.2\n{merges}\n", "utf-8")
+    (tmp_path / "dict.x.txt").write_text("a@@ 3\nb 2\nB 1\n", "utf-8")
+    assert (load_tokenizer(tmp_path).encode("aB") == load_tokenizer(tmp_path).encode("ab")) == lower
+
+
+def test_fairseq_dictionaries_are_told_apart_by_their_sizes(tmp_path: Path) -> None:
+    (tmp_path / "bpe.code").write_text("#version: 0.2\na b\n")
+    assert read_sides(tmp_path, 5, 6) == (None, None)
+    (tmp_path / "dict.x.txt").write_text("a 3\n")
+    (tmp_path / "dict.y.txt").write_text("a 3\nb 2\n")
+    for sizes in ((5, 6), (6, 5)):
+        sides = read_sides(tmp_path, *sizes)
+        assert [words.vocab for words in sides if words] == [*sizes]
+    with pytest.raises(UserError) as caught:
+        read_sides(tmp_path, 5, 5)
+    assert "reads 5 tokens and writes 5, and there are dict.x.txt with 5, dict.y.txt with 6" in str(caught.value)
+    (tmp_path / "dict.y.txt").write_text("a 3\n")
+    reader, writer = read_sides(tmp_path, 5, 5)
+    assert (reader and reader.vocab, writer) == (5, None)
 
 
 def slow_pieces(text: str, ranks: dict[tuple[str, ...], int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and ALBERT, with each head and the options that their configs name."""
+"""BERT and its like, with each head and the options that their configs name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ SIZES = {
     "num_attention_heads": 4,
     "intermediate_size": 24,
 }
+DISTILLED = {
+    "vocab_size": 99,
+    "max_position_embeddings": 32,
+    "dim": 16,
+    "n_layers": 3,
+    "n_heads": 4,
+    "hidden_dim": 24,
+}
 GROUPED = {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2}
 
 
@@ -27,6 +35,17 @@ def model(architecture: str, **options: Any) -> Any:
     kind = getattr(transformers, architecture)
     config = kind.config_class(**{**SIZES, **options}, architectures=[architecture])
     return kind._from_config(config, attn_implementation="eager")
+
+
+def distilbert(name: str, architecture: str, **options: Any) -> Case:
+    def make() -> Any:
+        import transformers
+
+        kind = getattr(transformers, architecture)
+        config = transformers.DistilBertConfig(**{**DISTILLED, **options}, architectures=[architecture])
+        return kind._from_config(config, attn_implementation="eager")
+
+    return Case(name, make, Kind.ENCODER)
 
 
 CASES = [
@@ -45,6 +64,17 @@ CASES = [
     case("roberta, classes of rows", "RobertaForSequenceClassification", num_labels=3, hidden_act="relu"),
     case("roberta, classes of tokens", "RobertaForTokenClassification", num_labels=4),
     case("roberta, answer spans", "RobertaForQuestionAnswering"),
+    case("xlm-roberta", "XLMRobertaModel", type_vocab_size=1),
+    case("xlm-roberta, masked words", "XLMRobertaForMaskedLM", type_vocab_size=1, layer_norm_eps=1e-5),
+    case("xlm-roberta, classes of rows", "XLMRobertaForSequenceClassification", num_labels=3),
+    case("camembert", "CamembertModel", type_vocab_size=1),
+    case("camembert, masked words", "CamembertForMaskedLM", type_vocab_size=1, layer_norm_eps=1e-5),
+    case("camembert, classes of tokens", "CamembertForTokenClassification", num_labels=3),
+    distilbert("distilbert", "DistilBertModel"),
+    distilbert("distilbert, masked words", "DistilBertForMaskedLM", activation="relu"),
+    distilbert("distilbert, classes of rows", "DistilBertForSequenceClassification", num_labels=3),
+    distilbert("distilbert, classes of tokens", "DistilBertForTokenClassification", num_labels=4),
+    distilbert("distilbert, answer spans, sines", "DistilBertForQuestionAnswering", sinusoidal_pos_embds=True),
     case("albert", "AlbertModel", embedding_size=8),
     case("albert, masked words", "AlbertForMaskedLM", embedding_size=8),
     case("albert, masked words, ReLU, groups", "AlbertForMaskedLM", embedding_size=8, hidden_act="relu", **GROUPED),

@@ -1,4 +1,4 @@
-"""Llama, Mistral and Mixtral, with the options their configs name."""
+"""Llama, Mistral, Mixtral, Qwen2 and Phi-3, with the options their configs name."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ SIZES = {
     "eos_token_id": 2,
 }
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+LONG = {"short_factor": [1.0, 1.1, 1.5, 2.0], "long_factor": [1.0, 2.0, 5.0, 9.0]}
+ORIGINAL = "original_max_position_embeddings"
+ROOM = {"attention_factor": 1.2, ORIGINAL: 9}
+HALF = {
+    "partial_rotary_factor": 0.5,
+    "original_max_position_embeddings": 5,
+    "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.1], "long_factor": [2.0, 5.0]},
+}
+TIED = {"tie_word_embeddings": True}
 YARN = {"factor": 4.0, "original_max_position_embeddings": 16}
 
 
@@ -40,7 +49,20 @@ def mixtral(**options: Any) -> Any:
     return MixtralForCausalLM._from_config(MixtralConfig(**sizes | options), attn_implementation="eager")
 
 
-def rope(kind: str, **numbers: float) -> dict[str, Any]:
+def qwen2(**options: Any) -> Any:
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    return Qwen2ForCausalLM._from_config(Qwen2Config(**SIZES | options), attn_implementation="eager")
+
+
+def phi3(**options: Any) -> Any:
+    from transformers import Phi3Config, Phi3ForCausalLM
+
+    sizes = SIZES | {"pad_token_id": 0, "original_max_position_embeddings": 16}
+    return Phi3ForCausalLM._from_config(Phi3Config(**sizes | options), attn_implementation="eager")
+
+
+def rope(kind: str, **numbers: Any) -> dict[str, Any]:
     """In the older spelling; configs of today hold the newer."""
     return {"rope_theta": 500.0, "rope_scaling": {"rope_type": kind, **numbers}}
 
@@ -61,9 +83,24 @@ CASES = [
     Case("llama, llama3 scaling", lambda: llama(**rope("llama3", **LLAMA3)), Kind.DECODER),
     Case("llama, YaRN", lambda: llama(**rope("yarn", **YARN)), Kind.DECODER),
     Case("llama, YaRN, sharpened", lambda: llama(**rope("yarn", **YARN, mscale=0.7, mscale_all_dim=0.3)), Kind.DECODER),
+    Case("llama, YaRN between pairs", lambda: llama(**rope("yarn", **YARN, truncate=False)), Kind.DECODER),
+    Case("llama, LongRoPE, short", lambda: llama(**rope("longrope", **LONG, **ROOM)), Kind.DECODER),
+    Case("llama, LongRoPE, long", lambda: llama(**rope("longrope", **LONG, **ROOM | {ORIGINAL: 8})), Kind.DECODER),
+    Case("mistral, LongRoPE", lambda: mistral(**rope("longrope", **LONG, factor=3.0, **{ORIGINAL: 5})), Kind.DECODER),
     Case("mistral", lambda: mistral(sliding_window=None), Kind.DECODER),
     Case("mistral, window of 3", lambda: mistral(sliding_window=3), Kind.DECODER),
     Case("mixtral", mixtral, Kind.DECODER),
     Case("mixtral, window, tied", lambda: mixtral(sliding_window=4, tie_word_embeddings=True), Kind.DECODER),
+    Case("mixtral, YaRN", lambda: mixtral(head_dim=8, **rope("yarn", **YARN)), Kind.DECODER),
     Case("mixtral, one expert of three", lambda: mixtral(num_local_experts=3, num_experts_per_tok=1), Kind.DECODER),
+    Case("qwen2", qwen2, Kind.DECODER),
+    Case("qwen2, tied, YaRN", lambda: qwen2(tie_word_embeddings=True, **rope("yarn", **YARN)), Kind.DECODER),
+    Case(
+        "qwen2, window of 3",
+        lambda: qwen2(use_sliding_window=True, sliding_window=3, max_window_layers=0),
+        Kind.DECODER,
+    ),
+    Case("phi3", phi3, Kind.DECODER),
+    Case("phi3, LongRoPE, half of each head, window", lambda: phi3(sliding_window=4, **HALF), Kind.DECODER),
+    Case("phi3, a quarter of each head, tied", lambda: phi3(partial_rotary_factor=0.25, **TIED), Kind.DECODER),
 ]

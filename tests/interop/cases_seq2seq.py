@@ -1,4 +1,4 @@
-"""T5, BART and Marian, with the options their configs name."""
+"""T5, mT5, BART and Marian, with the options their configs name."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ def t5(**options: Any) -> Any:
 def t5_1_1(**options: Any) -> Any:
     """As loaded from the published files, whose output is a tensor of its own."""
     model = t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False, **options)
+    model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
+    return model
+
+
+def mt5(**options: Any) -> Any:
+    from transformers import MT5Config, MT5ForConditionalGeneration
+
+    model = MT5ForConditionalGeneration._from_config(MT5Config(**T5, **options), attn_implementation="eager")
     model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
     return model
 
@@ -77,13 +85,22 @@ CASES = [
         lambda: t5(feed_forward_proj="gated-silu", num_decoder_layers=1),
         Kind.SEQ2SEQ,
     ),
+    Case("mt5", mt5, Kind.SEQ2SEQ),
+    Case("mt5, ReLU", lambda: mt5(feed_forward_proj="relu", num_decoder_layers=2), Kind.SEQ2SEQ),
     Case("t5 encoder", t5_encoder, Kind.ENCODER),
     Case("bart", bart, Kind.SEQ2SEQ),
     Case("bart, scaled, ReLU", lambda: bart(scale_embedding=True, activation_function="relu"), Kind.SEQ2SEQ),
+    Case("bart, untied", lambda: bart(tie_word_embeddings=False), Kind.SEQ2SEQ),
     Case("marian", lambda: marian(scale_embedding=True, activation_function="swish"), Kind.SEQ2SEQ),
     Case(
         "marian, two vocabularies",
         lambda: marian(share_encoder_decoder_embeddings=False, decoder_vocab_size=120),
+        Kind.SEQ2SEQ,
+    ),
+    Case("marian, untied", lambda: marian(tie_word_embeddings=False), Kind.SEQ2SEQ),
+    Case(
+        "marian, untied, two vocabularies",
+        lambda: marian(tie_word_embeddings=False, share_encoder_decoder_embeddings=False, decoder_vocab_size=120),
         Kind.SEQ2SEQ,
     ),
 ]

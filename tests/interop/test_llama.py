@@ -1,4 +1,4 @@
-"""Configs of Llama, Mistral and Mixtral: published spellings, what is refused, and files that go back."""
+"""Configs of Llama and its like: published spellings, what is refused, and files that go back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.interop import llama, mistral, mixtral
+from headway.interop import llama, mistral, mixtral, phi3, qwen2
 from headway.interop.families import family
-from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, Ntk, Scaling, Yarn
+from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, LongRope, Ntk, Scaling, Yarn
 from headway.zoo.llama import Config, Frequencies
 from headway.zoo.llama import build as build_llama
 from tests.interop import cases_llama
@@ -64,9 +64,15 @@ def test_a_published_config_is_read() -> None:
 
 
 def test_what_is_absent_is_what_the_other_library_takes() -> None:
-    from transformers import LlamaConfig, MistralConfig, MixtralConfig
+    from transformers import LlamaConfig, MistralConfig, MixtralConfig, Phi3Config, Qwen2Config
 
-    for known, theirs in ((llama, LlamaConfig), (mistral, MistralConfig), (mixtral, MixtralConfig)):
+    for known, theirs in (
+        (llama, LlamaConfig),
+        (mistral, MistralConfig),
+        (mixtral, MixtralConfig),
+        (qwen2, Qwen2Config),
+        (phi3, Phi3Config),
+    ):
         named = known.read_config(theirs().to_dict())
         assert known.write_config(known.read_config({})) == known.write_config(named)
 
@@ -77,6 +83,7 @@ def test_null_is_not_absent() -> None:
     assert (mistral.read_config({}).kv_heads, mistral.read_config({"num_key_value_heads": None}).kv_heads) == (8, 32)
 
 
+FACTORS = {"short_factor": [1, 2.0], "long_factor": [3.0, 4.0]}
 YARN = {"factor": 4.0, "original_max_position_embeddings": 512}
 SPELLINGS: list[tuple[dict[str, Any], Frequencies]] = [
     ({}, Frequencies(10_000.0)),
@@ -96,6 +103,18 @@ SPELLINGS: list[tuple[dict[str, Any], Frequencies]] = [
         Frequencies(scaling=Yarn(4.0, 512)),
     ),
     ({"rope_scaling": {"type": "yarn", "factor": 2.0}}, Frequencies(scaling=Yarn(2.0, 2048))),
+    (
+        {"rope_scaling": {"type": "yarn", **YARN, "truncate": False}},
+        Frequencies(scaling=Yarn(4.0, 512, whole=False)),
+    ),
+    (
+        {"rope_scaling": {"type": "longrope", **FACTORS, "original_max_position_embeddings": 512}},
+        Frequencies(scaling=LongRope(4.0, (1.0, 2.0), (3.0, 4.0), 512)),
+    ),
+    (
+        {"rope_scaling": {"type": "longrope", **FACTORS, "factor": 2.0}, "original_max_position_embeddings": 512},
+        Frequencies(scaling=LongRope(2.0, (1.0, 2.0), (3.0, 4.0), 512)),
+    ),
 ]
 
 
@@ -107,12 +126,19 @@ def test_every_spelling_of_frequencies_is_read(values: dict[str, Any], expected:
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, "rope_type='longrope' is not supported for llama"),
+        (
+            {"rope_scaling": {"rope_type": "longrope", "factor": 2.0}},
+            "config.json of a llama model has no 'short_factor'",
+        ),
+        (
+            {"rope_scaling": {"type": "longrope", **FACTORS, "long_factor": 3}},
+            "long_factor=3 in config.json; allowed: a",
+        ),
+        ({"rope_scaling": {"rope_type": "proportional"}}, "rope_type='proportional' is not supported for llama"),
         ({"rope_scaling": {"type": "su"}}, "rope_type='su' is not supported for llama models; allowed: 'default', 'l"),
         ({"rope_scaling": {"type": "linear"}}, "config.json of a llama model has no 'factor'"),
         ({"rope_scaling": {"type": "linear", "factor": 0.5}}, "would shorten the context"),
         ({"rope_scaling": {"type": "linear", "factor": 2.0, "flux": 1}}, "not known here: flux=1"),
-        ({"rope_scaling": {"rope_type": "yarn", **YARN, "truncate": False}}, "truncate=False is not supported"),
         ({"rope_scaling": [2.0]}, "rope_scaling=[2.0] in config.json; allowed: null, or its type and numbers"),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "not known here: full_attention="),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5 is not supported"),
@@ -138,11 +164,21 @@ def test_what_is_not_computed_is_refused_by_name(values: dict[str, Any], told: s
         Llama3(8.0, 1.0, 4.0, 512),
         Yarn(2.0, 512),
         Yarn(2.0, 512, attention=2.0),
+        Yarn(2.0, 512, attention=2.0, whole=False),
+        Yarn(2.0, 512, whole=False),
+        LongRope(2.0, (1.0, 2.0), (3.0, 4.0), 512),
+        LongRope(2.0, (1.0, 2.0), (3.0, 4.0), 512, attention=1.3),
     ],
 )
 def test_a_config_comes_back(scaling: Scaling) -> None:
     config = Config(
-        head_dim=128, kv_heads=4, hidden=99, rotary=Frequencies(5.0, scaling), attention_bias=True, tied=True
+        head_dim=128,
+        kv_heads=4,
+        hidden=99,
+        rotary=Frequencies(5.0, scaling),
+        biases="attention",
+        tied=True,
+        attention_dropout=0.2,
     )
     assert llama.read_config(json.loads(json.dumps(llama.write_config(config)))) == config
 
@@ -156,7 +192,8 @@ def test_a_window_makes_it_a_mistral() -> None:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        (Config(window=7, ffn_bias=True), "a Mistral has no bias vectors and a Llama no window"),
+        (Config(window=7, biases="ffn"), "a Mistral has no bias vectors and a Llama no window"),
+        (Config(rotary=Frequencies(part=0.5)), "only a Phi-3 turns a part of each head there, and this model 0.5"),
         (Config(rotary=Frequencies(scaling=Ntk(2.0))), "Ntk(factor=2.0) with context=2048 cannot be told"),
         (Config(rotary=Frequencies(scaling=DynamicNtk(2.0, 7))), "with context=2048 cannot be told"),
     ],
@@ -165,6 +202,66 @@ def test_what_cannot_be_told_there_is_not_written(config: Config, told: str) -> 
     with pytest.raises(UserError) as caught:
         llama.write_config(config)
     assert told in str(caught.value)
+
+
+def test_biases_of_queries_keys_and_values_make_it_a_qwen2() -> None:
+    for window in (None, 7):
+        config = Config(biases="qkv", window=window, head_dim=128, kv_heads=4, hidden=99)
+        written = llama.write_config(config)
+        assert written["model_type"] == "qwen2"
+        assert qwen2.read_config(written) == config
+    with pytest.raises(UserError, match="write it as a llama model"):
+        qwen2.write_config(Config())
+
+
+# as published: a window that is not used, or not in every layer
+WINDOWS: list[tuple[dict[str, Any], int | None]] = [
+    ({"use_sliding_window": False, "sliding_window": 131_072, "max_window_layers": 28}, None),
+    ({"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 32}, None),
+    ({"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 0}, 64),
+    ({"layer_types": ["full_attention"] * 32}, None),
+]
+
+
+@pytest.mark.parametrize(("values", "window"), WINDOWS)
+def test_a_window_is_of_every_layer_or_none(values: dict[str, Any], window: int | None) -> None:
+    assert qwen2.read_config(values).window == window
+
+
+@pytest.mark.parametrize(
+    ("known", "values", "told"),
+    [
+        (qwen2, {"use_sliding_window": True, "max_window_layers": 3}, "full_attention and of sliding_attention in one"),
+        (qwen2, {"attention_bias": True}, "not known here: attention_bias=True"),
+        (phi3, {"rope_scaling": {"type": "linear", "factor": 2.0}}, "Linear scaling is not supported for phi3 models"),
+        (phi3, {"full_attn_mod": 2}, "full_attn_mod=2 is not supported for phi3"),
+        (phi3, {"lm_head_bias": True}, "not known here: lm_head_bias=True"),
+        (mistral, {"layer_types": ["full_attention"]}, "not known here: layer_types="),
+        (mixtral, {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5 is not supported for mixtral"),
+    ],
+)
+def test_what_its_like_do_not_compute_is_refused_by_name(known: Any, values: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        known.read_config(values)
+    assert told in str(caught.value)
+
+
+def test_phi3_turns_a_part_of_each_head_and_has_an_old_name_of_its_scaling() -> None:
+    long = LongRope(32.0, (1.0, 2.0), (3.0, 4.0), 4096)
+    frequencies = Frequencies(10_000.0, long, part=0.75)
+    for kind in ("su", "yarn", "longrope"):
+        values = {"max_position_embeddings": 131_072, "rope_scaling": {"type": kind, **FACTORS}}
+        assert phi3.read_config({**values, "partial_rotary_factor": 0.75}).rotary == frequencies
+    config = Config(context=131_072, head_dim=128, kv_heads=4, hidden=99, rotary=frequencies, window=9)
+    assert phi3.read_config(json.loads(json.dumps(phi3.write_config(config)))) == config
+
+
+def test_a_tensor_of_several_layers_has_their_rows() -> None:
+    config = Config(vocab=9, dim=16, layers=2, heads=4, kv_heads=2, hidden=8)
+    stored = phi3.keymap(config).save(dict(build_llama(config).named_parameters()))
+    assert stored["model.layers.0.self_attn.qkv_proj.weight"].shape == (32, 16)
+    with pytest.raises(UserError, match=r"has 32 rows; allowed: 16 \+ 16 \+ 16, as the config says"):
+        phi3.keymap(Config(vocab=9, dim=16, layers=2, heads=4, kv_heads=4, hidden=8)).load(stored)
 
 
 def test_sharpening_is_written_as_its_amplitude() -> None:
@@ -181,6 +278,8 @@ MAKERS = {
     "tied": lambda: cases_llama.llama(tie_word_embeddings=True),
     "mistral": lambda: cases_llama.mistral(sliding_window=3),
     "mixtral": cases_llama.mixtral,
+    "qwen2": cases_llama.qwen2,
+    "phi3": lambda: cases_llama.phi3(**cases_llama.HALF),
 }
 
 

@@ -23,8 +23,20 @@ CONFIGS = {
         *(t5.Config(decoder_layers=2, ffn=ffn, act=act) for ffn in t5.FFNS for act in ("gelu", "gelu_tanh", "silu")),
         t5.Config(decoder_layers=6, ffn="gated", act="gelu_tanh", tied=False, buckets=8, longest=20),
     ],
-    "bart": [bart.Config(), bart.Config(scaled=True, act="relu", decoder_layers=3, decoder_heads=8)],
-    "marian": [marian.Config(), marian.Config(source_vocab=90, vocab=80, shared=False, scaled=False)],
+    "mt5": [
+        t5.Config(decoder_layers=6, ffn="gated", act="gelu_tanh", tied=False),
+        t5.Config(decoder_layers=0, tied=False),
+    ],
+    "bart": [
+        bart.Config(),
+        bart.Config(scaled=True, act="relu", decoder_layers=3, decoder_heads=8),
+        bart.Config(tied=False, dropout=0.2, attention_dropout=0.3, act_dropout=0.4),
+    ],
+    "marian": [
+        marian.Config(),
+        marian.Config(source_vocab=90, vocab=80, shared=False, scaled=False),
+        marian.Config(source_vocab=90, vocab=80, shared=False, tied=False, attention_dropout=0.3, act_dropout=0.4),
+    ],
 }
 
 
@@ -83,7 +95,12 @@ def test_a_missing_bias_of_the_output_is_zero() -> None:
         ("t5", {"architectures": ["T5ForTokenClassification"]}, "'T5ForTokenClassification' is not supported for t5"),
         ("bart", {"is_decoder": True}, "is_decoder=True is not supported for bart"),
         ("bart", {"normalize_before": True}, "normalize_before=True is not supported for bart"),
-        ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported for bart"),
+        ("mt5", {"feed_forward_proj": "tanh"}, "feed_forward_proj='tanh' is not supported for mt5"),
+        (
+            "mt5",
+            {"architectures": ["MT5ForTokenClassification"]},
+            "'MT5ForTokenClassification' is not supported for mt5",
+        ),
         ("bart", {"static_position_embeddings": True}, "static_position_embeddings=True is not supported for bart"),
         ("marian", {"activation_function": "tanh"}, "activation_function='tanh' is not supported for marian"),
         ("marian", {"normalize_embedding": True}, "normalize_embedding=True is not supported for marian"),
@@ -106,3 +123,22 @@ OLD = {
 def test_options_of_the_first_files_are_known(name: str) -> None:
     known = family(name)
     assert known.read_config({"model_type": name} | OLD[name]) == known.read_config({"model_type": name})
+
+
+@pytest.mark.parametrize("name", ["bart, untied", "marian, untied"])
+def test_both_sides_may_be_stored_as_one_table(name: str) -> None:
+    """As version 4 of the other library writes it, where only the output is a table of its own."""
+    whole = shaken(next(case for case in CASES if case.name == name).make())
+    stored = {key: x for key, x in whole.state_dict().items() if "embed_tokens" not in key}
+    known = family(whole.config.model_type)
+    found = known.keymap(known.read_config(whole.config.to_dict())).load(stored)
+    assert torch.equal(found["encoder.embed.token.weight"], stored["model.shared.weight"])
+    assert torch.equal(found["decoder.embed.token.weight"], stored["model.shared.weight"])
+    assert torch.equal(found["decoder.head.weight"], stored["lm_head.weight"])
+
+
+def test_the_output_of_an_mt5_is_its_own_whatever_is_told_of_ties() -> None:
+    known = family("mt5")
+    assert known.read_config({"tie_word_embeddings": True}) == known.read_config({"tie_word_embeddings": False})
+    with pytest.raises(UserError, match="an mT5 has an output of its own, and this model the table of words"):
+        known.write_config(t5.Config())

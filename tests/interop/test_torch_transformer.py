@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from headway import Context
 from headway.errors import UserError
 from headway.interop.keymap import Rule, linear
-from headway.interop.torch_transformer import build, keymap, read_config
+from headway.interop.torch_transformer import keymap, prefix_of, read_config
 from headway.zoo import transformer
 from tests.interop.parity import difference, load, shaken
 
@@ -36,7 +36,7 @@ def test_its_numbers_are_ours(norm_first: bool, activation: str) -> None:
     theirs = made(norm_first, activation)
     source, target, real = batch()
     config = read_config(theirs.state_dict(), 4, norm_first=norm_first, act=activation)
-    ours, names = build(config).eval(), keymap(config)
+    ours, names = transformer.build(config).eval(), keymap(config)
     load(ours, names.load(theirs.state_dict()))
     future = nn.Transformer.generate_square_subsequent_mask(5)
     expected = theirs(
@@ -59,6 +59,7 @@ class Translator(nn.Module):
 
 def test_a_model_around_it_is_read_with_rules_for_the_rest() -> None:
     theirs = Translator().state_dict()
+    assert prefix_of(theirs) == "transformer."
     sizes = read_config(theirs, 4, norm_first=True, prefix="transformer.")
     config = transformer.Config(**{**vars(sizes), "vocab": 20, "source_vocab": 30})
     names = keymap(

@@ -125,7 +125,12 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{", "is not JSON"), ("[]", "holds list; allowed: a JSON object"), ("[" * 100_000, "is not JSON")],
+    [
+        ("{", "is not JSON"),
+        ("[]", "holds list; allowed: a JSON object"),
+        ("[" * 100_000, "is not JSON"),
+        ('{"a": {"b": 1, "b": 1}}', "config.json: 'b' stands there twice; keep one of them"),
+    ],
 )
 def test_json_that_is_none_is_told(tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "config.json"
@@ -133,4 +138,8 @@ def test_json_that_is_none_is_told(tmp_path: Path, text: str, told: str) -> None
     with pytest.raises(UserError) as caught:
         read_json(file)
     assert told in str(caught.value)
+    with pytest.raises(UserError, match="is a folder; allowed: a file"):
+        read_json(tmp_path)
+    with pytest.raises(UserError, match=r"absent\.json does not exist"):
+        read_json(tmp_path / "absent.json")
     assert json.loads("{}") == {}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.ops.rotary import HALVES, PAIRS, UNSCALED, DynamicNtk, Linear, Llama3, Ntk, Rotary, Scaling, Yarn
+from headway.ops.rotary import HALVES, PAIRS, UNSCALED, DynamicNtk, Linear, Llama3, LongRope, Ntk, Rotary, Scaling, Yarn
 
 SCALINGS = [
     UNSCALED,
@@ -19,12 +19,14 @@ SCALINGS = [
     Llama3(8.0, low=1.0, high=4.0, original_context=256),
     Yarn(4.0, original_context=512),
     Yarn(40.0, original_context=4096, beta_fast=16.0, beta_slow=2.0, mscale=0.707, mscale_all=1.0),
+    Yarn(4.0, original_context=512, whole=False),
     Yarn(4.0, original_context=4, attention=0.9),  # every pair turns less than once: an empty ramp
     Ntk(4.0),
     DynamicNtk(2.0, original_context=64),
 ]
+LONG = LongRope(8.0, (1.0, 1.1, 1.5, 2.0), (1.0, 2.0, 5.0, 9.0), original_context=64)
 ROTARIES = [Rotary(8), Rotary(8, layout=PAIRS), Rotary(8, turned=4), Rotary(8, turned=2, layout=PAIRS)]
-ROTARIES += [Rotary(8, base=500.0, scaling=scaling) for scaling in SCALINGS]
+ROTARIES += [Rotary(8, base=500.0, scaling=scaling) for scaling in (*SCALINGS, LONG)]
 
 every_rotary = pytest.mark.parametrize("rotary", ROTARIES, ids=str)
 positions = st.integers(0, 2000)
@@ -112,7 +114,8 @@ def frequency(scaling: Scaling, i: int, width: int, base: float, length: int) ->
             return (1 - smooth) * trained / factor + smooth * trained
         case Yarn(factor, context, fast, slow):
             low, high = (width / 2 * math.log(context / (turns * 2 * math.pi), base) for turns in (fast, slow))
-            low, high = max(math.floor(low), 0), min(math.ceil(high), width - 1)
+            low, high = (math.floor(low), math.ceil(high)) if scaling.whole else (low, high)
+            low, high = max(low, 0), min(high, width - 1)
             ramp = min(max((i - low) / ((high - low) or 0.001), 0), 1)
             return trained / factor * ramp + trained * (1 - ramp)
         case Ntk(factor):
@@ -143,6 +146,17 @@ def test_dynamic_ntk_looks_at_each_row_alone():
     both = scaling.frequencies(8, 1e4, torch.tensor([[0, 3], [0, 30]]))
     assert_close(both[0, 0], UNSCALED.frequencies(8, 1e4, at(0)))
     assert_close(both[1], scaling.frequencies(8, 1e4, at(0, 30))[0])
+
+
+def test_long_rope_has_factors_within_and_beyond_the_trained_context():
+    trained = UNSCALED.frequencies(8, 1e4, at(0))
+    rows = LONG.frequencies(8, 1e4, torch.tensor([[0, 63], [0, 64]]))  # each row by its own length
+    assert_close(rows[0, 0], trained / torch.tensor(LONG.short))
+    assert_close(rows[1, 0], trained / torch.tensor(LONG.long))
+    assert LONG.amplitude() == pytest.approx(math.sqrt(1 + math.log(8) / math.log(64)))
+    assert LongRope(8.0, (), (), 64, attention=1.2).amplitude() == 1.2
+    with pytest.raises(UserError, match="4 short and 4 long factors for 6 turned dims; allowed: 3 of each"):
+        Rotary(8, turned=6, scaling=LONG)
 
 
 def test_yarn_amplitude():

@@ -41,7 +41,7 @@ def test_the_first_llamas_gated_widths(dim: int, hidden: int) -> None:
 
 @pytest.mark.parametrize("config", [llama.Config(rotary=LLAMA_3), MISTRAL, mixtral.Config()])
 def test_a_config_is_plain_data(config: Any) -> None:
-    assert len(fields(config)) <= 15
+    assert len(fields(config)) <= 16
     assert from_plain(type(config), json.loads(json.dumps(to_plain(config)))) == config
 
 
@@ -51,8 +51,9 @@ def test_tied_and_biased_models_have_what_they_say() -> None:
 
     assert names() - names(tied=True) == {"head.weight"}
     attention = {f"stack.blocks.0.attn.body.{part}.bias" for part in ("q", "k", "v", "out")}
-    assert names(attention_bias=True) - names() == attention
-    assert names(ffn_bias=True) - names() == {f"stack.blocks.0.ffn.body.{part}.bias" for part in ("gate", "up", "down")}
+    assert names(biases="attention") - names() == attention
+    assert names(biases="qkv") - names() == attention - {"stack.blocks.0.attn.body.out.bias"}
+    assert names(biases="ffn") - names() == {f"stack.blocks.0.ffn.body.{part}.bias" for part in ("gate", "up", "down")}
 
 
 def test_a_window_forgets_what_lies_before_it() -> None:

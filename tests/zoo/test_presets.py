@@ -16,13 +16,14 @@ from headway.zoo.build import ARCHITECTURES, architecture, architecture_of, buil
 from headway.zoo.presets import PRESETS
 
 ASKED = """
-transformer-tiny transformer-small transformer-base transformer-big
+transformer-nano transformer-tiny transformer-small transformer-base transformer-big
 bert-tiny bert-mini bert-small bert-medium bert-base bert-large roberta-base roberta-large
 albert-base albert-large albert-xlarge albert-xxlarge gpt2 gpt2-medium gpt2-large gpt2-xl
+gpt-nano gpt-micro gpt-mini gpt-baby
 gpt3-small gpt3-medium gpt3-large gpt3-xl gpt3-2.7b gpt3-6.7b gpt3-13b gpt3
 llama-7b llama-13b llama-30b llama-65b llama2-7b llama2-13b llama2-70b llama3-8b llama3-70b mistral-7b mixtral-8x7b
-t5-small t5-base t5-large t5-3b t5-11b t5-v1.1-small t5-v1.1-base t5-v1.1-large t5-v1.1-xl t5-v1.1-xxl
-bart-base bart-large marian seq2seq-lstm rnnencdec-50 rnnsearch-50
+t5-tiny t5-mini t5-small t5-base t5-large t5-3b t5-11b t5-v1.1-small t5-v1.1-base t5-v1.1-large t5-v1.1-xl t5-v1.1-xxl
+bart-base bart-large marian seq2seq-lstm rnn-small rnnsearch-small rnnencdec-50 rnnsearch-50
 """
 
 

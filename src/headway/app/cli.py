@@ -1,4 +1,4 @@
-"""The command line: `headway COMMAND …`.  All use of cyclopts is in this file.
+"""The command line: `headway COMMAND …`.  All use of cyclopts is in this file and in cli_train.py.
 
 Exit codes: 0 done, 1 the machine refused (a full disk, a missing right), 2 a mistake that the caller can mend,
 130 interrupted, 141 nobody reads the output any more.
@@ -14,12 +14,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import print_exc
 from typing import TYPE_CHECKING, TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
 from headway import __version__
+from headway.app import cli_train
 from headway.errors import UserError, listed, nearest
 
 if TYPE_CHECKING:
@@ -28,10 +30,11 @@ if TYPE_CHECKING:
 START = f"""\
 headway {__version__}: attention and transformers from one readable set of parts
 
-  headway demo               train a small translator of dates, and see what it looks at
-  headway run MODEL "text"   what a model folder makes of a text
-  headway list               architectures at their published sizes
+  headway train dates        learn to read dates in many languages, in minutes
+  headway train FILE         train on your own pairs, labelled texts or texts
+  headway run MODEL "text"   what a trained or downloaded model makes of a text
   headway explain attention  one attention worked through, with every number
+
   headway --help             all commands
 """
 
@@ -47,6 +50,12 @@ app = App(
     verbose=False,
     suppress_keyboard_interrupt=False,
 )
+
+app.command(cli_train.train)
+app.command(cli_train.check)
+app.command(cli_train.evaluate, name="eval")
+app.command(cli_train.init)
+app.command(cli_train.doctor)
 
 
 @app.command
@@ -157,6 +166,7 @@ def run(
     lines: bool = False,
     embed: bool = False,
     json: bool = False,
+    heads: int | None = None,
     unsafe: bool = False,
     writing: Writing = WRITING,
 ) -> None:
@@ -174,17 +184,21 @@ def run(
         Print the vector of each text instead.
     json
         Print an answer as a line of JSON.
+    heads
+        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
     unsafe
         Let weights be read from a PyTorch pickle (no code in it is run).
     """
     from headway.app.run import run
 
-    for line in run(model, texts, writing.wish(), lines=lines, embed=embed, json=json, unsafe=unsafe):
+    for line in run(model, texts, writing.wish(), lines=lines, embed=embed, json=json, heads=heads, unsafe=unsafe):
         print(line, flush=True)
 
 
 @app.command
-def generate(model: Path, prompt: str, /, *, unsafe: bool = False, writing: Writing = WRITING) -> None:
+def generate(
+    model: Path, prompt: str, /, *, heads: int | None = None, unsafe: bool = False, writing: Writing = WRITING
+) -> None:
     """Continue a prompt, and show the text as it is written.
 
     Parameters
@@ -193,16 +207,20 @@ def generate(model: Path, prompt: str, /, *, unsafe: bool = False, writing: Writ
         The folder of a model that continues texts.
     prompt
         How the text begins.
+    heads
+        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
     unsafe
         Let weights be read from a PyTorch pickle (no code in it is run).
     """
     from headway.app.run import generate
 
-    generate(model, prompt, writing.wish(), sys.stdout, unsafe=unsafe)
+    generate(model, prompt, writing.wish(), sys.stdout, heads=heads, unsafe=unsafe)
 
 
 @app.command
-def convert(source: Path, target: Path, /, *, to: str = "headway", unsafe: bool = False) -> None:
+def convert(
+    source: Path, target: Path, /, *, to: str = "headway", heads: int | None = None, unsafe: bool = False
+) -> None:
     """Write a model folder in another layout.
 
     Parameters
@@ -213,12 +231,14 @@ def convert(source: Path, target: Path, /, *, to: str = "headway", unsafe: bool 
         The folder to write, new or empty.
     to
         The layout to write: headway or hf (Hugging Face's).
+    heads
+        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
     unsafe
         Let weights be read from a PyTorch pickle (no code in it is run).
     """
     from headway.app.convert import convert
 
-    print(convert(source, target, to, unsafe=unsafe))
+    print(convert(source, target, to, heads=heads, unsafe=unsafe))
 
 
 @app.command
@@ -244,9 +264,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     forgive_narrow_encodings()
     try:
-        dispatch(words)
+        code = dispatch(words)
         sys.stdout.flush()  # a closed pipe is noticed here, not at exit
     except UserError as error:
+        trace(words)
         print(f"error: {error}", *tips(error, words), sep="\n", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -256,10 +277,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except OSError as error:
         silence(sys.stdout)
+        trace(words)
         named = f": {error.filename}" if error.filename else ""
         print(f"error: {error.strerror or error}{named}; check space, rights and path", file=sys.stderr)
         return 1
-    return 0
+    return code
+
+
+def trace(words: list[str]) -> None:
+    """Shows where an error came from, to whom asks for it."""
+    if "--debug" in words:
+        print_exc()
 
 
 def silence(stream: TextIO) -> None:
@@ -267,12 +295,13 @@ def silence(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def dispatch(words: list[str]) -> None:
+def dispatch(words: list[str]) -> int:
+    """Runs a command; the exit code is what it returns, and 0 if that is nothing."""
     if not words:
         print(START, end="")
-        return
+        return 0
     try:
-        app(words)
+        return app(words) or 0
     except CycloptsError as error:
         raise mistake(error) from None
 
@@ -287,7 +316,11 @@ def mistake(error: CycloptsError) -> UserError:
             return unknown(command, "command", word, [name for name in app if not name.startswith("-")])
         case UnknownOptionError(token=token, argument_collection=arguments):
             names = [name for argument in arguments for name in argument.names if name.startswith("--")]
-            return unknown(command, "option", token.keyword or token.value, [*names, "--help"])
+            word = (token.keyword or token.value).partition("=")[0]
+            meant = cli_train.known_elsewhere(word) if command == "headway train" else None
+            return unknown(command, "option", word, [*names, "--help"], meant)
+        case MissingArgumentError(keyword=str(keyword)):
+            return UserError(f"{keyword} needs a value", do=f"see {command} --help")
         case MissingArgumentError(argument=argument) if argument:
             return UserError(f"{command} needs {argument.name}", do=f"see {command} --help")
         case UnusedCliTokensError(unused_tokens=[word, *_]):
@@ -296,8 +329,8 @@ def mistake(error: CycloptsError) -> UserError:
             return UserError(str(error).rstrip("."), do=f"see {command} --help")
 
 
-def unknown(command: str, kind: str, word: str, names: list[str]) -> UserError:
-    return UserError(f"{command} has no {kind} {word!r}", allowed=listed(names), meant=nearest(word, names))
+def unknown(command: str, kind: str, word: str, names: list[str], meant: str | None = None) -> UserError:
+    return UserError(f"{command} has no {kind} {word!r}", allowed=listed(names), meant=meant or nearest(word, names))
 
 
 def tips(error: UserError, words: list[str]) -> list[str]:

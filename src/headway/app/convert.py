@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LAYOUTS = ("headway", "hf")
 
 
-def convert(source: Path, target: Path, to: str, *, unsafe: bool) -> str:
+def convert(source: Path, target: Path, to: str, *, heads: int | None = None, unsafe: bool) -> str:
     """What was written where, and by how much the numbers differ."""
     from headway.checkpoint import load
 
@@ -23,16 +23,24 @@ def convert(source: Path, target: Path, to: str, *, unsafe: bool) -> str:
         raise UserError(f"--to {to}", allowed=" or ".join(LAYOUTS))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError(f"{target} is there already and not empty", do="name a new folder")
-    loaded = load(source, unsafe=unsafe)
+    loaded = load(source, heads=heads, unsafe=unsafe)
     save = loaded.save if to == "headway" else loaded.save_hf
     save(target)
     count = sum(parameter.numel() for parameter in loaded.model.parameters())
     lines = [f"{source} → {target} ({to}): {loaded.architecture}, {count:,} parameters"]
-    theirs = source if "headway" not in read_json(source / "config.json") else target if to == "hf" else None
+    if loaded.assumed:
+        lines.append(f"taken as usual, since the tensors do not show it: {loaded.assumed}")
+    theirs = source if in_their_layout(source) else target if to == "hf" else None
     return "\n".join([*lines, checked(loaded, theirs)])
 
 
+def in_their_layout(folder: Path) -> bool:
+    return (folder / "config.json").exists() and "headway" not in read_json(folder / "config.json")
+
+
 def checked(loaded: Loaded, theirs: Path | None) -> str:
+    if loaded.architecture == "transformer" and loaded.config.vocab == 0:
+        return f"largest difference of a value from nn.Transformer: {vector_difference(loaded):.1e}"
     if theirs is None:
         return "nothing to compare with: neither folder is in Hugging Face's layout"
     if find_spec("transformers") is None:
@@ -51,9 +59,26 @@ def difference(loaded: Loaded, folder: Path) -> float:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     theirs = getattr(transformers, name).from_pretrained(folder, dtype=torch.float32).eval()
-    ids = torch.randint(0, theirs.config.vocab_size, (1, 16), generator=torch.Generator().manual_seed(0))
+    words, padding = theirs.config.vocab_size, getattr(theirs.config, "pad_token_id", None)
+    ids = torch.randint(0, words, (1, 16), generator=torch.Generator().manual_seed(0))
+    if padding is not None:
+        ids = torch.where(ids == padding, (ids + 1) % words, ids)  # RoBERTa does not count it as a position
     paired = isinstance(loaded.model, EncoderDecoder)
     with torch.no_grad():
         expected = theirs(input_ids=ids, **({"decoder_input_ids": ids} if paired else {}))[0]
         found = loaded.model(ids, ids) if paired else loaded.model(ids)
     return float((found - expected).abs().max())
+
+
+def vector_difference(loaded: Loaded) -> float:
+    """Between our numbers and those of torch's own model with the same weights, on 16 random vectors a side."""
+    import torch
+
+    from headway.interop.torch_transformer import keymap, reference
+
+    theirs = reference(loaded.config).eval()
+    theirs.load_state_dict(keymap(loaded.config).save(dict(loaded.model.named_parameters())))
+    given = torch.randn(2, 1, 16, loaded.config.dim, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = theirs(*given, tgt_mask=theirs.generate_square_subsequent_mask(16), tgt_is_causal=True)
+        return float((loaded.model(*given) - expected).abs().max())

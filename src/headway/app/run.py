@@ -18,7 +18,15 @@ LINES = 32  # texts at a time
 
 
 def run(
-    folder: Path, texts: Sequence[str], wish: Wish, *, lines: bool, embed: bool, json: bool, unsafe: bool
+    folder: Path,
+    texts: Sequence[str],
+    wish: Wish,
+    *,
+    lines: bool,
+    embed: bool,
+    json: bool,
+    heads: int | None = None,
+    unsafe: bool,
 ) -> Iterator[str]:
     """The answers to texts, or to the lines of standard input, each as a line or more to print."""
     from headway.checkpoint import load
@@ -27,17 +35,17 @@ def run(
         raise UserError(
             "headway run needs a text", do='give it as in headway run MODEL "text", or --lines to read them'
         )
-    speaker = load(folder, unsafe=unsafe).speaker()
+    speaker = load(folder, heads=heads, unsafe=unsafe).speaker()
     for batch in batched(line.rstrip("\n") for line in sys.stdin) if lines else [list(texts)]:
         for answer in embedded(speaker, batch) if embed else speaker.answer(batch, wish):
             yield dumps(answer, ensure_ascii=False) if json else shown(answer)
 
 
-def generate(folder: Path, prompt: str, wish: Wish, out: TextIO, *, unsafe: bool) -> None:
+def generate(folder: Path, prompt: str, wish: Wish, out: TextIO, *, heads: int | None = None, unsafe: bool) -> None:
     """The prompt and its continuation, written as it comes."""
     from headway.checkpoint import load
 
-    speaker = load(folder, unsafe=unsafe).speaker()
+    speaker = load(folder, heads=heads, unsafe=unsafe).speaker()
     if speaker.way() != speaker.go_on:
         raise UserError(f"the model in {folder} does not continue a text", do=f'try headway run {folder} "{prompt}"')
     out.write(prompt)

@@ -1,17 +1,19 @@
 """fairseq's dictionaries over subword-nmt's pieces: `dict.LANGUAGE.txt` beside `bpe.code`.
 
 A dictionary writes a piece that goes on as "pie@@" and one that ends a word as "ce"; the merges write the end as
-"ce</w>".  Pieces that merging makes and the dictionary lacks are unknown to the model.
+"ce</w>".  Pieces that merging makes and the dictionary lacks are unknown to the model.  Where merges join small letters
+and never a capital, they were learned from lower-cased texts, and a text is lower-cased before it is split.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from headway.data.levels import frame, suffix_bpe
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.data.tokenizer_files import check_merges, choose, numbered_lines, read_text
-from headway.errors import UserError
+from headway.errors import UserError, listed
 
 ROLES = Roles(bos="<s>", pad="<pad>", eos="</s>", unk="<unk>")
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq's ids 0 to 3
@@ -30,9 +32,37 @@ def read_fairseq(file: Path) -> Tokenizer:
         for piece in (*pair, "".join(pair)):
             vocab.setdefault(piece, len(vocab))
     backend = suffix_bpe(vocab, merges, "<unk>")
+    if lowered(merges):
+        from tokenizers import normalizers
+
+        backend.normalizer = normalizers.Lowercase()
     backend.add_special_tokens(list(FIRST))
     frame(backend, [], ["</s>"])
     return Tokenizer(backend, ROLES, literal=True, known=known)
+
+
+def read_sides(folder: Path, source: int, target: int) -> tuple[Tokenizer | None, Tokenizer | None]:
+    """The tokenizers of what a model reads and writes; None for the second where it is the same.
+
+    Nothing names the sides of two dictionaries; `source` and `target` are how many rows the model has for each.
+    """
+    files = sorted(folder.glob("dict.*.txt"))
+    if not files:
+        return None, None
+    if len({read_text(file) for file in files}) == 1:
+        return read_fairseq(files[0]), None
+    found = [read_fairseq(file) for file in files]
+    sides = [[words for words in found if words.vocab == rows] for rows in (source, target)]
+    if [len(side) for side in sides] != [1, 1] or sides[0] == sides[1]:
+        sizes = listed(f"{file.name} with {words.vocab}" for file, words in zip(files, found, strict=True))
+        said = f"{folder}: the model reads {source} tokens and writes {target}, and there are {sizes}"
+        raise UserError(said, allowed="one dictionary for both, or one of each size")
+    return sides[0][0], sides[1][0]
+
+
+def lowered(merges: Sequence[tuple[str, str]]) -> bool:
+    letters = "".join(left + right.removesuffix(END) for left, right in merges)
+    return letters == letters.lower() != letters.upper()
 
 
 def read_dictionary(file: Path) -> list[str]:

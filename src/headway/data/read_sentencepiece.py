@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from headway.data.levels import NEVER, frame, merges_by_score, shields
 from headway.data.read_protobuf import gather, last
 from headway.data.tokenizer import Tokenizer
-from headway.data.tokenizer_files import add_tokens, check_vocab, find_roles, read_bytes, read_object, settings
+from headway.data.tokenizer_files import add_tokens, check_vocab, find_roles, read_bytes, settings
 from headway.errors import UserError
+from headway.files import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -81,7 +82,7 @@ def reordered(spec: Spec, file: Path) -> tuple[Spec, int | None]:
     beside = file.with_name("vocab.json")
     if not beside.is_file():
         return spec, None
-    vocab = check_vocab(read_object(beside), beside)
+    vocab = check_vocab(read_json(beside), beside)
     if sorted(vocab.values()) != list(range(len(vocab))):
         raise UserError(f"{beside}: its ids have holes", allowed=f"0 to {len(vocab) - 1}, each once")
     own = {piece.text: piece for piece in spec.pieces}

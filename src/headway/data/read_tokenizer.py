@@ -27,12 +27,12 @@ from headway.data.tokenizer_files import (
     choose,
     find_roles,
     numbered_lines,
-    read_object,
     read_text,
     settings,
     spelled,
 )
 from headway.errors import UserError
+from headway.files import read_json
 
 
 def load_tokenizer(path: Path | str) -> Tokenizer:
@@ -47,16 +47,16 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
         if path.match(pattern):
             return read(path)
     if path.suffix == ".json":
-        return read_json(path)
+        return read_pipeline(path)
     raise UserError(f"{path}: not the name of a tokenizer's file", allowed=", ".join(READERS))
 
 
-def read_json(file: Path) -> Tokenizer:
+def read_pipeline(file: Path) -> Tokenizer:
     """tokenizer.json: a whole pipeline as data."""
     from tokenizers import Tokenizer as Pipeline
 
     told = settings(file.parent)
-    model = read_object(file).get("model")
+    model = read_json(file).get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if vocab is None:
         raise UserError(f"{file}: not a tokenizer: it has no model with a vocabulary")
@@ -79,7 +79,7 @@ def read_gpt2(file: Path) -> Tokenizer:
     """vocab.json and merges.txt.  Where the vocabulary has RoBERTa's tokens, its frame <s> … </s> is used."""
     vocab_file, merges_file = file.with_name("vocab.json"), file.with_name("merges.txt")
     told = settings(file.parent)
-    vocab = check_vocab(read_object(vocab_file), vocab_file)
+    vocab = check_vocab(read_json(vocab_file), vocab_file)
     lines = enumerate(read_text(merges_file).split("\n"), 1)
     merges = check_merges(((n, line.rstrip("\r")) for n, line in lines if line and not header(n, line)), merges_file)
     for pair in merges:
@@ -127,7 +127,7 @@ def header(number: int, line: str) -> bool:
 
 # In a folder the first that is there is read.  Marian's vocab.json has no merges and belongs to its *.spm.
 READERS: dict[str, Callable[[Path], Tokenizer]] = {
-    "tokenizer.json": read_json,
+    "tokenizer.json": read_pipeline,
     "merges.txt": read_gpt2,
     "*.model": read_sentencepiece,
     "*.spm": read_sentencepiece,

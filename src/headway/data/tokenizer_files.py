@@ -5,13 +5,13 @@ Nothing that a file says is believed before it is checked against the file's siz
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.data.tokenizer import Roles
 from headway.errors import UserError, listed
+from headway.files import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -41,28 +41,6 @@ def read_text(file: Path) -> str:
         return read_bytes(file).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{file}: not a text in UTF-8 (byte {error.start})") from error
-
-
-def read_object(file: Path) -> dict[str, Any]:
-    """A JSON file that holds an object in which no name stands twice."""
-    try:
-        value = json.loads(read_text(file), object_pairs_hook=lambda pairs: once(pairs, file))
-    except UserError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file}: not whole JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise UserError(f"{file}: holds no JSON object")
-    return value
-
-
-def once(pairs: list[tuple[str, Any]], file: Path) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = [name for name, _ in pairs if name in seen or seen.add(name)]
-        raise UserError(f"{file}: {twice[0]!r} stands there twice")
-    return found
 
 
 def check_vocab(vocab: Mapping[str, object], file: Path) -> dict[str, int]:
@@ -105,7 +83,7 @@ def settings(folder: Path) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if (folder / name).is_file():
-            told |= {key: value for key, value in read_object(folder / name).items() if value is not None}
+            told |= {key: value for key, value in read_json(folder / name).items() if value is not None}
     return told
 
 
@@ -139,7 +117,7 @@ def add_tokens(backend: Backend, told: Mapping[str, Any], folder: Path) -> None:
     from tokenizers import AddedToken
 
     beside = folder / "added_tokens.json"
-    plain = read_object(beside) if beside.is_file() else {}
+    plain = read_json(beside) if beside.is_file() else {}
     added: dict[int, dict[str, Any]] = (
         {id: {"content": token} for token, id in check_vocab(plain, beside).items()} if plain else {}
     )

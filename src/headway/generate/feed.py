@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError
+from headway.generate.bare import bare
 from headway.nn.context import EMPTY, Context
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.model import EncoderDecoder, Trunk
@@ -30,7 +31,7 @@ class Feed:
     def __init__(self, model: Trunk, prompts: list[list[int]], more: int, *, memory: Context = EMPTY):
         """Room for the prompts and `more` tokens behind them."""
         longest = max(len(prompt) for prompt in prompts)
-        self.model, self.device = model, next(model.parameters()).device
+        self.model, self.bare, self.device = model, bare(model), next(model.parameters()).device
         self.ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts], device=self.device)  # B T
         self.state, self.rows, self.read = FixedState(longest + more), len(prompts), 0
         self.positions: Tensor | None = None  # B S; None: in order
@@ -64,12 +65,12 @@ class Feed:
     def advance(self, ids: Tensor) -> Tensor:
         first, self.read = self.read, self.read + ids.shape[1]
         positions = None if self.positions is None else self.positions[:, first : self.read]
-        return self.model.features(ids, replace(self.ctx, positions=positions))
+        return self.bare.features(ids, replace(self.ctx, positions=positions))
 
     @torch.no_grad()
     def head(self, features: Tensor) -> Tensor:
         """… C → … V, in float32 or better."""
-        logits = self.model.head(features, self.ctx)
+        logits = self.bare.head(features, self.ctx)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     @torch.no_grad()

@@ -35,7 +35,6 @@ def read_config(values: Mapping[str, Any]) -> Config:
     for name in ("net_structure_type", "gap_size", "num_memory_blocks"):
         o.require(name, 0, default=0)
     o.require("down_scale_factor", 1, default=1)
-    o.ignore("classifier_dropout_prob")
     config = Config(
         vocab=o.take("vocab_size", 30_000),
         context=o.take("max_position_embeddings", 512),
@@ -52,6 +51,8 @@ def read_config(values: Mapping[str, Any]) -> Config:
         dropout=o.take("hidden_dropout_prob", 0.0),
         top=top(o, ARCHITECTURES),
         classes=classes(o),
+        attention_dropout=o.take("attention_probs_dropout_prob", 0.0),
+        class_dropout=o.take("classifier_dropout_prob", 0.1),
     )
     o.done()
     return config
@@ -73,8 +74,8 @@ def write_config(c: Config) -> dict[str, Any]:
         "hidden_act": SPELLED[c.act],
         "layer_norm_eps": c.eps,
         "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": c.dropout,
-        "classifier_dropout_prob": c.dropout,
+        "attention_probs_dropout_prob": c.attention_dropout,
+        "classifier_dropout_prob": c.class_dropout,
         "tie_word_embeddings": True,
         **labels(c.top, c.classes),
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from headway.interop.fairseq import blocks
 from headway.interop.keymap import KeyMap, Row, Rule, linear
 from headway.interop.options import SPELLED, Options
@@ -35,33 +37,45 @@ def keymap(c: Config) -> KeyMap:
             *linear(f"{side}.layernorm_embedding", f"{side}.embed.norm"),
         )
 
-    return KeyMap(
-        rules=(
-            Rule("shared.weight", "encoder.embed.token.weight"),
-            *embed("encoder"),
-            *embed("decoder"),
-            *blocks("after"),
-            Rule("final_logits_bias", "decoder.head.bias", (Row(),), outside=True),
-        ),
-        prefixes=("model.", ""),
-        ignored=("encoder.version", "decoder.version"),
-        ties={
-            f"{name}.weight": "shared.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")
-        },
-        absent={"final_logits_bias": ("shared.weight", lambda words: words.new_zeros(1, len(words)))},
-    )
+    rules = (*embed("encoder"), *embed("decoder"), *blocks("after"))
+    ignored = ("encoder.version", "decoder.version")
+    return tied(*rules, ignored=ignored) if c.tied else untied(*rules, ignored=ignored)
+
+
+SHARED, SOURCE, TARGET = "shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
+OUTPUT = "lm_head.weight"
+BIAS = Rule("final_logits_bias", "decoder.head.bias", (Row(),), outside=True)
+
+
+def tied(*rules: Rule, ignored: tuple[str, ...]) -> KeyMap:
+    """One table of words, for both sides and the output."""
+    words = Rule(SHARED, "encoder.embed.token.weight")
+    ties = {name: SHARED for name in (SOURCE, TARGET, OUTPUT)}
+    return KeyMap((words, *rules, BIAS), ("model.", ""), ignored, ties, {BIAS.theirs: (SHARED, zeros)})
+
+
+def untied(*rules: Rule, ignored: tuple[str, ...]) -> KeyMap:
+    """Three tables.  Files of the library's version 4 hold one for both sides, those of 5 hold it unused besides."""
+    words = (Rule(SOURCE, "encoder.embed.token.weight"), Rule(TARGET, "decoder.embed.token.weight"))
+    absent = {SOURCE: (SHARED, Tensor.clone), TARGET: (SHARED, Tensor.clone), BIAS.theirs: (TARGET, zeros)}
+    output = Rule(OUTPUT, "decoder.head.weight", outside=True)
+    return KeyMap((*words, *rules, output, BIAS), ("model.", ""), (*ignored, SHARED), absent=absent)
+
+
+def zeros(words: Tensor) -> Tensor:
+    """The bias of an output that has none."""
+    return words.new_zeros(1, len(words))
 
 
 def read_sizes(o: Options) -> dict[str, Any]:
     """What the configs of BART and Marian have in common, with the same defaults."""
-    o.require("tie_word_embeddings", True, default=True)
     o.require("tie_encoder_decoder", False, default=False)
     o.require("is_encoder_decoder", True, default=True)
     o.require("is_decoder", False, default=False)
     o.require("normalize_before", False, default=False)
     o.require("add_final_layer_norm", False, default=False)
     o.ignore("hidden_size", "num_hidden_layers", "num_attention_heads", "init_std", "add_bias_logits", "save_step")
-    o.ignore("attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop")
+    o.ignore("encoder_layerdrop", "decoder_layerdrop")
     o.ignore("classif_dropout", "classifier_dropout", "_num_labels", "force_bos_token_to_be_generated")
     return {
         "context": o.take("max_position_embeddings", 1024),
@@ -75,6 +89,9 @@ def read_sizes(o: Options) -> dict[str, Any]:
         "act": o.activation("activation_function", "gelu"),
         "scaled": o.take("scale_embedding", False),
         "dropout": o.take("dropout", 0.1),
+        "attention_dropout": o.take("attention_dropout", 0.0),
+        "act_dropout": o.take("activation_dropout", 0.0),
+        "tied": o.take("tie_word_embeddings", True),
     }
 
 
@@ -91,6 +108,8 @@ def write_sizes(c: Config | Marian) -> dict[str, Any]:
         "activation_function": SPELLED[c.act],
         "scale_embedding": c.scaled,
         "dropout": c.dropout,
-        "tie_word_embeddings": True,
+        "attention_dropout": c.attention_dropout,
+        "activation_dropout": c.act_dropout,
+        "tie_word_embeddings": c.tied,
         "is_encoder_decoder": True,
     }

@@ -43,7 +43,6 @@ def read_config(values: Mapping[str, Any]) -> Config:
 
 def read_sizes(o: Options, known: Mapping[str, str], vocab: int, first: int) -> Config:
     plain_encoder(o)
-    o.ignore("classifier_dropout")
     stands = top(o, known)
     return Config(
         vocab=o.take("vocab_size", vocab),
@@ -59,6 +58,8 @@ def read_sizes(o: Options, known: Mapping[str, str], vocab: int, first: int) -> 
         dropout=o.take("hidden_dropout_prob", 0.1),
         top=stands,
         classes=2 if stands in ("pair", "pretraining") else classes(o),
+        attention_dropout=o.take("attention_probs_dropout_prob", 0.1),
+        class_dropout=o.take("classifier_dropout", None),
     )
 
 
@@ -80,7 +81,8 @@ def write_sizes(c: Config) -> dict[str, Any]:
         "hidden_act": SPELLED[c.act],
         "layer_norm_eps": c.eps,
         "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": c.dropout,
+        "attention_probs_dropout_prob": c.attention_dropout,
+        "classifier_dropout": c.class_dropout,
         "tie_word_embeddings": True,
         **labels(c.top, c.classes),
     }

@@ -1,4 +1,4 @@
-"""What the configs and tensors of BERT, RoBERTa and ALBERT have in common in Hugging Face's layout."""
+"""What the configs and tensors of BERT and its like have in common in Hugging Face's layout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.errors import UserError, listed
 from headway.interop.keymap import Rule, linear
 from headway.interop.options import Options
 
-WORDS, CLASSES = ("words", "pretraining"), ("rows", "tokens", "spans")
+WORDS, CLASSES = ("words", "pretraining"), ("rows", "rows, relu", "tokens", "spans")
 
 
 def top(o: Options, known: Mapping[str, str]) -> str:
@@ -45,7 +45,7 @@ def plain_encoder(o: Options) -> None:
     o.require("add_cross_attention", False, default=False)
     o.require("position_embedding_type", "absolute", default="absolute")
     o.require("pruned_heads", {}, default={})
-    o.ignore("attention_probs_dropout_prob", "tie_word_embeddings", "_num_labels", "name", "sentence_transformers")
+    o.ignore("tie_word_embeddings", "_num_labels", "name", "sentence_transformers")
     o.ignore("sbert_ce_default_activation_function")
 
 

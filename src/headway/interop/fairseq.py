@@ -20,16 +20,18 @@ SOURCE, TARGET, OUTPUT = (
     "decoder.embed_tokens.weight",
     "decoder.output_projection.weight",
 )
+FIRST = "encoder.layers.0.fc1.weight"
+# fairseq's first ids, under the names of Hugging Face's configs; a target begins with the end of the one before
+TOKENS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
 UNUSED = ("version", "embed_positions._float_tensor")
 
 
 def read_config(tensors: Mapping[str, Tensor], heads: int, act: str = "relu", dropout: float = 0.1) -> Config:
     """The sizes that the tensors show, and what they do not show."""
-    first = "encoder.layers.0.fc1.weight"
-    absent = [name for name in (SOURCE, TARGET, first) if name not in tensors]
+    absent = [name for name in (SOURCE, TARGET, FIRST) if name not in tensors]
     if absent:
         raise UserError(f"these are not the weights of a fairseq Transformer: there is no {listed(absent)}")
-    hidden, dim = tensors[first].shape
+    hidden, dim = tensors[FIRST].shape
     return Config(
         vocab=len(tensors[TARGET]),
         source_vocab=len(tensors[SOURCE]),

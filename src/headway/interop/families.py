@@ -25,18 +25,24 @@ class Family:
     settle: Callable[[Any, Collection[str]], Any]  # the config, mended by the names of the tensors that are there
 
 
-# model_type: the file in `zoo`; the file here has the name of the model_type
+# model_type: the file in `zoo`; the file here has the name of the model_type, with _ for -
 FAMILIES = {
     "albert": "albert",
     "bart": "bart",
     "bert": "bert",
+    "camembert": "bert",
+    "distilbert": "bert",
     "gpt2": "gpt2",
     "llama": "llama",
     "marian": "marian",
     "mistral": "llama",
     "mixtral": "mixtral",
+    "mt5": "t5",
+    "phi3": "llama",
+    "qwen2": "llama",
     "roberta": "bert",
     "t5": "t5",
+    "xlm-roberta": "bert",
 }
 
 
@@ -44,7 +50,7 @@ def family(model_type: str) -> Family:
     if model_type not in FAMILIES:
         meant = nearest(model_type, FAMILIES)
         raise UserError(f"models of type {model_type!r} are not known", allowed=listed(FAMILIES, 20), meant=meant)
-    there = import_module(f"headway.interop.{model_type}")
+    there = import_module(f"headway.interop.{model_type.replace('-', '_')}")
     here = import_module(f"headway.zoo.{FAMILIES[model_type]}")
     settle = getattr(there, "settle", as_told)
     return Family(FAMILIES[model_type], there.read_config, there.write_config, there.keymap, here.build, settle)

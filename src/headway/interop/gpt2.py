@@ -14,7 +14,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "gpt2")
     o.require("scale_attn_weights", True, default=True)
     o.require("scale_attn_by_inverse_layer_idx", False, default=False)
-    o.ignore("reorder_and_upcast_attn", "n_ctx", "attn_pdrop", "embd_pdrop")
+    o.ignore("reorder_and_upcast_attn", "n_ctx")
     config = Config(
         vocab=o.take("vocab_size", 50_257),
         context=o.take("n_positions", 1024),
@@ -26,6 +26,8 @@ def read_config(values: Mapping[str, Any]) -> Config:
         eps=o.take("layer_norm_epsilon", 1e-5),
         dropout=o.take("resid_pdrop", 0.1),
         tied=o.take("tie_word_embeddings", True),
+        attention_dropout=o.take("attn_pdrop", 0.1),
+        embed_dropout=o.take("embd_pdrop", 0.1),
     )
     o.done()
     return config
@@ -44,8 +46,8 @@ def write_config(c: Config) -> dict[str, Any]:
         "activation_function": SPELLED[c.act],
         "layer_norm_epsilon": c.eps,
         "resid_pdrop": c.dropout,
-        "embd_pdrop": c.dropout,
-        "attn_pdrop": c.dropout,
+        "embd_pdrop": c.embed_dropout,
+        "attn_pdrop": c.attention_dropout,
         "tie_word_embeddings": c.tied,
     }
 

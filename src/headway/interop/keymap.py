@@ -43,6 +43,22 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Portions:
+    """One tensor there, rows of it here, so many to each."""
+
+    rows: tuple[int, ...]
+
+    def load(self, tensors: list[Tensor]) -> list[Tensor]:
+        if len(tensors[0]) != sum(self.rows):
+            allowed = f"{' + '.join(str(rows) for rows in self.rows)}, as the config says"
+            raise UserError(f"a tensor of several layers has {len(tensors[0])} rows", allowed=allowed)
+        return list(tensors[0].split(self.rows))
+
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [torch.cat(tensors)]
+
+
+@dataclass(frozen=True)
 class Unstack:
     """Each tensor there holds `parts` tensors of here along a first axis of its own."""
 

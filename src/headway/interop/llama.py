@@ -1,4 +1,4 @@
-"""Llama in Hugging Face's layout, and what Mistral and Mixtral share with it."""
+"""Llama in Hugging Face's layout, and what Mistral, Mixtral, Qwen2 and Phi-3 share with it."""
 
 from __future__ import annotations
 
@@ -13,42 +13,54 @@ from headway.nn.attention import share
 from headway.zoo import mixtral
 from headway.zoo.llama import Config, gated_hidden
 
+# our name of whether attention and feed-forward layers have biases
+SETS = {(False, False): "none", (True, False): "attention", (False, True): "ffn", (True, True): "all"}
 # what the other library takes where an option is absent; where it is null, it may take something else
 ABSENT = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "intermediate_size": 11_008, "rope_theta": 10_000.0}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "llama")
-    attention_bias, ffn_bias = o.take("attention_bias", False), o.take("mlp_bias", False)
-    config = Config(**read_decoder(o), attention_bias=attention_bias, ffn_bias=ffn_bias)
+    biases = SETS[o.take("attention_bias", False), o.take("mlp_bias", False)]
+    config = Config(**read_decoder(o), biases=biases)
     o.done()
     return config
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    """A Llama's config, or a Mistral's where there is a window, which no Llama has."""
+    """A Llama's config; a Mistral's or a Qwen2's where there is a window, or a bias, that no Llama has."""
+    if c.biases == "qkv":
+        return write_qwen2(c)
     if c.window is not None:
         return write_mistral(c)
-    biases = {"attention_bias": c.attention_bias, "mlp_bias": c.ffn_bias}
+    attention, ffn = next(flags for flags, name in SETS.items() if name == c.biases)
+    biases = {"attention_bias": attention, "mlp_bias": ffn}
     return {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **write_decoder(c), **biases}
 
 
 def write_mistral(c: Config) -> dict[str, Any]:
-    if c.attention_bias or c.ffn_bias:
+    if c.biases != "none":
         said = "there, a Mistral has no bias vectors and a Llama no window, and this model has both"
         raise UserError(said, do="keep it in headway's own layout")
     window = {"sliding_window": c.window}
     return {"model_type": "mistral", "architectures": ["MistralForCausalLM"], **write_decoder(c), **window}
 
 
+def write_qwen2(c: Config) -> dict[str, Any]:
+    if c.biases != "qkv":
+        said = f"there, a Qwen2 has biases of queries, keys and values, and this model {c.biases!r}"
+        raise UserError(said, do="write it as a llama model")
+    windows = {"use_sliding_window": c.window is not None, "sliding_window": c.window, "max_window_layers": 0}
+    return {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **write_decoder(c), **windows}
+
+
 def keymap(c: Config) -> KeyMap:
     ffn = (rule for part in ("gate", "up", "down") for rule in linear(f"mlp.{part}_proj", f"ffn.body.{part}"))
-    return decoder_keymap(c.tied, *ffn)
+    return decoder_keymap(c.tied, *attention(), *ffn)
 
 
-def read_decoder(o: Options) -> dict[str, Any]:
-    """The fields that all three architectures have."""
-    o.ignore("attention_dropout")
+def read_decoder(o: Options, *, parts: bool = False) -> dict[str, Any]:
+    """The fields that all these architectures have."""
     heads, context = o.take("num_attention_heads", 32), o.need("max_position_embeddings")
     return {
         "vocab": o.take("vocab_size", 32_000),
@@ -61,12 +73,13 @@ def read_decoder(o: Options) -> dict[str, Any]:
         "hidden": o.need("intermediate_size"),
         "act": o.activation("hidden_act", "silu"),
         "eps": o.need("rms_norm_eps"),
-        "rotary": read_frequencies(o, context),
+        "rotary": read_frequencies(o, context, parts=parts),
         "tied": o.take("tie_word_embeddings", False),
+        "attention_dropout": o.take("attention_dropout", 0.0),
     }
 
 
-def write_decoder(c: Config | mixtral.Config) -> dict[str, Any]:
+def write_decoder(c: Config | mixtral.Config, *, parts: bool = False) -> dict[str, Any]:
     return {
         "vocab_size": c.vocab,
         "max_position_embeddings": c.context,
@@ -78,22 +91,26 @@ def write_decoder(c: Config | mixtral.Config) -> dict[str, Any]:
         "intermediate_size": gated_hidden(c.dim) if c.hidden is None else c.hidden,
         "hidden_act": SPELLED[c.act],
         "rms_norm_eps": c.eps,
-        **write_frequencies(c.rotary, c.context),
+        **write_frequencies(c.rotary, c.context, parts=parts),
         "tie_word_embeddings": c.tied,
+        "attention_dropout": c.attention_dropout,
     }
 
 
-def decoder_keymap(tied: bool, *ffn: Rule) -> KeyMap:
-    """Embedding, attention, norms and head, with the rules of the feed-forward layers given."""
-    block = "stack.blocks.*"
+def attention() -> tuple[Rule, ...]:
     projections = (("q_proj", "q"), ("k_proj", "k"), ("v_proj", "v"), ("o_proj", "out"))
+    return tuple(rule for theirs, ours in projections for rule in linear(f"self_attn.{theirs}", f"attn.body.{ours}"))
+
+
+def decoder_keymap(tied: bool, *layers: Rule) -> KeyMap:
+    """Embedding, norms and head, with the rules of the attention and feed-forward layers given."""
+    block = "stack.blocks.*"
     return KeyMap(
         rules=(
             Rule("embed_tokens.weight", "embed.token.weight"),
             Rule("layers.*.input_layernorm.weight", f"{block}.attn.before.weight"),
-            *(rule for theirs, ours in projections for rule in linear(f"self_attn.{theirs}", f"attn.body.{ours}")),
             Rule("layers.*.post_attention_layernorm.weight", f"{block}.ffn.before.weight"),
-            *ffn,
+            *layers,
             Rule("norm.weight", "stack.norm.weight"),
             Rule("lm_head.weight", "head.weight", outside=True),
         ),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.interop.bart import read_sizes, write_sizes
+from headway.interop.bart import BIAS, OUTPUT, SOURCE, TARGET, read_sizes, tied, untied, write_sizes, zeros
 from headway.interop.fairseq import blocks
-from headway.interop.keymap import KeyMap, Row, Rule
+from headway.interop.keymap import KeyMap, Rule
 from headway.interop.options import Options
 from headway.zoo.marian import Config
 
@@ -20,11 +20,12 @@ def read_config(values: Mapping[str, Any]) -> Config:
     o.ignore("extra_pos_embeddings")
     shared, words = o.take("share_encoder_decoder_embeddings", True), o.take("vocab_size", 58_101)
     target = o.take("decoder_vocab_size", words)
+    sizes = read_sizes(o)
     config = Config(
         vocab=words if shared else target,
         source_vocab=None if shared else words,
-        shared=shared,
-        **read_sizes(o),
+        shared=shared and sizes["tied"],  # there, words that are not tied to the output are not shared either
+        **sizes,
     )
     o.done()
     return config
@@ -46,17 +47,10 @@ def write_config(c: Config) -> dict[str, Any]:
 
 
 def keymap(c: Config) -> KeyMap:
-    source, target = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
-    words = "shared.weight" if c.shared else target
-    tables = (
-        (Rule(words, "encoder.embed.token.weight"),)
-        if c.shared
-        else (Rule(source, "encoder.embed.token.weight"), Rule(target, "decoder.embed.token.weight"))
-    )
+    rules, ignored = blocks("after"), ("encoder.embed_positions.weight", "decoder.embed_positions.weight")
+    if c.shared or not c.tied:
+        return tied(*rules, ignored=ignored) if c.tied else untied(*rules, ignored=ignored)
+    words = (Rule(SOURCE, "encoder.embed.token.weight"), Rule(TARGET, "decoder.embed.token.weight"))
     return KeyMap(
-        rules=(*tables, *blocks("after"), Rule("final_logits_bias", "decoder.head.bias", (Row(),), outside=True)),
-        prefixes=("model.", ""),
-        ignored=("encoder.embed_positions.weight", "decoder.embed_positions.weight"),
-        ties=dict.fromkeys(("lm_head.weight", *((source, target) if c.shared else ())), words),
-        absent={"final_logits_bias": (words, lambda table: table.new_zeros(1, len(table)))},
+        (*words, *rules, BIAS), ("model.", ""), ignored, ties={OUTPUT: TARGET}, absent={BIAS.theirs: (TARGET, zeros)}
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.interop.keymap import KeyMap, Rule, Split, Unstack
-from headway.interop.llama import decoder_keymap, read_decoder, write_decoder
+from headway.interop.llama import attention, decoder_keymap, read_decoder, write_decoder
 from headway.interop.options import Options
 from headway.zoo.mixtral import Config
 
@@ -54,6 +54,7 @@ def keymap(c: Config) -> KeyMap:
 
     return decoder_keymap(
         c.tied,
+        *attention(),
         Rule(f"{there}.gate.weight", f"{ours}.router.weight"),
         *(Rule(f"{there}.experts.*.{w}.weight", f"{ours}.experts.*.{part}.weight") for w, part in EXPERT.items()),
         Rule(f"{held}.gate.weight", f"{ours}.router.weight"),

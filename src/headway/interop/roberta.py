@@ -1,5 +1,7 @@
 """RoBERTa in Hugging Face's layout: BERT's encoder, whose positions begin behind the padding's, and other heads.
 
+XLM-RoBERTa and CamemBERT are the same code under other names.
+
 The reference counts positions over tokens that are not padding; with padding on the right that is the order of the
 tokens, and with padding on the left they are given in the context.
 """
@@ -17,29 +19,42 @@ from headway.interop.keymap import KeyMap, Rule, linear
 from headway.interop.options import Options
 from headway.zoo.bert import Config
 
-ARCHITECTURES = {
-    "RobertaModel": "pooler",
-    "RobertaForMaskedLM": "words",
-    "RobertaForSequenceClassification": "rows",
-    "RobertaForTokenClassification": "tokens",
-    "RobertaForQuestionAnswering": "spans",
+TOPS = {
+    "Model": "pooler",
+    "ForMaskedLM": "words",
+    "ForSequenceClassification": "rows",
+    "ForTokenClassification": "tokens",
+    "ForQuestionAnswering": "spans",
 }
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
-    o = Options(values, "roberta")
-    config = read_sizes(o, ARCHITECTURES, vocab=50_265, first=o.take("pad_token_id", 1) + 1)
+    return read(values, "roberta", "Roberta", vocab=50_265)
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    return write(c, "roberta", "Roberta")
+
+
+def architectures(name: str) -> dict[str, str]:
+    return {f"{name}{kind}": top for kind, top in TOPS.items()}
+
+
+def read(values: Mapping[str, Any], family: str, name: str, vocab: int) -> Config:
+    """The config of a model_type whose classes begin with `name`."""
+    o = Options(values, family)
+    config = read_sizes(o, architectures(name), vocab=vocab, first=o.take("pad_token_id", 1) + 1)
     if config.top in WORDS:
         o.require("hidden_act", "gelu", default="gelu")  # the head's own activation, whatever the layers have
     o.done()
     return config
 
 
-def write_config(c: Config) -> dict[str, Any]:
+def write(c: Config, family: str, name: str) -> dict[str, Any]:
     if c.first < 1:
         raise UserError("RoBERTa's positions begin behind the padding's and here at 0", do="write it as a bert model")
     special = {"pad_token_id": c.first - 1, "bos_token_id": 0, "eos_token_id": 2}
-    return {**architecture(c.top, ARCHITECTURES, "roberta"), **write_sizes(c), **special}
+    return {**architecture(c.top, architectures(name), family), **write_sizes(c), **special}
 
 
 def settle(c: Config, names: Collection[str]) -> Config:

@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.errors import UserError
 from headway.interop.options import Options
-from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, Scaling, Yarn
+from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, LongRope, Scaling, Yarn
 from headway.zoo.llama import Frequencies
 
 ORIGINAL = "original_max_position_embeddings"
@@ -18,7 +18,8 @@ mscale_all_dim truncate finetuned
 """.split()
 
 
-def read_frequencies(o: Options, context: int) -> Frequencies:
+def read_frequencies(o: Options, context: int, *, parts: bool = False) -> Frequencies:
+    """`parts`: whether the model's own code turns a part of each head, where `partial_rotary_factor` says so."""
     o.ignore("rope_scaling", "rope_parameters")
     told = o.values.get("rope_scaling") or o.values.get("rope_parameters") or {}
     if not isinstance(told, Mapping):
@@ -26,18 +27,22 @@ def read_frequencies(o: Options, context: int) -> Frequencies:
     original = o.take(ORIGINAL, None)
     above = {"rope_theta": o.take("rope_theta", None), "partial_rotary_factor": o.take("partial_rotary_factor", 1.0)}
     r = Options({**above, ORIGINAL: context, **told, **({ORIGINAL: original} if original else {})}, o.family)
-    r.require("partial_rotary_factor", 1.0, default=1.0)
+    if not parts:
+        r.require("partial_rotary_factor", 1.0, default=1.0)
     r.require("rope_type", *SCALINGS, default=r.take("type", "default"))
     scaling = SCALINGS[r.take("rope_type", r.take("type", "default"))](r, context)
     r.ignore(*WORDS)
-    base = r.need("rope_theta")
+    base, part = r.need("rope_theta"), r.take("partial_rotary_factor", 1.0)
     r.done()
-    return Frequencies(float(base), scaling)
+    return Frequencies(float(base), scaling, float(part))
 
 
-def write_frequencies(f: Frequencies, context: int) -> dict[str, Any]:
+def write_frequencies(f: Frequencies, context: int, *, parts: bool = False) -> dict[str, Any]:
     """In the older spelling, which every version reads."""
-    return {"rope_theta": f.base, "rope_scaling": write_scaling(f.scaling, context)}
+    if f.part != 1.0 and not parts:
+        raise UserError(f"only a Phi-3 turns a part of each head there, and this model {f.part}", do="write it as phi3")
+    part = {"partial_rotary_factor": f.part} if parts else {}
+    return {"rope_theta": f.base, "rope_scaling": write_scaling(f.scaling, context), **part}
 
 
 def write_scaling(scaling: Scaling, context: int) -> dict[str, Any] | None:
@@ -52,10 +57,14 @@ def write_scaling(scaling: Scaling, context: int) -> dict[str, Any] | None:
             turns = {"low_freq_factor": low, "high_freq_factor": high}
             return {"rope_type": "llama3", "factor": factor, **turns, ORIGINAL: original}
         case Yarn(factor, original, fast, slow):
-            usual = scaling == Yarn(factor, original, fast, slow)
+            usual = scaling == Yarn(factor, original, fast, slow, whole=scaling.whole)
             amplitude = {} if usual else {"attention_factor": scaling.amplitude()}
-            turns = {"beta_fast": fast, "beta_slow": slow}
+            turns = {"beta_fast": fast, "beta_slow": slow} | ({} if scaling.whole else {"truncate": False})
             return {"rope_type": "yarn", "factor": factor, **turns, **amplitude, ORIGINAL: original}
+        case LongRope(factor, short, long, original, attention):
+            amplitude = {} if attention is None else {"attention_factor": attention}
+            factors = {"factor": factor, "short_factor": list(short), "long_factor": list(long)}
+            return {"rope_type": "longrope", **factors, **amplitude, ORIGINAL: original}
         case _:
             do = "keep it in headway's own layout"
             raise UserError(f"{scaling} with context={context} cannot be told in Hugging Face's layout", do=do)
@@ -78,7 +87,6 @@ def read_llama3(r: Options, context: int) -> Scaling:
 
 
 def read_yarn(r: Options, context: int) -> Scaling:
-    r.require("truncate", True, default=True)
     original = r.need(ORIGINAL)
     mscale, mscale_all = r.take("mscale", 0.0), r.take("mscale_all_dim", 0.0)
     return Yarn(
@@ -87,8 +95,24 @@ def read_yarn(r: Options, context: int) -> Scaling:
         beta_fast=r.take("beta_fast", 32.0),
         beta_slow=r.take("beta_slow", 1.0),
         attention=r.take("attention_factor", None),
+        whole=r.take("truncate", True),
         **({"mscale": mscale, "mscale_all": mscale_all} if mscale and mscale_all else {}),  # one alone is not used
     )
+
+
+def read_longrope(r: Options, context: int) -> Scaling:
+    original = r.need(ORIGINAL)
+    # a context shorter than the trained one sharpens nothing
+    factor = r.take("factor", max(context / original, 1.0))
+    return LongRope(factor, each(r, "short_factor"), each(r, "long_factor"), original, r.take("attention_factor", None))
+
+
+def each(r: Options, name: str) -> tuple[float, ...]:
+    """A number for each pair of dims."""
+    numbers = r.need(name)
+    if not isinstance(numbers, list) or not all(isinstance(x, int | float) and x > 0 for x in numbers):
+        raise UserError(f"{name}={numbers!r:.60} in config.json", allowed="a list of positive numbers")
+    return tuple(float(x) for x in numbers)
 
 
 SCALINGS = {
@@ -97,4 +121,5 @@ SCALINGS = {
     "dynamic": read_dynamic,
     "llama3": read_llama3,
     "yarn": read_yarn,
+    "longrope": read_longrope,
 }

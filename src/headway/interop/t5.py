@@ -12,19 +12,25 @@ from headway.interop.keymap import KeyMap, Rule
 from headway.interop.options import ACTIVATIONS, SPELLED, Options
 from headway.zoo.t5 import Config
 
-ENCODER_ONLY = "T5EncoderModel"
+WHOLE, ENCODER_ONLY = "ForConditionalGeneration", "EncoderModel"
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
-    o = Options(values, "t5")
+    return read(values, "t5", "T5")
+
+
+def read(values: Mapping[str, Any], family: str, name: str) -> Config:
+    """The config of a model_type whose classes begin with `name`."""
+    o = Options(values, family)
     o.ignore("n_positions", "classifier_dropout", "dense_act_fn", "is_gated_act")  # the latter two repeat others
     o.require("tie_encoder_decoder", False, default=False)
     o.require("is_decoder", False, default=False)
-    kind, act = feed_forward(o.take("feed_forward_proj", "relu"))
+    kind, act = feed_forward(o.take("feed_forward_proj", "relu"), family)
     layers = o.take("num_layers", 6)
     decoder_layers = o.take("num_decoder_layers", layers)
-    there = o.architecture("T5ForConditionalGeneration", "T5Model", "T5WithLMHeadModel", ENCODER_ONLY)
-    alone = there == ENCODER_ONLY or not o.take("is_encoder_decoder", True)
+    there = o.architecture(*(f"{name}{kind}" for kind in (WHOLE, "Model", "WithLMHeadModel", ENCODER_ONLY)))
+    alone = there == name + ENCODER_ONLY or not o.take("is_encoder_decoder", True)
+    dropout = o.take("dropout_rate", 0.1)
     config = Config(
         vocab=o.take("vocab_size", 32_128),
         dim=o.take("d_model", 512),
@@ -39,7 +45,8 @@ def read_config(values: Mapping[str, Any]) -> Config:
         buckets=o.take("relative_attention_num_buckets", 32),
         longest=o.take("relative_attention_max_distance", 128),
         eps=o.take("layer_norm_epsilon", 1e-6),
-        dropout=o.take("dropout_rate", 0.1),
+        dropout=dropout,
+        attention_dropout=dropout,  # one rate for all there
     )
     o.done()
     return config
@@ -53,22 +60,26 @@ def tied(o: Options) -> bool:
     return o.take("scale_decoder_outputs", o.take("tie_word_embeddings", True))
 
 
-def feed_forward(told: str) -> tuple[str, str]:
+def feed_forward(told: str, family: str) -> tuple[str, str]:
     """Our names of the layer and of its activation, out of `relu`, `gated-gelu` and their like."""
     gate, _, act = told.rpartition("-")
     known = ACTIVATIONS | ({"gelu": "gelu_tanh"} if gate else {})  # T5 means the approximation where it is gated
     if gate not in ("", "gated") or act not in known:
         allowed = f"one of {listed(ACTIVATIONS, 20)}, or gated- and one of them"
-        raise UserError(f"feed_forward_proj={told!r} is not supported for t5 models", allowed=allowed)
+        raise UserError(f"feed_forward_proj={told!r} is not supported for {family} models", allowed=allowed)
     return "gated" if gate else "plain", known[act]
 
 
 def write_config(c: Config) -> dict[str, Any]:
+    return write(c, "t5", "T5")
+
+
+def write(c: Config, family: str, name: str) -> dict[str, Any]:
     alone = c.decoder_layers == 0
     gated = {"gelu_tanh": "gelu", "gelu": "gelu_python"}
     return {
-        "model_type": "t5",
-        "architectures": [ENCODER_ONLY if alone else "T5ForConditionalGeneration"],
+        "model_type": family,
+        "architectures": [name + (ENCODER_ONLY if alone else WHOLE)],
         "vocab_size": c.vocab,
         "d_model": c.dim,
         "num_layers": c.layers,

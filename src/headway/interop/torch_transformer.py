@@ -1,21 +1,22 @@
 """torch's `nn.Transformer`: its state dict, alone or inside a model that gives it words and an output.
 
-It knows vectors alone, and so does what `build` makes for it: B S C, B T C → B T C.  Within a model, `keymap` takes the
-prefix of its names there, and rules for the tensors around it; the whole is then `headway.zoo.transformer`.
+It knows vectors alone, and so does a `headway.zoo.transformer` without words: B S C, B T C → B T C.  Within a model,
+`keymap` takes the prefix of its names there, and rules for the tensors around it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from warnings import catch_warnings
 
 from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.interop.keymap import KeyMap, Rule, Split, linear
-from headway.nn.block import Plain
-from headway.nn.model import EncoderDecoder, Trunk
 from headway.zoo.names import named
-from headway.zoo.transformer import NORMS, Config, decoder, encoder
+from headway.zoo.transformer import NORMS, Config
+
+FIRST = "encoder.layers.0.linear1"
 
 
 def read_config(
@@ -29,12 +30,13 @@ def read_config(
     prefix: str = "",
 ) -> Config:
     """The sizes that the tensors show, and what they do not show, by torch's names and with its defaults."""
-    first = f"{prefix}encoder.layers.0.linear1"
+    first = prefix + FIRST
     if f"{first}.weight" not in tensors or f"{first}.bias" not in tensors:
         said = f"these are not the weights of an nn.Transformer with biases: there is no {first}.weight or .bias"
         raise UserError(said, do="give the prefix of its names, as in prefix='transformer.'")
     hidden, dim = tensors[f"{first}.weight"].shape
     return Config(
+        vocab=0,
         dim=dim,
         layers=count(tensors, f"{prefix}encoder"),
         decoder_layers=count(tensors, f"{prefix}decoder"),
@@ -47,13 +49,26 @@ def read_config(
     )
 
 
+def prefix_of(tensors: Collection[str]) -> str | None:
+    """What stands before the names of an `nn.Transformer`; None where there is none."""
+    found = (name.removesuffix(f"{FIRST}.weight") for name in tensors if name.endswith(f"{FIRST}.weight"))
+    return next(
+        (prefix for prefix in found if f"{prefix}decoder.layers.0.multihead_attn.in_proj_weight" in tensors), None
+    )
+
+
 def count(tensors: Mapping[str, Tensor], side: str) -> int:
     return sum(name.startswith(f"{side}.layers.") and name.endswith(".linear1.weight") for name in tensors)
 
 
-def build(c: Config) -> EncoderDecoder:
-    """Encoder and decoder of vectors, as `nn.Transformer` is."""
-    return EncoderDecoder(*(Trunk(Plain(nn.Identity()), stack) for stack in (encoder(c), decoder(c))))
+def reference(c: Config) -> nn.Transformer:
+    """torch's own model of these sizes."""
+    layers = (c.layers, c.layers if c.decoder_layers is None else c.decoder_layers)
+    hidden, first = 4 * c.dim if c.hidden is None else c.hidden, c.norms == "pre"
+    with catch_warnings(action="ignore"):  # it tells of a fast path that it will not take
+        return nn.Transformer(
+            c.dim, c.heads, *layers, hidden, c.dropout, c.act, layer_norm_eps=c.eps, batch_first=True, norm_first=first
+        )
 
 
 def keymap(c: Config, *around: Rule, prefix: str = "") -> KeyMap:

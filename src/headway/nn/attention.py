@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.nn.block import Same
 from headway.nn.context import EMPTY, Context
+from headway.nn.joined import each
 from headway.nn.rows import Rows, packed, padded
 from headway.ops.attend import divisors, shown
 from headway.ops.map import AttentionMap, Bias
@@ -85,14 +86,13 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         positions = self.locate(x, ctx)
-        q = self.queries(padded(self.q(x), ctx.rows), positions)
-        keys = self.keys(x, positions, ctx)
+        q, keys = self.queries_keys(x, positions, ctx)
         amap = AttentionMap(q, keys.k, positions, keys.positions, self.pattern, keys.keep, self.logit_bias, self.score)
         y = self.weigh(amap, keys.v, ctx)  # B H T D
         return self.out(packed(merge(y), ctx.rows))
 
-    def keys(self, x: Tensor, positions: Positions, ctx: Context) -> Keys:
-        """Where keys and values come from, for queries that stand at `positions`."""
+    def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
+        """Queries that stand at `positions`, B H T D, and what they look at."""
         raise NotImplementedError
 
     def locate(self, x: Tensor, ctx: Context) -> Positions:
@@ -101,20 +101,22 @@ class Attention(nn.Module):
             return Positions.run(0, ctx.rows.longest, x.device)
         return ctx.locate(self, x)
 
-    def queries(self, q: Tensor, positions: Positions) -> Tensor:
-        return self.turn(self.q_norm(split(q, self.heads)), positions)
+    def queries(self, q: Tensor, positions: Positions, rows: Rows | None) -> Tensor:
+        return self.turn(self.q_norm(split(padded(q, rows), self.heads)), positions)
 
-    def keys_values(self, source: Tensor, positions: Positions, rows: Rows | None) -> tuple[Tensor, Tensor]:
-        k, v = (padded(project(source), rows) for project in (self.k, self.v))
-        return self.turn(self.k_norm(split(k, self.kv_heads)), positions), split(v, self.kv_heads)
+    def keys_values(self, k: Tensor, v: Tensor, positions: Positions, rows: Rows | None) -> tuple[Tensor, Tensor]:
+        k, v = split(padded(k, rows), self.kv_heads), split(padded(v, rows), self.kv_heads)
+        return self.turn(self.k_norm(k), positions), v
 
     def turn(self, x: Tensor, positions: Positions) -> Tensor:
         return x if self.rotary is None else self.rotary(x, positions.at)
 
     def weigh(self, amap: AttentionMap, v: Tensor, ctx: Context) -> Tensor:
         """The map times the values, recorded and edited as the context asks."""
-        v = ctx.emit(self, "values", v)
         dropout = self.dropout if self.training else 0.0
+        if not ctx.traces():
+            return amap.times(v, dropout=dropout)
+        v = ctx.emit(self, "values", v)
         if ctx.edits(self, "weights"):
 
             def edit(weights: Tensor) -> Tensor:
@@ -132,8 +134,12 @@ class Attention(nn.Module):
 class SelfAttention(Attention):
     """Keys and values from the input itself, and from what the state has seen of it before."""
 
-    def keys(self, x: Tensor, positions: Positions, ctx: Context) -> Keys:
-        k, v = self.keys_values(x, positions, ctx.rows)
+    def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
+        q, k, v = each(x, self.q, self.k, self.v)
+        k, v = self.keys_values(k, v, positions, ctx.rows)
+        return self.queries(q, positions, ctx.rows), self.keys(k, v, positions, ctx)
+
+    def keys(self, k: Tensor, v: Tensor, positions: Positions, ctx: Context) -> Keys:
         if ctx.state is None:
             # padding stands behind the row's last query, so only a pattern that looks ahead could see it
             padding = ctx.rows.keep if ctx.rows is not None and self.pattern.looks_ahead() else None
@@ -146,17 +152,37 @@ class SelfAttention(Attention):
 
 
 class CrossAttention(Attention):
-    """Keys and values from the memory in the context, projected once for all calls that share a state."""
+    """Keys and values from the memory in the context, projected once for all calls that share a state.
+
+    Rows that share a row of the memory, as the beams of a sentence do, are read as one long row.
+    """
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        beams = 1 if ctx.state is None else ctx.state.beams
+        if beams == 1:
+            return super().forward(x, ctx)
+        # where no query's place counts, the tokens of K rows may be those of one: (B K) T C → B (K T) C and back
+        assert not self.is_ordered()
+        together = super().forward(x.unflatten(0, (-1, beams)).flatten(1, 2), ctx)
+        return together.unflatten(1, (beams, -1)).flatten(0, 1)
+
+    def is_ordered(self) -> bool:
+        """Whether it matters where the queries stand."""
+        return self.rotary is not None or self.logit_bias is not None or self.pattern != Full()
+
+    def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
+        return self.queries(self.q(x), positions, ctx.rows), self.keys(x, positions, ctx)
 
     def keys(self, x: Tensor, positions: Positions, ctx: Context) -> Keys:
         memory, rows = self.memory(x, ctx), ctx.memory_rows
         stand = Positions.run(0, memory.shape[1] if rows is None else rows.longest, x.device)
-        if ctx.state is None:
-            k, v = self.keys_values(memory, stand, rows)
-        else:
-            k, v = ctx.state.once(self, lambda: self.keys_values(memory, stand, rows))
-            if self.rotary is not None or self.logit_bias is not None or self.pattern != Full():
-                ctx.state.append(self, positions)  # the next call's queries stand after these
+
+        def make() -> tuple[Tensor, Tensor]:
+            return self.keys_values(self.k(memory), self.v(memory), stand, rows)
+
+        k, v = make() if ctx.state is None else ctx.state.once(self, make)
+        if ctx.state is not None and self.is_ordered():
+            ctx.state.append(self, positions)  # the next call's queries stand after these
         return Keys(k, v, stand, both(ctx.memory_keep, None if rows is None else rows.keep))
 
     def memory(self, x: Tensor, ctx: Context) -> Tensor:
@@ -178,7 +204,7 @@ class CrossAttention(Attention):
 
 def split(x: Tensor, heads: int) -> Tensor:
     """B T (H D) → B H T D"""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return x.view(*x.shape[:2], heads, x.shape[2] // heads).transpose(1, 2)
 
 
 def merge(x: Tensor) -> Tensor:

@@ -70,7 +70,8 @@ class Block(nn.Module):
         adopt(self, sublayers)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        for sublayer in self.children():
+        for sublayer in self._modules.values():  # `children` would look for doubles at every step
+            assert sublayer is not None
             x = sublayer(x, ctx)
         return ctx.emit(self, "out", x)
 
@@ -146,10 +147,13 @@ class LayerScale(nn.Module):
 
 
 class Dropout(nn.Dropout):
-    """Dropout of single values."""
+    """Dropout of single values.  Where nothing is dropped it is an empty slot, and called like one."""
+
+    def __call__(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return super().__call__(input, ctx) if self.training else input
 
     def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return super().forward(input) if self.training else input
+        return super().forward(input)
 
 
 class StochasticDepth(nn.Module):

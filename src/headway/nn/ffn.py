@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.block import Same
+from headway.nn.block import Dropout, Same
 from headway.nn.context import EMPTY, Context
 
 Activation = Callable[[Tensor], Tensor]
@@ -38,7 +38,7 @@ class FFN(nn.Module):
         self.up = nn.Linear(dim, hidden, bias)
         self.middle = Hidden(hidden, act, bias) if layers == 3 else Same()
         self.down = nn.Linear(hidden, out_dim or dim, bias)
-        self.drop = nn.Dropout(dropout)
+        self.drop = Dropout(dropout)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.down(self.middle(self.drop(self.first(x))))

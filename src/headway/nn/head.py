@@ -21,9 +21,18 @@ from headway.nn.context import EMPTY, Context
 from headway.nn.ffn import Activation
 from headway.nn.rows import padded
 from headway.ops.attend import shown
+from headway.ops.cross_entropy import linear_cross_entropy
 
 
-class LMHead(nn.Module):
+class WordHead(nn.Module):
+    """A head that gives each word a logit, … C → … V."""
+
+    def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """The cross-entropy of all targets together, without ever holding all logits: N C, N → a number."""
+        raise NotImplementedError
+
+
+class LMHead(WordHead):
     """scale · x Wᵀ + b: a logit for each word, … C → … V.
 
     `tied` shares its parameter: an embedding of the same words.  T5 has scale = C^−½ where it is tied.
@@ -46,11 +55,14 @@ class LMHead(nn.Module):
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return F.linear(self.scale(x), self.weight, self.bias)
 
+    def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        return linear_cross_entropy(self.scale(x), self.weight, self.bias, targets, smoothing=smoothing)
+
     def extra_repr(self) -> str:
         return f"{self.weight.shape[1]} → {self.weight.shape[0]}"
 
 
-class MLMHead(nn.Module):
+class MLMHead(WordHead):
     """words(norm(act(dense(x)))): BERT's head of masked words, … C → … V.
 
     `width` is that of the words' vectors: C unless given, less in ALBERT.
@@ -72,7 +84,14 @@ class MLMHead(nn.Module):
         self.words = LMHead(width, vocab, bias=True, tied=tied)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return self.words(self.norm(self.act(self.dense(x))))
+        return self.words(self.narrowed(x))
+
+    def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        return self.words.loss(self.narrowed(x), targets, smoothing)
+
+    def narrowed(self, x: Tensor) -> Tensor:
+        """… C → … width"""
+        return self.norm(self.act(self.dense(x)))
 
 
 class CTCHead(nn.Linear):
@@ -203,6 +222,14 @@ class AttentionPool(nn.Module):
         rows = x.shape[0] if ctx.rows is None else len(ctx.rows.lengths)
         seen = Context(memory=x.flatten(1, -2), memory_keep=ctx.keep, memory_rows=ctx.rows, trace=ctx.trace)
         return self.attention(self.query.expand(rows, 1, -1), seen)[:, 0]
+
+
+def word_head(head: nn.Module) -> WordHead:
+    """The head of words that a model has on top, alone or beside others."""
+    head = head.main if isinstance(head, Beside) else head
+    if not isinstance(head, WordHead):
+        raise UserError(f"a model with {type(head).__name__} on top says no words", do="take one with a head of words")
+    return head
 
 
 def taken(x: Tensor, index: Tensor) -> Tensor:

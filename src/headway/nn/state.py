@@ -41,8 +41,9 @@ class State:
     def __init__(self) -> None:
         self.seen: dict[nn.Module, Seen] = {}
         self.kept: dict[nn.Module, Tensors] = {}
-        self.recurrent = False  # whether something was carried
+        self.carried: set[nn.Module] = set()  # owners whose kept tensors change from call to call
         self.children: dict[int, State] = {}
+        self.beams = 1  # rows that share a row of the memory
 
     def next_positions(self, owner: nn.Module, length: int, device: torch.device) -> Positions:
         """Where `length` new tokens stand for this owner: right after what it has seen."""
@@ -66,29 +67,38 @@ class State:
 
     def carry(self, owner: nn.Module, *tensors: Tensor) -> None:
         """Replaces what `once` will give this owner, each tensor B …: a recurrent cell's hidden vector."""
-        self.kept[owner], self.recurrent = tensors, True
+        self.kept[owner] = tensors
+        self.carried.add(owner)
 
     def child(self, key: int) -> State:
         """The state of one pass through parts that are used several times, as shared layers are."""
         if key not in self.children:
             self.children[key] = self.empty()
+            self.children[key].beams = self.beams
         return self.children[key]
 
     def empty(self) -> State:
         return State()
 
-    def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was; a row may be taken several times, as beams do."""
+    def reorder(self, rows: Tensor, sources: Tensor | None = None) -> None:
+        """Row i becomes what row rows[i] was; a row may be taken several times, as beams do.
+
+        With `sources` what a memory gave is not copied for the rows but shared: these of its rows go on, each for as many
+        rows, one after the other.
+        """
+        self.beams = 1 if sources is None else len(rows) // len(sources)
         self.seen = {owner: seen.moved(rows) for owner, seen in self.seen.items()}
-        self.kept = {owner: tuple(x[rows] for x in kept) for owner, kept in self.kept.items()}
+        for owner, kept in self.kept.items():
+            chosen = rows if sources is None or owner in self.carried else sources
+            self.kept[owner] = kept if stays(chosen, len(kept[0])) else tuple(x[chosen] for x in kept)
         for child in self.children.values():
-            child.reorder(rows)
+            child.reorder(rows, sources)
 
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens, as if the others had never been appended."""
         if length < 0:
             raise UserError(f"truncate({length})", allowed="a number of tokens, 0 or more")
-        if self.recurrent:
+        if self.carried:
             raise UserError("a recurrent state cannot be set back", do="begin a new state, and decode without a draft")
         self.seen = {owner: seen.cut(length) for owner, seen in self.seen.items()}
         for child in self.children.values():
@@ -103,15 +113,32 @@ class Buffers:
     tensors: Tensors  # B H S D
     filled: Tensor  # ()      a tensor, so that a compiled step need not be compiled again at each length
     known: Positions  # where the tokens stand that were appended outside compiled code
+    in_order: bool  # `at` counts on to its end from where it begins, so that a run need not be written into it
+    stale: bool = False  # compiled code has appended what is not `known`
 
     def positions(self) -> Positions:
         """Where all tokens so far stand; what compiled code appended is known only as data."""
-        filled = int(self.filled)
-        return self.known if len(self.known) == filled else Positions(self.at[:, :filled])
+        if self.stale:
+            self.known, self.in_order = Positions(self.at[:, : int(self.filled)]), False
+            self.stale = False
+        return self.known
+
+    def stand(self, known: Positions, new: Positions) -> None:
+        """`known` is where all tokens stand now, of which `new` are the last."""
+        self.in_order = self.in_order and known.start is not None
+        if not self.in_order:
+            if self.at.shape[0] < new.rows:
+                self.at = self.at.repeat(new.rows, 1)
+            self.at[:, len(known) - len(new) : len(known)] = new.at
+        self.filled.fill_(len(known))
+        self.known = known
 
     def moved(self, rows: Tensor) -> Buffers:
-        at = moved(Positions(self.at), rows).at
-        return Buffers(at, tuple(x[rows] for x in self.tensors), self.filled, moved(self.known, rows))
+        """The same of other rows; room that is not filled is not copied."""
+        known = moved(self.positions(), rows)
+        at = self.at if self.at.shape[0] == 1 else self.at[rows]
+        tensors = tuple(taken(x, rows, len(known)) for x in self.tensors)
+        return Buffers(at, tensors, self.filled, known, self.in_order)
 
     def cut(self, length: int) -> None:
         self.known = self.positions().cut(0, length)
@@ -148,19 +175,16 @@ class FixedState(State):
 
     def fill(self, buffers: Buffers, positions: Positions, new: Tensors) -> Seen:
         """Writes behind what is filled and returns just that."""
-        known = buffers.positions().then(positions)
-        first, last = int(buffers.filled), len(known)
+        before = buffers.positions()
+        known = before.then(positions)
+        first, last = len(before), len(known)
         if last > self.capacity:
             do = f"make it FixedState({last}) or larger"
             raise UserError(f"{last} tokens do not fit a state with room for {self.capacity}", do=do)
-        if buffers.at.shape[0] < positions.at.shape[0]:
-            buffers.at = buffers.at.repeat(positions.at.shape[0], 1)
-        buffers.at[:, first:last] = positions.at
+        buffers.stand(known, positions)
         for buffer, x in zip(buffers.tensors, new, strict=True):
             buffer.narrow(2, first, last - first).copy_(x)
-        buffers.filled.fill_(last)
-        buffers.known = known
-        return Seen(known, tuple(buffer[:, :, :last] for buffer in buffers.tensors))
+        return Seen(known, tuple(buffer.narrow(2, 0, last) for buffer in buffers.tensors))
 
     def fill_whole(self, buffers: Buffers, positions: Positions, new: Tensors) -> Seen:
         """The same in shapes that never change: the whole buffers, and a mask of what is filled."""
@@ -169,16 +193,19 @@ class FixedState(State):
         for buffer, x in zip(buffers.tensors, new, strict=True):
             buffer.index_copy_(2, slots, x)
         buffers.filled.add_(len(positions))
+        buffers.stale = True
         filled = torch.arange(self.capacity, device=buffers.at.device) < buffers.filled
         return Seen(Positions(buffers.at), buffers.tensors, filled[None, None])
 
     def allocate(self, positions: Positions, new: Tensors) -> Buffers:
-        at = positions.at.new_zeros(positions.at.shape[0], self.capacity)
+        start, device = positions.start, positions.device
+        run = torch.arange(start or 0, (start or 0) + self.capacity, device=device).repeat(positions.rows, 1)
         tensors = tuple(x.new_zeros(*x.shape[:2], self.capacity, x.shape[3]) for x in new)
-        return Buffers(at, tensors, at.new_zeros(()), Positions.run(0, 0, at.device))
+        filled = torch.zeros((), dtype=run.dtype, device=device)
+        return Buffers(run, tensors, filled, Positions.run(0, 0, device), in_order=start is not None)
 
-    def reorder(self, rows: Tensor) -> None:
-        super().reorder(rows)
+    def reorder(self, rows: Tensor, sources: Tensor | None = None) -> None:
+        super().reorder(rows, sources)
         self.buffers = {owner: buffers.moved(rows) for owner, buffers in self.buffers.items()}
 
     def truncate(self, length: int) -> None:
@@ -189,4 +216,16 @@ class FixedState(State):
 
 def moved(positions: Positions, rows: Tensor) -> Positions:
     """Positions of reordered rows; those that all rows share stay as they are."""
-    return positions if positions.at.shape[0] == 1 else Positions(positions.at[rows])
+    return positions if positions.rows == 1 else Positions(positions.at[rows])
+
+
+def stays(rows: Tensor, count: int) -> bool:
+    """Whether these are all of `count` rows as they stand."""
+    return len(rows) == count and rows.tolist() == list(range(count))
+
+
+def taken(x: Tensor, rows: Tensor, filled: int) -> Tensor:
+    """These rows of a buffer, B H S D, of which the first `filled` of S matter; what a map holds is not written over."""
+    room = x.new_zeros(len(rows), *x.shape[1:])  # compiled code multiplies by all of it
+    torch.index_select(x.narrow(2, 0, filled), 0, rows, out=room.narrow(2, 0, filled))
+    return room

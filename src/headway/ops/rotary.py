@@ -50,6 +50,10 @@ class Scaling(ABC):
         if self.factor < 1:
             raise UserError(f"{self} would shorten the context", allowed="a factor of 1 or more")
 
+    def check(self, width: int) -> None:
+        """Refuses a turned width that this scaling was not made for; most are made for any."""
+        return
+
     @abstractmethod
     def frequencies(self, width: int, base: float, positions: Tensor) -> Tensor:
         """Radians per position for a turned width, (F,), or B|1 1 F where they depend on `positions` (B|1 T)."""
@@ -84,6 +88,7 @@ class Rotary:
         if self.width % 2 or not 0 < self.width <= self.head_dim:
             given = f"head_dim={self.head_dim}" + ("" if self.turned is None else f", turned={self.turned}")
             raise UserError(f"Rotary({given}) has no pairs to turn", allowed="an even width from 2 to head_dim")
+        self.scaling.check(self.width)
 
     @property
     def width(self) -> int:
@@ -141,13 +146,16 @@ class Yarn(Scaling):
     attention: float | None = None
     mscale: float = 1.0
     mscale_all: float = 0.0
+    whole: bool = True  # the ramp begins and ends at a pair, not between two
 
     def frequencies(self, width: int, base: float, positions: Tensor) -> Tensor:
         def pair_with(turns: float) -> float:  # the index of the pair that makes so many turns within the context
             return width * math.log(self.original_context / (turns * 2 * math.pi)) / (2 * math.log(base))
 
-        first = max(math.floor(pair_with(self.beta_fast)), 0)
-        last = min(math.ceil(pair_with(self.beta_slow)), width - 1)
+        first, last = pair_with(self.beta_fast), pair_with(self.beta_slow)
+        if self.whole:
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, width - 1)
         pairs = torch.arange(width // 2, dtype=torch.float32, device=positions.device)
         # 0.001: what the published code adds to an empty ramp
         ramp = ((pairs - first) / (last - first or 0.001)).clamp(0, 1)
@@ -184,9 +192,41 @@ class DynamicNtk(Scaling):
         return plain(width, base * factor ** ntk_power(width), positions)  # B|1 1 F
 
 
-def plain(width: int, base: float | Tensor, positions: Tensor) -> Tensor:
-    """base^(−2i / R) in float32, by the very operations of Hugging Face, so that far positions agree to the bit."""
-    return 1.0 / base ** (torch.arange(0, width, 2, device=positions.device).float() / width)
+@dataclass(frozen=True)
+class LongRope(Scaling):
+    """Each pair turns slower by a factor of its own: by `short` within the trained context, by `long` beyond it.
+
+    The amplitude is `attention` where given, else √(1 + ln(factor) / ln(original_context)).  A row that grows beyond
+    the trained context turns by other frequencies than its cached keys did, as in Hugging Face.
+    """
+
+    short: tuple[float, ...]
+    long: tuple[float, ...]
+    original_context: int
+    attention: float | None = None
+
+    def check(self, width: int) -> None:
+        if not len(self.short) == len(self.long) == width // 2:
+            said = f"LongRope has {len(self.short)} short and {len(self.long)} long factors for {width} turned dims"
+            raise UserError(said, allowed=f"{width // 2} of each, one for each pair")
+
+    def frequencies(self, width: int, base: float, positions: Tensor) -> Tensor:
+        beyond = (positions.amax(-1) >= self.original_context)[:, None, None]  # B|1 1 1
+        short, long = (
+            plain(width, base, positions, torch.tensor(factors, dtype=torch.float32, device=positions.device))
+            for factors in (self.short, self.long)
+        )
+        return torch.where(beyond, long, short)  # B|1 1 F
+
+    def amplitude(self) -> float:
+        if self.attention is not None:
+            return self.attention
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_context))
+
+
+def plain(width: int, base: float | Tensor, positions: Tensor, slower: float | Tensor = 1.0) -> Tensor:
+    """base^(−2i / R) / slower in float32, by the very operations of Hugging Face: far positions agree to the bit."""
+    return 1.0 / (slower * base ** (torch.arange(0, width, 2, device=positions.device).float() / width))
 
 
 def slowed(trained: Tensor, factor: float, stay: Tensor) -> Tensor:

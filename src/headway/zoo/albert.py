@@ -40,6 +40,8 @@ class Config:
     dropout: float = 0.0
     top: str = "words"
     classes: int = 2  # where the top has some
+    attention_dropout: float = 0.0
+    class_dropout: float = 0.1  # before the classes
 
 
 def build(c: Config) -> Trunk:
@@ -48,7 +50,7 @@ def build(c: Config) -> Trunk:
     turns = shared_among(c.layers, c.groups)
 
     def block() -> Block:
-        attention = SelfAttention(c.dim, c.heads, dropout=c.dropout)
+        attention = SelfAttention(c.dim, c.heads, dropout=c.attention_dropout)
         return Block(
             attn=Residual(attention, after=norm(c.dim), drop=c.dropout),
             ffn=Residual(FFN(c.dim, hidden, act=activation(c.act)), after=norm(c.dim), drop=c.dropout),
@@ -65,7 +67,7 @@ def build(c: Config) -> Trunk:
     )
     words = partial(MLMHead, c.dim, c.vocab, width=c.width, act=activation(c.act), norm=norm, tied=embed.token)
     groups = [Repeat(Stack([block() for _ in range(c.inner)]), turns) for _ in range(c.groups)]
-    model = Trunk(embed, Stack(groups), top(c.top, c.dim, c.classes, c.dropout, words))
+    model = Trunk(embed, Stack(groups), top(c.top, c.dim, c.classes, c.class_dropout, words))
     normal(model, 0.02)
     return model
 

@@ -36,6 +36,9 @@ class Config:
     act: str = "gelu"
     scaled: bool = False  # the words' vectors, by √dim
     dropout: float = 0.1
+    attention_dropout: float = 0.1
+    act_dropout: float = 0.1  # inside the feed-forward layers
+    tied: bool = True  # one table of words for both sides and the output; else three
 
 
 def build(c: Config) -> EncoderDecoder:
@@ -53,20 +56,21 @@ def build(c: Config) -> EncoderDecoder:
 
     def encoder_block() -> Block:
         return Block(
-            attn=sublayer(SelfAttention(c.dim, c.heads)),
-            ffn=sublayer(FFN(c.dim, c.hidden, act=activation(c.act))),
+            attn=sublayer(SelfAttention(c.dim, c.heads, dropout=c.attention_dropout)),
+            ffn=sublayer(FFN(c.dim, c.hidden, act=activation(c.act), dropout=c.act_dropout)),
         )
 
     def decoder_block() -> Block:
         return Block(
-            attn=sublayer(SelfAttention(c.dim, c.decoder_heads, pattern=Causal())),
-            cross=sublayer(CrossAttention(c.dim, c.decoder_heads)),
-            ffn=sublayer(FFN(c.dim, c.decoder_hidden, act=activation(c.act))),
+            attn=sublayer(SelfAttention(c.dim, c.decoder_heads, pattern=Causal(), dropout=c.attention_dropout)),
+            cross=sublayer(CrossAttention(c.dim, c.decoder_heads, dropout=c.attention_dropout)),
+            ffn=sublayer(FFN(c.dim, c.decoder_hidden, act=activation(c.act), dropout=c.act_dropout)),
         )
 
     source, target = embed(), embed()
-    target.token = source.token
-    head = LMHead(c.dim, c.vocab, tied=source.token, bias=True)
+    if c.tied:
+        target.token = source.token
+    head = LMHead(c.dim, c.vocab, tied=target.token if c.tied else None, bias=True)
     encoder = Trunk(source, Stack([encoder_block() for _ in range(c.layers)]))
     model = EncoderDecoder(encoder, Trunk(target, Stack([decoder_block() for _ in range(c.decoder_layers)]), head))
     normal(model, 0.02)

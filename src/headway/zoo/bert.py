@@ -1,6 +1,6 @@
-"""BERT and RoBERTa: an encoder, post-norm, GELU, learned positions, two segments, and what is wanted on top.
+"""BERT and its like: an encoder, post-norm, GELU, learned positions, two segments, and what is wanted on top.
 
-Devlin et al. 2018, Liu et al. 2019.
+Devlin et al. 2018; RoBERTa (Liu et al. 2019) and its multilingual kin, DistilBERT (Sanh et al. 2019) without segments.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ class Config:
     layers: int = 12
     heads: int = 12
     hidden: int | None = None  # 4 · dim
-    segments: int = 2
+    segments: int = 2  # 0: none
     first: int = 0  # the row of the table that position 0 has; RoBERTa: 2, behind the padding's
     act: str = "gelu"
     eps: float = 1e-12
     dropout: float = 0.1
     top: str = "words"
     classes: int = 2  # where the top has some
+    attention_dropout: float = 0.1
+    class_dropout: float | None = None  # before the classes; as `dropout`
 
 
 def build(c: Config) -> Trunk:
@@ -43,7 +45,7 @@ def build(c: Config) -> Trunk:
     hidden = 4 * c.dim if c.hidden is None else c.hidden
 
     def block() -> Block:
-        attention = SelfAttention(c.dim, c.heads, dropout=c.dropout)
+        attention = SelfAttention(c.dim, c.heads, dropout=c.attention_dropout)
         return Block(
             attn=Residual(attention, after=norm(c.dim), drop=c.dropout),
             ffn=Residual(FFN(c.dim, hidden, act=activation(c.act)), after=norm(c.dim), drop=c.dropout),
@@ -53,6 +55,7 @@ def build(c: Config) -> Trunk:
     embed = TokenEmbed(c.vocab, c.dim, position=position, segments=c.segments, norm=norm(c.dim), dropout=c.dropout)
     words = partial(MLMHead, c.dim, c.vocab, act=activation(c.act), norm=norm, tied=embed.token)
     stack = Stack([block() for _ in range(c.layers)])
-    model = Trunk(embed, stack, top(c.top, c.dim, c.classes, c.dropout, words))
+    before = c.dropout if c.class_dropout is None else c.class_dropout
+    model = Trunk(embed, stack, top(c.top, c.dim, c.classes, before, words))
     normal(model, 0.02)
     return model

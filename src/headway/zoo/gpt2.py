@@ -33,6 +33,8 @@ class Config:
     eps: float = 1e-5
     dropout: float = 0.1
     tied: bool = True
+    attention_dropout: float = 0.1
+    embed_dropout: float = 0.1
 
 
 def build(c: Config) -> Trunk:
@@ -40,13 +42,13 @@ def build(c: Config) -> Trunk:
     hidden = 4 * c.dim if c.hidden is None else c.hidden
 
     def block() -> Block:
-        attention = SelfAttention(c.dim, c.heads, pattern=Causal(), dropout=c.dropout)
+        attention = SelfAttention(c.dim, c.heads, pattern=Causal(), dropout=c.attention_dropout)
         return Block(
             attn=Residual(attention, before=norm(), drop=c.dropout),
             ffn=Residual(FFN(c.dim, hidden, act=activation(c.act)), before=norm(), drop=c.dropout),
         )
 
-    embed = TokenEmbed(c.vocab, c.dim, position=LearnedPosition(c.context, c.dim), dropout=c.dropout)
+    embed = TokenEmbed(c.vocab, c.dim, position=LearnedPosition(c.context, c.dim), dropout=c.embed_dropout)
     stack = Stack([block() for _ in range(c.layers)], norm())
     model = Trunk(embed, stack, LMHead(c.dim, c.vocab, tied=embed.token if c.tied else None))
     normal(model, 0.02)

@@ -1,6 +1,7 @@
-"""Llama and Mistral: a causal decoder, pre-norm by RMSNorm, SwiGLU, rotary positions, keys shared by groups of heads.
+"""Llama and its like: a causal decoder, pre-norm by RMSNorm, SwiGLU, rotary positions, keys shared by groups of heads.
 
-Touvron et al. 2023; Mistral (Jiang et al. 2023) sees through a window.
+Touvron et al. 2023.  Mistral (Jiang et al. 2023) sees through a window, Qwen2 (Yang et al. 2024) adds a bias to
+queries, keys and values, Phi-3 (Abdin et al. 2024) stretches every pair of dims by a factor of its own.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from typing import NamedTuple
 
 from torch import nn
 
-from headway.nn.attention import BIASED, UNBIASED, SelfAttention, share
+from headway.nn.attention import BIASED, UNBIASED, Biases, SelfAttention, share
 from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import GatedFFN
@@ -20,7 +22,7 @@ from headway.nn.model import Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import UNSCALED, Rotary, Scaling
 from headway.zoo.init import normal
-from headway.zoo.names import activation
+from headway.zoo.names import activation, named
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class Frequencies:
 
     base: float = 10_000.0
     scaling: Scaling = UNSCALED
+    part: float = 1.0  # of each head that turns, the first dims
+
+    def rotary(self, head_dim: int) -> Rotary:
+        return Rotary(head_dim, self.base, turned=int(self.part * head_dim), scaling=self.scaling)
 
 
 @dataclass(frozen=True)
@@ -45,15 +51,32 @@ class Config:
     eps: float = 1e-6
     rotary: Frequencies = Frequencies()
     window: int | None = None
-    attention_bias: bool = False
-    ffn_bias: bool = False
+    biases: str = "none"
     tied: bool = False
+    attention_dropout: float = 0.0
+
+
+class Vectors(NamedTuple):
+    """Which layers add a bias vector."""
+
+    attention: Biases
+    ffn: bool
+
+
+BIASES = {
+    "none": Vectors(UNBIASED, ffn=False),
+    "qkv": Vectors(Biases(out=False), ffn=False),
+    "attention": Vectors(BIASED, ffn=False),
+    "ffn": Vectors(UNBIASED, ffn=True),
+    "all": Vectors(BIASED, ffn=True),
+}
 
 
 def build(c: Config) -> Trunk:
     norm = partial(nn.RMSNorm, c.dim, eps=c.eps)
     head_dim = share(c.dim, c.heads) if c.head_dim is None else c.head_dim
     hidden = gated_hidden(c.dim) if c.hidden is None else c.hidden
+    biases = named("biases", c.biases, BIASES)
 
     def block() -> Block:
         attention = SelfAttention(
@@ -61,11 +84,12 @@ def build(c: Config) -> Trunk:
             c.heads,
             kv_heads=c.kv_heads,
             head_dim=head_dim,
-            bias=BIASED if c.attention_bias else UNBIASED,
+            bias=biases.attention,
             pattern=Causal(c.window),
-            rotary=Rotary(head_dim, c.rotary.base, scaling=c.rotary.scaling),
+            rotary=c.rotary.rotary(head_dim),
+            dropout=c.attention_dropout,
         )
-        ffn = GatedFFN(c.dim, hidden, act=activation(c.act), bias=c.ffn_bias)
+        ffn = GatedFFN(c.dim, hidden, act=activation(c.act), bias=biases.ffn)
         return Block(attn=Residual(attention, before=norm()), ffn=Residual(ffn, before=norm()))
 
     embed = TokenEmbed(c.vocab, c.dim)

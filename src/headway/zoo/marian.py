@@ -37,6 +37,9 @@ class Config:
     act: str = "silu"
     scaled: bool = True  # the words' vectors, by √dim
     dropout: float = 0.1
+    attention_dropout: float = 0.0
+    act_dropout: float = 0.0  # inside the feed-forward layers
+    tied: bool = True  # the output to the words of the target
 
 
 def build(c: Config) -> EncoderDecoder:
@@ -51,21 +54,21 @@ def build(c: Config) -> EncoderDecoder:
 
     def encoder_block() -> Block:
         return Block(
-            attn=sublayer(SelfAttention(c.dim, c.heads)),
-            ffn=sublayer(FFN(c.dim, c.hidden, act=activation(c.act))),
+            attn=sublayer(SelfAttention(c.dim, c.heads, dropout=c.attention_dropout)),
+            ffn=sublayer(FFN(c.dim, c.hidden, act=activation(c.act), dropout=c.act_dropout)),
         )
 
     def decoder_block() -> Block:
         return Block(
-            attn=sublayer(SelfAttention(c.dim, c.decoder_heads, pattern=Causal())),
-            cross=sublayer(CrossAttention(c.dim, c.decoder_heads)),
-            ffn=sublayer(FFN(c.dim, c.decoder_hidden, act=activation(c.act))),
+            attn=sublayer(SelfAttention(c.dim, c.decoder_heads, pattern=Causal(), dropout=c.attention_dropout)),
+            cross=sublayer(CrossAttention(c.dim, c.decoder_heads, dropout=c.attention_dropout)),
+            ffn=sublayer(FFN(c.dim, c.decoder_hidden, act=activation(c.act), dropout=c.act_dropout)),
         )
 
     source, target = embed(c.vocab if c.source_vocab is None else c.source_vocab), embed(c.vocab)
     if c.shared:
         target.token = source.token
-    head = LMHead(c.dim, c.vocab, tied=target.token, bias=True)
+    head = LMHead(c.dim, c.vocab, tied=target.token if c.tied else None, bias=True)
     encoder = Trunk(source, Stack([encoder_block() for _ in range(c.layers)]))
     model = EncoderDecoder(encoder, Trunk(target, Stack([decoder_block() for _ in range(c.decoder_layers)]), head))
     normal(model, 0.02)

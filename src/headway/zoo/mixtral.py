@@ -18,7 +18,6 @@ from headway.nn.head import LMHead
 from headway.nn.model import Trunk
 from headway.nn.moe import MoE
 from headway.ops.pattern import Causal
-from headway.ops.rotary import Rotary
 from headway.zoo.init import normal
 from headway.zoo.llama import Frequencies
 from headway.zoo.names import activation
@@ -43,6 +42,7 @@ class Config:
     rotary: Frequencies = FREQUENCIES
     window: int | None = None
     tied: bool = False
+    attention_dropout: float = 0.0
 
 
 def build(c: Config) -> Trunk:
@@ -58,7 +58,8 @@ def build(c: Config) -> Trunk:
             head_dim=head_dim,
             bias=UNBIASED,
             pattern=Causal(c.window),
-            rotary=Rotary(head_dim, c.rotary.base, scaling=c.rotary.scaling),
+            rotary=c.rotary.rotary(head_dim),
+            dropout=c.attention_dropout,
         )
         mixture = MoE(expert, c.dim, c.experts, top=c.top)
         return Block(attn=Residual(attention, before=norm()), ffn=Residual(mixture, before=norm()))

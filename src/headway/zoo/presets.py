@@ -75,9 +75,14 @@ def bart(dim: int, layers: int, heads: int, hidden: int) -> Preset:
     return Preset("bart", {"dim": dim, "layers": layers, "heads": heads, "hidden": hidden, **decoder})
 
 
+def rnn(dim: int, hidden: int, **more: Size) -> Preset:
+    return Preset("rnn", {"vocab": 8000, "dim": dim, "hidden": hidden, "readout": dim, "directions": 2, **more})
+
+
 # dim, layers, heads, and for some the feed-forward width
 PRESETS: dict[str, Preset] = {
-    # Vaswani et al. 2017; base is written with two vocabularies of their own, big with one
+    # Vaswani et al. 2017; base is written with two vocabularies of their own, big with one; below base: for a laptop
+    "transformer-nano": transformer(64, 2, 4, vocab=1000, tied="all"),
     "transformer-tiny": transformer(128, 2, 4, vocab=8000, tied="all"),
     "transformer-small": transformer(256, 4, 4, vocab=8000, tied="all"),
     "transformer-base": transformer(512, 6, 8, vocab=37_000),
@@ -102,6 +107,11 @@ PRESETS: dict[str, Preset] = {
     "gpt2-medium": gpt2(1024, 24, 16),
     "gpt2-large": gpt2(1280, 36, 20),
     "gpt2-xl": gpt2(1600, 48, 25),
+    # those of minGPT and nanoGPT, for a laptop
+    "gpt-nano": gpt2(48, 3, 3, context=128),
+    "gpt-micro": gpt2(128, 4, 4, context=128),
+    "gpt-mini": gpt2(192, 6, 6, context=256),
+    "gpt-baby": gpt2(384, 6, 6, context=256),
     # Brown et al. 2020, whose table has 24 heads of 128 at width 2048 and the width 5140 for 40 heads of 128:
     # neither can be, so these two are 16 heads and the width 5120
     "gpt3-small": gpt3(768, 12, 12),
@@ -127,7 +137,9 @@ PRESETS: dict[str, Preset] = {
     "mixtral-8x7b": Preset(
         "mixtral", {"dim": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "hidden": 14_336, "experts": 8, "top": 2}
     ),
-    # Raffel et al. 2020, and its version 1.1
+    # Raffel et al. 2020, and its version 1.1; tiny and mini: Tay et al. 2021
+    "t5-tiny": t5(256, 4, 4, 1024),
+    "t5-mini": t5(384, 4, 8, 1536),
     "t5-small": t5(512, 6, 8, 2048),
     "t5-base": t5(768, 12, 12, 3072),
     "t5-large": t5(1024, 24, 16, 4096),
@@ -142,10 +154,12 @@ PRESETS: dict[str, Preset] = {
     "bart-base": bart(768, 6, 12, 3072),
     "bart-large": bart(1024, 12, 16, 4096),
     "marian": Preset("marian", {"dim": 512, "layers": 6, "heads": 8, "hidden": 2048}),
-    # Sutskever et al. 2014; Cho et al. 2014 and Bahdanau et al. 2015, as compared in the latter
+    # Sutskever et al. 2014; Cho et al. 2014 and Bahdanau et al. 2015, as compared in the latter; small: for a laptop
     "seq2seq-lstm": Preset(
         "seq2seq", {"vocab": 160_000, "target_vocab": 80_000, "dim": 1000, "hidden": 1000, "layers": 4, "cell": "lstm"}
     ),
+    "rnn-small": rnn(128, 256, score="fixed"),
+    "rnnsearch-small": rnn(128, 256, score="additive", align=256),
     "rnnencdec-50": Preset(
         "rnn", {"vocab": 30_000, "dim": 620, "hidden": 1000, "readout": 500, "directions": 1, "score": "fixed"}
     ),

@@ -42,6 +42,7 @@ class Config:
     longest: int = 128
     eps: float = 1e-6
     dropout: float = 0.1
+    attention_dropout: float = 0.1
 
 
 FFNS = {"plain": FFN, "gated": GatedFFN}
@@ -84,7 +85,8 @@ def decoder(c: Config) -> Stack:
 
 def attending(c: Config, kind: type[A]) -> partial[A]:
     """Attention without biases, and without a scale, which the queries' first weights have instead."""
-    return partial(kind, c.dim, c.heads, head_dim=c.head_dim, bias=UNBIASED, score=Dot(scale=1.0), dropout=c.dropout)
+    settings = {"head_dim": c.head_dim, "bias": UNBIASED, "score": Dot(scale=1.0), "dropout": c.attention_dropout}
+    return partial(kind, c.dim, c.heads, **settings)
 
 
 def sublayer(c: Config, body: nn.Module) -> Residual:

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import torch.nn.functional as F
 from torch import nn
 
 from headway.nn.block import Plain
+from headway.nn.ffn import Hidden
 from headway.nn.head import Beside, Classifier, MLMHead, Pooler, TanhLayer, TokenClassifier
 from headway.zoo.names import named
 
@@ -25,6 +27,9 @@ def top(name: str, dim: int, classes: int, dropout: float, words: Callable[[], M
     def rows() -> nn.Module:
         return Classifier(dim, classes, inside=TanhLayer(dim), dropout=dropout)
 
+    def rows_relu() -> nn.Module:
+        return Classifier(dim, classes, inside=Hidden(dim, F.relu, bias=True), dropout=dropout)
+
     tops: dict[str, Callable[[], nn.Module]] = {
         "none": bare,  # B T C
         "pooler": lambda: Beside(bare(), pooler=Pooler(dim)),  # B T C
@@ -32,6 +37,7 @@ def top(name: str, dim: int, classes: int, dropout: float, words: Callable[[], M
         "pretraining": lambda: Beside(words(), pair=rows()),  # B T V; whether two sentences belong together: B K
         "pair": rows,  # B K
         "rows": rows,  # B K
+        "rows, relu": rows_relu,  # B K, as DistilBERT has it
         "tokens": partial(TokenClassifier, dim, classes, dropout=dropout),  # B T K
         "spans": partial(TokenClassifier, dim, classes),  # B T 2, where an answer begins and ends
     }

@@ -1,6 +1,7 @@
 """The Transformer: encoder and decoder, sinusoidal positions, ReLU; norms after each sublayer as published, or before.
 
 Vaswani et al. 2017.  Written as it was published it is norms="post"; the code of that time and since has norms="pre".
+Without words (vocab=0) it is torch's `nn.Transformer`, of vectors: B S C, B T C → B T C.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from torch import nn
 
 from headway.nn.attention import CrossAttention, SelfAttention
-from headway.nn.block import Block, Residual, Stack
+from headway.nn.block import Block, Plain, Residual, Stack
 from headway.nn.embed import SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
@@ -24,7 +25,7 @@ from headway.zoo.names import activation, named
 
 @dataclass(frozen=True)
 class Config:
-    vocab: int = 37_000
+    vocab: int = 37_000  # 0: none, and vectors in their place
     source_vocab: int | None = None  # the same words on both sides
     dim: int = 512
     layers: int = 6
@@ -39,6 +40,7 @@ class Config:
     first: int = 0  # position; fairseq begins at 2
     eps: float = 1e-5
     dropout: float = 0.1
+    attention_dropout: float = 0.0
 
 
 class Norms(NamedTuple):
@@ -67,6 +69,16 @@ LAYOUTS = {"pairs": PAIRS, "halves": HALVES}
 
 
 def build(c: Config) -> EncoderDecoder:
+    model = (
+        with_words(c)
+        if c.vocab
+        else EncoderDecoder(*(Trunk(Plain(nn.Identity()), side(c)) for side in (encoder, decoder)))
+    )
+    xavier(model)
+    return model
+
+
+def with_words(c: Config) -> EncoderDecoder:
     tie = named("tie", c.tied, TIES)
 
     def embed(vocab: int) -> TokenEmbed:
@@ -78,16 +90,16 @@ def build(c: Config) -> EncoderDecoder:
     if tie.sides:
         target.token = source.token
     head = LMHead(c.dim, c.vocab, tied=target.token if tie.head else None, bias=tie.bias)
-    model = EncoderDecoder(Trunk(source, encoder(c)), Trunk(target, decoder(c), head))
-    xavier(model)
-    return model
+    return EncoderDecoder(Trunk(source, encoder(c)), Trunk(target, decoder(c), head))
 
 
 def encoder(c: Config) -> Stack:
     """The blocks that read the source."""
 
     def block() -> Block:
-        return Block(attn=sublayer(c, SelfAttention(c.dim, c.heads)), ffn=sublayer(c, ffn(c)))
+        return Block(
+            attn=sublayer(c, SelfAttention(c.dim, c.heads, dropout=c.attention_dropout)), ffn=sublayer(c, ffn(c))
+        )
 
     return Stack([block() for _ in range(c.layers)], last_norm(c))
 
@@ -97,8 +109,8 @@ def decoder(c: Config) -> Stack:
 
     def block() -> Block:
         return Block(
-            attn=sublayer(c, SelfAttention(c.dim, c.heads, pattern=Causal())),
-            cross=sublayer(c, CrossAttention(c.dim, c.heads)),
+            attn=sublayer(c, SelfAttention(c.dim, c.heads, pattern=Causal(), dropout=c.attention_dropout)),
+            cross=sublayer(c, CrossAttention(c.dim, c.heads, dropout=c.attention_dropout)),
             ffn=sublayer(c, ffn(c)),
         )
 

@@ -1,0 +1,123 @@
+"""The parts of a run, as its recipe names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+from torch import nn
+
+from headway.answer import Wish
+from headway.app.measure import Answering, Examiner, measures_for, name_scores, named, pair_scores, written
+from headway.app.plan import Plan, config_dim
+from headway.checkpoint import Loaded
+from headway.data.sources import Record
+from headway.tasks.labels import Labels, Tags
+from headway.tasks.pairs import Pairs
+from headway.tasks.scores import Scores
+from headway.tasks.task import Task
+from headway.train.average import Average
+from headway.train.groups import freeze, groups
+from headway.train.learner import Learner
+from headway.train.loop import Pace, Sample
+from headway.train.optimiser import Adafactor, Adam, AdamW, Choice, Muon, Optimiser
+from headway.train.recipe import Recipe
+from headway.train.schedule import WSD, Constant, Cosine, InverseRoot, Paper, Schedule
+
+T = TypeVar("T")
+
+ANSWERS = 200  # held-out records that are answered at each evaluation
+
+
+def learner_of(made: Plan) -> Learner:
+    """The model with all that changes it."""
+    recipe, model = made.recipe, made.build()
+    train = recipe.train
+    if recipe.model.freeze is not None:
+        freeze(model, recipe.model.freeze)
+    average = Average(model, train.ema) if train.ema else None
+    return Learner(
+        model,
+        made.ready.task.loss,
+        optimiser_of(recipe, model),
+        schedule_of(recipe, config_dim(made.config)),
+        seed=recipe.seed,
+        most=train.clip,
+        average=average,
+    )
+
+
+def optimiser_of(recipe: Recipe, model: nn.Module) -> Optimiser:
+    train = recipe.train
+    rate = 1.0 if train.schedule == "paper" else some(train.rate)
+    kinds: dict[str, Choice] = {
+        "adamw": AdamW(rate, train.betas, train.eps, train.weight_decay),
+        "adam": Adam(rate, train.betas, train.eps),
+        "adafactor": Adafactor(rate, train.weight_decay),
+        "muon": Muon(rate, betas=train.betas, eps=train.eps, decay=train.weight_decay),
+    }
+    return Optimiser(kinds[train.optimiser], groups(model, layer_decay=recipe.model.layer_decay))
+
+
+def schedule_of(recipe: Recipe, dim: int) -> Schedule:
+    train = recipe.train
+    warmup, steps = some(train.warmup), some(train.steps)
+    kinds: dict[str, Schedule] = {
+        "cosine": Cosine(warmup, steps, train.floor),
+        "inverse": InverseRoot(warmup),
+        "paper": Paper(dim, warmup),
+        "wsd": WSD(warmup, steps, floor=train.floor),
+        "constant": Constant(warmup),
+    }
+    return kinds[train.schedule]
+
+
+def batches_of(made: Plan) -> Callable[[int, int], Iterator[list[Any]]]:
+    train = made.recipe.train
+    return partial(made.prepared.batches(some(train.batch), train.accumulate).between, workers=train.workers)
+
+
+def pace_of(recipe: Recipe) -> Pace:
+    train = recipe.train
+    every = (some(train.log_every), some(train.evaluate_every), some(train.checkpoint_every))
+    return Pace(some(train.steps), *every, train.patience, train.best, train.average)
+
+
+def examiner_of(made: Plan) -> Examiner | None:
+    """What scores the model as it trains, where something is held out."""
+    if not made.prepared.held:
+        return None
+    task, records = made.ready.task, list(islice(made.material.held(), ANSWERS))
+    return Examiner(task.measured(), made.prepared.held, answering(made, task, records))
+
+
+def answering(made: Plan, task: Task, records: Sequence[Record]) -> Answering | None:
+    """How the model is asked, where it answers with more than a probability."""
+    by = measures_for(records) if isinstance(task, Pairs) else ()
+
+    def write(model: nn.Module) -> tuple[Scores, list[Sample]]:
+        samples = written(loaded_of(made, model).speaker(), records, Wish())
+        return pair_scores(samples, by), samples
+
+    def name(model: nn.Module) -> tuple[Scores, list[Sample]]:
+        assert isinstance(task, Labels | Tags)
+        samples = named(task, model, records)
+        return name_scores(task, samples), samples
+
+    return write if isinstance(task, Pairs) else name if isinstance(task, Labels | Tags) else None
+
+
+def loaded_of(made: Plan, model: nn.Module) -> Loaded:
+    writer = None if made.ready.writer is made.ready.reader else made.ready.writer
+    start = made.start
+    kept = {**(start.kept if start else {}), **made.ready.task.kept()}
+    kind = start.model_type if start else None
+    return Loaded(model, made.config, made.architecture, kind, kept, made.ready.reader, writer)
+
+
+def some(value: T | None) -> T:
+    """A choice that was made."""
+    assert value is not None
+    return value

@@ -1,0 +1,64 @@
+"""How long a run will take and how much memory: a few steps on a copy of it, before it begins.
+
+What was measured decides nothing, but for a run that was asked to take so many minutes: its steps are counted here, and
+written into its recipe, so that a resumed run follows the same schedule.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from dataclasses import dataclass, replace
+from statistics import median
+from time import perf_counter
+
+from headway.app.assemble import batches_of, examiner_of, learner_of, some
+from headway.app.plan import Plan, paced
+
+LOOK = 3.0  # seconds of steps to look at, and no fewer than LEAST of them
+LEAST = 3
+GUESS = 1000  # steps that a run is taken to have while its length is sought
+LOOKS = 11  # evaluations of a run
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """Seconds of a step and of an evaluation, and the memory of the process in bytes."""
+
+    step: float
+    evaluation: float
+    memory: int
+
+    def seconds(self, steps: int, evaluations: int) -> float:
+        return steps * self.step + evaluations * self.evaluation
+
+
+def timed(made: Plan) -> tuple[Plan, Pulse]:
+    """The plan with its steps, and what was measured."""
+    recipe = made.recipe
+    trial = made if recipe.train.steps else replace(made, recipe=paced(recipe, GUESS))
+    pulse = measured(trial)
+    if recipe.train.steps is None:
+        left = 60 * some(recipe.train.minutes) - LOOKS * pulse.evaluation
+        made = replace(made, recipe=paced(recipe, max(1, int(left / pulse.step))))
+    return made, pulse
+
+
+def measured(made: Plan) -> Pulse:
+    learner, examiner = learner_of(made), examiner_of(made)
+    times, began = list[float](), perf_counter()
+    for step, batches in enumerate(batches_of(made)(1, some(made.recipe.train.steps) + 1), 1):
+        clock = perf_counter()
+        learner.learn(step, batches)
+        times.append(perf_counter() - clock)
+        if len(times) > LEAST and perf_counter() - began > LOOK:
+            break
+    clock = perf_counter()
+    if examiner is not None:
+        examiner(learner.model.eval())
+    return Pulse(median(times[1:] or times), perf_counter() - clock, peak())
+
+
+def peak() -> int:
+    """The most memory that this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

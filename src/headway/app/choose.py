@@ -1,0 +1,62 @@
+"""Choices that nobody made: a model by the size of the data and the time, and how to train it.
+
+They follow from the recipe and the data alone, never from the clock, so that the same command makes the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headway.data.kinds import Kind
+
+MINUTES = 10.0  # of training, where nothing else is said
+RATE = 4e10  # operations of one thread in a second: what training reaches here, in round numbers
+EPOCHS = (4.0, 40.0)  # a model that sees the data less often is too large; more often helps little
+
+LADDERS: dict[str, tuple[str, ...]] = {
+    "translation": ("transformer-nano", "transformer-tiny", "transformer-small", "transformer-base"),
+    "classification": ("bert-tiny", "bert-mini", "bert-small", "bert-medium"),
+    "tagging": ("bert-tiny", "bert-mini", "bert-small", "bert-medium"),
+    "causal": ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2"),
+    "masked": ("bert-tiny", "bert-mini", "bert-small", "bert-medium"),
+    "span": ("t5-tiny", "t5-mini", "t5-small"),
+}
+
+DATES: Mapping[str, Any] = {"model.preset": "transformer-nano", "train.steps": 1500, "train.batch": 4000}
+
+
+@dataclass(frozen=True)
+class Size:
+    """A rung of a ladder: weights that every token meets."""
+
+    preset: str
+    weights: int
+
+
+def ladder(kind: Kind, objective: str) -> tuple[str, ...]:
+    return LADDERS[objective if kind is Kind.TEXTS else kind.value]
+
+
+def rung(sizes: Sequence[Size], tokens: int, minutes: float, threads: int) -> str:
+    """The largest model that has no more weights than the data has tokens, and the time for a few epochs."""
+    budget = minutes * 60 * RATE * threads
+    fitting = [s.preset for s in sizes if s.weights <= tokens and 6 * s.weights * tokens * EPOCHS[0] <= budget]
+    return fitting[-1] if fitting else sizes[0].preset
+
+
+def steps_for(weights: int, tokens: int, batch: int, threads: int, minutes: float = MINUTES) -> int:
+    """Updates that take about the time that is given, within a sensible number of epochs."""
+    epochs = minutes * 60 * RATE * threads / (6 * weights * tokens)
+    return max(1, round(min(max(epochs, EPOCHS[0]), EPOCHS[1]) * tokens / batch))
+
+
+def rate_for(dim: int, tuned: bool) -> float:
+    """A learning rate by width; models that have learned already are moved gently."""
+    return 5e-5 * (768 / dim) ** 0.5 if tuned else min(3e-3, 0.3 / dim)
+
+
+def batch_for(tokens: int) -> int:
+    """Tokens of a batch: small data needs many updates."""
+    return min(max(tokens // 100, 512), 4096)

@@ -1,0 +1,112 @@
+"""What a run learns from and what it is measured on: records, streamed as often as somebody asks.
+
+Where no validation data is given, a share of the texts is held out by their own words, so that no text stands on both
+sides; of one or a few long documents, the end is (`tail`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.data.checks import Skipped, good_records
+from headway.data.dates import Part, dates
+from headway.data.digest import digest
+from headway.data.kinds import Kind
+from headway.data.recognise import Given, recognise
+from headway.data.sources import Record
+from headway.data.split import held_out, share_for
+from headway.errors import UserError
+from headway.train.recipe import Data, Recipe
+
+DATES, DATES_HELD = 100_000, 1000
+FEW = 20  # documents or fewer are cut at their end, not one from another
+MOST = 2000  # records that are held out
+TASKS = {kind.value: kind for kind in Kind}
+
+
+@dataclass(frozen=True)
+class Material:
+    """Records for training and for validation.  `tail`: the share of the stream's end that is validation instead."""
+
+    name: str
+    kind: Kind
+    why: str
+    train: Callable[[], Iterator[Record]]
+    held: Callable[[], Iterator[Record]]
+    digest: str
+    files: tuple[Path, ...] = ()
+    tail: float = 0.0
+    skipped: Skipped | None = None
+
+
+def material(recipe: Recipe) -> Material:
+    if recipe.data.path == ("dates",) and not Path("dates").exists():
+        return embedded(recipe.seed)
+    given = recognised(recipe.data)
+    held = recognised_validation(recipe.data, given) if recipe.data.validation else None
+    skipped = Skipped() if recipe.data.skip_bad else None
+
+    def everything() -> Iterator[Record]:
+        return good_records(given, skipped, validation=held)
+
+    name = (recipe.data.source or Path(recipe.data.path[0])).name
+    if held is not None:
+        told = digest((*given.files, *held.files), given.kind.value)
+        return Material(
+            name, given.kind, given.why, everything, lambda: good_records(held, None), told, given.files, 0.0, skipped
+        )
+    told, share = digest(given.files, given.kind.value), recipe.data.held_out
+    if share == 0:
+        return Material(name, given.kind, given.why, everything, lambda: iter(()), told, given.files, 0.0, skipped)
+    if given.kind is Kind.TEXTS and sum(not record.goes_on for record in everything()) <= FEW:
+        return Material(name, given.kind, given.why, everything, lambda: iter(()), told, given.files, share, skipped)
+    chosen = share_for((key(record) for record in everything()), share, recipe.seed, most=MOST)
+
+    def parted(side: bool) -> Iterator[Record]:
+        inside = False
+        for record in everything():
+            inside = inside if record.goes_on else held_out(key(record), chosen, recipe.seed)
+            if inside == side:
+                yield record
+
+    return Material(
+        name, given.kind, given.why, lambda: parted(False), lambda: parted(True), told, given.files, 0.0, skipped
+    )
+
+
+def embedded(seed: int) -> Material:
+    """The dates, learned in known ways of writing them."""
+
+    def records(part: Part, count: int) -> Iterator[Record]:
+        return (Record(pair, Path("dates"), at + 1) for at, pair in enumerate(dates(seed, count, part=part)))
+
+    why = f"dates: {DATES:,} dates in 44 languages with their ISO 8601 form, so translation"
+    return Material(
+        "dates",
+        Kind.PAIRS,
+        why,
+        lambda: records(Part.TRAIN, DATES),
+        lambda: records(Part.VALIDATION, DATES_HELD),
+        digest((), "dates", str(seed), str(DATES)),
+    )
+
+
+def recognised(data: Data) -> Given:
+    kind = None if data.task is None else TASKS[data.task]
+    paths = [Path(path) for path in data.path]
+    return recognise(paths, source=data.source, target=data.target, kind=kind, columns=data.columns)
+
+
+def recognised_validation(data: Data, given: Given) -> Given:
+    """Validation data, read as the training data is."""
+    if data.source is not None:
+        if len(data.validation) != 2:
+            raise UserError(f"--validation {data.validation[0]}", allowed="two files, as --source and --target are")
+        return recognise([], source=data.validation[0], target=data.validation[1], kind=given.kind)
+    return recognise(list(data.validation), kind=given.kind, columns=data.columns or given.columns or None)
+
+
+def key(record: Record) -> str:
+    return record.fields[0]

@@ -1,0 +1,208 @@
+"""From what was asked to a run that can begin: the data is looked at, open choices are made, and each is told.
+
+A resolved recipe has no choice left: the same recipe, data and number of threads make the same run, bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from headway.app import choose
+from headway.app.fit import Need, check_suited, config_for
+from headway.app.material import Material, material
+from headway.app.prepare import Prepared, prepare_records, prepare_texts
+from headway.app.ready import LONGEST, Ready, given, ready
+from headway.app.recipe import Asked, preset_values, resolve
+from headway.checkpoint import Loaded, load
+from headway.data.digest import digest
+from headway.data.keyed import keyed
+from headway.data.kinds import Kind
+from headway.errors import UserError
+from headway.tasks.task import RecordTask, TextTask
+from headway.train.recipe import Recipe, flat, from_flat
+from headway.zoo.build import architecture, architecture_of
+from headway.zoo.presets import PRESETS, preset
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All that a run is made of."""
+
+    recipe: Recipe
+    material: Material
+    ready: Ready
+    prepared: Prepared
+    config: Any
+    weights: int  # that each token meets
+    start: Loaded | None
+
+    @property
+    def architecture(self) -> str:
+        return architecture_of(self.config)
+
+    def shape(self) -> nn.Module:
+        """The model with whatever weights it is drawn with."""
+        return architecture(self.architecture).build(self.config)
+
+    def build(self) -> nn.Module:
+        """The model with its first weights: drawn by the seed, or those of the model that it goes on from."""
+        torch.manual_seed(keyed(self.recipe.seed, "weights"))
+        model = self.shape()
+        if self.start is not None:
+            take_over(model, self.start.model)
+        return model
+
+
+def plan(asked: Asked) -> Plan:
+    draft = resolve(asked)
+    if not draft.data.path and draft.data.source is None:
+        do = "headway train FILE, or headway train dates, the embedded data set"
+        raise UserError("headway train needs data", do=do)
+    data, start = material(draft), started(draft)
+    if data.name == "dates" and start is None and draft.model.preset is None:
+        draft = resolve(asked, choose.DATES)
+    objective = objective_of(draft, start)
+    made = ready(draft, data, objective, start)
+    return finished(asked, draft, data, objective, made, start)
+
+
+def finished(asked: Asked, draft: Recipe, data: Material, objective: str, made: Ready, start: Loaded | None) -> Plan:
+    """The plan, once there are tokens to count."""
+    threads = given(draft.train.threads, torch.get_num_threads())
+    longest = given(draft.data.longest, LONGEST)
+    key = digest((), data.digest, repr(made.task), *words_told(made), str((draft.seed, draft.data.held_out, longest)))
+    prepared = prepared_for(made, data, draft, key, longest)
+    tokens, minutes = prepared.tokens, given(draft.train.minutes, choose.MINUTES)
+    name = given(draft.model.preset, None if start else rung(data, objective, made, tokens, minutes, threads))
+    if name is not None:
+        check_suited(name, data.kind, objective)
+        asked.check_sizes([field.name for field in fields(architecture(PRESETS[name].architecture).Config)])
+    values = {**preset_values(name), **(choose.DATES if data.name == "dates" else {})} if name and not start else {}
+    recipe = resolve(asked, values)
+    config = fitting(recipe, data, made, start, longest)
+    weights = weights_of(config)
+    recipe = settled(recipe, data, objective, made, config, weights, tokens, threads)
+    return Plan(recipe, data, made, prepared, config, weights, start)
+
+
+def prepared_for(made: Ready, data: Material, draft: Recipe, key: str, longest: int) -> Prepared:
+    if data.kind is Kind.TEXTS:
+        length = longest - 2 if draft.data.objective == "masked" else longest
+        task = cast(TextTask, made.task)
+        return prepare_texts(task, data, draft.seed, length, lambda tokens: max(1, tokens // length), key)
+    vocab = max(made.reader.vocab, made.writer.vocab, made.classes + 1)
+    return prepare_records(cast(RecordTask, made.task), data, draft.seed, vocab, key)
+
+
+def fitting(recipe: Recipe, data: Material, made: Ready, start: Loaded | None, longest: int) -> object:
+    need = Need(made.reader, made.writer, longest, made.classes)
+    if start is None:
+        name = PRESETS[cast(str, recipe.model.preset)].architecture
+        return config_for(name, recipe.model.sizes, need, data.kind, recipe.train.dropout)
+    told = {field.name: getattr(start.config, field.name) for field in fields(start.config)} | dict(recipe.model.sizes)
+    kept = {name: told[name] for name in ("vocab", "source_vocab", "target_vocab", "context", "tied") if name in told}
+    made_config = config_for(start.architecture, told, need, data.kind, recipe.train.dropout)
+    return replace(cast(Any, made_config), **kept)
+
+
+def settled(
+    recipe: Recipe, data: Material, objective: str, made: Ready, config: Any, weights: int, tokens: int, threads: int
+) -> Recipe:
+    """The recipe with every choice made."""
+    train = recipe.train
+    batch = given(train.batch, choose.batch_for(tokens))
+    update = batch * train.accumulate
+    steps = train.steps
+    if steps is None and train.epochs is not None:
+        steps = max(1, round(train.epochs * tokens / update))
+    if steps is None and train.minutes is None:
+        steps = choose.steps_for(weights, tokens, update, threads)
+    chosen = {
+        "data.task": data.kind.value,
+        "data.objective": objective if data.kind is Kind.TEXTS else None,
+        "data.longest": given(recipe.data.longest, LONGEST),
+        "train.steps": steps,
+        "train.epochs": None,
+        "train.batch": batch,
+        "train.rate": given(train.rate, choose.rate_for(config_dim(config), recipe.model.start is not None)),
+        "train.threads": threads,
+        "out": given(recipe.out, free(Path(f"{data.name.split('.')[0]}-model"))),
+        "device": given(recipe.device, "cpu"),
+        **made.chosen,
+    }
+    recipe = from_flat({**flat(recipe), **chosen})
+    return recipe if steps is None else paced(recipe, steps)
+
+
+def paced(recipe: Recipe, steps: int) -> Recipe:
+    """The recipe for so many steps, with what is counted in them."""
+    train = recipe.train
+    often = given(train.evaluate_every, max(1, steps // 10))
+    chosen = {
+        "train.steps": steps,
+        "train.minutes": None,
+        "train.warmup": given(train.warmup, min(steps // 10, 2000)),
+        "train.evaluate_every": often,
+        "train.checkpoint_every": given(train.checkpoint_every, max(1, steps // 20)),
+        "train.log_every": given(train.log_every, max(1, steps // 100)),
+        "train.sample_every": given(train.sample_every, often),
+    }
+    return from_flat({**flat(recipe), **chosen})
+
+
+def objective_of(draft: Recipe, start: Loaded | None) -> str:
+    """How a language model learns: as asked, or as the architecture does."""
+    if draft.data.objective is not None:
+        return draft.data.objective
+    name = start.architecture if start else preset(draft.model.preset).architecture if draft.model.preset else "gpt2"
+    return {"bert": "masked", "albert": "masked"}.get(name, "span" if name in ("t5", "bart") else "causal")
+
+
+def rung(data: Material, objective: str, made: Ready, tokens: int, minutes: float, threads: int) -> str:
+    """The preset that the data and the time allow."""
+    need = Need(made.reader, made.writer, LONGEST, made.classes)
+    sizes = list[choose.Size]()
+    for name in choose.ladder(data.kind, objective):
+        one = preset(name)
+        sizes.append(choose.Size(name, weights_of(config_for(one.architecture, one.sizes, need, data.kind, None))))
+    return choose.rung(sizes, tokens, minutes, threads)
+
+
+def weights_of(config: Any) -> int:
+    """The parameters that each token meets: all but tables that are looked up."""
+    with torch.device("meta"):
+        model = architecture(architecture_of(config)).build(config)
+    tables = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
+    return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
+
+
+def config_dim(config: Any) -> int:
+    return max(getattr(config, "dim", 0), getattr(config, "hidden", 0) if hasattr(config, "cell") else 0)
+
+
+def words_told(made: Ready) -> list[str]:
+    return [words.backend.to_str() for words in (made.reader, made.writer)]
+
+
+def started(draft: Recipe) -> Loaded | None:
+    return None if draft.model.start is None else load(draft.model.start)
+
+
+def take_over(model: nn.Module, start: nn.Module) -> None:
+    """Copies the weights that both models have by name and shape; a new head keeps its own."""
+    old = dict(start.named_parameters())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in old and old[name].shape == parameter.shape:
+                parameter.copy_(old[name])
+
+
+def free(folder: Path) -> Path:
+    """A name that nothing has yet."""
+    names = (folder if number == 1 else folder.with_name(f"{folder.name}-{number}") for number in range(1, 10**6))
+    return next(name for name in names if not name.exists())

@@ -1,0 +1,104 @@
+"""From records to rows of ids on disk: tokenizers, the task, and what each step and each evaluation reads.
+
+Axes:  R rows   C columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, groupby, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.app.material import Material
+from headway.data.cached import cached_shards
+from headway.data.digest import digest
+from headway.data.order import Buckets, Order, Steps, Windows
+from headway.data.shards import Shards, write_shards
+from headway.data.sources import Record
+from headway.errors import UserError
+from headway.tasks.task import RecordTask, Task, TextTask
+from headway.train.batches import Batches, Lines, Stretches, span_batches, whole
+
+MANY = 1000  # records that are encoded at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Rows on disk.  `held` are batches for validation; `tokens` counts what an epoch reads."""
+
+    task: Task
+    batches: Callable[[int, int], Batches]  # of a token budget and a number of batches for each update
+    held: list[Any]
+    tokens: int
+    rows: int
+
+
+def prepare_records(task: RecordTask, material: Material, seed: int, vocab: int, key: str) -> Prepared:
+    """Rows that are learned one by one, in batches of like length."""
+    train = stored(f"{key} train", lambda: encoded(task, material.train()), task.columns, vocab)
+    held = stored(f"{key} held", lambda: encoded(task, material.held()), task.columns, vocab)
+    if len(train) == 0:
+        raise UserError(f"{material.name} has no records to train on", do="give more, or a smaller --data.held-out")
+    lengths = lengths_of(train)
+
+    def batches(tokens: int, accumulate: int) -> Batches:
+        return Batches(task, Lines(train), Steps(Buckets(lengths, tokens, seed), accumulate), seed)
+
+    measured = [] if len(held) == 0 else Buckets(lengths_of(held), 8192, 0).epoch(0)
+    return Prepared(task, batches, whole(task.measured(), Lines(held), measured), int(lengths.sum()), len(train))
+
+
+def prepare_texts(
+    task: TextTask, material: Material, seed: int, length: int, accumulate_rows: Callable[[int], int], key: str
+) -> Prepared:
+    """Spans of one long stream of documents."""
+    vocab = task.words.vocab
+    train = stored(f"{key} train", lambda: documents(task, material.train()), 1, vocab)
+    held = stored(f"{key} held", lambda: documents(task, material.held()), 1, vocab)
+    total = len(train.stream())
+    cut = total - round(total * material.tail)
+
+    def batches(tokens: int, accumulate: int) -> Batches:
+        windows: Order = Windows(cut, length, accumulate_rows(tokens), seed)
+        return Batches(task, Stretches(train, length), Steps(windows, accumulate), seed)
+
+    last, first, size = (train, cut, total - cut) if material.tail else (held, 0, len(held.stream()))
+    spans = span_batches(size, length, 32) if size > length else []
+    return Prepared(task, batches, whole(task.measured(), Stretches(last, length, first), spans), cut, len(train))
+
+
+def stored(key: str, rows: Callable[[], Iterable[Iterable[Iterable[int]]]], columns: int, vocab: int) -> Shards:
+    """Rows on disk, written once for all runs that have the same."""
+
+    def make(folder: Path) -> None:
+        write_shards(folder, rows(), columns, vocab)
+
+    return cached_shards(digest((), key), make)
+
+
+def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:
+    while some := list(islice(records, MANY)):
+        yield from task.encode([record.fields for record in some])
+
+
+def documents(task: TextTask, records: Iterable[Record]) -> Iterator[list[Iterable[int]]]:
+    """Each document as one row, whose ids come as its pieces are read."""
+    before, after = task.frame
+    number = 0
+
+    def document(record: Record) -> int:
+        nonlocal number
+        number += not record.goes_on
+        return number
+
+    for _, pieces in groupby(records, document):
+        yield [chain(before, (id for piece in pieces for id in task.words.plain(piece.fields[0])), after)]
+
+
+def lengths_of(shards: Shards) -> np.ndarray:
+    """The lengths of rows by column, R C."""
+    return np.stack([shards.lengths(column) for column in range(shards.columns)], 1)

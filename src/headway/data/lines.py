@@ -1,0 +1,164 @@
+r"""Lines of a file as they were written, and what is wrong with them.
+
+A line ends at \n or \r\n and nowhere else: U+2028, \x0b and \x85 are letters of a text like any other.  A mark of the
+byte order before the first line is taken off.  Compressed files are known by their first bytes.  No more than one line
+is in memory, and of a line never more than LINE bytes, whatever an archive unfolds into.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from io import BufferedIOBase
+from pathlib import Path
+
+from headway.errors import UserError, nearest
+
+LINE = 2**24  # bytes of a line that are ever held
+BLANKS = 1000  # lines at the end of a file that are let pass
+GZIP, BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+CUT = (EOFError, gzip.BadGzipFile, zlib.error)  # what a damaged archive raises while it is read
+
+
+class What(StrEnum):
+    """The kinds of problems, as a list of them is headed."""
+
+    COLUMNS = "wrong columns"
+    EMPTY = "empty"
+    ENCODING = "not UTF-8"
+    NUL = "NUL character"
+    QUOTES = "broken quotes"
+    JSON = "not JSON"
+    KEY = "missing key"
+    VALUE = "not a text"
+    LONG = "too long"
+    COUNTS = "unequal words and tags"
+    UNPAIRED = "unequal files"
+    BROKEN = "damaged archive"
+    DUPLICATE = "duplicate"
+    ANOTHER = "same source, another target"
+    LEAK = "in training and validation"
+    ONE_CLASS = "one class only"
+    CLASS = "class that training lacks"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong at a line; `lines` is how many lines it spoils, this one included."""
+
+    file: Path
+    line: int
+    what: What
+    said: str
+    lines: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.said}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`text` keeps its end; where there is a problem it is the nearest that can be shown."""
+
+    number: int
+    text: str
+    problem: Problem | None = None
+
+    @property
+    def bare(self) -> str:
+        return bare(self.text)
+
+
+def read_lines(file: Path) -> Iterator[Line]:
+    """All lines; a damaged archive ends in a line with a problem."""
+    number = 0
+    with open_bytes(file) as stream:
+        try:
+            while raw := stream.readline(LINE):
+                number += 1
+                if len(raw) == LINE and not raw.endswith(b"\n"):
+                    size = LINE + drain(stream)
+                    said = f"a line of {size:,} bytes; a line may have {LINE:,}"
+                    yield Line(number, "", Problem(file, number, What.LONG, said))
+                else:
+                    yield decode(unmarked(raw, file) if number == 1 else raw, file, number)
+        except CUT as error:
+            yield Line(number + 1, "", cut(file, number + 1, error))
+
+
+def without_last_blanks(lines: Iterator[Line]) -> Iterator[Line]:
+    """The lines without the blank ones that end a file, as long as there are few of them."""
+    blanks: list[Line] = []
+    for line in lines:
+        blanks.append(line)
+        if line.problem or bare(line.text) or len(blanks) > BLANKS:
+            yield from blanks
+            blanks.clear()
+
+
+@contextmanager
+def open_bytes(file: Path) -> Generator[BufferedIOBase]:
+    """A file's bytes, unpacked where they are packed."""
+    check_file(file)
+    with file.open("rb") as raw:
+        if raw.peek(2)[:2] == GZIP:
+            with gzip.GzipFile(fileobj=raw) as stream:
+                yield stream
+        elif file.suffix == ".gz":
+            raise UserError(f"{file} is not a gzip file", do="take .gz off its name if it is plain text")
+        else:
+            yield raw
+
+
+def check_file(file: Path) -> None:
+    """A UserError where there is nothing to read."""
+    if file.is_dir():
+        raise UserError(f"{file} is a folder", allowed="a file")
+    if not file.exists():
+        beside = [other.name for other in file.parent.iterdir()] if file.parent.is_dir() else []
+        raise UserError(f"{file} does not exist", meant=nearest(file.name, beside))
+    if not file.is_file():
+        raise UserError(f"{file} can be read only once", allowed="a file on the disk")
+
+
+def unmarked(raw: bytes, file: Path) -> bytes:
+    """The beginning of a file without a mark of the byte order."""
+    if raw.startswith(UTF16):
+        raise UserError(f"{file} is in UTF-16", do="save it as UTF-8")
+    return raw.removeprefix(BOM)
+
+
+def decode(raw: bytes, file: Path, number: int) -> Line:
+    try:
+        return Line(number, raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        return Line(number, raw.decode("utf-8", "replace"), Problem(file, number, What.ENCODING, strange(raw, error)))
+
+
+def bare(text: str) -> str:
+    """A line without its end."""
+    return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def strange(raw: bytes, error: UnicodeDecodeError) -> str:
+    return f"byte {error.start + 1} of the line is 0x{raw[error.start]:02X}, which is not UTF-8"
+
+
+def cut(file: Path, number: int, error: Exception) -> Problem:
+    how = "ends too early" if isinstance(error, EOFError) else "is damaged"
+    return Problem(file, number, What.BROKEN, f"the archive {how}: what follows cannot be read")
+
+
+def drain(stream: BufferedIOBase) -> int:
+    """Reads to the end of a line and says how many bytes that was."""
+    size = 0
+    while raw := stream.readline(2**16):
+        size += len(raw)
+        if raw.endswith(b"\n"):
+            break
+    return size

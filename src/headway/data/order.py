@@ -1,0 +1,188 @@
+"""The order in which data is read: a pure function of (seed, epoch); the place in it is the step number.
+
+Nothing is drawn and nothing is remembered, so a run that is resumed at a step reads on exactly where it stopped.
+
+Axes:  R rows   C columns
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.data.keyed import Numbers, keyed, shuffled
+from headway.errors import UserError
+
+WINDOW = 100  # batches whose rows are sorted together: 4 % of padding on Multi30k; 20 leave 9 %, all of them 3 %
+PADDED = 1.4  # times the budget: what a batch may hold with its padding
+
+
+class Order(Protocol):
+    """The batches of each epoch."""
+
+    def epoch(self, number: int) -> list[Numbers]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """Batches of rows of like length, of at most `tokens` real tokens, and at most `rows` rows where that is given.
+
+    Each row is in one batch of an epoch.  A row that is longer than the budget stands alone.
+    """
+
+    lengths: NDArray[np.integer]  # R or R C
+    tokens: int
+    seed: int
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.lengths) == 0:
+            raise UserError("there are no rows to read")
+        # a small copy: it goes to each worker, and nobody else can change it
+        object.__setattr__(self, "lengths", self.lengths.astype(np.min_scalar_type(int(self.lengths.max()))))
+        need(self.tokens, "tokens in a batch")
+        need(1 if self.rows is None else self.rows, "rows in a batch")
+
+    def epoch(self, number: int) -> list[Numbers]:
+        order = shuffled(len(self.lengths), "rows", self.seed, number)
+        lengths = self.lengths.reshape(len(order), -1)[order].astype(np.int64)  # R C
+        sort = alike(lengths, self.window(lengths))
+        order, lengths = order[sort], lengths[sort]
+        ends = cut(lengths, self.tokens, self.rows or len(order))
+        batches = np.split(order, ends[:-1])
+        return [batches[i] for i in shuffled(len(batches), "batches", self.seed, number)]
+
+    def window(self, lengths: Numbers) -> int:
+        """Rows that are sorted together."""
+        usual = max(1, round(self.tokens / max(1.0, float(lengths.sum(1).mean()))))
+        return WINDOW * min(usual, self.rows or usual)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Spans of one long stream, `rows` at a time, as the positions where they begin; see `spans`.
+
+    Each epoch cuts anew, shifted by less than a span, so that no token has the same neighbours for ever.
+    """
+
+    total: int
+    length: int
+    rows: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        need(self.length, "tokens in a span")
+        need(self.rows, "rows in a batch")
+        spans(self.total, self.length)
+
+    def epoch(self, number: int) -> list[Numbers]:
+        shift = keyed("shift", self.seed, number) % min(self.length, self.total - self.length)
+        starts = spans(self.total, self.length, shift)
+        starts = starts[shuffled(len(starts), "spans", self.seed, number)]
+        return [starts[i : i + self.rows] for i in range(0, len(starts), self.rows)]
+
+
+def spans(total: int, length: int, shift: int = 0) -> Numbers:
+    """Where spans begin, each of which reads `length` + 1 tokens and learns to say the last `length` of them.
+
+    The last token of one is the first of the next, so every token from the second on is said once, but for fewer than
+    `length` at the end, and `shift` at the beginning.
+    """
+    if total <= length:
+        raise UserError(
+            f"a text of {total} tokens is too short for spans of {length} + 1",
+            do=f"give more text, or a context of {total - 1} or less" if total > 1 else "give more text",
+        )
+    return np.arange(shift, total - length, length, dtype=np.int64)
+
+
+class Place(NamedTuple):
+    """A batch of an epoch: the numbers of its rows (or where its spans begin)."""
+
+    epoch: int
+    batch: int
+    rows: Numbers
+
+
+class Steps:
+    """What each step of training reads: `accumulate` batches, going on from epoch to epoch.
+
+    An answer depends on the step alone.  What is kept between questions (how many batches each epoch has, and the two
+    epochs that were read last) saves time and nothing else; it is left behind in pickling.
+    """
+
+    def __init__(self, order: Order, accumulate: int = 1) -> None:
+        need(accumulate, "batches in a step")
+        self.order, self.accumulate = order, accumulate
+        self.ends: list[int] = []  # batches up to the end of each epoch
+        self.recent: dict[int, list[Numbers]] = {}
+
+    def __reduce__(self) -> tuple[type[Steps], tuple[Order, int]]:
+        return Steps, (self.order, self.accumulate)
+
+    def at(self, step: int) -> list[Place]:
+        first = step * self.accumulate
+        return [self.place(batch) for batch in range(first, first + self.accumulate)]
+
+    def epochs_until(self, step: int) -> float:
+        """How many epochs are read before a step: 2.5 is in the middle of the third."""
+        epoch, batch, _ = self.place(step * self.accumulate)
+        return epoch + batch / len(self.batches(epoch))
+
+    def steps_for(self, epochs: int) -> int:
+        """The steps that it takes to read so many epochs whole."""
+        while len(self.ends) < epochs:
+            self.batches(len(self.ends))
+        return -(-self.ends[epochs - 1] // self.accumulate) if epochs else 0
+
+    def place(self, number: int) -> Place:
+        """The batch with this number, counted over all epochs."""
+        assert number >= 0, number
+        while not self.ends or self.ends[-1] <= number:
+            self.batches(len(self.ends))
+        epoch = bisect_right(self.ends, number)
+        batch = number - (self.ends[epoch - 1] if epoch else 0)
+        return Place(epoch, batch, self.batches(epoch)[batch])
+
+    def batches(self, epoch: int) -> list[Numbers]:
+        if epoch not in self.recent:
+            while len(self.recent) > 1:
+                del self.recent[next(iter(self.recent))]
+            self.recent[epoch] = self.order.epoch(epoch)
+        if epoch == len(self.ends):
+            self.ends.append(len(self.recent[epoch]) + (self.ends[-1] if self.ends else 0))
+        return self.recent[epoch]
+
+
+def alike(lengths: Numbers, window: int) -> Numbers:
+    """The order, R, that brings rows of like length together within each window of rows.
+
+    Sorted by the longest column, then by which column is the longer.  Every other window goes down instead of up, and
+    so does every other length in its second key: neighbours stay alike across these borders.  On Multi30k this leaves
+    4 % of padding; sorting by the sum of the columns leaves 19 %, by the source and then the target 10 %.
+    """
+    windows = np.arange(len(lengths)) // window
+    longest, lean = lengths.max(1), lengths[:, 0] - lengths[:, -1]
+    return np.lexsort((np.where(longest % 2, lean, -lean), np.where(windows % 2, -longest, longest), windows))
+
+
+def cut(lengths: Numbers, tokens: int, rows: int) -> list[int]:
+    """Where batches end, taking rows as they come as long as the real and the padded size allow it."""
+    sums = np.concatenate([[0], lengths.sum(1).cumsum()])
+    ends = [0]
+    while (start := ends[-1]) < len(lengths):
+        # the last row that the budget of real tokens still holds, found among all; then the padding, among those few
+        end = min(int(np.searchsorted(sums, sums[start] + tokens, side="right")) - 1, start + rows)
+        widths = np.maximum.accumulate(lengths[start:end]).sum(1)
+        padded = widths * np.arange(1, len(widths) + 1)
+        ends.append(start + max(1, int(np.searchsorted(padded, PADDED * tokens, side="right"))))
+    return ends[1:]
+
+
+def need(count: int, of: str) -> None:
+    if count < 1:
+        raise UserError(f"{count} {of}", allowed="1 or more")

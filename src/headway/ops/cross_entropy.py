@@ -1,0 +1,147 @@
+"""Cross-entropy of a linear layer over a vocabulary, without holding the logits of all tokens at once.
+
+`linear_cross_entropy_plain` is the definition.  `Chunked` evaluates it a few hundred tokens at a time: in one buffer
+their logits become the gradients of their losses and are multiplied out on the spot, so that the backward pass has only
+to scale what is there.  (To make the logits once more in the backward pass took 1.4 times as long.)
+
+Axes:  N tokens   R tokens of one chunk   C width   V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from headway.errors import UserError
+from headway.ops.attend import shown
+
+BUFFER = 2**23  # logits of a chunk, 32 MB: twice as many are 3 % faster at a vocabulary of 50k, 6 % slower at 8k
+FEW = 2**18  # logits that are sooner made all at once
+
+
+def linear_cross_entropy(
+    x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, smoothing: float = 0.0, scale: float = 1.0
+) -> Tensor:
+    """The sum over tokens of the cross-entropy of scale · x Wᵀ + b, in float32 or better.
+
+    `x` is N C, `weight` V C, `bias` V and `targets` N.  Of each target the share `smoothing` goes evenly to all words.
+    """
+    check(x, weight, bias, targets, smoothing)
+    if len(x) * len(weight) <= FEW:
+        return linear_cross_entropy_plain(x, weight, bias, targets, smoothing=smoothing, scale=scale)
+    x, weight, bias = precise(x * scale, weight, bias)
+    if torch.is_grad_enabled() and any(given is not None and given.requires_grad for given in (x, weight, bias)):
+        return Chunked.apply(x, weight, bias, targets, smoothing)
+    return chunked(x, weight, bias, targets, smoothing, Gradients(None, None, None)).sum()
+
+
+@torch.no_grad()
+def token_losses(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, scale: float = 1.0) -> Tensor:
+    """The cross-entropy of each token, N, for perplexity; no gradients."""
+    check(x, weight, bias, targets)
+    return chunked(*precise(x * scale, weight, bias), targets, 0.0, Gradients(None, None, None))
+
+
+def linear_cross_entropy_plain(
+    x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, smoothing: float = 0.0, scale: float = 1.0
+) -> Tensor:
+    """The definition of `linear_cross_entropy`."""
+    logits = F.linear(*precise(x * scale, weight, bias))  # N V
+    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+
+
+class Chunked(torch.autograd.Function):
+    """The evaluation by chunks, for autograd: x, weight, bias, targets, smoothing → the sum of losses."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
+        wanted = zip((x, weight, bias), ctx.needs_input_grad, strict=False)
+        grads = Gradients(*(torch.zeros_like(given) if given is not None and want else None for given, want in wanted))
+        losses = chunked(x, weight, bias, targets, smoothing, grads)
+        ctx.save_for_backward(grads.x, grads.weight, grads.bias)
+        return losses.sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return *(None if grad is None else grad * upstream for grad in ctx.saved_tensors), None, None
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Where the gradients of a sum of losses gather, chunk by chunk; None for one that nobody wants."""
+
+    x: Tensor | None  # N C
+    weight: Tensor | None  # V C
+    bias: Tensor | None  # V
+
+    def wanted(self) -> bool:
+        return not (self.x is None and self.weight is None and self.bias is None)
+
+    def add(self, chunk: slice, x: Tensor, weight: Tensor, logits: Tensor) -> None:
+        """Carries the gradient of a chunk's logits, R V, over to x, weight and bias."""
+        if self.x is not None:
+            torch.mm(logits, weight, out=self.x[chunk])
+        if self.weight is not None:
+            self.weight.addmm_(logits.T, x[chunk])
+        if self.bias is not None:
+            self.bias.add_(logits.sum(0))
+
+
+def chunked(
+    x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, grads: Gradients
+) -> Tensor:
+    """The loss of each token, N; where gradients are wanted they are added to `grads`."""
+    losses = x.new_zeros(len(x))
+    for chunk, logits in chunks_of_logits(x, weight, bias):
+        here = targets[chunk, None]
+        logits -= logits.amax(1, keepdim=True)
+        losses[chunk] -= (1.0 - smoothing) * logits.gather(1, here)[:, 0]
+        if smoothing:
+            losses[chunk] -= smoothing * logits.mean(1)
+        total = logits.exp_().sum(1, keepdim=True)
+        losses[chunk] += total[:, 0].log()
+        if grads.wanted():
+            # softmax − target, the target being smoothed
+            logits /= total
+            if smoothing:
+                logits -= smoothing / logits.shape[1]
+            logits.scatter_add_(1, here, logits.new_full((1, 1), smoothing - 1.0).expand_as(here))
+            grads.add(chunk, x, weight, logits)
+    return losses
+
+
+def chunks_of_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
+    """The logits x Wᵀ + b of some tokens at a time, R V, all in one buffer."""
+    count, vocab = len(x), len(weight)
+    pieces = -(-count * vocab // BUFFER)
+    rows = -(-count // max(pieces, 1))
+    # Rows begin at odd multiples of 64 floats: the product is 1.3 times as fast as with rows of 50,257, not aligned,
+    # and 1.1 times as with rows of 32,768, which fall on one another in the cache.  No column is added for it.
+    buffer = x.new_empty(rows, (-(-vocab // 64) | 1) * 64)[:, :vocab]
+    for start in range(0, count, max(rows, 1)):
+        chunk = slice(start, min(start + rows, count))
+        logits = torch.mm(x[chunk], weight.T, out=buffer[: chunk.stop - start])
+        yield chunk, logits if bias is None else logits.add_(bias)
+
+
+def precise(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """All in float32 or better: sums over a vocabulary lose too much in bf16."""
+    dtype = torch.promote_types(torch.promote_types(x.dtype, weight.dtype), torch.float32)
+    return x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+
+
+def check(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0) -> None:
+    fits = x.dim() == weight.dim() == 2 and x.shape[1] == weight.shape[1] and targets.shape == x.shape[:1]
+    if not fits or (bias is not None and bias.shape != weight.shape[:1]):
+        given = {"x": x, "weight": weight, "bias": bias, "targets": targets}
+        told = ", ".join(f"{name} {shown(value)}" for name, value in given.items() if value is not None)
+        raise UserError(f"cross-entropy of {told}", allowed="x N×C, weight V×C, bias V, targets N")
+    if not 0.0 <= smoothing < 1.0:
+        raise UserError(f"smoothing={smoothing}", allowed="a share from 0 up to, but not, 1")

@@ -1,0 +1,1 @@
+"""What models learn, and how well they do it."""

@@ -1,0 +1,136 @@
+"""Classification: one of several classes for a whole text, or for each of its words.
+
+Axes:  B batch   N tokens of all rows   K classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.data.tokenizer import Tokenizer
+from headway.errors import UserError, listed, nearest
+from headway.tasks.task import Ragged, Row, ids
+
+NONE = -100  # no target here; the number that torch's cross-entropy leaves out
+
+
+@dataclass(frozen=True, eq=False)
+class LabelBatch:
+    read: Ragged
+    wanted: Tensor  # B, or N with NONE where a token has no class of its own
+    lengths: tuple[int, ...]  # of each row's share of these
+
+    @property
+    def targets(self) -> int:
+        return int((self.wanted != NONE).sum())
+
+    @property
+    def tokens(self) -> int:
+        return len(self.read)
+
+
+def class_logits(model: nn.Module, batch: LabelBatch) -> Tensor:
+    """B K, or N K where tokens have classes."""
+    return model(batch.read.ids, batch.read.context).flatten(0, -2)
+
+
+def class_loss(model: nn.Module, batch: LabelBatch, smoothing: float) -> Tensor:
+    logits = class_logits(model, batch)
+    return F.cross_entropy(logits, batch.wanted, reduction="sum", label_smoothing=smoothing, ignore_index=NONE)
+
+
+def likeliest(model: nn.Module, batch: LabelBatch) -> list[list[int]]:
+    """The class that a model gives each thing that has one, row by row."""
+    picks = class_logits(model, batch).argmax(-1).split(batch.lengths)
+    return [row[wanted != NONE].tolist() for row, wanted in zip(picks, batch.wanted.split(batch.lengths), strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Say the class of a text.  The tokenizer frames it as the model wants it; longer ones are cut to `longest`."""
+
+    words: Tokenizer
+    labels: tuple[str, ...]
+    smoothing: float = 0.0
+    longest: int = 256
+    columns: int = 2
+
+    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        rows = self.words.encode_batch([text for text, _ in fields])
+        classes = [number(label, self.labels) for _, label in fields]
+        return [[row[: self.longest], [label]] for row, label in zip(rows, classes, strict=True)]
+
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> LabelBatch:
+        read, wanted = Ragged.of([row[0] for row in rows]), torch.from_numpy(ids(*(row[1] for row in rows)))
+        return LabelBatch(read, wanted, (1,) * len(rows))
+
+    def loss(self, model: nn.Module, batch: LabelBatch) -> Tensor:
+        return class_loss(model, batch, self.smoothing)
+
+    def measured(self) -> Labels:
+        return replace(self, smoothing=0.0)
+
+    def kept(self) -> Mapping[str, Any]:
+        return named(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Tags:
+    """Say the class of each word, at its first piece.  Fields are words and tags, separated by spaces."""
+
+    words: Tokenizer
+    labels: tuple[str, ...]
+    smoothing: float = 0.0
+    longest: int = 256
+    columns: int = 2
+
+    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        return [list(self.encoded(text.split(" "), tags.split(" "))) for text, tags in fields]
+
+    def encoded(self, words: list[str], tags: list[str]) -> tuple[list[int], list[int]]:
+        """Ids, and for each one more than its class, or 0 where it has none (files hold no negative numbers)."""
+        # a space before each but the first, as it has in running text, which byte-level pieces spell
+        pieces = self.words.plain_batch([word if at == 0 else f" {word}" for at, word in enumerate(words)])
+        classes = [1 + number(tag, self.labels) for tag in tags]
+        told = [
+            (id, label if at == 0 else 0) for p, label in zip(pieces, classes, strict=True) for at, id in enumerate(p)
+        ]
+        frame = [[] if id is None else [(id, 0)] for id in (self.words.bos, self.words.eos)]
+        whole = [*frame[0], *told[: self.longest - 2], *frame[1]]
+        return [id for id, _ in whole], [label for _, label in whole]
+
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> LabelBatch:
+        classes = ids(*(row[1] for row in rows)) - 1
+        wanted = torch.from_numpy(np.where(classes < 0, NONE, classes))
+        return LabelBatch(Ragged.of([row[0] for row in rows]), wanted, tuple(len(row[1]) for row in rows))
+
+    def loss(self, model: nn.Module, batch: LabelBatch) -> Tensor:
+        return class_loss(model, batch, self.smoothing)
+
+    def measured(self) -> Tags:
+        return replace(self, smoothing=0.0)
+
+    def kept(self) -> Mapping[str, Any]:
+        return named(self.labels)
+
+
+def number(label: str, labels: Sequence[str]) -> int:
+    if label not in labels:
+        said = f"the class {label!r} is not one of the {len(labels)} that training knows"
+        raise UserError(said, allowed=listed(labels), meant=nearest(label, labels))
+    return labels.index(label)
+
+
+def named(labels: Sequence[str]) -> dict[str, Any]:
+    """The names of classes as model folders keep them."""
+    return {
+        "id2label": {str(at): name for at, name in enumerate(labels)},
+        "label2id": {name: at for at, name in enumerate(labels)},
+    }

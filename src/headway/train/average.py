@@ -1,0 +1,90 @@
+"""Averages of weights: over the steps of a run as it goes, and over several of its checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import UserError, listed
+
+UPDATES = "/updates"  # no parameter's name begins so
+
+
+class Average:
+    """kept ← d · kept + (1 − d) · weights after each update; tied parameters count once.
+
+    After t updates d is (1 + t) / (10 + t), and `decay` from where that is more: the first weights are soon forgotten.
+    """
+
+    def __init__(self, model: nn.Module, decay: float):
+        if not 0.0 <= decay < 1.0:
+            raise UserError(f"an average with decay={decay:g}", allowed="from 0 up to, but not, 1")
+        self.decay, self.updates = decay, 0
+        self.kept = {name: wide(parameter.detach()).clone() for name, parameter in model.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        self.updates += 1
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        for name, parameter in model.named_parameters():
+            self.kept[name].lerp_(wide(parameter), 1.0 - decay)
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Generator[None]:
+        """Inside it the model has the average as its weights; after it, bit for bit, its own."""
+        own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        try:
+            pour(self.kept, model)
+            yield
+        finally:
+            pour(own, model)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The average by parameters' names, and how many updates it has seen."""
+        return {**self.kept, UPDATES: torch.tensor(self.updates)}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Takes up what `tensors` gave."""
+        expected = {**{name: kept.shape for name, kept in self.kept.items()}, UPDATES: torch.Size()}
+        check(expected, tensors, "the average")
+        for name, kept in self.kept.items():
+            kept.copy_(tensors[name])
+        self.updates = int(tensors[UPDATES])
+
+
+def mean_tensors(several: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of checkpoints' tensors, name by name: summed in float64, and back in the first one's precision."""
+    if not several:
+        raise UserError("the mean of no checkpoints", allowed="one or more")
+    first = several[0]
+    for other in several[1:]:
+        check({name: tensor.shape for name, tensor in first.items()}, other, "a checkpoint to be averaged")
+    return {name: mean_of([one[name] for one in several]) for name in first}
+
+
+def mean_of(tensors: Sequence[Tensor]) -> Tensor:
+    total = tensors[0].double().clone()
+    for tensor in tensors[1:]:
+        total += tensor
+    return (total / len(tensors)).to(tensors[0].dtype)
+
+
+@torch.no_grad()
+def pour(tensors: Mapping[str, Tensor], model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        parameter.copy_(tensors[name])
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """In float32 or better: in bf16 the small steps of an average would be lost."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def check(expected: Mapping[str, torch.Size], tensors: Mapping[str, Tensor], whose: str) -> None:
+    names = {**expected, **tensors}
+    wrong = [n for n in names if n not in tensors or n not in expected or tensors[n].shape != expected[n]]
+    if wrong:
+        raise UserError(f"{whose} does not fit the model at {listed(wrong, 4)}", do="use the model that it was made of")

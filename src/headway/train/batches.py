@@ -1,0 +1,95 @@
+"""The batches of each step, by its number alone: whoever prepares them, and whatever ran before.
+
+Axes:  N tokens of a stream
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+from headway.data.keyed import random_for
+from headway.data.order import Steps, spans
+from headway.data.shards import Shards
+from headway.train.signals import deaf
+
+Row = tuple[np.ndarray, ...]
+
+
+class Examples(Protocol):
+    """What the numbers of a batch stand for."""
+
+    def rows(self, numbers: Sequence[int] | np.ndarray) -> list[Row]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Numbers are those of rows."""
+
+    shards: Shards
+
+    def rows(self, numbers: Sequence[int] | np.ndarray) -> list[Row]:
+        return [self.shards.row(int(number)) for number in numbers]
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """Numbers are places in a stream, counted from `first`, where spans of `length` + 1 tokens begin.
+
+    A span is given in pieces where documents meet in it, so that nobody sees across.
+    """
+
+    shards: Shards
+    length: int
+    first: int = 0
+
+    def rows(self, numbers: Sequence[int] | np.ndarray) -> list[Row]:
+        stream, found = self.shards.stream(), list[Row]()
+        for begin in (self.first + int(number) for number in numbers):
+            end = min(begin + self.length + 1, len(stream))
+            cuts = np.cumsum(stream.pieces(begin, end))[:-1]
+            found += [(piece,) for piece in np.split(stream[begin:end], cuts)]
+        return found
+
+
+class Collate(Protocol):
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> Any: ...
+
+
+class Batches(Dataset[list[Any]]):
+    """`batches[step]` is what update `step` reads, counted from 1: as many batches as are accumulated."""
+
+    def __init__(self, task: Collate, examples: Examples, steps: Steps, seed: int):
+        self.task, self.examples, self.steps, self.seed = task, examples, steps, seed
+
+    def __getitem__(self, step: int) -> list[Any]:
+        return [
+            self.task.collate(self.examples.rows(place.rows), random_for("batch", self.seed, place.epoch, place.batch))
+            for place in self.steps.at(step - 1)
+        ]
+
+    def between(self, first: int, last: int, workers: int = 0) -> Iterator[list[Any]]:
+        """The batches of steps `first` to `last`, the latter excluded, prepared ahead by so many processes."""
+        if workers == 0:
+            return (self[step] for step in range(first, last))
+        steps = range(first, last)
+        return iter(DataLoader(self, None, sampler=steps, num_workers=workers, worker_init_fn=deaf, collate_fn=same))
+
+
+def whole(task: Collate, examples: Examples, numbers: Sequence[np.ndarray]) -> list[Any]:
+    """Batches for validation, one for each list of numbers; what is drawn in them is always the same."""
+    return [task.collate(examples.rows(chosen), random_for("validation", at)) for at, chosen in enumerate(numbers)]
+
+
+def span_batches(total: int, length: int, rows: int) -> list[np.ndarray]:
+    """The places of all spans of a stream in order, `rows` at a time."""
+    starts = spans(total, length)
+    return [starts[at : at + rows] for at in range(0, len(starts), rows)]
+
+
+def same(batches: list[Any]) -> list[Any]:
+    return batches

@@ -1,0 +1,105 @@
+"""One update: the gradients of a step's batches, and what the optimiser makes of them.
+
+A step's loss is the sum over the targets of all its batches, divided by their count: several small batches are one
+large one.  Random numbers (dropout) are keyed by the run's seed, the step and the batch, so that a step is the same
+whatever ran before it.  Where a loss or gradient is not finite, nothing is changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.data.keyed import keyed
+from headway.nn.moe import MoE
+from headway.nn.trace import record
+from headway.train.average import Average
+from headway.train.optimiser import Optimiser, clip
+from headway.train.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a step did; `skipped`: its numbers were not finite, and nothing was changed."""
+
+    step: int
+    loss: float  # the sum over targets
+    targets: int
+    tokens: int
+    norm: float
+    rate: float
+    skipped: bool
+
+
+class Learner:
+    """A model, its optimiser and their average over time: all that a step changes."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Any,
+        optimiser: Optimiser,
+        schedule: Schedule,
+        *,
+        seed: int,
+        most: float = 1.0,
+        balance: float = 0.01,
+        average: Average | None = None,
+    ):
+        """`loss(model, batch)` is a task's; `most` bounds the gradient's norm; `balance` weighs routers' losses."""
+        self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
+        self.seed, self.most, self.average = seed, most, average
+        self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
+
+    def learn(self, step: int, batches: Sequence[Any]) -> Update:
+        """The update of `step`, which counts from 1."""
+        self.model.train()
+        targets, tokens = sum(batch.targets for batch in batches), sum(batch.tokens for batch in batches)
+        self.optimiser.zero_grad()
+        loss = sum(self.backward(step, at, batch, targets) for at, batch in enumerate(batches))
+        norm, rate = clip(self.optimiser.parameters, self.most), self.optimiser.set_rate(self.schedule.factor(step))
+        skipped = not (math.isfinite(loss) and math.isfinite(norm))
+        if not skipped:
+            self.optimiser.step()
+            if self.average is not None:
+                self.average.update(self.model)
+        self.optimiser.zero_grad()
+        return Update(step, loss, targets, tokens, norm, rate, skipped)
+
+    def backward(self, step: int, at: int, batch: Any, targets: int) -> float:
+        """Adds a batch's share of the gradients; its loss, summed over its targets."""
+        torch.manual_seed(keyed(self.seed, "step", step, at))
+        with ExitStack() as stack:
+            trace = stack.enter_context(record(self.model, "*.balance")) if self.balance else None
+            loss = self.loss(self.model, batch)
+        total = loss / targets
+        if trace is not None:
+            routers = [value for name in trace.values for value in trace.all(name) if isinstance(value, Tensor)]
+            total = total + self.balance * torch.stack(routers).mean() * (batch.targets / targets)
+        total.backward()
+        return loss.item()
+
+    def tensors(self) -> dict[str, Mapping[str, Tensor]]:
+        """All that changes, by file."""
+        kept: dict[str, Mapping[str, Tensor]] = {"model": dict(self.model.named_parameters())}
+        kept["optimiser"] = self.optimiser.state_tensors()
+        return kept if self.average is None else {**kept, "average": self.average.tensors()}
+
+    def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
+        fill(self.model, tensors["model"])
+        self.optimiser.load_state_tensors(tensors["optimiser"])
+        if self.average is not None:
+            self.average.load(tensors["average"])
+
+
+@torch.no_grad()
+def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Gives the parameters of a model the values in `tensors`."""
+    for name, parameter in model.named_parameters():
+        parameter.copy_(tensors[name])

@@ -1,0 +1,118 @@
+"""How the learning rate moves: a factor for each step, a pure function of its number.
+
+Steps count from 1, the first update.  While warming up the factor rises in equal parts, `step / warmup`, so that the
+first update is not nothing and step `warmup` has all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from headway.errors import UserError
+
+
+class Schedule(Protocol):
+    """What the learning rate is multiplied by at each step."""
+
+    def factor(self, step: int) -> float: ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """1 after warm-up."""
+
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        check(self.warmup)
+
+    def factor(self, step: int) -> float:
+        return risen(step, self.warmup)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Half a cosine wave from 1, at the end of warm-up, down to `floor`, at step `total` and after it."""
+
+    warmup: int
+    total: int
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(self.warmup, self.total, self.floor)
+
+    def factor(self, step: int) -> float:
+        gone = share(step, self.warmup, self.total)
+        return risen(step, self.warmup) * (self.floor + (1.0 - self.floor) * (1.0 + math.cos(math.pi * gone)) / 2)
+
+
+@dataclass(frozen=True)
+class InverseRoot:
+    """√(warmup / step) after warm-up: it never ends."""
+
+    warmup: int
+
+    def __post_init__(self) -> None:
+        check(self.warmup)
+
+    def factor(self, step: int) -> float:
+        peak = max(self.warmup, 1)
+        return risen(step, peak) * math.sqrt(peak / max(step, peak))
+
+
+@dataclass(frozen=True)
+class Paper:
+    """scale · dim^−½ · min(step^−½, step · warmup^−1.5), Vaswani et al. 2017.
+
+    It is itself the rate: the optimiser's is 1.
+    """
+
+    dim: int
+    warmup: int = 4000
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check(self.warmup)
+
+    def factor(self, step: int) -> float:
+        peak = max(self.warmup, 1)
+        return self.scale * self.dim**-0.5 * min(step**-0.5, step * peak**-1.5)
+
+
+@dataclass(frozen=True)
+class WSD:
+    """Warm-up, stable, decay: 1 until the last `decay` of all steps, then in a straight line down to `floor`."""
+
+    warmup: int
+    total: int
+    decay: float = 0.2
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(self.warmup, self.total, self.floor)
+        if not 0.0 <= self.decay <= 1.0:
+            raise UserError(f"a decay over {self.decay:g} of all steps", allowed="a share from 0 to 1")
+
+    def factor(self, step: int) -> float:
+        start = max(self.warmup, self.total - round(self.decay * self.total))
+        return risen(step, self.warmup) * (1.0 - (1.0 - self.floor) * share(step, start, self.total))
+
+
+def risen(step: int, warmup: int) -> float:
+    return min(1.0, step / max(warmup, 1))
+
+
+def share(step: int, start: int, end: int) -> float:
+    """How far a step has gone from `start` to `end`: 0 before, 1 after."""
+    return min(1.0, max(0.0, (step - start) / max(end - start, 1)))
+
+
+def check(warmup: int, total: int | None = None, floor: float = 0.0) -> None:
+    if warmup < 0:
+        raise UserError(f"a warm-up of {warmup} steps", allowed="0 or more")
+    if total is not None and (total < 1 or warmup > total):
+        raise UserError(f"a warm-up of {warmup} in {total} steps", allowed="a warm-up no longer than all steps")
+    if not 0.0 <= floor <= 1.0:
+        raise UserError(f"a floor of {floor:g}", allowed="a share of the highest rate, from 0 to 1")

@@ -1,0 +1,67 @@
+"""Ctrl-C and SIGTERM as a wish: the loop ends its step, saves and leaves; whoever asks twice gets out at once.
+
+with Interruption() as interruption:
+    for step in steps:
+        ...
+        if interruption.asked is not None: save and break
+return interruption.code                    # 0, 130 or 143
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from time import monotonic
+from types import FrameType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+TOGETHER = 0.1  # seconds: a wrapper that passes on what the terminal sent to both of us is no second wish
+SHOW_CURSOR = b"\x1b[?25h\n"  # which a live line hides
+
+
+class Interruption:
+    """Around a loop: `asked` is the signal that came, if one did.  Outside the main thread none can come."""
+
+    def __init__(self) -> None:
+        self.asked: int | None = None
+        self.since = 0.0
+        self.before: dict[signal.Signals, Any] = {}
+
+    @property
+    def code(self) -> int:
+        """The exit code that tells the signal: 130, 143, or 0 without one."""
+        return 0 if self.asked is None else 128 + self.asked
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self.before = {number: signal.signal(number, self.ask) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: it was not Python's
+
+    def ask(self, number: int, _: FrameType | None) -> None:
+        if self.asked is None:
+            self.asked, self.since = number, monotonic()
+        elif monotonic() - self.since > TOGETHER:
+            leave(128 + number)
+
+
+def leave(code: int) -> None:
+    """Ends the process now.  Nothing is half written: what was being saved has no name yet."""
+    if os.isatty(2):
+        os.write(2, SHOW_CURSOR)
+    os._exit(code)
+
+
+def deaf(_: int) -> None:
+    """Lets a worker of a DataLoader (its `worker_init_fn`) ignore signals that are meant for the run.
+
+    A terminal and a batch system send them to all processes; a worker that died of one would break the last step.
+    Workers end when the run tells them to, or when they see that it is gone.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

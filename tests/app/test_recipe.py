@@ -1,0 +1,363 @@
+"""Recipes: which layer wins, what is refused and in which words, and that a written recipe is the same recipe."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.app import cli, cli_train
+from headway.app.places import ELSEWHERE, SHORT, Variable
+from headway.app.recipe import Asked, ask, from_yaml, preset_values, read_variables, resolve, to_yaml
+from headway.errors import UserError
+from headway.train.recipe import RIVALS, SECTIONS, SETTINGS, Data, Model, Recipe, Train, flat, from_flat
+from headway.train.setting import Setting, kinds_of
+from headway.zoo.presets import PRESETS
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=8)
+
+
+def values_of(one: Setting) -> st.SearchStrategy[Any]:
+    """Values that a setting may have."""
+    return st.one_of(*(of_kind(kind, one) for kind in kinds_of(one.kind)))
+
+
+def of_kind(kind: Any, one: Setting) -> st.SearchStrategy[Any]:
+    if get_origin(kind) is tuple:
+        first, *rest = get_args(kind)
+        items = st.one_of(*(of_kind(member, one) for member in kinds_of(first)))
+        return st.lists(items, max_size=3).map(tuple) if rest == [...] else st.tuples(*[items] * (1 + len(rest)))
+    if get_origin(kind) is Literal:
+        return st.sampled_from(get_args(kind))
+    most = 1e6 if one.most is None else one.most
+    return {
+        NoneType: st.none(),
+        bool: st.booleans(),
+        int: st.integers(int(one.least or 0), int(most)),
+        float: st.floats(one.least or 0.0, most, allow_subnormal=False),
+        str: st.sampled_from(sorted(PRESETS)) if one.name == "model.preset" else names,
+        Path: names.map(Path),
+    }[kind]
+
+
+@st.composite
+def given_values(draw: st.DrawFn) -> dict[str, Any]:
+    """Some settings with values, no two of them rivals."""
+    chosen = draw(st.sets(st.sampled_from(sorted(SETTINGS))))
+    for rivals in RIVALS:
+        chosen -= {*rivals[1:]} if rivals[0] in chosen else set()
+    chosen -= {"train.epochs"} if "train.minutes" in chosen else set()
+    chosen -= {"data.source", "data.target"} if len(chosen & {"data.source", "data.target"}) == 1 else set()
+    found = {name: draw(values_of(SETTINGS[name])) for name in sorted(chosen)}
+    if found.get("data.source") is None or found.get("data.target") is None:
+        found = {name: value for name, value in found.items() if name not in ("data.source", "data.target")}
+    return found
+
+
+sizes = st.dictionaries(
+    st.sampled_from(["layers", "dim", "act", "rotary"]),
+    st.one_of(st.integers(), st.floats(allow_nan=False), names, st.just({"kind": "Frequencies", "base": 5e5})),
+)
+
+
+@given(given_values(), sizes)
+def test_a_written_recipe_is_the_same_recipe(
+    tmp_path_factory: Any, values: dict[str, Any], more: dict[str, Any]
+) -> None:
+    recipe = from_flat({**values, **{f"model.{name}": value for name, value in more.items()}})
+    file = tmp_path_factory.mktemp("recipe") / "recipe.yaml"
+    file.write_text(to_yaml(recipe), encoding="utf-8")
+    assert flat(from_yaml(file)) == flat(recipe)
+    assert repr(from_yaml(file)) == repr(recipe)
+
+
+@given(given_values())
+def test_flat_and_back(values: dict[str, Any]) -> None:
+    recipe = from_flat(values)
+    assert {name: flat(recipe)[name] for name in values} == values
+    assert from_flat(flat(recipe)) == recipe
+
+
+LAYERS = ("preset", "file", "variable", "option")
+
+
+def layered(tmp_path: Path, name: str, values: dict[str, str]) -> Recipe:
+    """The recipe where each layer that has a value in `values` gives it to one setting."""
+    section, _, word = name.rpartition(".")
+    file = tmp_path / "recipe.yaml"
+    file.write_text(f"{section}:\n  {word}: {values['file']}\n" if "file" in values else "", encoding="utf-8")
+    environ = {Variable().spelled(name): values["variable"]} if "variable" in values else {}
+    flags = {name: values["option"]} if "option" in values else {}
+    preset = {name: int(values["preset"])} if "preset" in values else {}
+    return resolve(ask(flags, file, environ), preset)
+
+
+@pytest.mark.parametrize("name", ["train.steps", "model.layers"])
+@pytest.mark.parametrize("present", range(16))
+def test_the_strongest_layer_wins(tmp_path: Path, name: str, present: int) -> None:
+    values = {layer: str(at + 10) for at, layer in enumerate(LAYERS) if present >> at & 1}
+    expected = int(list(values.values())[-1]) if values else None
+    assert flat(layered(tmp_path, name, values)).get(name) == expected
+
+
+def test_a_stronger_rival_takes_back_the_weaker(tmp_path: Path) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_text("train: {steps: 5}\ndata: {source: a, target: b}\n", encoding="utf-8")
+    recipe = resolve(ask({"train.minutes": "3", "data.path": ("c.tsv",)}, file, {}))
+    assert (recipe.train.steps, recipe.train.minutes) == (None, 3.0)
+    assert recipe.data == Data(path=("c.tsv",))
+    recipe = resolve(ask({"data.target": "d"}, file, {"HEADWAY_TRAIN_EPOCHS": "2"}))
+    assert recipe == Recipe(Data(source=Path("a"), target=Path("d")), train=Train(epochs=2.0))
+
+
+def test_none_leaves_a_choice_open_again(tmp_path: Path) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_text("train: {patience: 5, dropout: null}\n", encoding="utf-8")
+    recipe = resolve(ask({"train.patience": "none"}, file, {}), {"train.dropout": 0.3})
+    assert (recipe.train.patience, recipe.train.dropout) == (None, None)
+
+
+def test_words_become_values() -> None:
+    words = {
+        "train.steps": "1e4",
+        "train.rate": "3e-4",
+        "train.betas": "0.9, 0.99",
+        "data.columns": "0,de",
+        "data.skip_bad": "yes",
+        "data.prefix": "no",
+        "model.freeze": "embed*,encoder.0*",
+        "model.from": "runs/a b",
+        "model.act": "relu",
+        "model.tied": "false",
+        "model.rotary": "{kind: Frequencies, base: 5e5}",
+    }
+    recipe = resolve(ask(words, None, {}))
+    assert recipe == Recipe(
+        Data(columns=(0, "de"), skip_bad=True, prefix="no"),
+        Model(
+            start=Path("runs/a b"),
+            freeze=("embed*", "encoder.0*"),
+            sizes={"act": "relu", "tied": False, "rotary": {"kind": "Frequencies", "base": 5e5}},
+        ),
+        Train(steps=10_000, rate=3e-4, betas=(0.9, 0.99)),
+    )
+    assert resolve(ask({"model.freeze": "3"}, None, {})).model.freeze == 3
+
+
+def test_variables_that_are_not_settings_are_left_alone() -> None:
+    environ = {"HEADWAY_CACHE": "x", "HEADWAY_CASES": "4", "HEADWAY_TRAIN_STEPS": "", "PATH": "y", "HEADWAY_SEED": "7"}
+    assert {name: said.value for name, said in read_variables(environ).items()} == {"seed": 7}
+
+
+def test_every_setting_has_a_variable_of_its_own() -> None:
+    spelled = [Variable().spelled(name) for name in SETTINGS]
+    assert len({*spelled}) == len(spelled)
+    assert Variable().spelled("train.checkpoint_every") == "HEADWAY_TRAIN_CHECKPOINT_EVERY"
+
+
+FILES = {
+    "seed: 1\ntrain:\n  rate: 1\n  max_epoch: 5": "r.yaml line 4: [train] has no 'max_epoch'; did you mean 'epochs'?",
+    "train: {lr: 3e-4}": "r.yaml line 1: [train] has no 'lr'; did you mean 'rate'?",
+    "\n\ntrian:\n  steps: 5": "r.yaml line 3: a recipe has no 'trian'; did you mean 'train'?",
+    "steps: 5": "r.yaml line 1: a recipe has no 'steps'; did you mean 'train: steps'?",
+    "model:\n  vocab: 5": "r.yaml line 2: [model] has no 'vocab'; did you mean 'data: vocab'?",
+    "train:\n  steps: ten": "r.yaml line 2: steps: 'ten' is not a whole number",
+    "train:\n  steps: '5'": "r.yaml line 2: steps: '5' is not a whole number",
+    "train: {steps: 1.5}": "r.yaml line 1: steps: 1.5 is not a whole number",
+    "train: {steps: true}": "r.yaml line 1: steps: true is not a whole number",
+    "train: {steps: 0}": "r.yaml line 1: steps: 0 is out of bounds; allowed: 1 or more",
+    "train: {rate: .nan}": "r.yaml line 1: rate: NaN is not a number",
+    "data: {skip_bad: no}": "r.yaml line 1: skip_bad: 'no' is not true or false",
+    "train: {betas: [0.9]}": "r.yaml line 1: betas: 0.9 is not a list of 2 numbers",
+    "train: {betas: [0.9, 1]}": "r.yaml line 1: betas: 0.9,1 is out of bounds; allowed: 0 to 0.999999",
+    "train: {schedule: cosin}": "r.yaml line 1: schedule: 'cosin' is not a choice; "
+    "allowed: cosine, inverse, paper, wsd, constant; did you mean 'cosine'?",
+    "train: {steps: 5, epochs: 3}": "train.steps and train.epochs are both given; give one of them",
+    "train: 5": "r.yaml line 1: train: 5 is no section; write settings such as those of headway init below train:",
+    "model: {preset: gtp2}": "no preset 'gtp2'; allowed: ",
+    "- 5": "r.yaml holds no settings; headway init shows how a recipe is written",
+    "data: {source: a}": "data.source is given without data.target; give data.target too",
+}
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_a_mistake_in_a_file_is_told_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        ask({}, Path("r.yaml"), {})
+    assert str(caught.value).startswith(FILES[text])
+
+
+VARIABLES = {
+    "HEADWAY_TRAIN_STEPS=ten": "HEADWAY_TRAIN_STEPS=ten is not a whole number",
+    "HEADWAY_TRAIN_STPES=10": "HEADWAY_TRAIN_STPES is set and names no setting; did you mean 'HEADWAY_TRAIN_STEPS'?",
+    "HEADWAY_DATA_SKIP_BAD=maybe": "HEADWAY_DATA_SKIP_BAD=maybe is not true or false",
+    "HEADWAY_SEED=-1": "HEADWAY_SEED=-1 is out of bounds; allowed: 0 to 9223372036854775807",
+}
+
+
+@pytest.mark.parametrize("line", VARIABLES)
+def test_a_mistake_in_a_variable_names_it(line: str) -> None:
+    variable, _, text = line.partition("=")
+    with pytest.raises(UserError) as caught:
+        ask({}, None, {variable: text})
+    assert str(caught.value) == VARIABLES[line]
+
+
+def test_files_that_are_no_recipes(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes("seed: 1\nout: d\xe9j\xe0".encode("latin-1"))
+    (tmp_path / "large.yaml").write_bytes(b"#" * 1_000_001)
+    told = {"latin.yaml": "line 2: this is not UTF-8", "large.yaml": "is too large", "none.yaml": "does not exist"}
+    for name, said in {**told, "": "is a folder"}.items():
+        with pytest.raises(UserError, match=said):
+            ask({}, tmp_path / name, {})
+
+
+def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_bytes(b"\xef\xbb\xbfseed: 5\r\ntrain:\r\n  steps: 3\r\n")
+    assert from_yaml(tmp_path / "r.yaml") == Recipe(seed=5, train=Train(steps=3))
+
+
+SIZES = ("vocab", "dim", "layers", "heads", "dropout")
+
+
+def test_sizes_are_checked_against_the_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.yaml").write_text("model:\n  dim: 5\n  lyers: 3\n", encoding="utf-8")
+    right = ask({"model.layers": "4"}, None, {"HEADWAY_MODEL_DIM": "64"})
+    right.check_sizes(SIZES)
+    assert resolve(right).model.sizes == {"layers": 4, "dim": 64}
+    told = "allowed: dim, layers, heads; did you mean"
+    for asked, said in (
+        (ask({"model.lyers": "4"}, None, {}), f"headway train has no option '--model.lyers'; {told} '--model.layers'?"),
+        (ask({}, Path("r.yaml"), {}), f"r.yaml line 3: [model] has no 'lyers'; {told} 'layers'?"),
+        (ask({"model.presset": "x"}, None, {}), f"headway train has no option '--model.presset'; {told} '--preset'?"),
+    ):
+        with pytest.raises(UserError) as caught:
+            asked.check_sizes(SIZES)
+        assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_gives_its_sizes(name: str) -> None:
+    recipe = resolve(Asked(), preset_values(name))
+    assert recipe.model.preset == name
+    expected = {key: value for key, value in PRESETS[name].sizes.items() if "vocab" not in key and key != "dropout"}
+    assert recipe.model.sizes == expected
+    assert recipe.train.dropout == PRESETS[name].sizes.get("dropout")
+
+
+def test_what_was_said_is_remembered_with_its_place() -> None:
+    asked = ask({"train.steps": "5"}, None, {"HEADWAY_TRAIN_STEPS": "3", "HEADWAY_SEED": "2"})
+    said = asked.said("train.steps")
+    assert said is not None
+    assert said.place.says("train.steps", said.value) == "--train.steps 5"
+    assert (asked.value("seed"), asked.value("out"), asked.said("out")) == (2, None, None)
+
+
+def test_recipes_tell_every_setting() -> None:
+    assert all(one.text for one in SETTINGS.values())
+    told = {one.attribute for one in SETTINGS.values()}
+    assert {one.name for kind in (*SECTIONS.values(), Recipe) for one in fields(kind)} - told == {*SECTIONS, "sizes"}
+    assert {*SHORT, *ELSEWHERE.values()} <= {*SETTINGS}
+    assert not {*ELSEWHERE} & {one.word for one in SETTINGS.values()} - {"vocab", "dropout"}
+
+
+def test_a_recipe_can_be_changed_by_hand() -> None:
+    with pytest.raises(UserError, match=r"train\.steps and train\.minutes are both given"):
+        Recipe(train=replace(Train(steps=5), minutes=3.0))
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, Asked, dict[str, bool]]:
+    """What `headway train` hands on."""
+    seen: list[Any] = []
+
+    def train(asked: Asked, **how: bool) -> int:
+        seen.extend((asked, how))
+        return 3
+
+    monkeypatch.setitem(sys.modules, "headway.app.train", type("Module", (), {"train": staticmethod(train)}))
+    return cli.main(["train", *words]), *seen
+
+
+def test_the_command_hands_on_only_what_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
+        monkeypatch.delenv(name)
+    code, asked, how = command(monkeypatch, "a.tsv", "b c.tsv", "--train.checkpoint-every", "50", "--resume")
+    assert code == 3
+    assert {name: said.value for layer in asked.layers for name, said in layer.items()} == {
+        "data.path": ("a.tsv", "b c.tsv"),
+        "train.checkpoint_every": 50,
+    }
+    assert how == {"resume": True, "dry_run": False, "print_config": False}
+
+
+def test_every_setting_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = {int: "2", float: "0.5", str: "x", Path: "x", bool: "true"}
+    for name, one in SETTINGS.items():
+        kind = kinds_of(one.kind)[0]
+        text = one.choices[0] if one.choices else "0.5,0.5" if kind == tuple[float, float] else samples.get(kind, "1")
+        text = "gpt2" if name == "model.preset" else text
+        words = [f"--{name.replace('_', '-')}={text}"]
+        other = {"data.source": "data.target", "data.target": "data.source"}.get(name)
+        code, asked, _ = command(monkeypatch, *words, *([f"--{other}=y"] if other else []))
+        assert (code, asked.said(name) is None) == (3, False), name
+
+
+def test_short_options_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "--source a --target b --validation c --validation d --task translation --preset gpt2 --minutes 3 "
+    line += "--from m --skip-bad --objective causal --seed 4 --out o --model.head-dim 8 --model.kv_heads 2"
+    recipe = resolve(command(monkeypatch, *shlex.split(line))[1])
+    assert recipe.data == Data(
+        source=Path("a"),
+        target=Path("b"),
+        validation=(Path("c"), Path("d")),
+        task="translation",
+        objective="causal",
+        skip_bad=True,
+    )
+    assert recipe.model == Model("gpt2", Path("m"), sizes={"head_dim": 8, "kv_heads": 2})
+    assert (recipe.train.minutes, recipe.seed, recipe.out) == (3.0, 4, Path("o"))
+
+
+OPTIONS = {
+    "--train.stpes 4": "did you mean '--train.steps'?\n  tip: headway train --train.steps 4",
+    "--train.steps=ten": "error: --train.steps ten is not a whole number",
+    "--train.steps": "error: --train.steps needs a value; see headway train --help",
+    "--lr 3e-4": "did you mean '--train.rate'?",
+    "--batch-size=8": "did you mean '--train.batch'?",
+    "--preset gtp2": "did you mean 'gpt2'?\n  tip: headway train --preset gpt2",
+    "--train.optimiser adamv": "did you mean 'adam'?\n  tip: headway train --train.optimiser adam",
+    "--model.dropout 0.1": "did you mean '--train.dropout'?\n  tip: headway train --train.dropout 0.1",
+    "--train.steps 5 --minutes 3": "error: train.steps and train.minutes are both given; give one of them",
+}
+
+
+@pytest.mark.parametrize("line", OPTIONS)
+def test_a_mistake_in_an_option_is_told(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    assert cli.main(["train", *line.split()]) == 2
+    assert OPTIONS[line] in capsys.readouterr().err
+
+
+def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "--train.steps=ten", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_the_help_has_every_option_and_is_grouped(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(["train", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert [name for name in SETTINGS if f"--{name.replace('_', '-')}" not in out] == ["data.path"]
+    places = [out.index(f" {group.name} ─") for group in cli_train.GROUPS.values()]
+    assert places == sorted(places)

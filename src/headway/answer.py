@@ -9,7 +9,7 @@ Axes:  B batch   T tokens   C width   V vocabulary   K classes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,11 +19,14 @@ from torch import Tensor, nn
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import Beam
-from headway.generate.feed import remembered
-from headway.generate.loop import generate, stream
+from headway.generate.feed import remembered, vocab_of
 from headway.generate.request import Generated
+from headway.generate.rules import FREE, Rules
 from headway.generate.sampling import GREEDY, Choice
+from headway.generate.settings import longest, rules_of, shortest, tokens
+from headway.generate.speculative import DraftModel, LookUp
 from headway.generate.stopping import Stop
+from headway.generate.task import Task
 from headway.nn.context import Context
 from headway.nn.head import Beside, Classifier, LMHead, MeanPool, MLMHead, TokenClassifier
 from headway.nn.model import EncoderDecoder, Trunk
@@ -32,14 +35,21 @@ from headway.nn.rows import Rows
 Answer = dict[str, Any]
 
 
-@dataclass(frozen=True)
+MOST = 64  # new tokens, where neither the wish nor the model says otherwise
+
+
+@dataclass(frozen=True, eq=False)
 class Wish:
-    """How to write, where the model writes; `best` is how many fillings of a mask to name."""
+    """How to write, where the model writes; `best` is how many fillings of a mask to name.
+
+    `draft` guesses tokens ahead: a `LookUp`, or a smaller model of the same kind and words.
+    """
 
     how: Choice | Beam = GREEDY
-    most: int = 64
+    most: int | None = None
     stop: tuple[str, ...] = ()
     best: int = 5
+    draft: LookUp | nn.Module | None = None
 
 
 PLAIN = Wish()
@@ -78,43 +88,76 @@ class Speaker:
         return next((way for kind, way in ways.items() if isinstance(head, kind)), self.embed_each)
 
     def go_on(self, texts: list[str], wish: Wish) -> list[Answer]:
-        model = self.trunk()
-        stop = self.stop(wish)
         prompts = self.tokenizer.encode_batch(texts)
-        found = generate(model, prompts, wish.how, stop, bos=self.start())
-        answers = [told(one, self.spoken(prompt, one, stop)) for prompt, one in zip(prompts, found, strict=True)]
+        task = self.continuing(prompts, wish)
+        answers = [
+            told([(one, self.spoken(prompt, one, task.stop)) for one in many], wish)
+            for prompt, many in zip(prompts, task.found(wish.how), strict=True)
+        ]
         return [{**answer, "text": text + answer["output"]} for text, answer in zip(texts, answers, strict=True)]
 
     def spoken(self, prompt: list[int], found: Generated, stop: Stop) -> str:
         """The text that follows the prompt's: a word's first space belongs to it here, which it loses by itself."""
         out = self.tokenizer.stream(prompt)
         text = "".join([*(out.push(token) for token in found.body), out.end()])
-        return text[: min((text.index(string) for string in stop.strings if string in text), default=None)]
-
-    def pieces(self, text: str, wish: Wish) -> Iterator[str]:
-        """The continuation of one text, piece by piece as it is written; a stop string is not held back."""
-        if isinstance(wish.how, Beam):
-            raise UserError("a beam cannot be written as it comes", do="sample, or take the likeliest token")
-        prompt = self.tokenizer.encode(text)
-        out, stop = self.tokenizer.stream(prompt), self.stop(wish)
-        with torch.inference_mode():
-            for [step] in stream(self.trunk(), [prompt], wish.how, stop, bos=self.start()):
-                if step.token not in stop.tokens:
-                    yield out.push(step.token)
-        yield out.end()
+        return text[: stop.found(text)]
 
     def write(self, texts: list[str], wish: Wish) -> list[Answer]:
-        model = self.model
+        task = self.writing(self.sources(texts), wish)
+        return [told([(one, task.stop.text(one.tokens)) for one in many], wish) for many in task.found(wish.how)]
+
+    def pieces(self, text: str, wish: Wish = PLAIN) -> Iterator[str]:
+        """What the model writes for one text, piece by piece as it comes; what may begin a stop string is held back."""
+        if isinstance(wish.how, Beam):
+            raise UserError("a beam cannot be written as it comes", do="sample, or take the likeliest token")
+        if self.way() == self.write:
+            task, out = self.writing(self.sources([text]), wish), self.words.stream()
+        else:
+            prompt = self.tokenizer.encode(text)
+            task, out = self.continuing([prompt], wish), self.tokenizer.stream(prompt)
+        held, stop = "", task.stop
+        with torch.inference_mode():
+            for [step] in task.steps(wish.how):
+                held += "" if step.token in stop.tokens else out.push(step.token)
+                sure = stop.certain(held)
+                yield held[:sure]
+                held = held[sure:]
+        held += out.end()
+        yield held[: stop.found(held)]
+
+    def continuing(self, prompts: list[list[int]], wish: Wish) -> Task:
+        """The task of continuing texts."""
+        draft = wish.draft
+        if isinstance(draft, nn.Module):
+            if not isinstance(draft, Trunk):
+                raise UserError("the draft model does not continue texts", do="take a smaller model of the same kind")
+            draft = DraftModel(draft)
+        model, stop = self.trunk(), self.stop(wish)
+        return Task(model, prompts, stop, self.rules(model, begins=False), draft, bos=self.start())
+
+    def writing(self, sources: list[list[int]], wish: Wish) -> Task:
+        """The task of writing from sources."""
+        model, draft = self.model, wish.draft
         assert isinstance(model, EncoderDecoder)
-        memory, stop = remembered(model, self.tokenizer.encode_batch(texts)), self.stop(wish)
         begin = self.tokens.get("decoder_start_token_id")
         begin = self.start() if begin is None else begin
         if begin is None:
             raise UserError(
                 "the model does not say with which token it begins to write", do="set decoder_start_token_id"
             )
-        found = generate(model.decoder, [[begin]] * len(texts), wish.how, stop, memory=memory)
-        return [told(one, stop.text(one.tokens)) for one in found]
+        if isinstance(draft, LookUp) and self.writer is None:
+            draft = replace(draft, beside=tuple(map(tuple, sources)))  # answers often repeat what they read
+        if isinstance(draft, nn.Module):
+            if not isinstance(draft, EncoderDecoder):
+                raise UserError("the draft model has no encoder", do="take a smaller model of the same kind")
+            draft = DraftModel(draft.decoder, memory=remembered(draft, sources))
+        stop, rules = self.stop(wish, begun=1), self.rules(model.decoder, begins=True)
+        return Task(model.decoder, [[begin]] * len(sources), stop, rules, draft, remembered(model, sources))
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """What an encoder–decoder reads: texts behind the prefix that it was trained with, where there was one."""
+        prefix = self.tokens.get("prefix") or ""
+        return self.tokenizer.encode_batch([prefix + text for text in texts])
 
     def fill(self, texts: list[str], wish: Wish) -> list[Answer]:
         mask = self.tokenizer.mask
@@ -182,11 +225,22 @@ class Speaker:
         given = self.tokens.get("bos_token_id")
         return self.tokenizer.bos if given is None else given
 
-    def stop(self, wish: Wish) -> Stop:
-        ends = self.tokens.get("eos_token_id", self.tokenizer.eos)
-        ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
-        words = self.tokenizer if self.writer is None else self.writer
-        return Stop(most=wish.most, tokens=tuple(ends), strings=wish.stop, decode=words.decode)
+    @property
+    def words(self) -> Tokenizer:
+        """The words of what it writes."""
+        return self.tokenizer if self.writer is None else self.writer
+
+    def stop(self, wish: Wish, begun: int = 0) -> Stop:
+        """Where an answer ends; a model that begins to write by itself counts the tokens it has `begun` with."""
+        ends = tokens(self.tokens, "eos_token_id") if "eos_token_id" in self.tokens else (self.words.eos,)
+        most = wish.most or longest(self.tokens if begun else {}, begun, MOST)
+        least = shortest(self.tokens if begun else {}, begun, most)
+        given = tuple(end for end in ends if end is not None)
+        return Stop(most, given, wish.stop, least, self.words.decode, self.words.stream)
+
+    def rules(self, model: Trunk, *, begins: bool) -> Rules:
+        found = rules_of(self.tokens, vocab_of(model), begins=begins)
+        return FREE if found == FREE else found
 
     def word(self, id: int) -> str:
         return self.tokenizer.decode([id]) or self.tokenizer.token(id)
@@ -199,9 +253,15 @@ class Speaker:
         return {"output": self.label(int(chances.argmax())), "probabilities": scores}
 
 
-def told(found: Generated, text: str) -> Answer:
-    tokens, logprobs = list(found.tokens), list(found.logprobs)
-    return {"output": text, "tokens": tokens, "logprobs": logprobs, "reason": str(found.reason)}
+def told(found: list[tuple[Generated, str]], wish: Wish) -> Answer:
+    """The best of what was found for one text, and all of it where a beam was asked for several."""
+    many = [
+        {"output": text, "tokens": list(one.tokens), "logprobs": list(one.logprobs), "reason": str(one.reason)}
+        for one, text in found
+    ]
+    if not isinstance(wish.how, Beam) or wish.how.best == 1:
+        return many[0]
+    return {**many[0], "best": [{"score": one.score, **each} for (one, _), each in zip(found, many, strict=True)]}
 
 
 def padded(rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
 from headway.files import read_json, write_json
 from headway.generate.layout import arrange
+from headway.generate.settings import LENGTHS, MASKS, is_setting
 from headway.interop.bare import recognised
 from headway.interop.families import FAMILIES, Family, family
 from headway.interop.weights import read_weights, write_weights
@@ -81,10 +82,14 @@ class Loaded:
         """Writes the model in Hugging Face's layout, for `transformers` to load."""
         known = self.family()
         written = known.write_config(self.config)  # refused, if at all, before anything is written
-        told = {**self.kept, **written, **{name: value for name, value in self.kept.items() if name not in RATES}}
+        kept = {name: value for name, value in self.kept.items() if name not in (*LENGTHS, *MASKS)}
+        told = {**kept, **written, **{name: value for name, value in kept.items() if name not in RATES}}
         tensors, place = known.keymap(self.config).save(dict(self.model.named_parameters())), made(folder)
         write_weights(place, tensors)
         write_json(place / "config.json", told)
+        if any(name in self.kept for name in (*LENGTHS, *MASKS)):
+            settings = {name: value for name, value in self.kept.items() if is_setting(name)}
+            write_json(place / "generation_config.json", settings)
         self.save_words(place)
 
     def save_words(self, folder: Path) -> None:
@@ -129,7 +134,15 @@ def configured(place: Path, heads: int | None, unsafe: bool) -> tuple[Loaded, Ma
     if named is None:
         return told_here(values), tensors
     loaded = told_there(values, named, tensors)
+    loaded = replace(loaded, kept={**loaded.kept, **generation_settings(place)})
     return loaded, loaded.family().keymap(loaded.config).load(tensors)
+
+
+def generation_settings(place: Path) -> dict[str, Any]:
+    """What generation_config.json says of the model's own tokens, lengths and masks."""
+    file = place / "generation_config.json"
+    found = read_json(file) if file.is_file() else {}
+    return {name: value for name, value in found.items() if is_setting(name)}
 
 
 def bare(place: Path, heads: int | None, unsafe: bool) -> tuple[Loaded, Mapping[str, Tensor]]:
@@ -183,7 +196,7 @@ def told_here(values: Mapping[str, Any]) -> Loaded:
 def told_there(values: Mapping[str, Any], known: Family, tensors: Mapping[str, Tensor]) -> Loaded:
     """The same from Hugging Face's; what the config leaves open is seen from the tensors' names."""
     config = known.settle(known.read_config(values), tensors)
-    kept = {name: value for name, value in values.items() if name in (*KEPT, *RATES) or name.endswith("_token_id")}
+    kept = {name: value for name, value in values.items() if name in (*KEPT, *RATES) or is_setting(name)}
     return Loaded(without_memory(known.build, config), config, known.architecture, values["model_type"], kept)
 
 

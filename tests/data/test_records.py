@@ -151,6 +151,15 @@ def test_quotes_in_csv_and_none_in_tsv(tmp_path: Path) -> None:
     assert [one.fields for one in tsv if isinstance(one, Record)] == [('"Geh!"', '"Go!" he said.'), ("Offen", '"Open')]
 
 
+def test_lines_lose_their_ends_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"a\tb\r\r\n c \td \x85\n e\tf\r")
+    found = read(Kind.PAIRS, Table(tmp_path / "a.tsv", Plain(), 2, (0, 1)))
+    assert [getattr(one, "what", None) for one in found] == [None, What.ENCODING, None]
+    (tmp_path / "a.tsv").write_bytes("a\tb\r\r\n c \td \x85\n e\tf\r".encode())
+    found = read(Kind.PAIRS, Table(tmp_path / "a.tsv", Plain(), 2, (0, 1)))
+    assert [one.fields for one in found if isinstance(one, Record)] == [("a", "b\r"), (" c ", "d \x85"), (" e", "f\r")]
+
+
 def test_words_and_tags_come_joined_by_single_spaces(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
         '{"words": ["New", "York"], "tags": [1, 2]}\n{"words": " a  b ", "tags": "X\\tY"}\n'

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.generate.beam import Beam, beam_search
+from headway.generate.feed import Feed
 from headway.generate.loop import generate
 from headway.generate.request import Generated
 from headway.generate.speculative import LookUp
@@ -21,6 +24,7 @@ from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.head import LMHead
 from headway.nn.model import Trunk
+from headway.nn.trace import record
 from headway.ops.pattern import Causal
 from headway.ops.rotary import Rotary
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, subject, told
@@ -29,7 +33,7 @@ from tests.laws.subjects import CONTEXT, Subject
 pytestmark = pytest.mark.slow
 
 writing = pytest.mark.parametrize("subject", MODELS, ids=str)
-STOP = Stop(most=6, tokens=(3, 8))
+STOP = Stop(most=6, tokens=(5, 8))
 close = {"atol": 1e-5, "rtol": 1e-5}
 
 
@@ -139,7 +143,70 @@ def test_early_ends_when_as_many_have_finished_as_there_are_beams() -> None:
         assert patient[0].score >= early[0].score
 
 
+# ---- what beams share
+
+
+@pytest.mark.parametrize("subject", [s for s in MODELS if memory_of(s, [0]).memory is not None], ids=str)
+def test_beams_of_a_sentence_share_its_memory(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a memory gave is there once for each prompt, and the answers are those of copies for each beam."""
+    how, memory, kept = Beam(4, best=4, early=False), memory_of(subject, [0, 1, 2, 3]), list[int]()
+    step = Feed.step
+
+    def counted(feed: Feed, tokens: Tensor) -> Tensor:
+        kept.extend(len(x) * how.width - len(tokens) for given in feed.state.kept.values() for x in given)
+        return step(feed, tokens)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Feed, "step", counted)
+        shared = beam_search(built(subject), PROMPTS, how, STOP, memory=memory)
+    monkeypatch.setattr(Feed, "shares", False)
+    for one, other in zip(shared, beam_search(built(subject), PROMPTS, how, STOP, memory=memory), strict=True):
+        same(one, other)
+    if subject.name == "t5 decoder":
+        assert kept
+        assert set(kept) == {0}
+
+
+def test_a_recording_sees_each_beam_by_itself() -> None:
+    t5 = subject("t5 decoder")
+    with record(built(t5), "*.cross.weights") as trace:
+        beam_search(built(t5), [[1]], Beam(3), Stop(most=3), memory=memory_of(t5, [0]))
+    name = next(iter(trace.values))
+    assert [value.shape[:3] for value in trace.all(name)] == [(1, 4, 1), (3, 4, 1), (3, 4, 1)]
+
+
 # ---- ends
+
+
+def letters(tokens: Sequence[int]) -> str:
+    return "".join("abcd"[token] for token in tokens)
+
+
+@given(st.integers(0, 20), st.sampled_from(["b", "cb", "dd", "bcb"]), st.integers(0, 3))
+@settings(max_examples=15)
+def test_a_beam_ends_where_its_text_holds_a_stop_string(seed: int, string: str, least: int) -> None:
+    """A wide beam finds the best of all continuations that end with the token which completes the string."""
+    model, stop = tiny(seed), Stop(most=MOST, strings=(string,), least=least, decode=letters)
+    how = Beam(WORDS**MOST, alpha=0.0, best=5, early=False)
+    (found,) = beam_search(model, [[1]], how, stop)
+    wholes = torch.tensor(list(product(range(WORDS), repeat=MOST)))
+    with torch.no_grad():
+        logprobs = model(torch.cat([torch.ones_like(wholes[:, :1]), wholes[:, :-1]], 1)).log_softmax(-1)
+    paid = logprobs.gather(2, wholes[..., None])[..., 0].cumsum(1)  # how much each beginning of each costs
+    texts = [cut(letters(whole), string, least) for whole in wholes.tolist()]
+    scores = {text: float(row[len(text) - 1]) for text, row in zip(texts, paid, strict=True)}
+    expected = sorted(((score, text) for text, score in scores.items()), reverse=True)[:5]
+    assert [letters(one.tokens) for one in found] == [text for _, text in expected]
+    for one in found:
+        held = string in letters(one.tokens) and len(one.tokens) >= least
+        assert one.reason is (Reason.STRING if held else Reason.LENGTH)
+        assert stop.text(one.tokens) == (letters(one.tokens).split(string)[0] if held else letters(one.tokens))
+
+
+def cut(text: str, string: str, least: int) -> str:
+    """A text up to where a stop string ends it."""
+    ends = (end for end in range(max(least, 1), len(text)) if string in text[:end])
+    return text[: next(ends, len(text))]
 
 
 def test_the_best_is_what_generate_returns() -> None:
@@ -170,7 +237,5 @@ def test_impossible_settings_are_told() -> None:
         Beam(0)
     with pytest.raises(UserError, match="the best 1 to 2"):
         Beam(2, best=3)
-    with pytest.raises(UserError, match="stop strings"):
-        beam_search(tiny(0), [[1]], stop=Stop(strings=("x",), decode=str))
     with pytest.raises(UserError, match="a beam search with a draft"):
         generate(tiny(0), [[1]], Beam(), draft=LookUp())

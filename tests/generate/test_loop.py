@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headway.app.demo import START, build, decoded, encoded, translate
 from headway.errors import UserError
 from headway.generate.feed import Feed, remembered, unpadded
 from headway.generate.loop import generate, stream
@@ -15,6 +14,8 @@ from headway.generate.request import Generated
 from headway.generate.sampling import Greedy, Sample
 from headway.generate.stopping import Reason, Stop
 from headway.nn.context import Context
+from headway.nn.model import EncoderDecoder
+from headway.zoo.build import build
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, naive, subject, told
 from tests.laws.subjects import CONTEXT, Subject
 
@@ -122,25 +123,27 @@ def test_a_request_keeps_its_draws_whatever_is_beside_it() -> None:
 # ---- encoder and decoder
 
 
-def test_a_translator_reads_ragged_sources() -> None:
+def translator() -> EncoderDecoder:
     torch.manual_seed(0)
-    model = build().eval()
-    texts = ["12 May 1999", "Sunday, 15 November 2026", "1.2.2003"]
-    source, keep = encoded(texts)
-    plain = model.remember(source, Context(keep=keep))
-    ragged = remembered(model, unpadded(source, keep[:, 0]))
-    stop = Stop(most=10)
-    a, b = (generate(model.decoder, [[START]] * 3, stop=stop, memory=memory) for memory in (plain, ragged))
+    model = build("transformer-tiny", dim=16, heads=4, layers=2, vocab=20).eval()
+    assert isinstance(model, EncoderDecoder)
+    return model
+
+
+def test_a_translator_reads_ragged_sources() -> None:
+    model, sources = translator(), [[5, 6, 7], [8, 9, 10, 11, 12], [13]]
+    keep = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]], dtype=torch.bool)
+    plain = model.remember(torch.tensor([row + [0] * (5 - len(row)) for row in sources]), Context(keep=keep[:, None]))
+    ragged, stop = remembered(model, sources), Stop(most=10)
+    a, b = (generate(model.decoder, [[1]] * 3, stop=stop, memory=memory) for memory in (plain, ragged))
     same(a, b)
-    assert translate(model, texts) == [decoded(torch.tensor(one.tokens)) for one in a]
 
 
 def test_equal_sources_need_no_packing() -> None:
-    torch.manual_seed(0)
-    model = build().eval()
+    model = translator()
     memory = remembered(model, [[1, 2, 3], [4, 5, 6]])
     assert memory.memory_rows is None
-    assert generate(model.decoder, [[START]] * 2, stop=Stop(most=4), memory=memory)
+    assert generate(model.decoder, [[1]] * 2, stop=Stop(most=4), memory=memory)
 
 
 # ---- ends
@@ -260,4 +263,4 @@ def test_a_model_must_be_ready() -> None:
     with pytest.raises(UserError, match="not finite"):
         generate(broken, [[1]])  # type: ignore[arg-type]
     with pytest.raises(UserError, match="an empty source"):
-        remembered(build(), [[1], []])
+        remembered(translator(), [[1], []])

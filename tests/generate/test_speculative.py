@@ -7,13 +7,16 @@ from itertools import product
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.generate.feed import Feed
 from headway.generate.loop import generate, stream
+from headway.generate.request import Request
 from headway.generate.sampling import Choice, Greedy, Sample
-from headway.generate.speculative import Draft, DraftModel, LookUp, continued
+from headway.generate.speculative import Draft, DraftModel, LookUp
 from headway.generate.stopping import Stop
 from headway.nn.block import Stack
 from headway.nn.embed import TokenEmbed
@@ -126,11 +129,36 @@ def test_a_sample_is_its_own_whatever_is_beside_it() -> None:
 # ---- ends
 
 
+def continued(ids: list[int], longest: int) -> list[int]:
+    """What followed the last earlier place of the newest tokens: of `longest` of them, or as many as are found."""
+    for size in range(min(longest, len(ids) - 1), 0, -1):
+        for start in range(len(ids) - size - 1, -1, -1):
+            if ids[start : start + size] == ids[-size:]:
+                return ids[start + size :]
+    return []
+
+
+def guesses(ids: list[int], longest: int, given: int, beside: tuple[int, ...] = ()) -> list[int]:
+    """What is guessed after `ids`, of which all but the first `given` come token by token."""
+    request = Request(0, ids[:given], Greedy(), Stop(), 64)
+    finder = LookUp(99, longest, (beside,)).begin(request)
+    for token in ids[given:]:
+        finder.guess(99, 10)
+        request.take(token, 0.0)
+    return finder.guess(99, 10).tokens
+
+
 def test_looking_up() -> None:
-    assert continued([1, 2, 3, 9, 1, 2, 3, 7, 5, 2, 3], 3) == [7, 5, 2, 3]  # of (2, 3) the last place
-    assert continued([1, 2, 3, 9, 1, 2, 3], 3) == [9, 1, 2, 3]
-    assert continued([1, 1, 1], 2) == [1]
-    assert continued([1, 2, 3], 3) == continued([1], 3) == []
+    assert guesses([1, 2, 3, 9, 1, 2, 3, 7, 5, 2, 3], 3, 4) == [7, 5, 2, 3]  # of (2, 3) the last place
+    assert guesses([1, 2, 3, 9, 1, 2, 3], 3, 1) == [9, 1, 2, 3]
+    assert guesses([1, 1, 1], 2, 2) == [1]
+    assert guesses([1, 2, 3], 3, 2) == guesses([1], 3, 1) == []
+    assert guesses([4, 7], 3, 1, beside=(5, 7, 8)) == [8, 4, 7]
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=20), st.integers(1, 4), st.data())
+def test_places_are_kept_as_they_would_be_found(ids: list[int], longest: int, data: st.DataObject) -> None:
+    assert guesses(ids, longest, data.draw(st.integers(1, len(ids)))) == continued(ids, longest)
 
 
 def test_the_context_holds_with_guesses() -> None:

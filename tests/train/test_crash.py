@@ -339,7 +339,7 @@ def survive_kills(folder: Path, times: int) -> None:
             assert latest[0].step >= promised
             assert latest[1] == []
             assert same(latest[0], snapshot(latest[0].step))
-    assert promised > times
+    assert promised >= 3, "nothing was tried"
     one.save(snapshot(promised + 2))
     assert leftovers(one) == []
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch.utils.data import DataLoader
@@ -182,6 +183,23 @@ def test_workers_go_on_when_all_processes_are_asked_to_end(number: signal.Signal
     os.killpg(child.pid, number)
     assert child.ended() == (2, 128 + number)
     assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_workers_end_with_a_run_that_leaves_its_loader_open(lasting: bool) -> None:
+    def work(pipe: int) -> int:
+        loader = DataLoader(range(100), num_workers=2, worker_init_fn=deaf, persistent_workers=lasting)  # type: ignore
+        opened.append(iter(loader))
+        next(opened[0])
+        tell(pipe, 1)
+        return 3
+
+    opened: list[Any] = []  # nobody closes it before the process ends
+    child = Child(work)
+    assert child.next() == 1
+    start = time.perf_counter()
+    assert child.ended() == (None, 3)
+    assert time.perf_counter() - start < 8
 
 
 def test_workers_that_are_not_deaf_break_the_run() -> None:

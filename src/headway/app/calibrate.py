@@ -17,6 +17,7 @@ from headway.app.plan import Plan, paced
 
 LOOK = 3.0  # seconds of steps to look at, and no fewer than LEAST of them
 LEAST = 3
+PART = 10  # of a short run's steps no more than a tenth are looked at
 GUESS = 1000  # steps that a run is taken to have while its length is sought
 LOOKS = 11  # evaluations of a run
 
@@ -45,9 +46,10 @@ def timed(made: Plan) -> tuple[Plan, Pulse]:
 
 
 def measured(made: Plan) -> Pulse:
-    learner, examiner = learner_of(made), examiner_of(made)
+    learner, examiner, steps = learner_of(made), examiner_of(made), some(made.recipe.train.steps)
     times, began = list[float](), perf_counter()
-    for step, batches in enumerate(batches_of(made)(1, some(made.recipe.train.steps) + 1), 1):
+    last = min(steps, max(LEAST + 1, steps // PART))
+    for step, batches in enumerate(batches_of(made)(1, last + 1), 1):
         clock = perf_counter()
         learner.learn(step, batches)
         times.append(perf_counter() - clock)

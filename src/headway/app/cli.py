@@ -12,20 +12,17 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from traceback import print_exc
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
 from headway import __version__
 from headway.app import cli_train
+from headway.app.cli_write import GENERATE, Writing
 from headway.errors import UserError, listed, nearest
-
-if TYPE_CHECKING:
-    from headway.answer import Wish
 
 START = f"""\
 headway {__version__}: attention and transformers from one readable set of parts
@@ -59,11 +56,11 @@ app.command(cli_train.doctor)
 
 
 @app.command
-def demo() -> None:
-    """Train a small translator of dates, in about half a minute, and see what it looks at."""
+def demo() -> int:
+    """Train a translator of dates in 44 languages, in about three minutes, and see what it looks at."""
     from headway.app.demo import demo
 
-    demo()
+    return demo()
 
 
 @app.command(name="list")
@@ -98,61 +95,6 @@ def cost(preset: str, /, *, batch: int = 1, length: int | None = None, json: boo
     from headway.app.models import cost
 
     print(cost(preset, batch=batch, length=length, json=json))
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Writing:
-    """How a model writes.
-
-    Parameters
-    ----------
-    most
-        New tokens at most.
-    temperature
-        Draw tokens by their probabilities, sharper below 1; 0 takes the likeliest.
-    top_k
-        Draw from the k likeliest tokens.
-    top_p
-        Draw from the fewest likeliest tokens that make up this probability.
-    min_p
-        Draw from the tokens at least this many times as likely as the likeliest.
-    repetition
-        Make tokens that were there before this many times less likely.
-    seed
-        The same seed draws the same tokens.
-    beam
-        Search with this many beams, for the likeliest whole answer.
-    stop
-        End where the answer holds this text; may be given several times.
-    """
-
-    most: int = 64
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition: float = 1.0
-    seed: int = 0
-    beam: int | None = None
-    stop: tuple[str, ...] = ()
-
-    def wish(self) -> Wish:
-        """The wish that these options tell; any option of drawing asks to draw."""
-        from headway.answer import Wish
-        from headway.generate.beam import Beam
-        from headway.generate.sampling import Greedy, Sample
-
-        drawing = (self.temperature, self.top_k, self.top_p, self.min_p)
-        if self.beam is not None:
-            if any(option is not None for option in drawing):
-                raise UserError("--beam searches and does not draw", do="give --beam, or --temperature and its like")
-            return Wish(Beam(self.beam), self.most, self.stop)
-        if all(option is None for option in drawing):
-            return Wish(Greedy(self.repetition), self.most, self.stop)
-        temperature = 1.0 if self.temperature is None else self.temperature
-        how = Sample(temperature, self.top_k, self.top_p, self.min_p, self.repetition, self.seed)
-        return Wish(how, self.most, self.stop)
 
 
 WRITING = Writing()
@@ -191,22 +133,25 @@ def run(
     """
     from headway.app.run import run
 
-    for line in run(model, texts, writing.wish(), lines=lines, embed=embed, json=json, heads=heads, unsafe=unsafe):
+    wish, draft = writing.wish(), writing.draft
+    for line in run(
+        model, texts, wish, lines=lines, embed=embed, json=json, heads=heads, unsafe=unsafe, draft=draft
+    ):
         print(line, flush=True)
 
 
-@app.command
+@app.command(help=GENERATE)
 def generate(
-    model: Path, prompt: str, /, *, heads: int | None = None, unsafe: bool = False, writing: Writing = WRITING
+    model: Path, text: str, /, *, heads: int | None = None, unsafe: bool = False, writing: Writing = WRITING
 ) -> None:
-    """Continue a prompt, and show the text as it is written.
+    """Write with a model, and show the text as it is written.
 
     Parameters
     ----------
     model
-        The folder of a model that continues texts.
-    prompt
-        How the text begins.
+        The folder of a model that writes.
+    text
+        How the text begins, or what to answer.
     heads
         How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
     unsafe
@@ -214,7 +159,7 @@ def generate(
     """
     from headway.app.run import generate
 
-    generate(model, prompt, writing.wish(), sys.stdout, heads=heads, unsafe=unsafe)
+    generate(model, text, writing.wish(), sys.stdout, heads=heads, unsafe=unsafe, draft=writing.draft)
 
 
 @app.command
@@ -279,7 +224,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         silence(sys.stdout)
         trace(words)
         named = f": {error.filename}" if error.filename else ""
-        print(f"error: {error.strerror or error}{named}; check space, rights and path", file=sys.stderr)
+        notes = [f"  tip: {note}" for note in getattr(error, "__notes__", ())]
+        print(
+            f"error: {error.strerror or error}{named}; check space, rights and path", *notes, sep="\n", file=sys.stderr
+        )
         return 1
     return code
 

@@ -7,7 +7,7 @@ sides; of one or a few long documents, the end is (`tail`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.data.checks import Skipped, good_records
@@ -28,7 +28,10 @@ TASKS = {kind.value: kind for kind in Kind}
 
 @dataclass(frozen=True)
 class Material:
-    """Records for training and for validation.  `tail`: the share of the stream's end that is validation instead."""
+    """Records for training and for validation, and the files of each.
+
+    `tail`: the share of the stream's end that is validation instead.
+    """
 
     name: str
     kind: Kind
@@ -37,6 +40,7 @@ class Material:
     held: Callable[[], Iterator[Record]]
     digest: str
     files: tuple[Path, ...] = ()
+    beside: tuple[Path, ...] = ()
     tail: float = 0.0
     skipped: Skipped | None = None
 
@@ -52,16 +56,16 @@ def material(recipe: Recipe) -> Material:
         return good_records(given, skipped, validation=held)
 
     name = (recipe.data.source or Path(recipe.data.path[0])).name
+    beside = held.files if held else ()
+    told = digest((*given.files, *beside), *read_as(given), repr((len(beside), recipe.data.skip_bad)))
+    whole = Material(name, given.kind, given.why, everything, nothing, told, given.files, beside, 0.0, skipped)
     if held is not None:
-        told = digest((*given.files, *held.files), given.kind.value)
-        return Material(
-            name, given.kind, given.why, everything, lambda: good_records(held, None), told, given.files, 0.0, skipped
-        )
-    told, share = digest(given.files, given.kind.value), recipe.data.held_out
+        return replace(whole, held=lambda: good_records(held, Skipped() if recipe.data.skip_bad else None))
+    share = recipe.data.held_out
     if share == 0:
-        return Material(name, given.kind, given.why, everything, lambda: iter(()), told, given.files, 0.0, skipped)
+        return whole
     if given.kind is Kind.TEXTS and sum(not record.goes_on for record in everything()) <= FEW:
-        return Material(name, given.kind, given.why, everything, lambda: iter(()), told, given.files, share, skipped)
+        return replace(whole, tail=share)
     chosen = share_for((key(record) for record in everything()), share, recipe.seed, most=MOST)
 
     def parted(side: bool) -> Iterator[Record]:
@@ -71,9 +75,16 @@ def material(recipe: Recipe) -> Material:
             if inside == side:
                 yield record
 
-    return Material(
-        name, given.kind, given.why, lambda: parted(False), lambda: parted(True), told, given.files, 0.0, skipped
-    )
+    return replace(whole, train=lambda: parted(False), held=lambda: parted(True))
+
+
+def read_as(given: Given) -> tuple[str, ...]:
+    """What decides, besides the bytes of files, which records they hold."""
+    return given.kind.value, repr(given.columns), *("".join(file.suffixes) for file in given.files)
+
+
+def nothing() -> Iterator[Record]:
+    return iter(())
 
 
 def embedded(seed: int) -> Material:

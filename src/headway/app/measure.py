@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -19,9 +20,11 @@ from headway.tasks.scoring import score_classes, score_pairs, score_tags
 from headway.tasks.task import Task, ids
 from headway.train.loop import Examined, Sample
 
-TOGETHER = 64  # texts that are written at a time
+TOGETHER = 64  # texts that are answered at a time
 WORDY = 1.5  # words of a target on average; one of fewer is right or wrong, not more or less fluent
+SIGNS, OFTEN = 300, 8  # a notation, such as phonemes, has at most so many signs, and each so often on average
 
+T = TypeVar("T")
 Answering = Callable[[nn.Module], tuple[Scores, list[Sample]]]
 
 
@@ -49,43 +52,76 @@ def perplexity(loss: float) -> float:
 @torch.inference_mode()
 def held_loss(task: Task, model: nn.Module, batches: Sequence[Any]) -> float:
     total = sum(task.loss(model, batch).item() for batch in batches)
-    return total / sum(batch.targets for batch in batches)
+    return total / max(1, sum(batch.targets for batch in batches))
 
 
-def measures_for(records: Sequence[Record]) -> tuple[str, ...]:
+def measures_for(records: Iterable[Record]) -> tuple[str, ...]:
     """What targets are measured by, the decisive one first."""
-    words = [len(record.fields[1].split()) for record in records]
-    if sum(words) <= WORDY * len(words):
+    count, words, signs = 0, 0, set[str]()
+    for record in records:
+        found = record.fields[1].split()
+        count, words = count + 1, words + len(found)
+        if len(signs) <= SIGNS:
+            signs.update(found)
+    if words <= WORDY * count:
         return ("exact", "character_error_rate")
-    notation = len({word for record in records for word in record.fields[1].split()}) < len(records) / 2
-    return ("word_error_rate", "exact") if notation and len(records) > 20 else ("bleu", "chrf", "exact")
+    notation = len(signs) <= min(SIGNS, words / OFTEN)
+    return ("word_error_rate", "exact") if notation else ("bleu", "chrf", "exact")
 
 
 def written(speaker: Speaker, records: Sequence[Record], wish: Wish) -> list[Sample]:
-    """What a model writes for each record; texts of like length are written together."""
+    """What a model writes for each record, whatever others it is asked with."""
     words = speaker.writer or speaker.tokenizer
+    most = [room(len(target)) for target in words.plain_batch([record.fields[1] for record in records])]
+    order = sorted(range(len(records)), key=lambda at: (most[at], len(records[at].fields[0])))
     found: dict[int, Sample] = {}
-    order = sorted(range(len(records)), key=lambda at: len(records[at].fields[0]))
-    for places in (order[at : at + TOGETHER] for at in range(0, len(order), TOGETHER)):
-        sources, targets = zip(*(records[at].fields for at in places), strict=True)
-        most = 8 + 2 * max(map(len, words.plain_batch(targets)))  # no answer that is right is as long
-        answers = speaker.answer(sources, replace(wish, most=most))
-        found |= {at: Sample(s, a["output"], t) for at, s, a, t in zip(places, sources, answers, targets, strict=True)}
+    for limit, places in groupby(order, lambda at: most[at]):
+        for some in several(list(places)):
+            sources, targets = zip(*(records[at].fields for at in some), strict=True)
+            answers = [answer["output"] for answer in speaker.answer(sources, replace(wish, most=limit))]
+            found |= dict(zip(some, map(Sample, sources, answers, targets), strict=True))
     return [found[at] for at in range(len(records))]
 
 
-def pair_scores(samples: Sequence[Sample], by: Sequence[str]) -> Scores:
-    lengths = [len(sample.source.split()) for sample in samples]
-    if max(lengths, default=0) <= 2:  # a word or two: its letters tell more
-        lengths = [len(sample.source) for sample in samples]
-    return score_pairs([s.answer for s in samples], [s.wanted for s in samples], lengths, by=by)
+def room(length: int) -> int:
+    """Tokens that a model may write where so many are right: no right answer is cut, and no wrong one lasts for ever.
+
+    A power of two, so that many records have the same and can be answered together.
+    """
+    return 2 ** math.ceil(math.log2(8 + 2 * length))
+
+
+@dataclass
+class Told:
+    """What was answered, and how long the sources were; these themselves may be too many to be kept."""
+
+    answers: list[str] = field(default_factory=list[str])
+    wanted: list[str] = field(default_factory=list[str])
+    words: list[int] = field(default_factory=list[int])
+    letters: list[int] = field(default_factory=list[int])
+
+    @staticmethod
+    def of(samples: Iterable[Sample]) -> Told:
+        told = Told()
+        for sample in samples:
+            told.answers.append(sample.answer)
+            told.wanted.append(sample.wanted)
+            told.words.append(len(sample.source.split()))
+            told.letters.append(len(sample.source))
+        return told
+
+
+def pair_scores(samples: Iterable[Sample], by: Sequence[str]) -> Scores:
+    told = Told.of(samples)
+    short = max(told.words, default=0) <= 2  # a word or two: its letters tell more
+    return score_pairs(told.answers, told.wanted, told.letters if short else told.words, by=by)
 
 
 @torch.inference_mode()
 def named(task: Labels | Tags, model: nn.Module, records: Sequence[Record]) -> list[Sample]:
     """The classes that a model gives to each record, or to its words."""
     found = list[Sample]()
-    for some in (records[at : at + TOGETHER] for at in range(0, len(records), TOGETHER)):
+    for some in several(records):
         rows = [tuple(map(ids, row)) for row in task.encode([record.fields for record in some])]
         answers = likeliest(model, task.collate(rows, random_for("unused")))
         for record, row in zip(some, answers, strict=True):
@@ -94,7 +130,11 @@ def named(task: Labels | Tags, model: nn.Module, records: Sequence[Record]) -> l
     return found
 
 
-def name_scores(task: Labels | Tags, samples: Sequence[Sample]) -> Scores:
-    score = score_classes if isinstance(task, Labels) else score_tags
-    lengths = [len(sample.source.split()) for sample in samples]
-    return score([s.answer for s in samples], [s.wanted for s in samples], lengths)
+def name_scores(task: Labels | Tags, samples: Iterable[Sample]) -> Scores:
+    score, told = score_classes if isinstance(task, Labels) else score_tags, Told.of(samples)
+    return score(told.answers, told.wanted, told.words)
+
+
+def several(things: Sequence[T]) -> Iterator[Sequence[T]]:
+    """As many at a time as are answered together."""
+    return (things[at : at + TOGETHER] for at in range(0, len(things), TOGETHER))

@@ -15,7 +15,7 @@ from torch import nn
 from headway.app import choose
 from headway.app.fit import Need, check_suited, config_for
 from headway.app.material import Material, material
-from headway.app.prepare import Prepared, prepare_records, prepare_texts
+from headway.app.prepare import Prepared, Shelf, prepare_records, prepare_texts
 from headway.app.ready import LONGEST, Ready, given, ready
 from headway.app.recipe import Asked, preset_values, resolve
 from headway.checkpoint import Loaded, load
@@ -58,7 +58,8 @@ class Plan:
         return model
 
 
-def plan(asked: Asked) -> Plan:
+def plan(asked: Asked, scratch: Path | None = None) -> Plan:
+    """All that follows from what was asked.  With `scratch`, what is prepared on disk is prepared there."""
     draft = resolve(asked)
     if not draft.data.path and draft.data.source is None:
         do = "headway train FILE, or headway train dates, the embedded data set"
@@ -68,15 +69,18 @@ def plan(asked: Asked) -> Plan:
         draft = resolve(asked, choose.DATES)
     objective = objective_of(draft, start)
     made = ready(draft, data, objective, start)
-    return finished(asked, draft, data, objective, made, start)
+    longest = given(draft.data.longest, LONGEST)
+    key = digest((), data.digest, repr(made.task), *words_told(made), str((draft.seed, draft.data.held_out, longest)))
+    prepared = prepared_for(made, data, draft.seed, longest, Shelf(key, scratch))
+    return finished(asked, draft, data, objective, made, start, prepared)
 
 
-def finished(asked: Asked, draft: Recipe, data: Material, objective: str, made: Ready, start: Loaded | None) -> Plan:
+def finished(
+    asked: Asked, draft: Recipe, data: Material, objective: str, made: Ready, start: Loaded | None, prepared: Prepared
+) -> Plan:
     """The plan, once there are tokens to count."""
     threads = given(draft.train.threads, torch.get_num_threads())
     longest = given(draft.data.longest, LONGEST)
-    key = digest((), data.digest, repr(made.task), *words_told(made), str((draft.seed, draft.data.held_out, longest)))
-    prepared = prepared_for(made, data, draft, key, longest)
     tokens, minutes = prepared.tokens, given(draft.train.minutes, choose.MINUTES)
     name = given(draft.model.preset, None if start else rung(data, objective, made, tokens, minutes, threads))
     if name is not None:
@@ -90,13 +94,13 @@ def finished(asked: Asked, draft: Recipe, data: Material, objective: str, made: 
     return Plan(recipe, data, made, prepared, config, weights, start)
 
 
-def prepared_for(made: Ready, data: Material, draft: Recipe, key: str, longest: int) -> Prepared:
+def prepared_for(made: Ready, data: Material, seed: int, longest: int, shelf: Shelf) -> Prepared:
     if data.kind is Kind.TEXTS:
-        length = longest - 2 if draft.data.objective == "masked" else longest
         task = cast(TextTask, made.task)
-        return prepare_texts(task, data, draft.seed, length, lambda tokens: max(1, tokens // length), key)
+        length = task.stride(longest)
+        return prepare_texts(task, data, seed, length, lambda tokens: max(1, tokens // length), shelf)
     vocab = max(made.reader.vocab, made.writer.vocab, made.classes + 1)
-    return prepare_records(cast(RecordTask, made.task), data, draft.seed, vocab, key)
+    return prepare_records(cast(RecordTask, made.task), data, seed, vocab, shelf)
 
 
 def fitting(recipe: Recipe, data: Material, made: Ready, start: Loaded | None, longest: int) -> object:
@@ -119,7 +123,7 @@ def settled(
     update = batch * train.accumulate
     steps = train.steps
     if steps is None and train.epochs is not None:
-        steps = max(1, round(train.epochs * tokens / update))
+        steps = steps_of(train.epochs, tokens, update)
     if steps is None and train.minutes is None:
         steps = choose.steps_for(weights, tokens, update, threads)
     chosen = {
@@ -153,6 +157,11 @@ def paced(recipe: Recipe, steps: int) -> Recipe:
         "train.sample_every": given(train.sample_every, often),
     }
     return from_flat({**flat(recipe), **chosen})
+
+
+def steps_of(epochs: float, tokens: int, update: int) -> int:
+    """The steps that read so many tokens so often, at `update` of them in each."""
+    return max(1, round(epochs * tokens / update))
 
 
 def objective_of(draft: Recipe, start: Loaded | None) -> str:

@@ -26,6 +26,24 @@ from headway.train.batches import Batches, Lines, Stretches, span_batches, whole
 MANY = 1000  # records that are encoded at a time
 
 
+@dataclass(frozen=True)
+class Shelf:
+    """Where rows are kept: under a key, in the user's cache, or where that is to stay as it is, in `place`."""
+
+    key: str
+    place: Path | None = None
+
+    def stored(
+        self, part: str, rows: Callable[[], Iterable[Iterable[Iterable[int]]]], columns: int, vocab: int
+    ) -> Shards:
+        """Rows on disk, written once for all runs that have the same."""
+
+        def make(folder: Path) -> None:
+            write_shards(folder, rows(), columns, vocab)
+
+        return cached_shards(digest((), f"{self.key} {part}"), make, self.place)
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """Rows on disk.  `held` are batches for validation; `tokens` counts what an epoch reads."""
@@ -37,10 +55,10 @@ class Prepared:
     rows: int
 
 
-def prepare_records(task: RecordTask, material: Material, seed: int, vocab: int, key: str) -> Prepared:
+def prepare_records(task: RecordTask, material: Material, seed: int, vocab: int, shelf: Shelf) -> Prepared:
     """Rows that are learned one by one, in batches of like length."""
-    train = stored(f"{key} train", lambda: encoded(task, material.train()), task.columns, vocab)
-    held = stored(f"{key} held", lambda: encoded(task, material.held()), task.columns, vocab)
+    train = shelf.stored("train", lambda: encoded(task, material.train()), task.columns, vocab)
+    held = shelf.stored("held", lambda: encoded(task, material.held()), task.columns, vocab)
     if len(train) == 0:
         raise UserError(f"{material.name} has no records to train on", do="give more, or a smaller --data.held-out")
     lengths = lengths_of(train)
@@ -53,12 +71,12 @@ def prepare_records(task: RecordTask, material: Material, seed: int, vocab: int,
 
 
 def prepare_texts(
-    task: TextTask, material: Material, seed: int, length: int, accumulate_rows: Callable[[int], int], key: str
+    task: TextTask, material: Material, seed: int, length: int, accumulate_rows: Callable[[int], int], shelf: Shelf
 ) -> Prepared:
     """Spans of one long stream of documents."""
     vocab = task.words.vocab
-    train = stored(f"{key} train", lambda: documents(task, material.train()), 1, vocab)
-    held = stored(f"{key} held", lambda: documents(task, material.held()), 1, vocab)
+    train = shelf.stored("train", lambda: documents(task, material.train()), 1, vocab)
+    held = shelf.stored("held", lambda: documents(task, material.held()), 1, vocab)
     total = len(train.stream())
     cut = total - round(total * material.tail)
 
@@ -71,18 +89,24 @@ def prepare_texts(
     return Prepared(task, batches, whole(task.measured(), Stretches(last, length, first), spans), cut, len(train))
 
 
-def stored(key: str, rows: Callable[[], Iterable[Iterable[Iterable[int]]]], columns: int, vocab: int) -> Shards:
-    """Rows on disk, written once for all runs that have the same."""
-
-    def make(folder: Path) -> None:
-        write_shards(folder, rows(), columns, vocab)
-
-    return cached_shards(digest((), key), make)
-
-
 def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:
     while some := list(islice(records, MANY)):
-        yield from task.encode([record.fields for record in some])
+        try:
+            rows = task.encode([record.fields for record in some])
+        except UserError:
+            raise unreadable(task, some) from None
+        yield from rows
+
+
+def unreadable(task: RecordTask, records: list[Record]) -> UserError:
+    """What is wrong with the first record that a task cannot read, and where that stands."""
+    for record in records:
+        try:
+            task.encode([record.fields])
+        except UserError as error:
+            said = f"{record.file}:{record.line}: {error.said}"
+            return UserError(said, allowed=error.allowed, meant=error.meant, do=error.do)
+    raise AssertionError("together they could not be read, and each alone could")
 
 
 def documents(task: TextTask, records: Iterable[Record]) -> Iterator[list[Iterable[int]]]:

@@ -1,5 +1,26 @@
-"""Under construction."""
+"""What a run leaves for people: `report.html`, which needs nothing but itself, and `README.md`, the model's card."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from headway.app.assemble import some
+from headway.app.card import card
+from headway.app.final import measured
+from headway.app.measure import Examiner
+from headway.app.outcome import told
+from headway.app.plan import Plan
+from headway.app.report_page import report_page
+from headway.files import write_text
+from headway.train.journal import Journal
+from headway.train.loop import End
+
+REPORT, CARD = "report.html", "README.md"
 
 
-def finish_folder(made, end, journal, model, examiner):
-    pass
+def finish_folder(made: Plan, end: End, journal: Journal, model: nn.Module, examiner: Examiner | None) -> None:
+    """Measures the model once more, on more than each evaluation did, and tells the run to people."""
+    folder = some(made.recipe.out)
+    outcome = told(made, end, journal, model, measured(made, end, model))
+    write_text(folder / REPORT, report_page(outcome))
+    write_text(folder / CARD, card(outcome))

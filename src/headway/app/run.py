@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from json import dumps
 from pathlib import Path
@@ -27,6 +28,7 @@ def run(
     json: bool,
     heads: int | None = None,
     unsafe: bool,
+    draft: Path | None = None,
 ) -> Iterator[str]:
     """The answers to texts, or to the lines of standard input, each as a line or more to print."""
     from headway.checkpoint import load
@@ -36,23 +38,52 @@ def run(
             "headway run needs a text", do='give it as in headway run MODEL "text", or --lines to read them'
         )
     speaker = load(folder, heads=heads, unsafe=unsafe).speaker()
+    wish = drafted(speaker, wish, draft, unsafe=unsafe)
     for batch in batched(line.rstrip("\n") for line in sys.stdin) if lines else [list(texts)]:
         for answer in embedded(speaker, batch) if embed else speaker.answer(batch, wish):
             yield dumps(answer, ensure_ascii=False) if json else shown(answer)
 
 
-def generate(folder: Path, prompt: str, wish: Wish, out: TextIO, *, heads: int | None = None, unsafe: bool) -> None:
-    """The prompt and its continuation, written as it comes."""
+def generate(
+    folder: Path,
+    text: str,
+    wish: Wish,
+    out: TextIO,
+    *,
+    heads: int | None = None,
+    unsafe: bool,
+    draft: Path | None = None,
+) -> None:
+    """What the model writes, as it comes: behind the text where it continues, by itself where it answers."""
     from headway.checkpoint import load
+    from headway.generate.beam import Beam
 
     speaker = load(folder, heads=heads, unsafe=unsafe).speaker()
-    if speaker.way() != speaker.go_on:
-        raise UserError(f"the model in {folder} does not continue a text", do=f'try headway run {folder} "{prompt}"')
-    out.write(prompt)
-    for piece in speaker.pieces(prompt, wish):
+    if speaker.way() not in (speaker.go_on, speaker.write):
+        raise UserError(f"the model in {folder} does not write", do=f'try headway run {folder} "{text}"')
+    wish = drafted(speaker, wish, draft, unsafe=unsafe)
+    if isinstance(wish.how, Beam):  # which words are the best is known in the end
+        out.write(shown(speaker.answer([text], wish)[0]) + "\n")
+        return
+    out.write(text if speaker.way() == speaker.go_on else "")
+    for piece in speaker.pieces(text, wish):
         out.write(piece)
         out.flush()
     out.write("\n")
+
+
+def drafted(speaker: Speaker, wish: Wish, draft: Path | None, *, unsafe: bool) -> Wish:
+    """The wish with the draft model in a folder, which must have the same words."""
+    from headway.checkpoint import load
+
+    if draft is None:
+        return wish
+    smaller = load(draft, unsafe=unsafe)
+    words, writer = smaller.tokenizer, smaller.writer
+    for theirs, ours in ((words, speaker.tokenizer), (writer or words, speaker.words)):
+        if theirs is not None and theirs.backend.get_vocab() != ours.backend.get_vocab():
+            raise UserError(f"the draft model in {draft} has other tokens", do="take one with the same tokenizer")
+    return replace(wish, draft=smaller.model)
 
 
 def embedded(speaker: Speaker, texts: list[str]) -> list[Answer]:
@@ -60,13 +91,16 @@ def embedded(speaker: Speaker, texts: list[str]) -> list[Answer]:
 
 
 def shown(answer: Answer) -> str:
-    """An answer for people: continuations follow their prompt, fillings name their rivals."""
+    """An answer for people: continuations follow their prompt, fillings name their rivals, several have scores."""
     output: Any = answer["output"]
     if "masks" in answer:
         rivals = [", ".join(f"{one['token']} {one['probability']:.3f}" for one in mask) for mask in answer["masks"]]
         return "\n".join([output, *(f"  {line}" for line in rivals)])
     if "probabilities" in answer:
         return "  ".join([output, *(f"{label} {p:.3f}" for label, p in answer["probabilities"].items())])
+    if "best" in answer:
+        begun = answer["text"][: -len(output) or None] if "text" in answer else ""
+        return "\n".join(f"{one['score']:8.3f}  {begun}{one['output']}" for one in answer["best"])
     if isinstance(output, str):
         return answer.get("text", output)
     if output and isinstance(output[0], list):

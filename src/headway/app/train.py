@@ -1,129 +1,133 @@
 """`headway train`: a plan, told before it begins; the run; and a folder that explains itself.
 
 A run's folder holds `recipe.yaml` (every choice), `data.json` (what the data was), `checkpoints/`, `metrics.jsonl` and
-`times.jsonl`; in the end also the model, its card and `report.html`.
+`times.jsonl`; in the end also the model, its card and `report.html`.  Whatever ends a run early, `--resume` goes on
+with it (resume.py).
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
 from headway.app.assemble import batches_of, examiner_of, learner_of, loaded_of, pace_of
 from headway.app.calibrate import timed
 from headway.app.plan import Plan, plan
-from headway.app.recipe import Asked, from_yaml, read_file, to_yaml
+from headway.app.recipe import Asked, to_yaml
 from headway.app.report import finish_folder
+from headway.app.resume import DATA, RECIPE, facts, run_in, taken_up
 from headway.app.told import told_end, told_plan
-from headway.data.digest import digest
 from headway.errors import UserError
-from headway.files import read_json, write_json, write_text
+from headway.files import write_json, write_text
 from headway.train.journal import Journal
-from headway.train.loop import Run
+from headway.train.loop import End, Run
 from headway.train.memory import keep_memory
 from headway.train.progress import progress_to
-from headway.train.recipe import Recipe, flat
+from headway.train.recipe import Recipe
+from headway.train.signals import Interruption
 from headway.train.store import Store
 
-RECIPE, DATA, CHECKPOINTS = "recipe.yaml", "data.json", "checkpoints"
+CHECKPOINTS = "checkpoints"
 
 
-def train(asked: Asked, *, resume: bool, dry_run: bool, print_config: bool) -> int:
+def train(asked: Asked, *, resume: bool = False, dry_run: bool = False, print_config: bool = False) -> int:
     """Plans, tells, runs and writes; the exit code."""
     keep_memory()
-    if resume:
-        return resumed(asked)
-    made = plan(asked)
-    check_place(out_of(made.recipe))
-    torch.set_num_threads(made.recipe.train.threads or 1)
-    made, pulse = (made, None) if print_config and made.recipe.train.steps else timed(made)
-    if print_config:
-        print(to_yaml(made.recipe), end="")
+    if resume and Journal(run_in(asked)).ended():
+        print(f"the run in {run_in(asked)} is finished: nothing is left to do")
         return 0
-    print(told_plan(made, pulse))
-    if dry_run:
-        print("\nnothing was written: this was a dry run")
-        return 0
-    begin(made)
-    return run(made, resume=False)
+    with TemporaryDirectory(prefix="headway-") if dry_run else nullcontext() as scratch:
+        place = Path(scratch) if scratch else None
+        made = taken_up(asked, place) if resume else planned(asked, place, anywhere=print_config)
+        torch.set_num_threads(made.recipe.train.threads or 1)
+        if print_config:
+            print(to_yaml(made.recipe if made.recipe.train.steps else timed(made)[0].recipe), end="")
+            return 0
+        if not resume or dry_run:
+            made, pulse = timed(made)
+            print(told_plan(made, pulse))
+        if dry_run:
+            print("\nnothing was written: this was a dry run")
+            return 0
+        if not resume:
+            begin(made)
+        return run(made, resume=resume)
 
 
-def resumed(asked: Asked) -> int:
-    """Goes on with the run in --out, as its own recipe says."""
-    folder = asked.value("out")
-    if folder is None:
-        raise UserError("--resume needs the folder of the run", do="give --out DIR")
-    if not (folder / RECIPE).is_file():
-        raise UserError(f"{folder} holds no run to resume", do="start it without --resume")
-    recipe = from_yaml(folder / RECIPE)
-    check_same(asked, recipe, folder)
-    made = plan(Asked((read_file(folder / RECIPE),)))
-    check_data(made, folder)
-    torch.set_num_threads(recipe.train.threads or 1)
-    return run(made, resume=True)
+def planned(asked: Asked, scratch: Path | None, *, anywhere: bool) -> Plan:
+    """A new run; that its folder can be made is seen before the data is read, where it was named."""
+    named: Path | None = asked.value("out")
+    if named is not None and not anywhere:
+        check_place(named)
+    made = plan(asked, scratch)
+    if not anywhere:
+        check_place(out_of(made.recipe))
+    return made
 
 
 def check_place(folder: Path) -> None:
+    """Refuses a folder that holds something, or that cannot be made."""
     if (folder / RECIPE).is_file():
         raise UserError(f"{folder} holds a run already", do="go on with it by --resume, or name another --out")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    # what a crash leaves that came before the recipe is nobody's
+    if folder.is_dir() and all(found.name == DATA or found.suffix == ".part" for found in folder.iterdir()):
+        return
+    if folder.exists() or folder.is_symlink():
         raise UserError(f"{folder} is there already and not empty", do="name another --out")
-
-
-def check_same(asked: Asked, recipe: Recipe, folder: Path) -> None:
-    """Refuses a setting that the run was not begun with."""
-    begun = flat(recipe)
-    for layer in asked.layers:
-        for name, said in layer.items():
-            # a run of so many minutes was made into steps
-            if name != "out" and said.value is not None and name != "train.minutes" and begun.get(name) != said.value:
-                was = f"the run in {folder} has {name} = {begun.get(name)}"
-                raise UserError(f"{said.place.says(name, said.value)}, but {was}", do="leave it out, or start anew")
+    nearest = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not nearest.is_dir():
+        raise UserError(f"--out {folder}: {nearest} is not a folder", do="name another --out")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "no right to make a folder", str(nearest))
 
 
 def begin(made: Plan) -> None:
-    """Makes the folder of a run: its recipe, and what its data was."""
+    """Makes the folder of a run: what its data was and, last, its recipe."""
     folder = out_of(made.recipe)
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / DATA, hashes(made))
+    write_json(folder / DATA, facts(made))
     write_text(folder / RECIPE, to_yaml(made.recipe))
-
-
-def check_data(made: Plan, folder: Path) -> None:
-    """Refuses data that is not what the run began with."""
-    before, now = read_json(folder / DATA), hashes(made)
-    changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    if changed:
-        raise UserError(f"{changed[0]} has changed since this run began", do="bring it back, or start a new run")
-
-
-def hashes(made: Plan) -> dict[str, str]:
-    return {str(file): digest([file]) for file in made.material.files} or {made.material.name: made.material.digest}
 
 
 def run(made: Plan, *, resume: bool) -> int:
     """Trains, and leaves the folder of a model, or of a run that can be resumed."""
+    folder = out_of(made.recipe)
+    again = f"headway train --out {shlex.quote(str(folder))} --resume"
+    with Interruption() as interruption:
+        try:
+            end = trained(made, interruption, resume=resume)
+        except OSError as error:
+            error.add_note(f"nothing is lost: when that is mended, go on with {again}")
+            raise
+    if end.signal is not None:
+        print(f"\ninterrupted at step {end.step}, and saved; go on with\n\n  {again}")
+        return 128 + end.signal
+    print(told_end(made, end))
+    return 0
+
+
+def trained(made: Plan, interruption: Interruption, *, resume: bool) -> End:
+    """The run itself, and the model where it came to its end."""
     recipe, folder = made.recipe, out_of(made.recipe)
     journal, learner, examiner = Journal(folder), learner_of(made), examiner_of(made)
     store = Store(folder / CHECKPOINTS, keep=recipe.train.keep)
     with progress_to(sys.stdout, pace_of(recipe).steps, journal) as watcher:
         training = Run(learner, batches_of(made), pace_of(recipe), store, journal, watcher, examiner)
-        if resume and store.steps():
-            for sentence in training.resume():
-                watcher.said(sentence)
-            watcher.said(f"resumed at step {training.progress.step}")
-        end = training.run()
-    if end.signal is not None:
-        again = f"headway train --out {shlex.quote(str(folder))} --resume"
-        print(f"\ninterrupted at step {end.step}, and saved; go on with\n\n  {again}")
-        return 128 + end.signal
-    loaded_of(made, learner.model).save(folder)
-    finish_folder(made, end, journal, learner.model, examiner)
-    print(told_end(made, end))
-    return 0
+        for sentence in training.resume() if resume else ():
+            watcher.said(sentence)
+        end = training.run(interruption)
+    if end.signal is None:
+        loaded_of(made, learner.model).save(folder)
+        finish_folder(made, end, journal, learner.model, examiner)
+        journal.end(end.step)
+    return end
 
 
 def out_of(recipe: Recipe) -> Path:

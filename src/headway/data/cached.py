@@ -22,19 +22,21 @@ from headway.files import flush
 LEFT = 24 * 60 * 60  # seconds after which an unfinished folder is nobody's any more
 
 
-def cached_shards(key: str, make: Callable[[Path], object]) -> Shards:
+def cached_shards(key: str, make: Callable[[Path], object], place: Path | None = None) -> Shards:
     """The store of this key, which `make` writes into the folder that it is given where there is none yet.
 
-    A damaged one is made anew.  Of two processes that make the same one, the first to finish puts it there and both
+    With a `place` it is made there, and the cache is read and left as it is.  A damaged one is made anew.  Of two processes that make the same one, the first to finish puts it there and both
     use it.
     """
     assert key == Path(key).name, key
     found = opened(wanted_folder() / "shards" / key)
-    return found or made(cache_folder() / "shards" / key, make)
+    return (
+        made((place or cache_folder()) / "shards" / key, make) if found is None else found
+    )  # one of no rows is found, too
 
 
 def made(folder: Path, make: Callable[[Path], object]) -> Shards:
-    if found := opened(folder):  # the cache folder may be another one than was wished
+    if (found := opened(folder)) is not None:  # the cache folder may be another one than was wished
         return found
     if folder.exists():
         warnings.warn(f"{folder} is damaged and is made anew", stacklevel=3)

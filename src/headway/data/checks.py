@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from shlex import quote
 
 from headway.data.kinds import Kind
 from headway.data.lines import Problem, What
@@ -85,7 +86,7 @@ def strict_records(given: Given, longest: int) -> Iterator[Record]:
     stream = records(given, longest)
     for found in stream:
         if isinstance(found, Problem):
-            raise refused(found, stream)
+            raise refused(found, stream, given)
         yield found
 
 
@@ -128,14 +129,18 @@ def surveyed(given: Given, longest: int) -> Survey:
     return survey
 
 
-def refused(problem: Problem, rest: Iterator[Record | Problem]) -> UserError:
+def refused(problem: Problem, rest: Iterator[Record | Problem], given: Given) -> UserError:
     """The first problem by name, and how many follow."""
     readable(problem)
     ahead = [found.lines for found in islice(rest, AHEAD) if isinstance(found, Problem)]
     unread = next(rest, None) is not None
     more = sum(ahead) + problem.lines - 1
     others = f"; {'at least ' if unread else ''}{counted(more, 'line')} more like this" if more else ""
-    do = f"see headway check {problem.file}, or train without such lines with --skip-bad"
+    parallel = len(files := given.sources[0].files) == 2
+    spelled = (
+        f"--source {quote(str(files[0]))} --target {quote(str(files[1]))}" if parallel else quote(str(problem.file))
+    )
+    do = f"see headway check {spelled}, or train without such lines with --skip-bad"
     return UserError(f"{problem}{others}", do=do)
 
 

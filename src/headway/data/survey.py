@@ -24,7 +24,7 @@ class Survey:
     """Filled record by record; the pieces of a document are one record."""
 
     def __init__(self) -> None:
-        self.wholes, self.sources, self.lines, self.owners = array("Q"), array("Q"), array("Q"), array("L")
+        self.wholes, self.sources, self.lines, self.owners = array("Q"), array("Q"), array("Q"), array("I")
         self.files: list[Path] = []
         self.text = blake2b()  # of the document that is being read
 
@@ -50,17 +50,14 @@ class Survey:
 
     def duplicates(self) -> tuple[Rows, Rows]:
         """Records that say what an earlier one said, and those earlier ones."""
-        first = first_rows(self.wholes)
-        again = np.flatnonzero(first != np.arange(len(self)))
-        return again, first[again]
+        return repeated(self.wholes)
 
     def others(self) -> tuple[Rows, Rows]:
         """Records with the source of an earlier one and another target, and the first with that source."""
-        first = first_rows(self.sources)
-        whole = first_rows(self.wholes)
-        here = np.arange(len(self))
-        again = np.flatnonzero((first != here) & (whole == here))
-        return again, first[again]
+        again, first = repeated(self.sources)
+        duplicates, _ = repeated(self.wholes)
+        fresh = ~np.isin(again, duplicates, assume_unique=True)
+        return again[fresh], first[fresh]
 
     def shared(self, other: Survey) -> tuple[Rows, Rows]:
         """Records whose source stands in the other set too, and where it stands there first."""
@@ -71,14 +68,19 @@ class Survey:
         return both, first[at[both]] if len(both) else both
 
 
-def first_rows(hashes: array[int]) -> Rows:
-    """For each record the first one with the same hash."""
-    _, first, inverse = np.unique(numbers(hashes), return_index=True, return_inverse=True)
-    return first[inverse]
+def repeated(hashes: array[int]) -> tuple[Rows, Rows]:
+    """Rows whose hash an earlier row has, and the first such row; besides the hashes, 25 bytes a row while it looks."""
+    order = np.argsort(numbers(hashes), kind="stable")
+    values = numbers(hashes)[order]
+    same = np.concatenate([[False], values[1:] == values[:-1]])[: len(order)]
+    places, starts = np.flatnonzero(same), np.flatnonzero(~same)
+    again, first = order[places], order[starts[np.searchsorted(starts, places) - 1]]
+    in_order = np.argsort(again)
+    return again[in_order], first[in_order]
 
 
 def numbers(hashes: array[int]) -> NDArray[np.uint64]:
-    return np.array(hashes, dtype=np.uint64)
+    return np.frombuffer(hashes, dtype=np.uint64)
 
 
 def hashed(fields: Sequence[str]) -> blake2b:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,7 +22,7 @@ BROKEN = "\ufffd"
 
 
 class Stream(Protocol):
-    """Text in the making."""
+    """Text in the making.  `copy` of it goes on by itself."""
 
     def push(self, id: int) -> str:
         """The text that is certain now and was not before; often none."""
@@ -55,6 +56,12 @@ class ByteStream:
     def end(self) -> str:
         return self.decoder.decode(b"", final=True)
 
+    def __copy__(self) -> ByteStream:
+        other = ByteStream.__new__(ByteStream)
+        other.__dict__.update(self.__dict__, decoder=codecs.getincrementaldecoder("utf-8")("replace"))
+        other.decoder.setstate(self.decoder.getstate())
+        return other
+
     def spelled(self, id: int) -> bytes:
         token = self.backend.id_to_token(id) or ""
         if all(letter in self.letters for letter in token):
@@ -81,7 +88,7 @@ class PieceStream:
         return "".join(self.give(whole) for whole in [*self.mender.end(), []])
 
     def give(self, whole: Sequence[int]) -> str:
-        self.held += whole
+        self.held = [*self.held, *whole]
         start, text = self.decode(self.before), self.decode(self.before + self.held)
         if not self.held or (self.hold and text.endswith(BROKEN)):
             return ""
@@ -92,6 +99,11 @@ class PieceStream:
 
     def decode(self, ids: list[int]) -> str:
         return self.backend.decode(ids, skip_special_tokens=False)
+
+    def __copy__(self) -> PieceStream:
+        other = PieceStream.__new__(PieceStream)
+        other.__dict__.update(self.__dict__, mender=copy(self.mender))
+        return other
 
 
 class Mender:
@@ -110,7 +122,7 @@ class Mender:
             return []
         if id not in self.bytes:
             return [*self.end(), [id]]
-        self.open.append(self.bytes[id])
+        self.open = [*self.open, self.bytes[id]]
         return self.take(final=False)
 
     def end(self) -> list[list[int]]:

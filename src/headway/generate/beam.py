@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from headway.errors import UserError
 from headway.generate.feed import Feed, Prompts, checked_prompts, context_of, least, room_for
+from headway.generate.hypotheses import Open
 from headway.generate.request import Generated
+from headway.generate.rules import FREE, Rules
 from headway.generate.stopping import STOP, Reason, Stop
 from headway.nn.context import EMPTY, Context
 from headway.nn.model import Trunk
@@ -59,38 +60,35 @@ def beam_search(
     bos: int | None = None,
     chunk: int | None = None,
     context: int | None = None,
+    rules: Rules = FREE,
 ) -> list[list[Generated]]:
     """The `how.best` continuations of each prompt, the best first; fewer where there are no more.
 
     The other arguments are those of `stream`.
     """
-    if stop.strings:
-        raise UserError(
-            "a beam search with stop strings", allowed="stop tokens", do="use Greedy or Sample with strings"
-        )
     context = least(context, context_of(model))
     rows = checked_prompts(model, prompts, bos, context)
     if not rows:
         return []
-    searches = [Search(how, stop, room_for(len(row), stop.most, context)) for row in rows]
+    searches = [Search(row, how, stop, room_for(len(row), stop.most, context)) for row in rows]
     feed = Feed(model, rows, max(search.room for search in searches) - 1, memory=memory)
-    explore(feed, searches, how, stop, feed.prompt(chunk))
+    explore(feed, searches, how, stop, rules, feed.prompt(chunk))
     return [search.found() for search in searches]
 
 
 class Search:
     """What one prompt has found."""
 
-    def __init__(self, how: Beam, stop: Stop, room: int):
-        self.how, self.stop, self.room = how, stop, room
+    def __init__(self, prompt: list[int], how: Beam, stop: Stop, room: int):
+        self.prompt, self.how, self.stop, self.room = prompt, how, stop, room
         self.finished: list[Generated] = []
 
-    def offer(self, tokens: list[int], logprobs: list[float], total: float) -> None:
+    def offer(self, opened: Open, at: tuple[int, int], heard: bool) -> None:
         """A continuation that ends here; one that could never be chosen is none."""
-        if total > -inf:
-            reason = self.stop.reason(tokens, self.room) or Reason.LENGTH
-            score = self.how.score(total, len(tokens))
-            self.finished.append(Generated(tuple(tokens), tuple(logprobs), reason, score))
+        if (total := float(opened.totals[at])) > -inf:
+            tokens, logprobs = tuple(opened.tokens[at].tolist()), tuple(opened.logprobs[at].tolist())
+            reason = self.stop.reason(tokens, self.room, heard) or Reason.LENGTH
+            self.finished.append(Generated(tokens, logprobs, reason, self.how.score(total, len(tokens))))
 
     def found(self) -> list[Generated]:
         return sorted(self.finished, key=lambda one: -one.score)[: self.how.best]
@@ -105,67 +103,43 @@ class Search:
         return len(best) == self.how.best and best[-1].score >= reachable
 
 
-class Open(NamedTuple):
-    """The open continuations of all prompts that go on, K for each, the best first."""
-
-    totals: Tensor  # N K, sums of the log-probabilities
-    tokens: Tensor  # N K T
-    logprobs: Tensor  # N K T
-
-    @staticmethod
-    def start(prompts: int, device: torch.device) -> Open:
-        """One of no tokens for each prompt."""
-        empty = torch.zeros(prompts, 1, 0, dtype=torch.float64, device=device)
-        return Open(empty.sum(-1), empty.long(), empty)
-
-    def grown(self, logits: Tensor, count: int, forbidden: tuple[int, ...]) -> tuple[Open, Tensor]:
-        """Of all ways to go on by one token the `count` best, and which beam each comes from: (N K) V → N count."""
-        beams, normal = self.totals.shape[1], logits.logsumexp(-1, keepdim=True)
-        if forbidden:
-            logits = logits.index_fill(1, torch.tensor(forbidden, device=logits.device), -inf)
-        # the best of all beams are among the best of each, so only these are normalised and added up
-        found, ids = logits.topk(min(count, logits.shape[1]))
-        logprobs = (found - normal).double().unflatten(0, (-1, beams))  # N K count
-        totals, at = (self.totals[..., None] + logprobs).flatten(1).topk(min(count, beams * found.shape[1]))
-        before = self.taken(parents := at // found.shape[1])
-        ids = ids.unflatten(0, (-1, beams)).flatten(1).gather(1, at)[..., None]
-        logprobs = logprobs.flatten(1).gather(1, at)[..., None]
-        return Open(totals, torch.cat([before.tokens, ids], 2), torch.cat([before.logprobs, logprobs], 2)), parents
-
-    def taken(self, beams: Tensor) -> Open:
-        """These beams (N K) of each prompt."""
-        wide = beams[..., None]
-        tokens, logprobs = (x.take_along_dim(wide, 1) for x in (self.tokens, self.logprobs))
-        return Open(self.totals.gather(1, beams), tokens, logprobs)
-
-    def of(self, prompts: Tensor) -> Open:
-        return Open(*(x[prompts] for x in self))
-
-    def offer(self, search: Search, prompt: int, beam: int) -> None:
-        at = prompt, beam
-        search.offer(self.tokens[at].tolist(), self.logprobs[at].tolist(), float(self.totals[at]))
-
-
-def explore(feed: Feed, searches: list[Search], how: Beam, stop: Stop, logits: Tensor) -> None:
+def explore(feed: Feed, searches: list[Search], how: Beam, stop: Stop, rules: Rules, logits: Tensor) -> None:
     """Searches on from the logits after the prompts, N V, until every search is done."""
-    opened, stops = Open.start(len(searches), feed.device), torch.tensor(stop.tokens, device=feed.device)
-    count = how.width * (1 + len(stop.tokens))  # however many of them end, `width` go on
+    opened, stops = Open.start(len(searches), stop, feed.device), torch.tensor(stop.tokens, device=feed.device)
+    count = how.width * (1 + len(stop.tokens) + bool(stop.strings))  # however many of them end, `width` go on
     for length in range(1, stop.most + 1):
         beams = opened.totals.shape[1]
-        grown, parents = opened.grown(logits, count, stop.forbidden(length - 1))
-        ended = torch.isin(grown.tokens[..., -1], stops)  # N count
-        for prompt, beam in ended[:, : how.width].nonzero().tolist():
-            grown.offer(searches[prompt], prompt, beam)
+        masked, forced = allowed(logits, opened, searches, stop, rules)
+        grown, parents = opened.grown(logits, masked, forced, count)
+        heard = grown.heard(stop.least) if stop.strings else torch.zeros_like(grown.totals, dtype=torch.bool)
+        ended = torch.isin(grown.tokens[..., -1], stops) | heard  # N count
+        for at in ended[:, : how.width].nonzero().tolist():
+            searches[at[0]].offer(grown, (at[0], at[1]), bool(heard[tuple(at)]))
         live = ended.long().argsort(dim=1, stable=True)[:, : how.width]
         opened = grown._replace(totals=grown.totals.masked_fill(ended, -inf)).taken(live)
         going = still_going(searches, opened, length)
         if not going:
             return
-        rest = torch.tensor(going, device=feed.device)
-        rows = rest[:, None] * beams + parents.gather(1, live)[rest]
-        searches, opened = [searches[prompt] for prompt in going], opened.of(rest)
-        feed.select(rows.flatten())
+        rows = torch.tensor(going, device=feed.device)[:, None] * beams + parents.gather(1, live)[going]
+        searches, opened = [searches[prompt] for prompt in going], opened.of(going)
+        feed.select(rows.flatten(), going)
         logits = feed.step(opened.tokens[..., -1].flatten())
+
+
+def allowed(logits: Tensor, opened: Open, searches: list[Search], stop: Stop, rules: Rules) -> tuple[Tensor, Tensor]:
+    """The logits ((N K) V) with −∞ at what may not come, and which prompts have no choice (N)."""
+    beams, length = opened.tokens.shape[1:]
+    masked = logits
+    if barred := stop.forbidden(length):
+        masked = masked.index_fill(1, torch.tensor(barred, device=logits.device), -inf)
+    forced = torch.tensor([bool(rules.forced(length, search.room)) for search in searches], device=logits.device)
+    if rules is FREE:
+        return masked, forced
+    longest = max(len(search.prompt) for search in searches)
+    prompts = [[-1] * (longest - len(search.prompt)) + search.prompt for search in searches for _ in range(beams)]
+    ids = torch.cat([torch.tensor(prompts, device=logits.device), opened.tokens.flatten(0, 1)], 1)
+    rooms = [search.room for search in searches for _ in range(beams)]
+    return rules.masked(masked, length, rooms, ids), forced
 
 
 def still_going(searches: list[Search], opened: Open, length: int) -> list[int]:
@@ -173,6 +147,6 @@ def still_going(searches: list[Search], opened: Open, length: int) -> list[int]:
     for prompt, search in enumerate(searches):
         if length == search.room:
             for beam in range(opened.totals.shape[1]):
-                opened.offer(search, prompt, beam)
+                search.offer(opened, (prompt, beam), heard=False)
     best = opened.totals.amax(1).tolist()
     return [prompt for prompt, search in enumerate(searches) if not search.is_done(length, best[prompt])]

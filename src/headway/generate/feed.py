@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from headway.errors import UserError
 from headway.generate.bare import bare
+from headway.nn.alignment import RecurrentDecoder
+from headway.nn.attention import CrossAttention
 from headway.nn.context import EMPTY, Context
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.recurrent import RecurrentEncoder
 from headway.nn.rows import Rows
 from headway.nn.state import FixedState
 
@@ -74,17 +78,34 @@ class Feed:
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     @torch.no_grad()
-    def select(self, rows: Tensor) -> None:
-        """Row i goes on as row rows[i] was; a row may be taken several times, or not at all."""
+    def select(self, rows: Tensor, sources: list[int] | None = None) -> None:
+        """Row i goes on as row rows[i] was; a row may be taken several times, or not at all.
+
+        With `sources` the rows are beams: as many for each of these rows of the memory, which they share if they can.
+        """
         if rows.tolist() == list(range(self.rows)):
             return
         self.rows = len(rows)
-        self.state.reorder(rows)
+        of_memory = None
+        if sources is not None and self.shares:
+            of_memory = torch.tensor(sources, device=self.device)
+        self.state.reorder(rows, of_memory)
         if self.positions is not None:
             self.positions = self.positions[rows]
-        by_row = (self.ctx.keep, self.ctx.memory, self.ctx.memory_keep)
-        keep, memory, memory_keep = (None if x is None else x[rows] for x in by_row)
+        memory, memory_keep = self.ctx.memory, self.ctx.memory_keep
+        if of_memory is None or len(of_memory) != len(memory if memory is not None else ()):
+            chosen = rows if of_memory is None else of_memory
+            memory, memory_keep = (None if x is None else x[chosen] for x in (memory, memory_keep))
+        keep = None if self.ctx.keep is None else self.ctx.keep[rows]
         self.ctx = replace(self.ctx, keep=keep, memory=memory, memory_keep=memory_keep)
+
+    @cached_property
+    def shares(self) -> bool:
+        """Whether beams can look at one memory: nobody records it, and all that reads it is plain cross-attention."""
+        readers = (CrossAttention, RecurrentDecoder, RecurrentEncoder)
+        parts = [part for part in self.model.modules() if isinstance(part, readers)]
+        plain = all(type(part) is CrossAttention and not part.is_ordered() for part in parts)
+        return bool(parts) and plain and not self.ctx.traces()
 
     def rewind(self, length: int) -> None:
         """All that was read behind the first `length` tokens is forgotten."""

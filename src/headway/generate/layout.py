@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from headway.nn.attention import SelfAttention
 from headway.nn.head import LMHead
+from headway.nn.joined import bias_of
 
 LINE = 64  # bytes that a processor reads at once
 
@@ -36,13 +37,13 @@ def arrange(model: nn.Module) -> None:
         first += size
 
 
-def blocks_of(model: nn.Module) -> list[list[nn.Parameter]]:
+def blocks_of(model: nn.Module) -> list[list[Tensor]]:
     """The matrices of a model, those together that are read together, and their bias vectors; each once."""
-    blocks: list[list[nn.Parameter]] = []
+    blocks: list[list[Tensor]] = []
     for part in model.modules():
         if isinstance(part, SelfAttention) and (layers := joinable(part)):
             blocks.append([layer.weight for layer in layers])
-            if layers[0].bias is not None:
+            if bias_of(layers[0]) is not None:
                 blocks.append([layer.bias for layer in layers])
     joined = {weight for block in blocks for weight in block}
     single = {part.weight: None for part in model.modules() if isinstance(part, nn.Linear | LMHead)}
@@ -54,12 +55,12 @@ def joinable(part: SelfAttention) -> list[nn.Linear]:
     layers = [layer for layer in (part.q, part.k, part.v) if type(layer) is nn.Linear]
     weights = [layer.weight for layer in layers]
     alike = len({(x.shape[1], x.dtype, x.device) for x in weights}) == 1
-    biased = {layer.bias is not None for layer in layers}
+    biased = {bias_of(layer) is None for layer in layers}
     tall = sum(layer.out_features for layer in layers) >= layers[0].in_features if layers else False
     return layers if len(layers) == 3 == len(set(weights)) and alike and len(biased) == 1 and tall else []
 
 
-def lay(block: list[nn.Parameter], flat: Tensor) -> None:
+def lay(block: list[Tensor], flat: Tensor) -> None:
     """Puts the parameters of a block side by side into the numbers of `flat`."""
     if block[0].dim() == 1:
         for x, place in zip(block, flat.split([len(x) for x in block]), strict=True):

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from headway.generate.rules import FREE, Rules
 from headway.generate.sampling import Choice
-from headway.generate.stopping import Reason, Stop
+from headway.generate.stopping import Reason, Stop, Watch
 
 
 class Step(NamedTuple):
@@ -50,18 +51,26 @@ class Request:
     how: Choice
     stop: Stop
     room: int  # new tokens at most
+    rules: Rules = FREE
     tokens: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
     reason: Reason | None = None
 
     def __post_init__(self) -> None:
         self.draw = torch.Generator().manual_seed(self.how.seed)
+        self.watch, self.changes = Watch(self.stop), self.how.changes()
 
     def changed(self, logits: Tensor, ahead: Sequence[int] = ()) -> Tensor:
         """The logits (V) to choose by, where the tokens `ahead` are to come before the choice."""
-        if forbidden := self.stop.forbidden(len(self.tokens) + len(ahead)):
+        length = len(self.tokens) + len(ahead)
+        if forbidden := self.stop.forbidden(length):
             logits = logits.index_fill(0, torch.tensor(forbidden, device=logits.device), -inf)
-        return self.how.changed(logits, [*self.prompt, *self.tokens, *ahead])
+        if self.rules is FREE and not self.changes:
+            return logits
+        seen = [*self.prompt, *self.tokens, *ahead]
+        ids = torch.tensor([seen], device=logits.device)
+        logits = self.rules.masked(logits[None], length, [self.room], ids)[0]
+        return self.how.changed(logits, seen)
 
     def choose(self, logits: Tensor) -> int:
         return self.how.pick(self.changed(logits), self.draw)
@@ -69,5 +78,5 @@ class Request:
     def take(self, token: int, logprob: float) -> Step:
         self.tokens.append(token)
         self.logprobs.append(logprob)
-        self.reason = self.stop.reason(self.tokens, self.room)
+        self.reason = self.stop.reason(self.tokens, self.room, self.watch.push(token))
         return Step(self.row, token, logprob, self.reason)

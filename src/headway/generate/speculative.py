@@ -10,9 +10,8 @@ Axes:  T tokens   V vocabulary
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import NamedTuple
 
 import torch
@@ -22,6 +21,7 @@ from headway.errors import UserError
 from headway.generate.feed import Feed, context_of, row_of, vocab_of
 from headway.generate.request import Request, Step
 from headway.generate.sampling import drawn
+from headway.generate.vocabulary import logprobs_at
 from headway.nn.context import EMPTY, Context
 from headway.nn.model import Trunk
 
@@ -51,16 +51,21 @@ class Guesser(ABC):
 
 @dataclass(frozen=True)
 class LookUp(Draft):
-    """What followed the last place where the newest tokens stood before: at most `longest` of them, at least one."""
+    """What followed the last place where the newest tokens stood before: at most `longest` of them, at least one.
+
+    `beside` are texts to look in besides the prompt and the continuation, one for each prompt: an encoder's sources,
+    where these have the same vocabulary.
+    """
 
     ahead: int = 8
     longest: int = 3
+    beside: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         counted(LookUp, ahead=self.ahead, longest=self.longest)
 
     def begin(self, request: Request) -> Guesser:
-        return Finder(request, self.longest)
+        return Finder(request, self.longest, self.beside[request.row] if self.beside else ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +87,27 @@ class DraftModel(Draft):
 
 
 class Finder(Guesser):
-    def __init__(self, request: Request, longest: int):
+    """Keeps where each short run of tokens was last seen, so that a look costs the same however many came before."""
+
+    def __init__(self, request: Request, longest: int, beside: Sequence[int] = ()):
         self.request, self.longest = request, longest
+        self.ids = [*beside, *request.prompt]
+        self.places: dict[tuple[int, ...], int] = {}  # what stands behind a run
+        self.read, self.taken = 0, 0
 
     def guess(self, count: int, vocab: int) -> Guess:
-        tokens = continued([*self.request.prompt, *self.request.tokens], self.longest)[:count]
+        self.ids += self.request.tokens[self.taken :]
+        self.taken = len(self.request.tokens)
+        for at in range(self.read, len(self.ids)):
+            self.places.update((run, at) for run in self.runs(at))
+        self.read = len(self.ids)
+        place = next((self.places[run] for run in self.runs(self.read) if run in self.places), self.read)
+        tokens = self.ids[place : place + count]
         return Guess(tokens, [certain(token, vocab) for token in tokens])
+
+    def runs(self, end: int) -> list[tuple[int, ...]]:
+        """The runs of tokens that end before `end`, the longest first."""
+        return [tuple(self.ids[end - size : end]) for size in range(min(self.longest, end), 0, -1)]
 
 
 class Sketcher(Guesser):
@@ -118,7 +138,9 @@ class Follower:
 
     def logits(self, ids: list[int], last: int) -> Tensor:
         """The logits after each of the `last` tokens of `ids`: last V."""
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.ids, ids, strict=False)))
+        same = min(len(self.ids), len(ids))
+        while self.ids[:same] != ids[:same]:  # only guesses at the end can differ
+            same -= 1
         start = min(same, len(ids) - last)
         if self.ids:
             self.feed.rewind(start)
@@ -164,18 +186,7 @@ def verified(request: Request, guess: Guess, logits: Tensor) -> list[tuple[int, 
         wanted = request.how.probabilities(request.changed(logits[-1], tokens))
         tokens.append(drawn(wanted, request.draw))
     chosen, rows = torch.tensor(tokens, device=logits.device), logits[: len(tokens)]
-    logprobs = rows.gather(1, chosen[:, None])[:, 0] - rows.logsumexp(-1)
-    return list(zip(tokens, logprobs.tolist(), strict=True))
-
-
-def continued(ids: list[int], longest: int) -> list[int]:
-    """What followed the last earlier place of the newest tokens: of `longest` of them, or as many as are found."""
-    for size in range(min(longest, len(ids) - 1), 0, -1):
-        newest = ids[-size:]
-        for start in range(len(ids) - size - 1, -1, -1):
-            if ids[start : start + size] == newest:
-                return ids[start + size :]
-    return []
+    return list(zip(tokens, logprobs_at(rows, chosen[:, None])[:, 0].tolist(), strict=True))
 
 
 def certain(token: int, vocab: int) -> Tensor:

@@ -50,7 +50,7 @@ BIAS = Rule("final_logits_bias", "decoder.head.bias", (Row(),), outside=True)
 def tied(*rules: Rule, ignored: tuple[str, ...]) -> KeyMap:
     """One table of words, for both sides and the output."""
     words = Rule(SHARED, "encoder.embed.token.weight")
-    ties = {name: SHARED for name in (SOURCE, TARGET, OUTPUT)}
+    ties = {SOURCE: SHARED, TARGET: SHARED, OUTPUT: SHARED}
     return KeyMap((words, *rules, BIAS), ("model.", ""), ignored, ties, {BIAS.theirs: (SHARED, zeros)})
 
 

@@ -21,7 +21,7 @@ from headway.nn.context import EMPTY, Context
 from headway.nn.ffn import Activation
 from headway.nn.rows import padded
 from headway.ops.attend import shown
-from headway.ops.cross_entropy import linear_cross_entropy
+from headway.ops.cross_entropy import linear_cross_entropy, token_losses
 
 
 class WordHead(nn.Module):
@@ -29,6 +29,10 @@ class WordHead(nn.Module):
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """The cross-entropy of all targets together, without ever holding all logits: N C, N → a number."""
+        raise NotImplementedError
+
+    def losses(self, x: Tensor, targets: Tensor) -> Tensor:
+        """That of each target, N, to measure by: it has no gradient."""
         raise NotImplementedError
 
 
@@ -57,6 +61,9 @@ class LMHead(WordHead):
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         return linear_cross_entropy(self.scale(x), self.weight, self.bias, targets, smoothing=smoothing)
+
+    def losses(self, x: Tensor, targets: Tensor) -> Tensor:
+        return token_losses(self.scale(x), self.weight, self.bias, targets)
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[1]} → {self.weight.shape[0]}"
@@ -88,6 +95,9 @@ class MLMHead(WordHead):
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         return self.words.loss(self.narrowed(x), targets, smoothing)
+
+    def losses(self, x: Tensor, targets: Tensor) -> Tensor:
+        return self.words.losses(self.narrowed(x), targets)
 
     def narrowed(self, x: Tensor) -> Tensor:
         """… C → … width"""

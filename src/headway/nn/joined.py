@@ -34,25 +34,36 @@ def joined(layers: tuple[nn.Module, ...]) -> Joined | None:
     first = layers[0]
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or not isinstance(first, nn.Linear):
         return None
-    weight, bias, widths = first.weight, first.bias, list[int]()
+    weight, bias, widths = first.weight, bias_of(first), list[int]()
     total = weight.stride(1)
     if weight.stride(0) != 1 or total <= weight.shape[0]:  # a matrix that lies by itself
         return None
-    at, size = 0, weight.element_size()
     for layer in layers:
-        if type(layer).forward is not nn.Linear.forward or hooked(layer):
+        if not isinstance(layer, nn.Linear) or not follows(layer, first, sum(widths)):
             return None
-        own, vector = layer.weight, layer.bias
-        if own.data_ptr() != weight.data_ptr() + at * size or own.stride() != weight.stride():
-            return None
-        if vector is not bias and (bias is None or vector.data_ptr() != bias.data_ptr() + at * size):
-            return None
-        widths.append(own.shape[0])
-        at += own.shape[0]
-    if at != total:
+        widths.append(layer.weight.shape[0])
+    if sum(widths) != total:
         return None
     whole = weight.as_strided((total, weight.shape[1]), (1, total))
     return Joined(whole, None if bias is None else bias.as_strided((total,), (1,)), widths)
+
+
+def follows(layer: nn.Linear, first: nn.Linear, at: int) -> bool:
+    """Whether a layer does what torch's does, and its weights lie `at` outputs behind those of the first."""
+    if type(layer).forward is not nn.Linear.forward or hooked(layer):
+        return False
+    weight, bias, other = layer.weight, bias_of(layer), bias_of(first)
+    if weight.data_ptr() != first.weight.data_ptr() + at * weight.element_size():
+        return False
+    if weight.stride() != first.weight.stride():
+        return False
+    if bias is None or other is None:
+        return bias is other
+    return bias.data_ptr() == other.data_ptr() + at * bias.element_size()
+
+
+def bias_of(layer: nn.Linear) -> Tensor | None:
+    return layer.bias  # torch's own types know no layer without
 
 
 def hooked(layer: nn.Module) -> bool:

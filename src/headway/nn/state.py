@@ -83,8 +83,8 @@ class State:
     def reorder(self, rows: Tensor, sources: Tensor | None = None) -> None:
         """Row i becomes what row rows[i] was; a row may be taken several times, as beams do.
 
-        With `sources` what a memory gave is not copied for the rows but shared: these of its rows go on, each for as many
-        rows, one after the other.
+        With `sources` what a memory gave is not copied for the rows but shared: these of its rows go on, each for as
+        many rows, one after the other.
         """
         self.beams = 1 if sources is None else len(rows) // len(sources)
         self.seen = {owner: seen.moved(rows) for owner, seen in self.seen.items()}
@@ -225,7 +225,7 @@ def stays(rows: Tensor, count: int) -> bool:
 
 
 def taken(x: Tensor, rows: Tensor, filled: int) -> Tensor:
-    """These rows of a buffer, B H S D, of which the first `filled` of S matter; what a map holds is not written over."""
+    """These rows of a buffer, B H S D, of which the first `filled` of S matter.  What maps hold stays as it was."""
     room = x.new_zeros(len(rows), *x.shape[1:])  # compiled code multiplies by all of it
     torch.index_select(x.narrow(2, 0, filled), 0, rows, out=room.narrow(2, 0, filled))
     return room

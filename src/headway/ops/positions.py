@@ -13,8 +13,8 @@ from torch import Tensor
 class Positions:
     """Positions as data, `at` (B|1 T), and `start` where they are known to run start, start + 1, … without a look.
 
-    A known run is what lets a kernel take a flag, or a block of keys, in place of a dense mask.  Its numbers are written
-    out only where somebody reads them: a step of decoding asks for positions in every layer, and few layers look.
+    A known run is what lets a kernel take a flag, or a block of keys, in place of a dense mask.  Its numbers are
+    written out only where somebody reads them: a step of decoding asks for positions in every layer, and few look.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
-from headway.tasks.task import Ragged, Row, ids
+from headway.tasks.task import Ragged, Row, cut, ids, some
 
 NONE = -100  # no target here; the number that torch's cross-entropy leaves out
 
@@ -65,7 +65,7 @@ class Labels:
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         rows = self.words.encode_batch([text for text, _ in fields])
         classes = [number(label, self.labels) for _, label in fields]
-        return [[row[: self.longest], [label]] for row, label in zip(rows, classes, strict=True)]
+        return [[cut(row, self.longest), [label]] for row, label in zip(rows, classes, strict=True)]
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> LabelBatch:
         read, wanted = Ragged.of([row[0] for row in rows]), torch.from_numpy(ids(*(row[1] for row in rows)))
@@ -83,7 +83,10 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Tags:
-    """Say the class of each word, at its first piece.  Fields are words and tags, separated by spaces."""
+    """Say the class of each word, at its first piece.  Fields are words and tags, separated by spaces.
+
+    What is longer than `longest` with the tokens that begin and end every text is cut between pieces.
+    """
 
     words: Tokenizer
     labels: tuple[str, ...]
@@ -98,13 +101,15 @@ class Tags:
         """Ids, and for each one more than its class, or 0 where it has none (files hold no negative numbers)."""
         # a space before each but the first, as it has in running text, which byte-level pieces spell
         pieces = self.words.plain_batch([word if at == 0 else f" {word}" for at, word in enumerate(words)])
-        classes = [1 + number(tag, self.labels) for tag in tags]
-        told = [
-            (id, label if at == 0 else 0) for p, label in zip(pieces, classes, strict=True) for at, id in enumerate(p)
-        ]
-        frame = [[] if id is None else [(id, 0)] for id in (self.words.bos, self.words.eos)]
-        whole = [*frame[0], *told[: self.longest - 2], *frame[1]]
-        return [id for id, _ in whole], [label for _, label in whole]
+        before, after = some(self.words.bos), some(self.words.eos)
+        nothing = some(self.words.unk) or after
+        found, told = list[int](), list[int]()
+        for piece, tag in zip(pieces, tags, strict=True):
+            piece = piece or nothing  # a word of signs that the tokenizer drops is a word all the same
+            found += piece
+            told += [1 + number(tag, self.labels), *[0] * (len(piece) - 1)][: len(piece)]
+        room = self.longest - len(before) - len(after)
+        return [*before, *found[:room], *after], [0] * len(before) + told[:room] + [0] * len(after)
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> LabelBatch:
         classes = ids(*(row[1] for row in rows)) - 1
@@ -123,7 +128,7 @@ class Tags:
 
 def number(label: str, labels: Sequence[str]) -> int:
     if label not in labels:
-        said = f"the class {label!r} is not one of the {len(labels)} that training knows"
+        said = f"the class {label!r} is not one of the {len(labels)} that the model knows"
         raise UserError(said, allowed=listed(labels), meant=nearest(label, labels))
     return labels.index(label)
 

@@ -2,14 +2,14 @@
 
 Only the chosen tokens go through the output layer.
 
-Axes:  N tokens of all rows   M chosen tokens   C width
+Axes:  N tokens of all rows   M chosen tokens
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.head import word_head
 from headway.nn.model import Trunk
-from headway.tasks.task import Ragged, Row, ids, some
+from headway.tasks.task import Ragged, Row, Said, ids, some
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +35,21 @@ class MaskedBatch:
     @property
     def tokens(self) -> int:
         return len(self.read)
+
+
+class Hidden(NamedTuple):
+    """A row with some of its tokens hidden."""
+
+    read: np.ndarray
+    chosen: np.ndarray  # places in it
+    wanted: np.ndarray  # what stood there
+
+
+def masked_batch(rows: Sequence[Hidden]) -> MaskedBatch:
+    starts = np.cumsum([0, *(len(row.read) for row in rows)])
+    chosen = ids(*(start + row.chosen for start, row in zip(starts, rows, strict=False)))
+    wanted = ids(*(row.wanted for row in rows))
+    return MaskedBatch(Ragged.of([row.read for row in rows]), torch.from_numpy(chosen), torch.from_numpy(wanted))
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,35 +68,36 @@ class Masked:
     def frame(self) -> tuple[list[int], list[int]]:
         return [], []  # spans of documents are framed anew each time
 
+    @property
+    def around(self) -> tuple[list[int], list[int]]:
+        """The tokens that begin and end every text, as `encode` puts them around people's texts."""
+        return some(self.words.bos), some(self.words.eos)
+
+    def stride(self, context: int) -> int:
+        return context - 1 - sum(map(len, self.around))
+
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> MaskedBatch:
-        framed = [self.framed(row) for (row,) in rows]
-        flat, places = ids(*framed), np.concatenate([self.inner(row) for row in framed])
-        chosen = np.flatnonzero(places & (random.random(len(flat)) < self.share))
-        if len(chosen) == 0:  # so that there is something to learn from the shortest batch
-            chosen = np.flatnonzero(places)[:1]
-        wanted, draw = flat[chosen], random.random(len(chosen))
-        mask, other = self.shown
-        flat[chosen[draw < mask]] = self.words.mask
+        return masked_batch([self.hidden(row, random) for (row,) in rows])
+
+    def hidden(self, row: np.ndarray, random: np.random.Generator) -> Hidden:
+        """A row between its frame, of which nothing is chosen; of each row one token is, at least."""
+        chosen = np.flatnonzero(random.random(len(row)) < self.share)
+        if len(chosen) == 0:
+            chosen = random.integers(0, len(row), 1)
+        inside, draw, (mask, other) = row.copy(), random.random(len(chosen)), self.shown
+        inside[chosen[draw < mask]] = self.words.mask
         replaced = chosen[(draw >= mask) & (draw < mask + other)]
-        flat[replaced] = random.integers(0, self.words.vocab, len(replaced))
-        read = Ragged.of(np.split(flat, np.cumsum([len(row) for row in framed])[:-1]))
-        return MaskedBatch(read, torch.from_numpy(chosen), torch.from_numpy(wanted))
-
-    def framed(self, row: np.ndarray) -> np.ndarray:
-        """A row between the tokens that begin and end every text, as `encode` gives them to people's texts."""
-        return ids(some(self.words.bos), row, some(self.words.eos))
-
-    def inner(self, row: np.ndarray) -> np.ndarray:
-        """Which places of a framed row may be chosen: all but its frame."""
-        inner = np.ones(len(row), dtype=bool)
-        inner[: len(some(self.words.bos))] = False
-        inner[len(row) - len(some(self.words.eos)) :] = False
-        return inner
+        inside[replaced] = random.integers(0, self.words.vocab, len(replaced))
+        before, after = self.around
+        return Hidden(ids(before, inside, after), len(before) + chosen, row[chosen])
 
     def loss(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
+        return self.said(model, batch).loss()
+
+    def said(self, model: nn.Module, batch: MaskedBatch) -> Said:
         assert isinstance(model, Trunk)
-        features = model.features(batch.read.ids, batch.read.context)
-        return word_head(model.head).loss(features.flatten(0, 1)[batch.chosen], batch.wanted)
+        features = model.features(batch.read.ids, batch.read.context).flatten(0, 1)
+        return Said(word_head(model.head), features[batch.chosen], batch.wanted)
 
     def measured(self) -> Masked:
         return self

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from headway.data.tokenizer import Tokenizer
 from headway.nn.head import word_head
 from headway.nn.model import EncoderDecoder
-from headway.tasks.task import Ragged, Row, ids
+from headway.tasks.task import Ragged, Row, Said, cut, ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,12 @@ def pair_batch(pairs: Sequence[tuple[np.ndarray, np.ndarray]], begin: int) -> Pa
     return PairBatch(Ragged.of([source for source, _ in pairs]), read, torch.from_numpy(ids(*(t for _, t in pairs))))
 
 
-def pair_loss(model: nn.Module, batch: PairBatch, smoothing: float) -> Tensor:
+def said_after(model: nn.Module, batch: PairBatch) -> Said:
+    """What the decoder is to say, with the source before its eyes."""
     assert isinstance(model, EncoderDecoder)
     ctx = model.remember(batch.source.ids, batch.source.context, batch.read.context)
     features = model.decoder.features(batch.read.ids, ctx)
-    return word_head(model.decoder.head).loss(features.flatten(0, 1), batch.wanted, smoothing)
+    return Said(word_head(model.decoder.head), features.flatten(0, 1), batch.wanted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,20 +66,17 @@ class Pairs:
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         sources = self.reader.encode_batch([self.prefix + source for source, _ in fields])
         targets = self.writer.encode_batch([target for _, target in fields])
-        return [[self.cut(source), self.cut(target)] for source, target in zip(sources, targets, strict=True)]
-
-    def cut(self, row: list[int]) -> list[int]:
-        """At most `longest` ids; the last one, which ends the text, stays."""
-        return row if len(row) <= self.longest else [*row[: self.longest - 1], row[-1]]
+        return [[cut(side, self.longest) for side in pair] for pair in zip(sources, targets, strict=True)]
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> PairBatch:
         return pair_batch([(row[0], row[1]) for row in rows], self.begin)
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Tensor:
-        return pair_loss(model, batch, self.smoothing)
+        return said_after(model, batch).loss(self.smoothing)
 
     def measured(self) -> Pairs:
         return replace(self, smoothing=0.0)
 
     def kept(self) -> Mapping[str, Any]:
-        return {"decoder_start_token_id": self.begin, "eos_token_id": self.writer.eos}
+        told = {"decoder_start_token_id": self.begin, "eos_token_id": self.writer.eos}
+        return {**told, "prefix": self.prefix} if self.prefix else told

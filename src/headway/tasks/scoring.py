@@ -102,6 +102,31 @@ def score_texts(
     return Scores(told(range(len(losses))), len(losses), "texts", {}, by_length(tokens, told, edges=edges))
 
 
+def score_words(
+    losses: Sequence[float],
+    asked: Sequence[int],
+    right: Sequence[int],
+    lengths: Sequence[int],
+    *,
+    edges: Sequence[int] = EDGES,
+) -> Scores:
+    """Of words hidden in texts: each text's summed loss in nats, how many words were asked for and how many right."""
+
+    def told(rows: Sequence[int]) -> dict[str, float]:
+        summed = [losses[row] for row in rows]
+        words, found = ([column[row] for row in rows] for column in (asked, right))
+        return {
+            "perplexity": measures.perplexity(summed, words),
+            "token_accuracy": measures.share(sum(found), sum(words)),
+            "loss": measures.mean_loss(summed, words),
+        }
+
+    if not len(losses) == len(asked) == len(right) == len(lengths):
+        said = f"{len(losses)} losses, {len(asked)} and {len(right)} counts of words and {len(lengths)} lengths"
+        raise UserError(said, do="give one of each for each text")
+    return Scores(told(range(len(losses))), len(losses), "texts", {}, by_length(lengths, told, edges=edges))
+
+
 def bucketed(
     answers: Sequence[str],
     references: Sequence[str],

@@ -1,6 +1,8 @@
 """Span corruption, as T5 does it: runs of tokens are taken out, and written in order by the decoder.
 
-the quick brown fox jumps over  →  the <0> fox <1> over   and to write   <0> quick brown <1> jumps <2>
+the quick brown fox jumps over  →  the <0> fox <1>   and to write   <0> quick brown <1> jumps over <2>
+
+A row always begins with what is left and ends with what was taken out, as in T5's own code.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
-from headway.tasks.pairs import PairBatch, pair_batch, pair_loss
-from headway.tasks.task import Row, ids, some
+from headway.tasks.pairs import PairBatch, pair_batch, said_after
+from headway.tasks.task import Row, Said, ids, some
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,9 @@ class Spans:
     def frame(self) -> tuple[list[int], list[int]]:
         return [], []
 
+    def stride(self, context: int) -> int:
+        return context - 1 - len(some(self.words.eos))  # marks are never more than the tokens they stand for
+
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> PairBatch:
         whole = [row for (row,) in rows if len(row) > 1] or [rows[0][0]]
         return pair_batch([self.corrupted(row, random) for row in whole], self.begin)
@@ -55,7 +60,10 @@ class Spans:
         return ids(*(left or [row]), end), ids(*out, self.marks[runs], end)
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Tensor:
-        return pair_loss(model, batch, 0.0)
+        return self.said(model, batch).loss()
+
+    def said(self, model: nn.Module, batch: PairBatch) -> Said:
+        return said_after(model, batch)
 
     def measured(self) -> Spans:
         return self

@@ -4,14 +4,14 @@ A task is a frozen value.  `encode` is done once and kept on disk; `collate` dra
 from the random numbers it is handed; `loss` is a sum over targets, so that a step over several batches divides by the
 count of all of them and equals one large batch.
 
-Axes:  B batch   T tokens   N tokens of all rows
+Axes:  B batch   T tokens   N tokens of all rows   M targets   C width   V vocabulary
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
 from headway.nn.context import Context
+from headway.nn.head import WordHead
 from headway.nn.rows import Rows
 
 Row = tuple[np.ndarray, ...]  # ids by column: the source, and where there is one the target
@@ -80,6 +81,10 @@ class TextTask(Task, Protocol):
         """The ids that stand before and behind each document in the stream."""
         ...
 
+    def stride(self, context: int) -> int:
+        """How far apart spans begin, each of which has one token more, for a model that reads `context` tokens."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
@@ -104,6 +109,34 @@ class Ragged:
         return self.ids.numel()
 
 
+LOGITS = 2**23  # that are held at once
+
+
+class Said(NamedTuple):
+    """Words that a model is to say: its head, what that reads for each (M C), and what is right (M)."""
+
+    head: WordHead
+    features: Tensor
+    wanted: Tensor
+
+    def loss(self, smoothing: float = 0.0) -> Tensor:
+        """The cross-entropy of all words together."""
+        return self.head.loss(self.features, self.wanted, smoothing)
+
+    def losses(self) -> Tensor:
+        """The cross-entropy of each word, M, without a gradient."""
+        return self.head.losses(self.features, self.wanted)
+
+    @torch.no_grad()
+    def right(self) -> Tensor:
+        """Whether the likeliest word is the right one, M."""
+        if len(self.wanted) == 0:
+            return self.wanted.bool()
+        vocab = self.head(self.features[:1]).shape[-1]
+        some = self.features.split(max(1, LOGITS // vocab))
+        return torch.cat([self.head(x).argmax(-1) for x in some]) == self.wanted
+
+
 def ids(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
     """Numbers and lists of numbers, one after the other."""
     return np.concatenate([np.atleast_1d(np.asarray(part, dtype=np.int64)) for part in parts])
@@ -112,3 +145,8 @@ def ids(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
 def some(id: int | None) -> list[int]:
     """A special token where there is one."""
     return [] if id is None else [id]
+
+
+def cut(row: list[int], longest: int) -> list[int]:
+    """At most `longest` ids of a text; the last one, which ends it, stays."""
+    return row if len(row) <= longest else [*row[: longest - 1], row[-1]]

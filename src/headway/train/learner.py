@@ -1,7 +1,8 @@
 """One update: the gradients of a step's batches, and what the optimiser makes of them.
 
 A step's loss is the sum over the targets of all its batches, divided by their count: several small batches are one
-large one.  Random numbers (dropout) are keyed by the run's seed, the step and the batch, so that a step is the same
+large one.  (Only routers' losses are each batch's own: how even a router is, the batches together cannot tell before
+all are read.)  Random numbers (dropout) are keyed by the run's seed, the step and the batch, so that a step is the same
 whatever ran before it.  Where a loss or gradient is not finite, nothing is changed.
 """
 
@@ -62,7 +63,8 @@ class Learner:
         self.model.train()
         targets, tokens = sum(batch.targets for batch in batches), sum(batch.tokens for batch in batches)
         self.optimiser.zero_grad()
-        loss = sum(self.backward(step, at, batch, targets) for at, batch in enumerate(batches))
+        whole = max(1, targets)  # texts of one token each leave nothing to learn
+        loss = sum(self.backward(step, at, batch, whole) for at, batch in enumerate(batches))
         norm, rate = clip(self.optimiser.parameters, self.most), self.optimiser.set_rate(self.schedule.factor(step))
         skipped = not (math.isfinite(loss) and math.isfinite(norm))
         if not skipped:
@@ -78,10 +80,10 @@ class Learner:
         with ExitStack() as stack:
             trace = stack.enter_context(record(self.model, "*.balance")) if self.balance else None
             loss = self.loss(self.model, batch)
-        total = loss / targets
+        total = loss / max(1, targets)  # a text of unknown signs may leave nothing to say
         if trace is not None:
             routers = [value for name in trace.values for value in trace.all(name) if isinstance(value, Tensor)]
-            total = total + self.balance * torch.stack(routers).mean() * (batch.targets / targets)
+            total = total + self.balance * torch.stack(routers).mean() * (batch.targets / max(1, targets))
         total.backward()
         return loss.item()
 

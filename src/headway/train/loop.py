@@ -6,6 +6,7 @@ change, and `Progress`.  Everything here is decided by numbers that a resumed ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
@@ -79,6 +80,7 @@ class Watcher(Protocol):
     def logged(self, line: Mapping[str, Any]) -> None: ...
     def evaluated(self, step: int, found: Examined, best: bool) -> None: ...
     def saved(self, step: int) -> None: ...
+    def said(self, sentence: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -103,46 +105,54 @@ class Run:
     watcher: Watcher
     examine: Callable[[nn.Module], Examined] | None = None
     progress: Progress = field(default_factory=Progress)
+    saved: int | None = None  # the step of the checkpoint that is as the run is
 
     def resume(self) -> list[str]:
-        """Goes back to the newest checkpoint that is whole; what is said about others, if anything."""
+        """Goes back to the newest checkpoint that is whole, or to the beginning; what there is to say about it."""
         found = self.store.latest()
         if found is None:
-            raise UserError("there is no checkpoint to resume from", do="start without --resume")
+            self.journal.cut(0)
+            return ["no checkpoint was written yet, so the run starts from the beginning"]
         snapshot, said = found
         self.learner.restore(snapshot.tensors)
-        self.progress = Progress.of(snapshot.state)
-        self.journal.cut(self.progress.journal)
-        return said
+        self.progress, self.saved = Progress.of(snapshot.state), snapshot.step
+        return [*said, *self.journal.cut(self.progress.journal), f"resumed at step {snapshot.step}"]
 
-    def run(self) -> End:
+    def run(self, interruption: Interruption) -> End:
         """Trains until the steps are done, the score stops rising, or somebody interrupts."""
-        with Interruption() as interruption:
-            clock = perf_counter()
-            for batches in self.batches(self.progress.step + 1, self.pace.steps + 1):
-                self.advance(self.learner.learn(self.progress.step + 1, batches), clock)
-                clock = perf_counter()
-                if interruption.asked is not None or self.tired():
-                    break
-            if interruption.asked is not None and self.progress.step < self.pace.steps:
-                self.save()
-                return End(self.progress.step, interruption.asked, "as they were when interrupted", None)
+        if interruption.asked is None and not self.done():
+            self.go_on(interruption)
+        if self.done():
             return self.finish()
+        if self.saved != self.progress.step:
+            self.save()
+        return End(self.progress.step, interruption.asked, "as they were when interrupted", None)
+
+    def go_on(self, interruption: Interruption) -> None:
+        clock = perf_counter()
+        for batches in self.batches(self.progress.step + 1, self.pace.steps + 1):
+            self.advance(self.learner.learn(self.progress.step + 1, batches), clock)
+            if interruption.asked is not None or self.done():
+                return
+            clock = perf_counter()
+
+    def done(self) -> bool:
+        tired = self.pace.patience is not None and self.progress.waited >= self.pace.patience
+        return tired or self.progress.step >= self.pace.steps
 
     def advance(self, update: Update, clock: float) -> None:
         """Takes note of a step, and does what is due after it."""
-        step, pace = update.step, self.pace
-        bad = self.progress.bad + 1 if update.skipped else 0
-        if bad == BAD:
-            said = f"the loss or its gradient was not finite in {BAD} steps in a row, the last of them {step}"
-            raise UserError(said, do="lower --train.rate, raise --train.warmup, or look at the data with headway check")
-        now = self.progress
+        step, pace, now = update.step, self.pace, self.progress
+        bad = now.bad + 1 if update.skipped else 0
         sums = {"skipped": now.skipped + 1} if update.skipped else added(now, update)
         self.progress = replace(now, step=step, bad=bad, **sums)
         self.watcher.stepped(update, perf_counter() - clock)
         last = step == pace.steps
-        if step % pace.log_every == 0 or last:
+        if step % pace.log_every == 0 or last or bad == BAD:
             self.log(update)
+        if bad == BAD:
+            said = f"the loss or its gradient was not finite in {BAD} steps in a row, the last of them {step}"
+            raise UserError(said, do="start anew with a lower --train.rate or a longer --train.warmup")
         good = self.examine is not None and (step % pace.evaluate_every == 0 or last) and self.evaluate()
         if good or step % pace.checkpoint_every == 0 or last:
             self.save()
@@ -158,14 +168,16 @@ class Run:
         self.progress = replace(now, loss=0.0, targets=0, skipped=0)
 
     def evaluate(self) -> bool:
-        """Scores the weights as they are, and tells whether they are among the best."""
-        found, step = self.examined(), self.progress.step
+        """Scores the weights as they are, and tells whether they are among the best; of equals the later are."""
+        found, step, before = self.examined(), self.progress.step, self.progress.ranking
         self.journal.tell(step=step, valid=dict(found.values), score=found.score)
-        before = self.progress.ranking
-        ranking = sorted([*before, (step, found.score)], key=lambda one: (-one[1], -one[0]))[: self.ranked()]
-        best = ranking[0][0] == step
-        self.progress = replace(self.progress, ranking=tuple(ranking), waited=0 if best else self.progress.waited + 1)
-        self.watcher.evaluated(step, found, best)
+        scored = [(step, found.score)] if math.isfinite(found.score) else []
+        ranking = sorted([*before, *scored], key=lambda one: (-one[1], -one[0]))[
+            : max(self.pace.best, self.pace.average)
+        ]
+        better = bool(scored) and (not before or found.score > before[0][1])
+        self.progress = replace(self.progress, ranking=tuple(ranking), waited=0 if better else self.progress.waited + 1)
+        self.watcher.evaluated(step, found, better)
         return any(step == kept for kept, _ in ranking)
 
     def examined(self) -> Examined:
@@ -179,41 +191,45 @@ class Run:
     def save(self) -> None:
         step = self.progress.step
         self.progress = replace(self.progress, journal=self.journal.length())
-        self.store.save(Snapshot(step, self.learner.tensors(), asdict(self.progress)), protect=self.protected())
+        protect = {kept for kept, _ in self.progress.ranking}
+        self.store.save(Snapshot(step, self.learner.tensors(), asdict(self.progress)), protect=protect)
+        self.saved = step
         self.watcher.saved(step)
-
-    def protected(self) -> set[int]:
-        return {step for step, _ in self.progress.ranking}
-
-    def ranked(self) -> int:
-        return max(self.pace.best, self.pace.average)
-
-    def tired(self) -> bool:
-        return self.pace.patience is not None and self.progress.waited >= self.pace.patience
 
     def finish(self) -> End:
         """Gives the model the weights that did best: of one checkpoint, or the mean of several."""
-        step, ranking = self.progress.step, self.progress.ranking
+        step, best = self.progress.step, self.best()
         self.learner.model.eval()
-        if not ranking or self.examine is None:
+        if not best or self.examine is None:
             fill(self.learner.model, self.useful(self.learner.tensors()))
             return End(step, None, f"those of step {step}", None)
-        tries = [[ranking[0][0]]]
-        if self.pace.average > 1 and len(ranking) > 1:
-            tries.append(sorted(step for step, _ in ranking[: self.pace.average]))
-        found = [(self.tried(steps), steps) for steps in tries]
-        best, steps = max(found, key=lambda one: one[0].score)
-        if steps != tries[-1]:
-            self.tried(steps)
+        first = next(iter(best))
+        found, steps = self.tried([best[first]]), [first]
+        if len(best) > 1:
+            mean = self.tried(list(best.values()))
+            if mean.score > found.score:
+                found, steps = mean, sorted(best)
+            else:
+                fill(self.learner.model, best[first])
         named = ", ".join(map(str, steps))
         chosen = f"those of step {named}" if len(steps) == 1 else f"the mean of those of steps {named}"
-        self.journal.tell(step=step, chosen=steps, valid=dict(best.values), score=best.score)
-        return End(step, None, chosen, best)
+        self.journal.tell(step=step, chosen=steps, valid=dict(found.values), score=found.score)
+        return End(step, None, chosen, found)
 
-    def tried(self, steps: list[int]) -> Examined:
-        """The score of the mean of some checkpoints' weights, which the model has from now on."""
+    def best(self) -> dict[int, Mapping[str, Tensor]]:
+        """The weights of the best checkpoints that are whole, by step, best first: as many as are to be averaged."""
+        found: dict[int, Mapping[str, Tensor]] = {}
+        for step, _ in self.progress.ranking:
+            if len(found) < self.pace.average:
+                try:
+                    found[step] = self.useful(self.store.load(step).tensors)
+                except UserError as error:
+                    self.watcher.said(f"{error}; it cannot be chosen")
+        return found
+
+    def tried(self, weights: Sequence[Mapping[str, Tensor]]) -> Examined:
+        """The score of the mean of some weights, which the model has from now on."""
         assert self.examine is not None
-        weights = [self.useful(self.store.load(step).tensors) for step in steps]
         fill(self.learner.model, weights[0] if len(weights) == 1 else mean_tensors(weights))
         return self.examine(self.learner.model)
 

@@ -75,6 +75,8 @@ class Paper:
 
     def __post_init__(self) -> None:
         check(self.warmup)
+        if self.dim < 1:
+            raise UserError(f"a model of dim={self.dim}", allowed="1 or more")
 
     def factor(self, step: int) -> float:
         peak = max(self.warmup, 1)

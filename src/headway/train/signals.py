@@ -61,7 +61,17 @@ def deaf(_: int) -> None:
     """Lets a worker of a DataLoader (its `worker_init_fn`) ignore signals that are meant for the run.
 
     A terminal and a batch system send them to all processes; a worker that died of one would break the last step.
-    Workers end when the run tells them to, or when they see that it is gone.
+    SIGTERM is obeyed where the run itself sends it, without which it could not end while a loader is open.
     """
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if False:  # which tells the sender; not on every system
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=obey, args=(os.getppid(),), daemon=True).start()
+
+
+def obey(run: int) -> None:
+    """Waits for a SIGTERM of the process `run`, and ends this one."""
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != run:
+        pass
+    os._exit(0)

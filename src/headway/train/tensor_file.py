@@ -28,7 +28,7 @@ TYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-PIECE = 2**22  # bytes that are hashed and written at a time
+PIECE = 2**20  # bytes that are written at a time: they are still in the cache when they are read back
 
 
 def pieces(tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:

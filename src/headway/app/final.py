@@ -1,0 +1,120 @@
+"""A trained model, measured once more and on more: scores also by length, answers, and what it looked at for some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from torch import nn
+
+from headway.answer import Speaker, Wish
+from headway.app.assemble import ANSWERS, loaded_of
+from headway.app.final_texts import of_texts
+from headway.app.measure import measures_for, named, pair_scores, written
+from headway.app.plan import Plan
+from headway.app.sight import NOTHING, PIECES, SIGHTS, Example, Sights, alignments, ribbons, self_maps, titled
+from headway.data.dates import Part, dates
+from headway.data.sources import Record
+from headway.nn.model import EncoderDecoder, Trunk
+from headway.tasks.buckets import quantile_edges
+from headway.tasks.labels import Labels, Tags
+from headway.tasks.pairs import Pairs
+from headway.tasks.scores import Scores
+from headway.tasks.scoring import score_classes, score_pairs, score_tags
+from headway.train.loop import End, Sample
+
+RECORDS = 1000  # held-out records that are answered
+UNSEEN = 500  # dates in ways of writing that training has not seen
+
+
+@dataclass(frozen=True)
+class Final:
+    """What was found.  `unseen` are scores on what is unlike anything in training, where the data knows such."""
+
+    scores: Scores | None = None
+    samples: tuple[Sample, ...] = ()
+    sights: Sights = NOTHING
+    unseen: Scores | None = None
+
+
+def measured(made: Plan, end: End, model: nn.Module) -> Final:
+    """The last word on a model; nothing, where nothing was held out."""
+    model.eval()
+    task = made.ready.task
+    if not made.prepared.held:
+        return Final()
+    if isinstance(task, Pairs):
+        return of_pairs(made, task, end, model)
+    if isinstance(task, Labels | Tags):
+        return of_names(made, task, end, model)
+    scores, samples, sights = of_texts(task, made.prepared.held, model)
+    return Final(scores, tuple(samples), sights)
+
+
+def of_pairs(made: Plan, task: Pairs, end: End, model: nn.Module) -> Final:
+    records = list(islice(made.material.held(), RECORDS))
+    by = measures_for(records[:ANSWERS])  # as they were chosen for the run
+    speaker = loaded_of(made, model).speaker()
+    samples = told_already(end, records) or written(speaker, records, Wish())
+    lengths = [len(row) for row in task.reader.encode_batch([sample.source for sample in samples])]
+    answers, wanted = [sample.answer for sample in samples], [sample.wanted for sample in samples]
+    scores = score_pairs(answers, wanted, lengths, by=by, edges=shares(lengths))
+    unseen = unseen_dates(made, speaker, by) if made.material.name == "dates" and not made.material.files else None
+    return Final(scores, tuple(samples), aligned(task, speaker, samples), unseen)
+
+
+def unseen_dates(made: Plan, speaker: Speaker, by: Sequence[str]) -> Scores:
+    """On dates in pairs of a language and a pattern that training has not seen."""
+    pairs = dates(made.recipe.seed, UNSEEN, part=Part.UNSEEN)
+    records = [Record(pair, Path("dates"), at) for at, pair in enumerate(pairs, 1)]
+    return pair_scores(written(speaker, records, Wish()), by)
+
+
+def of_names(made: Plan, task: Labels | Tags, end: End, model: nn.Module) -> Final:
+    records = list(islice(made.material.held(), RECORDS))
+    samples = told_already(end, records) or named(task, model, records)
+    assert isinstance(model, Trunk)
+    chosen = few(samples, lambda sample: True)
+    rows = task.encode([records[at].fields for at in chosen])
+    examples = [Example(tuple(row[0]), title=titled(samples[at])) for at, row in zip(chosen, rows, strict=True)]
+    one = isinstance(task, Labels)
+    sights = ribbons(model, examples, task.words) if one else self_maps(model, examples[0], task.words)
+    lengths = [len(row) for row in task.words.encode_batch([sample.source for sample in samples])]
+    answers, wanted = [sample.answer for sample in samples], [sample.wanted for sample in samples]
+    scores = (score_classes if one else score_tags)(answers, wanted, lengths, edges=shares(lengths))
+    return Final(scores, tuple(samples), sights)
+
+
+def shares(lengths: Sequence[int]) -> tuple[int, ...]:
+    """Edges of lengths between which there are about equally many; one edge where all are equally long."""
+    return tuple(edge for edge in quantile_edges(lengths) if edge < max(lengths)) or (max(lengths),)
+
+
+def told_already(end: End, records: Sequence[Record]) -> list[Sample]:
+    """The answers of the run's last evaluation, where it asked for all of these."""
+    found = [] if end.found is None else list(end.found.samples)
+    return found if len(found) == len(records) else []
+
+
+def aligned(task: Pairs, speaker: Speaker, samples: Sequence[Sample]) -> Sights:
+    assert isinstance(speaker.model, EncoderDecoder)
+    chosen = [samples[at] for at in few(samples, lambda sample: len(task.reader.encode(sample.source)) <= PIECES)]
+    if not chosen:
+        return NOTHING
+    answers = speaker.answer([sample.source for sample in chosen], Wish(most=2 * PIECES))
+    rows = task.encode([(sample.source, sample.wanted) for sample in chosen])
+    examples = [
+        Example(tuple(row[0]), tuple(answer["tokens"]), task.begin, titled(sample))
+        for row, answer, sample in zip(rows, answers, chosen, strict=True)
+    ]
+    return alignments(speaker.model, examples, task.reader, task.writer)
+
+
+def few(samples: Sequence[Sample], suited: Callable[[Sample], bool]) -> list[int]:
+    """The places of a few samples: right ones, and one that is wrong, as far as there are any."""
+    places = [at for at, sample in enumerate(samples) if suited(sample)] or list(range(len(samples)))
+    right = [at for at in places if samples[at].answer == samples[at].wanted]
+    wrong = [at for at in places if samples[at].answer != samples[at].wanted]
+    return (right[: SIGHTS - 1] + wrong)[:SIGHTS] if wrong else right[:SIGHTS]

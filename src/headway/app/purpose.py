@@ -1,0 +1,188 @@
+"""What a model is for, the data that shows how well it does that, and the numbers that say it.
+
+An encoder–decoder is measured by what it writes, a classifier and a tagger by what they name, a language model by how
+well it foresees texts.  Records are read as a stream; what is kept of each is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from headway.answer import Answer, Speaker, Wish
+from headway.app.measure import measures_for, name_scores, named, pair_scores, written
+from headway.app.perplexity import causal_probe, masked_probe, span_probe, text_scores
+from headway.app.words import marks_of
+from headway.checkpoint import Loaded
+from headway.data.kinds import Kind
+from headway.data.sources import Record, counted
+from headway.errors import UserError, listed, nearest
+from headway.generate.feed import context_of
+from headway.nn.head import Beside, Classifier, TokenClassifier
+from headway.nn.model import EncoderDecoder, Trunk
+from headway.tasks.causal import Causal
+from headway.tasks.labels import Labels, Tags
+from headway.tasks.masked import Masked
+from headway.tasks.scores import Scores
+from headway.tasks.spans import Spans
+from headway.tasks.task import some
+
+MANY = 1000  # records that are answered before the next are read
+USUAL = 512  # tokens that are read at once by a model that has no limit
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Scores, with what else there is to say: `notes` for people, `told` for programs."""
+
+    scores: Scores
+    notes: tuple[str, ...] = ()
+    told: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Data:
+    """What to measure on; `unseen` are dates in ways of writing that training has not seen."""
+
+    kind: Kind
+    why: str
+    read: Callable[[], Iterator[Record]]
+    unseen: Callable[[], Iterator[Record]] | None = None
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a model does, the data that shows how well, and how that is measured."""
+
+    does: str
+    kind: Kind
+    measure: Callable[[Loaded, Data, Wish], Measured]
+
+
+def purpose_for(speaker: Speaker, kind: Kind, folder: Path) -> Purpose:
+    """What the model in a folder is for; some encoder–decoders are for pairs and for texts, so the data decides."""
+    purposes: dict[Callable[[list[str], Wish], list[Answer]], Purpose] = {
+        speaker.write: WRITES,
+        speaker.classify: NAMES,
+        speaker.tag: TAGS,
+        speaker.go_on: CONTINUES,
+        speaker.fill: FILLS,
+    }
+    found = purposes.get(speaker.way())
+    if found is None:
+        raise UserError(f"the model in {folder} gives vectors, which no data can be compared with", do="train a head")
+    return RESTORES if found is WRITES and kind is Kind.TEXTS and marks_of(speaker.tokenizer) else found
+
+
+def measure_pairs(loaded: Loaded, data: Data, wish: Wish) -> Measured:
+    speaker = loaded.speaker()
+    by = measures_for(data.read())
+
+    def scored(read: Callable[[], Iterator[Record]]) -> Scores:
+        parts = several(read())
+        return pair_scores(chain.from_iterable(written(speaker, readable(speaker, part), wish) for part in parts), by)
+
+    scores = scored(data.read)
+    if data.unseen is None:
+        return Measured(scores)
+    other = scored(data.unseen)
+    note = f"in ways of writing never seen in training: {100 * other.numbers['exact']:.2f} % exact of {other.count:,}"
+    return Measured(scores, (note,), {"unseen": other.plain()})
+
+
+def readable(speaker: Speaker, part: list[Record]) -> list[Record]:
+    """Records whose sources the model has positions for; a cut source could not be translated whole."""
+    assert isinstance(speaker.model, EncoderDecoder)
+    context = context_of(speaker.model.encoder)
+    if context is not None:
+        for record, row in zip(part, speaker.sources([record.fields[0] for record in part]), strict=True):
+            if len(row) > context:
+                said = (
+                    f"{record.file}:{record.line}: the source has {len(row):,} tokens and the model reads {context:,}"
+                )
+                raise UserError(said, do="shorten it, or leave it out")
+    return part
+
+
+def measure_names(loaded: Loaded, data: Data, wish: Wish) -> Measured:
+    """Classes of texts or words; what is longer than the model can read is cut, as it is in training."""
+    speaker, model = loaded.speaker(), loaded.model
+    assert isinstance(model, Trunk)
+    head = model.head.main if isinstance(model.head, Beside) else model.head
+    assert isinstance(head, Classifier | TokenClassifier)
+    labels = tuple(speaker.label(k) for k in range(head.out.out_features))
+    longest = context_for(loaded)
+    task = (Labels if data.kind is Kind.LABELS else Tags)(speaker.tokenizer, labels, longest=longest)
+    long = 0
+
+    def answered() -> Iterator[Any]:
+        nonlocal long
+        for part in several(data.read()):
+            check_labels(data.kind, part, labels)
+            rows = speaker.tokenizer.encode_batch([record.fields[0] for record in part])
+            long += sum(len(row) > longest for row in rows)
+            yield from named(task, model, part)
+
+    scores = name_scores(task, answered())
+    note = f"{counted(long, 'text')} of more than {longest:,} tokens cut to that"
+    return Measured(scores, (note,) if long else (), {"cut": long})
+
+
+def check_labels(kind: Kind, part: Sequence[Record], labels: Sequence[str]) -> None:
+    for record in part:
+        for label in record.fields[1:] if kind is Kind.LABELS else record.fields[1].split():
+            if label not in labels:
+                said = f"{record.file}:{record.line}: {label[:60]!r} is none of the model's {len(labels)} classes"
+                raise UserError(said, allowed=listed(labels), meant=nearest(label, labels))
+
+
+def measure_causal(loaded: Loaded, data: Data, wish: Wish) -> Measured:
+    speaker = loaded.speaker()
+    ends = speaker.stop(wish).tokens
+    probe = causal_probe(Causal(speaker.tokenizer), context_for(loaded), some(speaker.start()), list(ends[:1]))
+    return Measured(
+        text_scores(probe, loaded.model, data.read()), told={"objective": "causal", "window": probe.size - 1}
+    )
+
+
+def measure_masked(loaded: Loaded, data: Data, wish: Wish) -> Measured:
+    task = Masked(loaded.speaker().tokenizer)
+    probe = masked_probe(task, context_for(loaded))
+    note = f"of {task.share:.0%} of the words, which were masked"
+    scores = text_scores(probe, loaded.model, data.read())
+    return Measured(scores, (note,), {"objective": "masked", "window": probe.size})
+
+
+def measure_spans(loaded: Loaded, data: Data, wish: Wish) -> Measured:
+    speaker = loaded.speaker()
+    begin = loaded.kept.get("decoder_start_token_id", speaker.start())
+    if begin is None:
+        raise UserError("the model does not say with which token it begins to write", do="set decoder_start_token_id")
+    probe = span_probe(Spans(speaker.tokenizer, begin, marks_of(speaker.tokenizer)), context_for(loaded))
+    scores = text_scores(probe, loaded.model, data.read())
+    return Measured(scores, ("of spans that were taken out of the texts",), {"objective": "span", "window": probe.size})
+
+
+WRITES = Purpose("writes a text from a text", Kind.PAIRS, measure_pairs)
+NAMES = Purpose("names the class of a text", Kind.LABELS, measure_names)
+TAGS = Purpose("names the class of each word", Kind.TAGS, measure_names)
+CONTINUES = Purpose("continues texts", Kind.TEXTS, measure_causal)
+FILLS = Purpose("fills masks in texts", Kind.TEXTS, measure_masked)
+RESTORES = Purpose("writes what was taken out of texts", Kind.TEXTS, measure_spans)
+
+
+def context_for(loaded: Loaded) -> int:
+    """Tokens that the model reads at once: its table of positions, or what its config says."""
+    trunk = loaded.model.encoder if isinstance(loaded.model, EncoderDecoder) else loaded.model
+    assert isinstance(trunk, Trunk)
+    rooms = (context_of(trunk), getattr(loaded.config, "context", None), USUAL)
+    return next(room for room in rooms if room is not None)
+
+
+def several(stream: Iterable[Record]) -> Iterator[list[Record]]:
+    stream = iter(stream)
+    while part := list(islice(stream, MANY)):
+        yield part

@@ -1,0 +1,118 @@
+"""Going on with a run: as its own recipe says, on the data that it began with.
+
+A setting that is given again must be what it was; only places may differ, where the folder or the files were moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.app.places import Flag
+from headway.app.plan import Plan, plan, steps_of, words_told
+from headway.app.recipe import Asked, Said, from_yaml, read_file, resolve
+from headway.data.digest import digest
+from headway.errors import UserError
+from headway.files import read_json
+from headway.train.recipe import Recipe, flat
+
+RECIPE, DATA = "recipe.yaml", "data.json"
+FILES = ("data.path", "data.source", "data.target", "data.validation")
+COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was made into steps
+MODEL = ("*.json", "*.safetensors", "*.txt", "*.model")  # in a folder with a model or a tokenizer
+
+
+def run_in(asked: Asked) -> Path:
+    """The folder of the run to go on with."""
+    folder: Path | None = asked.value("out")
+    if folder is None:
+        raise UserError("--resume needs the folder of the run", do="give --out DIR")
+    if not (folder / RECIPE).is_file():
+        raise UserError(f"{folder} holds no run to resume", do="start it without --resume")
+    check_same(asked, from_yaml(folder / RECIPE), folder)
+    return folder
+
+
+def taken_up(asked: Asked, scratch: Path | None = None) -> Plan:
+    """The plan of the run in --out, where nothing has changed since it began."""
+    folder = run_in(asked)
+    before = read_json(folder / DATA)
+    given = given_again(asked)
+    if not any(name in given for name in FILES):
+        check_files(before["files"])
+    places = {name: Said(given[name], Flag()) for name in FILES if name in given}
+    made = plan(Asked((read_file(folder / RECIPE), {**places, "out": Said(folder, Flag())})), scratch)
+    check_data(before, facts(made))
+    check_length(given, made, folder)
+    return made
+
+
+def given_again(asked: Asked) -> dict[str, Any]:
+    """What was given with --resume, by name."""
+    told = flat(resolve(asked))
+    named = dict.fromkeys(name for layer in reversed(asked.layers) for name in layer)
+    return {name: told[name] for name in named if told.get(name) not in (None, ())}
+
+
+def check_same(asked: Asked, recipe: Recipe, folder: Path) -> None:
+    """Refuses a setting that the run was not begun with."""
+    begun = flat(recipe)
+    for name, value in given_again(asked).items():
+        said = asked.said(name)
+        if said is not None and name not in ("out", *FILES, *COUNTED) and begun.get(name) != value:
+            was = f"the run in {folder} has {name} = {begun.get(name)}"
+            raise UserError(f"{said.place.says(name, value)}, but {was}", do="leave it out, or start anew")
+
+
+def check_length(given: Mapping[str, Any], made: Plan, folder: Path) -> None:
+    """Refuses another number of epochs; a time that was given is behind us."""
+    train, epochs = made.recipe.train, given.get("train.epochs")
+    steps = steps_of(epochs, made.prepared.tokens, (train.batch or 1) * train.accumulate) if epochs else train.steps
+    if steps != train.steps:
+        said = f"{Flag().says('train.epochs', epochs)} are {steps} steps, but the run in {folder} has {train.steps}"
+        raise UserError(said, do="leave it out, or start anew")
+    if "train.minutes" in given:
+        print(f"--minutes was made into steps when the run began: {train.steps}")
+
+
+def facts(made: Plan) -> dict[str, Any]:
+    """What a run was begun with, by hash: files, and what was made of them."""
+    return {
+        "files": {str(file): digest([file]) for file in files_of(made)},
+        "records": made.material.digest,
+        "words": digest((), *words_told(made.ready)),
+    }
+
+
+def files_of(made: Plan) -> Iterator[Path]:
+    yield from (*made.material.files, *made.material.beside)
+    data, model = made.recipe.data, made.recipe.model
+    for folder in (model.start, data.tokenizer, data.target_tokenizer):
+        if folder is not None and Path(folder).is_dir():
+            yield from sorted(file for glob in MODEL for file in Path(folder).glob(glob))
+
+
+def check_files(before: Mapping[str, str]) -> None:
+    """Refuses files that are not what they were, before anything is read from them."""
+    for name, hash in before.items():
+        if not Path(name).exists():
+            do = "resume from the folder where the run began, or name the data again"
+            raise UserError(f"{name} does not exist", do=do)
+        if digest([Path(name)]) != hash:
+            raise changed(name)
+
+
+def check_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuses data that is not what the run began with; files that were moved are what they were."""
+    known = set(before["files"].values())
+    for name, hash in now["files"].items():
+        if hash not in known:
+            raise changed(name)
+    for name, what in (("records", "the data"), ("words", "the tokenizer")):
+        if before[name] != now[name]:
+            raise changed(what)
+
+
+def changed(what: str) -> UserError:
+    return UserError(f"{what} has changed since this run began", do="bring it back, or start a new run")

@@ -1,0 +1,64 @@
+"""What a checkpoint says of how it wants to write: names of Hugging Face's generation settings, as ours.
+
+Only what belongs to the model is taken: where it begins and ends, what it must and must not write.  How tokens are
+chosen (beams, temperature and the like) is the caller's wish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.errors import UserError
+from headway.generate.rules import Rules
+
+LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
+MASKS = ("suppress_tokens", "begin_suppress_tokens", "no_repeat_ngram_size")
+
+
+def is_setting(name: str) -> bool:
+    """Whether this entry of a generation_config.json is taken."""
+    return name in (*LENGTHS, *MASKS) or name.endswith("_token_id")
+
+
+def rules_of(settings: Mapping[str, Any], vocab: int | None, *, begins: bool) -> Rules:
+    """The rules in a model's settings; those of the first token hold where the model `begins` a text itself."""
+
+    def known(name: str) -> tuple[int, ...]:
+        return tuple(token for token in tokens(settings, name) if token >= 0 and (vocab is None or token < vocab))
+
+    return Rules(
+        first=known("forced_bos_token_id") if begins else (),
+        last=known("forced_eos_token_id"),
+        never=known("suppress_tokens"),
+        not_first=known("begin_suppress_tokens"),
+        no_repeat=count(settings, "no_repeat_ngram_size") or 0,
+    )
+
+
+def tokens(settings: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """A setting that is no token, one or several."""
+    value = settings.get(name)
+    found = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(token, int) for token in found):
+        raise UserError(f"the model's settings have {name}={value!r}", allowed="a token's number, or a list of them")
+    return tuple(found)
+
+
+def count(settings: Mapping[str, Any], name: str) -> int | None:
+    value = settings.get(name)
+    if value is not None and not (isinstance(value, int) and value >= 0):
+        raise UserError(f"the model's settings have {name}={value!r}", allowed="a whole number, 0 or more")
+    return value
+
+
+def longest(settings: Mapping[str, Any], prompt: int, otherwise: int) -> int:
+    """How many new tokens a model writes at most behind a prompt, where nobody wishes a number."""
+    new, whole = count(settings, "max_new_tokens"), count(settings, "max_length")
+    return max(new or (otherwise if whole is None else whole - prompt), 1)
+
+
+def shortest(settings: Mapping[str, Any], prompt: int, most: int) -> int:
+    """How many it writes at least, and not more than `most`."""
+    new, whole = count(settings, "min_new_tokens"), count(settings, "min_length")
+    return min(max(new or 0, (whole or 0) - prompt), most)

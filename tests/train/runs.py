@@ -1,0 +1,159 @@
+"""Whole runs of every family, so small that they take a fraction of a second, and what is compared of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from headway.app.assemble import examiner_of, learner_of, pace_of, some
+from headway.app.plan import Plan, plan
+from headway.app.recipe import ask
+from headway.train.batches import Batches
+from headway.train.journal import Journal
+from headway.train.learner import Learner, Update
+from headway.train.loop import End, Examined, Run
+from headway.train.signals import Interruption
+from headway.train.store import Snapshot, Store
+
+NOUNS = "cat dog house tree boat bird river child teacher moon".split()
+VERBS = "sees finds likes leaves paints hears follows knows".split()
+SIGHTS = ["sieht", "findet", "mag", "verlässt", "malt", "hört", "folgt auch", "kennt ja"]
+
+
+def write_data(folder: Path) -> None:
+    """Pairs, labelled texts and a long text, always the same."""
+    draw = random.Random(1)
+    sentences = [(draw.choice(NOUNS), draw.choice(VERBS), draw.choice(NOUNS)) for _ in range(120)]
+    texts = [f"the {a} {v} the {b}{' today' * draw.randint(0, 2)}" for a, v, b in sentences]
+    told = [f"{SIGHTS[VERBS.index(v)]} {b[::-1]} {a[::-1]}." for a, v, b in sentences]
+    rows = [f"{text}\t{other}" for text, other in zip(texts, told, strict=True)]
+    (folder / "pairs.tsv").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    labels = [f'"{text}",{"up" if v < "l" else "down"}' for text, (_, v, _) in zip(texts, sentences, strict=True)]
+    (folder / "labels.csv").write_text("text,label\n" + "".join(f"{row}\n" for row in labels), encoding="utf-8")
+    (folder / "text.txt").write_text(". ".join(texts), encoding="utf-8")
+
+
+SMALL = {"model.dim": "16", "model.heads": "2", "model.layers": "1"}
+GATED = {**SMALL, "model.kv_heads": "1", "model.hidden": "16", "model.attention_dropout": "0.1"}
+PAIRS = {"data.path": ("pairs.tsv",), "train.batch": "70", "train.dropout": "0.1", "data.tokenizer": "words"}
+LABELS = {"data.path": ("labels.csv",), "train.batch": "80", "train.dropout": "0.1"}
+TEXT = {"data.path": ("text.txt",), "train.batch": "192", "data.longest": "24"}
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "transformer": {**PAIRS, **SMALL, "model.preset": "transformer-nano", "model.attention_dropout": "0.1"},
+    "rnn": {**PAIRS, "model.preset": "rnnsearch-small", "model.dim": "8", "model.hidden": "12", "model.readout": "8"},
+    "seq2seq": {**PAIRS, "model.preset": "seq2seq-lstm", "model.dim": "8", "model.hidden": "12", "model.layers": "2"},
+    "t5": {**PAIRS, **SMALL, "model.preset": "t5-tiny", "model.head_dim": "8", "model.hidden": "16"},
+    "gpt2": {**TEXT, **SMALL, "model.preset": "gpt-nano", "train.dropout": "0.1"},
+    "llama": {**TEXT, **GATED, "model.preset": "llama2-7b"},
+    "mixtral": {**TEXT, **GATED, "model.preset": "mixtral-8x7b", "model.experts": "4"},
+    "masked": {**TEXT, **SMALL, "model.preset": "bert-tiny", "train.dropout": "0.1", "train.batch": "70"},
+    "classes": {**LABELS, **SMALL, "model.preset": "bert-tiny"},
+}
+
+STEPS = 24
+PACE = {
+    "train.steps": str(STEPS),
+    "train.accumulate": "2",
+    "train.rate": "0.01",
+    "train.ema": "0.8",
+    "train.average": "2",
+    "train.log_every": "3",
+    "train.evaluate_every": "12",
+    "train.checkpoint_every": "5",
+    "train.threads": "1",
+}
+
+
+def planned(name: str, **more: Any) -> Plan:
+    """The plan of a family's run, on the files of `write_data` in this folder."""
+    return plan(ask({**FAMILIES[name], **PACE, "out": "run", **more}, environ={}))
+
+
+class Silent:
+    """Whoever watches a run and says nothing."""
+
+    def stepped(self, update: Update, seconds: float) -> None: ...
+    def logged(self, line: Mapping[str, Any]) -> None: ...
+    def evaluated(self, step: int, found: Examined, best: bool) -> None: ...
+    def saved(self, step: int) -> None: ...
+    def said(self, sentence: str) -> None: ...
+
+
+class Noted(list[Any]):
+    """The batches of a step, and what they were made of: epoch, number and rows of each."""
+
+    places: list[tuple[int, int, list[int]]]
+
+
+class NotedBatches(Batches):
+    """Batches that say which rows they hold, also when another process made them."""
+
+    def __getitem__(self, step: int) -> Noted:
+        noted = Noted(super().__getitem__(step))
+        noted.places = [(place.epoch, place.batch, place.rows.tolist()) for place in self.steps.at(step - 1)]
+        return noted
+
+
+@dataclass
+class Trial:
+    """A run in a folder, in which every step is noted; `seen` goes on when a run is resumed."""
+
+    made: Plan
+    folder: Path
+    workers: int = 0
+    seen: list[tuple[int, list[tuple[int, int, list[int]]]]] = field(default_factory=list)
+
+    def run(self, cut: int | None = None, *, resume: bool = False) -> End:
+        """All parts built anew; interrupted after step `cut`."""
+        interruption, learner = Interruption(), learner_of(self.made)
+        self.watch(learner, interruption, cut)
+        run = Run(
+            learner,
+            self.batches(),
+            pace_of(self.made.recipe),
+            self.store,
+            Journal(self.folder),
+            Silent(),
+            examiner_of(self.made),
+        )
+        if resume:
+            run.resume()
+        return run.run(interruption)
+
+    def watch(self, learner: Learner, interruption: Interruption, cut: int | None) -> None:
+        learn = learner.learn
+
+        def noted(step: int, batches: Noted) -> Update:
+            self.seen.append((step, batches.places))
+            if step == cut:
+                interruption.asked = 15
+            return learn(step, batches)
+
+        learner.learn = noted  # type: ignore[method-assign]
+
+    def batches(self) -> Callable[[int, int], Iterator[list[Any]]]:
+        train = self.made.recipe.train
+        plain = self.made.prepared.batches(some(train.batch), train.accumulate)
+        noted = NotedBatches(plain.task, plain.examples, plain.steps, plain.seed)
+        return lambda first, last: noted.between(first, last, self.workers)
+
+    @property
+    def store(self) -> Store:
+        return Store(self.folder / "checkpoints", keep=self.made.recipe.train.keep)
+
+    def left(self) -> tuple[Snapshot, bytes]:
+        """The last checkpoint and the metrics."""
+        found = self.store.latest()
+        assert found is not None
+        assert found[1] == []
+        return found[0], (self.folder / "metrics.jsonl").read_bytes()
+
+
+def tensors_of(snapshot: Snapshot) -> dict[str, Tensor]:
+    return {f"{part}:{name}": tensor for part, named in snapshot.tensors.items() for name, tensor in named.items()}

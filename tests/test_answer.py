@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ import headway
 from headway import UserError
 from headway.answer import Speaker, Wish
 from headway.app import cli
+from headway.checkpoint import Loaded
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.generate.beam import Beam
-from headway.generate.sampling import Sample
-from headway.zoo.build import build
+from headway.generate.sampling import Greedy, Sample
+from headway.generate.speculative import LookUp
+from headway.zoo.build import build, config_of
 
 WORDS = [
     "<pad>",
@@ -113,6 +116,104 @@ def test_an_encoder_decoder_writes() -> None:
         assert [a["tokens"] for a in together] == [a["tokens"] for a in alone]
 
 
+# ---- writing as it comes, several answers, guesses, and what a checkpoint wants
+
+
+def translator(**settings: Any) -> Speaker:
+    torch.manual_seed(0)
+    model = build("transformer-tiny", dim=16, heads=4, layers=1, vocab=len(WORDS)).eval()
+    return Speaker(model, words(), {"decoder_start_token_id": 1, **settings})
+
+
+@pytest.mark.parametrize("make", [lambda: speaker("gpt2"), translator], ids=["continues", "answers"])
+@pytest.mark.parametrize("how", [Greedy(), Sample(1.5, seed=3)], ids=["greedy", "sample"])
+def test_pieces_make_up_the_answer(make: Callable[[], Speaker], how: Greedy | Sample) -> None:
+    """Also where they end before a stop string, of which nothing is shown on the way."""
+    model, text = make(), "the cat sat"
+    model = replace(model, tokens={**model.tokens, "eos_token_id": None, "suppress_tokens": [0, 1, 2, 3, 4]})
+    [whole] = model.answer([text], Wish(how, most=9))
+    letters = whole["output"].strip()
+    for stop in ((), (letters[4:7],), (letters[2:9], "never"), (letters[-1],)):
+        wish = Wish(how, most=9, stop=stop)
+        [answer] = model.answer([text], wish)
+        shown = list(model.pieces(text, wish))
+        assert "".join(shown) == answer["output"]
+        assert len(shown) > 1
+        assert not any(string in answer["output"] for string in stop)
+
+
+@pytest.mark.parametrize("make", [lambda: speaker("gpt2"), translator], ids=["continues", "answers"])
+def test_a_beam_gives_as_many_as_are_asked_for(make: Callable[[], Speaker]) -> None:
+    model = make()
+    [answer] = model.answer(["the cat"], Wish(Beam(4, best=3), most=5))
+    assert len({tuple(one["tokens"]) for one in answer["best"]}) == 3
+    assert [one["score"] for one in answer["best"]] == sorted((one["score"] for one in answer["best"]), reverse=True)
+    assert answer["output"] == answer["best"][0]["output"]
+    assert "best" not in model.answer(["the cat"], Wish(Beam(4), most=5))[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "other"), [(lambda: speaker("gpt2"), translator), (translator, lambda: speaker("gpt2"))]
+)
+def test_guesses_leave_the_answer_as_it_is(make: Callable[[], Speaker], other: Callable[[], Speaker]) -> None:
+    model, texts = make(), ["the cat sat on a mat", "a dog"]
+    plain = [answer["tokens"] for answer in model.answer(texts, Wish(most=12))]
+    for draft in (LookUp(), make().model):
+        assert [answer["tokens"] for answer in model.answer(texts, Wish(most=12, draft=draft))] == plain
+        assert "".join(model.pieces(texts[0], Wish(most=12, draft=draft))) == "".join(
+            model.pieces(texts[0], Wish(most=12))
+        )
+    with pytest.raises(UserError, match="the draft model"):
+        model.answer(texts, Wish(draft=other().model))
+    with pytest.raises(UserError, match="a beam search with a draft"):
+        model.answer(texts, Wish(Beam(2), draft=LookUp()))
+
+
+def test_a_look_up_reads_the_source_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[tuple[int, ...]]()
+    begin = LookUp.begin
+    monkeypatch.setattr(LookUp, "begin", lambda self, request: seen.extend(self.beside) or begin(self, request))
+    model = translator()
+    model.answer(["the cat sat"], Wish(most=3, draft=LookUp()))
+    assert seen == [tuple(model.tokenizer.encode("the cat sat"))]
+
+
+def test_an_answer_heeds_the_models_own_settings() -> None:
+    texts, end = ["the cat sat", "a dog"], words().eos
+    model = translator(forced_bos_token_id=9, forced_eos_token_id=end, max_length=7, min_length=5, suppress_tokens=[5])
+    for wish in (Wish(), Wish(Beam(3)), Wish(Sample(2.0, seed=1))):
+        for answer in model.answer(texts, wish):
+            assert answer["tokens"][0] == 9
+            assert 4 <= len(answer["tokens"]) <= 6
+            assert 5 not in answer["tokens"]
+            assert answer["tokens"][-1] == end
+    assert {len(answer["tokens"]) for answer in translator(max_length=7, eos_token_id=None).answer(texts)} == {6}
+    assert len(translator(max_length=7, eos_token_id=None).answer(texts, Wish(most=9))[0]["tokens"]) == 9
+    assert len(translator(eos_token_id=None).answer(["a"])[0]["tokens"]) == 64
+
+
+def test_generate_writes_with_every_model_that_writes(
+    tmp_path: Path, shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = translator()
+    config = config_of("transformer-tiny", dim=16, heads=4, layers=1, vocab=len(WORDS))
+    folder = str(tmp_path / "translator")
+    Loaded(made.model, config, "transformer", kept=made.tokens, tokenizer=words()).save(folder)
+    assert cli.main(["generate", folder, "the cat sat", "--most", "6"]) == 0
+    out = capsys.readouterr().out
+    assert out == made.answer(["the cat sat"], Wish(most=6))[0]["output"] + "\n"
+    assert cli.main(["generate", folder, "the cat sat", "--most", "6", "--lookup"]) == 0
+    assert cli.main(["generate", folder, "the cat sat", "--most", "6", "--draft", folder]) == 0
+    assert capsys.readouterr().out == out * 2
+    assert cli.main(["generate", folder, "the cat", "--most", "4", "--beam", "3", "--best", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    story = str(shared / "weights" / "llama_stories260k")
+    assert cli.main(["generate", story, "Once upon", "--beam", "2", "--best", "2", "--most", "3"]) == 0
+    assert [line.split("  ", 1)[1][:9] for line in capsys.readouterr().out.strip().splitlines()] == ["Once upon"] * 2
+    assert cli.main(["generate", story, "Once", "--draft", folder]) == 2
+    assert "has other tokens; take one with the same tokenizer" in capsys.readouterr().err
+
+
 # ---- real weights
 
 
@@ -163,6 +264,14 @@ def test_a_folder_is_converted_there_and_back(shared: Path, tmp_path: Path, caps
         (["run", "nowhere"], "headway run needs a text; give it as in"),
         (["run", "nowhere", "text", "--beam", "2", "--top-k", "3"], "--beam searches and does not draw"),
         (["run", "nowhere", "text", "--top-p", "2"], "top_p=2"),
+        (["generate", "nowhere", "text", "--best", "2"], "--best is for beams; give --beam too"),
+        (["generate", "nowhere", "text", "--length-penalty", "1"], "--length-penalty is for beams"),
+        (["generate", "nowhere", "text", "--patient"], "--patient is for beams"),
+        (["generate", "nowhere", "text", "--beam", "2", "--best", "3"], "the best 1 to 2"),
+        (["generate", "nowhere", "text", "--beam", "2", "--repetition", "2"], "--beam has no --repetition"),
+        (["generate", "nowhere", "text", "--beam", "2", "--lookup"], "cannot guess ahead"),
+        (["generate", "nowhere", "text", "--draft", "there", "--lookup"], "both guess what comes next"),
+        (["generate", "nowhere", "text", "--most", "0"], "--most 0; allowed: 1 or more"),
         (["convert", "nowhere", "there", "--to", "onnx"], "--to onnx; allowed: headway or hf"),
     ],
 )

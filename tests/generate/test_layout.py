@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 from headway.generate.layout import arrange
 from headway.generate.loop import generate
+from headway.nn.attention import SelfAttention
+from headway.nn.joined import each, joined
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, told
 from tests.laws.subjects import Subject
 
@@ -20,6 +23,9 @@ def test_arranged_is_the_same(subject: Subject) -> None:
     arrange(model)
     moved = [name for name, weight in model.named_parameters() if not weight.is_contiguous()]
     assert moved
+    attentions = [part for part in model.modules() if type(part) is SelfAttention]
+    with torch.no_grad():
+        assert all(joined((part.q, part.k, part.v)) for part in attentions)
     for (name, ours), theirs in zip(model.named_parameters(), plain.parameters(), strict=True):
         assert ours.shape == theirs.shape
         assert_close(ours, theirs, atol=0, rtol=0, msg=name)
@@ -34,3 +40,57 @@ def test_what_is_shared_stays_shared() -> None:
     gpt = next(subject for subject in MODELS if subject.name == "gpt").build()
     arrange(gpt)
     assert gpt.embed.token.weight is gpt.head.weight  # type: ignore[union-attr]
+
+
+def attention(**options: int) -> SelfAttention:
+    torch.manual_seed(0)
+    return SelfAttention(8, 4, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"kv_heads": 2}, {"head_dim": 5}], ids=str)
+@torch.no_grad()
+def test_layers_side_by_side_are_each_by_itself(options: dict[str, int]) -> None:
+    part, x = attention(**options), torch.randn(2, 3, 8)
+    alone = each(x, part.q, part.k, part.v)
+    assert joined((part.q, part.k, part.v)) is None
+    arrange(part)
+    assert joined((part.q, part.k, part.v)) is not None
+    assert joined((part.q, part.v, part.k)) is None
+    for one, other in zip(each(x, part.q, part.k, part.v), alone, strict=True):
+        assert_close(one, other)
+
+
+@torch.no_grad()
+def test_who_needs_a_layer_by_itself_gets_it() -> None:
+    """A hook, another tensor in its place, a subclass; and a gradient."""
+    part = attention()
+    arrange(part)
+    layers, seen = (part.q, part.k, part.v), list[int]()
+    with torch.enable_grad():
+        assert joined(layers) is None
+    handle = part.k.register_forward_hook(lambda *given: seen.append(1))
+    part(torch.randn(1, 2, 8))
+    handle.remove()
+    assert seen == [1]
+    assert joined(layers) is not None
+    part.v.weight = nn.Parameter(part.v.weight.clone())
+    assert joined(layers) is None
+    part = attention()
+    arrange(part)
+    part.k.bias = nn.Parameter(part.k.bias.clone())
+    assert joined((part.q, part.k, part.v)) is None
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_what_lies_joined_can_learn(fused: bool) -> None:
+    """torch's fused optimisers take for granted that a parameter lies alone, and would write over its neighbours."""
+    x, plain, laid = torch.randn(2, 5, 8), attention(), attention()
+    arrange(laid)
+    for part in (plain, laid):
+        optimiser = torch.optim.AdamW(part.parameters(), lr=0.1, eps=1e-3, fused=fused)
+        for _ in range(3):
+            optimiser.zero_grad()
+            part(x).square().sum().backward()
+            optimiser.step()
+    for one, other in zip(laid.parameters(), plain.parameters(), strict=True):
+        assert_close(one, other, atol=1e-4, rtol=1e-3)

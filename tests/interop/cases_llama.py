@@ -27,6 +27,7 @@ HALF = {
     "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.1], "long_factor": [2.0, 5.0]},
 }
 TIED = {"tie_word_embeddings": True}
+BETWEEN = {"truncate": False, "beta_fast": 2.0, "beta_slow": 0.2}  # a ramp from pair 0.16 to 1.64
 YARN = {"factor": 4.0, "original_max_position_embeddings": 16}
 
 
@@ -83,7 +84,7 @@ CASES = [
     Case("llama, llama3 scaling", lambda: llama(**rope("llama3", **LLAMA3)), Kind.DECODER),
     Case("llama, YaRN", lambda: llama(**rope("yarn", **YARN)), Kind.DECODER),
     Case("llama, YaRN, sharpened", lambda: llama(**rope("yarn", **YARN, mscale=0.7, mscale_all_dim=0.3)), Kind.DECODER),
-    Case("llama, YaRN between pairs", lambda: llama(**rope("yarn", **YARN, truncate=False)), Kind.DECODER),
+    Case("llama, YaRN between pairs", lambda: llama(**rope("yarn", **YARN, **BETWEEN)), Kind.DECODER),
     Case("llama, LongRoPE, short", lambda: llama(**rope("longrope", **LONG, **ROOM)), Kind.DECODER),
     Case("llama, LongRoPE, long", lambda: llama(**rope("longrope", **LONG, **ROOM | {ORIGINAL: 8})), Kind.DECODER),
     Case("mistral, LongRoPE", lambda: mistral(**rope("longrope", **LONG, factor=3.0, **{ORIGINAL: 5})), Kind.DECODER),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -95,10 +96,19 @@ def test_literally() -> None:
 
 
 @pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False), (False, False, True)])
-def test_only_what_is_wanted_gets_a_gradient(wanted: tuple[bool, ...]) -> None:
+def test_only_what_is_wanted_gets_a_gradient(wanted: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[list[bool]] = []
+    add = module.Gradients.add
+
+    def watched(grads: module.Gradients, *given: Any) -> None:
+        made.append([grad is not None for grad in (grads.x, grads.weight, grads.bias)])
+        add(grads, *given)
+
+    monkeypatch.setattr(module.Gradients, "add", watched)
     inputs = [one.requires_grad_(want) for one, want in zip(drawn(30, 4, 20), wanted, strict=True) if one is not None]
     linear_cross_entropy(*inputs, torch.randint(20, (30,))).backward()
     assert [one.grad is not None for one in inputs] == list(wanted)
+    assert made[0] == list(wanted)  # the others were not even computed
 
 
 def test_no_tokens_cost_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,13 +21,13 @@ from headway.train.loop import End, Examined, Run
 from headway.train.signals import Interruption
 from headway.train.store import Snapshot, Store
 
-NOUNS = "cat dog house tree boat bird river child teacher moon".split()
-VERBS = "sees finds likes leaves paints hears follows knows".split()
+NOUNS = ["cat", "dog", "house", "tree", "boat", "bird", "river", "child", "teacher", "moon"]
+VERBS = ["sees", "finds", "likes", "leaves", "paints", "hears", "follows", "knows"]
 SIGHTS = ["sieht", "findet", "mag", "verlässt", "malt", "hört", "folgt auch", "kennt ja"]
 
 
 def write_data(folder: Path) -> None:
-    """Pairs, labelled texts and a long text, always the same."""
+    """Pairs, labelled texts, tagged words and a long text, always the same."""
     draw = random.Random(1)
     sentences = [(draw.choice(NOUNS), draw.choice(VERBS), draw.choice(NOUNS)) for _ in range(120)]
     texts = [f"the {a} {v} the {b}{' today' * draw.randint(0, 2)}" for a, v, b in sentences]
@@ -35,6 +36,8 @@ def write_data(folder: Path) -> None:
     (folder / "pairs.tsv").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     labels = [f'"{text}",{"up" if v < "l" else "down"}' for text, (_, v, _) in zip(texts, sentences, strict=True)]
     (folder / "labels.csv").write_text("text,label\n" + "".join(f"{row}\n" for row in labels), encoding="utf-8")
+    tags = [json.dumps({"words": text.split(), "tags": [word[-1] for word in text.split()]}) for text in texts]
+    (folder / "tags.jsonl").write_text("".join(f"{row}\n" for row in tags), encoding="utf-8")
     (folder / "text.txt").write_text(". ".join(texts), encoding="utf-8")
 
 
@@ -56,6 +59,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "classes": {**LABELS, **SMALL, "model.preset": "bert-tiny"},
 }
 
+# the tasks that no family above stands for
+MORE: dict[str, dict[str, Any]] = {
+    "spans": {**TEXT, **SMALL, "model.preset": "t5-tiny", "model.head_dim": "8", "model.hidden": "16"},
+    "tags": {**FAMILIES["classes"], "data.path": ("tags.jsonl",)},
+}
+
 STEPS = 24
 PACE = {
     "train.steps": str(STEPS),
@@ -72,7 +81,7 @@ PACE = {
 
 def planned(name: str, **more: Any) -> Plan:
     """The plan of a family's run, on the files of `write_data` in this folder."""
-    return plan(ask({**FAMILIES[name], **PACE, "out": "run", **more}, environ={}))
+    return plan(ask({**FAMILIES, **MORE}[name] | {**PACE, "out": "run", **more}, environ={}))
 
 
 class Silent:

@@ -85,7 +85,7 @@ def test_layers_are_frozen_from_below() -> None:
     assert set(names) == frozen(model)
     below = ("embed.", "stack.blocks.0.", "stack.blocks.1.")
     assert frozen(model) == {name for name, _ in model.named_parameters() if name.startswith(below)}
-    with pytest.raises(UserError, match="first 4 layers.*0 to 3"):
+    with pytest.raises(UserError, match=r"first 4 layers.*0 to 3"):
         freeze(tiny_gpt(), 4)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +50,7 @@ def test_none_jumps(warmup: int, floor: float, decay: float) -> None:
         )
         steepest = max(1 / max(warmup, 1), 1.6 / fall)
         factors = [schedule.factor(step) for step in range(1, TOTAL + 5)]
-        assert all(abs(b - a) <= steepest + 1e-9 for a, b in zip(factors, factors[1:], strict=False))
+        assert all(abs(b - a) <= steepest + 1e-9 for a, b in pairwise(factors))
 
 
 @given(warmup=warmups, floor=floors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import select
 import signal
 import sys
 import threading
@@ -21,6 +22,7 @@ from headway.train.store import Store
 from tests.train.disks import leftovers, same, snapshot
 
 FORK = multiprocessing.get_context("fork")
+PATIENCE = 20  # seconds
 BOTH = [signal.SIGINT, signal.SIGTERM]
 
 
@@ -75,7 +77,10 @@ class Child:
         self.pid = self.process.pid
 
     def next(self) -> int | None:
-        """The next number that it tells; None when it has ended."""
+        """The next number that it tells; None when it and its workers have ended, if need be by force."""
+        ready, _, _ = select.select([self.reading], [], [], PATIENCE)
+        if not ready:
+            os.killpg(self.pid, signal.SIGKILL)
         data = os.read(self.reading, 4)
         return int.from_bytes(data, "little") if data else None
 

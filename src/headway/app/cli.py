@@ -1,4 +1,4 @@
-"""The command line: `headway COMMAND …`.  All use of cyclopts is in this file and in cli_train.py.
+"""The command line: `headway COMMAND …`.  All use of cyclopts is in this file, cli_train.py and cli_write.py.
 
 Exit codes: 0 done, 1 the machine refused (a full disk, a missing right), 2 a mistake that the caller can mend,
 130 interrupted, 141 nobody reads the output any more.
@@ -52,6 +52,7 @@ app.command(cli_train.train)
 app.command(cli_train.check)
 app.command(cli_train.evaluate, name="eval")
 app.command(cli_train.init)
+app.command(cli_train.bottleneck)
 app.command(cli_train.doctor)
 
 

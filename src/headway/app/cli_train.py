@@ -6,6 +6,7 @@ given is None here, so that only what was given reaches the recipe.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,24 @@ GROUPS = {
     "model": Group("Model", sort_key=3),
     "train": Group("Training", sort_key=4),
 }
+
+
+SHARED = (  # what models that are compared have in common, and can be told
+    "data.path",
+    "data.source",
+    "data.target",
+    "data.validation",
+    "data.columns",
+    "data.skip_bad",
+    "data.longest",
+    "data.tokenizer",
+    "train.steps",
+    "train.minutes",
+    "train.batch",
+    "train.threads",
+    "seed",
+    "out",
+)
 
 
 def option(setting: Setting) -> Parameter:
@@ -57,17 +76,18 @@ def hint(setting: Setting) -> Any:
     return tuple[str, ...] | None if setting.kind in (tuple[Path, ...], tuple[str, ...]) else str | None
 
 
-def declared() -> type:
+def declared(name: str, settings: Iterable[Setting]) -> type:
     """A dataclass with an option for each setting, None until it is given."""
-    fields = [(one.key, Annotated[hint(one), option(one)], field(default=None)) for one in SETTINGS.values()]
-    made = make_dataclass("Options", fields, frozen=True, kw_only=True, namespace={"__module__": __name__})
+    fields = [(one.key, Annotated[hint(one), option(one)], field(default=None)) for one in settings]
+    made = make_dataclass(name, fields, frozen=True, kw_only=True, namespace={"__module__": __name__})
     return Parameter(name="*")(made)
 
 
 if TYPE_CHECKING:
-    Options = object  # what is made at run time has no fields that a type checker could know
+    Options = Shared = object  # what is made at run time has no fields that a type checker could know
 else:
-    Options = declared()
+    Options = declared("Options", SETTINGS.values())
+    Shared = declared("Shared", [SETTINGS[name] for name in SHARED])
 
 SIZES = Parameter(
     name="--model",
@@ -113,6 +133,39 @@ def train(
     from headway.app.train import train
 
     return train(asked, resume=resume, dry_run=dry_run, print_config=print_config)
+
+
+def bottleneck(
+    *data: str,
+    options: Shared = None,
+    presets: str = "rnn-small,rnnsearch-small,transformer-tiny",
+    json: bool = False,
+    debug: bool = False,
+) -> int:
+    """Compare models with attention and without: quality against the length of the source.
+
+    Each preset is trained on the same pairs, in the same order, for the same
+    number of steps; with --minutes, for as many as the slowest does in that time.
+    The same command again goes on where it was interrupted.
+
+    Parameters
+    ----------
+    data
+        Files of two columns, as for headway train, or dates, the embedded data set.
+    presets
+        The models, of headway list.
+    json
+        Print the numbers as JSON, and all else to standard error.
+    debug
+        Show where in the code an error came from.
+    """
+    from headway.app.recipe import ask
+
+    words = given(data, options, {})  # a mistake is told before torch is imported
+    asks = [ask({**words, "model.preset": name.strip()}) for name in presets.split(",")]
+    from headway.app.bottleneck import bottleneck
+
+    return bottleneck(asks, json=json)
 
 
 def given(data: tuple[str, ...], options: object, sizes: dict[str, str]) -> dict[str, Any]:

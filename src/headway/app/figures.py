@@ -29,24 +29,27 @@ class Curve:
     points: Sequence[Point]
 
 
-def chart(title: str, curves: Sequence[Curve], kept: Sequence[int] = ()) -> Markup | None:
-    """Curves over steps, and a mark at the steps whose weights were `kept`; None where there is nothing to draw."""
+def chart(title: str, curves: Sequence[Curve], kept: Sequence[int] = (), across: str = "step") -> Markup | None:
+    """Curves over steps, and a mark at the steps whose weights were `kept`; None where there is nothing to draw.
+
+    `across` is what is counted along the drawing where it is not steps: a short word.
+    """
     drawn = [curve for curve in map(thinned, map(finite, curves)) if curve.points]
     if not drawn:
         return None
     points = [point for curve in drawn for point in curve.points]
     low, high = spread([point.value for point in points])
-    last = max(point.step for point in points)
-    x = scale(min(0.0, min(point.step for point in points)), max(last, 1.0), LEFT, WIDTH - RIGHT)
+    last = max(1.0, *(point.step for point in points))
+    x = scale(min(0.0, min(point.step for point in points)), last, LEFT, WIDTH - RIGHT)
     y = scale(low, high, HEIGHT - BOTTOM, TOP)
-    said = "; ".join(summary(curve) for curve in drawn)
+    said = "; ".join(summary(curve, across) for curve in drawn)
     return tag(
         "svg",
         tag("title", title),
         tag("desc", said),
-        *rulers(low, high, last, x, y),
+        *rulers(low, high, last, x, y, across),
         *(mark(x(step)) for step in kept if step <= last),
-        *(piece for at, curve in enumerate(drawn) for piece in line(curve, at, x, y)),
+        *(piece for at, curve in enumerate(drawn) for piece in line(curve, at, x, y, across)),
         *names(drawn),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
@@ -61,24 +64,24 @@ def scale(first: float, last: float, low: float, high: float) -> Scale:
     return lambda value: round(low + (value - first) / (last - first) * (high - low), 1)
 
 
-def line(curve: Curve, at: int, x: Scale, y: Scale) -> list[Markup]:
+def line(curve: Curve, at: int, x: Scale, y: Scale, across: str) -> list[Markup]:
     places = [(x(point.step), y(point.value)) for point in curve.points]
     path = tag("polyline", points=" ".join(f"{a},{b}" for a, b in places), class_=f"line line{at % 3}")
     if len(places) > DOTTED:
         return [path]
     dots = [
-        tag("circle", tag("title", f"step {point.step:g}: {curve.name} {point.value:.4g}"), cx=a, cy=b, r=3)
+        tag("circle", tag("title", f"{across} {point.step:g}: {curve.name} {point.value:.4g}"), cx=a, cy=b, r=3)
         for point, (a, b) in zip(curve.points, places, strict=True)
     ]
     return [path, tag("g", *dots, class_=f"dots{at % 3}")]
 
 
-def rulers(low: float, high: float, last: float, x: Scale, y: Scale) -> list[Markup]:
+def rulers(low: float, high: float, last: float, x: Scale, y: Scale, across: str) -> list[Markup]:
     found = [tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(low), y2=y(low), class_="axis")]
     for value in round_numbers(low, high):
         found.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(value), y2=y(value), class_="grid"))
         found.append(tag("text", f"{value:g}", x=LEFT - 6, y=y(value) + 4, text_anchor="end"))
-    found.append(tag("text", "step", x=LEFT - 14, y=HEIGHT - 10, text_anchor="end"))
+    found.append(tag("text", across, x=LEFT - 14, y=HEIGHT - 10, text_anchor="end"))
     for value in round_numbers(0, last):
         found.append(tag("text", f"{value:,g}", x=x(value), y=HEIGHT - 10, text_anchor="middle"))
     return found
@@ -99,11 +102,12 @@ def names(curves: Sequence[Curve]) -> list[Markup]:
     return found
 
 
-def summary(curve: Curve) -> str:
+def summary(curve: Curve, across: str) -> str:
     first, last = curve.points[0], curve.points[-1]
     if len(curve.points) == 1:
-        return f"{curve.name}: {first.value:.4g} at step {first.step:g}"
-    return f"{curve.name}: from {first.value:.4g} at step {first.step:g} to {last.value:.4g} at step {last.step:g}"
+        return f"{curve.name}: {first.value:.4g} at {across} {first.step:g}"
+    start, end = (f"{point.value:.4g} at {across} {point.step:g}" for point in (first, last))
+    return f"{curve.name}: from {start} to {end}"
 
 
 def finite(curve: Curve) -> Curve:

@@ -98,6 +98,8 @@ def config_for(name: str, sizes: Sizes, need: Need, kind: Kind, dropout: float |
         told["classes"] = need.classes
     if dropout is not None:
         told["dropout"] = dropout
+        if "embed_dropout" in known and "embed_dropout" not in sizes:
+            told["embed_dropout"] = dropout
     # the fused kernel has no dropout on a CPU: a third of the speed, for little
     if "attention_dropout" in known and "attention_dropout" not in sizes:
         told["attention_dropout"] = 0.0

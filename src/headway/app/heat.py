@@ -15,7 +15,7 @@ from headway.app.markup import Markup, joined, tag
 CELL = 18  # units of the drawing
 LETTER = 8.5  # that a letter of a label takes
 LABEL = 12  # letters of a label
-UPRIGHT = 2  # letters that have room side by side
+UPRIGHT = 1.6  # letters that have room side by side
 FAINT = 0.015
 ANCHORS = ("00224e", "123570", "3b496c", "575d6d", "707173", "8a8678", "a59c74", "c3b369", "e1cc55", "fee838")
 # spaces, ends of lines and tabs, so that they can be seen

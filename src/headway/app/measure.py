@@ -22,6 +22,7 @@ from headway.train.loop import Examined, Sample
 
 TOGETHER = 64  # texts that are answered at a time
 WORDY = 1.5  # words of a target on average; one of fewer is right or wrong, not more or less fluent
+FEW = 4  # words of a source on average; of fewer its letters tell more
 SIGNS, OFTEN = 300, 8  # a notation, such as phonemes, has at most so many signs, and each so often on average
 
 T = TypeVar("T")
@@ -112,9 +113,11 @@ class Told:
 
 
 def pair_scores(samples: Iterable[Sample], by: Sequence[str]) -> Scores:
+    """Scores of what was written; by the letters of sources of a few words, else by their words."""
     told = Told.of(samples)
-    short = max(told.words, default=0) <= 2  # a word or two: its letters tell more
-    return score_pairs(told.answers, told.wanted, told.letters if short else told.words, by=by)
+    letters = sum(told.words) <= FEW * len(told.words)
+    lengths, unit = (told.letters, "letters") if letters else (told.words, "words")
+    return replace(score_pairs(told.answers, told.wanted, lengths, by=by), unit=unit)
 
 
 @torch.inference_mode()
@@ -132,7 +135,7 @@ def named(task: Labels | Tags, model: nn.Module, records: Sequence[Record]) -> l
 
 def name_scores(task: Labels | Tags, samples: Iterable[Sample]) -> Scores:
     score, told = score_classes if isinstance(task, Labels) else score_tags, Told.of(samples)
-    return score(told.answers, told.wanted, told.words)
+    return replace(score(told.answers, told.wanted, told.words), unit="words")
 
 
 def several(things: Sequence[T]) -> Iterator[Sequence[T]]:

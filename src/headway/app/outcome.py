@@ -168,6 +168,7 @@ def curves(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Curve]]:
 def score_table(scores: Scores, unseen: Scores | None) -> list[list[str]]:
     """Scores by length, of all, and of what is unlike anything in training; the first row has the columns' names."""
     by = "tokens read before" if scores.things == "tokens" else "pieces of the source"
+    by = by if scores.buckets else "part"
     told = [(bucket.label, bucket.count, bucket.numbers) for bucket in scores.buckets]
     told.append(("all", scores.count, scores.numbers))
     if unseen is not None:

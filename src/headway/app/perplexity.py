@@ -108,9 +108,11 @@ def text_scores(probe: Probe, model: nn.Module, records: Iterable[Record]) -> Sc
         examine(probe, model, rows)
     losses, asked = [one.loss for one in found], [one.asked for one in found]
     if isinstance(probe.task, Causal):
-        return score_texts(losses, asked, [one.size for one in found], edges=EDGES)
-    right, lengths = [one.right for one in found], [one.tokens for one in found]
-    return score_words(losses, asked, right, lengths, edges=EDGES)
+        scores = score_texts(losses, asked, [one.size for one in found], edges=EDGES)
+    else:
+        right, lengths = [one.right for one in found], [one.tokens for one in found]
+        scores = score_words(losses, asked, right, lengths, edges=EDGES)
+    return replace(scores, unit="tokens")
 
 
 class Row(NamedTuple):

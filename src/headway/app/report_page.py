@@ -14,7 +14,7 @@ from headway.tasks.scores import CLASSES, MEASURES, PERCENT, taken_for
 from headway.train.loop import Sample
 
 SHOWN = 6  # right samples, and as many wrong ones
-TEXT = 400  # letters of a text in a table
+TEXT, NAME = 400, 100  # letters of a text in a table, and of the data's name
 RECIPE = 20_000  # letters of the recipe
 CURVES = 3  # charts
 CHECKS = 25  # evaluations in the table below them
@@ -22,7 +22,7 @@ CHECKS = 25  # evaluations in the table below them
 
 def report_page(outcome: Outcome) -> str:
     """The whole page."""
-    title = f"{outcome.name}: {outcome.task}"
+    title = f"{cut(outcome.name, NAME)}: {outcome.task}"
     return page(
         f"{title} – headway",
         STYLE,

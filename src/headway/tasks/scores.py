@@ -27,6 +27,7 @@ class Scores:
     signatures: Mapping[str, str] = field(default_factory=dict[str, str])
     buckets: tuple[Bucket, ...] = ()
     classes: Classes | None = None
+    unit: str = "length"  # what lengths are counted in: words, letters, tokens
 
     def __post_init__(self) -> None:
         for name in self.numbers:
@@ -42,7 +43,7 @@ class Scores:
             {"first": b.first, "last": b.last, "count": b.count, "scores": finite(b.numbers)} for b in self.buckets
         ]
         told: dict[str, object] = {"count": self.count, "scores": finite(self.numbers), "by_length": buckets}
-        told["signatures"] = dict(self.signatures)
+        told |= {"unit": self.unit, "signatures": dict(self.signatures)}
         return told if self.classes is None else {**told, "classes": self.classes.plain()}
 
     def shown(self) -> str:
@@ -64,7 +65,7 @@ class Scores:
         return tables
 
     def table(self, names: Sequence[str]) -> str:
-        rows = [("length", "count", *(MEASURES[name].title for name in names))]
+        rows = [(self.unit, "count", *(MEASURES[name].title for name in names))]
         told = [("all", self.count, self.numbers), *((b.label, b.count, b.numbers) for b in self.buckets)]
         for label, count, numbers in told:
             rows.append((label, spaced(count), *(MEASURES[name].shown(numbers[name]) for name in names)))

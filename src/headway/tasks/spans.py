@@ -1,8 +1,9 @@
 """Span corruption, as T5 does it: runs of tokens are taken out, and written in order by the decoder.
 
-the quick brown fox jumps over  →  the <0> fox <1>   and to write   <0> quick brown <1> jumps over <2>
+the quick brown fox jumps over  →  the <0> fox <1> over   and to write   <0> quick brown <1> jumps <2>
 
-A row always begins with what is left and ends with what was taken out, as in T5's own code.
+A run may also stand at either end.  (In T5's first code a row always ended with one: of a short row, which has but one
+run, that would always be its end.)
 """
 
 from __future__ import annotations
@@ -50,14 +51,16 @@ class Spans:
 
     def corrupted(self, row: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """What is left, and what was taken out, each with the marks of the runs and the end."""
-        gone = round(min(max(len(row) * self.share, 1), len(row) - 1)) if len(row) > 1 else 0
-        runs = round(min(max(gone / self.length, 1), gone, len(row) - gone, len(self.marks) - 1)) if gone else 0
-        cuts = np.cumsum(np.stack([parts(len(row) - gone, runs, random), parts(gone, runs, random)], 1).ravel())
-        pieces = np.split(row, cuts[:-1]) if runs else [row]
-        left = [part for run in range(runs) for part in (pieces[2 * run], self.marks[run])]
-        out = [part for run in range(runs) for part in (self.marks[run], pieces[2 * run + 1])]
+        gone = round(min(max(len(row) * self.share, 1), len(row) - 1))
+        runs = round(min(max(gone / self.length, 1), gone, len(row) - gone, len(self.marks) - 1))
+        sizes = np.zeros(2 * runs + 1, dtype=np.int64)  # what is left, taken out, left …: at the ends perhaps nothing
+        sizes[0::2], sizes[1::2] = parts(len(row) - gone + 2, runs + 1, random), parts(gone, runs, random)
+        sizes[[0, -1]] -= 1 if runs else 2
+        pieces, marks = np.split(row, np.cumsum(sizes)[:-1]), self.marks[: runs + 1]
+        left = [part for pair in zip(pieces[0::2], marks, strict=True) for part in pair][:-1]
+        out = [part for pair in zip(marks, pieces[1::2], strict=False) for part in pair]
         end = some(self.words.eos)
-        return ids(*(left or [row]), end), ids(*out, self.marks[runs], end)
+        return ids(*left, end), ids(*out, marks[-1], end)
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Tensor:
         return self.said(model, batch).loss()

@@ -64,8 +64,7 @@ def deaf(_: int) -> None:
     SIGTERM is obeyed where the run itself sends it, without which it could not end while a loader is open.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if False:  # which tells the sender; not on every system
+    if hasattr(signal, "sigwaitinfo"):  # which tells the sender; not on every system
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=obey, args=(os.getppid(),), daemon=True).start()
 

@@ -66,9 +66,9 @@ class Store:
     def save(self, snapshot: Snapshot, protect: Collection[int] = ()) -> Path:
         """Writes a checkpoint and returns when nothing but the loss of the disk can undo it.
 
-        An OSError (a full disk, a missing right) means that it was not saved; the others are as they were.
+        After an OSError (a full disk, a missing right) nothing new is promised, and what was promised before is there.
         """
-        contents = told(snapshot)  # what cannot be stored is refused before anything is touched
+        contents = told(snapshot)
         make_folders(self.disk, self.folder)
         with self.alone() as alone:
             self.settle()

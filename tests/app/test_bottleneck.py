@@ -1,0 +1,250 @@
+"""Models that are compared differ in nothing but themselves, are measured on the same, and no work is done twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.answer import Wish
+from headway.app import bottleneck as tool
+from headway.app import train as training
+from headway.app.assemble import batches_of
+from headway.app.cli import main
+from headway.app.measure import room
+from headway.app.plan import Plan, paced
+from headway.app.recipe import ask, from_yaml
+from headway.checkpoint import load
+from headway.errors import UserError
+from headway.tasks.buckets import by_length
+from headway.tasks.scoring import score_pairs
+from headway.train.recipe import flat
+
+MODELS = ("rnn-small", "rnnsearch-small", "transformer-tiny")
+STEPS, HELD = 5, 0.1
+
+
+@dataclass
+class Seen:
+    """A comparison, what each of its models read step by step, and how often each run was begun or taken up."""
+
+    folder: Path
+    read: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    runs: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])
+
+    @property
+    def found(self) -> dict[str, Any]:
+        return json.loads((self.folder / tool.NUMBERS).read_text(encoding="utf-8"))
+
+    def watched(self, stop: tuple[str, int]) -> Callable[[Plan], Callable[[int, int], Iterator[list[Any]]]]:
+        """Batches that are noted; before step `stop` of a model somebody presses Ctrl-C."""
+
+        def of(made: Plan) -> Callable[[int, int], Iterator[list[Any]]]:
+            name = str(made.recipe.model.preset)
+
+            def between(first: int, last: int) -> Iterator[list[Any]]:
+                self.runs.append((name, first > 1))
+                for step, batches in enumerate(batches_of(made)(first, last), first):
+                    self.read.setdefault(name, []).append([batch.source.ids.tolist() for batch in batches])
+                    if (name, step) == stop and first == 1:
+                        signal.raise_signal(signal.SIGINT)
+                    yield batches
+
+            return between
+
+        return of
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HEADWAY_TRAIN_EVALUATE_EVERY", str(STEPS))
+        patch.setenv("HEADWAY_TRAIN_THREADS", "1")
+        patch.setenv("HEADWAY_DATA_HELD_OUT", str(HELD))
+        yield
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Words of 2 to 12 letters, and the same backwards."""
+    draw, file = random.Random(0), tmp_path_factory.mktemp("data") / "backwards.tsv"
+    words = {"".join(draw.choices("abcdefgh", k=draw.randint(2, 12))) for _ in range(400)}
+    file.write_text("".join(f"{word}\t{word[::-1]}\n" for word in sorted(words)), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def seen(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """The second model is interrupted; then the same command comes again."""
+    seen = Seen(tmp_path_factory.mktemp("runs") / "compared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "batches_of", seen.watched(stop=(MODELS[1], 3)))
+        assert compare(pairs, seen.folder) == 130
+        assert not (seen.folder / tool.PAGE).exists()
+        assert compare(pairs, seen.folder) == 0
+    return seen
+
+
+def compare(pairs: Path, folder: Path, *more: str, steps: int = STEPS) -> int:
+    return main(["bottleneck", str(pairs), "--out", str(folder), "--train.steps", str(steps), *more])
+
+
+def test_all_read_the_same(seen: Seen) -> None:
+    assert list(seen.read) == list(MODELS)
+    first, *others = seen.read.values()
+    assert len(first) == STEPS and all(other == first for other in others)
+    assert len({str(step) for step in first}) == STEPS
+
+
+def test_all_are_trained_alike(seen: Seen) -> None:
+    first, *others = (flat(from_yaml(seen.folder / name / "recipe.yaml")) for name in MODELS)
+    for other in others:
+        differ = {name for name in first if not name.startswith("model.") and first[name] != other[name]}
+        assert differ <= {"train.rate", "train.dropout", "out"}
+    for file in ("tokenizer.json", "data.json"):
+        assert len({(seen.folder / name / file).read_bytes() for name in MODELS}) == 1
+
+
+def test_nothing_is_trained_twice(
+    seen: Seen, pairs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert seen.runs == [(MODELS[0], False), (MODELS[1], False), (MODELS[1], True), (MODELS[2], False)]
+    before = seen.found
+    monkeypatch.setattr(tool, "run", None)
+    monkeypatch.setattr(tool, "begin", None)
+    assert compare(pairs, seen.folder, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == before == seen.found
+
+
+def test_all_are_measured_on_the_same(seen: Seen) -> None:
+    """And a model's numbers are those of what it writes."""
+    found = seen.found
+    assert [one["preset"] for one in found["models"]] == list(MODELS)
+    shapes = {str([(b["first"], b["last"], b["count"]) for b in one["by_length"]]) for one in found["models"]}
+    assert len(shapes) == 1
+    for one in found["models"]:
+        assert sum(bucket["count"] for bucket in one["by_length"]) == one["count"] == found["held_out"] > 20
+        assert one["by_length"][-1]["last"] == 12
+
+
+def test_numbers_are_those_of_what_a_model_writes(seen: Seen, pairs: Path) -> None:
+    asked = ask({"data.path": (str(pairs),), "out": str(seen.folder), "model.preset": MODELS[2]})
+    _, (made,) = tool.planned([asked])
+    records = [record.fields for record in made.material.held()]
+    assert not {source for source, _ in records} & {record.fields[0] for record in made.material.train()}
+    speaker, told = load(seen.folder / MODELS[2]).speaker(), seen.found["models"][2]
+    longest = told["by_length"][-1]
+    long = [pair for pair in records if len(pair[0]) >= longest["first"]]
+    for some, numbers in ((records, told["scores"]), (long, longest["scores"])):
+        answers = [speaker.answer([source], Wish(most=room(len(target))))[0]["output"] for source, target in some]
+        scores = score_pairs(answers, [target for _, target in some], by=("exact", "character_error_rate"))
+        assert numbers == pytest.approx(dict(scores.numbers))
+
+
+def test_the_page_shows_a_line_for_each_model_and_loads_nothing(seen: Seen) -> None:
+    page = (seen.folder / tool.PAGE).read_text(encoding="utf-8")
+    assert page.count("<svg") == 1 and page.count("<polyline") == len(MODELS)
+    assert not re.search(r"https?:|<script|<link|src=", page)
+    told = re.sub(r"<[^>]+>", " ", page)
+    assert "letters" in told and "through one vector" in told and "by additive attention" in told
+    assert "headway bottleneck" in told and f"--train.steps {STEPS}" in told
+    for one in seen.found["models"]:
+        assert page.count(one["preset"]) >= 3 and f"{one['parameters']:,}" in told
+
+
+def test_the_table_fits_a_terminal(seen: Seen, pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(pairs, seen.folder) == 0
+    lines = capsys.readouterr().out.splitlines()
+    head = next(at for at, line in enumerate(lines) if line.startswith("letters"))
+    assert lines[head].split() == ["letters", "count", *MODELS]
+    assert all(len(line) <= 80 for line in lines if str(seen.folder) not in line)
+    assert lines[-2:] == [f"chart    {seen.folder / tool.PAGE}", f"numbers  {seen.folder / tool.NUMBERS}"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--seed", "1"], "seed would be 1, but the run in"),
+        (["--train.batch", "100"], "train.batch would be 100"),
+        (["--presets", "rnn-small,rnn-small"], "each once"),
+        (["--presets", "rnn-small,rnnsearch-small,transformer-tiny,transformer-nano"], "one to 3"),
+        (["--presets", "rnn-small,gpt2"], "gpt2 cannot learn this task"),
+        (["--presets", "rnn-smal"], "did you mean 'rnn-small'"),
+        (["--presets", ""], "no preset ''"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    seen: Seen, pairs: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare(pairs, seen.folder, *more) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_other_data_is_refused(seen: Seen, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "backwards.tsv"
+    other.write_text(pairs.read_text(encoding="utf-8").replace("\th", "\tg"), encoding="utf-8")
+    assert compare(other, seen.folder, "--train.batch", str(seen.found["batch"])) == 2
+    assert "has changed since this run began" in capsys.readouterr().err
+
+
+def test_nothing_held_out_is_refused_before_training(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADWAY_DATA_HELD_OUT", "0")
+    assert compare(pairs, tmp_path / "new") == 2
+    assert "nothing is held out" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_with_minutes_all_learn_as_long_as_the_slowest_can(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    able = dict(zip(MODELS, (7, 3, 9), strict=True))
+
+    def timed(made: Plan) -> tuple[Plan, None]:
+        return replace(made, recipe=paced(made.recipe, able[str(made.recipe.model.preset)])), None
+
+    monkeypatch.setattr(tool, "timed", timed)
+    words = {"data.path": (str(pairs),), "out": str(tmp_path / "new"), "train.minutes": "2"}
+    folder, plans = tool.planned([ask({**words, "model.preset": name}) for name in MODELS])
+    assert [made.recipe.train.steps for made in plans] == [3, 3, 3]
+    assert [made.recipe.out for made in plans] == [folder / name for name in MODELS]
+    tool.begin(plans[1])  # from now on that decides, however busy the machine is
+    able |= dict.fromkeys(able, 50)
+    _, plans = tool.planned([ask({**words, "model.preset": name}) for name in MODELS])
+    assert [made.recipe.train.steps for made in plans] == [3, 3, 3]
+
+
+def test_without_data_says_what_to_give() -> None:
+    with pytest.raises(UserError, match="needs data"):
+        tool.planned([ask({"model.preset": "rnn-small"}, environ={})])
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=400))
+def test_every_length_is_in_one_bucket_and_each_bucket_has_an_end(lengths: list[int]) -> None:
+    buckets = by_length(lengths, lambda rows: {"exact": float(len(rows))}, edges=tool.edges_for(lengths))
+    assert sum(bucket.count for bucket in buckets) == len(lengths)
+    assert len(buckets) <= tool.BUCKETS and buckets[-1].last == max(lengths)
+
+
+def test_the_command_says_what_was_given(pairs: Path, tmp_path: Path) -> None:
+    held = tmp_path / "held out.tsv"
+    held.write_text("abba\tabba\nabc\tcba\n", encoding="utf-8")
+    words = {"data.path": (str(pairs),), "data.validation": (str(held),), "data.skip_bad": True, "train.steps": "4"}
+    asked = ask({**words, "model.preset": "rnn-small", "out": str(tmp_path / "new")})
+    told = tool.command(asked, tool.planned([asked])[1])
+    assert told[:3] == ["headway", "bottleneck", str(pairs)]
+    assert told[3:] == [
+        *("--validation", str(held), "--skip-bad", "--train.steps", "4", "--seed", "0", "--train.threads", "1"),
+        *("--presets", "rnn-small", "--out", "NEW"),
+    ]

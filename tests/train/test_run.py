@@ -1,0 +1,337 @@
+"""The run around the steps: what is logged, evaluated, saved and chosen, and how it ends.
+
+The model is a single weight, so that a run of many steps takes no time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.train.average import Average
+from headway.train.groups import groups
+from headway.train.journal import Journal
+from headway.train.learner import Learner
+from headway.train.loop import Examined, Pace, Run
+from headway.train.optimiser import AdamW, Optimiser
+from headway.train.schedule import Constant
+from headway.train.signals import Interruption
+from headway.train.store import Store
+from tests.train.disks import same
+from tests.train.runs import Silent
+
+PACE = Pace(steps=30, log_every=4, evaluate_every=5, checkpoint_every=7)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A batch: what the weight should be near to."""
+
+    wanted: Tensor
+
+    @property
+    def targets(self) -> int:
+        return len(self.wanted)
+
+    @property
+    def tokens(self) -> int:
+        return len(self.wanted)
+
+
+class Weight(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([0.5]))
+
+
+class Told(Silent):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self.best: list[tuple[int, bool]] = []
+        self.saves: list[int] = []
+
+    def evaluated(self, step: int, found: Examined, best: bool) -> None:
+        self.best.append((step, best))
+
+    def saved(self, step: int) -> None:
+        self.saves.append(step)
+
+    def said(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+
+@dataclass
+class Bench:
+    """Makes runs in a folder.  `faults` are the steps whose loss is not a number; `score` is that of each step."""
+
+    folder: Path
+    pace: Pace = PACE
+    faults: frozenset[int] = frozenset()
+    score: Callable[[int], float] | None = None
+    told: Told = field(default_factory=Told)
+
+    def made(self, *, average: bool = False) -> Run:
+        model = Weight()
+        optimiser = Optimiser(AdamW(0.1), groups(model))
+        kept = Average(model, 0.9) if average else None
+        learner = Learner(model, self.loss, optimiser, Constant(), seed=1, average=kept)
+        store, journal = Store(self.folder / "checkpoints", keep=2), Journal(self.folder)
+        self.run = Run(
+            learner, self.batches, self.pace, store, journal, self.told, self.examine if self.score else None
+        )
+        return self.run
+
+    def batches(self, first: int, last: int) -> Iterator[list[Numbers]]:
+        return ([Numbers(torch.tensor([step / 10, 1.0]))] for step in range(first, last))
+
+    def loss(self, model: Weight, batch: Numbers) -> Tensor:
+        step = self.run.progress.step + 1
+        return (model.weight - batch.wanted).square().sum() * (math.nan if step in self.faults else 1.0)
+
+    def examine(self, model: nn.Module) -> Examined:
+        assert self.score is not None
+        value = self.score(self.run.progress.step)
+        return Examined({"loss": 1.0, "points": value}, value)
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+
+
+class At(Interruption):
+    """Somebody who asks to end after some step."""
+
+    def __init__(self, run: Run, step: int):
+        self.run, self.step = run, step
+        super().__init__()
+
+    @property
+    def asked(self) -> int | None:  # type: ignore[override]
+        return 15 if self.run.progress.step >= self.step else None
+
+    @asked.setter
+    def asked(self, value: int | None) -> None: ...
+
+
+# Lines and checkpoints.
+
+
+def test_metrics_tell_every_step_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    end = bench.made().run(Interruption())
+    assert (end.step, end.signal, end.found) == (30, None, None)
+    assert [line["step"] for line in bench.lines()] == [4, 8, 12, 16, 20, 24, 28, 30]
+    assert sum(line["targets"] for line in bench.lines()) == 60
+    assert bench.told.saves == [7, 14, 21, 28, 30]
+    assert bench.run.store.steps() == [28, 30]
+
+
+def test_the_best_stay_and_are_chosen(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, score=lambda step: -abs(step - 10))
+    end = bench.made().run(Interruption())
+    assert end.chosen == "those of step 10"
+    assert bench.run.store.steps() == [10, 28, 30]
+    assert bench.lines()[-1] == {"step": 30, "chosen": [10], "valid": {"loss": 1.0, "points": -20.0}, "score": -20.0}
+    weights = bench.run.store.load(10).tensors["model"]["weight"]
+    assert torch.equal(bench.run.learner.model.get_parameter("weight"), weights)
+    assert bench.told.best == [(5, True), (10, True), (15, False), (20, False), (25, False), (30, False)]
+
+
+def test_the_mean_of_the_best_is_chosen_where_it_is_better(tmp_path: Path) -> None:
+    pace = Pace(30, 10, 5, 7, best=1, average=3)
+    bench = Bench(tmp_path, pace, score=lambda step: -abs(step - 10))
+    means: list[Tensor] = []
+
+    def examine(model: nn.Module) -> Examined:
+        if bench.run.progress.step < 30 or bench.told.best[-1][0] < 30:
+            return bench.examine(model)
+        means.append(model.get_parameter("weight").detach().clone())
+        return Examined({"points": len(means)}, len(means))
+
+    run = bench.made()
+    run.examine = examine
+    assert run.run(Interruption()).chosen == "the mean of those of steps 5, 10, 15"
+    kept = [run.store.load(step).tensors["model"]["weight"].double() for step in (5, 10, 15)]
+    expected = (sum(kept) / 3).float()
+    assert torch.equal(means[1], expected)
+    assert torch.equal(run.learner.model.get_parameter("weight"), expected)
+
+
+def test_of_equals_the_latest_is_chosen_but_none_of_them_is_better(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Pace(30, 10, 5, 100, patience=3), score=lambda step: 0.0)
+    end = bench.made().run(Interruption())
+    assert (end.step, end.chosen) == (20, "those of step 20")  # evaluated at 5, and three times no better
+    assert bench.told.best == [(5, True), (10, False), (15, False), (20, False)]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_no_number_is_never_the_best(tmp_path: Path, value: float) -> None:
+    bench = Bench(tmp_path, score=lambda step: value if step in (5, 20) else -float(step))
+    end = bench.made().run(Interruption())
+    assert end.chosen == "those of step 10"
+    line = next(line for line in bench.lines() if "valid" in line)
+    assert line == {"step": 5, "valid": {"loss": 1.0, "points": None}, "score": None}
+
+
+def test_where_no_score_is_a_number_the_last_weights_are_taken(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, score=lambda step: math.nan)
+    assert bench.made().run(Interruption()).chosen == "those of step 30"
+
+
+def test_a_best_checkpoint_that_has_rotted_is_told_and_passed_over(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Pace(30, 10, 5, 7, best=2), score=lambda step: -abs(step - 10.1))
+    run = bench.made()
+    run.run(At(run, 29))
+    with (run.store.place(10) / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x55")
+    run = bench.made()
+    assert run.resume() == ["resumed at step 29"]
+    assert run.run(Interruption()).chosen == "those of step 15"
+    assert [sentence for sentence in bench.told.sentences if "step 10" in sentence and "not whole" in sentence]
+
+
+# Being interrupted.
+
+
+def test_an_interrupted_run_is_saved_once_where_it_stands(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    run = bench.made()
+    assert run.run(At(run, 9)).signal == 15
+    assert bench.told.saves == [7, 9]
+    run = bench.made()
+    run.resume()
+    assert (run.progress.step, run.run(At(run, 9)).step) == (9, 9)
+    assert bench.told.saves == [7, 9]  # nothing has changed since
+    run = bench.made()
+    run.resume()
+    assert run.run(At(run, 14)).step == 14
+    assert bench.told.saves == [7, 9, 14]  # not twice
+
+
+def test_who_interrupts_before_the_first_step_loses_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    run = bench.made()
+    assert run.run(At(run, 0)).step == 0
+    run = bench.made()
+    assert run.resume() == ["resumed at step 0"]
+    assert run.run(Interruption()).step == 30
+
+
+def test_an_interruption_in_the_last_step_comes_too_late(tmp_path: Path) -> None:
+    run = Bench(tmp_path).made()
+    assert run.run(At(run, 30)).signal is None
+
+
+@pytest.mark.parametrize("every", [1, 4, 100])
+def test_every_cut_of_a_run_that_stops_early_leaves_the_same(tmp_path: Path, every: int) -> None:
+    """Patience, ranking, averages and sums between lines go on where they were."""
+    pace = Pace(30, 4, 5, every, patience=3, best=2, average=2)
+
+    def bench(name: str) -> Bench:
+        (tmp_path / name).mkdir()
+        return Bench(tmp_path / name, pace, frozenset({6, 13}), lambda step: -abs(step - 9))
+
+    straight = bench("straight")
+    end = straight.made(average=True).run(Interruption())
+    assert end.step == 25
+    for cut in range(25):
+        other = bench(f"cut-{cut}")
+        run = other.made(average=True)
+        run.run(At(run, cut))
+        run = other.made(average=True)
+        run.resume()
+        assert run.run(Interruption()) == end
+        assert (other.folder / "metrics.jsonl").read_bytes() == (straight.folder / "metrics.jsonl").read_bytes()
+        assert torch.equal(
+            run.learner.model.get_parameter("weight"), straight.run.learner.model.get_parameter("weight")
+        )
+
+
+def test_a_run_without_a_checkpoint_starts_from_the_beginning_and_says_so(tmp_path: Path) -> None:
+    straight, killed = Bench(tmp_path / "straight"), Bench(tmp_path / "killed")
+    for bench in (straight, killed):
+        bench.folder.mkdir()
+    straight.made().run(Interruption())
+    (killed.folder / "metrics.jsonl").write_text('{"step": 4, "loss": 1.0}\n{"step": 8, "lo')  # killed before step 7
+    (killed.folder / "times.jsonl").write_text('{"step": 4, "seconds": 1.0}\n{"st')
+    run = killed.made()
+    assert run.resume() == ["no checkpoint was written yet, so the run starts from the beginning"]
+    run.run(Interruption())
+    assert (killed.folder / "metrics.jsonl").read_bytes() == (straight.folder / "metrics.jsonl").read_bytes()
+    assert run.journal.seconds() == 1.0
+
+
+def test_lines_behind_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
+    straight, killed = Bench(tmp_path / "straight"), Bench(tmp_path / "killed")
+    for bench in (straight, killed):
+        bench.folder.mkdir()
+    straight.made().run(Interruption())
+    run = killed.made()
+    run.run(At(run, 15))
+    run.journal.tell(step=16, loss=0.0)
+    with run.journal.metrics.open("a") as file:
+        file.write('{"half a li')
+    run = killed.made()
+    run.resume()
+    run.run(Interruption())
+    assert (killed.folder / "metrics.jsonl").read_bytes() == (straight.folder / "metrics.jsonl").read_bytes()
+    assert same(straight.run.store.load(30), run.store.load(30))
+
+
+def test_metrics_that_somebody_removed_are_told_and_not_made_up(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    run = bench.made()
+    run.run(At(run, 15))
+    run.journal.metrics.unlink()
+    run = bench.made()
+    said = run.resume()
+    assert "has lost" in said[0]
+    run.run(Interruption())
+    assert [line["step"] for line in bench.lines()] == [16, 20, 24, 28, 30]
+
+
+# Steps that are not finite.
+
+
+def test_a_bad_step_now_and_then_is_survived_and_counted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, faults=frozenset({2, 5, 6, 9, 10}))
+    assert bench.made().run(Interruption()).step == 30
+    assert [line.get("skipped", 0) for line in bench.lines()] == [1, 2, 2, 0, 0, 0, 0, 0]
+    assert [line["targets"] for line in bench.lines()] == [6, 4, 4, 8, 8, 8, 8, 4]
+
+
+def test_a_line_of_bad_steps_alone_has_no_loss(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Pace(4, 1, 10, 10), frozenset({2, 3}))
+    bench.made().run(Interruption())
+    assert [line["loss"] is None for line in bench.lines()] == [False, True, True, False]
+    assert [line["norm"] is None for line in bench.lines()] == [False, True, True, False]
+
+
+def test_three_bad_steps_in_a_row_end_the_run(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, faults=frozenset({3, 9, 10, 11}))
+    with pytest.raises(UserError, match=r"not finite in 3 steps in a row, the last of them 11; start anew"):
+        bench.made().run(Interruption())
+    assert bench.lines()[-1]["step"] == 11
+    assert sum(line.get("skipped", 0) for line in bench.lines()) == 4
+    assert bench.run.store.steps() == [7]  # what was good is still there
+
+
+def test_bad_steps_in_a_row_are_counted_across_an_interruption(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, faults=frozenset({9, 10, 11}))
+    run = bench.made()
+    run.run(At(run, 10))
+    run = bench.made()
+    run.resume()
+    with pytest.raises(UserError, match="the last of them 11"):
+        run.run(Interruption())

@@ -73,7 +73,7 @@ def reading(top: str) -> dict[str, Callable[[], nn.Module]]:
     }
 
 
-writing = {"vocab": LETTERS.vocab, "context": CONTEXT, **sizes}
+writing: dict[str, Any] = {"vocab": LETTERS.vocab, "context": CONTEXT, **sizes}
 MODELS: dict[str, dict[str, Callable[[], nn.Module]]] = {
     "pairs": paired(LETTERS.vocab),
     "spans": paired(MARKED.vocab),
@@ -172,4 +172,7 @@ def rows_of(ragged: Ragged) -> list[Tensor]:
 def tensors(batch: Any) -> list[Tensor]:
     """All that a batch holds, to compare."""
     ragged = [part for part in vars(batch).values() if isinstance(part, Ragged)]
-    return [*(row for one in ragged for row in rows_of(one)), *(p for p in vars(batch).values() if isinstance(p, Tensor))]
+    return [
+        *(row for one in ragged for row in rows_of(one)),
+        *(p for p in vars(batch).values() if isinstance(p, Tensor)),
+    ]

@@ -157,10 +157,8 @@ def test_a_second_signal_leaves_at_once(number: signal.Signals) -> None:
     os.kill(child.pid, number)
     assert child.next() == 2
     time.sleep(2 * TOGETHER)
-    start = time.perf_counter()
     os.kill(child.pid, number)
     assert child.ended() == (None, 128 + number)
-    assert time.perf_counter() - start < 5
 
 
 # Workers.
@@ -184,10 +182,8 @@ def load(pipe: int, prepare: Callable[[int], None]) -> int:
 def test_workers_go_on_when_all_processes_are_asked_to_end(number: signal.Signals) -> None:
     child = Child(lambda pipe: load(pipe, deaf))
     assert child.next() == 1
-    start = time.perf_counter()
     os.killpg(child.pid, number)
     assert child.ended() == (2, 128 + number)
-    assert time.perf_counter() - start < 5
 
 
 @pytest.mark.parametrize("lasting", [False, True])
@@ -202,9 +198,7 @@ def test_workers_end_with_a_run_that_leaves_its_loader_open(lasting: bool) -> No
     opened: list[Any] = []  # nobody closes it before the process ends
     child = Child(work)
     assert child.next() == 1
-    start = time.perf_counter()
     assert child.ended() == (None, 3)
-    assert time.perf_counter() - start < 8
 
 
 def test_workers_that_are_not_deaf_break_the_run() -> None:

@@ -9,7 +9,6 @@ import json
 import multiprocessing
 import os
 import pickle
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -341,29 +340,3 @@ def test_sweeping_follows_no_link(tmp_path: Path) -> None:
     store(run).save(snapshot(1))
     assert store(run).names() == [".lock", "step-0000001"]
     assert (tmp_path / "precious" / "file").exists()
-
-
-@pytest.mark.proof
-def test_hashing_does_not_double_the_time_of_a_save(tmp_path: Path) -> None:
-    """500 MB: as plain bytes, flushed; and as a checkpoint, hashed and read back.  The best of five."""
-    large = torch.randint(0, 256, (500, 2**20), dtype=torch.uint8)
-
-    def plain() -> None:
-        with (tmp_path / "plain").open("wb", buffering=0) as file:
-            for row in large:
-                file.write(row.numpy().data)
-            os.fsync(file.fileno())
-        (tmp_path / "plain").unlink()
-
-    def checkpoint() -> None:
-        store = Store(tmp_path / "run", keep=1)
-        shutil.rmtree(store.save(Snapshot(1, {"model": {"large": large}}, {})))
-
-    times = [(timed(plain), timed(checkpoint)) for _ in range(5)]
-    assert min(save for _, save in times) < 2 * min(write for write, _ in times)
-
-
-def timed(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

@@ -135,9 +135,7 @@ def run(
     from headway.app.run import run
 
     wish, draft = writing.wish(), writing.draft
-    for line in run(
-        model, texts, wish, lines=lines, embed=embed, json=json, heads=heads, unsafe=unsafe, draft=draft
-    ):
+    for line in run(model, texts, wish, lines=lines, embed=embed, json=json, heads=heads, unsafe=unsafe, draft=draft):
         print(line, flush=True)
 
 

@@ -68,6 +68,7 @@ FITS: dict[str, Callable[[Need, Sizes], Sizes]] = {
     "transformer": two_tables,
 }
 
+JOINT = tuple(name for name, fit in FITS.items() if fit is one_vocabulary)
 PAIRED = ("transformer", "rnn", "seq2seq", "t5", "bart", "marian")
 READING = ("bert", "albert")
 WRITING = ("gpt2", "llama", "mixtral")

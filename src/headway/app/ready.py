@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from headway.app.fit import JOINT
 from headway.app.material import Material
 from headway.app.words import MARKS, learned, level_of, marks_of
 from headway.checkpoint import Loaded
@@ -19,6 +20,7 @@ from headway.tasks.pairs import Pairs
 from headway.tasks.spans import Spans
 from headway.tasks.task import Task
 from headway.train.recipe import Recipe
+from headway.zoo.presets import preset
 
 LONGEST = 256  # tokens of a side or a text, unless given
 SHORT = 5_000_000  # letters: a language model of less is learned letter by letter
@@ -61,6 +63,8 @@ def two_sides(recipe: Recipe, material: Material) -> tuple[Tokenizer, Tokenizer,
     data = recipe.data
     left = data.tokenizer or level_of(side(material, 0))
     right = data.target_tokenizer or data.tokenizer or level_of(side(material, 1))
+    if left != right and data.tokenizer is None and data.target_tokenizer is None and joint_only(recipe):
+        left = right = "bpe" if "bpe" in (left, right) else "characters"
     chosen = {"data.tokenizer": left, "data.target_tokenizer": right}
     if left == right:
         both = (text for record in material.train() for text in record.fields)
@@ -71,12 +75,26 @@ def two_sides(recipe: Recipe, material: Material) -> tuple[Tokenizer, Tokenizer,
     return reader, writer, chosen
 
 
+def joint_only(recipe: Recipe) -> bool:
+    """Whether the preset that was asked for reads and writes with one table of words."""
+    return recipe.model.preset is not None and preset(recipe.model.preset).architecture in JOINT
+
+
 def labels(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
-    return classes(recipe, material, start, Labels, sorted(set(side(material, 1))))
+    return classes(recipe, material, start, Labels, sorted(set(known(recipe, material))))
 
 
 def tags(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
-    return classes(recipe, material, start, Tags, sorted({tag for text in side(material, 1) for tag in text.split()}))
+    return classes(
+        recipe, material, start, Tags, sorted({tag for text in known(recipe, material) for tag in text.split()})
+    )
+
+
+def known(recipe: Recipe, material: Material) -> Iterator[str]:
+    """The labels of all records; those of a validation file are not among them, and must be known without it."""
+    yield from side(material, 1)
+    if not recipe.data.validation:
+        yield from (record.fields[1] for record in material.held())
 
 
 def classes(

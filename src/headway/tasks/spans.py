@@ -55,7 +55,8 @@ class Spans:
         runs = round(min(max(gone / self.length, 1), gone, len(row) - gone, len(self.marks) - 1))
         sizes = np.zeros(2 * runs + 1, dtype=np.int64)  # what is left, taken out, left …: at the ends perhaps nothing
         sizes[0::2], sizes[1::2] = parts(len(row) - gone + 2, runs + 1, random), parts(gone, runs, random)
-        sizes[[0, -1]] -= 1 if runs else 2
+        sizes[0] -= 1
+        sizes[-1] -= 1
         pieces, marks = np.split(row, np.cumsum(sizes)[:-1]), self.marks[: runs + 1]
         left = [part for pair in zip(pieces[0::2], marks, strict=True) for part in pair][:-1]
         out = [part for pair in zip(marks, pieces[1::2], strict=False) for part in pair]

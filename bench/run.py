@@ -19,6 +19,7 @@ LENGTHS = (4_096, 16_384, 65_536)
 def main() -> None:
     start_up()
     speed()
+    training()
     memory()
 
 
@@ -42,6 +43,19 @@ def speed() -> None:
         print(f"| {work} | {times['theirs s']:.2f} | {times['ours s']:.2f} | {times['ratio']:.2f} |", flush=True)
     told = ", ".join(f"{ms:.1f} ms after {before}" for before, ms in found["a token after"].items())
     print(f"\nOne more token of GPT-2's shape: {told} others (the cache alone is 74 kB a token).", flush=True)
+
+
+def training() -> None:
+    print("\nTraining: real tokens a CPU second, one thread, no dropout, AdamW; ratios to the first of each.\n")
+    print("| work | contender | tokens/s | ratio |\n| --- | --- | ---: | ---: |")
+    command = [sys.executable, str(Path(__file__).with_name("training.py"))]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    share = found.pop("share of the matrix product's rate")
+    for work, speeds in found.items():
+        first = next(iter(speeds.values()))
+        for name, tokens in speeds.items():
+            print(f"| {work} | {name} | {tokens:,.0f} | {tokens / first:.2f} |", flush=True)
+    print(f"\nThe text model does {share:.0%} of the operations that one large matrix product does in the same time.")
 
 
 def memory() -> None:

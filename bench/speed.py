@@ -15,9 +15,9 @@ from random import Random
 
 import torch
 
-from headway.nn.model import Trunk
+from headway.nn.model import EncoderDecoder, Trunk
 
-NEW, PROMPT, ROUNDS = 64, 128, 3
+NEW, PROMPT, ROUNDS = 64, 128, 5
 
 
 def main() -> None:
@@ -26,7 +26,11 @@ def main() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    found = {"GPT-2 shape, greedy, batch 1, 128 + 64 tokens": decoding(), "MiniLM, 256 ragged sentences": embedding()}
+    found = {
+        "GPT-2 shape, greedy, batch 1, 128 + 64 tokens": decoding(),
+        "Marian shape, beam 4, 16 sentences, 24 tokens": searching(),
+        "MiniLM, 256 ragged sentences": embedding(),
+    }
     print(json.dumps({"against transformers": found, "a token after": token_times()}))
 
 
@@ -55,24 +59,70 @@ def decoding() -> dict[str, float]:
     return ratio(run_theirs, run_ours)
 
 
+def searching() -> dict[str, float]:
+    """Beams over ragged sources; the end token is out of reach, so that both write as many tokens."""
+    from transformers import MarianConfig, MarianMTModel
+
+    from headway.checkpoint import load
+    from headway.generate.beam import Beam
+    from headway.generate.feed import remembered
+    from headway.generate.loop import generate
+    from headway.generate.stopping import Stop
+
+    config = MarianConfig(
+        vocab_size=32_000, decoder_vocab_size=32_000, d_model=512, encoder_layers=6, decoder_layers=6,
+        encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048,
+        pad_token_id=0, eos_token_id=1, decoder_start_token_id=0, forced_eos_token_id=None, scale_embedding=True,
+    )  # fmt: skip
+    theirs = MarianMTModel(config).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        theirs.save_pretrained(folder)
+        ours = load(folder).model
+    assert isinstance(ours, EncoderDecoder)
+    random = Random(0)
+    sources = [[random.randrange(2, 32_000) for _ in range(random.randint(8, 40))] for _ in range(16)]
+    longest = max(map(len, sources))
+    ids = torch.tensor([row + [0] * (longest - len(row)) for row in sources])
+    options = {"max_new_tokens": 24, "min_new_tokens": 24, "num_beams": 4, "do_sample": False}
+
+    def run_theirs() -> object:
+        return theirs.generate(ids, attention_mask=(ids != 0).long(), **options)
+
+    def run_ours() -> object:
+        memory = remembered(ours, sources)
+        return generate(ours.decoder, [[0]] * 16, Beam(4), Stop(most=24), memory=memory)
+
+    return ratio(run_theirs, run_ours)
+
+
 @torch.inference_mode()
 def token_times() -> dict[int, float]:
-    """Milliseconds of one more token behind so many others, GPT-2's shape: only reading the cache may make it grow."""
+    """Milliseconds of one more token behind so many others, GPT-2's shape: only reading the cache may make it grow.
+
+    Rows take turns, so that what else the machine does falls on all of them alike.
+    """
+    from headway.generate.feed import Feed
     from headway.generate.layout import arrange
-    from headway.nn.context import Context
-    from headway.nn.state import FixedState
+    from headway.generate.loop import taken
+    from headway.generate.request import Request
+    from headway.generate.sampling import GREEDY
+    from headway.generate.stopping import Stop
     from headway.zoo.build import build
 
-    model, token, times = build("gpt2").eval(), torch.zeros(1, 1, dtype=torch.long), dict[int, float]()
+    model, lengths = build("gpt2").eval(), (16, 256, 960)
+    assert isinstance(model, Trunk)
     arrange(model)
-    for before in (16, 256, 960):
-        ctx = Context(state=FixedState(1024))
-        model(torch.zeros(1, before, dtype=torch.long), ctx)
-        start = time.process_time()
-        for _ in range(20):
-            model(token, ctx)
-        times[before] = (time.process_time() - start) / 20 * 1e3
-    return times
+    feeds = {before: Feed(model, [[0] * before], 64) for before in lengths}
+    requests = {before: [Request(0, [0] * before, GREEDY, Stop(), 64)] for before in lengths}
+    logits = {before: feed.prompt() for before, feed in feeds.items()}
+    times: dict[int, list[float]] = {before: [] for before in lengths}
+    for _ in range(40):
+        for before, feed in feeds.items():
+            start = time.process_time()
+            (step,) = taken(requests[before], logits[before])
+            logits[before] = feed.step(torch.tensor([step.token]))
+            times[before].append((time.process_time() - start) * 1e3)
+    return {before: statistics.median(spent) for before, spent in times.items()}
 
 
 def embedding() -> dict[str, float]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -74,6 +77,7 @@ class Child:
         self, place: Place, words: tuple[str, ...], before: Callable[[], None] | None, more: Mapping[str, str]
     ):
         number = time.monotonic_ns()
+        warm()
         self.files = [place.folder.parent / f"{number}.{stream}.told" for stream in ("out", "err")]
         sys.stdout.flush()
         self.pid = os.fork()
@@ -106,6 +110,13 @@ class Child:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
+@cache
+def warm() -> None:
+    """Imports once, here, what every child would import for itself."""
+    for name in ("headway.app.train", "sacrebleu", "safetensors.torch", "tokenizers", "torch._dynamo"):
+        import_module(name)
+
+
 def settle(place: Place, files: list[Path], more: Mapping[str, str]) -> None:
     """Makes the forked process like one that a shell has started."""
     os.setsid()
@@ -113,7 +124,7 @@ def settle(place: Place, files: list[Path], more: Mapping[str, str]) -> None:
     for number, file in enumerate(files, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8") for number in (1, 2))
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
@@ -121,8 +132,6 @@ def settle(place: Place, files: list[Path], more: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update({**kept, "HOME": str(place.folder.parent / "home"), "TMPDIR": str(place.folder.parent / "tmp")})
     os.environ.update(more)
-    import tempfile
-
     tempfile.tempdir = None
 
 

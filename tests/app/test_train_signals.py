@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headway.train.learner import Learner, Update
 from tests.app.command import TINY, Done, Place, lines_of, made_place, until
 from tests.conftest import ROOT
 
-BOTH = [signal.SIGINT, signal.SIGTERM]
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 RUN = [
     *("train", "pairs.tsv", *TINY, "--train.steps", "40", "--train.checkpoint-every", "3", "--train.log-every", "1"),
@@ -26,11 +27,11 @@ LEFT = ["model.safetensors", "metrics.jsonl", "config.json", "tokenizer.json"]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """With one run in it, `straight`, that nobody interrupted."""
     place = made_place(tmp_path_factory.mktemp("place"))
     assert place(*RUN, "--out", "straight").code == 0
-    yield place
+    return place
 
 
 def left(folder: Path) -> list[bytes]:
@@ -45,8 +46,7 @@ def check_resumed(place: Place, name: str) -> Done:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", BOTH)
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 2), (signal.SIGTERM, 0)])
 def test_a_signal_saves_and_says_how_to_go_on(place: Place, number: signal.Signals, workers: int) -> None:
     name = f"asked-{number}-{workers}"
     child = place.start(*RUN, "--out", name, "--train.workers", str(workers))
@@ -65,22 +65,8 @@ def test_a_signal_saves_and_says_how_to_go_on(place: Place, number: signal.Signa
 @pytest.mark.slow
 def test_a_second_signal_leaves_at_once(place: Place) -> None:
     """Even from a step that never ends."""
-
-    def hang() -> None:
-        from headway.train.learner import Learner
-
-        learn = Learner.learn
-
-        def slow(self: Learner, step: int, batches: list[object]) -> object:
-            if (Path("hung") / "recipe.yaml").exists() and step == 5:  # not while it is timed before
-                Path("hangs").touch()
-                time.sleep(60)
-            return learn(self, step, batches)
-
-        Learner.learn = slow  # type: ignore[method-assign,assignment]
-
-    child = place.start(*RUN, "--out", "hung", before=hang)
-    until((place.folder / "hangs").exists, child)
+    child = place.start(*RUN, "--out", "hung", before=hang_at("hung", 5))
+    until((place.folder / "hung hangs").exists, child)
     child.kill(signal.SIGTERM)
     time.sleep(0.3)
     assert child.running()
@@ -89,6 +75,50 @@ def test_a_second_signal_leaves_at_once(place: Place) -> None:
     assert child.wait().code == 130
     assert time.monotonic() - start < 5
     assert "resumed at step 3" in check_resumed(place, "hung").out
+
+
+def hang_at(name: str, step: int) -> Callable[[], None]:
+    """A run in which a step never ends; it says so by a file."""
+
+    def plant() -> None:
+        learn = Learner.learn
+
+        def slow(self: Learner, at: int, batches: Sequence[Any]) -> Update:
+            if (Path(name) / "recipe.yaml").exists() and at == step:  # not while it is timed before
+                Path(f"{name} hangs").touch()
+                time.sleep(60)
+            return learn(self, at, batches)
+
+        Learner.learn = slow  # type: ignore[method-assign]
+
+    return plant
+
+
+@pytest.mark.slow
+def test_two_processes_do_not_train_in_one_folder(place: Place) -> None:
+    child = place.start(*RUN, "--out", "shared", "--train.workers", "2", before=hang_at("shared", 5))
+    until((place.folder / "shared hangs").exists, child)
+    assert (
+        "another process is training in shared; wait until it ends"
+        in place("train", "--out", "shared", "--resume").said
+    )
+    child.kill(signal.SIGKILL)
+    child.wait()
+    check_resumed(place, "shared")  # though its workers may still live
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_told_and_costs_nothing(place: Place) -> None:
+    child = place.start(*RUN, "--out", "worked", "--train.workers", "2", before=hang_at("worked", 5))
+    until((place.folder / "worked hangs").exists, child)
+    workers = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+    os.kill(int(workers[-1]), signal.SIGKILL)
+    said = child.wait().said
+    assert "a process that prepared batches was ended" in said
+    assert "headway train --out worked --resume --train.workers 0" in said
+    done = place("train", "--out", "worked", "--resume", "--train.workers", "0")
+    assert (done.code, done.err) == (0, "")
+    assert left(place.folder / "worked") == left(place.folder / "straight")
 
 
 def killed(place: Place, times: int, seed: int) -> None:

@@ -50,7 +50,7 @@ def attention(**options: int) -> SelfAttention:
 @pytest.mark.parametrize("options", [{}, {"kv_heads": 2}, {"head_dim": 5}], ids=str)
 @torch.no_grad()
 def test_layers_side_by_side_are_each_by_itself(options: dict[str, int]) -> None:
-    part, x = attention(**options), torch.randn(2, 3, 8)
+    part, x = attention(**options), torch.randn(2, 1, 8)
     alone = each(x, part.q, part.k, part.v)
     assert joined((part.q, part.k, part.v)) is None
     arrange(part)
@@ -69,7 +69,7 @@ def test_who_needs_a_layer_by_itself_gets_it() -> None:
     with torch.enable_grad():
         assert joined(layers) is None
     handle = part.k.register_forward_hook(lambda *given: seen.append(1))
-    part(torch.randn(1, 2, 8))
+    part(torch.randn(1, 1, 8))
     handle.remove()
     assert seen == [1]
     assert joined(layers) is not None

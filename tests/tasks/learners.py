@@ -56,7 +56,7 @@ encoder: dict[str, Any] = {**sizes, "vocab": PIECES.vocab, "context": CONTEXT, "
 
 
 def paired(vocab: int) -> dict[str, Callable[[], nn.Module]]:
-    both = {"decoder_layers": 2, "decoder_heads": 4, "decoder_hidden": 24, "context": CONTEXT}
+    both: dict[str, Any] = {"decoder_layers": 2, "decoder_heads": 4, "decoder_hidden": 24, "context": CONTEXT}
     return {
         "transformer": lambda: transformer.build(transformer.Config(vocab=vocab, tied="all", **sizes)),
         "rnn": lambda: rnn.build(rnn.Config(vocab=vocab, align=8, readout=8, **recurrent)),

@@ -35,6 +35,7 @@ from headway.train.groups import groups
 from headway.train.learner import Learner
 from headway.train.optimiser import AdamW, Optimiser
 from headway.train.schedule import Constant
+from headway.zoo import mixtral
 from tests.conftest import CASES
 from tests.tasks.learners import LETTERS, MARKED, MODELS, PIECES, Learning, rows_of
 
@@ -116,13 +117,19 @@ def test_rows_of_one_token_have_nothing_to_say(model: str) -> None:
     assert not any(grad.any() for grad in grads)
 
 
-def test_a_run_over_texts_of_one_token_goes_on() -> None:
-    model = MODELS["causal"]["gpt2"]()
+@pytest.mark.parametrize("name", ["gpt2", "mixtral"])
+def test_a_run_over_texts_of_one_token_goes_on(name: str) -> None:
+    model = {**MODELS["causal"], "mixtral": mixture}[name]()
     learner = Learner(model, CAUSAL.loss, Optimiser(AdamW(1e-3), groups(model)), Constant(0), seed=0)
     with TemporaryDirectory() as folder:
         batches = Batches(CAUSAL, Stretches(stored(folder, [1] * 9), 2), Steps(Windows(9, 2, 2, 0)), 0)
         updates = [learner.learn(step, batches[step]) for step in (1, 2, 3)]
     assert [(update.loss, update.targets, update.skipped) for update in updates] == [(0.0, 0, False)] * 3
+
+
+def mixture() -> Trunk:
+    """Its routers have a loss of their own, by each batch's share of the targets."""
+    return mixtral.build(mixtral.Config(vocab=LETTERS.vocab, dim=16, layers=1, heads=2, kv_heads=2, hidden=16))
 
 
 # ---- masked

@@ -13,7 +13,7 @@ from headway.app.assemble import some
 from headway.app.figures import Curve, Point, chart
 from headway.app.markup import Markup, page, tag
 from headway.app.plan import Plan
-from headway.app.report_page import axis, facts, section, table
+from headway.app.report_page import facts, section, table
 from headway.app.report_style import STYLE
 from headway.app.told import spent, words_told
 from headway.tasks.buckets import Bucket
@@ -118,8 +118,8 @@ def shown(found: Compared, page: Path, numbers: Path) -> str:
             "",
             aligned(found.rows()),
             "",
-            f"measured on the same {count:,} held-out pairs for all; each learned from the same pairs in the",
-            f"same order, {train.steps:,} steps of {train.batch:,} tokens",
+            f"on {count:,} held-out pairs, the same for all; each learned from the same pairs",
+            f"in the same order, {train.steps:,} steps of {train.batch:,} tokens",
             f"chart    {page}",
             f"numbers  {numbers}",
         ]
@@ -154,18 +154,23 @@ def page_of(found: Compared) -> str:
         f"{title} – headway",
         STYLE,
         tag("h1", title, dir="auto"),
-        tag("p", *said(found), class_="soft"),
-        section(f"{axis(found.name)}, by {found.unit} of the source", *[drawing] if drawing else [], *beside),
+        tag("p", *said(), class_="soft"),
+        section(headline(found), *[drawing] if drawing else [], *beside),
         section("What was trained", models(found), facts(shared(found))),
         section("The same again", tag("pre", tag("code", shlex.join(found.command)), dir="auto")),
     )
 
 
-def said(found: Compared) -> list[str]:
+def headline(found: Compared) -> str:
+    return f"{found.title[0].upper()}{found.title[1:]}{', %' if found.measure.percent else ''}"
+
+
+def said() -> list[str]:
     return [
-        "Whoever must carry a text in one vector forgets more of a longer one; whoever may look back at it need not. ",
-        "Each model learned from the same pairs in the same order, with the same words, for the same number of steps; ",
-        "each wrote for the same held-out pairs, and these are put together by the length of their source.",
+        "The claim to look at: a model that has one vector for the whole source gets worse as sources grow longer, ",
+        "and one that may look back at the source does not. Each model learned from the same pairs in the same ",
+        "order, with the same words, for the same number of steps; each wrote for the same held-out pairs, and these ",
+        "are put together by the length of their source.",
     ]
 
 

@@ -24,7 +24,14 @@ LADDERS: dict[str, tuple[str, ...]] = {
     "span": ("t5-tiny", "t5-mini", "t5-small"),
 }
 
-DATES: Mapping[str, Any] = {"model.preset": "transformer-nano", "train.steps": 1500, "train.batch": 4000}
+# 2,000 tokens a batch learn in half the tokens that 4,000 need; the task has no noise to be smoothed or dropped out
+DATES: Mapping[str, Any] = {
+    "model.preset": "transformer-nano",
+    "train.steps": 2400,
+    "train.batch": 2000,
+    "train.dropout": 0.0,
+    "train.smoothing": 0.0,
+}
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,6 @@ app.command(cli_train.train)
 app.command(cli_train.check)
 app.command(cli_train.evaluate, name="eval")
 app.command(cli_train.init)
-app.command(cli_train.bottleneck)
 app.command(cli_train.doctor)
 
 
@@ -201,6 +200,9 @@ def explain(topic: str, /, *, json: bool = False, source: bool = False) -> None:
     from headway.app.explain import explain
 
     print(explain(topic, json=json, source=source))
+
+
+app.command(cli_train.bottleneck)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

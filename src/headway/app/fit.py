@@ -76,6 +76,14 @@ OBJECTIVES = {"causal": WRITING, "masked": READING, "span": PAIRED}
 TOPS = {Kind.LABELS: "rows", Kind.TAGS: "tokens", Kind.TEXTS: "words"}  # of an encoder
 
 
+def dropouts(name: str, known: set[str], dropout: float, sizes: Sizes) -> Sizes:
+    """The rates that `--train.dropout` stands for: those of layers and of the embedding."""
+    rates = ({"dropout"} | {"embed_dropout"} - {*sizes}) & known
+    if dropout > 0 and not rates:
+        raise UserError(f"--train.dropout {dropout:g}: {name} has none", do="leave it out")
+    return dict.fromkeys(rates, dropout)
+
+
 def suited(kind: Kind, objective: str) -> tuple[str, ...]:
     """The architectures that can learn from such data."""
     return {Kind.PAIRS: PAIRED, Kind.LABELS: READING, Kind.TAGS: READING}.get(kind, OBJECTIVES[objective])
@@ -98,9 +106,7 @@ def config_for(name: str, sizes: Sizes, need: Need, kind: Kind, dropout: float |
     if need.classes:
         told["classes"] = need.classes
     if dropout is not None:
-        told["dropout"] = dropout
-        if "embed_dropout" in known and "embed_dropout" not in sizes:
-            told["embed_dropout"] = dropout
+        told |= dropouts(name, known, dropout, sizes)
     # the fused kernel has no dropout on a CPU: a third of the speed, for little
     if "attention_dropout" in known and "attention_dropout" not in sizes:
         told["attention_dropout"] = 0.0

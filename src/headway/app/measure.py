@@ -41,6 +41,8 @@ class Examiner:
         loss = held_loss(self.task, model, self.held)
         if self.answers is None:
             return Examined({"loss": loss, "perplexity": perplexity(loss)}, -loss)
+        if not math.isfinite(loss):  # who has lost its mind is not asked
+            return Examined({"loss": loss}, -loss)
         scores, samples = self.answers(model)
         main = scores.numbers[scores.main]
         return Examined({"loss": loss, **scores.numbers}, main if MEASURES[scores.main].higher else -main, samples)

@@ -18,6 +18,7 @@ SHORT = {
     "data.validation": "--validation",
     "data.task": "--task",
     "data.objective": "--objective",
+    "data.columns": "--columns",
     "data.skip_bad": "--skip-bad",
     "model.preset": "--preset",
     "model.from": "--from",

@@ -5,6 +5,7 @@ A resolved recipe has no choice left: the same recipe, data and number of thread
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -72,6 +73,8 @@ def plan(asked: Asked, scratch: Path | None = None) -> Plan:
     longest = given(draft.data.longest, LONGEST)
     key = digest((), data.digest, repr(made.task), *words_told(made), str((draft.seed, draft.data.held_out, longest)))
     prepared = prepared_for(made, data, draft.seed, longest, Shelf(key, scratch))
+    if data.skipped is not None and not data.skipped.counts:  # where all was in the cache, nobody has read it yet
+        deque(data.train(), maxlen=0)
     return finished(asked, draft, data, objective, made, start, prepared)
 
 
@@ -108,7 +111,10 @@ def fitting(recipe: Recipe, data: Material, made: Ready, start: Loaded | None, l
     if start is None:
         name = PRESETS[cast(str, recipe.model.preset)].architecture
         return config_for(name, recipe.model.sizes, need, data.kind, recipe.train.dropout)
-    told = {field.name: getattr(start.config, field.name) for field in fields(start.config)} | dict(recipe.model.sizes)
+    told = {field.name: getattr(start.config, field.name) for field in fields(start.config)}
+    if recipe.train.dropout is not None:
+        told.pop("embed_dropout", None)
+    told |= recipe.model.sizes
     kept = {name: told[name] for name in ("vocab", "source_vocab", "target_vocab", "context", "tied") if name in told}
     made_config = config_for(start.architecture, told, need, data.kind, recipe.train.dropout)
     return replace(cast(Any, made_config), **kept)

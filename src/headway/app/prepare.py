@@ -79,14 +79,18 @@ def prepare_texts(
     held = shelf.stored("held", lambda: documents(task, material.held()), 1, vocab)
     total = len(train.stream())
     cut = total - round(total * material.tail)
+    if cut <= length:
+        said = f"{material.name} has {cut} tokens to learn from, which are no row of {length} + 1"
+        raise UserError(said, do=f"give more text, or a smaller --data.longest, such as {max(2, cut // 4)}")
 
     def batches(tokens: int, accumulate: int) -> Batches:
         windows: Order = Windows(cut, length, accumulate_rows(tokens), seed)
         return Batches(task, Stretches(train, length), Steps(windows, accumulate), seed)
 
     last, first, size = (train, cut, total - cut) if material.tail else (held, 0, len(held.stream()))
-    spans = span_batches(size, length, 32) if size > length else []
-    return Prepared(task, batches, whole(task.measured(), Stretches(last, length, first), spans), cut, len(train))
+    width = min(length, size - 1)  # little text is measured in one piece
+    spans = span_batches(size, width, 32) if width > 0 else []
+    return Prepared(task, batches, whole(task.measured(), Stretches(last, width, first), spans), cut, len(train))
 
 
 def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:

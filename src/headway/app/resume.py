@@ -1,6 +1,7 @@
 """Going on with a run: as its own recipe says, on the data that it began with.
 
-A setting that is given again must be what it was; only places may differ, where the folder or the files were moved.
+A setting that is given again must be what it was.  Only what changes no number may differ: places, where the folder or
+the files were moved, and how many processes prepare batches.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from headway.train.recipe import Recipe, flat
 
 RECIPE, DATA = "recipe.yaml", "data.json"
 FILES = ("data.path", "data.source", "data.target", "data.validation")
+FREE = (*FILES, "train.workers")
 COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was made into steps
 MODEL = ("*.json", "*.safetensors", "*.txt", "*.model")  # in a folder with a model or a tokenizer
 
@@ -39,10 +41,9 @@ def taken_up(asked: Asked, scratch: Path | None = None) -> Plan:
     folder = run_in(asked)
     before = read_json(folder / DATA)
     given = given_again(asked)
-    if not any(name in given for name in FILES):
-        check_files(before["files"])
-    places = {name: Said(given[name], Flag()) for name in FILES if name in given}
-    made = plan(Asked((read_file(folder / RECIPE), {**places, "out": Said(folder, Flag())})), scratch)
+    check_files(given, before["files"])
+    free = {name: Said(given[name], Flag()) for name in FREE if name in given}
+    made = plan(Asked((read_file(folder / RECIPE), {**free, "out": Said(folder, Flag())})), scratch)
     check_data(before, facts(made))
     check_length(given, made, folder)
     return made
@@ -60,7 +61,7 @@ def check_same(asked: Asked, recipe: Recipe, folder: Path) -> None:
     begun = flat(recipe)
     for name, value in given_again(asked).items():
         said = asked.said(name)
-        if said is not None and name not in ("out", *FILES, *COUNTED) and begun.get(name) != value:
+        if said is not None and name not in ("out", *FREE, *COUNTED) and begun.get(name) != value:
             was = f"the run in {folder} has {name} = {begun.get(name)}"
             raise UserError(f"{said.place.says(name, value)}, but {was}", do="leave it out, or start anew")
 
@@ -93,14 +94,16 @@ def files_of(made: Plan) -> Iterator[Path]:
             yield from sorted(file for glob in MODEL for file in Path(folder).glob(glob))
 
 
-def check_files(before: Mapping[str, str]) -> None:
-    """Refuses files that are not what they were, before anything is read from them."""
-    for name, hash in before.items():
-        if not Path(name).exists():
+def check_files(given: Mapping[str, Any], before: Mapping[str, str]) -> None:
+    """Refuses files that are not what they were, before anything is made of them."""
+    named = [given[name] for name in FILES if name in given]
+    again = [Path(path) for paths in named for path in (paths if isinstance(paths, tuple) else (paths,))]
+    for file in again or map(Path, before):
+        if not file.exists():
             do = "resume from the folder where the run began, or name the data again"
-            raise UserError(f"{name} does not exist", do=do)
-        if digest([Path(name)]) != hash:
-            raise changed(name)
+            raise UserError(f"{file} does not exist", do=do)
+        if file.is_file() and digest([file]) not in before.values():
+            raise changed(str(file))
 
 
 def check_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -8,10 +8,12 @@ with it (resume.py).
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shlex
 import sys
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -76,16 +78,14 @@ def check_place(folder: Path) -> None:
     """Refuses a folder that holds something, or that cannot be made."""
     if (folder / RECIPE).is_file():
         raise UserError(f"{folder} holds a run already", do="go on with it by --resume, or name another --out")
-    # what a crash leaves that came before the recipe is nobody's
-    if folder.is_dir() and all(found.name == DATA or found.suffix == ".part" for found in folder.iterdir()):
-        return
-    if folder.exists() or folder.is_symlink():
-        raise UserError(f"{folder} is there already and not empty", do="name another --out")
-    nearest = next(parent for parent in folder.absolute().parents if parent.exists())
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir():
         raise UserError(f"--out {folder}: {nearest} is not a folder", do="name another --out")
+    # what a crash left that came before the recipe is nobody's
+    if nearest == folder and any(found.name != DATA and found.suffix != ".part" for found in folder.iterdir()):
+        raise UserError(f"{folder} is there already and not empty", do="name another --out")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, "no right to make a folder", str(nearest))
+        raise PermissionError(errno.EACCES, "no right to write there", str(nearest))
 
 
 def begin(made: Plan) -> None:
@@ -100,17 +100,38 @@ def run(made: Plan, *, resume: bool) -> int:
     """Trains, and leaves the folder of a model, or of a run that can be resumed."""
     folder = out_of(made.recipe)
     again = f"headway train --out {shlex.quote(str(folder))} --resume"
-    with Interruption() as interruption:
+    with alone(folder), Interruption() as interruption:
         try:
             end = trained(made, interruption, resume=resume)
         except OSError as error:
             error.add_note(f"nothing is lost: when that is mended, go on with {again}")
             raise
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            said = "a process that prepared batches was ended, perhaps for want of memory"
+            raise UserError(said, do=f"go on with {again} --train.workers 0") from error
     if end.signal is not None:
         print(f"\ninterrupted at step {end.step}, and saved; go on with\n\n  {again}")
         return 128 + end.signal
     print(told_end(made, end))
     return 0
+
+
+@contextmanager
+def alone(folder: Path) -> Generator[None]:
+    """Keeps other processes from going on with the same run.
+
+    The lock is this process's own, so workers that outlive it for a moment do not keep it.  It would be lost if the
+    file were closed anywhere else: `data.json` is not read any more by now.
+    """
+    with (folder / DATA).open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise UserError(f"another process is training in {folder}", do="wait until it ends") from None
+        yield
 
 
 def trained(made: Plan, interruption: Interruption, *, resume: bool) -> End:

@@ -63,8 +63,7 @@ class Learner:
         self.model.train()
         targets, tokens = sum(batch.targets for batch in batches), sum(batch.tokens for batch in batches)
         self.optimiser.zero_grad()
-        whole = max(1, targets)  # texts of one token each leave nothing to learn
-        loss = sum(self.backward(step, at, batch, whole) for at, batch in enumerate(batches))
+        loss = sum(self.backward(step, at, batch, targets) for at, batch in enumerate(batches))
         norm, rate = clip(self.optimiser.parameters, self.most), self.optimiser.set_rate(self.schedule.factor(step))
         skipped = not (math.isfinite(loss) and math.isfinite(norm))
         if not skipped:

@@ -31,6 +31,8 @@ from headway.tasks.buckets import by_length
 from headway.tasks.scoring import score_pairs
 from headway.train.recipe import flat
 
+pytestmark = pytest.mark.slow  # whole runs
+
 MODELS = ("rnn-small", "rnnsearch-small", "transformer-tiny")
 STEPS, HELD = 5, 0.1
 

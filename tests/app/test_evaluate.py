@@ -46,6 +46,8 @@ from tests.app.folders import (
     worded_lines,
 )
 
+pytestmark = pytest.mark.slow  # whole runs
+
 # ---- what a model writes
 
 

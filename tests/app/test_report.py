@@ -35,6 +35,8 @@ from headway.tasks.pairs import Pairs
 from headway.train.journal import Journal
 from headway.train.loop import End, Sample
 
+pytestmark = pytest.mark.slow  # whole runs
+
 WORDS = ("eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "東京", "שלום", "<b>", "merhaba")
 SMALL = {"model.dim": "16", "model.layers": "1", "model.heads": "2"}
 TINY_RNN = {"model.dim": "16", "model.hidden": "16", "model.align": "8", "model.readout": "8"}

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from headway.app.assemble import examiner_of, learner_of, pace_of, some
 from headway.app.plan import Plan, plan
 from headway.app.recipe import ask
@@ -162,7 +160,3 @@ class Trial:
         assert found is not None
         assert found[1] == []
         return found[0], (self.folder / "metrics.jsonl").read_bytes()
-
-
-def tensors_of(snapshot: Snapshot) -> dict[str, Tensor]:
-    return {f"{part}:{name}": tensor for part, named in snapshot.tensors.items() for name, tensor in named.items()}

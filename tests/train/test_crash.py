@@ -126,6 +126,7 @@ class Late(Torn):
             file.safe = bytes(file.live)
 
 
+@pytest.mark.slow
 def test_no_crash_loses_what_was_saved(memory: Path) -> None:
     crashes = Crashes(memory, store, every=3)
     assert crashes.run() >= 200

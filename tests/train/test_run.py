@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from headway.data.order import Buckets, Steps
 from headway.errors import UserError
 from headway.train.average import Average
+from headway.train.batches import Batches
 from headway.train.groups import groups
 from headway.train.journal import Journal
 from headway.train.learner import Learner
@@ -201,6 +204,30 @@ def test_a_best_checkpoint_that_has_rotted_is_told_and_passed_over(memory: Path)
     assert [sentence for sentence in bench.told.sentences if "step 10" in sentence and "not whole" in sentence]
 
 
+class Drawn:
+    """A task whose batch is its rows and what was drawn for them."""
+
+    def collate(self, rows: Sequence[Any], random: np.random.Generator) -> tuple[list[Any], float]:
+        return list(rows), random.random()
+
+
+class Same:
+    def rows(self, numbers: Sequence[int] | np.ndarray) -> list[Any]:
+        return [int(number) for number in numbers]
+
+
+def test_every_batch_of_every_epoch_draws_its_own_and_always_the_same() -> None:
+    def made(seed: int) -> list[tuple[list[Any], float]]:
+        order = Buckets(np.ones(12, dtype=np.int64), tokens=4, seed=1)
+        return [one for step in Batches(Drawn(), Same(), Steps(order, 2), seed).between(1, 10) for one in step]
+
+    drawn = [number for _, number in made(1)]
+    assert len(set(drawn)) == 18  # three batches in each of six epochs
+    assert made(1) == made(1)
+    assert not set(drawn) & {number for _, number in made(2)}
+    assert sorted(row for rows, _ in made(1)[:3] for row in rows) == list(range(12))
+
+
 # Being interrupted.
 
 
@@ -245,6 +272,9 @@ def test_a_run_that_stops_early_stops_there_too_when_it_was_cut(memory: Path, ev
     straight = bench("straight")
     end = straight.made(average=True).run(Interruption())
     assert end.step == 25
+    again = straight.made(average=True)
+    again.resume()  # at step 25 or before it: also there it is known that nothing is to come
+    assert again.run(Interruption()) == end
     for cut in cuts:
         other = bench(f"cut-{cut}")
         run = other.made(average=True)
@@ -269,7 +299,8 @@ def test_a_run_without_a_checkpoint_starts_from_the_beginning_and_says_so(memory
     assert run.resume() == ["no checkpoint was written yet, so the run starts from the beginning"]
     run.run(Interruption())
     assert (killed.folder / "metrics.jsonl").read_bytes() == (straight.folder / "metrics.jsonl").read_bytes()
-    assert run.journal.seconds() == 1.0
+    run.journal.time(seconds=2.0)
+    assert run.journal.seconds() == 3.0
 
 
 def test_lines_behind_the_checkpoint_are_forgotten(memory: Path) -> None:

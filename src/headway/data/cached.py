@@ -25,8 +25,8 @@ LEFT = 24 * 60 * 60  # seconds after which an unfinished folder is nobody's any 
 def cached_shards(key: str, make: Callable[[Path], object], place: Path | None = None) -> Shards:
     """The store of this key, which `make` writes into the folder that it is given where there is none yet.
 
-    With a `place` it is made there, and the cache is read and left as it is.  A damaged one is made anew.  Of two processes that make the same one, the first to finish puts it there and both
-    use it.
+    With a `place` it is made there, and the cache is read and left as it is.  A damaged one is made anew.  Of two
+    processes that make the same one, the first to finish puts it there and both use it.
     """
     assert key == Path(key).name, key
     found = opened(wanted_folder() / "shards" / key)

@@ -1,8 +1,8 @@
 """Layers that read the same input: one product where their weights lie side by side in memory, as `arrange` lays them.
 
 The definition is each layer by itself.  A step of decoding takes as long as reading its weights, and one wide matrix is
-read faster than three narrow ones: 0.37 against 0.50 ms for the queries, keys and values of GPT-2 and one token.  From 4
-tokens on nothing is gained, and results that lie apart are faster to go on with.
+read faster than three narrow ones: 0.37 against 0.50 ms for the queries, keys and values of GPT-2 and one token.  From
+4 tokens on nothing is gained, and results that lie apart are faster to go on with.
 
 Axes:  … any   C width   N width of all outputs together
 """

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,8 @@ from pathlib import Path
 import torch
 
 from headway.app.cli import main
+from headway.train.disk import Disk
+from headway.train.store import Snapshot, Store
 from tests.train.runs import write_data
 
 # a run so small that its steps take milliseconds
@@ -24,6 +27,8 @@ TINY = [
     *("--preset", "transformer-nano", "--model.dim", "16", "--model.heads", "2", "--model.layers", "1"),
     *("--data.tokenizer", "words", "--train.dropout", "0.1", "--train.batch", "100", "--train.threads", "1"),
 ]
+# a whole command of six steps
+SIX = ["train", "pairs.tsv", *TINY, "--train.steps", "6", "--train.evaluate-every", "6", "--train.log-every", "1"]
 
 
 @dataclass(frozen=True)
@@ -145,3 +150,38 @@ def until(condition: Callable[[], bool], child: Child) -> None:
 
 def lines_of(file: Path) -> int:
     return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+class Full(Disk):
+    """A disk that writes once more, and then never."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.writes = number, iter(range(100))
+
+    def write(self, handle: int, data: memoryview) -> int:
+        if next(self.writes) > 0:
+            raise OSError(self.number, os.strerror(self.number))
+        return super().write(handle, data)
+
+
+def full_after(saves: int, number: int = errno.ENOSPC) -> Callable[[], None]:
+    """A disk that has room for so many checkpoints, and for half of the next one's first file."""
+
+    def plant() -> None:
+        save, begun = Store.save, iter(range(100))
+
+        def saved(self: Store, snapshot: Snapshot, protect: Collection[int] = ()) -> Path:
+            full = next(begun) >= saves
+            return save(replace(self, disk=Full(number)) if full else self, snapshot, protect)
+
+        Store.save = saved  # type: ignore[method-assign]
+
+    return plant
+
+
+def left(place: Place, name: str) -> list[bytes]:
+    return [(place.folder / name / file).read_bytes() for file in ("metrics.jsonl", "model.safetensors")]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}

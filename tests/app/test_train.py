@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import headway.app.calibrate
 from tests.app.command import SIX, TINY, Done, Place, full_after, left, made_place, names
 
 SHORT = ["--train.steps", "3", "--train.threads", "1"]
@@ -28,7 +29,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 def write_own(folder: Path) -> None:
     draw = random.Random(3)
-    words = [*"ışık İstanbul öğretmen 我看见猫 月亮很亮 הילד القط 😀🚀 👩‍👩‍👧".split(), "🇹🇷 bayrak", "הילד רואה"]
+    words = [
+        "ışık",
+        "İstanbul",
+        "öğretmen",
+        "我看见猫",
+        "月亮很亮",
+        "הילד רואה",
+        "القط",
+        "😀🚀",
+        "👩\u200d👧",
+        "🇹🇷 bir",
+    ]
     texts = [" ".join(draw.choice(words) for _ in range(3)) for _ in range(200)]
     rows = [f"{text}\t{' · '.join(reversed(text.split()))} son" for text in texts]
     (folder / "all.tsv").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
@@ -54,7 +66,7 @@ OWN = {
     "all languages": (["all.tsv", *SMALL], "translation", "ışık 😀🚀 月亮很亮"),
     "all languages' text": (["all.txt", "--data.longest", "64", *SMALL], "language, causal", "القط ينام 我"),
 }
-QUICK = ("tags", "all languages")
+QUICK = ("tags",)
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in OWN])
@@ -119,7 +131,7 @@ def test_what_was_prepared_with_other_lines_is_not_taken_for_it(place: Place) ->
     """The same file has other rows with --skip-bad, though its words are the same."""
     lines = (place.folder / "pairs.tsv").read_text().splitlines()
     (place.folder / "twice.tsv").write_text("\n".join(lines * 2) + "\n")
-    rows = [rows_told(place("train", "twice.tsv", *TINY, *SHORT, *more)) for more in ([], ["--skip-bad"])]
+    rows = [rows_told(place("train", "twice.tsv", *TINY, *SHORT[:2], *more)) for more in ([], ["--skip-bad"])]
     assert rows[0] > rows[1] + 50
 
 
@@ -149,7 +161,6 @@ def test_a_printed_recipe_trains_the_same(place: Place) -> None:
 
 
 KINDS = {
-    "labels": ["labels.csv", "--preset", "bert-tiny", *SMALL],
     "masked": ["long.txt", "--preset", "bert-tiny", *SMALL],  # so masked, which nobody says
     "unigram": ["pairs.tsv", "--data.tokenizer", "unigram", "--train.epochs", "0.5", *SMALL],
     "bpe": ["pairs.tsv", "--data.tokenizer", "bpe", "--preset", "rnnsearch-small", "--model.hidden", "8"],
@@ -172,7 +183,12 @@ def test_a_printed_recipe_trains_the_same_on_data_of_any_kind(place: Place, kind
 @pytest.mark.slow
 def test_minutes_are_made_into_steps_that_a_resumed_run_keeps(place: Place) -> None:
     words = ["train", "pairs.tsv", *TINY, "--minutes", "0.02", "--out", "minutes"]
-    assert place(*words, "--train.checkpoint-every", "5", before=full_after(2)).code == 1
+
+    def hurry() -> None:
+        headway.app.calibrate.LOOK = 0.2
+        full_after(2)()
+
+    assert place(*words, "--train.checkpoint-every", "5", before=hurry).code == 1
     recipe = (place.folder / "minutes" / "recipe.yaml").read_text()
     assert "  minutes: null\n" in recipe
     done = place(*words, "--resume")
@@ -198,6 +214,7 @@ def test_a_finished_run_is_left_as_it_is(place: Place) -> None:
     assert place.tree() == before
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_starts_anew_and_says_so(place: Place) -> None:
     assert place(*SIX, "--out", "early", before=full_after(0)).code == 1
     done = place(*SIX, "--out", "early", "--resume")

@@ -98,7 +98,7 @@ def limit(size: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, *(pytest.param(n, marks=pytest.mark.slow) for n in OTHERS)])
+@pytest.mark.parametrize("number", [errno.ENOSPC, *(pytest.param(n, marks=pytest.mark.proof) for n in OTHERS)])
 def test_a_disk_that_refuses_is_told_and_what_was_saved_stays(place: Place, number: int) -> None:
     name = f"refused-{number}"
     done = place(*SIX, "--train.checkpoint-every", "2", "--out", name, before=full_after(2, number))

@@ -13,6 +13,7 @@ from headway.data.kinds import Kind
 
 MINUTES = 10.0  # of training, where nothing else is said
 RATE = 4e10  # operations of one thread in a second: what training reaches here, in round numbers
+WEIGHTS = 10  # for each token of the data at most
 EPOCHS = (4.0, 40.0)  # a model that sees the data less often is too large; more often helps little
 
 LADDERS: dict[str, tuple[str, ...]] = {
@@ -47,9 +48,10 @@ def ladder(kind: Kind, objective: str) -> tuple[str, ...]:
 
 
 def rung(sizes: Sequence[Size], tokens: int, minutes: float, threads: int) -> str:
-    """The largest model that has no more weights than the data has tokens, and the time for a few epochs."""
-    budget = minutes * 60 * RATE * threads
-    fitting = [s.preset for s in sizes if s.weights <= tokens and 6 * s.weights * tokens * EPOCHS[0] <= budget]
+    """The largest model that the data can teach and the time lets see it a few times."""
+    seen = 6 * tokens * EPOCHS[0]  # operations for each weight
+    most = min(WEIGHTS * tokens, minutes * 60 * RATE * threads / seen)
+    fitting = [size.preset for size in sizes if size.weights <= most]
     return fitting[-1] if fitting else sizes[0].preset
 
 

@@ -85,7 +85,9 @@ def finished(
     threads = given(draft.train.threads, torch.get_num_threads())
     longest = given(draft.data.longest, LONGEST)
     tokens, minutes = prepared.tokens, given(draft.train.minutes, choose.MINUTES)
-    name = given(draft.model.preset, None if start else rung(data, objective, made, tokens, minutes, threads))
+    name = draft.model.preset
+    if name is None and start is None:
+        name = rung(data, objective, made, tokens, minutes, threads)
     if name is not None:
         check_suited(name, data.kind, objective)
         asked.check_sizes([field.name for field in fields(architecture(PRESETS[name].architecture).Config)])

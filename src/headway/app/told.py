@@ -10,6 +10,7 @@ from headway.app.assemble import some
 from headway.app.calibrate import Pulse
 from headway.app.plan import Plan
 from headway.data.kinds import Kind
+from headway.data.sources import counted
 from headway.train.loop import End
 
 
@@ -39,13 +40,14 @@ def told_plan(made: Plan, pulse: Pulse | None) -> str:
 
 def task_told(made: Plan) -> str:
     objective = f", {made.recipe.data.objective}" if made.material.kind is Kind.TEXTS else ""
-    return f"{made.material.kind.value}{objective}: {made.prepared.rows:,} rows, {made.prepared.tokens:,} tokens"
+    rows = counted(made.prepared.rows, "row")
+    return f"{made.material.kind.value}{objective}: {rows}, {made.prepared.tokens:,} tokens"
 
 
 def words_told(made: Plan) -> str:
     ready, data = made.ready, made.recipe.data
     if made.start:
-        return f"{ready.reader.vocab:,} of {made.recipe.model.start}"
+        return f"{ready.reader.vocab:,}, those of the model"
     if ready.reader is ready.writer:
         return f"{data.tokenizer}, {ready.reader.vocab:,}"
     return f"{data.tokenizer}, {ready.reader.vocab:,} → {data.target_tokenizer}, {ready.writer.vocab:,}"
@@ -54,7 +56,7 @@ def words_told(made: Plan) -> str:
 def model_told(made: Plan) -> str:
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in made.shape().parameters())
-    name = made.recipe.model.start if made.start else made.recipe.model.preset
+    name = made.recipe.model.preset if made.recipe.model.start is None else made.recipe.model.start.name
     return f"{name}, {count:,} parameters"
 
 

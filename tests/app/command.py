@@ -84,6 +84,8 @@ class Child:
         number = time.monotonic_ns()
         warm()
         self.files = [place.folder.parent / f"{number}.{stream}.told" for stream in ("out", "err")]
+        for file in self.files:
+            file.touch()  # it may be killed before it does anything
         sys.stdout.flush()
         self.pid = os.fork()
         if self.pid == 0:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import headway.app.calibrate
+from headway.app.resume import check_files
 from tests.app.command import SIX, TINY, Done, Place, full_after, left, made_place, names
 
 SHORT = ["--train.steps", "3", "--train.threads", "1"]
@@ -130,7 +131,7 @@ def test_a_dry_run_tells_what_is_wrong_with_the_data(place: Place) -> None:
 def test_what_was_prepared_with_other_lines_is_not_taken_for_it(place: Place) -> None:
     """The same file has other rows with --skip-bad, though its words are the same."""
     lines = (place.folder / "pairs.tsv").read_text().splitlines()
-    (place.folder / "twice.tsv").write_text("\n".join(lines * 2) + "\n")
+    (place.folder / "twice.tsv").write_text("\n".join(list(dict.fromkeys(lines)) * 2) + "\n")
     rows = [rows_told(place("train", "twice.tsv", *TINY, *SHORT[:2], *more)) for more in ([], ["--skip-bad"])]
     assert rows[0] > rows[1] + 50
 
@@ -286,6 +287,10 @@ def test_the_same_settings_may_be_given_again(place: Place, begun: str) -> None:
     assert (done.code, done.err) == (0, "")
     (place.folder / "weak.yaml").write_text("train: {steps: 99, batch: 1}\n")
     assert place(*words, "--config", "weak.yaml", "--resume", "--dry-run").code == 0  # stronger ones win, as they did
+
+
+def test_the_embedded_data_set_is_no_file_that_could_be_gone() -> None:
+    check_files({"data.path": ("dates",)}, {})
 
 
 def test_a_folder_that_holds_something_is_refused_before_the_data_is_read(place: Place) -> None:

@@ -6,7 +6,7 @@ sides; of one or a few long documents, the end is (`tail`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class Material:
 
 
 def material(recipe: Recipe) -> Material:
-    if recipe.data.path == ("dates",) and not Path("dates").exists():
+    if is_embedded(recipe.data.path):
         return embedded(recipe.seed)
     given = recognised(recipe.data)
     held = recognised_validation(recipe.data, given) if recipe.data.validation else None
@@ -85,6 +85,11 @@ def read_as(given: Given) -> tuple[str, ...]:
 
 def nothing() -> Iterator[Record]:
     return iter(())
+
+
+def is_embedded(path: Sequence[str]) -> bool:
+    """Whether the embedded data set is meant, and no file of that name."""
+    return tuple(path) == ("dates",) and not Path("dates").exists()
 
 
 def embedded(seed: int) -> Material:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from headway.app.material import is_embedded
 from headway.app.places import Flag
 from headway.app.plan import Plan, plan, steps_of, words_told
 from headway.app.recipe import Asked, Said, from_yaml, read_file, resolve
@@ -96,8 +97,8 @@ def files_of(made: Plan) -> Iterator[Path]:
 
 def check_files(given: Mapping[str, Any], before: Mapping[str, str]) -> None:
     """Refuses files that are not what they were, before anything is made of them."""
-    named = [given[name] for name in FILES if name in given]
-    again = [Path(path) for paths in named for path in (paths if isinstance(paths, tuple) else (paths,))]
+    listed = [paths if isinstance(paths, tuple) else (paths,) for name in FILES if (paths := given.get(name))]
+    again = [Path(path) for paths in listed if not is_embedded(paths) for path in paths]
     for file in again or map(Path, before):
         if not file.exists():
             do = "resume from the folder where the run began, or name the data again"

@@ -9,13 +9,12 @@ from typing import Any
 
 from headway.data.checks import Checked
 from headway.data.checks import check as look_through
-from headway.data.kinds import Kind
+from headway.data.kinds import TASKS, Kind
 from headway.data.lines import What
 from headway.data.recognise import Given, recognise
 from headway.data.records import LONGEST
 from headway.errors import UserError, nearest
 
-TASKS = {kind.value: kind for kind in Kind}
 SHOWN = 5  # problems of a kind that are printed; --json has more
 
 

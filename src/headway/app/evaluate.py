@@ -11,7 +11,8 @@ from headway.answer import Wish
 from headway.app.check import kind_of
 from headway.app.purpose import Data, Measured, Purpose, purpose_for
 from headway.checkpoint import load
-from headway.data.dates import Part, dates
+from headway.data.dates import Part
+from headway.data.embedded import NAME, date_records, is_embedded
 from headway.data.kinds import Kind
 from headway.data.lines import Problem
 from headway.data.recognise import Given, recognise
@@ -72,13 +73,13 @@ def fitting(purpose: Purpose, data: Data, again: Callable[[Kind], Data] | None) 
 
 def known(paths: Sequence[Path]) -> Data | None:
     """The embedded set, where nothing of its name lies in this folder."""
-    if tuple(paths) != (Path("dates"),) or Path("dates").exists():
+    if not is_embedded(paths):
         return None
 
     def part(which: Part) -> Callable[[], Iterator[Record]]:
-        return lambda: (Record(pair, paths[0], at) for at, pair in enumerate(dates(0, DATES, part=which), 1))
+        return lambda: date_records(0, DATES, which)
 
-    why = f"dates: {DATES:,} dates that are kept from every training, so translation"
+    why = f"{NAME}: {DATES:,} dates that are kept from every training, so translation"
     return Data(Kind.PAIRS, why, part(Part.VALIDATION), part(Part.UNSEEN))
 
 

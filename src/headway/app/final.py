@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from torch import nn
 
@@ -15,7 +14,8 @@ from headway.app.final_texts import of_texts
 from headway.app.measure import measures_for, named, pair_scores, written
 from headway.app.plan import Plan
 from headway.app.sight import NOTHING, PIECES, SIGHTS, Example, Sights, alignments, ribbons, self_maps, titled
-from headway.data.dates import Part, dates
+from headway.data.dates import Part
+from headway.data.embedded import date_records
 from headway.data.sources import Record
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.tasks.buckets import quantile_edges
@@ -61,14 +61,13 @@ def of_pairs(made: Plan, task: Pairs, end: End, model: nn.Module) -> Final:
     lengths = [len(row) for row in task.reader.encode_batch([sample.source for sample in samples])]
     answers, wanted = [sample.answer for sample in samples], [sample.wanted for sample in samples]
     scores = score_pairs(answers, wanted, lengths, by=by, edges=shares(lengths))
-    unseen = unseen_dates(made, speaker, by) if made.material.name == "dates" and not made.material.files else None
+    unseen = unseen_dates(made, speaker, by) if made.material.embedded else None
     return Final(scores, tuple(samples), aligned(task, speaker, samples), unseen)
 
 
 def unseen_dates(made: Plan, speaker: Speaker, by: Sequence[str]) -> Scores:
     """On dates in pairs of a language and a pattern that training has not seen."""
-    pairs = dates(made.recipe.seed, UNSEEN, part=Part.UNSEEN)
-    records = [Record(pair, Path("dates"), at) for at, pair in enumerate(pairs, 1)]
+    records = list(date_records(made.recipe.seed, UNSEEN, Part.UNSEEN))
     return pair_scores(written(speaker, records, Wish()), by)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.app.measure import perplexity
+from headway.app.measure import held_loss, perplexity
 from headway.app.sight import NOTHING, SIGHTS, Example, Sights, alignments, pieces, self_maps, titled
 from headway.data.tokenizer import Tokenizer
 from headway.generate.feed import remembered
@@ -37,8 +37,8 @@ PROMPT, FURTHER = 40, 60  # tokens that are read and written for a sample
 @torch.inference_mode()
 def of_texts(task: Task, held: Sequence[Any], model: nn.Module) -> tuple[Scores, list[Sample], Sights]:
     """Scores, samples, and what was looked at, of a language model by its batches for validation."""
-    summed, count = sum(task.measured().loss(model, batch).item() for batch in held), sum(b.targets for b in held)
-    numbers = {"perplexity": perplexity(summed / count), "loss": summed / count}
+    loss, count = held_loss(task.measured(), model, held), sum(batch.targets for batch in held)
+    numbers = {"perplexity": perplexity(loss), "loss": loss}
     buckets: tuple[Bucket, ...] = ()
     samples, sights = list[Sample](), NOTHING
     if isinstance(task, Spans):

@@ -6,14 +6,15 @@ sides; of one or a few long documents, the end is (`tail`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.data.checks import Skipped, good_records
-from headway.data.dates import Part, dates
+from headway.data.dates import Part
 from headway.data.digest import digest
-from headway.data.kinds import Kind
+from headway.data.embedded import NAME, date_records, is_embedded
+from headway.data.kinds import TASKS, Kind
 from headway.data.recognise import Given, recognise
 from headway.data.sources import Record
 from headway.data.split import held_out, share_for
@@ -23,7 +24,6 @@ from headway.train.recipe import Data, Recipe
 DATES, DATES_HELD = 100_000, 1000
 FEW = 20  # documents or fewer are cut at their end, not one from another
 MOST = 2000  # records that are held out
-TASKS = {kind.value: kind for kind in Kind}
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class Material:
     beside: tuple[Path, ...] = ()
     tail: float = 0.0
     skipped: Skipped | None = None
+
+    @property
+    def embedded(self) -> bool:
+        return not self.files
 
 
 def material(recipe: Recipe) -> Material:
@@ -87,24 +91,15 @@ def nothing() -> Iterator[Record]:
     return iter(())
 
 
-def is_embedded(path: Sequence[str]) -> bool:
-    """Whether the embedded data set is meant, and no file of that name."""
-    return tuple(path) == ("dates",) and not Path("dates").exists()
-
-
 def embedded(seed: int) -> Material:
     """The dates, learned in known ways of writing them."""
-
-    def records(part: Part, count: int) -> Iterator[Record]:
-        return (Record(pair, Path("dates"), at + 1) for at, pair in enumerate(dates(seed, count, part=part)))
-
-    why = f"dates: {DATES:,} dates in 44 languages with their ISO 8601 form, so translation"
+    why = f"{NAME}: {DATES:,} dates in 44 languages with their ISO 8601 form, so translation"
     return Material(
-        "dates",
+        NAME,
         Kind.PAIRS,
         why,
-        lambda: records(Part.TRAIN, DATES),
-        lambda: records(Part.VALIDATION, DATES_HELD),
+        lambda: date_records(seed, DATES, Part.TRAIN),
+        lambda: date_records(seed, DATES_HELD, Part.VALIDATION),
         digest((), "dates", str(seed), str(DATES)),
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from headway.data.keyed import random_for
+from headway.data.records import by_document
 from headway.data.sources import Record
 from headway.data.tokenizer import Tokenizer
 from headway.tasks.causal import Causal
@@ -125,23 +126,11 @@ class Row(NamedTuple):
 def read(probe: Probe, records: Iterable[Record], found: list[Document]) -> Iterator[Row]:
     """The windows of all texts, which are added to `found`."""
     before, after = probe.frame
-    for pieces in documents(records):
+    for pieces in by_document(records):
         one = Document()
         found.append(one)
         ids = chain([before], (counted(one, probe.words, piece) for piece in pieces), [after])
         yield from (Row(window, one) for window in windows(ids, probe.size, probe.again))
-
-
-def documents(records: Iterable[Record]) -> Iterator[Iterator[str]]:
-    """The pieces of each document; they are to be read before the next one is asked for."""
-    begun = 0
-
-    def number(record: Record) -> int:
-        nonlocal begun
-        begun += not record.goes_on
-        return begun
-
-    return ((record.fields[0] for record in pieces) for _, pieces in groupby(records, number))
 
 
 def counted(one: Document, words: Tokenizer, text: str) -> list[int]:

@@ -39,7 +39,6 @@ class Plan:
     ready: Ready
     prepared: Prepared
     config: Any
-    weights: int  # that each token meets
     start: Loaded | None
 
     @property
@@ -66,7 +65,7 @@ def plan(asked: Asked, scratch: Path | None = None) -> Plan:
         do = "headway train FILE, or headway train dates, the embedded data set"
         raise UserError("headway train needs data", do=do)
     data, start = material(draft), started(draft)
-    if data.name == "dates" and start is None and draft.model.preset is None:
+    if data.embedded and start is None and draft.model.preset is None:
         draft = resolve(asked, choose.DATES)
     objective = objective_of(draft, start)
     made = ready(draft, data, objective, start)
@@ -91,19 +90,19 @@ def finished(
     if name is not None:
         check_suited(name, data.kind, objective)
         asked.check_sizes([field.name for field in fields(architecture(PRESETS[name].architecture).Config)])
-    values = {**preset_values(name), **(choose.DATES if data.name == "dates" else {})} if name and not start else {}
+    values = {**preset_values(name), **(choose.DATES if data.embedded else {})} if name and not start else {}
     recipe = resolve(asked, values)
     config = fitting(recipe, data, made, start, longest)
     weights = weights_of(config)
     recipe = settled(recipe, data, objective, made, config, weights, tokens, threads)
-    return Plan(recipe, data, made, prepared, config, weights, start)
+    return Plan(recipe, data, made, prepared, config, start)
 
 
 def prepared_for(made: Ready, data: Material, seed: int, longest: int, shelf: Shelf) -> Prepared:
     if data.kind is Kind.TEXTS:
         task = cast(TextTask, made.task)
         length = task.stride(longest)
-        return prepare_texts(task, data, seed, length, lambda tokens: max(1, tokens // length), shelf)
+        return prepare_texts(task, data, seed, length, shelf)
     vocab = max(made.reader.vocab, made.writer.vocab, made.classes + 1)
     return prepare_records(cast(RecordTask, made.task), data, seed, vocab, shelf)
 
@@ -162,7 +161,6 @@ def paced(recipe: Recipe, steps: int) -> Recipe:
         "train.evaluate_every": often,
         "train.checkpoint_every": given(train.checkpoint_every, max(1, steps // 20)),
         "train.log_every": given(train.log_every, max(1, steps // 100)),
-        "train.sample_every": given(train.sample_every, often),
     }
     return from_flat({**flat(recipe), **chosen})
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from headway.app.material import Material
 from headway.data.cached import cached_shards
 from headway.data.digest import digest
 from headway.data.order import Buckets, Order, Steps, Windows
+from headway.data.records import by_document
 from headway.data.shards import Shards, write_shards
 from headway.data.sources import Record
 from headway.errors import UserError
-from headway.tasks.task import RecordTask, Task, TextTask
+from headway.tasks.task import RecordTask, TextTask
 from headway.train.batches import Batches, Lines, Stretches, span_batches, whole
 
 MANY = 1000  # records that are encoded at a time
@@ -48,7 +49,6 @@ class Shelf:
 class Prepared:
     """Rows on disk.  `held` are batches for validation; `tokens` counts what an epoch reads."""
 
-    task: Task
     batches: Callable[[int, int], Batches]  # of a token budget and a number of batches for each update
     held: list[Any]
     tokens: int
@@ -67,12 +67,10 @@ def prepare_records(task: RecordTask, material: Material, seed: int, vocab: int,
         return Batches(task, Lines(train), Steps(Buckets(lengths, tokens, seed), accumulate), seed)
 
     measured = [] if len(held) == 0 else Buckets(lengths_of(held), 8192, 0).epoch(0)
-    return Prepared(task, batches, whole(task.measured(), Lines(held), measured), int(lengths.sum()), len(train))
+    return Prepared(batches, whole(task.measured(), Lines(held), measured), int(lengths.sum()), len(train))
 
 
-def prepare_texts(
-    task: TextTask, material: Material, seed: int, length: int, accumulate_rows: Callable[[int], int], shelf: Shelf
-) -> Prepared:
+def prepare_texts(task: TextTask, material: Material, seed: int, length: int, shelf: Shelf) -> Prepared:
     """Spans of one long stream of documents."""
     vocab = task.words.vocab
     train = shelf.stored("train", lambda: documents(task, material.train()), 1, vocab)
@@ -84,13 +82,13 @@ def prepare_texts(
         raise UserError(said, do=f"give more text, or a smaller --data.longest, such as {max(2, cut // 4)}")
 
     def batches(tokens: int, accumulate: int) -> Batches:
-        windows: Order = Windows(cut, length, accumulate_rows(tokens), seed)
+        windows: Order = Windows(cut, length, max(1, tokens // length), seed)
         return Batches(task, Stretches(train, length), Steps(windows, accumulate), seed)
 
     last, first, size = (train, cut, total - cut) if material.tail else (held, 0, len(held.stream()))
     width = min(length, size - 1)  # little text is measured in one piece
     spans = span_batches(size, width, 32) if width > 0 else []
-    return Prepared(task, batches, whole(task.measured(), Stretches(last, width, first), spans), cut, len(train))
+    return Prepared(batches, whole(task.measured(), Stretches(last, width, first), spans), cut, len(train))
 
 
 def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:
@@ -116,15 +114,8 @@ def unreadable(task: RecordTask, records: list[Record]) -> UserError:
 def documents(task: TextTask, records: Iterable[Record]) -> Iterator[list[Iterable[int]]]:
     """Each document as one row, whose ids come as its pieces are read."""
     before, after = task.frame
-    number = 0
-
-    def document(record: Record) -> int:
-        nonlocal number
-        number += not record.goes_on
-        return number
-
-    for _, pieces in groupby(records, document):
-        yield [chain(before, (id for piece in pieces for id in task.words.plain(piece.fields[0])), after)]
+    for pieces in by_document(records):
+        yield [chain(before, (id for piece in pieces for id in task.words.plain(piece)), after)]
 
 
 def lengths_of(shards: Shards) -> np.ndarray:

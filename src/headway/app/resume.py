@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.app.material import is_embedded
 from headway.app.places import Flag
 from headway.app.plan import Plan, plan, steps_of, words_told
 from headway.app.recipe import Asked, Said, from_yaml, read_file, resolve
 from headway.data.digest import digest
+from headway.data.embedded import is_embedded
 from headway.errors import UserError
 from headway.files import read_json
 from headway.train.recipe import Recipe, flat

@@ -12,3 +12,6 @@ class Kind(Enum):
     LABELS = "classification"  # a text and its label
     TAGS = "tagging"  # words and as many tags
     TEXTS = "language"  # documents
+
+
+TASKS = {kind.value: kind for kind in Kind}

@@ -6,14 +6,15 @@ count what is there; memory does not grow with the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from headway.data.kinds import Kind
 from headway.data.lines import Problem, What
 from headway.data.recognise import Given
 from headway.data.sources import Record, Source, counted
 
-__all__ = ["LONGEST", "Problem", "Record", "What", "records"]
+__all__ = ["LONGEST", "Problem", "Record", "What", "by_document", "records"]
 
 LONGEST = 10_000  # characters of a text that is learned as one row
 
@@ -27,6 +28,18 @@ def records(given: Given, longest: int = LONGEST) -> Iterator[Record | Problem]:
     for source in given.sources:
         for found in source.read():
             yield found if isinstance(found, Problem) else checked(found, source, given.kind, longest)
+
+
+def by_document(records: Iterable[Record]) -> Iterator[Iterator[str]]:
+    """The pieces of each document; they are to be read before the next one is asked for."""
+    begun = 0
+
+    def number(record: Record) -> int:
+        nonlocal begun
+        begun += not record.goes_on
+        return begun
+
+    return ((record.fields[0] for record in pieces) for _, pieces in groupby(records, number))
 
 
 def checked(record: Record, source: Source, kind: Kind, longest: int) -> Record | Problem:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -53,14 +53,27 @@ def likeliest(model: nn.Module, batch: LabelBatch) -> list[list[int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
-    """Say the class of a text.  The tokenizer frames it as the model wants it; longer ones are cut to `longest`."""
+class Naming:
+    """Say classes out of `labels`; texts are cut to `longest` tokens."""
 
     words: Tokenizer
     labels: tuple[str, ...]
     smoothing: float = 0.0
     longest: int = 256
     columns: int = 2
+
+    def loss(self, model: nn.Module, batch: LabelBatch) -> Tensor:
+        return class_loss(model, batch, self.smoothing)
+
+    def measured(self) -> Self:
+        return replace(self, smoothing=0.0)
+
+    def kept(self) -> Mapping[str, Any]:
+        return named(self.labels)
+
+
+class Labels(Naming):
+    """Say the class of a text.  The tokenizer frames it as the model wants it."""
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         rows = self.words.encode_batch([text for text, _ in fields])
@@ -71,28 +84,12 @@ class Labels:
         read, wanted = Ragged.of([row[0] for row in rows]), torch.from_numpy(ids(*(row[1] for row in rows)))
         return LabelBatch(read, wanted, (1,) * len(rows))
 
-    def loss(self, model: nn.Module, batch: LabelBatch) -> Tensor:
-        return class_loss(model, batch, self.smoothing)
 
-    def measured(self) -> Labels:
-        return replace(self, smoothing=0.0)
-
-    def kept(self) -> Mapping[str, Any]:
-        return named(self.labels)
-
-
-@dataclass(frozen=True, eq=False)
-class Tags:
+class Tags(Naming):
     """Say the class of each word, at its first piece.  Fields are words and tags, separated by spaces.
 
-    What is longer than `longest` with the tokens that begin and end every text is cut between pieces.
+    The tokens that begin and end every text count, and it is cut between pieces.
     """
-
-    words: Tokenizer
-    labels: tuple[str, ...]
-    smoothing: float = 0.0
-    longest: int = 256
-    columns: int = 2
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         return [list(self.encoded(text.split(" "), tags.split(" "))) for text, tags in fields]
@@ -115,15 +112,6 @@ class Tags:
         classes = ids(*(row[1] for row in rows)) - 1
         wanted = torch.from_numpy(np.where(classes < 0, NONE, classes))
         return LabelBatch(Ragged.of([row[0] for row in rows]), wanted, tuple(len(row[1]) for row in rows))
-
-    def loss(self, model: nn.Module, batch: LabelBatch) -> Tensor:
-        return class_loss(model, batch, self.smoothing)
-
-    def measured(self) -> Tags:
-        return replace(self, smoothing=0.0)
-
-    def kept(self) -> Mapping[str, Any]:
-        return named(self.labels)
 
 
 def number(label: str, labels: Sequence[str]) -> int:

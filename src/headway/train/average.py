@@ -37,10 +37,10 @@ class Average:
         """Inside it the model has the average as its weights; after it, bit for bit, its own."""
         own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
         try:
-            pour(self.kept, model)
+            fill(model, self.kept)
             yield
         finally:
-            pour(own, model)
+            fill(model, own)
 
     def tensors(self) -> dict[str, Tensor]:
         """The average by parameters' names, and how many updates it has seen."""
@@ -73,7 +73,8 @@ def mean_of(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @torch.no_grad()
-def pour(tensors: Mapping[str, Tensor], model: nn.Module) -> None:
+def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Gives the parameters of a model the values in `tensors`."""
     for name, parameter in model.named_parameters():
         parameter.copy_(tensors[name])
 

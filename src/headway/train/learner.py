@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from headway.data.keyed import keyed
 from headway.nn.moe import MoE
 from headway.nn.trace import record
-from headway.train.average import Average
+from headway.train.average import Average, fill
 from headway.train.optimiser import Optimiser, clip
 from headway.train.schedule import Schedule
 
@@ -97,10 +97,3 @@ class Learner:
         self.optimiser.load_state_tensors(tensors["optimiser"])
         if self.average is not None:
             self.average.load(tensors["average"])
-
-
-@torch.no_grad()
-def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Gives the parameters of a model the values in `tensors`."""
-    for name, parameter in model.named_parameters():
-        parameter.copy_(tensors[name])

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.train.average import mean_tensors
+from headway.train.average import fill, mean_tensors
 from headway.train.journal import Journal
-from headway.train.learner import Learner, Update, fill
+from headway.train.learner import Learner, Update
 from headway.train.signals import Interruption
 from headway.train.store import Snapshot, Store
 

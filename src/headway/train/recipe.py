@@ -105,7 +105,6 @@ class Train:
     workers: int = setting(0, "processes that prepare batches beside the one that trains", least=0)
     threads: int | None = setting(None, "threads that compute; null: one for each core", least=1)
     log_every: int | None = setting(None, "steps from one line of metrics to the next; null: chosen", least=1)
-    sample_every: int | None = setting(None, "steps from one sample to the next; null: as evaluate_every", least=1)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from headway.app.assemble import examiner_of, learner_of, pace_of, some
 from headway.app.plan import Plan, plan
@@ -22,6 +25,16 @@ from headway.train.store import Snapshot, Store
 NOUNS = ["cat", "dog", "house", "tree", "boat", "bird", "river", "child", "teacher", "moon"]
 VERBS = ["sees", "finds", "likes", "leaves", "paints", "hears", "follows", "knows"]
 SIGHTS = ["sieht", "findet", "mag", "verlässt", "malt", "hört", "folgt auch", "kennt ja"]
+
+
+@contextmanager
+def data_in(folder: Path) -> Generator[Path]:
+    """Within it, the data lies in this folder, which is the current one and has a cache of its own."""
+    write_data(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("HEADWAY_CACHE", str(folder / "cache"))
+        yield folder
 
 
 def write_data(folder: Path) -> None:

@@ -19,18 +19,14 @@ from headway.data.keyed import random_for
 from headway.nn.moe import MoE
 from headway.train.learner import Learner, Update
 from tests.train.disks import same_tensors
-from tests.train.runs import planned, write_data
+from tests.train.runs import data_in, planned
 
 TASKS = ["transformer", "rnn", "gpt2", "mixtral", "masked", "spans", "classes", "tags"]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("data")
-    write_data(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("HEADWAY_CACHE", str(folder / "cache"))
+    with data_in(tmp_path_factory.mktemp("data")) as folder:
         yield folder
     still.cache_clear()
     lively.cache_clear()

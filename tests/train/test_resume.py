@@ -12,16 +12,12 @@ import pytest
 from headway.app.assemble import some
 from headway.app.plan import Plan
 from tests.train.disks import same
-from tests.train.runs import FAMILIES, STEPS, Trial, planned, write_data
+from tests.train.runs import FAMILIES, STEPS, Trial, data_in, planned
 
 
 @pytest.fixture(scope="module", autouse=True)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("data")
-    write_data(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("HEADWAY_CACHE", str(folder / "cache"))
+    with data_in(tmp_path_factory.mktemp("data")) as folder:
         yield folder
     plan_of.cache_clear()
     whole.cache_clear()

@@ -9,14 +9,14 @@ from typing import Any
 from headway.interop.encoders import (
     architecture,
     classes,
-    labels,
     norm,
     plain_encoder,
     settled,
     top,
+    write_common,
 )
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options
+from headway.interop.options import Options
 from headway.zoo.albert import Config
 
 ARCHITECTURES = {
@@ -61,23 +61,12 @@ def read_config(values: Mapping[str, Any]) -> Config:
 def write_config(c: Config) -> dict[str, Any]:
     return {
         **architecture(c.top, ARCHITECTURES, "albert"),
-        "vocab_size": c.vocab,
+        **write_common(c),
         "max_position_embeddings": c.context,
         "embedding_size": c.width,
-        "hidden_size": c.dim,
-        "num_hidden_layers": c.layers,
         "num_hidden_groups": c.groups,
         "inner_group_num": c.inner,
-        "num_attention_heads": c.heads,
-        "intermediate_size": 4 * c.dim if c.hidden is None else c.hidden,
-        "type_vocab_size": c.segments,
-        "hidden_act": SPELLED[c.act],
-        "layer_norm_eps": c.eps,
-        "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": c.attention_dropout,
         "classifier_dropout_prob": c.class_dropout,
-        "tie_word_embeddings": True,
-        **labels(c.top, c.classes),
     }
 
 

@@ -10,14 +10,14 @@ from headway.errors import UserError
 from headway.interop.encoders import (
     architecture,
     classes,
-    labels,
     norm,
     plain_encoder,
     settled,
     top,
+    write_common,
 )
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options
+from headway.interop.options import Options
 from headway.zoo.bert import Config
 
 ARCHITECTURES = {
@@ -71,20 +71,9 @@ def write_config(c: Config) -> dict[str, Any]:
 
 def write_sizes(c: Config) -> dict[str, Any]:
     return {
-        "vocab_size": c.vocab,
+        **write_common(c),
         "max_position_embeddings": c.first + c.context,
-        "hidden_size": c.dim,
-        "num_hidden_layers": c.layers,
-        "num_attention_heads": c.heads,
-        "intermediate_size": 4 * c.dim if c.hidden is None else c.hidden,
-        "type_vocab_size": c.segments,
-        "hidden_act": SPELLED[c.act],
-        "layer_norm_eps": c.eps,
-        "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": c.attention_dropout,
         "classifier_dropout": c.class_dropout,
-        "tie_word_embeddings": True,
-        **labels(c.top, c.classes),
     }
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from headway.errors import UserError, listed
 from headway.interop.keymap import Rule, linear
-from headway.interop.options import Options
+from headway.interop.options import SPELLED, Options
+from headway.zoo.albert import Config as Albert
+from headway.zoo.bert import Config as Bert
 
 WORDS, CLASSES = ("words", "pretraining"), ("rows", "rows, relu", "tokens", "spans")
 
@@ -54,6 +56,24 @@ def architecture(top: str, known: Mapping[str, str], family: str) -> dict[str, A
     if top not in names:
         raise UserError(f"{family} models have no top {top!r} there", allowed=listed(names, 10))
     return {"model_type": family, "architectures": [names[top]]}
+
+
+def write_common(c: Bert | Albert) -> dict[str, Any]:
+    """The sizes and rates that both layouts call the same."""
+    return {
+        "vocab_size": c.vocab,
+        "hidden_size": c.dim,
+        "num_hidden_layers": c.layers,
+        "num_attention_heads": c.heads,
+        "intermediate_size": 4 * c.dim if c.hidden is None else c.hidden,
+        "type_vocab_size": c.segments,
+        "hidden_act": SPELLED[c.act],
+        "layer_norm_eps": c.eps,
+        "hidden_dropout_prob": c.dropout,
+        "attention_probs_dropout_prob": c.attention_dropout,
+        "tie_word_embeddings": True,
+        **labels(c.top, c.classes),
+    }
 
 
 def labels(top: str, count: int) -> dict[str, Any]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
 
 from headway.answer import Speaker, Wish
+from headway.app.batched import batched
 from headway.data.keyed import random_for
 from headway.data.sources import Record
 from headway.tasks.labels import Labels, Tags, likeliest
@@ -25,7 +26,6 @@ WORDY = 1.5  # words of a target on average; one of fewer is right or wrong, not
 FEW = 4  # words of a source on average; of fewer its letters tell more
 SIGNS, OFTEN = 300, 8  # a notation, such as phonemes, has at most so many signs, and each so often on average
 
-T = TypeVar("T")
 Answering = Callable[[nn.Module], tuple[Scores, list[Sample]]]
 
 
@@ -79,7 +79,7 @@ def written(speaker: Speaker, records: Sequence[Record], wish: Wish) -> list[Sam
     order = sorted(range(len(records)), key=lambda at: (most[at], len(records[at].fields[0])))
     found: dict[int, Sample] = {}
     for limit, places in groupby(order, lambda at: most[at]):
-        for some in several(list(places)):
+        for some in batched(places, TOGETHER):
             sources, targets = zip(*(records[at].fields for at in some), strict=True)
             answers = [answer["output"] for answer in speaker.answer(sources, replace(wish, most=limit))]
             found |= dict(zip(some, map(Sample, sources, answers, targets), strict=True))
@@ -126,7 +126,7 @@ def pair_scores(samples: Iterable[Sample], by: Sequence[str]) -> Scores:
 def named(task: Labels | Tags, model: nn.Module, records: Sequence[Record]) -> list[Sample]:
     """The classes that a model gives to each record, or to its words."""
     found = list[Sample]()
-    for some in several(records):
+    for some in batched(records, TOGETHER):
         rows = [tuple(map(ids, row)) for row in task.encode([record.fields for record in some])]
         answers = likeliest(model, task.collate(rows, random_for("unused")))
         for record, row in zip(some, answers, strict=True):
@@ -138,8 +138,3 @@ def named(task: Labels | Tags, model: nn.Module, records: Sequence[Record]) -> l
 def name_scores(task: Labels | Tags, samples: Iterable[Sample]) -> Scores:
     score, told = score_classes if isinstance(task, Labels) else score_tags, Told.of(samples)
     return replace(score(told.answers, told.wanted, told.words), unit="words")
-
-
-def several(things: Sequence[T]) -> Iterator[Sequence[T]]:
-    """As many at a time as are answered together."""
-    return (things[at : at + TOGETHER] for at in range(0, len(things), TOGETHER))

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from headway.app.batched import batched
 from headway.app.material import Material
 from headway.data.cached import cached_shards
 from headway.data.digest import digest
@@ -92,7 +93,7 @@ def prepare_texts(task: TextTask, material: Material, seed: int, length: int, sh
 
 
 def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:
-    while some := list(islice(records, MANY)):
+    for some in batched(records, MANY):
         try:
             rows = task.encode([record.fields for record in some])
         except UserError:

@@ -6,13 +6,14 @@ well it foresees texts.  Records are read as a stream; what is kept of each is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from headway.answer import Answer, Speaker, Wish
+from headway.app.batched import batched
 from headway.app.measure import measures_for, name_scores, named, pair_scores, written
 from headway.app.perplexity import causal_probe, masked_probe, span_probe, text_scores
 from headway.app.words import marks_of
@@ -82,7 +83,7 @@ def measure_pairs(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     by = measures_for(data.read())
 
     def scored(read: Callable[[], Iterator[Record]]) -> Scores:
-        parts = several(read())
+        parts = batched(read(), MANY)
         return pair_scores(chain.from_iterable(written(speaker, readable(speaker, part), wish) for part in parts), by)
 
     scores = scored(data.read)
@@ -120,7 +121,7 @@ def measure_names(loaded: Loaded, data: Data, wish: Wish) -> Measured:
 
     def answered() -> Iterator[Any]:
         nonlocal long
-        for part in several(data.read()):
+        for part in batched(data.read(), MANY):
             check_labels(data.kind, part, labels)
             rows = speaker.tokenizer.encode_batch([record.fields[0] for record in part])
             long += sum(len(row) > longest for row in rows)
@@ -180,9 +181,3 @@ def context_for(loaded: Loaded) -> int:
     assert isinstance(trunk, Trunk)
     rooms = (context_of(trunk), getattr(loaded.config, "context", None), USUAL)
     return next(room for room in rooms if room is not None)
-
-
-def several(stream: Iterable[Record]) -> Iterator[list[Record]]:
-    stream = iter(stream)
-    while part := list(islice(stream, MANY)):
-        yield part

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from headway.app.batched import batched
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run(
         )
     speaker = load(folder, heads=heads, unsafe=unsafe).speaker()
     wish = drafted(speaker, wish, draft, unsafe=unsafe)
-    for batch in batched(line.rstrip("\n") for line in sys.stdin) if lines else [list(texts)]:
+    for batch in batched((line.rstrip("\n") for line in sys.stdin), LINES) if lines else [list(texts)]:
         for answer in embedded(speaker, batch) if embed else speaker.answer(batch, wish):
             yield dumps(answer, ensure_ascii=False) if json else shown(answer)
 
@@ -106,9 +106,3 @@ def shown(answer: Answer) -> str:
     if output and isinstance(output[0], list):
         return " ".join(f"{token}/{label}" for token, label in output)
     return " ".join(f"{x:.5f}" for x in output)
-
-
-def batched(lines: Iterable[str]) -> Iterator[list[str]]:
-    texts = iter(lines)
-    while batch := list(islice(texts, LINES)):
-        yield batch

@@ -33,6 +33,7 @@ LAYERS = {
 }
 # Besides what lies below it and its own folder, a part may import these.
 ALSO = {("interop", "zoo"), ("app", "headway")}
+APP = ("settings", "training", "report")  # folders of the command, each below the next
 
 Imports = dict[str, set[str]]
 
@@ -99,6 +100,18 @@ def test_every_module_has_a_layer() -> None:
 
 def test_imports_go_downward() -> None:
     assert violations((m, other) for m, others in read_imports().items() for other in others) == []
+
+
+def test_folders_of_the_command_go_downward() -> None:
+    for module, others in read_imports().items():
+        for other in others:
+            places = [APP.index(folder) for name in (module, other) if (folder := inner(name)) in APP]
+            assert places == sorted(places, reverse=True), f"{module} must not import {other}"
+
+
+def inner(module: str) -> str:
+    """The folder of a module within app, or its own name."""
+    return [*module.removeprefix("headway.app.").split("."), ""][0]
 
 
 def test_no_cycles_within_a_folder() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from headway.answer import Wish
-from headway.app.words import learned, marks_of
+from headway.app.training.words import learned, marks_of
 from headway.checkpoint import Loaded
 from headway.data.tokenizer import Tokenizer
 from headway.tasks.labels import named

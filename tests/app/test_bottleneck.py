@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from headway.answer import Wish
 from headway.app import bottleneck as tool
 from headway.app import train as training
-from headway.app.assemble import batches_of
 from headway.app.cli import main
-from headway.app.measure import room
-from headway.app.plan import Plan, paced
-from headway.app.recipe import ask, from_yaml
+from headway.app.settings.recipe import ask, from_yaml
+from headway.app.training.assemble import batches_of
+from headway.app.training.measure import room
+from headway.app.training.plan import Plan, paced
 from headway.checkpoint import load
 from headway.errors import UserError
 from headway.tasks.buckets import by_length

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from headway.answer import Wish
 from headway.app import evaluate, measure, perplexity, purpose
-from headway.app.measure import room
 from headway.app.perplexity import own_random, windows
+from headway.app.training.measure import room
 from headway.checkpoint import Loaded
 from headway.data.dates import Part, dates
 from headway.data.tokenizer import Tokenizer

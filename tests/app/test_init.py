@@ -8,7 +8,7 @@ import pytest
 
 from headway.app import cli
 from headway.app.init import init
-from headway.app.recipe import Asked, from_yaml, preset_values, resolve
+from headway.app.settings.recipe import Asked, from_yaml, preset_values, resolve
 from headway.train.recipe import SETTINGS, Recipe
 from headway.zoo.presets import PRESETS
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.answer import Wish
-from headway.app.measure import held_loss, measures_for, name_scores, named, pair_scores, written
+from headway.app.training.measure import held_loss, measures_for, name_scores, named, pair_scores, written
 from headway.checkpoint import Loaded
 from headway.data.sources import Record
 from headway.tasks.labels import Labels, Tags

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.app import cli, cli_train
-from headway.app.places import ELSEWHERE, SHORT, Variable
-from headway.app.recipe import Asked, ask, from_yaml, preset_values, read_variables, resolve, to_yaml
+from headway.app.settings.places import ELSEWHERE, SHORT, Variable
+from headway.app.settings.recipe import Asked, ask, from_yaml, preset_values, read_variables, resolve, to_yaml
 from headway.errors import UserError
 from headway.train.recipe import RIVALS, SECTIONS, SETTINGS, Data, Model, Recipe, Train, flat, from_flat
 from headway.train.setting import Setting, kinds_of

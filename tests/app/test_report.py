@@ -14,17 +14,17 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway.answer import Speaker, Wish
-from headway.app import final, material
-from headway.app.assemble import examiner_of, loaded_of
-from headway.app.final import few, measured
-from headway.app.final_texts import by_place
-from headway.app.heat import Map, Ribbon
-from headway.app.measure import held_loss
-from headway.app.outcome import Outcome, example, told
-from headway.app.plan import Plan, plan
-from headway.app.recipe import ask
-from headway.app.report import finish_folder
-from headway.app.sight import PIECES, Example, alignments, read_row
+from headway.app.report import final, material
+from headway.app.report.final import few, measured
+from headway.app.report.final_texts import by_place
+from headway.app.report.heat import Map, Ribbon
+from headway.app.report.outcome import Outcome, example, told
+from headway.app.report.sight import PIECES, Example, alignments, read_row
+from headway.app.report.write import finish_folder
+from headway.app.settings.recipe import ask
+from headway.app.training.assemble import examiner_of, loaded_of
+from headway.app.training.measure import held_loss
+from headway.app.training.plan import Plan, plan
 from headway.data.dates import Part, dates
 from headway.data.sources import Record
 from headway.nn.head import Classifier, FirstToken, LastToken, MeanPool

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.app.card import card, fenced, plain
-from headway.app.figures import Curve, Point, chart, round_numbers
-from headway.app.final import Final
-from headway.app.heat import ANCHORS, Map, Ribbon, colour, figure
-from headway.app.markup import POLICY, Markup, tag, text
-from headway.app.outcome import Outcome, commands
-from headway.app.report_page import report_page
-from headway.app.sight import Sights
+from headway.app.report.card import card, fenced, plain
+from headway.app.report.figures import Curve, Point, chart, round_numbers
+from headway.app.report.final import Final
+from headway.app.report.heat import ANCHORS, Map, Ribbon, colour, figure
+from headway.app.report.markup import POLICY, Markup, tag, text
+from headway.app.report.outcome import Outcome, commands
+from headway.app.report.page import report_page
+from headway.app.report.sight import Sights
 from headway.tasks.scoring import score_classes
 from headway.train.loop import Sample
 

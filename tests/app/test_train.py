@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import headway.app.calibrate
-from headway.app.resume import check_files
+import headway.app.training.calibrate
+from headway.app.training.resume import check_files
 from tests.app.command import SIX, TINY, Done, Place, full_after, left, made_place, names
 
 SHORT = ["--train.steps", "3", "--train.threads", "1"]
@@ -186,7 +186,7 @@ def test_minutes_are_made_into_steps_that_a_resumed_run_keeps(place: Place) -> N
     words = ["train", "pairs.tsv", *TINY, "--minutes", "0.02", "--out", "minutes"]
 
     def hurry() -> None:
-        headway.app.calibrate.LOOK = 0.2
+        headway.app.training.calibrate.LOOK = 0.2
         full_after(2)()
 
     assert place(*words, "--train.checkpoint-every", "5", before=hurry).code == 1

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.app.yaml12 import read, scalar, write
+from headway.app.settings.yaml12 import read, scalar, write
 from headway.errors import UserError
 
 letters = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]))

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.app.words import learned, marks_of
+from headway.app.training.words import learned, marks_of
 from headway.data.tokenizer import Tokenizer
 from headway.nn.context import Context
 from headway.nn.model import EncoderDecoder

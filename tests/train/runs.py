@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from headway.app.assemble import examiner_of, learner_of, pace_of, some
-from headway.app.plan import Plan, plan
-from headway.app.recipe import ask
+from headway.app.settings.recipe import ask
+from headway.app.training.assemble import examiner_of, learner_of, pace_of, some
+from headway.app.training.plan import Plan, plan
 from headway.train.batches import Batches
 from headway.train.journal import Journal
 from headway.train.learner import Learner, Update

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.app.assemble import learner_of
-from headway.app.plan import Plan
+from headway.app.training.assemble import learner_of
+from headway.app.training.plan import Plan
 from headway.data.keyed import random_for
 from headway.nn.moe import MoE
 from headway.train.learner import Learner, Update

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.app.assemble import some
-from headway.app.plan import Plan
+from headway.app.training.assemble import some
+from headway.app.training.plan import Plan
 from tests.train.disks import same
 from tests.train.runs import FAMILIES, STEPS, Trial, data_in, planned
 

@@ -19,16 +19,16 @@ from typing import Any
 import torch
 
 from headway.answer import Wish
-from headway.app.assemble import ANSWERS, some
-from headway.app.bottleneck_page import Compared, Trained, page_of, plain, shown
-from headway.app.calibrate import timed
-from headway.app.measure import measures_for, written
-from headway.app.places import Flag
-from headway.app.plan import Plan, finished, objective_of, plan
-from headway.app.recipe import Asked, Said, from_yaml, resolve
-from headway.app.resume import DATA, FILES, RECIPE, check_data, facts, taken_up
-from headway.app.told import model_told
+from headway.app.report.bottleneck_page import Compared, Trained, page_of, plain, shown
+from headway.app.settings.places import Flag
+from headway.app.settings.recipe import Asked, Said, from_yaml, resolve
 from headway.app.train import begin, check_place, out_of, run
+from headway.app.training.assemble import ANSWERS, some
+from headway.app.training.calibrate import timed
+from headway.app.training.measure import measures_for, written
+from headway.app.training.plan import Plan, finished, objective_of, plan
+from headway.app.training.resume import DATA, FILES, RECIPE, check_data, facts, taken_up
+from headway.app.training.told import model_told
 from headway.checkpoint import load
 from headway.data.kinds import Kind
 from headway.data.sources import Record

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.app.places import ELSEWHERE, SHORT, Flag
+from headway.app.settings.places import ELSEWHERE, SHORT, Flag
 from headway.train.recipe import SETTINGS
 from headway.train.setting import Setting, kinds_of
 
@@ -127,7 +127,7 @@ def train(
     debug
         Show where in the code an error came from.
     """
-    from headway.app.recipe import ask
+    from headway.app.settings.recipe import ask
 
     asked = ask(given(data, options, sizes or {}), config)  # a mistake is told before torch is imported
     from headway.app.train import train
@@ -159,7 +159,7 @@ def bottleneck(
     debug
         Show where in the code an error came from.
     """
-    from headway.app.recipe import ask
+    from headway.app.settings.recipe import ask
 
     words = given(data, options, {})  # a mistake is told before torch is imported
     asks = [ask({**words, "model.preset": name.strip()}) for name in presets.split(",")]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.app.plan import free
-from headway.app.recipe import ask
+from headway.app.settings.recipe import ask
 from headway.app.train import train
+from headway.app.training.plan import free
 from headway.checkpoint import Loaded, load
 from headway.nn.model import EncoderDecoder
 from headway.nn.trace import record

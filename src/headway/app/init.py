@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from headway.app import yaml12
-from headway.app.recipe import Asked, nested, preset_values, resolve
-from headway.app.values import bounds
+from headway.app.settings import yaml12
+from headway.app.settings.recipe import Asked, nested, preset_values, resolve
+from headway.app.settings.values import bounds
 from headway.train.recipe import SECTIONS, SETTINGS
 from headway.train.setting import Setting
 from headway.zoo.presets import preset

@@ -14,9 +14,9 @@ from typing import Any
 
 from headway.answer import Answer, Speaker, Wish
 from headway.app.batched import batched
-from headway.app.measure import measures_for, name_scores, named, pair_scores, written
 from headway.app.perplexity import causal_probe, masked_probe, span_probe, text_scores
-from headway.app.words import marks_of
+from headway.app.training.measure import measures_for, name_scores, named, pair_scores, written
+from headway.app.training.words import marks_of
 from headway.checkpoint import Loaded
 from headway.data.kinds import Kind
 from headway.data.sources import Record, counted

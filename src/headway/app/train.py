@@ -19,13 +19,13 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from headway.app.assemble import batches_of, examiner_of, learner_of, loaded_of, pace_of
-from headway.app.calibrate import timed
-from headway.app.plan import Plan, plan
-from headway.app.recipe import Asked, to_yaml
-from headway.app.report import finish_folder
-from headway.app.resume import DATA, RECIPE, facts, run_in, taken_up
-from headway.app.told import told_end, told_plan
+from headway.app.report.write import finish_folder
+from headway.app.settings.recipe import Asked, to_yaml
+from headway.app.training.assemble import batches_of, examiner_of, learner_of, loaded_of, pace_of
+from headway.app.training.calibrate import timed
+from headway.app.training.plan import Plan, plan
+from headway.app.training.resume import DATA, RECIPE, facts, run_in, taken_up
+from headway.app.training.told import told_end, told_plan
 from headway.errors import UserError
 from headway.files import write_json, write_text
 from headway.train.journal import Journal

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.app.places import Flag
-from headway.app.plan import Plan, plan, steps_of, words_told
-from headway.app.recipe import Asked, Said, from_yaml, read_file, resolve
+from headway.app.settings.places import Flag
+from headway.app.settings.recipe import Asked, Said, from_yaml, read_file, resolve
+from headway.app.training.plan import Plan, plan, steps_of, words_told
 from headway.data.digest import digest
 from headway.data.embedded import is_embedded
 from headway.errors import UserError

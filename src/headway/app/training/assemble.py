@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from torch import nn
 
 from headway.answer import Wish
-from headway.app.measure import Answering, Examiner, measures_for, name_scores, named, pair_scores, written
-from headway.app.plan import Plan, config_dim
+from headway.app.training.measure import Answering, Examiner, measures_for, name_scores, named, pair_scores, written
+from headway.app.training.plan import Plan, config_dim
 from headway.checkpoint import Loaded
 from headway.data.sources import Record
 from headway.tasks.labels import Labels, Tags

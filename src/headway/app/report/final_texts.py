@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.app.measure import held_loss, perplexity
-from headway.app.sight import NOTHING, SIGHTS, Example, Sights, alignments, pieces, self_maps, titled
+from headway.app.report.sight import NOTHING, SIGHTS, Example, Sights, alignments, pieces, self_maps, titled
+from headway.app.training.measure import held_loss, perplexity
 from headway.data.tokenizer import Tokenizer
 from headway.generate.feed import remembered
 from headway.generate.loop import generate

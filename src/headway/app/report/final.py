@@ -9,11 +9,11 @@ from itertools import islice
 from torch import nn
 
 from headway.answer import Speaker, Wish
-from headway.app.assemble import ANSWERS, loaded_of
-from headway.app.final_texts import of_texts
-from headway.app.measure import measures_for, named, pair_scores, written
-from headway.app.plan import Plan
-from headway.app.sight import NOTHING, PIECES, SIGHTS, Example, Sights, alignments, ribbons, self_maps, titled
+from headway.app.report.final_texts import of_texts
+from headway.app.report.sight import NOTHING, PIECES, SIGHTS, Example, Sights, alignments, ribbons, self_maps, titled
+from headway.app.training.assemble import ANSWERS, loaded_of
+from headway.app.training.measure import measures_for, named, pair_scores, written
+from headway.app.training.plan import Plan
 from headway.data.dates import Part
 from headway.data.embedded import date_records
 from headway.data.sources import Record

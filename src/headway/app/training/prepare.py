@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headway.app.batched import batched
-from headway.app.material import Material
+from headway.app.training.material import Material
 from headway.data.cached import cached_shards
 from headway.data.digest import digest
 from headway.data.order import Buckets, Order, Steps, Windows

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.app.fit import JOINT
-from headway.app.material import Material
-from headway.app.words import MARKS, learned, level_of, marks_of
+from headway.app.training.fit import JOINT
+from headway.app.training.material import Material
+from headway.app.training.words import MARKS, learned, level_of, marks_of
 from headway.checkpoint import Loaded
 from headway.data.kinds import Kind
 from headway.data.tokenizer import Tokenizer

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.app import yaml12
-from headway.app.places import PREFIX, Chosen, Flag, Line, Place, Variable
-from headway.app.values import fit, from_words, size
+from headway.app.settings import yaml12
+from headway.app.settings.places import PREFIX, Chosen, Flag, Line, Place, Variable
+from headway.app.settings.values import fit, from_words, size
 from headway.errors import UserError
 from headway.train.recipe import RIVALS, SECTIONS, SETTINGS, Recipe, flat, from_flat
 from headway.zoo.presets import preset

@@ -13,12 +13,12 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from headway.app import choose
-from headway.app.fit import Need, check_suited, config_for
-from headway.app.material import Material, material
-from headway.app.prepare import Prepared, Shelf, prepare_records, prepare_texts
-from headway.app.ready import LONGEST, Ready, given, ready
-from headway.app.recipe import Asked, preset_values, resolve
+from headway.app.settings.recipe import Asked, preset_values, resolve
+from headway.app.training import choose
+from headway.app.training.fit import Need, check_suited, config_for
+from headway.app.training.material import Material, material
+from headway.app.training.prepare import Prepared, Shelf, prepare_records, prepare_texts
+from headway.app.training.ready import LONGEST, Ready, given, ready
 from headway.checkpoint import Loaded, load
 from headway.data.digest import digest
 from headway.data.keyed import keyed

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
-from headway.app import yaml12
+from headway.app.settings import yaml12
 from headway.errors import UserError, nearest
 from headway.train.setting import Setting, kinds_of
 

@@ -6,9 +6,9 @@ import shlex
 
 import torch
 
-from headway.app.assemble import some
-from headway.app.calibrate import Pulse
-from headway.app.plan import Plan
+from headway.app.training.assemble import some
+from headway.app.training.calibrate import Pulse
+from headway.app.training.plan import Plan
 from headway.data.kinds import Kind
 from headway.data.sources import counted
 from headway.train.loop import End

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from headway.app.outcome import Outcome, commands, score_table
+from headway.app.report.outcome import Outcome, commands, score_table
 from headway.tasks.scores import MEASURES
 
 FILES = (

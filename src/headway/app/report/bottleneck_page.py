@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.app.assemble import some
-from headway.app.figures import Curve, Point, chart
-from headway.app.markup import Markup, page, tag
-from headway.app.plan import Plan
-from headway.app.report_page import facts, section, table
-from headway.app.report_style import STYLE
-from headway.app.told import spent, words_told
+from headway.app.report.figures import Curve, Point, chart
+from headway.app.report.markup import Markup, page, tag
+from headway.app.report.page import facts, section, table
+from headway.app.report.style import STYLE
+from headway.app.training.assemble import some
+from headway.app.training.plan import Plan
+from headway.app.training.told import spent, words_told
 from headway.tasks.buckets import Bucket
 from headway.tasks.scores import MEASURES, Measure, Scores, aligned, spaced
 from headway.train.journal import Journal

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from time import perf_counter
 
-from headway.app.assemble import batches_of, examiner_of, learner_of, some
-from headway.app.plan import Plan, paced
+from headway.app.training.assemble import batches_of, examiner_of, learner_of, some
+from headway.app.training.plan import Plan, paced
 
 LOOK = 3.0  # seconds of steps to look at, and no fewer than LEAST of them
 LEAST = 3

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import nn
 
-from headway.app.assemble import some
-from headway.app.card import card
-from headway.app.final import measured
-from headway.app.measure import Examiner
-from headway.app.outcome import told
-from headway.app.plan import Plan
-from headway.app.report_page import report_page
+from headway.app.report.card import card
+from headway.app.report.final import measured
+from headway.app.report.outcome import told
+from headway.app.report.page import report_page
+from headway.app.training.assemble import some
+from headway.app.training.measure import Examiner
+from headway.app.training.plan import Plan
 from headway.files import write_text
 from headway.train.journal import Journal
 from headway.train.loop import End

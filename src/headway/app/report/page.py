@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from headway.app.figures import Curve, Point, chart
-from headway.app.heat import ANCHORS, Map, figure
-from headway.app.markup import Markup, joined, page, tag
-from headway.app.outcome import NEW, Facts, Outcome, commands, score_table
-from headway.app.report_style import STYLE
+from headway.app.report.figures import Curve, Point, chart
+from headway.app.report.heat import ANCHORS, Map, figure
+from headway.app.report.markup import Markup, joined, page, tag
+from headway.app.report.outcome import NEW, Facts, Outcome, commands, score_table
+from headway.app.report.style import STYLE
 from headway.tasks.measures import Classes
 from headway.tasks.scores import CLASSES, MEASURES, PERCENT, taken_for
 from headway.train.loop import Sample

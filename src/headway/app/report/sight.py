@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from headway.app.heat import Map, Ribbon
+from headway.app.report.heat import Map, Ribbon
 from headway.data.tokenizer import Tokenizer
 from headway.nn.attention import Attention, CrossAttention
 from headway.nn.context import Context

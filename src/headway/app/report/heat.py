@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from unicodedata import east_asian_width
 
-from headway.app.markup import Markup, joined, tag
+from headway.app.report.markup import Markup, joined, tag
 
 CELL = 18  # units of the drawing
 LETTER = 8.5  # that a letter of a label takes

@@ -16,14 +16,14 @@ import torch
 from torch import nn
 
 from headway import __version__
-from headway.app.calibrate import peak
 from headway.app.doctor import cores, python
-from headway.app.figures import Curve, Point
-from headway.app.final import Final
 from headway.app.models import binary
-from headway.app.plan import Plan
-from headway.app.recipe import to_yaml
-from headway.app.told import spent, words_told
+from headway.app.report.figures import Curve, Point
+from headway.app.report.final import Final
+from headway.app.settings.recipe import to_yaml
+from headway.app.training.calibrate import peak
+from headway.app.training.plan import Plan
+from headway.app.training.told import spent, words_told
 from headway.data.kinds import Kind
 from headway.tasks.scores import MEASURES, Scores
 from headway.train.journal import Journal, read_lines

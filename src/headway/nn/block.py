@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
+from headway.ops.dropout import drop
 
 
 class Residual(nn.Module):
@@ -153,7 +154,7 @@ class Dropout(nn.Dropout):
         return super().__call__(input, ctx) if self.training else input
 
     def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return super().forward(input)
+        return drop(input, self.p)
 
 
 class StochasticDepth(nn.Module):

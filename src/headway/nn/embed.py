@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.block import Scale
+from headway.nn.block import Dropout, Scale
 from headway.nn.context import EMPTY, Context
 from headway.ops.positions import Positions
 from headway.ops.relative import sinusoid, sinusoid_2d
@@ -41,7 +41,7 @@ class TokenEmbed(nn.Module):
         self.token, self.scale = nn.Embedding(vocab, dim), Scale(scale)
         self.position = position or NoPosition()
         self.segment = nn.Embedding(segments, dim) if segments else None
-        self.norm, self.drop = norm or nn.Identity(), nn.Dropout(dropout)
+        self.norm, self.drop = norm or nn.Identity(), Dropout(dropout)
         self.project = project or nn.Identity()
 
     def forward(self, tokens: Tensor, ctx: Context = EMPTY, segments: Tensor | None = None) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.attention import CrossAttention
-from headway.nn.block import Scale, adopt
+from headway.nn.block import Dropout, Scale, adopt
 from headway.nn.context import EMPTY, Context
 from headway.nn.ffn import Activation
 from headway.nn.rows import padded
@@ -121,7 +121,7 @@ class TokenClassifier(nn.Module):
 
     def __init__(self, dim: int, classes: int, *, dropout: float = 0.0):
         super().__init__()
-        self.drop, self.out = nn.Dropout(dropout), nn.Linear(dim, classes)
+        self.drop, self.out = Dropout(dropout), nn.Linear(dim, classes)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.out(self.drop(x))
@@ -145,7 +145,7 @@ class Classifier(nn.Module):
     ):
         super().__init__()
         self.pool, self.norm = pool or FirstToken(), norm or nn.Identity()
-        self.inside, self.drop = inside or nn.Identity(), nn.Dropout(dropout)
+        self.inside, self.drop = inside or nn.Identity(), Dropout(dropout)
         self.out = nn.Linear(dim, classes)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.errors import UserError
+from headway.ops.dropout import drop
 from headway.ops.pattern import Causal, both
 from headway.ops.positions import Positions
 from headway.ops.score import DOT, DotScore, Score
@@ -43,7 +44,7 @@ def attend(
         return fused(q, k, v, keep=keep, bias=bias, causal=causal, score=score, dropout=dropout)
     weights = attention_weights(q, k, keep=keep, bias=bias, causal=causal, score=score)  # B H T S
     weights = (weights if edit is None else edit(weights)).to(v.dtype)
-    return F.dropout(weights, dropout) @ per_head(v, q.shape[1])
+    return drop(weights, dropout) @ per_head(v, q.shape[1])
 
 
 def attention_weights(

@@ -61,7 +61,7 @@ MUTANTS = [
     Mutant(
         "test_operator.py::test_dropout_is_of_weights",
         "dropped weights are not made up for",
-        f"{ATTEND}:F.dropout",
+        f"{ATTEND}:drop",
         instead(lambda x, p: x * (torch.rand_like(x) > p)),
     ),
     Mutant(

@@ -43,6 +43,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "installing into .venv, a minute or two the first time"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps timm -c constraints.txt  # without torchvision
 	@touch $@
 
 .PHONY: help setup demo test check proof bench format clean

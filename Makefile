@@ -5,7 +5,7 @@ READY  := .venv/.ready
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 help:  ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
 
 setup: $(READY)  ## make .venv with the pinned versions
 
@@ -27,6 +27,9 @@ proof: $(READY)  ## the long proofs: laws on more cases, and a deliberate defect
 	@HEADWAY_CASES=200 $(PYTEST) -n 2 tests/laws
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/laws/mutants.py
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/interop/table.py
+
+proof-%: $(READY)  ## train on real data and write docs/RESULTS.md; NAME: multi30k, multi30k-rnn, shakespeare, …
+	@$(BIN)/python recipes/prove.py $*
 
 bench: $(READY)  ## time and memory, as tables
 	@$(BIN)/python bench/run.py

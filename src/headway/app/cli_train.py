@@ -241,6 +241,7 @@ def evaluate(
     columns: str | None = None,
     beam: int | None = None,
     json: bool = False,
+    heads: int | None = None,
     unsafe: bool = False,
     debug: bool = False,
 ) -> int:
@@ -264,6 +265,8 @@ def evaluate(
         Search with this many beams.
     json
         Print the numbers as JSON, and nothing else.
+    heads
+        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
     unsafe
         Let weights be read from a PyTorch pickle (no code in it is run).
     debug
@@ -272,7 +275,16 @@ def evaluate(
     from headway.app.evaluate import evaluate
 
     return evaluate(
-        model, data, source=source, target=target, task=task, columns=columns, beam=beam, json=json, unsafe=unsafe
+        model,
+        data,
+        source=source,
+        target=target,
+        task=task,
+        columns=columns,
+        beam=beam,
+        json=json,
+        heads=heads,
+        unsafe=unsafe,
     )
 
 

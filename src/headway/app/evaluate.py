@@ -36,6 +36,7 @@ def evaluate(
     columns: str | None = None,
     beam: int | None = None,
     json: bool = False,
+    heads: int | None = None,
     unsafe: bool = False,
 ) -> int:
     """Measures a model and prints what was found; `columns` are as typed: en,de."""
@@ -47,7 +48,7 @@ def evaluate(
         return known(data) or given_data(recognise(data, source=source, target=target, kind=kind, columns=chosen))
 
     first = seen(kind)  # what is wrong with the data is told before the model is loaded
-    loaded = load(model, unsafe=unsafe)
+    loaded = load(model, heads=heads, unsafe=unsafe)
     purpose = purpose_for(loaded.speaker(), first.kind, model)
     if beam is not None and purpose.kind is not Kind.PAIRS:
         raise UserError(f"the model in {model} {purpose.does} and has no use for --beam", do="leave it out")

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree
 from time import perf_counter
 from typing import Any, TextIO
 
@@ -68,6 +70,10 @@ class Progress:
         """A line of its own."""
         self.write(f"{CLEAR if self.live else ''}{sentence}\n")
 
+    def close(self) -> None:
+        if self.live:
+            self.write(CLEAR)
+
     def line(self, step: int) -> str:
         seconds, tokens = self.pace
         parts = [f"step {step}/{self.steps}", "" if self.loss is None else f"loss {self.loss:.4f}", self.score]
@@ -81,24 +87,41 @@ class Progress:
 
 
 class Board(Progress):
-    """The same, and to TensorBoard."""
+    """The same, and to TensorBoard: curves of the metrics so far, drawn anew when a run is resumed."""
 
     def __init__(self, out: TextIO, steps: int, journal: Journal, folder: Path):
+        super().__init__(out, steps, journal)
+        self.folder, self.drawn = folder, 0
+
+    @cached_property
+    def board(self) -> Any:
         from torch.utils.tensorboard import SummaryWriter
 
-        super().__init__(out, steps, journal)
-        self.board = SummaryWriter(str(folder))
+        rmtree(self.folder, ignore_errors=True)
+        return SummaryWriter(str(self.folder))
 
     def logged(self, line: Mapping[str, Any]) -> None:
         super().logged(line)
-        for name in ("loss", "rate", "norm"):
-            if line[name] is not None:
-                self.board.add_scalar(f"train/{name}", line[name], line["step"])
+        self.draw()
 
     def evaluated(self, step: int, found: Examined, best: bool) -> None:
         super().evaluated(step, found, best)
-        for name, value in found.values.items():
-            self.board.add_scalar(f"valid/{name}", value, step)
+        self.draw()
+
+    def draw(self) -> None:
+        """The metrics that are not drawn yet; those of a resumed run, from its beginning."""
+        for line in self.journal.lines()[self.drawn :]:
+            self.drawn += 1
+            train = {name: line[name] for name in ("loss", "rate", "norm") if name in line}
+            for part, values in {"train": train, "valid": line.get("valid", {})}.items():
+                for name, value in values.items():
+                    if value is not None:
+                        self.board.add_scalar(f"{part}/{name}", value, line["step"])
+
+    def close(self) -> None:
+        super().close()
+        if self.drawn:
+            self.board.close()
 
 
 @contextmanager
@@ -111,8 +134,7 @@ def progress_to(out: TextIO, steps: int, journal: Journal) -> Generator[Progress
     try:
         yield watcher
     finally:
-        if watcher.live:
-            watcher.write(CLEAR)
+        watcher.close()
 
 
 def left(seconds: float) -> str:

@@ -28,7 +28,8 @@ class Data:
     source: Path | None = setting(None, "a file of sources, whose lines belong to those of target")
     target: Path | None = setting(None, "the file of targets")
     validation: tuple[Path, ...] = setting(
-        (), "what to measure on: a file, or two parallel ones; else a part is held out"
+        (),
+        "what to measure on: a file, or two parallel ones, each by its own --validation; else a part is held out",
     )
     task: Literal["translation", "classification", "tagging", "language"] | None = setting(
         None, "for two texts, a text and its label, words and their tags, or texts alone; null: recognised"
@@ -116,7 +117,7 @@ class Recipe:
     train: Train = Train()
     seed: int = setting(0, "the number that all chance follows", least=0, most=2**63 - 1)
     out: Path | None = setting(None, "the folder of the run; null: named after the data")
-    device: str | None = setting(None, "what computes, such as cpu or cuda; null: the fastest there is")
+    device: Literal["cpu"] = setting("cpu", "what computes")
 
     def __post_init__(self) -> None:
         """Refuses settings that contradict one another."""

@@ -25,6 +25,7 @@ from headway.app.training.calibrate import peak
 from headway.app.training.plan import Plan
 from headway.app.training.told import spent, words_told
 from headway.data.kinds import Kind
+from headway.data.sources import counted
 from headway.tasks.scores import MEASURES, Scores
 from headway.train.journal import Journal, read_lines
 from headway.train.loop import End
@@ -84,7 +85,7 @@ def summary(made: Plan, end: End, journal: Journal, model: nn.Module) -> Facts:
     facts = [
         ("task", made.material.why),
         ("data", "; ".join(data_files(made))),
-        ("size of the data", f"{made.prepared.rows:,} rows, {made.prepared.tokens:,} tokens"),
+        ("size of the data", f"{counted(made.prepared.rows, 'row')}, {made.prepared.tokens:,} tokens"),
         ("held out", held(made)),
         ("words", words_told(made)),
         ("model", f"{name} ({made.architecture}), {count:,} parameters"),

@@ -114,7 +114,11 @@ def recognised_validation(data: Data, given: Given) -> Given:
     """Validation data, read as the training data is."""
     if data.source is not None:
         if len(data.validation) != 2:
-            raise UserError(f"--validation {data.validation[0]}", allowed="two files, as --source and --target are")
+            raise UserError(
+                f"--validation {' --validation '.join(map(str, data.validation))}",
+                allowed="two files, as --source and --target are",
+                do="give --validation SOURCES --validation TARGETS",
+            )
         return recognise([], source=data.validation[0], target=data.validation[1], kind=given.kind)
     return recognise(list(data.validation), kind=given.kind, columns=data.columns or given.columns or None)
 

@@ -143,7 +143,6 @@ def settled(
         "train.rate": given(train.rate, choose.rate_for(config_dim(config), recipe.model.start is not None)),
         "train.threads": threads,
         "out": given(recipe.out, free(Path(f"{data.name.split('.')[0]}-model"))),
-        "device": given(recipe.device, "cpu"),
         **made.chosen,
     }
     recipe = from_flat({**flat(recipe), **chosen})

@@ -21,8 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.answer import Wish
-from headway.app import evaluate, measure, perplexity, purpose
+from headway.app import evaluate, perplexity, purpose
 from headway.app.perplexity import own_random, windows
+from headway.app.training import measure
 from headway.app.training.measure import room
 from headway.checkpoint import Loaded
 from headway.data.dates import Part, dates

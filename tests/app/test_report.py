@@ -14,7 +14,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway.answer import Speaker, Wish
-from headway.app.report import final, material
+from headway.app.report import final
 from headway.app.report.final import few, measured
 from headway.app.report.final_texts import by_place
 from headway.app.report.heat import Map, Ribbon
@@ -22,6 +22,7 @@ from headway.app.report.outcome import Outcome, example, told
 from headway.app.report.sight import PIECES, Example, alignments, read_row
 from headway.app.report.write import finish_folder
 from headway.app.settings.recipe import ask
+from headway.app.training import material
 from headway.app.training.assemble import examiner_of, loaded_of
 from headway.app.training.measure import held_loss
 from headway.app.training.plan import Plan, plan

@@ -95,13 +95,13 @@ def validated(folder: Path) -> str:
 
 def polarity(folder: Path) -> str:
     of = scores(folder, f"{DATA}/sentence_polarity/test.tsv")["scores"]
-    return f"accuracy {of['accuracy']:.1f} %"
+    return f"accuracy {100 * of['accuracy']:.1f} %"
 
 
 def phonemes(folder: Path) -> str:
     """Phoneme error rates of all three models."""
     found = json.loads((folder / "bottleneck.json").read_text(encoding="utf-8"))
-    return ", ".join(f"{of['preset']} {of['scores']['per']:.2f} %" for of in found["models"])
+    return ", ".join(f"{of['preset']} {100 * of['scores']['word_error_rate']:.2f} %" for of in found["models"])
 
 
 def minilm() -> Path:

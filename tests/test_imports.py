@@ -26,10 +26,11 @@ LAYERS = {
     "train": 4,
     "inspect": 4,
     "answer": 5,
-    "checkpoint": 6,
-    "app": 7,
-    "headway": 8,  # the lazy façade, above all the others
-    "__main__": 8,
+    "observer": 6,
+    "checkpoint": 7,
+    "app": 8,
+    "headway": 9,  # the lazy façade, above all the others
+    "__main__": 9,
 }
 # Besides what lies below it and its own folder, a part may import these.
 ALSO = {("interop", "zoo"), ("app", "headway")}

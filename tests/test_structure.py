@@ -12,7 +12,7 @@ FILES = sorted((ROOT / "src").glob("**/*.py"))
 def test_softmax_over_keys_stands_in_one_place() -> None:
     """Experts, words and classes have probabilities of their own; over keys there is one."""
     users = {file.relative_to(ROOT / "src" / "headway").as_posix() for file in FILES if ".softmax(" in code(file)}
-    assert users == {"ops/attend.py", "nn/moe.py", "answer.py"}
+    assert users == {"ops/attend.py", "nn/moe.py", "answer.py", "observer.py"}
 
 
 def test_the_fused_kernel_is_called_in_one_place() -> None:

@@ -24,7 +24,7 @@ from headway.generate.request import Generated
 from headway.generate.rules import FREE, Rules
 from headway.generate.sampling import GREEDY, Choice
 from headway.generate.settings import longest, rules_of, shortest, tokens
-from headway.generate.speculative import DraftModel, LookUp
+from headway.generate.speculative import Draft, DraftModel, LookUp
 from headway.generate.stopping import Stop
 from headway.generate.task import Task
 from headway.nn.context import Context
@@ -103,7 +103,10 @@ class Speaker:
         return text[: stop.found(text)]
 
     def write(self, texts: list[str], wish: Wish) -> list[Answer]:
-        task = self.writing(self.sources(texts), wish)
+        return self.texts(self.writing(self.sources(texts), wish), wish)
+
+    def texts(self, task: Task, wish: Wish) -> list[Answer]:
+        """What is written in a task."""
         return [told([(one, task.stop.text(one.tokens)) for one in many], wish) for many in task.found(wish.how)]
 
     def pieces(self, text: str, wish: Wish = PLAIN) -> Iterator[str]:
@@ -139,20 +142,25 @@ class Speaker:
         """The task of writing from sources."""
         model, draft = self.model, wish.draft
         assert isinstance(model, EncoderDecoder)
-        begin = self.tokens.get("decoder_start_token_id")
-        begin = self.start() if begin is None else begin
-        if begin is None:
-            raise UserError(
-                "the model does not say with which token it begins to write", do="set decoder_start_token_id"
-            )
         if isinstance(draft, LookUp) and self.writer is None:
             draft = replace(draft, beside=tuple(map(tuple, sources)))  # answers often repeat what they read
         if isinstance(draft, nn.Module):
             if not isinstance(draft, EncoderDecoder):
                 raise UserError("the draft model has no encoder", do="take a smaller model of the same kind")
             draft = DraftModel(draft.decoder, memory=remembered(draft, sources))
+        return self.writing_from(remembered(model, sources), len(sources), wish, draft)
+
+    def writing_from(self, memory: Context, rows: int, wish: Wish, draft: Draft | None = None) -> Task:
+        """The task of writing so many texts with something encoded before the decoder's eyes."""
+        model, begin = self.model, self.tokens.get("decoder_start_token_id")
+        assert isinstance(model, EncoderDecoder)
+        begin = self.start() if begin is None else begin
+        if begin is None:
+            raise UserError(
+                "the model does not say with which token it begins to write", do="set decoder_start_token_id"
+            )
         stop, rules = self.stop(wish, begun=1), self.rules(model.decoder, begins=True)
-        return Task(model.decoder, [[begin]] * len(sources), stop, rules, draft, remembered(model, sources))
+        return Task(model.decoder, [[begin]] * rows, stop, rules, draft, memory)
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
         """What an encoder–decoder reads: texts behind the prefix that it was trained with, where there was one."""

@@ -16,18 +16,22 @@ import torch
 from torch import Tensor, nn
 
 from headway.answer import PLAIN, Answer, Speaker, Wish
+from headway.data.preprocess import Preprocess, read_preprocess, write_preprocess
 from headway.data.read_fairseq import read_sides
 from headway.data.read_tokenizer import READERS, load_tokenizer
 from headway.data.tokenizer import Tokenizer
+from headway.data.whisper_tokenizer import ENGLISH_VOCAB, marks_of, read_tiktoken, usual_settings
 from headway.errors import UserError, listed, nearest
 from headway.files import read_json, write_json
 from headway.generate.layout import arrange
 from headway.generate.settings import LENGTHS, MASKS, is_setting
 from headway.interop.bare import recognised
-from headway.interop.families import FAMILIES, Family, family
+from headway.interop.families import FAMILIES, Family, family, model_type_of
 from headway.interop.weights import read_weights, write_weights
+from headway.interop.whisper import read_openai
 from headway.nn.embed import TokenEmbed
-from headway.nn.model import EncoderDecoder
+from headway.nn.model import EncoderDecoder, tensors_of
+from headway.observer import Observer, sense_of
 from headway.zoo.build import ARCHITECTURES, architecture
 from headway.zoo.plain import from_plain, to_plain
 
@@ -38,7 +42,9 @@ RATES = (
     *("encoder_layerdrop", "decoder_layerdrop", "resid_pdrop", "embd_pdrop", "router_jitter_noise"),
     *("classif_dropout", "classifier_dropout", "seq_classif_dropout", "qa_dropout", "summary_first_dropout"),
 )
+OPENAI = ".pt"  # the file of a Whisper as OpenAI publishes it
 TARGET = "target"  # the folder of the tokenizer of what is written, where it is another
+COUNT = ".num_batches_tracked"  # of a batch norm, which old files leave out and nothing here computes with
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +59,28 @@ class Loaded:
     tokenizer: Tokenizer | None = None
     writer: Tokenizer | None = None  # the words of what it writes, where these are others
     assumed: str = ""  # what no file tells, and was taken as usual
+    preprocess: Preprocess | None = None  # how images or sounds are made fit for it
 
     def run(self, text: str, wish: Wish = PLAIN) -> Answer:
-        """Does what the model is for: continues, fills masks, writes, classifies, tags or embeds."""
-        return self.speaker().answer([text], wish)[0]
+        """Does what the model is for: continues, fills masks, writes, classifies, tags or embeds.
+
+        `text` is the name of a file where the model reads images or sounds.
+        """
+        return self.answerer().answer([text], wish)[0]
+
+    def answerer(self) -> Speaker | Observer:
+        """Whoever answers: a reader of texts, or of images, sounds and numbers."""
+        return self.speaker() if self.preprocess is None else self.observer()
+
+    def observer(self) -> Observer:
+        """The model with what it senses."""
+        assert self.preprocess is not None
+        words = self.writer or self.tokenizer
+        return Observer(self.model, sense_of(self.preprocess), self.kept, self.labels(), words)
+
+    def labels(self) -> list[str]:
+        names = self.kept.get("id2label") or {}
+        return [names[key] for key in sorted(names, key=int)]
 
     def speaker(self) -> Speaker:
         """The model with its words."""
@@ -64,15 +88,12 @@ class Loaded:
             raise UserError(
                 "this model's folder holds no tokenizer", do="call model(ids) with numbers, or add tokenizer.json"
             )
-        labels = self.kept.get("id2label") or {}
-        return Speaker(
-            self.model, self.tokenizer, self.kept, [labels[key] for key in sorted(labels, key=int)], self.writer
-        )
+        return Speaker(self.model, self.tokenizer, self.kept, self.labels(), self.writer)
 
     def save(self, folder: str | Path) -> None:
         """Writes the model in our own layout."""
         place = made(folder)
-        write_weights(place, {names[0]: self.model.get_parameter(names[0]) for names in aliases(self.model)})
+        write_weights(place, tensors_of(self.model))
         told = {"architecture": self.architecture, "config": to_plain(self.config)}
         told |= {"family": self.model_type, "kept": dict(self.kept)}
         write_json(place / "config.json", {"headway": LAYOUT, **told})
@@ -84,7 +105,7 @@ class Loaded:
         written = known.write_config(self.config)  # refused, if at all, before anything is written
         kept = {name: value for name, value in self.kept.items() if name not in (*LENGTHS, *MASKS)}
         told = {**kept, **written, **{name: value for name, value in kept.items() if name not in RATES}}
-        tensors, place = known.keymap(self.config).save(dict(self.model.named_parameters())), made(folder)
+        tensors, place = known.keymap(self.config).save(tensors_of(self.model)), made(folder)
         write_weights(place, tensors)
         write_json(place / "config.json", told)
         if any(name in self.kept for name in (*LENGTHS, *MASKS)):
@@ -96,6 +117,8 @@ class Loaded:
         for words, place in ((self.tokenizer, folder), (self.writer, folder / TARGET)):
             if words is not None:
                 words.save(place)
+        if self.preprocess is not None:
+            write_preprocess(self.preprocess, folder)
 
     def family(self) -> Family:
         name = self.model_type or self.architecture
@@ -113,15 +136,16 @@ def load(
     show all the rest.  Matrices lie in memory as decoding reads them fastest; shapes and values are the file's.
     """
     place = Path(folder)
-    if not place.is_dir():
+    published = place.suffix == OPENAI and place.is_file()
+    if not place.is_dir() and not published:
         raise UserError(f"{place} is not a folder", allowed="a folder with config.json and model.safetensors")
-    read = configured if (place / "config.json").exists() else bare
+    read = openai if published else configured if (place / "config.json").exists() else bare
     loaded, tensors = read(place, heads, unsafe)
     fill(loaded.model, tensors, dtype)
     arrange(loaded.model.eval())
     reader, writer = (loaded.tokenizer, loaded.writer) if loaded.tokenizer else words_of(place)
     check_words(reader, writer, loaded.model, place)
-    return replace(loaded, tokenizer=reader, writer=writer)
+    return replace(loaded, tokenizer=reader, writer=writer, preprocess=read_preprocess(place))
 
 
 def configured(place: Path, heads: int | None, unsafe: bool) -> tuple[Loaded, Mapping[str, Tensor]]:
@@ -165,6 +189,18 @@ def bare(place: Path, heads: int | None, unsafe: bool) -> tuple[Loaded, Mapping[
     return loaded, known.keymap(config).load(tensors)
 
 
+def openai(place: Path, heads: int | None, unsafe: bool) -> tuple[Loaded, Mapping[str, Tensor]]:
+    """One of OpenAI's Whisper files, with the words that lie beside it: a *.tiktoken file of its package."""
+    config, tensors = read_openai(place, unsafe=unsafe)
+    loaded = Loaded(without_memory(architecture("whisper").build, config), config, "whisper", "whisper")
+    words = place.with_name("gpt2.tiktoken" if config.vocab == ENGLISH_VOCAB else "multilingual.tiktoken")
+    if not words.is_file():
+        return loaded, tensors
+    tokenizer = read_tiktoken(words, config.vocab)
+    kept = usual_settings(tokenizer, marks_of(tokenizer))
+    return replace(loaded, tokenizer=tokenizer, kept=kept), tensors
+
+
 def identified(values: Mapping[str, Any]) -> Family | None:
     """Whose config.json this is: a family of Hugging Face's, or None for our own."""
     if "headway" in values:
@@ -172,12 +208,7 @@ def identified(values: Mapping[str, Any]) -> Family | None:
             said, do = f"config.json is of layout {values['headway']!r}", "use a newer headway"
             raise UserError(said, allowed=f"{LAYOUT}", do=do)
         return None
-    model_type = values.get("model_type")
-    if not isinstance(model_type, str):
-        raise UserError(
-            "config.json does not say what model it is of", allowed="a model_type, or headway's architecture"
-        )
-    return family(model_type)
+    return family(model_type_of(values))
 
 
 def told_here(values: Mapping[str, Any]) -> Loaded:
@@ -197,7 +228,7 @@ def told_there(values: Mapping[str, Any], known: Family, tensors: Mapping[str, T
     """The same from Hugging Face's; what the config leaves open is seen from the tensors' names."""
     config = known.settle(known.read_config(values), tensors)
     kept = {name: value for name, value in values.items() if name in (*KEPT, *RATES) or is_setting(name)}
-    return Loaded(without_memory(known.build, config), config, known.architecture, values["model_type"], kept)
+    return Loaded(without_memory(known.build, config), config, known.architecture, model_type_of(values), kept)
 
 
 def words_of(folder: Path) -> tuple[Tokenizer | None, Tokenizer | None]:
@@ -216,8 +247,8 @@ def check_words(reader: Tokenizer | None, writer: Tokenizer | None, model: nn.Mo
     if isinstance(model, EncoderDecoder):
         sides = [(reader, model.encoder), (writer or reader, model.decoder)]
     for words, side in sides:
-        rows = next((part.token.num_embeddings for part in side.modules() if isinstance(part, TokenEmbed)), 0)
-        if words is not None and words.vocab > rows:
+        rows = next((part.token.num_embeddings for part in side.modules() if isinstance(part, TokenEmbed)), None)
+        if words is not None and rows is not None and words.vocab > rows:  # without rows, it reads no words
             said = f"the tokenizer in {folder} has {words.vocab} tokens and the model's embedding {rows}"
             raise UserError(said, do="use the tokenizer that the model was trained with")
 
@@ -230,16 +261,20 @@ def without_memory(build: Any, config: Any) -> nn.Module:
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
     """Gives a model that was built without memory its tensors; parameters with several names stay one parameter."""
     groups = aliases(model)
+    tensors = {**{name: torch.zeros((), dtype=torch.long) for [name, *_] in groups if name.endswith(COUNT)}, **tensors}
     check_names(groups, tensors)
+    meant = model.state_dict(keep_vars=True)
     for names in groups:
-        tensor, expected = next(tensors[name] for name in names if name in tensors), model.get_parameter(names[0]).shape
-        if tensor.shape != expected:
-            said = f"{names[0]} is {tuple(tensor.shape)} in the file and {tuple(expected)} by the config"
+        tensor, expected = next(tensors[name] for name in names if name in tensors), meant[names[0]]
+        if tensor.shape != expected.shape:
+            said = f"{names[0]} is {tuple(tensor.shape)} in the file and {tuple(expected.shape)} by the config"
             raise UserError(said, do="use the config.json that was written with these weights")
-        parameter = nn.Parameter(tensor.to(dtype))
+        filled = tensor.to(dtype if expected.is_floating_point() else expected.dtype)
+        if isinstance(expected, nn.Parameter):
+            filled = nn.Parameter(filled, expected.requires_grad)
         for name in names:
             owner, _, last = name.rpartition(".")
-            setattr(model.get_submodule(owner), last, parameter)
+            setattr(model.get_submodule(owner), last, filled)
 
 
 def check_names(groups: list[list[str]], tensors: Mapping[str, Tensor]) -> None:
@@ -254,10 +289,10 @@ def check_names(groups: list[list[str]], tensors: Mapping[str, Tensor]) -> None:
 
 
 def aliases(model: nn.Module) -> list[list[str]]:
-    """The names of each parameter; tied ones have several."""
+    """The names of each parameter, and of what batch norms have gathered; tied ones have several."""
     groups: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        groups.setdefault(id(parameter), []).append(name)
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        groups.setdefault(id(tensor), []).append(name)
     return list(groups.values())
 
 

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from headway import Context, Trace
 from headway.interop.families import family
 from headway.interop.keymap import KeyMap
+from headway.nn.head import CTCHead
+from headway.nn.model import tensors_of
 from headway.nn.trace import Seen
 from headway.ops.reading import Readable
 
@@ -28,6 +30,13 @@ class Kind(Enum):
     DECODER = auto()
     ENCODER = auto()
     SEQ2SEQ = auto()
+    SOUND = auto()
+    WAVES = auto()
+    PYRAMID = auto()
+    TOWERS = auto()
+    IMAGE = auto()
+    PATCHES = auto()
+    CONVOLUTIONS = auto()
 
 
 @dataclass(frozen=True)
@@ -47,9 +56,19 @@ def compare(case: Case) -> dict[str, float]:
     config = known.read_config(theirs.config.to_dict())
     ours, names = known.build(config).eval(), known.keymap(config)
     load(ours, names.load(theirs.state_dict()))
-    run = compare_seq2seq if case.kind is Kind.SEQ2SEQ else compare_stack
+    runs = {
+        Kind.SEQ2SEQ: compare_seq2seq,
+        Kind.SOUND: compare_sound,
+        Kind.WAVES: compare_waves,
+        Kind.PYRAMID: compare_pyramid,
+        Kind.TOWERS: compare_towers,
+        Kind.IMAGE: compare_image,
+        Kind.PATCHES: compare_patches,
+        Kind.CONVOLUTIONS: compare_convolutions,
+    }
+    run = runs.get(case.kind, compare_stack)
     found = run(theirs, ours)
-    back = names.save(dict(ours.named_parameters()))
+    back = names.save(tensors_of(ours))
     kept = stored(theirs)
     found["export"] = max(difference(back[key], kept[key]) for key in back)
     found["gradients"] = gradients(theirs, ours, names)
@@ -60,7 +79,9 @@ def stored(theirs: Any) -> dict[str, Tensor]:
     """Their tensors as their own files hold them, which may be another layout than in memory."""
     from transformers.core_model_loading import revert_weight_conversion
 
-    return revert_weight_conversion(theirs, theirs.state_dict())
+    kept = revert_weight_conversion(theirs, theirs.state_dict())
+    # a slip in transformers 5: it takes the end of `decoder_layers` for a name of its own, unlike published files
+    return {key.replace("decoder_encoder.layer.", "decoder_layers."): x for key, x in kept.items()}
 
 
 def shaken(model: nn.Module) -> nn.Module:
@@ -113,16 +134,46 @@ def answer(out: Any) -> Tensor:
 
 def compare_seq2seq(theirs: Any, ours: Any) -> dict[str, float]:
     ids, real = ragged(theirs.config.vocab_size)
-    targets, target_real = ragged(theirs.config.vocab_size, seed=1)
-    out = theirs(
-        input_ids=ids,
-        attention_mask=real.long(),
-        decoder_input_ids=targets,
-        output_hidden_states=True,
-        output_attentions=True,
-    )
+    given = {"input_ids": ids, "attention_mask": real.long()}
+    return compare_pair(theirs, ours, given, ids, Context(keep=real[:, None]), real)
+
+
+def compare_sound(theirs: Any, ours: Any) -> dict[str, float]:
+    """A whole window of frames in, as Whisper's encoder wants them."""
+    draw, c = torch.Generator().manual_seed(2), theirs.config
+    frames = torch.randn(2, 2 * c.max_source_positions, c.num_mel_bins, generator=draw)
+    real = torch.ones(2, c.max_source_positions, dtype=torch.bool)
+    return compare_pair(theirs, ours, {"input_features": frames.mT}, frames, Context(), real)
+
+
+def compare_waves(theirs: Any, ours: Any) -> dict[str, float]:
+    """Samples in, without padding, which theirs hears; a CTC head gives probabilities here and logits there."""
+    waves = torch.randn(2, 61, generator=torch.Generator().manual_seed(2))
+    out = theirs(input_values=waves, output_hidden_states=True, output_attentions=True)
     trace = Trace(ours, "*")
-    logits = ours(ids, targets, Context(keep=real[:, None], trace=trace), Context(trace=trace))
+    found_here, expected = ours(waves[..., None], Context(trace=trace)), answer(out)
+    if isinstance(ours.head, CTCHead):
+        logits = nn.Linear.forward(ours.head, ours.features(waves[..., None]))
+        found = {"logits": difference(logits, expected), "symbols": difference(found_here, expected.log_softmax(-1))}
+        expected = expected.log_softmax(-1)
+    else:
+        found = {"logits": difference(found_here, expected)}
+    real = torch.ones(out.hidden_states[0].shape[:2], dtype=torch.bool)
+    found["hidden states"] = hidden_difference(trace, "", out.hidden_states, real)
+    found["attention maps"] = map_difference(trace, "{}.attn.weights", out.attentions, real)
+    (expected * pull(expected)).sum().backward()
+    (found_here * pull(found_here)).sum().backward()
+    return found
+
+
+def compare_pair(
+    theirs: Any, ours: Any, given: dict[str, Tensor], source: Tensor, source_ctx: Context, real: Tensor
+) -> dict[str, float]:
+    """`given` and `source` are the same to read, theirs and ours; `real` (B S) are the encoder's tokens that count."""
+    targets, target_real = ragged(theirs.config.vocab_size, seed=1)
+    out = theirs(**given, decoder_input_ids=targets, output_hidden_states=True, output_attentions=True)
+    trace = Trace(ours, "*")
+    logits = ours(source, targets, replace(source_ctx, trace=trace), Context(trace=trace))
     found = {"logits": difference(logits, out.logits)}
     found["hidden states"] = max(
         hidden_difference(trace, "encoder.", out.encoder_hidden_states, real),
@@ -135,6 +186,113 @@ def compare_seq2seq(theirs: Any, ours: Any) -> dict[str, float]:
         map_difference(trace, "decoder.{}.cross.weights", out.cross_attentions, everywhere),
     )
     (out.logits * pull(out.logits)).sum().backward()
+    (logits * pull(logits)).sum().backward()
+    return found
+
+
+def compare_pyramid(theirs: Any, ours: nn.Module) -> dict[str, float]:
+    """Swin: grids that shrink from stage to stage; of the maps they tell those of the last layer of each."""
+    c = theirs.config
+    images = torch.randn(2, c.num_channels, c.image_size, c.image_size, generator=torch.Generator().manual_seed(2))
+    out = theirs(pixel_values=images, output_hidden_states=True, output_attentions=True)
+    trace = Trace(ours, "*")
+    scores = ours(images, Context(trace=trace))
+    logits, expected = scores if scores.dim() == 2 else scores.flatten(1, 2), answer(out)
+    stages = len(c.depths)
+    states = [trace["embed.out"], *(trace[f"{i}.merge.out"] for i in range(1, stages)), trace[f"{stages - 1}.out"]]
+    maps = [trace[f"{i}.{depth - 1}.attn.attention.weights"] for i, depth in enumerate(c.depths)]
+    pairs = zip(states, out.hidden_states, strict=True)
+    (expected * pull(expected)).sum().backward()
+    (logits * pull(logits)).sum().backward()
+    return {
+        "logits": difference(logits, expected),
+        "hidden states": max(difference(tensor(grid).flatten(1, 2), state) for grid, state in pairs),
+        "attention maps": max(difference(full(m), a) for m, a in zip(maps, out.attentions, strict=True)),
+    }
+
+
+def full(amap: object) -> Tensor:
+    assert isinstance(amap, Readable)
+    return amap.full()
+
+
+def compare_image(theirs: Any, ours: nn.Module) -> dict[str, float]:
+    """Images in, of the size that positions are made for."""
+    images = some_images(theirs.config)
+    out = theirs(pixel_values=images, output_hidden_states=True, output_attentions=True)
+    trace = Trace(ours, "*")
+    logits, expected = ours(images, Context(trace=trace)), answer(out)
+    found = {"logits": difference(logits, expected)}
+    everywhere = torch.ones(out.hidden_states[0].shape[:2], dtype=torch.bool)
+    found["hidden states"] = hidden_difference(trace, "", out.hidden_states, everywhere)
+    found["attention maps"] = map_difference(trace, "{}.attn.weights", out.attentions, everywhere)
+    (expected * pull(expected)).sum().backward()
+    (logits * pull(logits)).sum().backward()
+    return found
+
+
+def compare_patches(theirs: Any, ours: Any) -> dict[str, float]:
+    """Images in, and which patches of them are visible: the first in the order of their noise."""
+    images, c = some_images(theirs.config), theirs.config
+    patches = (c.image_size // c.patch_size) ** 2
+    noise = torch.rand(len(images), patches, generator=torch.Generator().manual_seed(4))
+    visible = noise.argsort(1)[:, : int(patches * (1 - c.mask_ratio))]
+    out = theirs(pixel_values=images, noise=noise, output_hidden_states=True, output_attentions=True)
+    trace = Trace(ours, "*")
+    said = ours(images, visible, Context(trace=trace))
+    loss = ours.loss(images, visible) / out.mask.sum()
+    found = {"logits": difference(said, out.logits), "loss": difference(loss, out.loss)}
+    pairs = zip(layers(trace, "encoder.{}.out"), out.hidden_states[1:], strict=True)
+    found["hidden states"] = max(difference(tensor(value), state) for value, state in pairs)
+    everywhere = torch.ones(out.hidden_states[0].shape[:2], dtype=torch.bool)
+    found["attention maps"] = map_difference(trace, "encoder.{}.attn.weights", out.attentions, everywhere)
+    (out.loss + (out.logits * pull(said)).sum()).backward()
+    (loss + (said * pull(said)).sum()).backward()
+    return found
+
+
+def compare_convolutions(theirs: Any, ours: nn.Module) -> dict[str, float]:
+    """Images of any size in; grids there have their channels first, and nothing attends."""
+    images = torch.randn(2, theirs.config.num_channels, 37, 30, generator=torch.Generator().manual_seed(2))
+    out = theirs(pixel_values=images, output_hidden_states=True)
+    trace = Trace(ours, "*")
+    logits, expected = ours(images, Context(trace=trace)), answer(out)
+    expected = expected if expected.dim() == 2 else expected.movedim(1, -1)
+    states = [trace["embed.out"], *layers(trace, "{}.out")]
+    pairs = zip(states, out.hidden_states, strict=True)
+    found = {"logits": difference(logits, expected)}
+    found["hidden states"] = max(difference(tensor(grid).movedim(-1, 1), state) for grid, state in pairs)
+    (expected * pull(expected)).sum().backward()
+    (logits * pull(logits)).sum().backward()
+    return found
+
+
+def some_images(c: Any) -> Tensor:
+    return torch.randn(2, c.num_channels, c.image_size, c.image_size, generator=torch.Generator().manual_seed(2))
+
+
+def compare_towers(theirs: Any, ours: Any) -> dict[str, float]:
+    """Images and texts; a text's first end token is its last, and what stands behind it is filled with more of them."""
+    text, image = theirs.config.text_config, theirs.config.vision_config
+    ids, real = ragged(text.vocab_size - 1)
+    last = max(text.eos_token_id, text.vocab_size - 1)  # old files give no end, and the largest id is meant
+    ids = torch.where(real & (torch.arange(LENGTHS[0]) < torch.tensor(LENGTHS)[:, None] - 1), ids, last)
+    images = torch.randn(3, 3, image.image_size, image.image_size, generator=torch.Generator().manual_seed(2))
+    recorded = {"output_hidden_states": True, "output_attentions": True}
+    out = theirs(input_ids=ids, pixel_values=images, attention_mask=real.long(), **recorded)
+    trace = Trace(ours, "*")
+    ours(images, ids, Context(trace=trace), Context(keep=real[:, None], trace=trace))
+    logits = ours(images, ids)  # without a mask: the ends tell
+    everywhere = torch.ones(tensor(trace["image.embed.out"]).shape[:2], dtype=torch.bool)
+    sides = (("image.", out.vision_model_output, everywhere), ("text.", out.text_model_output, real))
+    found = {"logits": difference(logits, out.logits_per_image)}
+    found["hidden states"] = max(hidden_difference(trace, name, side.hidden_states, here) for name, side, here in sides)
+    found["attention maps"] = max(
+        map_difference(trace, name + "{}.attn.weights", side.attentions, here) for name, side, here in sides
+    )
+    vectors = ((ours.image(images), out.vision_model_output), (ours.text(ids), out.text_model_output))
+    found["features"] = max(difference(vector, side.pooler_output) for vector, side in vectors)
+    (out.logits_per_image * pull(logits)).sum().backward()
     (logits * pull(logits)).sum().backward()
     return found
 

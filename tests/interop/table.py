@@ -26,8 +26,12 @@ def main() -> None:
     lines = [HEAD, f"| family | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
     for case in CASES:
         found = compare(case)
-        lines.append(f"| {case} | " + " | ".join(f"{found[column]:.1e}" for column in columns) + " |")
+        lines.append(f"| {case} | " + " | ".join(told(found.get(column)) for column in columns) + " |")
     (ROOT / "docs" / "PARITY.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def told(difference: float | None) -> str:
+    return "–" if difference is None else f"{difference:.1e}"
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ import torch
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent.parent))
 
-from tests.laws.defects import grids, operator, parts, sequences  # noqa: E402
+from tests.laws.defects import grids, images, operator, parts, sequences  # noqa: E402
 
 MISPLANTED = {"NameError", "TypeError", "AttributeError", "ImportError"}  # the defect itself is broken: no proof
-MUTANTS = [*operator.MUTANTS, *parts.MUTANTS, *sequences.MUTANTS, *grids.MUTANTS]
+MUTANTS = [*operator.MUTANTS, *parts.MUTANTS, *sequences.MUTANTS, *grids.MUTANTS, *images.MUTANTS]
 
 
 def laws() -> list[str]:

@@ -26,17 +26,22 @@ from headway.nn.context import EMPTY, Context
 from headway.nn.conv import ConvModule
 from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, GatedFFN
+from headway.nn.frames import ConvEmbed
 from headway.nn.head import LMHead
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.nn.moe import MoE
 from headway.nn.recurrent import BidirectionalEncoder, Cell, GRUCell, LSTMCell, RecurrentEncoder, RNNCell
+from headway.nn.rows import to_front
 from headway.nn.score import AdditiveScore, BilinearScore, CosineScore
 from headway.ops.pattern import Causal, Chunked, Global, Pattern, Window
 from headway.ops.relative import t5_bucket_backward
-from headway.ops.rotary import Rotary
+from headway.ops.rotary import HALVES, Rotary
 from headway.zoo import albert as albert_zoo
 from headway.zoo import bart as bart_zoo
 from headway.zoo import bert as bert_zoo
+from headway.zoo import captioner as captioner_zoo
+from headway.zoo import clip as clip_zoo
+from headway.zoo import conformer as conformer_zoo
 from headway.zoo import gpt2 as gpt2_zoo
 from headway.zoo import llama as llama_zoo
 from headway.zoo import mixtral as mixtral_zoo
@@ -44,6 +49,10 @@ from headway.zoo import rnn as rnn_zoo
 from headway.zoo import seq2seq as seq2seq_zoo
 from headway.zoo import t5 as t5_zoo
 from headway.zoo import transformer as transformer_zoo
+from headway.zoo import vit as vit_zoo
+from headway.zoo import vit_captioner as vit_captioner_zoo
+from headway.zoo import wav2vec2_conformer as wav2vec2_conformer_zoo
+from headway.zoo import whisper as whisper_zoo
 from headway.zoo import workbench as workbench_zoo
 from headway.zoo.init import normal
 
@@ -259,6 +268,10 @@ def zoo_bert() -> nn.Module:
     return lively(bert_zoo.build(bert_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, first=2)))
 
 
+def zoo_vit() -> Trunk:
+    return vit_zoo.build(vit_zoo.Config(image=8, patch=4, dim=DIM, layers=2, heads=HEADS, top="none"))
+
+
 def zoo_albert() -> nn.Module:
     sizes = {"layers": 4, "groups": 2, "inner": 2, "heads": HEADS}
     return lively(albert_zoo.build(albert_zoo.Config(VOCAB, CONTEXT, width=8, dim=DIM, **sizes)))
@@ -284,6 +297,57 @@ def zoo_rnn() -> nn.Module:
 
 def zoo_seq2seq() -> nn.Module:
     return seq2seq_zoo.build(seq2seq_zoo.Config(VOCAB, None, DIM, hidden=DIM // 4, layers=2)).decoder
+
+
+def zoo_captioner(attention: str) -> nn.Module:
+    sizes = {"widths": (8, DIM), "dim": 12, "hidden": DIM // 2, "align": 6}
+    return captioner_zoo.build(captioner_zoo.Config(VOCAB, image=16, attention=attention, **sizes)).decoder
+
+
+def zoo_vit_captioner() -> nn.Module:
+    sizes = {"image": 16, "patch": 8, "layers": 1, "decoder_layers": 2, "heads": HEADS}
+    return vit_captioner_zoo.build(vit_captioner_zoo.Config(VOCAB, dim=DIM, **sizes)).decoder
+
+
+def zoo_clip_text() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "image": 8, "patch": 8, "image_dim": 8, "image_layers": 1, "image_heads": 1}
+    tower = clip_zoo.build(clip_zoo.Config(VOCAB, end=2, context=CONTEXT, dim=DIM, **sizes)).text
+    return Trunk(tower.embed, tower.stack)
+
+
+class Unmoved(nn.Module):
+    """An encoder that moves each row's real frames to its front, seen as one that leaves them where they stand."""
+
+    def __init__(self, body: nn.Module):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        y, real = self.body(x, ctx), None if ctx.rows is not None else ctx.real(x.shape[1])
+        return y if real is None else torch.zeros_like(y).scatter(1, to_front(real)[..., None].expand_as(y), y)
+
+
+def zoo_whisper() -> EncoderDecoder:
+    """Its convolutions keep the number of frames here, so that an encoder's laws can be told of each."""
+    sizes = {"heads": HEADS, "decoder_heads": HEADS, "hidden": 2 * DIM, "decoder_hidden": 2 * DIM}
+    config = whisper_zoo.Config(VOCAB, CONTEXT, DIM, dim=DIM, layers=2, decoder_layers=2, **sizes)
+    model = whisper_zoo.build(config)
+    model.encoder.embed = ConvEmbed(DIM, DIM, strides=(1, 1), position=SinusoidalPosition(DIM, layout=HALVES, steps=7))
+    normal(model, 0.3)
+    return model
+
+
+def zoo_conformer() -> EncoderDecoder:
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "kernel": 5, "decoder_layers": 2}
+    model = lively(conformer_zoo.build(conformer_zoo.Config(6, DIM, vocab=VOCAB, top="decoder", **sizes)))
+    assert isinstance(model, EncoderDecoder)
+    return model
+
+
+def zoo_wav2vec2_conformer() -> Trunk:
+    sizes = {"channels": (4,), "kernels": (3,), "strides": (2,), "hidden": 2 * DIM, "kernel": 5}
+    config = wav2vec2_conformer_zoo.Config(VOCAB, DIM, layers=2, heads=HEADS, **sizes)
+    return wav2vec2_conformer_zoo.build(config)
 
 
 def bench(**choices: object) -> Callable[[], nn.Module]:
@@ -331,12 +395,23 @@ SUBJECTS = [
     Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),
     Subject("zoo bert", zoo_bert, ENCODER, tokens),
     Subject("zoo albert", zoo_albert, ENCODER, tokens),
+    Subject("zoo vit blocks", lambda: zoo_vit().stack, SEQUENCE | {Trait.ORDERLESS}, vectors),
     Subject("zoo transformer decoder", lambda: zoo_transformer().decoder, DECODER, tokens, memory),
     Subject("zoo t5 decoder", lambda: zoo_t5("plain").decoder, DECODER | RELATIVE, tokens, memory),
     Subject("zoo t5 encoder", lambda: zoo_t5("gated").encoder, ENCODER | RELATIVE, tokens),
     Subject("zoo bart decoder", lambda: zoo_bart().decoder, DECODER, tokens, memory),
     Subject("zoo rnnsearch decoder", zoo_rnn, RECURRENT, tokens, memory),
     Subject("zoo seq2seq decoder", zoo_seq2seq, RECURRENT - SEEING, tokens, memory),
+    Subject("zoo captioner decoder", lambda: zoo_captioner("soft"), RECURRENT, tokens, memory),
+    Subject("zoo captioner decoder, hard", lambda: zoo_captioner("hard"), RECURRENT, tokens, memory),
+    Subject("zoo vit captioner decoder", zoo_vit_captioner, DECODER, tokens, memory),
+    Subject("zoo clip text", zoo_clip_text, DECODER, tokens),
+    Subject("zoo whisper decoder", lambda: zoo_whisper().decoder, DECODER, tokens, memory),
+    Subject("zoo whisper encoder", lambda: Unmoved(zoo_whisper().encoder), ENCODER, vectors),
+    # what makes tokens of frames moves padding to the end of a row: tests/zoo/test_conformer.py
+    Subject("zoo conformer blocks", lambda: zoo_conformer().encoder.stack, ENCODER | RELATIVE, vectors),
+    Subject("zoo conformer decoder", lambda: zoo_conformer().decoder, DECODER, tokens, memory),
+    Subject("zoo wav2vec2-conformer blocks", lambda: zoo_wav2vec2_conformer().stack, ENCODER | RELATIVE, vectors),
     Subject("bench alibi", bench(positions="alibi", ffn="swiglu", arrangement="sandwich"), DECODER | RELATIVE, tokens),
     Subject("bench gru", bench(positions="none", mixer="gru", norm="layer"), RECURRENT - SEEING, tokens),
     Subject(

@@ -115,6 +115,10 @@ LOCALS: dict[str, Callable[[int], LocalAttention]] = {
     "shared keys": lambda size: LocalAttention(DIM, HEADS, size, kv_heads=1, bias=UNBIASED, qk_norm=nn.RMSNorm),
     "cosine": lambda size: LocalAttention(DIM, HEADS, size, score=CosineScore(HEADS)),
     "one-number keys": lambda size: LocalAttention(DIM, 4, size, head_dim=1),
+    "with stride": lambda size: LocalAttention(
+        DIM, HEADS, size, stride=2, grid_bias=NeighbourBias(HEADS, size, stride=2)
+    ),
+    "with stride 3": lambda size: LocalAttention(DIM, HEADS, size, stride=3),
 }
 
 
@@ -135,7 +139,7 @@ def test_local_has_the_gradients_of_its_definition(
 ) -> None:
     model, x = make(size).double(), torch.randn(2, *grid, DIM, dtype=torch.double, requires_grad=True)
     wanted = (x, *model.parameters())
-    direction = torch.randn(2, *grid, DIM, dtype=torch.double)
+    direction = torch.randn(model(x).shape, dtype=torch.double)
     got, expected = (torch.autograd.grad((f * direction).sum(), wanted) for f in (model(x), brute_local(model, x)))
     assert_close(got, expected)
 

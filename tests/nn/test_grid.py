@@ -91,7 +91,7 @@ def test_what_is_no_grid_is_refused(make: Callable[[], nn.Module], shape: tuple[
     [
         (
             lambda: LocalAttention(DIM, HEADS, 4),
-            "Halo(size=4, tile=1) has no middle; allowed: an odd size and a tile of 1 or more",
+            "Halo(size=4, tile=1, stride=1) has no middle; allowed: an odd size, a tile of 1 or more, a stride of 1 or more",
         ),
         (
             lambda: LocalAttention(DIM, HEADS, 5, grid_bias=NeighbourBias(HEADS, 3))(torch.randn(1, 4, 4, DIM)),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.data.keyed import random_for
 from headway.errors import UserError
-from headway.tasks.labels import NONE, Labels, Tags, class_logits, likeliest
+from headway.tasks.labels import NONE, Labels, Tags, likeliest
 from headway.tasks.pairs import Pairs
 from headway.tasks.task import ids
 from tests.tasks.learners import LABELS, LETTERS, PIECES, TASKS, Learning, rows_of
@@ -87,7 +87,7 @@ def test_the_likeliest_class_is_the_answer(name: str, model: str) -> None:
     alone = [likeliest(learning.model, learning.task.collate([row], random_for()))[0] for row in rows]
     assert found == alone
     assert sum(map(len, found)) == batch.targets
-    picks = class_logits(learning.model, batch).argmax(-1)[batch.wanted != NONE]
+    picks = batch.logits(learning.model).argmax(-1)[batch.wanted != NONE]
     assert [pick for row in found for pick in row] == picks.tolist()
 
 

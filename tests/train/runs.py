@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
+from PIL import Image
 
 from headway.app.settings.recipe import ask
 from headway.app.training.assemble import examiner_of, learner_of, pace_of, some
@@ -50,12 +53,40 @@ def write_data(folder: Path) -> None:
     tags = [json.dumps({"words": text.split(), "tags": [word[-1] for word in text.split()]}) for text in texts]
     (folder / "tags.jsonl").write_text("".join(f"{row}\n" for row in tags), encoding="utf-8")
     (folder / "text.txt").write_text(". ".join(texts), encoding="utf-8")
+    write_media(folder)
+
+
+def write_media(folder: Path) -> None:
+    """Images and sounds of two classes, spoken digits, series and sets, always the same."""
+    draw = np.random.default_rng(1)
+    for at in range(40):
+        kind = ("dark", "light")[at % 2]
+        place = folder / "photos" / kind
+        place.mkdir(parents=True, exist_ok=True)
+        pixels = draw.integers(0, 120, (8, 8, 3)) + 120 * (at % 2)
+        Image.fromarray(pixels.astype(np.uint8)).save(place / f"{at}.png")
+    (folder / "sounds").mkdir(exist_ok=True)
+    for at in range(30):
+        digits = draw.integers(0, 2, 3)
+        tones = [np.sin(np.arange(300 + 40 * (at % 3)) * (0.3 + 0.9 * digit)) for digit in digits]
+        name = folder / "sounds" / f"{'_'.join(map(str, digits))}-{at}.wav"
+        soundfile.write(name, np.concatenate(tones) * 0.5, 4000)
+    series = [[*(draw.normal(at % 2, 1.0, 6).round(3)), f"c{at % 2}"] for at in range(60)]
+    rows = ["a,b,c,d,e,f,label", *(",".join(map(str, row)) for row in series)]
+    (folder / "series.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    heaps = [draw.normal(at % 2, 1.0, (1 + at % 4, 2)).round(3).tolist() for at in range(60)]
+    sets = [{"points": heap, "label": f"c{at % 2}"} for at, heap in enumerate(heaps)]
+    (folder / "sets.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in sets), encoding="utf-8")
 
 
 SMALL = {"model.dim": "16", "model.heads": "2", "model.layers": "1"}
 GATED = {**SMALL, "model.kv_heads": "1", "model.hidden": "16", "model.attention_dropout": "0.1"}
 PAIRS = {"data.path": ("pairs.tsv",), "train.batch": "70", "train.dropout": "0.1", "data.tokenizer": "words"}
 LABELS = {"data.path": ("labels.csv",), "train.batch": "80", "train.dropout": "0.1"}
+IMAGES = {"data.path": ("photos",), "train.batch": "8"}
+NARROW = {"model.dim": "8", "model.widths": "[8, 16]", "model.layers": "[1, 1]"}
+SOUNDS = {"data.path": ("sounds",), "model.preset": "conformer-nano", "model.hidden": "16", "model.channels": "4"}
+SOUNDS |= {"model.kernel": "3", "train.batch": "300"}
 TEXT = {"data.path": ("text.txt",), "train.batch": "192", "data.longest": "24"}
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -68,12 +99,24 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mixtral": {**TEXT, **GATED, "model.preset": "mixtral-8x7b", "model.experts": "4"},
     "masked": {**TEXT, **SMALL, "model.preset": "bert-tiny", "train.dropout": "0.1", "train.batch": "70"},
     "classes": {**LABELS, **SMALL, "model.preset": "bert-tiny"},
+    "vit": {**IMAGES, **SMALL, "model.preset": "vit-nano", "data.augment": "crop,flip,randaugment,erase,mixup,cutmix"},
+    "resnet": {
+        **IMAGES,
+        "model.preset": "resnet-nano",
+        "model.widths": "[8, 16]",
+        "model.layers": "[1, 1]",
+        "model.dim": "8",
+    },
+    "conformer": {**SOUNDS, **SMALL, "data.label_from": r"(\d)", "data.augment": "speed,noise,gain,specaugment"},
+    "speech": {**SOUNDS, **SMALL, "data.task": "speech", "data.label_from": r"(\d_\d_\d)", "model.factor": "2"},
+    "sets": {**SMALL, "data.path": ("sets.jsonl",), "model.preset": "vectors-small", "train.batch": "40"},
 }
 
 # the tasks that no family above stands for
 MORE: dict[str, dict[str, Any]] = {
     "spans": {**TEXT, **SMALL, "model.preset": "t5-tiny", "model.head_dim": "8", "model.hidden": "16"},
     "tags": {**FAMILIES["classes"], "data.path": ("tags.jsonl",)},
+    "series": {**FAMILIES["sets"], "data.path": ("series.csv",)},
 }
 
 STEPS = 24

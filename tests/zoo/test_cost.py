@@ -15,7 +15,7 @@ from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.model import EncoderDecoder
 from headway.ops.pattern import Causal, Chunked, Full, Global, Pattern, Window
 from headway.ops.positions import Positions
-from headway.zoo import bert, gpt2, llama, mixtral, rnn, seq2seq, t5, transformer
+from headway.zoo import bert, gpt2, llama, mixtral, rnn, seq2seq, t5, transformer, vit
 from headway.zoo.build import build, config_of
 from headway.zoo.cost import cost
 from headway.zoo.presets import PRESETS
@@ -56,6 +56,12 @@ PUBLISHED = {
     "t5-v1.1-large": 783_150_080,
     "t5-v1.1-xl": 2_849_757_184,
     "t5-v1.1-xxl": 11_135_332_352,
+    "vit-ti16": 5_717_416,
+    "vit-s16": 22_050_664,
+    "vit-b16": 86_567_656,
+    "vit-l16": 304_326_632,
+    "vit-h14": 632_045_800,
+    "mae-b16": 111_907_840,
     "bart-base": 139_420_416 + 50_265,  # and a bias for each word, which others do not count
     "bart-large": 406_291_456 + 50_265,
     "seq2seq-lstm": 384_000_000 + 8 * 8000 + 80_000,  # the paper's, and the biases of torch's layers and of the words
@@ -238,6 +244,28 @@ def test_swiglu_is_as_large_as_the_plain_layer() -> None:
 # ---- mistakes
 
 
+def test_a_transformer_on_pixels_would_store_768_gib() -> None:
+    """128² tokens, 48 layers, 16 heads, in 32 bits: and a ViT on a grid of 14 × 14 patches some 113 MiB."""
+    assert cost("pixels-128").bytes_by_kind()["attention"] == 768 * 2**30
+    patches = vit.Config(dim=1024, layers=48, heads=16, pool="mean")
+    assert cost(patches).bytes_by_kind()["attention"] == 48 * 16 * 196**2 * 4 == round(112.546875 * 2**20)
+
+
+def test_images_are_counted_one_by_one() -> None:
+    once, often = cost("vit-nano"), cost("vit-nano", batch=3)
+    assert (once.unit, once.length) == ("image", 1)
+    assert once.per_token(once.total.flops) == often.per_token(often.total.flops)
+    with pytest.raises(UserError, match="a length of 7 for a model that reads images"):
+        cost("vit-nano", length=7)
+
+
+def test_an_encoder_of_visible_patches_costs_what_these_do() -> None:
+    """A quarter of 196 patches and the class token, against all of them."""
+    encoder = sum(tally.flops for name, tally in cost("mae-b16").layers.items() if name.startswith("encoder.1"))
+    whole = sum(tally.flops for name, tally in cost("vit-b16").layers.items() if name.startswith("1"))
+    assert encoder / whole == pytest.approx(50 / 197, rel=0.05)
+
+
 def test_impossible_batches_are_told() -> None:
     with pytest.raises(UserError, match="a batch of 0 rows of 1024 tokens"):
         cost("gpt2", batch=0)
@@ -250,5 +278,6 @@ def test_impossible_batches_are_told() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_has_its_cost(name: str) -> None:
-    costs = cost(name, length=64)
+    seen_or_heard = any(hasattr(config_of(name), field) for field in ("image", "encoder", "features", "strides"))
+    costs = cost(name, length=None if seen_or_heard else 64)
     assert costs.per_token(costs.total.flops) > 0

@@ -26,7 +26,7 @@ from headway.app.train import begin, check_place, out_of, run
 from headway.app.training.assemble import ANSWERS, some
 from headway.app.training.calibrate import timed
 from headway.app.training.measure import measures_for, written
-from headway.app.training.plan import Plan, finished, objective_of, plan
+from headway.app.training.plan import Plan, craft_for, finished, plan
 from headway.app.training.resume import DATA, FILES, RECIPE, check_data, facts, taken_up
 from headway.app.training.told import model_told
 from headway.checkpoint import load
@@ -99,7 +99,8 @@ def with_these(asked: Asked, values: Mapping[str, Any]) -> Asked:
 def alike(asked: Asked, first: Plan) -> Plan:
     """A plan on the very data of another."""
     draft = resolve(asked)
-    return finished(asked, draft, first.material, objective_of(draft, None), first.ready, None, first.prepared)
+    craft = craft_for(draft, first.material, None)
+    return finished(asked, draft, first.material, craft, first.ready, None, first.prepared)
 
 
 def common_steps(draft: Recipe, plans: Sequence[Plan]) -> int:
@@ -142,7 +143,7 @@ def check_alike(wanted: Recipe, begun: Recipe, folder: Path) -> None:
 def compared(asked: Asked, plans: Sequence[Plan], folder: Path, records: Sequence[Record]) -> Compared:
     """What each model makes of the same records, by their lengths as the models read them."""
     first = plans[0]
-    lengths = [len(row) for row in first.ready.reader.plain_batch([record.fields[0] for record in records])]
+    lengths = [len(row) for row in some(first.ready.reader).plain_batch([record.fields[0] for record in records])]
     by = measures_for(records[:ANSWERS])  # as they were chosen for the runs
     models = [trained(made, records, lengths, by) for made in plans]
     return Compared(first, folder, command(asked, plans), lengths, models)

@@ -24,6 +24,8 @@ NEEDED = (
     "safetensors",
     "cyclopts",
     "pyyaml",
+    "pillow",
+    "soundfile",
     "rich",
     "platformdirs",
     "sacrebleu",

@@ -43,17 +43,18 @@ parameter.  Attention is what its matrices would take, if they were stored."""
 
 
 def heading(name: str, costs: Cost) -> str:
-    batch = f"batch {costs.batch}, length {costs.length}, numbers of {costs.bits} bits"
-    return f"{name} ({presets.preset(name).architecture}): {batch}"
+    rows = f"batch {costs.batch}" + (f", length {costs.length}" if costs.unit != "image" else "")
+    return f"{name} ({presets.preset(name).architecture}): {rows}, numbers of {costs.bits} bits"
 
 
 def totals(costs: Cost) -> str:
     forward = costs.per_token(costs.total.flops)
     training = costs.training_per_token
+    each = f"{'an' if costs.unit == 'image' else 'a'} {costs.unit}"
     rows = [
         ("parameters", spaced(costs.total.parameters), short(costs.total.parameters)),
-        ("FLOPs of a token, forward", spaced(forward), short(forward)),
-        ("FLOPs of a token, training", spaced(training), short(training)),
+        (f"FLOPs of {each}, forward", spaced(forward), short(forward)),
+        (f"FLOPs of {each}, training", spaced(training), short(training)),
     ]
     kinds = {"kv_cache": "KV cache"}
     for kind, size in costs.bytes_by_kind().items():
@@ -63,13 +64,13 @@ def totals(costs: Cost) -> str:
 
 def layers(costs: Cost) -> str:
     """A row for each layer, and one for a run of layers that are alike."""
-    rows = [("layer", "parameters", "FLOPs/token", "KV cache", "attention")]
+    rows = [("layer", "parameters", f"FLOPs/{costs.unit}", "KV cache", "attention")]
     for row, alike in groupby(costs.layers.items(), lambda item: costs.row(item[1])):
         names = [name for name, _ in alike]
         label = names[0] if len(names) == 1 else f"{names[0]} to {names[-1].rpartition('.')[2]}, each"
-        rows.append((label, spaced(row["parameters"]), short(row["flops_forward_per_token"]), *sizes(row)))
+        rows.append((label, spaced(row["parameters"]), short(row[f"flops_forward_per_{costs.unit}"]), *sizes(row)))
     total = costs.row(costs.total)
-    rows.append(("all", spaced(total["parameters"]), short(total["flops_forward_per_token"]), *sizes(total)))
+    rows.append(("all", spaced(total["parameters"]), short(total[f"flops_forward_per_{costs.unit}"]), *sizes(total)))
     return table(rows, left=1)
 
 

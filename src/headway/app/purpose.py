@@ -15,7 +15,18 @@ from typing import Any
 from headway.answer import Answer, Speaker, Wish
 from headway.app.batched import batched
 from headway.app.perplexity import causal_probe, masked_probe, span_probe, text_scores
-from headway.app.training.measure import measures_for, name_scores, named, pair_scores, written
+from headway.app.training.measure import (
+    Ranked,
+    measures_for,
+    name_scores,
+    named,
+    pair_scores,
+    ranked,
+    ranked_scores,
+    spoken_scores,
+    written,
+    written_of,
+)
 from headway.app.training.words import marks_of
 from headway.checkpoint import Loaded
 from headway.data.kinds import Kind
@@ -24,10 +35,13 @@ from headway.errors import UserError, listed, nearest
 from headway.generate.feed import context_of
 from headway.nn.head import Beside, Classifier, TokenClassifier
 from headway.nn.model import EncoderDecoder, Trunk
+from headway.observer import Observer
 from headway.tasks.causal import Causal
 from headway.tasks.labels import Labels, Tags
 from headway.tasks.masked import Masked
 from headway.tasks.scores import Scores
+from headway.tasks.sensed import SensedLabels
+from headway.tasks.senses import Hearing, Sight, Vectors
 from headway.tasks.spans import Spans
 from headway.tasks.task import some
 
@@ -63,8 +77,24 @@ class Purpose:
     measure: Callable[[Loaded, Data, Wish], Measured]
 
 
-def purpose_for(speaker: Speaker, kind: Kind, folder: Path) -> Purpose:
+def purpose_for(loaded: Loaded, kind: Kind, folder: Path) -> Purpose:
     """What the model in a folder is for; some encoder–decoders are for pairs and for texts, so the data decides."""
+    answerer = loaded.answerer()
+    return heard(answerer, kind, folder) if isinstance(answerer, Speaker) else observed(answerer, kind, folder)
+
+
+def observed(observer: Observer, kind: Kind, folder: Path) -> Purpose:
+    """What a model of images, sounds or numbers is for."""
+    if observer.way() == observer.transcribe:
+        return TRANSCRIBES
+    if observer.way() != observer.classify:
+        raise UserError(f"the model in {folder} gives vectors, which no data can be compared with", do="train a head")
+    kinds = SENSED[type(observer.sense)]
+    chosen = kind if kind in kinds else next(iter(kinds))
+    return Purpose(f"names the class of {kinds[chosen]}", chosen, measure_sensed)
+
+
+def heard(speaker: Speaker, kind: Kind, folder: Path) -> Purpose:
     purposes: dict[Callable[[list[str], Wish], list[Answer]], Purpose] = {
         speaker.write: WRITES,
         speaker.classify: NAMES,
@@ -132,9 +162,28 @@ def measure_names(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     return Measured(scores, (note,) if long else (), {"cut": long})
 
 
+def measure_sensed(loaded: Loaded, data: Data, wish: Wish) -> Measured:
+    """Classes of images, sounds or numbers."""
+    observer = loaded.observer()
+    labels = tuple(observer.labels)
+    task = SensedLabels(observer.sense, labels)
+
+    def answered() -> Iterator[Ranked]:
+        for part in batched(data.read(), MANY):
+            check_labels(data.kind, part, labels)
+            yield from ranked(task, loaded.model, part)
+
+    return Measured(ranked_scores(answered(), len(labels)))
+
+
+def measure_speech(loaded: Loaded, data: Data, wish: Wish) -> Measured:
+    parts = batched(data.read(), MANY)
+    return Measured(spoken_scores([one for part in parts for one in written_of(loaded.observer(), part, wish)]))
+
+
 def check_labels(kind: Kind, part: Sequence[Record], labels: Sequence[str]) -> None:
     for record in part:
-        for label in record.fields[1:] if kind is Kind.LABELS else record.fields[1].split():
+        for label in record.fields[1].split() if kind is Kind.TAGS else record.fields[1:]:
             if label not in labels:
                 said = f"{record.file}:{record.line}: {label[:60]!r} is none of the model's {len(labels)} classes"
                 raise UserError(said, allowed=listed(labels), meant=nearest(label, labels))
@@ -167,6 +216,12 @@ def measure_spans(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     return Measured(scores, ("of spans that were taken out of the texts",), {"objective": "span", "window": probe.size})
 
 
+SENSED: dict[type, dict[Kind, str]] = {  # what a sense is for
+    Sight: {Kind.IMAGES: "an image"},
+    Hearing: {Kind.SOUNDS: "a sound"},
+    Vectors: {Kind.SERIES: "a series", Kind.SETS: "a set"},
+}
+TRANSCRIBES = Purpose("writes what is said in a sound", Kind.SPEECH, measure_speech)
 WRITES = Purpose("writes a text from a text", Kind.PAIRS, measure_pairs)
 NAMES = Purpose("names the class of a text", Kind.LABELS, measure_names)
 TAGS = Purpose("names the class of each word", Kind.TAGS, measure_names)

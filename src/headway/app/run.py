@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -14,8 +15,10 @@ from headway.errors import UserError
 
 if TYPE_CHECKING:
     from headway.answer import Answer, Speaker, Wish
+    from headway.observer import Observer
 
 LINES = 32  # texts at a time
+CLASSES = 5  # that are told to people
 
 
 def run(
@@ -37,7 +40,7 @@ def run(
         raise UserError(
             "headway run needs a text", do='give it as in headway run MODEL "text", or --lines to read them'
         )
-    speaker = load(folder, heads=heads, unsafe=unsafe).speaker()
+    speaker = load(folder, heads=heads, unsafe=unsafe).answerer()
     wish = drafted(speaker, wish, draft, unsafe=unsafe)
     for batch in batched((line.rstrip("\n") for line in sys.stdin), LINES) if lines else [list(texts)]:
         for answer in embedded(speaker, batch) if embed else speaker.answer(batch, wish):
@@ -72,12 +75,15 @@ def generate(
     out.write("\n")
 
 
-def drafted(speaker: Speaker, wish: Wish, draft: Path | None, *, unsafe: bool) -> Wish:
+def drafted(speaker: Speaker | Observer, wish: Wish, draft: Path | None, *, unsafe: bool) -> Wish:
     """The wish with the draft model in a folder, which must have the same words."""
+    from headway.answer import Speaker
     from headway.checkpoint import load
 
     if draft is None:
         return wish
+    if not isinstance(speaker, Speaker):
+        raise UserError("a draft model guesses texts, and this model reads none", do="leave --draft out")
     smaller = load(draft, unsafe=unsafe)
     words, writer = smaller.tokenizer, smaller.writer
     for theirs, ours in ((words, speaker.tokenizer), (writer or words, speaker.words)):
@@ -86,7 +92,7 @@ def drafted(speaker: Speaker, wish: Wish, draft: Path | None, *, unsafe: bool) -
     return replace(wish, draft=smaller.model)
 
 
-def embedded(speaker: Speaker, texts: list[str]) -> list[Answer]:
+def embedded(speaker: Speaker | Observer, texts: list[str]) -> list[Answer]:
     return [{"input": text, "output": row.tolist()} for text, row in zip(texts, speaker.embed(texts), strict=True)]
 
 
@@ -97,7 +103,8 @@ def shown(answer: Answer) -> str:
         rivals = [", ".join(f"{one['token']} {one['probability']:.3f}" for one in mask) for mask in answer["masks"]]
         return "\n".join([output, *(f"  {line}" for line in rivals)])
     if "probabilities" in answer:
-        return "  ".join([output, *(f"{label} {p:.3f}" for label, p in answer["probabilities"].items())])
+        likely = islice(answer["probabilities"].items(), CLASSES)
+        return "  ".join([output, *(f"{label} {p:.3f}" for label, p in likely)])
     if "best" in answer:
         begun = answer["text"][: -len(output) or None] if "text" in answer else ""
         return "\n".join(f"{one['score']:8.3f}  {begun}{one['output']}" for one in answer["best"])

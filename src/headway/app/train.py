@@ -139,7 +139,7 @@ def trained(made: Plan, interruption: Interruption, *, resume: bool) -> End:
     recipe, folder = made.recipe, out_of(made.recipe)
     journal, learner, examiner = Journal(folder), learner_of(made), examiner_of(made)
     store = Store(folder / CHECKPOINTS, keep=recipe.train.keep)
-    with progress_to(sys.stdout, pace_of(recipe).steps, journal) as watcher:
+    with progress_to(sys.stdout, pace_of(recipe).steps, journal, made.prepared.unit) as watcher:
         training = Run(learner, batches_of(made), pace_of(recipe), store, journal, watcher, examiner)
         for sentence in training.resume() if resume else ():
             watcher.said(sentence)

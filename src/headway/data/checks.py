@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from shlex import quote
 
-from headway.data.kinds import Kind
-from headway.data.lines import Problem, What
+from headway.data.kinds import LABELLED, Kind
+from headway.data.lines import Problem, What, spot
 from headway.data.recognise import Given
 from headway.data.records import LONGEST, Record, records
-from headway.data.sources import counted
+from headway.data.sources import Parallel, counted
 from headway.data.survey import Rows, Survey
 from headway.errors import UserError, listed
 
@@ -63,6 +63,7 @@ class Skipped:
 
     counts: Counter[What] = field(default_factory=Counter[What])
     rows: dict[int, What] | None = None  # good records that are left out, found before the first reading
+    noun: str = "line"  # what is counted
 
     @property
     def total(self) -> int:
@@ -70,7 +71,7 @@ class Skipped:
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{what} {count:,}" for what, count in self.counts.most_common())
-        return f"{counted(self.total, 'line')} left out{f' ({kinds})' if kinds else ''}"
+        return f"{counted(self.total, self.noun)} left out{f' ({kinds})' if kinds else ''}"
 
 
 def good_records(
@@ -105,7 +106,7 @@ def left_records(given: Given, skipped: Skipped, validation: Given | None, longe
             counts.update([what] if what else [])
         if what is None:
             yield found
-    skipped.counts = counts
+    skipped.counts, skipped.noun = counts, given.noun
     if row + 1 == len(skipped.rows):
         raise UserError(f"{listed(map(str, given.files), 3)}: nothing is left to learn from: {skipped}")
 
@@ -135,12 +136,12 @@ def refused(problem: Problem, rest: Iterator[Record | Problem], given: Given) ->
     ahead = [found.lines for found in islice(rest, AHEAD) if isinstance(found, Problem)]
     unread = next(rest, None) is not None
     more = sum(ahead) + problem.lines - 1
-    others = f"; {'at least ' if unread else ''}{counted(more, 'line')} more like this" if more else ""
-    parallel = len(files := given.sources[0].files) == 2
-    spelled = (
-        f"--source {quote(str(files[0]))} --target {quote(str(files[1]))}" if parallel else quote(str(problem.file))
-    )
-    do = f"see headway check {spelled}, or train without such lines with --skip-bad"
+    others = f"; {'at least ' if unread else ''}{counted(more, given.noun)} more like this" if more else ""
+    first = given.sources[0]
+    spelled = " ".join(quote(str(path)) for path in given.paths or (problem.file,))
+    if isinstance(first, Parallel):
+        spelled = f"--source {quote(str(first.source))} --target {quote(str(first.target))}"
+    do = f"see headway check {spelled}, or train without such {given.noun}s with --skip-bad"
     return UserError(f"{problem}{others}", do=do)
 
 
@@ -203,16 +204,12 @@ class Findings:
         again, first = pairs
         for row, origin in zip(again[:SHOWN].tolist(), first[:SHOWN].tolist(), strict=True):
             file, line = other.place(origin)
-            self.add(Problem(*survey.place(row), what, said.format(f"{file}:{line}")))
+            self.add(Problem(*survey.place(row), what, said.format(spot(file, line))))
         if len(again) > SHOWN:
             self.counts[what] += len(again) - SHOWN
 
 
 def labels_of(record: Record, kind: Kind) -> list[str]:
-    match kind:
-        case Kind.LABELS:
-            return [record.fields[1]]
-        case Kind.TAGS:
-            return record.fields[1].split()
-        case _:
-            return []
+    if kind in LABELLED:
+        return [record.fields[1]]
+    return record.fields[1].split() if kind is Kind.TAGS else []

@@ -35,8 +35,13 @@ LANGUAGE = words(
     "ro ru sk sl sq sr sv sw ta th tl tr uk ur vi zh english german french spanish italian dutch portuguese russian "
     "chinese japanese turkish finnish arabic"
 )
-BESIDES = words("id idx index line number nr no. ref reference key guid uid url image images audio path file")
-KNOWN = TEXT | LABEL | SOURCE | TARGET | WORDS | TAGS | LANGUAGE | BESIDES
+CAPTION = words("caption captions description descriptions")
+TRANSCRIPT = words("transcript transcription transcripts utterance")
+BESIDES = words(
+    "id idx index line number nr no. ref reference key guid uid url image images audio path file filename file_name "
+    "image_id speaker"
+)
+KNOWN = TEXT | LABEL | SOURCE | TARGET | WORDS | TAGS | LANGUAGE | CAPTION | TRANSCRIPT | BESIDES
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,15 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from io import BufferedIOBase
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
 
+from headway.data.archives import inside
 from headway.errors import UserError, nearest
 
 LINE = 2**24  # bytes of a line that are ever held
 BLANKS = 1000  # lines at the end of a file that are let pass
+MEANT = {".ndjson": ".jsonl", ".tab": ".tsv"}  # other spellings
 GZIP, BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 CUT = (EOFError, gzip.BadGzipFile, zlib.error)  # what a damaged archive raises while it is read
@@ -45,11 +47,19 @@ class What(StrEnum):
     LEAK = "in training and validation"
     ONE_CLASS = "one class only"
     CLASS = "class that training lacks"
+    MISSING = "missing file"
+    UNNAMED = "in no class"
+    IMAGE = "unreadable image"
+    ANIMATED = "animated image"
+    LARGE = "too large"
+    SOUND = "unreadable sound"
+    RATE = "another sample rate"
+    NUMBER = "not a number"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong at a line; `lines` is how many lines it spoils, this one included."""
+    """What is wrong at a line, or with a whole file (line 0); `lines` is how many it spoils, this one included."""
 
     file: Path
     line: int
@@ -58,7 +68,12 @@ class Problem:
     lines: int = 1
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.said}"
+        return f"{spot(self.file, self.line)}: {self.said}"
+
+
+def spot(file: Path, line: int) -> str:
+    """Where a record stands, as editors read it; line 0 is a file that is one record."""
+    return f"{file}:{line}" if line else str(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +118,10 @@ def without_last_blanks(lines: Iterator[Line]) -> Iterator[Line]:
 
 @contextmanager
 def open_bytes(file: Path) -> Generator[BufferedIOBase]:
-    """A file's bytes, unpacked where they are packed."""
+    """The bytes of a file, or of a member of an archive (set.tar/labels.csv), unpacked where they are packed."""
+    if member := inside(file):
+        yield BytesIO(member.read())
+        return
     check_file(file)
     with file.open("rb") as raw:
         if raw.peek(2)[:2] == GZIP:
@@ -162,3 +180,23 @@ def drain(stream: BufferedIOBase) -> int:
         if raw.endswith(b"\n"):
             break
     return size
+
+
+def suffix_of(file: Path) -> str:
+    name = Path(file.name.lower().removesuffix(".gz"))
+    return MEANT.get(name.suffix, name.suffix)
+
+
+def line_count(file: Path) -> int:
+    """Lines as they are ended; a UserError where there are none."""
+    count, last = 0, b""
+    with open_bytes(file) as stream:
+        try:
+            while data := stream.read1(2**20):  # read(n) of a damaged archive gives nothing of the last n bytes
+                count += data.count(b"\n")
+                last = data[-1:]
+        except CUT:
+            return count + 1  # the line at which reading will tell it
+    if not last and not count:
+        raise UserError(f"{file} is empty")
+    return count + (last != b"\n")

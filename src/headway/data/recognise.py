@@ -1,46 +1,34 @@
 """What a person hands over, and what it is therefore for.
 
 .tsv, .csv and .jsonl files are tables, a .txt file is one document, a folder is all .txt files in it, and two files may
-be parallel; each may be packed with gzip.  The choice is told in one sentence, with the option that changes it.
+be parallel; each may be packed with gzip.  Images, sounds and numbers are looked for first, in files of their own.  The
+choice is told in one sentence, with the option that changes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headway.data.columns import choose, described
+from headway.data.given import GOAL, Asked, Given
 from headway.data.heads import read_head
-from headway.data.kinds import Kind
-from headway.data.lines import CUT, check_file, open_bytes
+from headway.data.kinds import TEXTUAL, Kind
+from headway.data.lines import check_file, line_count, suffix_of
+from headway.data.recognise_idx import recognise_idx
+from headway.data.recognise_media import recognise_media
+from headway.data.recognise_numbers import recognise_numbers
 from headway.data.sources import Document, Parallel, Source, counted
 from headway.errors import UserError, listed
 
 __all__ = ["Given", "Kind", "recognise"]
 
-ALLOWED = ".tsv, .csv, .jsonl or .txt, each also with .gz; a folder of .txt files; or --source FILE --target FILE"
-MEANT = {".ndjson": ".jsonl", ".tab": ".tsv"}  # other spellings
-GOAL = {kind: kind.value for kind in Kind} | {Kind.TEXTS: "a language model"}
+ALLOWED = (
+    ".tsv, .csv, .jsonl or .txt, each also with .gz; a folder of .txt files, of images or of sounds; "
+    "or --source FILE --target FILE"
+)
+OTHERS: tuple[Callable[[Asked], Given | None], ...] = (recognise_idx, recognise_media, recognise_numbers)
 PACKED = (".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z")
-
-
-@dataclass(frozen=True)
-class Given:
-    """Data that was recognised.  `why` is the sentence that tells it."""
-
-    kind: Kind
-    sources: tuple[Source, ...]
-    why: str
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return tuple(file for source in self.sources for file in source.files)
-
-    @property
-    def columns(self) -> tuple[str | int, ...]:
-        """Names, or numbers from 1, of the columns in use; none where files have no columns."""
-        return self.sources[0].columns
 
 
 def recognise(
@@ -50,12 +38,30 @@ def recognise(
     target: Path | None = None,
     kind: Kind | None = None,
     columns: Sequence[str | int] | None = None,
+    label_from: str | None = None,
+    rate: int | None = None,
+    frames: int = 1,
 ) -> Given:
-    """What the files hold; a kind and columns (names, or numbers from 1) that are given win over their looks."""
+    """What the files hold; a kind and columns (names, or numbers from 1) that are given win over their looks.
+
+    `label_from` is a pattern that finds a class or a transcript in the names of images or sounds, `rate` that at which
+    all sounds are wanted (else they must have one), and `frames` how many an animated image may have.
+    """
     if source or target:
         return parallel(paths, source, target, kind)
     if not paths:
         raise UserError("no data was given", allowed=ALLOWED)
+    asked = Asked(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames)
+    for look in () if kind in TEXTUAL else OTHERS:
+        if found := look(asked):
+            return found
+    if kind is not None and kind not in TEXTUAL:
+        raise UserError(f"{listed(map(str, paths), 3)}: nothing there is for {GOAL[kind]}", do="leave out --task")
+    if label_from is not None:
+        raise UserError(
+            f"{listed(map(str, paths), 3)}: classes are in names of images and sounds only",
+            do="leave out --data.label-from",
+        )
     files = [file for path in paths for file in unfolded(path)]
     suffixes = {meant_as(file, kind) for file in files}
     if suffixes == {".txt"}:
@@ -137,23 +143,3 @@ def meant_as(file: Path, kind: Kind | None) -> str:
     if suffix in PACKED:
         raise UserError(f"{file} is an archive", do="unpack it; single files may be packed with gzip")
     raise UserError(f"{file}: what a {suffix or 'file without a suffix'} holds is not known", allowed=ALLOWED)
-
-
-def suffix_of(file: Path) -> str:
-    name = Path(file.name.lower().removesuffix(".gz"))
-    return MEANT.get(name.suffix, name.suffix)
-
-
-def line_count(file: Path) -> int:
-    """Lines as they are ended; a UserError where there are none."""
-    count, last = 0, b""
-    with open_bytes(file) as stream:
-        try:
-            while data := stream.read1(2**20):  # read(n) of a damaged archive gives nothing of the last n bytes
-                count += data.count(b"\n")
-                last = data[-1:]
-        except CUT:
-            return count + 1  # the line at which reading will tell it
-    if not last and not count:
-        raise UserError(f"{file} is empty")
-    return count + (last != b"\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from headway.data.kinds import Kind
+from headway.data.kinds import ENDLESS, Kind
 from headway.data.lines import Problem, What
 from headway.data.recognise import Given
 from headway.data.sources import Record, Source, counted
@@ -50,7 +50,7 @@ def checked(record: Record, source: Source, kind: Kind, longest: int) -> Record 
         flaw = flaw_of(text, kind, longest)
         if flaw:
             file, name = source.side(field)
-            return Problem(file, record.line, flaw[0], f"{name} {flaw[1]}")
+            return Problem(record.file if record.place else file, record.line, flaw[0], f"{name} {flaw[1]}")
     if kind is Kind.TAGS:
         return tagged(record)
     return record
@@ -63,7 +63,7 @@ def flaw_of(text: str, kind: Kind, longest: int) -> tuple[What, str] | None:
         return What.NUL, f"has a NUL character at place {text.index(chr(0)) + 1}"
     if not text.isascii() and (half := half_pair(text)):
         return What.ENCODING, f"has half a surrogate pair at place {half}, which is no letter"
-    if kind is not Kind.TEXTS and len(text) > longest:
+    if kind not in ENDLESS and len(text) > longest:
         return What.LONG, f"has {counted(len(text), 'character')} where {longest:,} are allowed"
     return None
 

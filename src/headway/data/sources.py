@@ -9,6 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
 
+from headway.data.archives import Place
 from headway.data.documents import read_document
 from headway.data.lines import Line, Problem, What, read_lines, without_last_blanks
 from headway.data.tables import Dialect
@@ -16,12 +17,30 @@ from headway.data.tables import Dialect
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one line says, or one row, or a piece of a document that goes on from the piece before it."""
+    """What one line says, or one row, or a piece of a document that goes on from the piece before it.
+
+    Of an image or a sound the first field is a hash of its contents, `place` is where these are, and `extent` how large
+    it is: height and width, or samples and their rate.
+    """
 
     fields: tuple[str, ...]
     file: Path
     line: int
     goes_on: bool = False
+    place: Place | None = None
+    extent: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What a person knows it by: its text, or the name of its file."""
+        return self.fields[0] if self.place is None else str(self.place.path)
+
+    @property
+    def handed(self) -> tuple[str, ...]:
+        """What a task is handed: the fields, and of an image or a sound its place and extent instead of the hash."""
+        if self.place is None:
+            return self.fields
+        return (self.place.spelled(), " ".join(map(str, self.extent)), *self.fields[1:])
 
 
 class Source(Protocol):

@@ -13,7 +13,10 @@ from headway.errors import UserError
 from headway.generate.rules import Rules
 
 LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
-MASKS = ("suppress_tokens", "begin_suppress_tokens", "no_repeat_ngram_size")
+MASKS = (
+    *("suppress_tokens", "begin_suppress_tokens", "no_repeat_ngram_size"),
+    *("lang_to_id", "task_to_id", "is_multilingual", "max_initial_timestamp_index", "alignment_heads"),  # Whisper's
+)
 
 
 def is_setting(name: str) -> bool:

@@ -31,6 +31,7 @@ FAMILIES = {
     "bart": "bart",
     "bert": "bert",
     "camembert": "bert",
+    "clip": "clip",
     "distilbert": "bert",
     "gpt2": "gpt2",
     "llama": "llama",
@@ -38,12 +39,47 @@ FAMILIES = {
     "mistral": "llama",
     "mixtral": "mixtral",
     "mt5": "t5",
+    "mvitv2": "mvitv2",
     "phi3": "llama",
     "qwen2": "llama",
+    "resnet": "resnet",
     "roberta": "bert",
+    "swin": "swin",
+    "swinv2": "swinv2",
     "t5": "t5",
+    "whisper": "whisper",
+    "wav2vec2-conformer": "wav2vec2_conformer",
+    "timm_resnet": "resnet",
+    "timm_swin": "swin",
+    "timm_swinv2": "swinv2",
+    "timm_vit": "vit",
+    "vit": "vit",
+    "vit_mae": "mae",
     "xlm-roberta": "bert",
 }
+# the first word of an architecture that a config.json of timm's names
+TIMM = {
+    "mvitv2": "mvitv2",
+    **dict.fromkeys(("resnet18", "resnet26", "resnet34", "resnet50", "resnet101", "resnet152"), "timm_resnet"),
+    "swin": "timm_swin",
+    "swinv2": "timm_swinv2",
+    "vit": "timm_vit",
+}
+
+
+def model_type_of(values: Mapping[str, Any]) -> str:
+    """Which of the families a config.json is of; timm's names an architecture instead of a model_type."""
+    named = values.get("architecture")
+    if isinstance(named, str) and "model_type" not in values:
+        first = named.partition("_")[0]
+        if first not in TIMM:
+            raise UserError(f"timm's {named!r} is not known", allowed=f"those that begin with {listed(TIMM, 20)}")
+        return TIMM[first]
+    model_type = values.get("model_type")
+    if not isinstance(model_type, str):
+        allowed = "a model_type, or headway's architecture"
+        raise UserError("config.json does not say what model it is of", allowed=allowed)
+    return model_type
 
 
 def family(model_type: str) -> Family:

@@ -118,7 +118,8 @@ class KeyMap:
     `prefixes` are words that may stand before all of their names (the first is written on saving, where not empty);
     `ignored` are patterns of their names that hold nothing of the model, such as stored masks; `ties` are their names
     that repeat another's tensor, {repeated: original}: either will do, both must be equal, and the original is written;
-    `absent` are their names that some files leave out, each with the tensor, and the function of it, to take instead.
+    `absent` are their names that some files leave out, each with the tensor, and the function of it, to take instead;
+    `fixed` are their names of what is computed here: written on saving, and on loading only compared.
     """
 
     rules: tuple[Rule, ...]
@@ -126,11 +127,13 @@ class KeyMap:
     ignored: tuple[str, ...] = ()
     ties: Mapping[str, str] | None = None
     absent: Mapping[str, Filling] = field(default_factory=dict[str, Filling])
+    fixed: Mapping[str, Callable[[], Tensor]] = field(default_factory=dict[str, Callable[[], Tensor]])
 
     def load(self, theirs: Mapping[str, Tensor]) -> Tensors:
         """Their tensors under our names."""
         left = self.bare(theirs)
         self.untie(left)
+        self.compare(left)
         for name, (source, make) in self.absent.items():
             if name not in left and source in left:
                 left[name] = make(left[source])
@@ -158,7 +161,7 @@ class KeyMap:
                 theirs[prefix + filled(rule.theirs, numbers)] = tensors[0].contiguous()
         if left:
             raise UserError(f"{len(left)} parameters have no name there: {listed(sorted(left))}")
-        return theirs
+        return theirs | {self.prefixes[0] + name: make() for name, make in self.fixed.items()}
 
     def bare(self, theirs: Mapping[str, Tensor]) -> Tensors:
         """Their tensors without the prefix."""
@@ -172,6 +175,15 @@ class KeyMap:
                 tensor = left.pop(repeated)
                 if not torch.equal(tensor, left.setdefault(original, tensor)):
                     raise UserError(f"{repeated!r} and {original!r} should be one tensor and differ")
+
+    def compare(self, left: Tensors) -> None:
+        """Takes out what is computed here, and refuses what is not that; files may hold it in 16 bits."""
+        for name, make in self.fixed.items():
+            if (tensor := left.pop(name, None)) is None:
+                continue
+            made = make()
+            if tensor.shape != made.shape or not torch.allclose(tensor.float(), made, atol=0.01, rtol=0):
+                raise UserError(f"{name!r} holds other numbers than the fixed ones that belong there")
 
 
 def matches(pattern: str, keys: Mapping[str, Tensor]) -> Sequence[tuple[str, tuple[str, ...]]]:

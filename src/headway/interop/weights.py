@@ -21,11 +21,8 @@ def read_weights(folder: Path, *, unsafe: bool = False) -> Tensors:
     """All tensors of a model folder, by the names they have there."""
     for name, read in ((SAFE, read_safetensors), (PICKLED, read_pickled)):
         whole, index = folder / name, folder / f"{name}.index.json"
-        if (whole.exists() or index.exists()) and name == PICKLED and not unsafe:
-            do = "convert it to safetensors, or allow it with unsafe=True (--unsafe)"
-            raise UserError(
-                f"{folder} holds its weights as a PyTorch pickle, {PICKLED}, which is not read unasked", do=do
-            )
+        if (whole.exists() or index.exists()) and name == PICKLED:
+            check_asked(f"{folder} holds its weights as a PyTorch pickle, {PICKLED}", unsafe)
         if whole.exists():
             return read(whole)
         if index.exists():
@@ -66,14 +63,26 @@ def read_safetensors(path: Path) -> Tensors:
 
 
 def read_pickled(path: Path) -> Tensors:
-    try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} is not a PyTorch file of plain tensors: {reason}") from None
+    loaded = unpickled(path)
     if not isinstance(loaded, Mapping) or not all(isinstance(x, Tensor) for x in loaded.values()):
         raise UserError(f"{path} holds more than a mapping from names to tensors")
     return dict(loaded)
+
+
+def unpickled(path: Path) -> object:
+    """What a PyTorch file holds, read without running code; ask with `check_asked` first."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path} is not a PyTorch file of plain tensors: {reason}") from None
+
+
+def check_asked(said: str, unsafe: bool) -> None:
+    """Refuses to read a pickle unless it was asked for."""
+    if not unsafe:
+        do = "convert it to safetensors, or allow it with unsafe=True (--unsafe)"
+        raise UserError(f"{said}, which is not read unasked", do=do)
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:

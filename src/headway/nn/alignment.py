@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,7 @@ from headway.nn.head import FirstToken, LastToken, MeanPool, Pool
 from headway.nn.recurrent import Cell, GRUCell, Hidden, RecurrentEncoder, carried, chosen, recalled, upcoming
 from headway.nn.rows import packed, padded
 from headway.nn.score import AdditiveScore, BilinearScore
+from headway.ops.attend import Edit
 from headway.ops.map import AttentionMap
 from headway.ops.positions import Positions
 from headway.ops.reading import Weights
@@ -70,11 +72,14 @@ class Look:
     def at(self, s: Tensor) -> Tensor:
         """What the next query sees: B H → B M"""
         self.queries.append(self.site.q_norm(self.site.q(s))[:, None, None])
-        edit = self.edited if self.ctx.edits(self.site, "weights") else None
         dropout = self.site.dropout if self.site.training else 0.0
-        context = self.map(self.queries[-1]).times(self.keys.v, dropout=dropout, edit=edit)
+        context = self.map(self.queries[-1]).times(self.keys.v, dropout=dropout, edit=self.edit())
         self.contexts.append(self.ctx.edited(self.site, "heads", context))
         return merge(self.contexts[-1])[:, 0]
+
+    def edit(self) -> Edit | None:
+        """What makes other weights of the map's, where somebody edits them."""
+        return self.edited if self.ctx.edits(self.site, "weights") else None
 
     def edited(self, weights: Tensor) -> Tensor:
         self.weights.append(self.ctx.edited(self.site, "weights", weights))
@@ -115,6 +120,24 @@ class Stare:
         """Nothing: no weights were used."""
 
 
+class Looking(Protocol):
+    """What a loop over tokens sees, query by query."""
+
+    def at(self, s: Tensor) -> Tensor:
+        """What the next query sees, B M."""
+        ...
+
+    def show(self) -> None:
+        """Tells whoever records what was seen by all of them."""
+        ...
+
+
+class Sight(Protocol):
+    """The part that a recurrent decoder looks at its memory with."""
+
+    def look(self, x: Tensor, ctx: Context) -> Looking: ...
+
+
 Query = Callable[[Tensor, Tensor], Tensor]  # of s_{t−1} and y_{t−1}
 
 
@@ -140,7 +163,7 @@ class RecurrentDecoder(nn.Module):
         hidden: int,
         memory_dim: int,
         *,
-        attention: Alignment | FixedContext,
+        attention: Sight,
         cell: type[Cell] = GRUCell,
         query: Query = state_alone,
         pool: nn.Module | None = None,

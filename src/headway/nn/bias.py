@@ -111,17 +111,18 @@ class ContinuousBias(nn.Module):
 class NeighbourBias(nn.Module):
     """A learned number per head and neighbour in size × size cells: the geometry prior of local attention.
 
-    Bound to a tile of queries and to its keys, which reach size // 2 cells further all round.
+    Bound to a tile of queries, which stand `stride` cells apart, and to its keys, which reach size // 2 cells further
+    all round.
     """
 
-    def __init__(self, heads: int, size: int):
+    def __init__(self, heads: int, size: int, *, stride: int = 1):
         super().__init__()
-        at_least_one("NeighbourBias", heads=heads, size=size)
-        self.size = size
+        at_least_one("NeighbourBias", heads=heads, size=size, stride=stride)
+        self.size, self.stride = size, stride
         self.table = table(size * size, heads)
 
     def on(self, q_grid: Grid, k_grid: Grid) -> Bias:
-        halo = Halo(self.size, q_grid[0])
+        halo = Halo(self.size, q_grid[0], self.stride)
         if k_grid != (halo.span, halo.span):
             said = f"a bias for {self.size}×{self.size} neighbours was given {k_grid[0]}×{k_grid[1]} keys"
             raise UserError(said, allowed=f"{halo.span}×{halo.span}", do="make it of the size of its attention")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
+from headway.nn.ffn import Activation
 from headway.nn.rows import packed, padded
 
 
@@ -47,21 +48,29 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 class ConvModule(nn.Module):
-    """out(silu(norm(depthwise(glu(expand(x)))))): the Conformer's convolution over `kernel` frames.  B T C → B T C
+    """out(act(norm(depthwise(glu(expand(x)))))): the Conformer's convolution over `kernel` frames.  B T C → B T C
 
     `norm` makes a part of (x, ctx) from the width; for one of x alone give `lambda dim: Plain(nn.LayerNorm(dim))`.
     """
 
-    def __init__(self, dim: int, *, kernel: int = 31, norm: Callable[[int], nn.Module] = BatchNorm):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        kernel: int = 31,
+        norm: Callable[[int], nn.Module] = BatchNorm,
+        act: Activation = F.silu,
+        bias: bool = True,
+    ):
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
             do = f"try kernel={max(kernel, 0) + 1}"
             raise UserError(
                 f"ConvModule(kernel={kernel}) has no middle frame", allowed="an odd number of frames", do=do
             )
-        self.expand, self.out = nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
-        self.depthwise = nn.Conv1d(dim, dim, kernel, padding=kernel // 2, groups=dim)
-        self.norm = norm(dim)
+        self.expand, self.out = nn.Linear(dim, 2 * dim, bias), nn.Linear(dim, dim, bias)
+        self.depthwise = nn.Conv1d(dim, dim, kernel, padding=kernel // 2, groups=dim, bias=bias)
+        self.norm, self.act = norm(dim), act
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         if ctx.state is not None:
@@ -70,4 +79,4 @@ class ConvModule(nn.Module):
         real = ctx.real(x.shape[1])
         x = x if real is None else x.masked_fill(~real[..., None], 0.0)
         x = packed(self.depthwise(x.mT).mT, ctx.rows)
-        return self.out(F.silu(self.norm(x, ctx)))
+        return self.out(self.act(self.norm(x, ctx)))

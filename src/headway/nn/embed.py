@@ -9,11 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.block import Dropout, Scale
+from headway.nn.block import Dropout, Same, Scale
 from headway.nn.context import EMPTY, Context
+from headway.ops.attend import shown
+from headway.ops.patches import Resample, exact, patch_grid
 from headway.ops.positions import Positions
 from headway.ops.relative import sinusoid, sinusoid_2d
 from headway.ops.rotary import PAIRS, Layout
+from headway.ops.window import filled
 
 
 class TokenEmbed(nn.Module):
@@ -56,19 +59,42 @@ class TokenEmbed(nn.Module):
 class PatchEmbed(nn.Module):
     """An image cut into patch × patch squares, each projected to a vector: B channels H W → B Y X C."""
 
-    def __init__(self, channels: int, dim: int, patch: int, *, norm: nn.Module | None = None):
+    emits = ("out",)
+
+    def __init__(self, channels: int, dim: int, patch: int, *, norm: nn.Module | None = None, bias: bool = True):
         super().__init__()
         self.patch = patch
-        self.project = nn.Conv2d(channels, dim, patch, stride=patch)
+        self.project = nn.Conv2d(channels, dim, patch, stride=patch, bias=bias)
         self.norm = norm or nn.Identity()
 
     def forward(self, images: Tensor, ctx: Context = EMPTY) -> Tensor:
-        high, wide = images.shape[-2:]
-        if high % self.patch or wide % self.patch:
-            fit = f"{high - high % self.patch or self.patch}×{wide - wide % self.patch or self.patch}"
-            said = f"an image of {high}×{wide} does not divide into patches of {self.patch}"
-            raise UserError(said, allowed=f"sides that are multiples of {self.patch}", do=f"resize it to {fit}")
+        return ctx.emit(self, "out", self.cells(images))
+
+    def cells(self, images: Tensor) -> Tensor:
+        if images.dim() != 4 or images.shape[1] != self.project.in_channels:
+            raise UserError(f"images are {shown(images)}", allowed=f"B {self.project.in_channels} H W")
+        patch_grid(images, self.patch)
         return self.norm(self.project(images).movedim(1, -1))
+
+
+class PatchMerge(nn.Module):
+    """after(reduce(before(the cells of each 2×2 square side by side))): B Y X C → B Y/2 X/2 2·C, zeros beyond the edge.
+
+    Swin has its norm (4·C) in `before`, Swin-V2 (2·C) in `after`.
+    """
+
+    emits = ("out",)
+
+    def __init__(self, dim: int, *, before: nn.Module | None = None, after: nn.Module | None = None):
+        super().__init__()
+        self.before, self.after = before or Same(), after or Same()
+        self.reduce = nn.Linear(4 * dim, 2 * dim, bias=False)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        x = filled(x, 2, 2)
+        x = x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2))  # B Y/2 2 X/2 2 C
+        x = x.permute(0, 1, 3, 4, 2, 5).flatten(3)  # a square's cells down its columns, as published
+        return ctx.emit(self, "out", self.after(self.reduce(self.before(x))))
 
 
 class ClassToken(nn.Module):
@@ -159,15 +185,13 @@ class GridPosition(nn.Module):
 
 
 class LearnedGridPosition(nn.Module):
-    """B Y X C + a learned vector for each cell of a grid of rows × cols."""
+    """B Y X C + a learned vector for each cell of a grid of rows × cols; `resample` lays it on grids of other sizes."""
 
-    def __init__(self, rows: int, cols: int, dim: int):
+    def __init__(self, rows: int, cols: int, dim: int, *, resample: Resample = exact):
         super().__init__()
+        self.resample = resample
         self.table = nn.Parameter(torch.zeros(rows, cols, dim))
         nn.init.normal_(self.table, std=0.02)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        if x.shape[1:3] != self.table.shape[:2]:
-            given, has = ("×".join(str(n) for n in shape) for shape in (x.shape[1:3], self.table.shape[:2]))
-            raise UserError(f"a grid of {given} cells for learned positions of {has}", do=f"resize the image to {has}")
-        return x + self.table
+        return x + self.resample(self.table, (x.shape[1], x.shape[2]))

@@ -71,6 +71,11 @@ class GatedFFN(FFN):
         return self.act(self.gate(x)) * self.up(x)
 
 
+def quick_gelu(x: Tensor) -> Tensor:
+    """x σ(1.702 x), near to GELU: CLIP's."""
+    return x * (1.702 * x).sigmoid()
+
+
 class Hidden(nn.Linear):
     """act(W x + b), as wide as its input."""
 

@@ -9,14 +9,21 @@ Axes:  B batch   T frames   F features   C width   N frames of all packed rows
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
+from headway.nn.block import Dropout
 from headway.nn.context import EMPTY, Context
+from headway.nn.embed import NoPosition
+from headway.nn.ffn import Activation
 from headway.nn.rows import Rows, packed, padded, to_front
+
+Count = TypeVar("Count", int, Tensor)
 
 
 class Shortening(nn.Module):
@@ -25,6 +32,10 @@ class Shortening(nn.Module):
     def __init__(self, factor: int):
         super().__init__()
         self.factor = factor
+
+    def length(self, frames: Count) -> Count:
+        """How many tokens so many frames become."""
+        return -(-frames // self.factor)
 
     def aligned(self, frames: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         """Each row's real frames first, B T F, and how many they are, B|1."""
@@ -37,13 +48,13 @@ class Shortening(nn.Module):
     def shortened(self, ctx: Context) -> Context:
         """The context of the shorter sequence: its padding, and no positions but the order."""
         if ctx.rows is not None:
-            rows = Rows.of([-(-length // self.factor) for length in ctx.rows.lengths], ctx.rows.slots.device)
+            rows = Rows.of([self.length(frames) for frames in ctx.rows.lengths], ctx.rows.slots.device)
             return replace(ctx, rows=rows, keep=None, positions=None)
         keep = ctx.keep
         if keep is not None:
             real = ctx.real(keep.shape[2])
             assert real is not None
-            keep = first(-(-real.sum(1) // self.factor), -(-keep.shape[2] // self.factor))[:, None]
+            keep = first(self.length(real.sum(1)), self.length(keep.shape[2]))[:, None]
         return replace(ctx, keep=keep, positions=None)
 
     def extra_repr(self) -> str:
@@ -51,25 +62,36 @@ class Shortening(nn.Module):
 
 
 class FrameEmbed(Shortening):
-    """`factor` frames side by side, projected: spectrograms, time series, or any vectors one by one (factor 1)."""
+    """`factor` frames side by side, projected: spectrograms, time series, or any vectors one by one (factor 1).
 
-    def __init__(self, features: int, dim: int, *, factor: int = 1):
+    `position` is a part that adds a mark of each token's position.
+    """
+
+    emits = ("out",)
+
+    def __init__(
+        self, features: int, dim: int, *, factor: int = 1, position: nn.Module | None = None, dropout: float = 0.0
+    ):
         super().__init__(factor)
         if factor < 1:
             raise UserError(f"FrameEmbed(factor={factor})", allowed="1 frame or more to a token")
-        self.project = nn.Linear(features * factor, dim)
+        self.project, self.drop = nn.Linear(features * factor, dim), Dropout(dropout)
+        self.position = position or NoPosition()
 
     def forward(self, frames: Tensor, ctx: Context = EMPTY) -> Tensor:
         x, count = self.aligned(frames, ctx)
         x = silenced(x, count, 1)
         x = F.pad(x, (0, 0, 0, -x.shape[1] % self.factor)).unflatten(1, (-1, self.factor))  # B T′ factor F
-        return self.project(packed(x.flatten(2), self.shortened(ctx).rows))
+        inner = self.shortened(ctx)
+        return ctx.emit(self, "out", self.drop(self.position(self.project(packed(x.flatten(2), inner.rows)), inner)))
 
 
 class Subsample(Shortening):
     """Frames shortened by 2, 4, 8 …: stages of relu(conv 3×3, stride 2), then a projection."""
 
-    def __init__(self, features: int, dim: int, *, factor: int = 4, channels: int | None = None):
+    emits = ("out",)
+
+    def __init__(self, features: int, dim: int, *, factor: int = 4, channels: int | None = None, dropout: float = 0.0):
         super().__init__(factor)
         stages = factor.bit_length() - 1
         if stages < 1 or factor != 2**stages:
@@ -78,7 +100,7 @@ class Subsample(Shortening):
         self.convs = nn.ModuleList(
             nn.Conv2d(channels if stage else 1, channels, 3, stride=2, padding=1) for stage in range(stages)
         )
-        self.project = nn.Linear(channels * -(-features // factor), dim)
+        self.project, self.drop = nn.Linear(channels * -(-features // factor), dim), Dropout(dropout)
 
     def forward(self, frames: Tensor, ctx: Context = EMPTY) -> Tensor:
         x, count = self.aligned(frames, ctx)
@@ -86,7 +108,45 @@ class Subsample(Shortening):
         for conv in self.convs:
             x, count = F.relu(conv(silenced(x, count, 2))), (count + 1) // 2  # B channels T/2 F/2
         x = x.transpose(1, 2).flatten(2)  # B T′ (channels F′)
-        return self.project(packed(x, self.shortened(ctx).rows))
+        return ctx.emit(self, "out", self.drop(self.project(packed(x, self.shortened(ctx).rows))))
+
+
+class ConvEmbed(Shortening):
+    """drop(position(act(conv(… act(conv(x)))))): convolutions over 3 frames, one for each of `strides`, then positions.
+
+    Whisper has strides 1 and 2.  `position` is a part that adds a mark of each token's position.
+    """
+
+    emits = ("out",)
+
+    def __init__(
+        self,
+        features: int,
+        dim: int,
+        *,
+        strides: tuple[int, ...] = (1, 2),
+        act: Activation = F.gelu,
+        position: nn.Module | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__(prod(strides))
+        if not strides or min(strides) < 1:
+            raise UserError(f"ConvEmbed(strides={strides})", allowed="one stride or more, each of 1 frame or more")
+        widths = (features, *[dim] * len(strides))
+        self.convs = nn.ModuleList(
+            nn.Conv1d(width, dim, 3, stride=stride, padding=1)
+            for width, stride in zip(widths[:-1], strides, strict=True)
+        )
+        self.features, self.strides, self.act = features, strides, act
+        self.position, self.drop = position or NoPosition(), Dropout(dropout)
+
+    def forward(self, frames: Tensor, ctx: Context = EMPTY) -> Tensor:
+        x, count = self.aligned(frames, ctx)
+        x, inner = x.mT, self.shortened(ctx)  # B F T
+        for conv, stride in zip(self.convs, self.strides, strict=True):
+            x, count = self.act(conv(silenced(x, count, 2))), -(-count // stride)
+        x = self.position(packed(x.mT, inner.rows), inner)  # B T′ C
+        return ctx.emit(self, "out", self.drop(x))
 
 
 def silenced(x: Tensor, count: Tensor, axis: int) -> Tensor:

@@ -61,6 +61,7 @@ class LocalAttention(Attention):
     It equals attention over all cells with a mask of |Δy|, |Δx| ≤ size // 2, but a tile of queries meets only the
     keys of its neighbourhoods: the map is (B·N) H T S.  Positions are cells of the tile and of its keys; a `grid_bias`
     (as `NeighbourBias`) is bound to these two grids.  Values may be wider or narrower than keys: replace `v` and `out`.
+    With a `stride` only every stride-th cell asks, both ways, and the grid becomes smaller.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class LocalAttention(Attention):
         heads: int,
         size: int = 7,
         *,
+        stride: int = 1,
         kv_heads: int | None = None,
         head_dim: int | None = None,
         bias: Biases = BIASED,
@@ -80,30 +82,32 @@ class LocalAttention(Attention):
         super().__init__(
             dim, heads, kv_heads=kv_heads, head_dim=head_dim, bias=bias, qk_norm=qk_norm, score=score, dropout=dropout
         )
-        Halo(size, 1)  # a size without a middle is told here
-        self.size, self.grid_bias = size, grid_bias
+        Halo(size, 1, stride)  # a size without a middle is told here
+        self.size, self.stride, self.grid_bias = size, stride, grid_bias
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         grid = grid_of(x, self.kv_dim, ctx)
-        halo = cheapest(self.size, grid)
+        v = self.v(x)  # B Y X (G E)
+        halo = cheapest(self.size, grid, self.stride, self.head_dim + v.shape[3] // self.kv_heads)
         q = self.q_norm(split(halo.queries(self.q(x)), self.heads))  # (B·N) H T D
         k = self.k_norm(split(halo.keys(self.k(x)), self.kv_heads))  # (B·N) G S D
-        v = split(halo.keys(self.v(x)), self.kv_heads)
+        v = split(halo.keys(v), self.kv_heads)  # (B·N) G S E
         keep = halo.keep(*grid, x.device).repeat(len(x), 1, 1)  # (B·N) T S
         bias = bound(self.grid_bias, (halo.tile, halo.tile), (halo.span, halo.span))
         y = self.weigh(AttentionMap(q, k, *runs(q, k), self.pattern, keep, bias, self.score), v, ctx)
-        return self.out(halo.merge(merge(y), grid))
+        return self.out(halo.merge(merge(y), halo.strided(*grid)))
 
     def extra_repr(self) -> str:
-        return f"size={self.size}"
+        return f"size={self.size}" if self.stride == 1 else f"size={self.size}, stride={self.stride}"
 
 
 class PooledAttention(Attention):
     """out(residual(softmax(score(q, k) + bias) v, q)), q, k and v each norm(pool(projected)).  B Y X C → B Y′ X′ C′
 
     Multiscale attention: queries pooled by `stride_q` make the grid smaller, keys and values pooled by `stride_kv`
-    make it cheap.  C′ is `out_dim`.  Where kernel and stride are 1 there is neither pool nor norm.  `grid_bias` (as
-    `DecomposedBias`) is bound to the pooled grids; MViT-v2 gives `add_queries` as `residual`.
+    make it cheap.  C′ is `out_dim`.  Where kernel and stride are 1 there is neither pool nor norm; `kernel_q` is
+    `kernel` unless given.  `grid_bias` (as `DecomposedBias`) is bound to the pooled grids; MViT-v2 gives `add_queries`
+    as `residual`.
     """
 
     def __init__(
@@ -115,6 +119,7 @@ class PooledAttention(Attention):
         stride_q: int = 1,
         stride_kv: int = 1,
         kernel: int = 3,
+        kernel_q: int | None = None,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         bias: Biases = BIASED,
         grid_bias: GridBias | None = None,
@@ -126,7 +131,7 @@ class PooledAttention(Attention):
         width = share(out_dim, heads)
         super().__init__(dim, heads, head_dim=width, bias=bias, score=score, dropout=dropout)
         self.out = nn.Linear(out_dim, out_dim, bias.out)
-        self.q_pool, self.q_norm = pool(heads, width, kernel, stride_q, norm)
+        self.q_pool, self.q_norm = pool(heads, width, kernel if kernel_q is None else kernel_q, stride_q, norm)
         self.k_pool, self.k_norm = pool(heads, width, kernel, stride_kv, norm)
         self.v_pool, self.v_norm = pool(heads, width, kernel, stride_kv, norm)
         self.grid_bias, self.residual = grid_bias, residual or without_queries
@@ -178,22 +183,25 @@ def add_queries(y: Tensor, q: Tensor) -> Tensor:
     return y + q
 
 
-def cheapest(size: int, grid: Grid) -> Halo:
-    """The tiles that cost least on this grid: copying a tile's keys costs about as much as 64 queries at them.
+def cheapest(size: int, grid: Grid, stride: int = 1, copied: int = 64) -> Halo:
+    """The tiles that cost least on this grid.
 
-    Measured on 7² to 56² cells: tiles of 16 take 2.5 times as long as of 8.  A loop over the neighbours instead takes
-    twice as long forward and four times backward where there are 7×7, and about as long where there are 3×3.
+    Copying a tile's keys and values costs about as much as one query at them for each number `copied` for a head.
+    Measured on 7² to 56² cells: tiles of 16 take 2.5 times as long as of 8; with 9 numbers (a key of one, a value of 8)
+    tiles of 8 take 3 times as long as of 4.  A loop over the neighbours instead takes twice as long forward and four
+    times backward where there are 7×7, and about as long where there are 3×3.
     """
-    best = Halo(size, 1)
+    best = Halo(size, 1, stride)
     for tile in range(2, 9):  # a loop, since compiled code knows no min with a key
-        other = Halo(size, tile)
-        best = other if cost(other, grid) < cost(best, grid) else best
+        other = Halo(size, tile, stride)
+        best = other if cost(other, grid, copied) < cost(best, grid, copied) else best
     return best
 
 
-def cost(halo: Halo, grid: Grid) -> int:
-    tiles = -(-grid[0] // halo.tile) * -(-grid[1] // halo.tile)
-    return tiles * halo.span**2 * (halo.tile**2 + 64)
+def cost(halo: Halo, grid: Grid, copied: int) -> int:
+    rows, cols = halo.strided(*grid)
+    tiles = -(-rows // halo.tile) * -(-cols // halo.tile)
+    return tiles * halo.span**2 * (halo.tile**2 + copied)
 
 
 def bound(bias: GridBias | None, q_grid: Grid, k_grid: Grid) -> Bias | None:

@@ -107,11 +107,12 @@ class MLMHead(WordHead):
 class CTCHead(nn.Linear):
     """The logarithm of each symbol's probability at each frame, … C → … V.  Symbol 0 is the blank."""
 
-    def __init__(self, dim: int, vocab: int):
+    def __init__(self, dim: int, vocab: int, *, dropout: float = 0.0):
         super().__init__(dim, vocab)
+        self.drop = Dropout(dropout)
 
     def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
-        logits = super().forward(input)
+        logits = super().forward(self.drop(input))
         # sums over long inputs: bf16 would lose the likely symbols' digits
         return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 

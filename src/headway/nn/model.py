@@ -51,3 +51,11 @@ class EncoderDecoder(nn.Module):
         """`ctx` with the encoded source as its memory: what every step of decoding is called with."""
         memory, seen = self.encoder(source, source_ctx), self.encoder.inner(source_ctx)
         return replace(ctx, memory=memory, memory_keep=seen.keep, memory_rows=seen.rows)
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """All that a file of a model holds: its parameters, each once, and what batch norms have gathered."""
+    first: dict[Tensor, str] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        first.setdefault(tensor, name)
+    return {name: tensor for tensor, name in first.items()}

@@ -76,14 +76,18 @@ class Windows:
 
 @dataclass(frozen=True)
 class Halo:
-    """Neighbourhoods of size × size cells around each cell, computed for tiles of tile × tile queries at a time."""
+    """Neighbourhoods of size × size cells around each cell, computed for tiles of tile × tile queries at a time.
+
+    With a stride, queries stand at every stride-th cell of every stride-th row, as those of a strided convolution do.
+    """
 
     size: int
     tile: int
+    stride: int = 1
 
     def __post_init__(self) -> None:
-        if self.size < 1 or self.size % 2 == 0 or self.tile < 1:
-            raise UserError(f"{self} has no middle", allowed="an odd size and a tile of 1 or more")
+        if self.size < 1 or self.size % 2 == 0 or self.tile < 1 or self.stride < 1:
+            raise UserError(f"{self} has no middle", allowed="an odd size, a tile of 1 or more, a stride of 1 or more")
 
     @property
     def tiles(self) -> Windows:
@@ -92,14 +96,18 @@ class Halo:
     @property
     def span(self) -> int:
         """How many cells the keys of a tile measure each way."""
-        return self.tile + self.size - 1
+        return (self.tile - 1) * self.stride + self.size
+
+    def strided(self, Y: int, X: int) -> tuple[int, int]:
+        """The grid that the queries of a grid of (Y, X) are."""
+        return -(-Y // self.stride), -(-X // self.stride)
 
     def queries(self, x: Tensor) -> Tensor:
         """B Y X C → (B·N) T C with T = tile²."""
-        return self.tiles.partition(x)
+        return self.tiles.partition(x[:, :: self.stride, :: self.stride])
 
     def keys(self, x: Tensor) -> Tensor:
-        """B Y X C → (B·N) S C with S = (tile + size − 1)²: the same tiles, each with its border; zeros outside."""
+        """B Y X C → (B·N) S C with S = span²: the same tiles, each with its border; zeros outside."""
         B, Y, X, C = x.shape
         rows = F.pad(x.reshape(B, Y * X, C), (0, 0, 0, 1))  # a row of zeros for cell −1
         # by rows, not by unfold, whose backward is six times slower (53 against 9 ms, 8×56×56×96, size 7, tile 8)
@@ -107,14 +115,14 @@ class Halo:
         return rows.index_select(1, cells).reshape(-1, self.span**2, C)
 
     def merge(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-        """(B·N) T C → B Y X C, the inverse of `queries` for a grid of (Y, X)."""
+        """(B·N) T C → B Y X C, the inverse of `queries` where these are a grid of (Y, X)."""
         return self.tiles.merge(tokens, grid)
 
     def keep(self, Y: int, X: int, device: torch.device | None = None) -> Tensor:
         """True where the key lies in the query's neighbourhood and in the grid, N T S."""
         dy, dx = self.deltas(device)
         near = (dy.abs() <= self.size // 2) & (dx.abs() <= self.size // 2)  # T S
-        q, k = self.tiles.cells(Y, X, device) >= 0, self.cells(Y, X, device) >= 0  # N T, N S
+        q, k = self.tiles.cells(*self.strided(Y, X), device) >= 0, self.cells(Y, X, device) >= 0  # N T, N S
         return near & (q[:, :, None] == k[:, None, :])
 
     def offsets(self, device: torch.device | None = None) -> Tensor:
@@ -127,16 +135,16 @@ class Halo:
 
     def cells(self, Y: int, X: int, device: torch.device | None = None) -> Tensor:
         """The cell y·X + x of the grid that each key of each tile is, N S; −1 outside."""
-        border = torch.arange(self.span, device=device) - self.size // 2
-        y = (torch.arange(0, Y, self.tile, device=device)[:, None] + border)[:, None, :, None]
-        x = (torch.arange(0, X, self.tile, device=device)[:, None] + border)[None, :, None, :]
-        inside = (y >= 0) & (y < Y) & (x >= 0) & (x < X)  # Y/tile X/tile span span
+        border, step = torch.arange(self.span, device=device) - self.size // 2, self.tile * self.stride
+        y = (torch.arange(0, Y, step, device=device)[:, None] + border)[:, None, :, None]
+        x = (torch.arange(0, X, step, device=device)[:, None] + border)[None, :, None, :]
+        inside = (y >= 0) & (y < Y) & (x >= 0) & (x < X)  # tiles down, tiles along, span, span
         return torch.where(inside, y * X + x, -1).reshape(-1, self.span**2)
 
     def deltas(self, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
         """(dy, dx), each T S: key minus query."""
         q, k = torch.arange(self.tile**2, device=device)[:, None], torch.arange(self.span**2, device=device)
-        dy, dx = k // self.span - q // self.tile, k % self.span - q % self.tile
+        dy, dx = k // self.span - q // self.tile * self.stride, k % self.span - q % self.tile * self.stride
         return dy - self.size // 2, dx - self.size // 2
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
-from headway.tasks.task import Ragged, Row, cut, ids, some
+from headway.tasks.task import Ragged, Row, Tokens, cut, ids, some
 
 NONE = -100  # no target here; the number that torch's cross-entropy leaves out
 
@@ -35,25 +35,36 @@ class LabelBatch:
     def tokens(self) -> int:
         return len(self.read)
 
+    def logits(self, model: nn.Module) -> Tensor:
+        """B K, or N K where tokens have classes."""
+        return model(self.read.ids, self.read.context).flatten(0, -2)
 
-def class_logits(model: nn.Module, batch: LabelBatch) -> Tensor:
-    """B K, or N K where tokens have classes."""
-    return model(batch.read.ids, batch.read.context).flatten(0, -2)
+
+class Asking(Protocol):
+    """A batch of things whose classes are asked for."""
+
+    @property
+    def wanted(self) -> Tensor: ...
+
+    @property
+    def lengths(self) -> tuple[int, ...]: ...
+
+    def logits(self, model: nn.Module) -> Tensor: ...
 
 
 def class_loss(model: nn.Module, batch: LabelBatch, smoothing: float) -> Tensor:
-    logits = class_logits(model, batch)
+    logits = batch.logits(model)
     return F.cross_entropy(logits, batch.wanted, reduction="sum", label_smoothing=smoothing, ignore_index=NONE)
 
 
-def likeliest(model: nn.Module, batch: LabelBatch) -> list[list[int]]:
+def likeliest(model: nn.Module, batch: Asking) -> list[list[int]]:
     """The class that a model gives each thing that has one, row by row."""
-    picks = class_logits(model, batch).argmax(-1).split(batch.lengths)
+    picks = batch.logits(model).argmax(-1).split(batch.lengths)
     return [row[wanted != NONE].tolist() for row, wanted in zip(picks, batch.wanted.split(batch.lengths), strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
-class Naming:
+class Naming(Tokens):
     """Say classes out of `labels`; texts are cut to `longest` tokens."""
 
     words: Tokenizer

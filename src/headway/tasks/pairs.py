@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from headway.data.tokenizer import Tokenizer
 from headway.nn.head import word_head
 from headway.nn.model import EncoderDecoder
-from headway.tasks.task import Ragged, Row, Said, cut, ids
+from headway.tasks.task import Ragged, Row, Said, Tokens, cut, ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ def said_after(model: nn.Module, batch: PairBatch) -> Said:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(Tokens):
     """Write the target from the source; `prefix` stands before each source and says what is to be done, as in T5.
 
     The tokenizers frame a text as the model wants it: with an end, at least.  Longer sides are cut to `longest`.

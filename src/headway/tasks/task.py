@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headway.data.shards import Shards
 from headway.data.tokenizer import Tokenizer
 from headway.nn.context import Context
 from headway.nn.head import WordHead
@@ -65,6 +66,15 @@ class RecordTask(Task, Protocol):
     @property
     def columns(self) -> int: ...
 
+    @property
+    def unit(self) -> str:
+        """What batches are counted in."""
+        ...
+
+    def sizes(self, rows: Shards) -> np.ndarray:
+        """How much each row counts for in a batch, R or R C."""
+        ...
+
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         """The ids of records, column by column."""
         ...
@@ -84,6 +94,15 @@ class TextTask(Task, Protocol):
     def stride(self, context: int) -> int:
         """How far apart spans begin, each of which has one token more, for a model that reads `context` tokens."""
         ...
+
+
+class Tokens:
+    """Rows of token ids in every column, which count as many as they are."""
+
+    unit = "tokens"
+
+    def sizes(self, rows: Shards) -> np.ndarray:
+        return np.stack([rows.lengths(column) for column in range(rows.columns)], 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,12 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError, listed
+from headway.nn.model import tensors_of
 
 UPDATES = "/updates"  # no parameter's name begins so
 
 
 class Average:
     """kept ← d · kept + (1 − d) · weights after each update; tied parameters count once.
+
+    What batch norms have gathered is averaged with the weights that it was gathered with; whole numbers are the last.
 
     After t updates d is (1 + t) / (10 + t), and `decay` from where that is more: the first weights are soon forgotten.
     """
@@ -23,19 +26,22 @@ class Average:
         if not 0.0 <= decay < 1.0:
             raise UserError(f"an average with decay={decay:g}", allowed="from 0 up to, but not, 1")
         self.decay, self.updates = decay, 0
-        self.kept = {name: wide(parameter.detach()).clone() for name, parameter in model.named_parameters()}
+        self.kept = {name: wide(tensor.detach()).clone() for name, tensor in tensors_of(model).items()}
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         self.updates += 1
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
-        for name, parameter in model.named_parameters():
-            self.kept[name].lerp_(wide(parameter), 1.0 - decay)
+        for name, tensor in tensors_of(model).items():
+            if tensor.is_floating_point():
+                self.kept[name].lerp_(wide(tensor), 1.0 - decay)
+            else:
+                self.kept[name].copy_(tensor)
 
     @contextmanager
     def applied(self, model: nn.Module) -> Generator[None]:
         """Inside it the model has the average as its weights; after it, bit for bit, its own."""
-        own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        own = {name: tensor.detach().clone() for name, tensor in tensors_of(model).items()}
         try:
             fill(model, self.kept)
             yield
@@ -74,14 +80,14 @@ def mean_of(tensors: Sequence[Tensor]) -> Tensor:
 
 @torch.no_grad()
 def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Gives the parameters of a model the values in `tensors`."""
-    for name, parameter in model.named_parameters():
-        parameter.copy_(tensors[name])
+    """Gives the parameters of a model, and what its batch norms have gathered, the values in `tensors`."""
+    for name, tensor in tensors_of(model).items():
+        tensor.copy_(tensors[name])
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """In float32 or better: in bf16 the small steps of an average would be lost."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    """In float32 or better: in bf16 the small steps of an average would be lost.  Whole numbers stay."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32)) if tensor.is_floating_point() else tensor
 
 
 def check(expected: Mapping[str, torch.Size], tensors: Mapping[str, Tensor], whose: str) -> None:

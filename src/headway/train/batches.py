@@ -80,9 +80,22 @@ class Batches(Dataset[list[Any]]):
         return iter(DataLoader(self, None, sampler=steps, num_workers=workers, worker_init_fn=deaf, collate_fn=same))
 
 
-def whole(task: Collate, examples: Examples, numbers: Sequence[np.ndarray]) -> list[Any]:
-    """Batches for validation, one for each list of numbers; what is drawn in them is always the same."""
-    return [task.collate(examples.rows(chosen), random_for("validation", at)) for at, chosen in enumerate(numbers)]
+@dataclass(frozen=True, eq=False)
+class Held(Sequence[Any]):
+    """Batches for validation, one for each list of numbers; what is drawn in them is always the same.
+
+    They are made when they are asked for: all of them may be more than memory holds.
+    """
+
+    task: Collate
+    examples: Examples
+    numbers: Sequence[np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.task.collate(self.examples.rows(self.numbers[at]), random_for("validation", at))
 
 
 def span_batches(total: int, length: int, rows: int) -> list[np.ndarray]:

@@ -3,7 +3,8 @@
 A step's loss is the sum over the targets of all its batches, divided by their count: several small batches are one
 large one.  (Only routers' losses are each batch's own: how even a router is, the batches together cannot tell before
 all are read.)  Random numbers (dropout) are keyed by the run's seed, the step and the batch, so that a step is the same
-whatever ran before it.  Where a loss or gradient is not finite, nothing is changed.
+whatever ran before it.  Where a loss or gradient is not finite, nothing is changed: what batch norms had gathered comes
+back too.  Where their weights are frozen, they gather nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.keyed import keyed
+from headway.nn.model import tensors_of
 from headway.nn.moe import MoE
 from headway.nn.trace import record
 from headway.train.average import Average, fill
@@ -60,13 +62,17 @@ class Learner:
 
     def learn(self, step: int, batches: Sequence[Any]) -> Update:
         """The update of `step`, which counts from 1."""
-        self.model.train()
+        set_training(self.model)
+        before = [gathered.clone() for gathered in self.model.buffers()]
         targets, tokens = sum(batch.targets for batch in batches), sum(batch.tokens for batch in batches)
         self.optimiser.zero_grad()
         loss = sum(self.backward(step, at, batch, targets) for at, batch in enumerate(batches))
         norm, rate = clip(self.optimiser.parameters, self.most), self.optimiser.set_rate(self.schedule.factor(step))
         skipped = not (math.isfinite(loss) and math.isfinite(norm))
-        if not skipped:
+        if skipped:
+            for gathered, was in zip(self.model.buffers(), before, strict=True):
+                gathered.copy_(was)
+        else:
             self.optimiser.step()
             if self.average is not None:
                 self.average.update(self.model)
@@ -88,7 +94,7 @@ class Learner:
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
         """All that changes, by file."""
-        kept: dict[str, Mapping[str, Tensor]] = {"model": dict(self.model.named_parameters())}
+        kept: dict[str, Mapping[str, Tensor]] = {"model": tensors_of(self.model)}
         kept["optimiser"] = self.optimiser.state_tensors()
         return kept if self.average is None else {**kept, "average": self.average.tensors()}
 
@@ -97,3 +103,12 @@ class Learner:
         self.optimiser.load_state_tensors(tensors["optimiser"])
         if self.average is not None:
             self.average.load(tensors["average"])
+
+
+def set_training(model: nn.Module) -> None:
+    """All parts learn, but batch norms whose weights are frozen: those stay what they were in every number."""
+    model.train()
+    for part in model.modules():
+        own = list(part.parameters(recurse=False))
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and own:  # pyright: ignore[reportPrivateUsage]
+            part.train(any(parameter.requires_grad for parameter in own))

@@ -27,8 +27,8 @@ CLEAR = "\r\x1b[K"
 class Progress:
     """Tells a run's steps to a terminal or a file, and its pace to the journal."""
 
-    def __init__(self, out: TextIO, steps: int, journal: Journal):
-        self.out, self.steps, self.journal = out, steps, journal
+    def __init__(self, out: TextIO, steps: int, journal: Journal, unit: str = "tokens"):
+        self.out, self.steps, self.journal, self.unit = out, steps, journal, unit
         self.live = out.isatty() and os.environ.get("TERM") != "dumb"
         self.pace: tuple[float, float] = (0.0, 0.0)  # seconds of a step and its tokens, averaged
         self.shown = 0.0
@@ -78,7 +78,7 @@ class Progress:
         seconds, tokens = self.pace
         parts = [f"step {step}/{self.steps}", "" if self.loss is None else f"loss {self.loss:.4f}", self.score]
         if seconds:
-            parts += [f"{tokens / seconds:,.0f} tokens/s", f"{left((self.steps - step) * seconds)} left"]
+            parts += [f"{tokens / seconds:,.0f} {self.unit}/s", f"{left((self.steps - step) * seconds)} left"]
         return "  ".join(part for part in parts if part)
 
     def write(self, text: str) -> None:
@@ -89,8 +89,8 @@ class Progress:
 class Board(Progress):
     """The same, and to TensorBoard: curves of the metrics so far, drawn anew when a run is resumed."""
 
-    def __init__(self, out: TextIO, steps: int, journal: Journal, folder: Path):
-        super().__init__(out, steps, journal)
+    def __init__(self, out: TextIO, steps: int, journal: Journal, unit: str, folder: Path):
+        super().__init__(out, steps, journal, unit)
         self.folder, self.drawn = folder, 0
 
     @cached_property
@@ -125,12 +125,12 @@ class Board(Progress):
 
 
 @contextmanager
-def progress_to(out: TextIO, steps: int, journal: Journal) -> Generator[Progress]:
+def progress_to(out: TextIO, steps: int, journal: Journal, unit: str = "tokens") -> Generator[Progress]:
     """Progress on a stream, and to TensorBoard in the run's folder where that is installed."""
     if find_spec("tensorboard") is None:
-        watcher = Progress(out, steps, journal)
+        watcher = Progress(out, steps, journal, unit)
     else:
-        watcher = Board(out, steps, journal, journal.metrics.parent / "tensorboard")
+        watcher = Board(out, steps, journal, unit, journal.metrics.parent / "tensorboard")
     try:
         yield watcher
     finally:

@@ -17,7 +17,22 @@ from typing import Any, Literal
 from headway.errors import UserError
 from headway.train.setting import Setting, setting, settings_of
 
-Size = int | float | str | bool | None | list[Any] | dict[str, Any]  # what a field of an architecture's config holds
+# what a field of an architecture's config holds
+Size = int | float | str | bool | None | tuple[Any, ...] | list[Any] | dict[str, Any]
+
+Kinds = Literal[
+    "translation",
+    "classification",
+    "tagging",
+    "language",
+    "images",
+    "captions",
+    "sounds",
+    "speech",
+    "series",
+    "sets",
+    "forecast",
+]
 
 
 @dataclass(frozen=True)
@@ -31,14 +46,20 @@ class Data:
         (),
         "what to measure on: a file, or two parallel ones, each by its own --validation; else a part is held out",
     )
-    task: Literal["translation", "classification", "tagging", "language"] | None = setting(
-        None, "for two texts, a text and its label, words and their tags, or texts alone; null: recognised"
-    )
+    task: Kinds | None = setting(None, "what the data is for; null: recognised")
     objective: Literal["causal", "masked", "span"] | None = setting(
         None, "how a language model learns from texts; null: as the preset's architecture does"
     )
     columns: tuple[int | str, ...] | None = setting(None, "names or numbers of the columns to use; null: recognised")
     prefix: str = setting("", "a text put before every source, as T5's tasks have it")
+    label_from: str | None = setting(
+        None, "a pattern that finds the class, or the transcript, in names of images or sounds"
+    )
+    augment: tuple[str, ...] | None = setting(
+        None,
+        "what is changed by chance: crop, flip, randaugment, jitter, erase, mixup, cutmix; speed, noise, gain, "
+        "specaugment; null: chosen",
+    )
     skip_bad: bool = setting(False, "train without the records that headway check finds wrong, and count them")
     longest: int | None = setting(
         None, "tokens of a row at most; null: the model's context, or what the data has", least=1

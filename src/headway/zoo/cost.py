@@ -17,6 +17,7 @@ import torch
 
 from headway.errors import UserError
 from headway.zoo.build import build, config_of
+from headway.zoo.reads import reads
 from headway.zoo.tally import Tally, tallied
 
 TRAINING = 3  # × forward
@@ -27,13 +28,15 @@ ADAM = 2  # numbers for each parameter, in 32 bits
 class Cost:
     """The costs of a batch of `batch` rows of `length` tokens, with numbers of `bits` bits.
 
-    In an encoder–decoder, source and target have this length both, and a token is one of each.
+    In an encoder–decoder of texts, source and target have this length both, and a token is one of each.  Where a model
+    reads something else, `unit` tells what is meant by tokens: images, one to a row; frames of sound; samples.
     """
 
     batch: int
     length: int
     bits: int
     layers: dict[str, Tally] = field(repr=False)
+    unit: str = "token"
 
     @property
     def total(self) -> Tally:
@@ -62,8 +65,9 @@ class Cost:
             "batch": self.batch,
             "length": self.length,
             "bits": self.bits,
-            "flops_forward_per_token": self.per_token(self.total.flops),
-            "flops_training_per_token": self.training_per_token,
+            "unit": self.unit,
+            f"flops_forward_per_{self.unit}": self.per_token(self.total.flops),
+            f"flops_training_per_{self.unit}": self.training_per_token,
             "flops_forward": self.total.flops,
             "bytes": self.bytes_by_kind(),
             "layers": [{"name": name, **self.row(tally)} for name, tally in self.layers.items()],
@@ -82,7 +86,7 @@ class Cost:
     def row(self, tally: Tally) -> dict[str, int]:
         return {
             "parameters": tally.parameters,
-            "flops_forward_per_token": self.per_token(tally.flops),
+            f"flops_forward_per_{self.unit}": self.per_token(tally.flops),
             "kv_cache": self.bytes(tally.cache),
             "attention": self.bytes(tally.attention),
         }
@@ -91,17 +95,9 @@ class Cost:
 def cost(preset_or_config: object, *, batch: int = 1, length: int | None = None, bits: int = 32) -> Cost:
     """The costs of the model that a preset's name or a config tells of; `length` is its context unless given."""
     config = config_of(preset_or_config)
-    length = default_length(config) if length is None else length
-    if batch < 1 or length < 1:
-        raise UserError(f"a batch of {batch} rows of {length} tokens", allowed="1 or more of each")
     if bits not in (8, 16, 32, 64):
         raise UserError(f"numbers of {bits} bits", allowed="8, 16, 32 or 64")
     with torch.device("meta"):
         model = build(config).eval()
-    return Cost(batch, length, bits, tallied(model, batch, length))
-
-
-def default_length(config: object) -> int:
-    """The context of a model that has one; 512 tokens for one that takes any length."""
-    context: object = getattr(config, "context", None)
-    return context if isinstance(context, int) else 512
+    unit, length, tensors = reads(config, model, batch, length)
+    return Cost(batch, length, bits, tallied(model, tensors), unit)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch.nn.functional as F
 
 from headway.errors import UserError, listed, nearest
-from headway.nn.ffn import Activation
+from headway.nn.ffn import Activation, quick_gelu
 from headway.nn.recurrent import Cell, GRUCell, LSTMCell, RNNCell
 
 T = TypeVar("T")
@@ -17,6 +17,7 @@ T = TypeVar("T")
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "quick_gelu": quick_gelu,
     "relu": F.relu,
     "silu": F.silu,
 }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headway.errors import UserError, listed, nearest
 
-Size = int | float | str | bool | Mapping[str, int | float | str]
+Size = int | float | str | bool | tuple[int, ...] | Mapping[str, int | float | str | tuple[int, ...]]
 
 
 class Preset(NamedTuple):
@@ -75,9 +75,65 @@ def bart(dim: int, layers: int, heads: int, hidden: int) -> Preset:
     return Preset("bart", {"dim": dim, "layers": layers, "heads": heads, "hidden": hidden, **decoder})
 
 
+def mvitv2(*layers: int, **more: Size) -> Preset:
+    return Preset("mvitv2", {"layers": layers, **more})
+
+
+def resnet(*layers: int, **more: Size) -> Preset:
+    return Preset("resnet", {"layers": layers, **more})
+
+
+def whisper(dim: int, layers: int, heads: int, vocab: int = 51_865, mels: int = 80, **more: Size) -> Preset:
+    encoder = {"vocab": vocab, "mels": mels, "dim": dim, "layers": layers, "heads": heads, "hidden": 4 * dim}
+    decoder = {"decoder_layers": layers, "decoder_heads": heads, "decoder_hidden": 4 * dim}
+    return Preset("whisper", {**encoder, **decoder, **more})
+
+
+def conformer(dim: int, layers: int, heads: int, **more: Size) -> Preset:
+    return Preset("conformer", {"dim": dim, "layers": layers, "heads": heads, **more})
+
+
 def rnn(dim: int, hidden: int, **more: Size) -> Preset:
     return Preset("rnn", {"vocab": 8000, "dim": dim, "hidden": hidden, "readout": dim, "directions": 2, **more})
 
+
+def vit(dim: int, layers: int, heads: int, **more: Size) -> Preset:
+    return Preset("vit", {"dim": dim, "layers": layers, "heads": heads, **more})
+
+
+def mae(dim: int, layers: int, heads: int, **more: Size) -> Preset:
+    return vit(dim, layers, heads, **more)._replace(architecture="mae")
+
+
+def simmim(kind: str, **sizes: int | tuple[int, ...]) -> Preset:
+    return Preset("simmim", {"encoder": {"kind": kind, **sizes}})
+
+
+def swin(dim: int, third: int, heads: int, **more: Size) -> Preset:
+    """`third` layers in the third stage, two in the others; heads of 32, as many in the first stage as given."""
+    sizes = {"dim": dim, "layers": (2, 2, third, 2), "heads": (heads, 2 * heads, 4 * heads, 8 * heads)}
+    return Preset("swin", {**sizes, **more})
+
+
+def swinv2(dim: int, third: int, heads: int, **more: Size) -> Preset:
+    return swin(dim, third, heads, **more)._replace(architecture="swinv2")
+
+
+def captioner(dim: int, hidden: int, **more: Size) -> Preset:
+    widths = (32, 64, 128, 256)
+    return Preset(
+        "captioner", {"vocab": 4000, "image": 128, "widths": widths, "dim": dim, "hidden": hidden, "align": dim, **more}
+    )
+
+
+def clip(patch: int, image_dim: int, image_layers: int, dim: int = 512, width: int = 512, **more: Size) -> Preset:
+    """Heads of 64, and 12 layers for the texts."""
+    image = {"patch": patch, "image_dim": image_dim, "image_layers": image_layers, "image_heads": image_dim // 64}
+    return Preset("clip", {**image, "dim": dim, "layers": 12, "heads": dim // 64, "width": width, **more})
+
+
+GREY: Mapping[str, Size] = {"image": 28, "channels": 1, "classes": 10}
+SMALL: Mapping[str, Size] = {"stem": "small", "block": "basic", "dim": 32}
 
 # dim, layers, heads, and for some the feed-forward width
 PRESETS: dict[str, Preset] = {
@@ -154,6 +210,112 @@ PRESETS: dict[str, Preset] = {
     "bart-base": bart(768, 6, 12, 3072),
     "bart-large": bart(1024, 12, 16, 4096),
     "marian": Preset("marian", {"dim": 512, "layers": 6, "heads": 8, "hidden": 2048}),
+    # Dosovitskiy et al. 2020; Ti and S: Touvron et al. 2021; nano and micro: for 28×28 grey and 32×32 coloured images
+    "vit-nano": vit(64, 4, 4, image=28, channels=1, patch=4, classes=10),
+    "vit-micro": vit(128, 6, 4, image=32, patch=4, classes=10),
+    "vit-ti16": vit(192, 12, 3),
+    "vit-s16": vit(384, 12, 6),
+    "vit-b16": vit(768, 12, 12),
+    "vit-l16": vit(1024, 24, 16),
+    "vit-h14": vit(1280, 32, 16, patch=14),
+    # every pixel a token; 128: the size at which lectures count what its attention would take
+    "pixels-nano": vit(64, 4, 4, image=28, channels=1, patch=1, classes=10, pool="mean"),
+    "pixels-128": vit(1024, 48, 16, image=128, patch=1, pool="mean"),
+    # He et al. 2021
+    "mae-nano": mae(64, 4, 4, image=28, channels=1, patch=4, decoder_dim=32, decoder_layers=2, decoder_heads=4),
+    "mae-b16": mae(768, 12, 12),
+    "mae-l16": mae(1024, 24, 16),
+    "mae-h14": mae(1280, 32, 16, patch=14),
+    # Xie et al. 2021
+    "simmim-nano": simmim("Vit", dim=64, layers=4, heads=4, image=28, channels=1, patch=4),
+    "simmim-b16": simmim("Vit", dim=768, layers=12, heads=12),
+    "simmim-swin-b": simmim(
+        "Swin", dim=128, layers=(2, 2, 18, 2), heads=(4, 8, 16, 32), image=192, windows=(6, 6, 6, 6)
+    ),
+    # Liu et al. 2021; nano: for 28×28 grey images on a laptop
+    "swin-nano": Preset(
+        "swin",
+        {
+            "image": 28,
+            "channels": 1,
+            "patch": 2,
+            "dim": 48,
+            "layers": (2, 2),
+            "heads": (3, 6),
+            "windows": (7, 7),
+            "classes": 10,
+        },
+    ),
+    "swin-t": swin(96, 6, 3, depth_dropout=0.2),
+    "swin-s": swin(96, 18, 3, depth_dropout=0.3),
+    "swin-b": swin(128, 18, 4, depth_dropout=0.5),
+    "swin-l": swin(192, 18, 6, depth_dropout=0.2),
+    # Liu et al. 2022, with windows of 8
+    "swinv2-t": swinv2(96, 6, 3, depth_dropout=0.2),
+    "swinv2-s": swinv2(96, 18, 3, depth_dropout=0.3),
+    "swinv2-b": swinv2(128, 18, 4, depth_dropout=0.5),
+    # Xu et al. 2015, with features learned from the beginning; small: for 128 pixels and 4000 words on a laptop
+    "captioner": Preset("captioner", {"vocab": 10_000, "dim": 512, "hidden": 1800, "align": 512}),
+    "captioner-small": captioner(192, 384),
+    "captioner-small-hard": captioner(192, 384, attention="hard"),
+    "vit-captioner-small": Preset(
+        "vit_captioner",
+        {"vocab": 4000, "image": 128, "patch": 16, "dim": 192, "layers": 4, "decoder_layers": 3, "heads": 6},
+    ),
+    # Radford et al. 2021; nano: for 128 pixels and 4000 words on a laptop
+    "clip-nano": Preset(
+        "clip",
+        {
+            "vocab": 4000,
+            "end": 2,
+            "context": 40,
+            "dim": 128,
+            "layers": 3,
+            "heads": 4,
+            "image": 128,
+            "patch": 16,
+            "image_dim": 128,
+            "image_layers": 4,
+            "image_heads": 4,
+            "width": 128,
+            "act": "gelu",
+        },
+    ),
+    "clip-vit-b32": clip(32, 768, 12),
+    "clip-vit-b16": clip(16, 768, 12),
+    "clip-vit-l14": clip(14, 1024, 24, dim=768, width=768),
+    "clip-vit-l14-336": clip(14, 1024, 24, dim=768, width=768, image=336),
+    # Chen et al. 2020; nano: for 28×28 grey images on a laptop
+    "simclr-nano": Preset("simclr", {"encoder": "resnet-nano", "image": 28, "channels": 1, "width": 64}),
+    "simclr-resnet-50": Preset("simclr", {"encoder": "resnet-50"}),
+    # Fan et al. 2021; Li et al. 2022; nano, here and below: for 28×28 grey images on a laptop
+    "mvit-b": Preset("mvit", {"dim": 96, "layers": (1, 2, 11, 2)}),
+    "mvit-nano": mvitv2(1, 2, 1, **GREY, patch=2, dim=32, heads=(1, 2, 4), stride=2, depth_dropout=0.0),
+    "mvitv2-t": mvitv2(1, 2, 5, 2, depth_dropout=0.1),
+    "mvitv2-s": mvitv2(1, 2, 11, 2, depth_dropout=0.1),
+    "mvitv2-b": mvitv2(2, 3, 16, 3, depth_dropout=0.3),
+    # He et al. 2015, and with attention between the stages
+    "resnet-nano": resnet(1, 1, 1, **GREY, **SMALL, widths=(32, 64, 128)),
+    "resnet-nano-attention": resnet(1, 1, 1, **GREY, **SMALL, widths=(32, 64, 96), attention=(2, 3), heads=4),
+    "resnet-18": resnet(2, 2, 2, 2, block="basic", widths=(64, 128, 256, 512)),
+    "resnet-26": resnet(2, 2, 2, 2),
+    "resnet-50": resnet(3, 4, 6, 3),
+    "resnet-50-attention": resnet(3, 4, 6, 3, attention=(2, 3)),
+    # Hu et al. 2019
+    "lrnet-nano": Preset(
+        "lrnet",
+        {
+            **GREY,
+            "dim": 32,
+            "stem": "small",
+            "layers": (2, 2, 2),
+            "hidden": (32, 64, 96),
+            "widths": (64, 128, 256),
+            "prior": True,
+        },
+    ),
+    "lrnet-26": Preset("lrnet", {"layers": (2, 2, 2, 2)}),
+    "lrnet-50": Preset("lrnet", {"layers": (3, 4, 6, 3)}),
     # Sutskever et al. 2014; Cho et al. 2014 and Bahdanau et al. 2015, as compared in the latter; small: for a laptop
     "seq2seq-lstm": Preset(
         "seq2seq", {"vocab": 160_000, "target_vocab": 80_000, "dim": 1000, "hidden": 1000, "layers": 4, "cell": "lstm"}
@@ -175,4 +337,25 @@ PRESETS: dict[str, Preset] = {
             "align": 1000,
         },
     ),
+    # Gulati et al. 2020, with 1024 symbols for CTC; nano: for spoken digits at 8 kHz on a laptop; Baevski et al. 2020
+    "conformer-nano": conformer(64, 4, 4, features=40, hidden=128, kernel=15, channels=32, vocab=32, decoder_layers=2),
+    "conformer-s": conformer(144, 16, 4),
+    "conformer-m": conformer(256, 16, 4),
+    "conformer-l": conformer(512, 17, 8),
+    "wav2vec2-conformer-large": Preset("wav2vec2_conformer", {"dim": 1024, "layers": 24, "heads": 16, "hidden": 4096}),
+    # Radford et al. 2022; of English alone: .en
+    "whisper-tiny": whisper(384, 4, 6),
+    "whisper-tiny.en": whisper(384, 4, 6, vocab=51_864),
+    "whisper-base": whisper(512, 6, 8),
+    "whisper-base.en": whisper(512, 6, 8, vocab=51_864),
+    "whisper-small": whisper(768, 12, 12),
+    "whisper-small.en": whisper(768, 12, 12, vocab=51_864),
+    "whisper-medium": whisper(1024, 24, 16),
+    "whisper-medium.en": whisper(1024, 24, 16, vocab=51_864),
+    "whisper-large": whisper(1280, 32, 20),
+    "whisper-large-v2": whisper(1280, 32, 20),
+    "whisper-large-v3": whisper(1280, 32, 20, vocab=51_866, mels=128),
+    "whisper-turbo": whisper(1280, 32, 20, vocab=51_866, mels=128, decoder_layers=4),
+    # series and sets of vectors, for a laptop
+    "vectors-small": Preset("vectors", {"dim": 64, "layers": 3, "heads": 4}),
 }

@@ -24,6 +24,7 @@ from headway.nn.moe import MoE
 from headway.nn.recurrent import BidirectionalEncoder, RecurrentEncoder
 from headway.nn.score import BilinearScore
 from headway.nn.state import State
+from headway.nn.towers import TwoTowers
 from headway.nn.trace import SILENT, Seen, Trace, sites_of
 from headway.ops.map import AttentionMap
 from headway.ops.pattern import Full, Pattern
@@ -40,8 +41,8 @@ class Tally:
 
 
 @torch.no_grad()
-def tallied(model: nn.Module, batch: int, length: int) -> dict[str, Tally]:
-    """The tally of each layer, in the order of the model."""
+def tallied(model: nn.Module, given: tuple[Tensor, ...]) -> dict[str, Tally]:
+    """The tally of each layer, in the order of the model, when it is called with what is `given`."""
     tallies: dict[str, Tally] = {}
     for path, parameter in model.named_parameters():
         tallies.setdefault(layer(path), Tally()).parameters += parameter.numel()
@@ -51,8 +52,8 @@ def tallied(model: nn.Module, batch: int, length: int) -> dict[str, Tally]:
         module.register_forward_hook(partial(add_products, tallies.setdefault(name, Tally())))
     attends = any(what == "weights" for _, what in sites_of(model).values())
     trace = Trace(model, *(["*.weights", "*.values"] if attends else []))
-    state = State() if only_looks_back(model, patterns) else None
-    call(model, batch, length, trace, state)
+    state = State() if reads_tokens(given) and only_looks_back(model, patterns) else None
+    call(model, given, trace, state)
     for (site, what), name in trace.names.items():
         if what == "weights":
             values = trace.all(name.removesuffix("weights") + "values")
@@ -113,6 +114,10 @@ class Unrolled(nn.Module):
         return x.new_empty(*x.shape[:2], self.width), hidden
 
 
+def reads_tokens(given: tuple[Tensor, ...]) -> bool:
+    return not given[-1].is_floating_point()
+
+
 def only_looks_back(model: nn.Module, patterns: dict[nn.Module, Pattern]) -> bool:
     """Whether the model writes word by word, and so has a cache; of an encoder–decoder, the decoder does."""
     writer = model.decoder if isinstance(model, EncoderDecoder) else model
@@ -122,13 +127,15 @@ def only_looks_back(model: nn.Module, patterns: dict[nn.Module, Pattern]) -> boo
     )
 
 
-def call(model: nn.Module, batch: int, length: int, trace: Trace, state: State | None) -> None:
-    tokens = torch.zeros(batch, length, dtype=torch.long, device="meta")
+def call(model: nn.Module, given: tuple[Tensor, ...], trace: Trace, state: State | None) -> None:
     ctx = Context(trace=trace, state=state)
-    if isinstance(model, EncoderDecoder):
-        model.decoder(tokens, model.remember(tokens, Context(trace=trace), ctx))
-    else:
-        model(tokens, ctx)
+    match model:
+        case EncoderDecoder():
+            model.decoder(given[-1], model.remember(given[0], Context(trace=trace), ctx))
+        case TwoTowers():
+            model(*given, ctx, ctx)
+        case _:
+            model(*given, ctx)
 
 
 def add_products(tally: Tally, module: nn.Module, inputs: object, output: Tensor | tuple[Tensor, object]) -> None:
@@ -178,5 +185,5 @@ def kept(state: State | None) -> Iterator[tuple[nn.Module, tuple[Tensor, ...]]]:
 def layer(path: str) -> str:
     """The layer that a path belongs to, as sites are named: `decoder.3` for decoder.stack.blocks.3.attn.body.q"""
     words = [word for word in path.split(".") if word not in SILENT]
-    side = 1 if words[:1] in (["encoder"], ["decoder"]) else 0
+    side = 1 if words[:1] in (["encoder"], ["decoder"], ["image"], ["text"]) else 0
     return ".".join(words[: side + 1])

@@ -51,7 +51,7 @@ MUTANTS = [
         "test_grids.py::test_memory_of_local_attention_does_not_grow_with_the_neighbourhood",
         "every cell has a tile of its own",
         "headway.nn.grid:cheapest",
-        instead(lambda size, grid: Halo(size, 1)),
+        instead(lambda size, grid, stride=1, copied=64: Halo(size, 1, stride)),
     ),
     Mutant(
         "test_grids.py::test_pooled_attention_is_the_published_one",

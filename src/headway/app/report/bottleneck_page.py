@@ -196,7 +196,7 @@ def shared(found: Compared) -> tuple[tuple[str, str], ...]:
     return (
         ("data", made.material.why),
         ("learned from", f"{made.prepared.rows:,} pairs, {made.prepared.tokens:,} tokens"),
-        ("words", words_told(made)),
+        *((name, told) for name, told, _ in words_told(made)),
         ("steps", f"{recipe.train.steps:,} of about {some(recipe.train.batch) * recipe.train.accumulate:,} tokens"),
         ("seed", str(recipe.seed)),
         ("folders", ", ".join(str(found.folder / one.name) for one in found.models)),

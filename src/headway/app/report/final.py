@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from torch import nn
@@ -12,7 +12,7 @@ from headway.answer import Speaker, Wish
 from headway.app.report.final_texts import of_texts
 from headway.app.report.sight import NOTHING, PIECES, SIGHTS, Example, Sights, alignments, ribbons, self_maps, titled
 from headway.app.training.assemble import ANSWERS, loaded_of
-from headway.app.training.measure import measures_for, named, pair_scores, written
+from headway.app.training.measure import measures_for, named, pair_scores, spoken_scores, written, written_of
 from headway.app.training.plan import Plan
 from headway.data.dates import Part
 from headway.data.embedded import date_records
@@ -23,6 +23,8 @@ from headway.tasks.labels import Labels, Tags
 from headway.tasks.pairs import Pairs
 from headway.tasks.scores import Scores
 from headway.tasks.scoring import score_classes, score_pairs, score_tags
+from headway.tasks.sensed import SensedLabels
+from headway.tasks.spoken import Spoken
 from headway.train.loop import End, Sample
 
 RECORDS = 1000  # held-out records that are answered
@@ -49,6 +51,10 @@ def measured(made: Plan, end: End, model: nn.Module) -> Final:
         return of_pairs(made, task, end, model)
     if isinstance(task, Labels | Tags):
         return of_names(made, task, end, model)
+    if isinstance(task, SensedLabels):
+        return of_classes(made, task, end, model)
+    if isinstance(task, Spoken):
+        return of_speech(made, end, model)
     scores, samples, sights = of_texts(task, made.prepared.held, model)
     return Final(scores, tuple(samples), sights)
 
@@ -76,7 +82,7 @@ def of_names(made: Plan, task: Labels | Tags, end: End, model: nn.Module) -> Fin
     samples = told_already(end, records) or named(task, model, records)
     assert isinstance(model, Trunk)
     chosen = few(samples, lambda sample: True)
-    rows = task.encode([records[at].fields for at in chosen])
+    rows = task.encode([records[at].handed for at in chosen])
     examples = [Example(tuple(row[0]), title=titled(samples[at])) for at, row in zip(chosen, rows, strict=True)]
     one = isinstance(task, Labels)
     sights = ribbons(model, examples, task.words) if one else self_maps(model, examples[0], task.words)
@@ -84,6 +90,19 @@ def of_names(made: Plan, task: Labels | Tags, end: End, model: nn.Module) -> Fin
     answers, wanted = [sample.answer for sample in samples], [sample.wanted for sample in samples]
     scores = (score_classes if one else score_tags)(answers, wanted, lengths, edges=shares(lengths))
     return Final(scores, tuple(samples), sights)
+
+
+def of_classes(made: Plan, task: SensedLabels, end: End, model: nn.Module) -> Final:
+    records = list(islice(made.material.held(), RECORDS))
+    samples = told_already(end, records) or named(task.measured(), model, records)
+    scores = score_classes([sample.answer for sample in samples], [sample.wanted for sample in samples])
+    return Final(replace(scores, things=task.unit if task.unit == "images" else "samples"), tuple(samples))
+
+
+def of_speech(made: Plan, end: End, model: nn.Module) -> Final:
+    records = list(islice(made.material.held(), RECORDS))
+    samples = told_already(end, records) or written_of(loaded_of(made, model).observer(), records, Wish())
+    return Final(spoken_scores(samples), tuple(samples))
 
 
 def shares(lengths: Sequence[int]) -> tuple[int, ...]:

@@ -23,9 +23,9 @@ from headway.app.report.final import Final
 from headway.app.settings.recipe import to_yaml
 from headway.app.training.calibrate import peak
 from headway.app.training.plan import Plan
-from headway.app.training.told import spent, words_told
+from headway.app.training.told import size_told, spent, words_told
+from headway.data.given import GOAL
 from headway.data.kinds import Kind
-from headway.data.sources import counted
 from headway.tasks.scores import MEASURES, Scores
 from headway.train.journal import Journal, read_lines
 from headway.train.loop import End
@@ -74,9 +74,9 @@ def told(made: Plan, end: End, journal: Journal, model: nn.Module, final: Final)
 
 
 def task_of(made: Plan) -> str:
-    if made.material.kind is not Kind.TEXTS:
-        return made.material.kind.value
-    return f"{made.recipe.data.objective} language modelling"
+    if made.material.kind is Kind.TEXTS:
+        return f"{made.recipe.data.objective} language modelling"
+    return GOAL[made.material.kind]
 
 
 def summary(made: Plan, end: End, journal: Journal, model: nn.Module) -> Facts:
@@ -85,13 +85,13 @@ def summary(made: Plan, end: End, journal: Journal, model: nn.Module) -> Facts:
     facts = [
         ("task", made.material.why),
         ("data", "; ".join(data_files(made))),
-        ("size of the data", f"{counted(made.prepared.rows, 'row')}, {made.prepared.tokens:,} tokens"),
+        ("size of the data", size_told(made)),
         ("held out", held(made)),
-        ("words", words_told(made)),
+        *((name, told) for name, told, _ in words_told(made)),
         ("model", f"{name} ({made.architecture}), {count:,} parameters"),
-        ("training", f"{end.step:,} steps of about {batch(recipe):,} tokens: {epochs(made, end)}"),
+        ("training", f"{end.step:,} steps of about {batch(recipe):,} {made.prepared.unit}: {epochs(made, end)}"),
         ("weights", end.chosen),
-        ("time", time_told(journal)),
+        ("time", time_told(journal, made.prepared.unit)),
     ]
     if made.material.skipped is not None:
         facts.insert(3, ("left out", str(made.material.skipped)))
@@ -126,10 +126,10 @@ def epochs(made: Plan, end: End) -> str:
     return f"{end.step * batch(made.recipe) / max(1, made.prepared.tokens):.1f} times through the data"
 
 
-def time_told(journal: Journal) -> str:
+def time_told(journal: Journal, unit: str) -> str:
     lines = read_lines(journal.times)
     seconds, tokens = journal.seconds(), sum(line.get("tokens", 0) for line in lines)
-    pace = f", {tokens / seconds:,.0f} tokens/s" if seconds else ""
+    pace = f", {tokens / seconds:,.0f} {unit}/s" if seconds else ""
     return f"{spent(seconds)} of steps, evaluations not counted{pace}"
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from headway.app.settings import yaml12
 from headway.app.settings.places import PREFIX, Chosen, Flag, Line, Place, Variable
-from headway.app.settings.values import fit, from_words, size
+from headway.app.settings.values import fit, from_words, size, tupled
 from headway.errors import UserError
 from headway.train.recipe import RIVALS, SECTIONS, SETTINGS, Recipe, flat, from_flat
 from headway.zoo.presets import preset
@@ -145,7 +145,7 @@ def checked(name: str, value: Any, place: Place) -> Said:
         return Said(fit(SETTINGS[name], value, place.says(name, value)), place)
     if not name.startswith("model.") or name in ("model.vocab", "model.dropout"):
         raise place.unknown(name)
-    return Said(value, place)
+    return Said(tupled(value), place)
 
 
 def text_of(path: Path) -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, cast, get_args, get_origin
 
 from headway.app.settings import yaml12
 from headway.errors import UserError, nearest
@@ -56,6 +56,13 @@ def plain(kind: Any, text: str) -> Any:
 def size(text: str, name: str) -> Any:
     """A field of an architecture's config, of which only its own file knows the type."""
     return yaml12.read(text, name).value if text[:1] in ("{", "[") else yaml12.scalar(text)
+
+
+def tupled(value: Any) -> Any:
+    """A size as presets have it: what YAML calls a list is a tuple there."""
+    if isinstance(value, dict):
+        return {name: tupled(inner) for name, inner in cast("dict[str, Any]", value).items()}
+    return tuple(map(tupled, cast("list[Any]", value))) if isinstance(value, list) else value
 
 
 class UnfitError(Exception):

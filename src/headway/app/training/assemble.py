@@ -10,13 +10,26 @@ from typing import Any, TypeVar
 from torch import nn
 
 from headway.answer import Wish
-from headway.app.training.measure import Answering, Examiner, measures_for, name_scores, named, pair_scores, written
+from headway.app.training.measure import (
+    Answering,
+    Examiner,
+    Naming,
+    measures_for,
+    name_scores,
+    named,
+    pair_scores,
+    spoken_scores,
+    written,
+    written_of,
+)
 from headway.app.training.plan import Plan, config_dim
 from headway.checkpoint import Loaded
 from headway.data.sources import Record
 from headway.tasks.labels import Labels, Tags
 from headway.tasks.pairs import Pairs
 from headway.tasks.scores import Scores
+from headway.tasks.sensed import SensedLabels
+from headway.tasks.spoken import Spoken
 from headway.tasks.task import Task
 from headway.train.average import Average
 from headway.train.groups import freeze, groups
@@ -102,11 +115,16 @@ def answering(made: Plan, task: Task, records: Sequence[Record]) -> Answering | 
         return pair_scores(samples, by), samples
 
     def name(model: nn.Module) -> tuple[Scores, list[Sample]]:
-        assert isinstance(task, Labels | Tags)
+        assert isinstance(task, Naming)
         samples = named(task, model, records)
         return name_scores(task, samples), samples
 
-    return write if isinstance(task, Pairs) else name if isinstance(task, Labels | Tags) else None
+    def transcribe(model: nn.Module) -> tuple[Scores, list[Sample]]:
+        samples = written_of(loaded_of(made, model).observer(), records, Wish())
+        return spoken_scores(samples), samples
+
+    ways: dict[type, Answering] = {Pairs: write, Labels: name, Tags: name, SensedLabels: name, Spoken: transcribe}
+    return ways.get(type(task))
 
 
 def loaded_of(made: Plan, model: nn.Module) -> Loaded:
@@ -114,7 +132,9 @@ def loaded_of(made: Plan, model: nn.Module) -> Loaded:
     start = made.start
     kept = {**(start.kept if start else {}), **made.ready.task.kept()}
     kind = start.model_type if start else None
-    return Loaded(model, made.config, made.architecture, kind, kept, made.ready.reader, writer)
+    return Loaded(
+        model, made.config, made.architecture, kind, kept, made.ready.reader, writer, preprocess=made.ready.preprocess
+    )
 
 
 def some(value: T | None) -> T:

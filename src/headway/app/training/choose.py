@@ -9,21 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.data.kinds import Kind
-
 MINUTES = 10.0  # of training, where nothing else is said
 RATE = 4e10  # operations of one thread in a second: what training reaches here, in round numbers
 WEIGHTS = 10  # for each token of the data at most
 EPOCHS = (4.0, 40.0)  # a model that sees the data less often is too large; more often helps little
-
-LADDERS: dict[str, tuple[str, ...]] = {
-    "translation": ("transformer-nano", "transformer-tiny", "transformer-small", "transformer-base"),
-    "classification": ("bert-tiny", "bert-mini", "bert-small", "bert-medium"),
-    "tagging": ("bert-tiny", "bert-mini", "bert-small", "bert-medium"),
-    "causal": ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2"),
-    "masked": ("bert-tiny", "bert-mini", "bert-small", "bert-medium"),
-    "span": ("t5-tiny", "t5-mini", "t5-small"),
-}
 
 # 2,000 tokens a batch learn in half the tokens that 4,000 need; the task has no noise to be smoothed or dropped out
 DATES: Mapping[str, Any] = {
@@ -41,10 +30,6 @@ class Size:
 
     preset: str
     weights: int
-
-
-def ladder(kind: Kind, objective: str) -> tuple[str, ...]:
-    return LADDERS[objective if kind is Kind.TEXTS else kind.value]
 
 
 def rung(sizes: Sequence[Size], tokens: int, minutes: float, threads: int) -> str:

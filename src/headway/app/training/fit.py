@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headway.data.kinds import Kind
 from headway.data.tokenizer import Tokenizer
-from headway.errors import UserError, listed
+from headway.errors import UserError
 from headway.zoo.build import architecture
 from headway.zoo.plain import from_plain
-from headway.zoo.presets import PRESETS
 
 Sizes = Mapping[str, Any]
 
@@ -20,14 +19,26 @@ Sizes = Mapping[str, Any]
 class Need:
     """What a model must read, write and tell apart."""
 
-    reader: Tokenizer
-    writer: Tokenizer
+    reader: Tokenizer | None
+    writer: Tokenizer | None
     longest: int
     classes: int = 0
+    senses: Mapping[str, Any] = field(default_factory=dict[str, Any])  # fields of a config, of images or frames
 
     @property
     def joint(self) -> bool:
         return self.reader is self.writer
+
+    @property
+    def reads(self) -> int:
+        """Words that it reads."""
+        assert self.reader is not None
+        return self.reader.vocab
+
+    @property
+    def writes(self) -> int:
+        assert self.writer is not None
+        return self.writer.vocab
 
 
 def one_vocabulary(need: Need, sizes: Sizes) -> Sizes:
@@ -35,23 +46,27 @@ def one_vocabulary(need: Need, sizes: Sizes) -> Sizes:
         raise UserError(
             "this architecture reads and writes the same words", do="leave out --data.target-tokenizer, or --preset"
         )
-    return {"vocab": need.reader.vocab}
+    return {"vocab": need.reads}
 
 
 def two_tables(need: Need, sizes: Sizes) -> Sizes:
     """The Transformer's: `vocab` is the target's."""
     if need.joint:
-        return {"vocab": need.writer.vocab}
+        return {"vocab": need.writes}
     tied = "target" if sizes.get("tied") == "all" else sizes.get("tied", "none")
-    return {"vocab": need.writer.vocab, "source_vocab": need.reader.vocab, "tied": tied}
+    return {"vocab": need.writes, "source_vocab": need.reads, "tied": tied}
 
 
 def two_sides(need: Need, sizes: Sizes) -> Sizes:
-    return {"vocab": need.reader.vocab, "target_vocab": None if need.joint else need.writer.vocab}
+    return {"vocab": need.reads, "target_vocab": None if need.joint else need.writes}
+
+
+def sensed(need: Need, sizes: Sizes) -> Sizes:
+    return need.senses
 
 
 def with_context(need: Need, sizes: Sizes) -> Sizes:
-    return {"vocab": need.reader.vocab, "context": need.longest}
+    return {"vocab": need.reads, "context": need.longest}
 
 
 FITS: dict[str, Callable[[Need, Sizes], Sizes]] = {
@@ -66,14 +81,16 @@ FITS: dict[str, Callable[[Need, Sizes], Sizes]] = {
     "seq2seq": two_sides,
     "t5": one_vocabulary,
     "transformer": two_tables,
+    **dict.fromkeys(("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "conformer", "vectors"), sensed),
 }
 
 JOINT = tuple(name for name, fit in FITS.items() if fit is one_vocabulary)
-PAIRED = ("transformer", "rnn", "seq2seq", "t5", "bart", "marian")
-READING = ("bert", "albert")
-WRITING = ("gpt2", "llama", "mixtral")
-OBJECTIVES = {"causal": WRITING, "masked": READING, "span": PAIRED}
-TOPS = {Kind.LABELS: "rows", Kind.TAGS: "tokens", Kind.TEXTS: "words"}  # of an encoder
+# what stands on an encoder that can have several things there
+TOPS: dict[str, dict[Kind, str]] = {
+    **{name: {Kind.LABELS: "rows", Kind.TAGS: "tokens", Kind.TEXTS: "words"} for name in ("bert", "albert")},
+    "vit": {Kind.IMAGES: "classes"},
+    "conformer": {Kind.SOUNDS: "rows", Kind.SPEECH: "ctc"},
+}
 
 
 def dropouts(name: str, known: set[str], dropout: float, sizes: Sizes) -> Sizes:
@@ -84,25 +101,12 @@ def dropouts(name: str, known: set[str], dropout: float, sizes: Sizes) -> Sizes:
     return dict.fromkeys(rates, dropout)
 
 
-def suited(kind: Kind, objective: str) -> tuple[str, ...]:
-    """The architectures that can learn from such data."""
-    return {Kind.PAIRS: PAIRED, Kind.LABELS: READING, Kind.TAGS: READING}.get(kind, OBJECTIVES[objective])
-
-
-def check_suited(preset: str, kind: Kind, objective: str) -> None:
-    allowed = suited(kind, objective)
-    if PRESETS[preset].architecture not in allowed:
-        what = f"{kind.value}, {objective}" if kind is Kind.TEXTS else kind.value
-        names = [name for name, one in PRESETS.items() if one.architecture in allowed]
-        raise UserError(f"{preset} cannot learn this task ({what})", allowed=listed(names, 6))
-
-
 def config_for(name: str, sizes: Sizes, need: Need, kind: Kind, dropout: float | None) -> object:
     """The config of architecture `name`: its sizes, and what the data asks for."""
     known = {field.name for field in fields(architecture(name).Config)}
     told = {**sizes, **FITS[name](need, sizes)}
-    if name in READING:
-        told["top"] = TOPS[kind]
+    if name in TOPS:
+        told["top"] = TOPS[name][kind]
     if need.classes:
         told["classes"] = need.classes
     if dropout is not None:

@@ -107,7 +107,9 @@ def embedded(seed: int) -> Material:
 def recognised(data: Data) -> Given:
     kind = None if data.task is None else TASKS[data.task]
     paths = [Path(path) for path in data.path]
-    return recognise(paths, source=data.source, target=data.target, kind=kind, columns=data.columns)
+    return recognise(
+        paths, source=data.source, target=data.target, kind=kind, columns=data.columns, label_from=data.label_from
+    )
 
 
 def recognised_validation(data: Data, given: Given) -> Given:
@@ -120,7 +122,8 @@ def recognised_validation(data: Data, given: Given) -> Given:
                 do="give --validation SOURCES --validation TARGETS",
             )
         return recognise([], source=data.validation[0], target=data.validation[1], kind=given.kind)
-    return recognise(list(data.validation), kind=given.kind, columns=data.columns or given.columns or None)
+    columns = data.columns or given.columns or None
+    return recognise(list(data.validation), kind=given.kind, columns=columns, label_from=data.label_from)
 
 
 def key(record: Record) -> str:

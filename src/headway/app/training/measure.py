@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -15,14 +15,17 @@ from headway.answer import Speaker, Wish
 from headway.app.batched import batched
 from headway.data.keyed import random_for
 from headway.data.sources import Record
+from headway.observer import Observer
 from headway.tasks.labels import Labels, Tags, likeliest
 from headway.tasks.scores import MEASURES, Scores
 from headway.tasks.scoring import score_classes, score_pairs, score_tags
+from headway.tasks.sensed import SensedLabels
 from headway.tasks.task import Task, ids
 from headway.train.loop import Examined, Sample
 
 TOGETHER = 64  # texts that are answered at a time
 WORDY = 1.5  # words of a target on average; one of fewer is right or wrong, not more or less fluent
+TOP = 5  # classes among which the right one may be
 FEW = 4  # words of a source on average; of fewer its letters tell more
 SIGNS, OFTEN = 300, 8  # a notation, such as phonemes, has at most so many signs, and each so often on average
 
@@ -86,6 +89,22 @@ def written(speaker: Speaker, records: Sequence[Record], wish: Wish) -> list[Sam
     return [found[at] for at in range(len(records))]
 
 
+def written_of(observer: Observer, records: Sequence[Record], wish: Wish) -> list[Sample]:
+    """What a model writes for each image or sound."""
+    answers = observer.answer([record.name for record in records], wish)
+    return [
+        Sample(record.name, answer["output"], record.fields[1]) for record, answer in zip(records, answers, strict=True)
+    ]
+
+
+def spoken_scores(samples: Sequence[Sample]) -> Scores:
+    """Scores of transcripts."""
+    answers, wanted = [sample.answer for sample in samples], [sample.wanted for sample in samples]
+    return replace(
+        score_pairs(answers, wanted, by=("word_error_rate", "character_error_rate", "exact")), things="sounds"
+    )
+
+
 def room(length: int) -> int:
     """Tokens that a model may write where so many are right: no right answer is cut, and no wrong one lasts for ever.
 
@@ -122,19 +141,49 @@ def pair_scores(samples: Iterable[Sample], by: Sequence[str]) -> Scores:
     return replace(score_pairs(told.answers, told.wanted, lengths, by=by), unit=unit)
 
 
+Naming = SensedLabels | Labels | Tags  # tasks whose answers are classes
+
+
+class Ranked(NamedTuple):
+    """The likeliest classes of a sample, the first one first, and the right one."""
+
+    picks: tuple[str, ...]
+    wanted: str
+
+
 @torch.inference_mode()
-def named(task: Labels | Tags, model: nn.Module, records: Sequence[Record]) -> list[Sample]:
+def ranked(task: SensedLabels, model: nn.Module, records: Sequence[Record]) -> Iterator[Ranked]:
+    for some in batched(records, TOGETHER):
+        rows = [tuple(map(ids, row)) for row in task.encode([record.handed for record in some])]
+        logits = task.collate(rows, random_for("unused")).logits(model)
+        best = logits.topk(min(TOP, logits.shape[-1])).indices.tolist()
+        for record, picks in zip(some, best, strict=True):
+            yield Ranked(tuple(task.labels[pick] for pick in picks), record.fields[1])
+
+
+def ranked_scores(found: Iterable[Ranked], classes: int) -> Scores:
+    """Accuracy, also among the likeliest few where there are more classes than these."""
+    kept = list(found)
+    scores = score_classes([one.picks[0] for one in kept], [one.wanted for one in kept])
+    if classes <= TOP:
+        return replace(scores, things="samples")
+    inside = sum(one.wanted in one.picks for one in kept) / len(kept)
+    return replace(scores, things="samples", numbers={**scores.numbers, "top5": inside})
+
+
+@torch.inference_mode()
+def named(task: Naming, model: nn.Module, records: Sequence[Record]) -> list[Sample]:
     """The classes that a model gives to each record, or to its words."""
     found = list[Sample]()
     for some in batched(records, TOGETHER):
-        rows = [tuple(map(ids, row)) for row in task.encode([record.fields for record in some])]
+        rows = [tuple(map(ids, row)) for row in task.encode([record.handed for record in some])]
         answers = likeliest(model, task.collate(rows, random_for("unused")))
         for record, row in zip(some, answers, strict=True):
-            wanted = record.fields[1:] if isinstance(task, Labels) else record.fields[1].split()[: len(row)]  # cut too
-            found.append(Sample(record.fields[0], " ".join(task.labels[pick] for pick in row), " ".join(wanted)))
+            wanted = record.fields[1].split()[: len(row)] if isinstance(task, Tags) else record.fields[1:]  # cut too
+            found.append(Sample(record.name, " ".join(task.labels[pick] for pick in row), " ".join(wanted)))
     return found
 
 
-def name_scores(task: Labels | Tags, samples: Iterable[Sample]) -> Scores:
-    score, told = score_classes if isinstance(task, Labels) else score_tags, Told.of(samples)
+def name_scores(task: Naming, samples: Iterable[Sample]) -> Scores:
+    score, told = score_tags if isinstance(task, Tags) else score_classes, Told.of(samples)
     return replace(score(told.answers, told.wanted, told.words), unit="words")

@@ -15,19 +15,23 @@ from torch import nn
 
 from headway.app.settings.recipe import Asked, preset_values, resolve
 from headway.app.training import choose
-from headway.app.training.fit import Need, check_suited, config_for
+from headway.app.training.crafts import Craft, check_suited, craft_of
+from headway.app.training.fit import Need, config_for
 from headway.app.training.material import Material, material
 from headway.app.training.prepare import Prepared, Shelf, prepare_records, prepare_texts
-from headway.app.training.ready import LONGEST, Ready, given, ready
+from headway.app.training.ready import LONGEST, Ready, given
 from headway.checkpoint import Loaded, load
 from headway.data.digest import digest
 from headway.data.keyed import keyed
 from headway.data.kinds import Kind
 from headway.errors import UserError
+from headway.nn.model import tensors_of
 from headway.tasks.task import RecordTask, TextTask
 from headway.train.recipe import Recipe, flat, from_flat
 from headway.zoo.build import architecture, architecture_of
 from headway.zoo.presets import PRESETS, preset
+
+NUMBERS = 2**31  # what a row of images or sounds may hold: the bytes of a name, and how long a sound is
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,18 +71,18 @@ def plan(asked: Asked, scratch: Path | None = None) -> Plan:
     data, start = material(draft), started(draft)
     if data.embedded and start is None and draft.model.preset is None:
         draft = resolve(asked, choose.DATES)
-    objective = objective_of(draft, start)
-    made = ready(draft, data, objective, start)
+    craft = craft_for(draft, data, start)
+    made = craft.ready(draft, data, start)
     longest = given(draft.data.longest, LONGEST)
     key = digest((), data.digest, repr(made.task), *words_told(made), str((draft.seed, draft.data.held_out, longest)))
     prepared = prepared_for(made, data, draft.seed, longest, Shelf(key, scratch))
     if data.skipped is not None and not data.skipped.counts:  # where all was in the cache, nobody has read it yet
         deque(data.train(), maxlen=0)
-    return finished(asked, draft, data, objective, made, start, prepared)
+    return finished(asked, draft, data, craft, made, start, prepared)
 
 
 def finished(
-    asked: Asked, draft: Recipe, data: Material, objective: str, made: Ready, start: Loaded | None, prepared: Prepared
+    asked: Asked, draft: Recipe, data: Material, craft: Craft, made: Ready, start: Loaded | None, prepared: Prepared
 ) -> Plan:
     """The plan, once there are tokens to count."""
     threads = given(draft.train.threads, torch.get_num_threads())
@@ -86,15 +90,15 @@ def finished(
     tokens, minutes = prepared.tokens, given(draft.train.minutes, choose.MINUTES)
     name = draft.model.preset
     if name is None and start is None:
-        name = rung(data, objective, made, tokens, minutes, threads)
+        name = rung(data, craft, made, tokens, minutes, threads)
     if name is not None:
-        check_suited(name, data.kind, objective)
+        check_suited(name, data.kind, craft)
         asked.check_sizes([field.name for field in fields(architecture(PRESETS[name].architecture).Config)])
     values = {**preset_values(name), **(choose.DATES if data.embedded else {})} if name and not start else {}
     recipe = resolve(asked, values)
     config = fitting(recipe, data, made, start, longest)
     weights = weights_of(config)
-    recipe = settled(recipe, data, objective, made, config, weights, tokens, threads)
+    recipe = settled(recipe, data, craft, made, config, weights, tokens, threads)
     return Plan(recipe, data, made, prepared, config, start)
 
 
@@ -103,12 +107,13 @@ def prepared_for(made: Ready, data: Material, seed: int, longest: int, shelf: Sh
         task = cast(TextTask, made.task)
         length = task.stride(longest)
         return prepare_texts(task, data, seed, length, shelf)
-    vocab = max(made.reader.vocab, made.writer.vocab, made.classes + 1)
+    known = [words.vocab for words in (made.reader, made.writer) if words]
+    vocab = NUMBERS if made.needs else max(made.classes + 1, *known)
     return prepare_records(cast(RecordTask, made.task), data, seed, vocab, shelf)
 
 
 def fitting(recipe: Recipe, data: Material, made: Ready, start: Loaded | None, longest: int) -> object:
-    need = Need(made.reader, made.writer, longest, made.classes)
+    need = Need(made.reader, made.writer, longest, made.classes, made.needs)
     if start is None:
         name = PRESETS[cast(str, recipe.model.preset)].architecture
         return config_for(name, recipe.model.sizes, need, data.kind, recipe.train.dropout)
@@ -122,7 +127,7 @@ def fitting(recipe: Recipe, data: Material, made: Ready, start: Loaded | None, l
 
 
 def settled(
-    recipe: Recipe, data: Material, objective: str, made: Ready, config: Any, weights: int, tokens: int, threads: int
+    recipe: Recipe, data: Material, craft: Craft, made: Ready, config: Any, weights: int, tokens: int, threads: int
 ) -> Recipe:
     """The recipe with every choice made."""
     train = recipe.train
@@ -135,7 +140,7 @@ def settled(
         steps = choose.steps_for(weights, tokens, update, threads)
     chosen = {
         "data.task": data.kind.value,
-        "data.objective": objective if data.kind is Kind.TEXTS else None,
+        "data.objective": craft.objective,
         "data.longest": given(recipe.data.longest, LONGEST),
         "train.steps": steps,
         "train.epochs": None,
@@ -169,19 +174,17 @@ def steps_of(epochs: float, tokens: int, update: int) -> int:
     return max(1, round(epochs * tokens / update))
 
 
-def objective_of(draft: Recipe, start: Loaded | None) -> str:
-    """How a language model learns: as asked, or as the architecture does."""
-    if draft.data.objective is not None:
-        return draft.data.objective
-    name = start.architecture if start else preset(draft.model.preset).architecture if draft.model.preset else "gpt2"
-    return {"bert": "masked", "albert": "masked"}.get(name, "span" if name in ("t5", "bart") else "causal")
+def craft_for(draft: Recipe, data: Material, start: Loaded | None) -> Craft:
+    """How the data is learned from: as asked, or as the model does that was asked for."""
+    name = start.architecture if start else preset(draft.model.preset).architecture if draft.model.preset else None
+    return craft_of(data.kind, draft.data.objective, name)
 
 
-def rung(data: Material, objective: str, made: Ready, tokens: int, minutes: float, threads: int) -> str:
+def rung(data: Material, craft: Craft, made: Ready, tokens: int, minutes: float, threads: int) -> str:
     """The preset that the data and the time allow."""
-    need = Need(made.reader, made.writer, LONGEST, made.classes)
+    need = Need(made.reader, made.writer, LONGEST, made.classes, made.needs)
     sizes = list[choose.Size]()
-    for name in choose.ladder(data.kind, objective):
+    for name in craft.ladder:
         one = preset(name)
         sizes.append(choose.Size(name, weights_of(config_for(one.architecture, one.sizes, need, data.kind, None))))
     return choose.rung(sizes, tokens, minutes, threads)
@@ -200,7 +203,7 @@ def config_dim(config: Any) -> int:
 
 
 def words_told(made: Ready) -> list[str]:
-    return [words.backend.to_str() for words in (made.reader, made.writer)]
+    return [words.backend.to_str() for words in (made.reader, made.writer) if words]
 
 
 def started(draft: Recipe) -> Loaded | None:
@@ -209,11 +212,11 @@ def started(draft: Recipe) -> Loaded | None:
 
 def take_over(model: nn.Module, start: nn.Module) -> None:
     """Copies the weights that both models have by name and shape; a new head keeps its own."""
-    old = dict(start.named_parameters())
+    old = tensors_of(start)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name in old and old[name].shape == parameter.shape:
-                parameter.copy_(old[name])
+        for name, tensor in tensors_of(model).items():
+            if name in old and old[name].shape == tensor.shape:
+                tensor.copy_(old[name])
 
 
 def free(folder: Path) -> Path:

@@ -5,13 +5,11 @@ Axes:  R rows   C columns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from headway.app.batched import batched
 from headway.app.training.material import Material
@@ -23,9 +21,10 @@ from headway.data.shards import Shards, write_shards
 from headway.data.sources import Record
 from headway.errors import UserError
 from headway.tasks.task import RecordTask, TextTask
-from headway.train.batches import Batches, Lines, Stretches, span_batches, whole
+from headway.train.batches import Batches, Held, Lines, Stretches, span_batches
 
 MANY = 1000  # records that are encoded at a time
+MEASURED = {"tokens": 8192, "images": 128, "frames": 16_384, "vectors": 8192}  # of a batch for validation
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,13 @@ class Shelf:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Rows on disk.  `held` are batches for validation; `tokens` counts what an epoch reads."""
+    """Rows on disk.  `held` are batches for validation; `tokens` counts what an epoch reads, in `unit`s."""
 
     batches: Callable[[int, int], Batches]  # of a token budget and a number of batches for each update
-    held: list[Any]
+    held: Sequence[Any]
     tokens: int
     rows: int
+    unit: str = "tokens"
 
 
 def prepare_records(task: RecordTask, material: Material, seed: int, vocab: int, shelf: Shelf) -> Prepared:
@@ -62,13 +62,14 @@ def prepare_records(task: RecordTask, material: Material, seed: int, vocab: int,
     held = shelf.stored("held", lambda: encoded(task, material.held()), task.columns, vocab)
     if len(train) == 0:
         raise UserError(f"{material.name} has no records to train on", do="give more, or a smaller --data.held-out")
-    lengths = lengths_of(train)
+    lengths = task.sizes(train)
 
     def batches(tokens: int, accumulate: int) -> Batches:
         return Batches(task, Lines(train), Steps(Buckets(lengths, tokens, seed), accumulate), seed)
 
-    measured = [] if len(held) == 0 else Buckets(lengths_of(held), 8192, 0).epoch(0)
-    return Prepared(batches, whole(task.measured(), Lines(held), measured), int(lengths.sum()), len(train))
+    measured = [] if len(held) == 0 else Buckets(task.sizes(held), MEASURED[task.unit], 0).epoch(0)
+    found = Held(task.measured(), Lines(held), measured)
+    return Prepared(batches, found, int(lengths.sum()), len(train), task.unit)
 
 
 def prepare_texts(task: TextTask, material: Material, seed: int, length: int, shelf: Shelf) -> Prepared:
@@ -89,13 +90,13 @@ def prepare_texts(task: TextTask, material: Material, seed: int, length: int, sh
     last, first, size = (train, cut, total - cut) if material.tail else (held, 0, len(held.stream()))
     width = min(length, size - 1)  # little text is measured in one piece
     spans = span_batches(size, width, 32) if width > 0 else []
-    return Prepared(batches, whole(task.measured(), Stretches(last, width, first), spans), cut, len(train))
+    return Prepared(batches, Held(task.measured(), Stretches(last, width, first), spans), cut, len(train))
 
 
 def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:
     for some in batched(records, MANY):
         try:
-            rows = task.encode([record.fields for record in some])
+            rows = task.encode([record.handed for record in some])
         except UserError:
             raise unreadable(task, some) from None
         yield from rows
@@ -105,7 +106,7 @@ def unreadable(task: RecordTask, records: list[Record]) -> UserError:
     """What is wrong with the first record that a task cannot read, and where that stands."""
     for record in records:
         try:
-            task.encode([record.fields])
+            task.encode([record.handed])
         except UserError as error:
             said = f"{record.file}:{record.line}: {error.said}"
             return UserError(said, allowed=error.allowed, meant=error.meant, do=error.do)
@@ -117,8 +118,3 @@ def documents(task: TextTask, records: Iterable[Record]) -> Iterator[list[Iterab
     before, after = task.frame
     for pieces in by_document(records):
         yield [chain(before, (id for piece in pieces for id in task.words.plain(piece)), after)]
-
-
-def lengths_of(shards: Shards) -> np.ndarray:
-    """The lengths of rows by column, R C."""
-    return np.stack([shards.lengths(column) for column in range(shards.columns)], 1)

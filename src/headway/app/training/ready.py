@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from headway.app.training.fit import JOINT
 from headway.app.training.material import Material
 from headway.app.training.words import MARKS, learned, level_of, marks_of
 from headway.checkpoint import Loaded
-from headway.data.kinds import Kind
+from headway.data.preprocess import Preprocess
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.tasks.causal import Causal
@@ -31,19 +31,15 @@ class Ready:
     """A task with its words, and the settings that were chosen on the way."""
 
     task: Task
-    reader: Tokenizer
-    writer: Tokenizer
+    reader: Tokenizer | None  # what is read and written in words
+    writer: Tokenizer | None
     chosen: dict[str, Any] = field(default_factory=dict[str, Any])
     classes: int = 0
+    needs: Mapping[str, Any] = field(default_factory=dict[str, Any])  # sizes of the model that follow from the data
+    preprocess: Preprocess | None = None
 
 
 Make = Callable[[Recipe, Material, Loaded | None], Ready]
-
-
-def ready(recipe: Recipe, material: Material, objective: str, start: Loaded | None) -> Ready:
-    makers: dict[Kind, Make] = {Kind.PAIRS: pairs, Kind.LABELS: labels, Kind.TAGS: tags}
-    texts: dict[str, Make] = {"causal": causal, "masked": masked, "span": spans}
-    return makers.get(material.kind, texts[objective])(recipe, material, start)
 
 
 def pairs(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:

@@ -9,7 +9,6 @@ import torch
 from headway.app.training.assemble import some
 from headway.app.training.calibrate import Pulse
 from headway.app.training.plan import Plan
-from headway.data.kinds import Kind
 from headway.data.sources import counted
 from headway.train.loop import End
 
@@ -21,10 +20,10 @@ def told_plan(made: Plan, pulse: Pulse | None) -> str:
     epochs = steps * batch / max(1, made.prepared.tokens)
     lines = [
         ("task", task_told(made), "--task"),
-        ("words", words_told(made), "--data.tokenizer"),
+        *words_told(made),
         ("model", model_told(made), "--from" if made.start else "--preset"),
         ("device", f"{recipe.device}, {train.threads} {'thread' if train.threads == 1 else 'threads'}", "--device"),
-        ("batch", f"{batch:,} tokens", "--train.batch"),
+        ("batch", f"{batch:,} {made.prepared.unit}", "--train.batch"),
         ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
     ]
     if pulse is not None:
@@ -39,18 +38,30 @@ def told_plan(made: Plan, pulse: Pulse | None) -> str:
 
 
 def task_told(made: Plan) -> str:
-    objective = f", {made.recipe.data.objective}" if made.material.kind is Kind.TEXTS else ""
-    rows = counted(made.prepared.rows, "row")
-    return f"{made.material.kind.value}{objective}: {rows}, {made.prepared.tokens:,} tokens"
+    objective = f", {made.recipe.data.objective}" if made.recipe.data.objective else ""
+    return f"{made.material.kind.value}{objective}: {size_told(made)}"
 
 
-def words_told(made: Plan) -> str:
-    ready, data = made.ready, made.recipe.data
+def size_told(made: Plan) -> str:
+    """How much there is to learn from."""
+    prepared = made.prepared
+    rows, tokens = counted(prepared.rows, "row"), f"{prepared.tokens:,} {prepared.unit}"
+    return tokens if prepared.rows == prepared.tokens else f"{rows}, {tokens}"
+
+
+def words_told(made: Plan) -> list[tuple[str, str, str]]:
+    """The line about words, where there are any."""
+    data = made.recipe.data
+    sides = [words for words in (made.ready.reader, made.ready.writer) if words]
+    if not sides:
+        return []
     if made.start:
-        return f"{ready.reader.vocab:,}, those of the model"
-    if ready.reader is ready.writer:
-        return f"{data.tokenizer}, {ready.reader.vocab:,}"
-    return f"{data.tokenizer}, {ready.reader.vocab:,} → {data.target_tokenizer}, {ready.writer.vocab:,}"
+        told = f"{sides[0].vocab:,}, those of the model"
+    elif sides[0] is sides[-1]:
+        told = f"{data.tokenizer}, {sides[0].vocab:,}"
+    else:
+        told = f"{data.tokenizer}, {sides[0].vocab:,} → {data.target_tokenizer}, {sides[1].vocab:,}"
+    return [("words", told, "--data.tokenizer")]
 
 
 def model_told(made: Plan) -> str:

@@ -1,0 +1,71 @@
+"""What is done with each kind of data: how it is made ready, what can learn from it, and what is chosen to, by size."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headway.app.training import ready as texts
+from headway.app.training import ready_media as media
+from headway.app.training.ready import Make
+from headway.data.kinds import Kind
+from headway.errors import UserError, listed
+from headway.zoo.presets import PRESETS
+
+PAIRED = ("transformer", "rnn", "seq2seq", "t5", "bart", "marian")
+READING = ("bert", "albert")
+WRITING = ("gpt2", "llama", "mixtral")
+SEEING = ("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet")
+
+TRANSLATORS = ("transformer-nano", "transformer-tiny", "transformer-small", "transformer-base")
+ENCODERS = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
+
+
+class Craft(NamedTuple):
+    """`architectures` can learn it; `ladder` are presets, the smallest first, of which one is chosen."""
+
+    ready: Make
+    architectures: tuple[str, ...]
+    ladder: tuple[str, ...]
+    objective: str | None = None  # where data of one kind may be learned from in several ways
+
+
+CRAFTS: dict[Kind, tuple[Craft, ...]] = {  # the usual way first
+    Kind.PAIRS: (Craft(texts.pairs, PAIRED, TRANSLATORS),),
+    Kind.LABELS: (Craft(texts.labels, READING, ENCODERS),),
+    Kind.TAGS: (Craft(texts.tags, READING, ENCODERS),),
+    Kind.TEXTS: (
+        Craft(texts.causal, WRITING, ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2"), "causal"),
+        Craft(texts.masked, READING, ENCODERS, "masked"),
+        Craft(texts.spans, PAIRED, ("t5-tiny", "t5-mini", "t5-small"), "span"),
+    ),
+    Kind.IMAGES: (Craft(media.images, SEEING, ("resnet-nano", "resnet-18", "resnet-50")),),
+    Kind.SOUNDS: (Craft(media.sounds, ("conformer",), ("conformer-nano", "conformer-s")),),
+    Kind.SPEECH: (Craft(media.speech, ("conformer",), ("conformer-nano", "conformer-s")),),
+    Kind.SERIES: (Craft(media.numbers, ("vectors",), ("vectors-small",)),),
+    Kind.SETS: (Craft(media.numbers, ("vectors",), ("vectors-small",)),),
+}
+
+
+def craft_of(kind: Kind, objective: str | None, architecture: str | None) -> Craft:
+    """How data of a kind is learned from: as asked, or as an architecture does, or as usual."""
+    ways = CRAFTS.get(kind)
+    if ways is None:
+        raise UserError(f"headway train cannot learn from such data yet ({kind.value})")
+    if objective is not None:
+        found = next((way for way in ways if way.objective == objective), None)
+        if found is None:
+            told = [way.objective for way in ways if way.objective]
+            raise UserError(
+                f"--objective {objective} has no meaning for {kind.value}",
+                allowed=listed(told) if told else None,
+                do=None if told else "leave it out",
+            )
+        return found
+    return next((way for way in ways if architecture in way.architectures), ways[0])
+
+
+def check_suited(preset: str, kind: Kind, craft: Craft) -> None:
+    if PRESETS[preset].architecture not in craft.architectures:
+        what = f"{kind.value}, {craft.objective}" if craft.objective else kind.value
+        names = [name for name, one in PRESETS.items() if one.architecture in craft.architectures]
+        raise UserError(f"{preset} cannot learn this task ({what})", allowed=listed(names, 6))

@@ -1,0 +1,167 @@
+"""IDX files, as MNIST and its family come: images of one size and their labels, each file also packed with gzip.
+
+A header of big-endian numbers (two zeros, the type of the values, how many axes, the length of each) stands before the
+values.  They are mapped into memory, not read into it; a packed file is unpacked once into the user's cache folder.
+
+Axes:  N images   H height   W width   C channels
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.data.archives import Place
+from headway.data.cached import cache_folder
+from headway.data.digest import digest
+from headway.data.lines import CUT, GZIP, Problem
+from headway.data.sources import Record, counted
+from headway.errors import UserError
+from headway.files import write_whole
+
+BYTES = 0x08  # the type of values that is read: unsigned bytes
+MOST = 2**34  # bytes of values that a header may promise
+
+
+@dataclass(frozen=True)
+class Idx:
+    """Images and their labels, numbered from 1."""
+
+    images: Path
+    labels: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.images, self.labels
+
+    @property
+    def columns(self) -> tuple[str | int, ...]:
+        return ()
+
+    def read(self) -> Iterator[Record | Problem]:
+        values, labels = read_idx(self.images), read_idx(self.labels)
+        shape, start = values.shape[1:], header(self.images).start
+        size = int(np.prod(shape))
+        for at, (image, label) in enumerate(zip(values, labels.tolist(), strict=True)):
+            place = Place(self.images, start=start + at * size, size=size, shape=shape)
+            content = blake2b(image.tobytes(), digest_size=16).hexdigest()
+            yield Record((content, str(label)), self.images, at + 1, place=place, extent=shape[:2])
+
+    def side(self, field: int) -> tuple[Path, str]:
+        return self.files[field], ("the image", "the label")[field]
+
+
+@dataclass(frozen=True)
+class Header:
+    shape: tuple[int, ...]
+    start: int  # of the values
+
+
+def idx_source(images: Path, labels: Path) -> Idx:
+    """Images and labels that belong together."""
+    found, named = header(images).shape, header(labels).shape
+    if len(found) not in (3, 4) or (len(found) == 4 and found[3] not in (1, 3)):
+        raise UserError(
+            f"{images} has axes of {told(found)}", allowed="images of one or three channels: N H W or N H W C"
+        )
+    if len(named) != 1:
+        raise UserError(f"{labels} has axes of {told(named)}", allowed="one label for each image")
+    if found[0] != named[0]:
+        raise UserError(f"{images} has {counted(found[0], 'image')} and {labels} {counted(named[0], 'label')}")
+    if 0 in found:
+        raise UserError(f"{images} has no images")
+    return Idx(images, labels)
+
+
+def pixels(place: Place) -> NDArray[np.uint8]:
+    """The values at a place that has a shape."""
+    start = place.start - header(place.file).start
+    return read_idx(place.file).reshape(-1)[start : start + (place.size or 0)].reshape(place.shape)
+
+
+def read_idx(file: Path) -> NDArray[np.uint8]:
+    """All values of a file, mapped."""
+    stamp = file.stat()
+    return mapped(file, stamp.st_size, stamp.st_mtime_ns)
+
+
+def header(file: Path) -> Header:
+    """What a file says that it holds; a UserError where it is no IDX file of bytes."""
+    with bytes_of(file) as stream:
+        begin = read_some(stream, 4)
+        if len(begin) < 4 or begin[:2] != b"\0\0" or begin[3] == 0:
+            raise UserError(f"{file} is no IDX file")
+        if begin[2] != BYTES:
+            raise UserError(f"{file} holds values of type 0x{begin[2]:02X}", allowed="0x08, unsigned bytes")
+        rest = read_some(stream, 4 * begin[3])
+        if len(rest) < 4 * begin[3]:
+            raise UserError(f"{file} ends within its header")
+    shape = struct.unpack(f">{begin[3]}I", rest)
+    if int(np.prod([float(length) for length in shape])) > MOST:
+        raise UserError(f"{file} promises {told(shape)} values", allowed=f"{MOST:,} at most")
+    return Header(shape, 4 + 4 * begin[3])
+
+
+@lru_cache(16)
+def mapped(file: Path, size: int, changed: int) -> NDArray[np.uint8]:
+    """The values of a file of this size that was last changed then."""
+    head = header(file)
+    promised = int(np.prod(head.shape, dtype=np.int64))
+    plain = unpacked(file, head.start + promised) if is_packed(file) else file
+    held = plain.stat().st_size - head.start
+    if held != promised:
+        raise UserError(f"{file} holds {held:,} bytes where its header promises {promised:,}", do="get the file again")
+    if not promised:
+        return np.empty(head.shape, np.uint8)
+    return np.memmap(plain, np.uint8, "r", head.start).view(np.ndarray).reshape(head.shape)
+
+
+def unpacked(file: Path, size: int) -> Path:
+    """A packed file as a plain one in the cache; no more than one byte beyond `size` is ever written."""
+    folder = cache_folder() / "unpacked"
+    plain = folder / digest((file,), "idx")
+    if plain.exists():
+        return plain
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def write(part: Path) -> None:
+        with bytes_of(file) as stream, part.open("wb") as out:
+            left = size + 1
+            while left > 0 and (data := read_some(stream, min(left, 2**20))):
+                out.write(data)
+                left -= len(data)
+
+    write_whole(plain, write)
+    return plain
+
+
+def bytes_of(file: Path) -> IO[bytes]:
+    if not file.is_file():
+        raise UserError(f"{file} does not exist")
+    return cast("IO[bytes]", gzip.open(file)) if is_packed(file) else file.open("rb")
+
+
+def read_some(stream: IO[bytes], most: int) -> bytes:
+    """At most so many bytes; fewer at the end, also where that comes too early: the length tells it."""
+    try:
+        return stream.read(most)
+    except CUT:
+        return b""
+
+
+def is_packed(file: Path) -> bool:
+    with file.open("rb") as raw:
+        return raw.read(2) == GZIP
+
+
+def told(shape: Sequence[int]) -> str:
+    return " × ".join(f"{length:,}" for length in shape)

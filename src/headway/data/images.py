@@ -1,0 +1,157 @@
+"""Images: what is wrong with one, and its pixels.
+
+Every file is looked through before anything is learned from it: its size before it is decoded, then all of its bytes.
+Pixels come upright (EXIF), as 8-bit grey or red, green and blue; what is transparent shows white.
+
+Axes:  H height   W width   C channels, 1 or 3
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from headway.data.archives import Place
+from headway.data.idx import pixels
+from headway.data.lines import What
+from headway.data.looks import Flaw, Seen
+from headway.errors import UserError
+
+Pixels = NDArray[np.uint8]
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+# no more: some of Pillow's other readers run other programs
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+WIDE = ("I", "F")  # Pillow's names for 32-bit numbers, whose white nobody knows
+ORIENTATION = 0x0112  # the EXIF tag
+LYING = (5, 6, 7, 8)  # its values that swap height and width
+
+
+@dataclass(frozen=True)
+class Images:
+    """What an image may be: so many pixels, and so many frames, of which the first is read."""
+
+    pixels: int = 100_000_000
+    frames: int = 1
+    noun: str = "image"
+    suffixes: frozenset[str] = SUFFIXES
+
+    def look(self, place: Place) -> Seen | Flaw:
+        """The hash of a file, height and width; or why it cannot be learned from."""
+        try:
+            data = place.read()
+            with opened(data) as image:
+                if flaw := self.flaw(image):
+                    return flaw
+                width, height = image.size
+                if image.getexif().get(ORIENTATION) in LYING:
+                    width, height = height, width
+                image.draft(None, (width // 8, height // 8))  # an eighth of a JPEG is made of all of its bytes
+                image.load()
+        except Exception as error:  # Pillow's readers raise whatever they stumble on
+            return broken(error)
+        return Seen(blake2b(data, digest_size=16).hexdigest(), (height, width))
+
+    def flaw(self, image: Image.Image) -> Flaw | None:
+        """What is wrong by the header."""
+        width, height = image.size
+        if width * height > self.pixels:
+            said = f"has {width:,} × {height:,} pixels where {self.pixels:,} are allowed"
+            return Flaw(What.LARGE, said)
+        if width * height == 0:
+            return Flaw(What.IMAGE, f"has {width} × {height} pixels")
+        if (frames := frames_of(image)) > self.frames:
+            return Flaw(What.ANIMATED, f"is animated: {frames} frames where one is expected")
+        if image.mode in WIDE:
+            return Flaw(What.IMAGE, "has pixels of 32 bits, and nothing says which is white")
+        return None
+
+
+def read_image(place: Place, channels: int = 3, most: int = Images.pixels) -> Pixels:
+    """The pixels of an image, H W C."""
+    if place.shape:
+        return shaped(pixels(place), channels)
+    try:
+        with opened(place.read()) as image:
+            if flaw := Images(most, frames_of(image)).flaw(image):
+                raise UserError(f"{place.path} {flaw.said}")
+            return shaped(decoded(image), channels)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{place.path} {broken(error).said}") from None
+
+
+def image_from(file: Path | str, channels: int = 3) -> Pixels:
+    """The pixels of a file that somebody names, H W C."""
+    return read_image(Place(Path(file)), channels)
+
+
+def mean_and_std(places: Iterable[Place], channels: int = 3) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and the standard deviation of each channel over all pixels of these images, of values from 0 to 1."""
+    count, total, squares = 0, np.zeros(channels), np.zeros(channels)
+    for place in places:
+        values = read_image(place, channels).reshape(-1, channels) / 255.0
+        count, total, squares = count + len(values), total + values.sum(0), squares + (values**2).sum(0)
+    assert count > 0
+    mean = total / count
+    # an even picture has no spread to divide by
+    std = np.sqrt(np.maximum(squares / count - mean**2, (1 / 255) ** 2))
+    return tuple(float(value) for value in mean.round(6)), tuple(float(value) for value in std.round(6))
+
+
+def decoded(image: Image.Image) -> Pixels:
+    """Upright 8-bit pixels, H W for grey or H W 3."""
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I;16"):
+        return np.round(np.asarray(image).astype(np.uint16) / 257).astype(np.uint8)
+    if image.has_transparency_data:
+        coloured = image.convert("RGBA")
+        white = Image.new("RGBA", coloured.size, (255, 255, 255, 255))
+        image = Image.alpha_composite(white, coloured).convert("L" if image.mode in ("LA", "La") else "RGB")
+    return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
+
+
+def shaped(values: Pixels, channels: int) -> Pixels:
+    """H W or H W 3 with as many channels as are asked for."""
+    values = values if values.ndim == 3 else values[..., None]
+    if values.shape[-1] == channels:
+        return values
+    if channels == 3:
+        return np.repeat(values, 3, axis=-1)
+    assert channels == 1, channels
+    return np.asarray(Image.fromarray(values).convert("L"))[..., None]
+
+
+def opened(data: bytes) -> Image.Image:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns of many pixels and of odd EXIF data; we count the pixels
+        Image.init()  # all readers are known to Pillow, of which it may use ours
+        return Image.open(BytesIO(data), formats=FORMATS)
+
+
+def frames_of(image: Image.Image) -> int:
+    # cameras put a second, smaller view into some JPEGs (MPO): these are no films
+    return 1 if image.format == "MPO" else cast("int", getattr(image, "n_frames", 1))
+
+
+def broken(error: Exception) -> Flaw:
+    """What Pillow stumbled on, for a person."""
+    if isinstance(error, UserError):
+        return Flaw(What.LARGE if "allowed" in error.said else What.IMAGE, error.said)
+    if isinstance(error, Image.DecompressionBombError):
+        return Flaw(What.LARGE, f"has more pixels than are allowed: {error}")
+    if isinstance(error, Image.UnidentifiedImageError):
+        return Flaw(What.IMAGE, "is no image of a known format")
+    told = str(error) or type(error).__name__
+    cut = "truncated" in told.lower() or isinstance(error, EOFError)
+    return Flaw(What.IMAGE, f"is truncated ({told})" if cut else f"cannot be decoded ({told})")

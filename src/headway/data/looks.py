@@ -1,0 +1,56 @@
+"""What a look at an image or a sound finds: what it is and how large, or why it cannot be learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from headway.data.archives import Place
+from headway.data.lines import What
+from headway.errors import UserError
+
+KEPT = 2**16  # looks that are remembered: data is read through several times before a training
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A hash of the contents, and how large these are."""
+
+    content: str
+    extent: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What is wrong, said behind the name of a file: `is truncated`."""
+
+    what: What
+    said: str
+
+
+class Medium(Protocol):
+    """Images or sounds, and what one of them may be; a frozen value."""
+
+    @property
+    def noun(self) -> str: ...
+
+    @property
+    def suffixes(self) -> frozenset[str]: ...
+
+    def look(self, place: Place) -> Seen | Flaw: ...
+
+
+def looked(medium: Medium, place: Place) -> Seen | Flaw:
+    """`medium.look(place)`, done once for a file that has not changed since."""
+    try:
+        stamp = place.file.stat()
+    except OSError as error:
+        raise UserError(f"{place.path} cannot be read: {error.strerror}") from None
+    return remembered(medium, place, stamp.st_size, stamp.st_mtime_ns)
+
+
+@lru_cache(KEPT)
+def remembered(medium: Medium, place: Place, size: int, changed: int) -> Seen | Flaw:
+    """The look at a file of this size that was last changed then."""
+    return medium.look(place)

@@ -1,0 +1,233 @@
+"""Images and sounds that a person hands over: where they are, and what says their classes, captions or transcripts.
+
+A folder or a .tar archive holds the files.  Their classes are the folders in it, or in a table inside or beside it
+(labels.csv), or in the names of files, where a pattern is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from headway.data.archives import Place
+from headway.data.digest import digest
+from headway.data.given import Asked, Given, goal
+from headway.data.heads import words
+from headway.data.images import Images
+from headway.data.kinds import HEARD, PICTURED, Kind
+from headway.data.lines import line_count, suffix_of
+from headway.data.listings import KINDS, MEDIA, Naming, find_names
+from headway.data.looks import Medium
+from headway.data.media import Beside, ByName, ClassFolders, Media, Names
+from headway.data.pools import Pool, Tar, named_like
+from headway.data.sounds import Sounds, rate_of
+from headway.data.sources import counted
+from headway.data.whereabouts import is_table, pool_at, pool_beside, tables_of
+from headway.errors import UserError, listed
+
+PARTS = words("train training val valid validation test testing dev eval")
+ALLOWED = "class folders; a folder or .tar archive of files with a table (.csv, .tsv, .jsonl) in it or beside it"
+RATES = 256  # headers that are read to know the rate of sounds
+TOLD = {Kind.IMAGES: "class", Kind.SOUNDS: "class", Kind.CAPTIONS: "caption", Kind.SPEECH: "transcript"}
+PLURAL = {Kind.IMAGES: "classes", Kind.SOUNDS: "classes", Kind.CAPTIONS: "captions", Kind.SPEECH: "transcripts"}
+
+
+def recognise_media(asked: Asked) -> Given | None:
+    """Images or sounds; None where something else was handed over."""
+    if asked.kind is not None and asked.kind not in PICTURED | HEARD:
+        return None
+    pools, tables = [pool for path in asked.paths if (pool := pool_at(path))], [p for p in asked.paths if is_table(p)]
+    if len(pools) + len(tables) < len(asked.paths):
+        return refuse_single(asked)
+    if len(tables) > 1 or (tables and len(pools) > 1):
+        return None if not pools else refuse_many(asked)
+    if tables:
+        naming = find_names(tables[0], suffix_of(tables[0]), asked)
+        pool = naming and pool_beside(naming, pools)
+        if naming and not pool and not pools and asked.kind is None and len(naming.others) > 1:
+            return None  # a table of texts in which an image is mentioned
+        return naming and tabled(asked, naming, pool)
+    given = [pooled(asked, pool) for pool in pools]
+    return joined(given) if given else None
+
+
+def split_by_names(given: Given, pattern: str) -> tuple[Given, Given]:
+    """Training and validation: files in whose names the pattern is found are for validation."""
+    checked_pattern(pattern)
+
+    def part(wanted: bool) -> Given:
+        sources = tuple(replace(s, names=Names(pattern, wanted)) for s in given.sources if isinstance(s, Media))
+        if not sources:
+            raise UserError("only files of images or sounds can be told apart by their names", do="give --validation")
+        return replace(given, sources=sources, told=(*given.told, pattern, str(wanted)))
+
+    return part(False), part(True)
+
+
+def rate_in(given: Given) -> int | None:
+    """The sample rate that all sounds have; None where any may come, to be resampled, and for other data."""
+    media = [source.medium for source in given.sources if isinstance(source, Media)]
+    return next((medium.rate for medium in media if isinstance(medium, Sounds)), None)
+
+
+def pooled(asked: Asked, pool: Pool) -> Given:
+    """One folder or archive: with a table in it or beside it, or by the names of folders or files."""
+    if asked.label_from is not None:
+        return by_file_names(asked, pool, checked_pattern(asked.label_from))
+    found = [hit for table in tables_of(pool) if (hit := find_names(table, suffix_of(table), asked))]
+    if len(found) > 1:
+        files = [str(hit.file) for hit in found]
+        do = f"name one, as in headway train {files[0]}"
+        raise UserError(f"{pool.path} has several tables: {listed(files)}", do=do)
+    if found:
+        return tabled(asked, found[0], pool_beside(found[0], [pool]))
+    if asked.columns:
+        raise UserError(f"{pool.path} has no table with columns", do="leave out --columns")
+    return by_folders(asked, pool)
+
+
+def tabled(asked: Asked, naming: Naming, pool: Pool | None) -> Given:
+    table = naming.file
+    if pool is None:
+        said = (
+            f"{table} names {naming.medium.noun}s such as {naming.names[0]!r}, and none of the first are where it looks"
+        )
+        raise UserError(said, do="give the folder or the .tar archive that has them, too")
+    kind, source = naming.told(asked)
+    medium = exact(naming.medium, asked, [pool.place(name) for name in naming.names])
+    within = isinstance(pool, Tar) and pool.path in table.parents
+    own = within or pool.path.stem == table.name.partition(".")[0]
+    strays = own or len([file for file in table.parent.iterdir() if is_table(file)]) == 1
+    lines = line_count(table) - naming.header
+    said = f"{counted(lines, 'line')} of {medium.noun}s{at_rate(medium)} and {PLURAL[kind]}"
+    why = f"{table}{'' if within else f' and {pool.path}'}: {said}, {goal(kind)}"
+    return given_by(kind, medium, Beside(source, pool, medium, strays), why, asked, ())
+
+
+def by_folders(asked: Asked, pool: Pool) -> Given:
+    medium = medium_in(asked, pool)
+    kind, texts = KINDS[medium.noun]
+    names = list(named_like(pool, medium))
+    folders = Counter(PurePosixPath(name).parts[0] for name in names if "/" in name)
+    if asked.kind is texts or not folders:
+        raise unlabelled(pool, medium, len(names), texts if asked.kind is texts else kind)
+    if len(folders) > 1 and {folder.lower() for folder in folders} <= PARTS:
+        first, *others = sorted(folders, key=lambda folder: "train" not in folder)
+        raise UserError(
+            f"the folders of {pool.path} ({listed(folders)}) look like parts of a data set, not like classes",
+            do=f"give one of them, as in headway train {pool.path / first} --validation {pool.path / others[0]}",
+        )
+    medium = exact(medium, asked, [pool.place(name) for name in names[:RATES]])
+    classes = counted(len(folders), "class folder")
+    said = f"{counted(len(names), medium.noun)}{at_rate(medium)} in {classes} ({listed(folders, 5)})"
+    why = f"{pool.path}: {said}{beside(pool, medium)}, {goal(kind)}"
+    return given_by(kind, medium, ClassFolders(pool, medium), why, asked, names)
+
+
+def by_file_names(asked: Asked, pool: Pool, pattern: str) -> Given:
+    medium = medium_in(asked, pool)
+    kind = asked.kind or KINDS[medium.noun][0]
+    names = list(named_like(pool, medium))
+    medium = exact(medium, asked, [pool.place(name) for name in names[:RATES]])
+    entries = ByName(pool, medium, pattern, spaced=kind is Kind.SPEECH)
+    texts = Counter(text for name in names if (text := entries.text(PurePosixPath(name).stem)) is not None)
+    if not texts:
+        first = PurePosixPath(names[0]).stem
+        raise UserError(f"--data.label-from {pattern!r} finds nothing in {first!r}, nor in other names in {pool.path}")
+    shown = f"{len(texts)} {PLURAL[kind]}" if len(texts) > 1 else f"1 {TOLD[kind]}"
+    said = f"{counted(len(names), medium.noun)}{at_rate(medium)} with {shown} in their names ({listed(texts, 5)})"
+    return given_by(kind, medium, entries, f"{pool.path}: {said}{beside(pool, medium)}, {goal(kind)}", asked, names)
+
+
+def given_by(
+    kind: Kind,
+    medium: Medium,
+    entries: Beside | ClassFolders | ByName,
+    why: str,
+    asked: Asked,
+    names: Sequence[str],
+) -> Given:
+    told = digest((), repr(medium), asked.label_from or "", *names)
+    return Given(kind, (Media(medium, entries, told=TOLD[kind]),), why, asked.paths, (told,))
+
+
+def exact(medium: Medium, asked: Asked, places: Sequence[Place | None]) -> Medium:
+    """The medium with what was asked of it: frames of films, or the one rate of sounds that are not resampled."""
+    if isinstance(medium, Images):
+        return replace(medium, frames=asked.frames)
+    assert isinstance(medium, Sounds)
+    if asked.rate is not None:
+        return medium
+    rates = Counter(rate for place in places if place and (rate := rate_of(place)))
+    return replace(medium, rate=rates.most_common(1)[0][0] if rates else None)
+
+
+def medium_in(asked: Asked, pool: Pool) -> Medium:
+    """What the files are; a UserError where they are two things, or none."""
+    counts = {medium: sum(1 for _ in named_like(pool, medium)) for medium in MEDIA}
+    wanted = [medium for medium in MEDIA if asked.kind in KINDS[medium.noun]] or [m for m in MEDIA if counts[m]]
+    if len(wanted) > 1:
+        told = " and ".join(counted(counts[medium], medium.noun) for medium in wanted)
+        raise UserError(f"{pool.path} holds {told}", do="say which are meant with --task images or --task sounds")
+    if not wanted or not counts[wanted[0]]:
+        what = f"{wanted[0].noun}s" if wanted else "images and no sounds"
+        names = listed(pool.names(), 4)
+        raise UserError(f"{pool.path} holds no {what}{f', only {names}' if names else ''}")
+    return wanted[0]
+
+
+def unlabelled(pool: Pool, medium: Medium, count: int, kind: Kind) -> UserError:
+    classes = kind in (Kind.IMAGES, Kind.SOUNDS)
+    table = f"labels.csv (file,{TOLD[kind]})" if classes else f"{PLURAL[kind]}.tsv (file, tab, {TOLD[kind]})"
+    folders = "put each class into a folder of its own, or " if classes else ""
+    do = f"{folders}add {table}, or take it from their names, as in --data.label-from '([a-z]+)_'"
+    return UserError(f"{pool.path} holds {counted(count, medium.noun)} and nothing says the {PLURAL[kind]}", do=do)
+
+
+def joined(given: list[Given]) -> Given:
+    """Several folders as one data set."""
+    first, *others = given
+    if any(other.kind is not first.kind for other in others):
+        raise UserError(f"{first.why}; {others[0].why}: these cannot be read together")
+    kept = [source for one in given for source in one.sources if isinstance(source, Media)]
+    sources = tuple(replace(source, medium=kept[0].medium) for source in kept)  # one rate for all sounds
+    why = "; ".join(one.why for one in given)
+    return replace(first, sources=sources, why=why, told=tuple(text for one in given for text in one.told))
+
+
+def refuse_single(asked: Asked) -> None:
+    """A file that is one image or one sound is nothing to learn from."""
+    for path in asked.paths:
+        for medium in MEDIA:
+            if path.suffix.lower() in medium.suffixes and path.is_file():
+                raise UserError(f"{path} is one {medium.noun}", do="give the folder that holds all of them")
+    if asked.kind is not None:
+        noun = "images" if asked.kind in PICTURED else "sounds"
+        raise UserError(f"{listed(map(str, asked.paths), 3)}: no {noun} are there", allowed=ALLOWED)
+
+
+def refuse_many(asked: Asked) -> None:
+    raise UserError(f"{listed(map(str, asked.paths), 3)}: which table belongs to which files?", allowed=ALLOWED)
+
+
+def checked_pattern(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UserError(f"{pattern!r} is no pattern: {error}") from None
+    return pattern
+
+
+def beside(pool: Pool, medium: Medium) -> str:
+    """Files that are not read, for a sentence."""
+    others = [p for name in pool.names() if (p := PurePosixPath(name)).suffix.lower() not in medium.suffixes]
+    others = [path for path in others if not path.name.startswith(".")]
+    kinds = listed(sorted({path.suffix or path.name for path in others}), 3)
+    return f" ({counted(len(others), 'other file')} not read: {kinds})" if others else ""
+
+
+def at_rate(medium: Medium) -> str:
+    return f" of {medium.rate:,} Hz" if isinstance(medium, Sounds) and medium.rate else ""

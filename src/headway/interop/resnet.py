@@ -1,0 +1,84 @@
+"""ResNet in Hugging Face's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.errors import UserError
+from headway.interop.encoders import classes, labels
+from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.options import Options
+from headway.zoo.resnet import Config
+
+CLASSES, FEATURES = "ResNetForImageClassification", "ResNetModel"
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    o = Options(values, "resnet")
+    o.require("layer_type", "basic", "bottleneck", default="bottleneck")
+    o.require("hidden_act", "relu", default="relu")
+    o.require("downsample_in_first_stage", False, default=False)
+    o.require("downsample_in_bottleneck", False, default=False)
+    o.ignore("stage_names", "out_features", "out_indices", "_out_features", "_out_indices")
+    config = Config(
+        channels=o.take("num_channels", 3),
+        dim=o.take("embedding_size", 64),
+        block=o.take("layer_type", "bottleneck"),
+        layers=tuple(o.take("depths", [3, 4, 6, 3])),
+        widths=tuple(o.take("hidden_sizes", [256, 512, 1024, 2048])),
+        classes=classes(o) if o.architecture(CLASSES, FEATURES) == CLASSES else 0,
+    )
+    o.done()
+    return config
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    check(c, "transformers")
+    return {
+        "model_type": "resnet",
+        "architectures": [CLASSES if c.classes else FEATURES],
+        "num_channels": c.channels,
+        "embedding_size": c.dim,
+        "layer_type": c.block,
+        "depths": list(c.layers),
+        "hidden_sizes": list(c.widths),
+        "hidden_act": "relu",
+        "downsample_in_first_stage": False,
+        "downsample_in_bottleneck": False,
+        **labels("rows" if c.classes else "none", c.classes),
+    }
+
+
+def check(c: Config, library: str) -> None:
+    """Refuses what the other library's ResNet does not have."""
+    if c.attention:
+        raise UserError(f"ResNets have no attention in {library}, and this one attention={c.attention}")
+    if c.stem != "large":
+        raise UserError(f"ResNets have no stem={c.stem!r} in {library}", allowed="'large'")
+
+
+def keymap(c: Config) -> KeyMap:
+    there, here = "encoder.stages.*.layers.*", "stack.blocks.*.stack.blocks.*.conv"
+    return KeyMap(
+        rules=(
+            *layer("embedder.embedder", "embed.blocks.0"),
+            *layer(f"{there}.layer.*", f"{here}.body.blocks.*"),
+            *layer(f"{there}.shortcut", f"{here}.skip"),
+            *linear("classifier.1", "head.out", outside=True),
+        ),
+        prefixes=("resnet.",) if c.classes else ("", "resnet."),
+    )
+
+
+def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
+    return (
+        Rule(f"{theirs}.convolution.weight", f"{ours}.body.weight"),
+        *batch_norm(f"{theirs}.normalization", f"{ours}.norm"),
+    )
+
+
+def batch_norm(theirs: str, ours: str) -> tuple[Rule, ...]:
+    """Weight and bias, and the statistics that it has gathered."""
+    return (*linear(theirs, ours), *(Rule(f"{theirs}.{kept}", f"{ours}.{kept}") for kept in STATISTICS))

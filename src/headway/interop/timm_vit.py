@@ -1,0 +1,134 @@
+"""ViT in timm's layout: config.json names an architecture, and `model_args` what is changed of its sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from headway.errors import UserError, listed
+from headway.interop.keymap import KeyMap, Rule, Split, linear
+from headway.interop.options import Options
+from headway.interop.swin import side
+from headway.interop.vit import Table
+from headway.zoo.vit import Config
+
+SIZES = {
+    "tiny": (192, 12, 3),
+    "small": (384, 12, 6),
+    "base": (768, 12, 12),
+    "large": (1024, 24, 16),
+    "huge": (1280, 32, 16),
+}
+NAME = re.compile(rf"vit_({'|'.join(SIZES)})_patch(\d+)_(gap_)?(\d+)")
+EPS = 1e-6  # of every norm; no option tells it
+GAP = {"class_token": False, "global_pool": "avg", "fc_norm": False}  # the mean of all patches
+POOLS = {"class": {"class_token": True, "global_pool": "token"}, "mean": GAP, "mean, norm": {**GAP, "fc_norm": True}}
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    o = Options({**named(values), **(values.get("model_args") or {})}, "timm's ViT")
+    o.require("no_embed_class", False, default=False)
+    o.require("drop_rate", 0.0, default=0.0)
+    o.ignore("pos_drop_rate", "weight_init", "fix_init", "dynamic_img_size", "strict_img_size")
+    classes, dim = o.take("num_classes", 1000), o.need("embed_dim")
+    config = Config(
+        image=side(o, "img_size", 224),
+        channels=o.take("in_chans", 3),
+        patch=side(o, "patch_size", 16),
+        classes=classes or Config.classes,
+        dim=dim,
+        layers=o.need("depth"),
+        heads=o.need("num_heads"),
+        hidden=int(dim * o.take("mlp_ratio", 4.0)),
+        pool=pool(o),
+        top="classes" if classes else "none",
+        eps=EPS,
+        biased=o.take("qkv_bias", True),
+        resample="bicubic, smooth",
+        dropout=float(o.take("proj_drop_rate", 0.0)),
+        attention_dropout=float(o.take("attn_drop_rate", 0.0)),
+        depth_dropout=float(o.take("drop_path_rate", 0.0)),
+    )
+    o.done()
+    return config
+
+
+def named(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What an architecture's name, and what stands beside it, tell of its sizes."""
+    name = str(values.get("architecture"))
+    found = NAME.fullmatch(name)
+    if found is None:
+        allowed = f"vit_SIZE_patch16_224 and the like, of the sizes {listed(SIZES)}"
+        raise UserError(f"the architecture {name!r} is not supported for timm's ViT models", allowed=allowed)
+    dim, layers, heads = SIZES[found[1]]
+    told: Mapping[str, Any] = values.get("pretrained_cfg") or {}
+    beside = {key: x for key in ("num_classes", "global_pool") if (x := values.get(key, told.get(key))) is not None}
+    image = told["input_size"][1:] if told.get("input_size") else int(found[4])
+    sizes = {"embed_dim": dim, "depth": layers, "num_heads": heads, "patch_size": int(found[2]), "img_size": image}
+    return {**sizes, **(GAP if found[3] else {}), **beside}
+
+
+def pool(o: Options) -> str:
+    kind, first = o.take("global_pool", "token"), o.take("class_token", True)
+    norm = o.take("fc_norm", kind == "avg")
+    for ours, asked in POOLS.items():
+        if (kind, first, norm) == (asked["global_pool"], asked["class_token"], asked.get("fc_norm", False)):
+            return ours
+    said = f"global_pool={kind!r} with class_token={first} and fc_norm={norm} is not supported for timm's ViT models"
+    raise UserError(said, allowed="'token' with a class token, 'avg' without one")
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    """The base architecture, with all sizes as changes to it."""
+    if c.act != "gelu" or c.eps != EPS or c.top == "pooler":
+        said = f"timm's ViT models have act='gelu', norms with an ε of {EPS} and no pooler, and this model others"
+        raise UserError(said, do="write it as a vit model")
+    classes = c.classes if c.top == "classes" else 0
+    hidden = 4 * c.dim if c.hidden is None else c.hidden
+    return {
+        "architecture": "vit_base_patch16_224",
+        "num_classes": classes,
+        "num_features": c.dim,
+        "global_pool": POOLS[c.pool]["global_pool"],
+        "pretrained_cfg": {"input_size": [c.channels, c.image, c.image], "num_classes": classes},
+        "model_args": {
+            "img_size": c.image,
+            "in_chans": c.channels,
+            "patch_size": c.patch,
+            "embed_dim": c.dim,
+            "depth": c.layers,
+            "num_heads": c.heads,
+            "mlp_ratio": hidden / c.dim,
+            "qkv_bias": c.biased,
+            **POOLS[c.pool],
+            "proj_drop_rate": c.dropout,
+            "attn_drop_rate": c.attention_dropout,
+            "drop_path_rate": c.depth_dropout,
+        },
+    }
+
+
+def keymap(c: Config) -> KeyMap:
+    there, here = "blocks.*", "stack.blocks.*"
+    fused = [f"{here}.attn.body.{part}" for part in "qkv"]
+    first = ("embed.token.position",) if c.pool == "class" else ()
+    return KeyMap(
+        rules=(
+            *linear("patch_embed.proj", "embed.patches.project"),
+            Rule("cls_token", "embed.token.token"),
+            Rule("pos_embed", (*first, "embed.position.table"), (Table(c.image // c.patch, len(first)),)),
+            *linear(f"{there}.norm1", f"{here}.attn.before"),
+            *(
+                Rule(f"{there}.attn.qkv.{part}", tuple(f"{x}.{part}" for x in fused), (Split(3),))
+                for part in ("weight", "bias")
+            ),
+            *linear(f"{there}.attn.proj", f"{here}.attn.body.out"),
+            *linear(f"{there}.norm2", f"{here}.ffn.before"),
+            *linear(f"{there}.mlp.fc1", f"{here}.ffn.body.up"),
+            *linear(f"{there}.mlp.fc2", f"{here}.ffn.body.down"),
+            *linear("norm", "stack.norm"),
+            *linear("fc_norm", "head.norm"),
+            *linear("head", "head.out"),
+        )
+    )

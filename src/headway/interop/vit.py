@@ -1,0 +1,157 @@
+"""ViT in Hugging Face's layout.
+
+Its files spell the parts of a block as they were called before its release 5, its models in memory as they are called
+since; both are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, cat
+
+from headway.errors import UserError
+from headway.interop.encoders import architecture, classes, labels
+from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.options import SPELLED, Options
+from headway.interop.swin import side
+from headway.zoo.mae import Config as Mae
+from headway.zoo.vit import Config
+
+ARCHITECTURES = {"ViTModel": "pooler", "ViTForImageClassification": "classes"}
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    o = Options(values, "vit")
+    stands = ARCHITECTURES[o.architecture(*ARCHITECTURES)]
+    sizes = read_sizes(o)
+    o.require("pooler_act", "tanh", default="tanh")
+    o.require("pooler_output_size", sizes["dim"], default=sizes["dim"])
+    o.ignore("encoder_stride")  # of masked images
+    o.done()
+    return Config(**sizes, top=stands, classes=classes(o) if stands == "classes" else Config.classes)
+
+
+def read_sizes(o: Options) -> dict[str, Any]:
+    """What the configs of ViT and of its masked autoencoder call the same."""
+    return {
+        "image": side(o, "image_size", 224),
+        "channels": o.take("num_channels", 3),
+        "patch": side(o, "patch_size", 16),
+        "dim": o.take("hidden_size", 768),
+        "layers": o.take("num_hidden_layers", 12),
+        "heads": o.take("num_attention_heads", 12),
+        "hidden": o.take("intermediate_size", 3072),
+        "act": o.activation("hidden_act", "gelu"),
+        "eps": o.take("layer_norm_eps", 1e-12),
+        "biased": o.take("qkv_bias", True),
+        "dropout": float(o.take("hidden_dropout_prob", 0.0)),
+        "attention_dropout": float(o.take("attention_probs_dropout_prob", 0.0)),
+    }
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    if c.pool != "class":
+        raise UserError(f"a ViT has a class token there, and this one pool={c.pool!r}", do="write it as a timm model")
+    return {
+        **architecture(c.top, ARCHITECTURES, "vit"),
+        **write_sizes(c),
+        "encoder_stride": c.patch,
+        **labels("rows" if c.top == "classes" else c.top, c.classes),
+    }
+
+
+def write_sizes(c: Config | Mae) -> dict[str, Any]:
+    return {
+        "image_size": c.image,
+        "num_channels": c.channels,
+        "patch_size": c.patch,
+        "hidden_size": c.dim,
+        "num_hidden_layers": c.layers,
+        "num_attention_heads": c.heads,
+        "intermediate_size": 4 * c.dim if c.hidden is None else c.hidden,
+        "hidden_act": SPELLED[c.act],
+        "layer_norm_eps": c.eps,
+        "qkv_bias": c.biased,
+        "hidden_dropout_prob": c.dropout,
+        "attention_probs_dropout_prob": c.attention_dropout,
+    }
+
+
+def settle(c: Config, names: Collection[str]) -> Config:
+    """Files of the bare model may lack the pooler."""
+    pooled = any(name.endswith("pooler.dense.weight") for name in names)
+    return replace(c, top="none") if c.top == "pooler" and not pooled else c
+
+
+def keymap(c: Config) -> KeyMap:
+    heads = {
+        "none": (),
+        "pooler": linear("pooler.dense", "head.pooler.inside"),
+        "classes": linear("classifier", "head.out", outside=True),
+    }
+    return KeyMap(
+        rules=(*encoder_rules(c), *heads[c.top]),
+        prefixes=("vit.",) if c.top == "classes" else ("", "vit."),
+        ignored=("pooler.dense.weight", "pooler.dense.bias"),
+    )
+
+
+def encoder_rules(c: Config | Mae, there: str = "", here: str = "") -> tuple[Rule, ...]:
+    places = f"{here}embed.token.position", f"{here}embed.position.table"
+    return (
+        *linear(f"{there}embeddings.patch_embeddings.projection", f"{here}embed.patches.project"),
+        Rule(f"{there}embeddings.cls_token", f"{here}embed.token.token"),
+        Rule(f"{there}embeddings.position_embeddings", places, (Table(c.image // c.patch),)),
+        *block_rules(f"{there}encoder.layer.*", f"{here}stack.blocks.*"),
+        *new_block_rules(f"{there}layers.*", f"{here}stack.blocks.*"),
+        *linear(f"{there}layernorm", f"{here}stack.norm"),
+    )
+
+
+def block_rules(there: str, here: str) -> tuple[Rule, ...]:
+    return (
+        *linear(f"{there}.layernorm_before", f"{here}.attn.before"),
+        *linear(f"{there}.attention.attention.query", f"{here}.attn.body.q"),
+        *linear(f"{there}.attention.attention.key", f"{here}.attn.body.k"),
+        *linear(f"{there}.attention.attention.value", f"{here}.attn.body.v"),
+        *linear(f"{there}.attention.output.dense", f"{here}.attn.body.out"),
+        *linear(f"{there}.layernorm_after", f"{here}.ffn.before"),
+        *linear(f"{there}.intermediate.dense", f"{here}.ffn.body.up"),
+        *linear(f"{there}.output.dense", f"{here}.ffn.body.down"),
+    )
+
+
+def new_block_rules(there: str, here: str) -> tuple[Rule, ...]:
+    return (
+        *linear(f"{there}.layernorm_before", f"{here}.attn.before"),
+        *linear(f"{there}.attention.q_proj", f"{here}.attn.body.q"),
+        *linear(f"{there}.attention.k_proj", f"{here}.attn.body.k"),
+        *linear(f"{there}.attention.v_proj", f"{here}.attn.body.v"),
+        *linear(f"{there}.attention.o_proj", f"{here}.attn.body.out"),
+        *linear(f"{there}.layernorm_after", f"{here}.ffn.before"),
+        *linear(f"{there}.mlp.fc1", f"{here}.ffn.body.up"),
+        *linear(f"{there}.mlp.fc2", f"{here}.ffn.body.down"),
+    )
+
+
+@dataclass(frozen=True)
+class Table:
+    """Positions of all tokens there, 1 T C; here those of the first, 1 1 C, if it is apart, and of a square grid."""
+
+    side: int
+    first: int = 1
+
+    def load(self, tensors: list[Tensor]) -> list[Tensor]:
+        [table] = tensors
+        if table.shape[1] != self.first + self.side**2:
+            allowed = f"{self.first + self.side**2}, for {self.side}×{self.side} patches"
+            raise UserError(f"a table has {table.shape[1]} positions", allowed=f"{allowed}, as the config says")
+        first, grid = table.tensor_split([self.first], 1)
+        return [first] * self.first + [grid[0].unflatten(0, (self.side, self.side))]
+
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
+        *first, grid = tensors
+        return [cat([*first, grid.flatten(0, 1)[None]], 1)]

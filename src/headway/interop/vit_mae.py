@@ -1,0 +1,60 @@
+"""The masked autoencoder over ViT in Hugging Face's layout, as it is pre-trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.options import Options
+from headway.interop.vit import Table, block_rules, encoder_rules, new_block_rules, read_sizes, write_sizes
+from headway.zoo.mae import Config
+
+ARCHITECTURE = "ViTMAEForPreTraining"
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    o = Options(values, "vit_mae")
+    o.architecture(ARCHITECTURE)
+    o.ignore("mask_ratio")  # how many patches are hidden is told in each call
+    config = Config(
+        **read_sizes(o),
+        decoder_dim=o.take("decoder_hidden_size", 512),
+        decoder_layers=o.take("decoder_num_hidden_layers", 8),
+        decoder_heads=o.take("decoder_num_attention_heads", 16),
+        decoder_hidden=o.take("decoder_intermediate_size", 2048),
+        normalised=o.take("norm_pix_loss", False),
+    )
+    o.done()
+    return config
+
+
+def write_config(c: Config) -> dict[str, Any]:
+    return {
+        "model_type": "vit_mae",
+        "architectures": [ARCHITECTURE],
+        **write_sizes(c),
+        "decoder_hidden_size": c.decoder_dim,
+        "decoder_num_hidden_layers": c.decoder_layers,
+        "decoder_num_attention_heads": c.decoder_heads,
+        "decoder_intermediate_size": 4 * c.decoder_dim if c.decoder_hidden is None else c.decoder_hidden,
+        "norm_pix_loss": c.normalised,
+    }
+
+
+def keymap(c: Config) -> KeyMap:
+    layers, blocks = "decoder.decoder_layers.*", "decoder.stack.blocks.*"
+    places = "decoder.first", "decoder.position.table"
+    return KeyMap(
+        rules=(
+            *encoder_rules(c, "vit.", "encoder."),
+            *linear("decoder.decoder_embed", "decoder.narrow"),
+            Rule("decoder.mask_token", "decoder.hidden"),
+            Rule("decoder.decoder_pos_embed", places, (Table(c.image // c.patch),)),
+            *block_rules(layers, blocks),
+            *new_block_rules(layers, blocks),
+            *block_rules("decoder.decoder_encoder.layer.*", blocks),  # as transformers 5 writes it, by a slip
+            *linear("decoder.decoder_norm", "decoder.stack.norm"),
+            *linear("decoder.decoder_pred", "decoder.out"),
+        )
+    )

@@ -1,0 +1,81 @@
+"""Whole models from images to words: an encoder–decoder whose memory are the cells of an image's grid.
+
+Axes:  B batch   Ch channels   Y X rows and columns of the grid   S = Y·X places   T words   C width   H heads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.nn.context import EMPTY, Context
+from headway.nn.model import EncoderDecoder, Trunk
+from headway.ops.attend import shown
+from headway.ops.reading import Readable
+
+
+class Captioner(EncoderDecoder):
+    """decoder(words) while it looks at the places of encoder(images): B Ch H W, B T → B T V.
+
+    The places run row by row; each is `stride` pixels wide, and those at the far edges may be cut.  To write a caption,
+    call `generate(model.decoder, [[begin]] * B, …, memory=model.remember(images))`.
+    """
+
+    def __init__(self, encoder: Trunk, decoder: Trunk, stride: int):
+        super().__init__(encoder, decoder)
+        self.stride = stride
+
+    def grid(self, images: Tensor) -> tuple[int, int]:
+        """The rows and columns of places that images (B Ch H W) have."""
+        high, wide = images.shape[-2:]
+        return -(-high // self.stride), -(-wide // self.stride)
+
+    def maps(self, weights: Readable, images: Tensor) -> Tensor:
+        """Where each word looked, B T Y X, the mean over heads: of a recorded attention at the memory, B H T S."""
+        grid = self.grid(images)
+        if weights.shape[3] != grid[0] * grid[1]:
+            said = f"attention at {weights.shape[3]} places for images of {grid[0]}×{grid[1]}"
+            raise UserError(said, do="record the decoder's attention at the memory, on these images")
+        return weights.full().mean(1).unflatten(-1, grid)
+
+
+class ConvGrid(nn.Module):
+    """In stages relu(norm(conv 3×3)) twice, the first with a stride of 2: B Ch H W → B ⌈H/2ⁿ⌉ ⌈W/2ⁿ⌉ C, n stages.
+
+    Each stage has its width.  The norm is over groups of channels, so that an image is not seen by its neighbours.
+    """
+
+    emits = ("out",)
+
+    def __init__(self, channels: int, widths: Sequence[int], *, groups: int = 8):
+        super().__init__()
+        if not widths or any(width % groups for width in widths):
+            allowed = f"one stage or more, each of a multiple of {groups} channels"
+            raise UserError(f"ConvGrid with widths of {list(widths)}", allowed=allowed)
+        self.channels = channels
+        self.layers = nn.Sequential()
+        for before, width in zip((channels, *widths), widths, strict=False):
+            for given, stride in ((before, 2), (width, 1)):
+                conv = nn.Conv2d(given, width, 3, stride, padding=1, bias=False)
+                self.layers.extend([conv, nn.GroupNorm(groups, width), nn.ReLU()])
+
+    def forward(self, images: Tensor, ctx: Context = EMPTY) -> Tensor:
+        if images.dim() != 4 or images.shape[1] != self.channels or 0 in images.shape[2:]:
+            raise UserError(f"images are {shown(images)}", allowed=f"B {self.channels} H W")
+        return ctx.emit(self, "out", self.layers(images).movedim(1, -1))
+
+
+class Places(nn.Module):
+    """The cells of a grid as tokens, row by row: B Y X C → B (Y X) C; of tokens, all but the `first`: a class token."""
+
+    def __init__(self, first: int = 0):
+        super().__init__()
+        self.first = first
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return x.flatten(1, -2)[:, self.first :]
+
+    def extra_repr(self) -> str:
+        return f"first={self.first}" if self.first else ""

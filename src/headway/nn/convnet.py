@@ -1,0 +1,122 @@
+"""Convolutions on grids, and what stands between them: the parts of ResNet, and of networks with attention in theirs.
+
+Grids lie in memory cell by cell, B Y X C, which is the order that convolution is fastest in on a CPU.
+
+Axes:  B batch   Ch channels   H W pixels   Y X rows and columns of the grid   C width
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.nn.attention import UNBIASED
+from headway.nn.bias import NeighbourBias
+from headway.nn.context import EMPTY, Context
+from headway.nn.conv import BatchNorm
+from headway.nn.ffn import Activation
+from headway.nn.grid import LocalAttention
+from headway.ops.attend import shown
+
+
+class Stem(nn.Module):
+    """Parts in turn on the pixels of an image: B Ch H W → B Y X C."""
+
+    emits = ("out",)
+
+    def __init__(self, channels: int, *parts: nn.Module):
+        super().__init__()
+        self.channels, self.blocks = channels, nn.ModuleList(parts)
+
+    def forward(self, images: Tensor, ctx: Context = EMPTY) -> Tensor:
+        if images.dim() != 4 or images.shape[1] != self.channels or 0 in images.shape:
+            allowed = f"B {self.channels} H W, of one pixel or more"
+            raise UserError(f"images are {shown(images)}", allowed=allowed)
+        x = images.movedim(1, -1)
+        for part in self.blocks:
+            x = part(x, ctx)
+        return ctx.emit(self, "out", x)
+
+
+class GridConv(nn.Conv2d):
+    """A convolution over the grid, B Y X C → B ⌈Y / stride⌉ ⌈X / stride⌉ C′, with zeros around it."""
+
+    def __init__(self, dim: int, out_dim: int, kernel: int, *, stride: int = 1, bias: bool = False):
+        if kernel < 1 or kernel % 2 == 0 or stride < 1:
+            said = f"GridConv(kernel={kernel}, stride={stride})"
+            raise UserError(said, allowed="an odd kernel and a stride of 1 or more")
+        super().__init__(dim, out_dim, kernel, stride, kernel // 2, bias=bias)
+        self.alone = kernel == 1
+
+    def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
+        if self.alone:  # torch 2.13's gradient of 1×1 with a stride writes beyond its memory, below 8 channels
+            down, along = self.stride
+            return F.linear(input[:, ::down, ::along], self.weight.flatten(1), self.bias)
+        return super().forward(input.permute(0, 3, 1, 2)).permute(0, 2, 3, 1).contiguous()
+
+
+class MaxPool(nn.MaxPool2d):
+    """The largest of 3×3 cells at every second: B Y X C → B ⌈Y / 2⌉ ⌈X / 2⌉ C."""
+
+    def __init__(self) -> None:
+        super().__init__(3, stride=2, padding=1)
+
+    def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
+        pooled = F.max_pool2d(input.permute(0, 3, 1, 2), self.kernel_size, self.stride, self.padding)
+        return pooled.permute(0, 2, 3, 1)
+
+
+class Normed(nn.Module):
+    """act(norm(body(x))): a convolution, or what stands in its place, with batch norm.  B Y X C → B Y′ X′ `dim`"""
+
+    def __init__(self, body: nn.Module, dim: int, *, act: Activation = F.relu):
+        super().__init__()
+        self.body, self.norm, self.act = body, BatchNorm(dim), act
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.act(self.norm(self.body(x, ctx)))
+
+
+def same(x: Tensor) -> Tensor:
+    """No activation."""
+    return x
+
+
+class LocalRelation(LocalAttention):
+    """Local attention in which `share` channels have one number as their query, one as their key, and one map.
+
+    B Y X C → B Y′ X′ C.  Nothing is projected afterwards: in its network a convolution of 1×1 follows.  Where `share`
+    does not divide C, the last channels are fewer.  With a prior (`NeighbourBias`) the neighbours differ by their
+    place too, and not by what they hold alone.
+    """
+
+    def __init__(self, dim: int, size: int = 7, *, share: int = 8, stride: int = 1, prior: bool = False):
+        heads = -(-dim // share)
+        bias = NeighbourBias(heads, size, stride=stride) if prior else None
+        super().__init__(dim, heads, size, stride=stride, head_dim=1, bias=UNBIASED, grid_bias=bias)
+        self.v = Shared(dim, heads * share)
+        self.add_module("out", First(dim))
+
+
+class Shared(nn.Linear):
+    """W x, and zeros up to `wide`."""
+
+    def __init__(self, dim: int, wide: int):
+        super().__init__(dim, dim, bias=False)
+        self.more = wide - dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = super().forward(input)
+        return F.pad(x, (0, self.more)) if self.more else x
+
+
+class First(nn.Module):
+    """The first `dim` channels."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., : self.dim]

@@ -1,0 +1,129 @@
+"""What a model that reads images, sounds or numbers says of them: a class, or vectors.
+
+Axes:  B batch   K classes   C width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.answer import PLAIN, Answer, Speaker, Wish
+from headway.data.archives import Place, inside
+from headway.data.keyed import random_for
+from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
+from headway.data.tokenizer import Tokenizer
+from headway.errors import UserError
+from headway.generate.beam import Beam
+from headway.generate.ctc import PrefixBeam, greedy
+from headway.nn.head import Beside, Classifier, CTCHead, MeanPool
+from headway.nn.model import EncoderDecoder, Trunk
+from headway.tasks.senses import Hearing, Read, Sense, Sight, Vectors
+from headway.tasks.spoken import heard
+
+TOGETHER = 32  # samples at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Observer:
+    """A model with its sense: `kept` is what its config says of classes, `labels` their names."""
+
+    model: nn.Module
+    sense: Sense
+    kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    labels: Sequence[str] = ()
+    words: Tokenizer | None = None  # of what it writes, if it writes
+
+    def answer(self, inputs: Sequence[str], wish: Wish = PLAIN) -> list[Answer]:
+        """The answer to each file (or text of numbers), as plain data with its name under `input`."""
+        found = list[Answer]()
+        with torch.inference_mode():
+            for at in range(0, len(inputs), TOGETHER):
+                some = inputs[at : at + TOGETHER]
+                answers = self.way()(self.read(some), wish)
+                found += [{"input": one, **answer} for one, answer in zip(some, answers, strict=True)]
+        return found
+
+    def read(self, inputs: Sequence[str]) -> Read:
+        never = random_for("unused")
+        return self.sense.together([self.sense.look(self.place(one), never) for one in inputs])
+
+    def place(self, given: str) -> str:
+        """What the sense opens: numbers as they are, and files by their place."""
+        if isinstance(self.sense, Vectors):
+            return given
+        path = Path(given)
+        return (inside(path) or Place(path)).spelled()
+
+    def way(self) -> Callable[[Read, Wish], list[Answer]]:
+        """What the model is for, by its shape."""
+        if isinstance(self.model, EncoderDecoder):
+            return self.write
+        if not isinstance(self.model, Trunk):
+            raise UserError(f"there is no way to run a {type(self.model).__name__} on files")
+        head = self.model.head.main if isinstance(self.model.head, Beside) else self.model.head
+        ways = {Classifier: self.classify, CTCHead: self.transcribe}
+        return next((way for kind, way in ways.items() if isinstance(head, kind)), self.embed_each)
+
+    def write(self, read: Read, wish: Wish) -> list[Answer]:
+        """Captions, or transcripts by a decoder."""
+        assert isinstance(self.model, EncoderDecoder)
+        assert self.words is not None
+        speaker = Speaker(self.model, self.words, self.kept)
+        rows = read.context.rows
+        count = len(read.inputs) if rows is None else len(rows.lengths)
+        return speaker.texts(speaker.writing_from(self.model.remember(*read), count, wish), wish)
+
+    def transcribe(self, read: Read, wish: Wish) -> list[Answer]:
+        """What a CTC head has heard, by the best path or, with beams, by all paths."""
+        assert self.words is not None
+        log_probs, frames = heard(self.model, read)
+        if isinstance(wish.how, Beam):
+            found = [many[0] for many in PrefixBeam(wish.how.width)(log_probs, frames)]
+        else:
+            found = greedy(log_probs, frames)
+        return [{"output": self.words.decode([s - 1 for s in one.symbols]), "score": one.score} for one in found]
+
+    def classify(self, read: Read, wish: Wish) -> list[Answer]:
+        chances = self.model(*read).softmax(-1)  # B K
+        return [self.named(row) for row in chances]
+
+    def embed_each(self, read: Read, wish: Wish) -> list[Answer]:
+        return [{"output": vector.tolist()} for vector in self.pooled(read)]
+
+    @torch.inference_mode()
+    def embed(self, inputs: Sequence[str]) -> Tensor:
+        """A vector of length 1 for each, B C."""
+        return self.pooled(self.read(inputs))
+
+    def pooled(self, read: Read) -> Tensor:
+        """The mean of each sample's features, of length 1, B C."""
+        assert isinstance(self.model, Trunk)
+        features = self.model.features(*read)
+        features = features.flatten(1, 2) if features.dim() == 4 else features
+        return F.normalize(MeanPool()(features, self.model.inner(read.context)), dim=-1)
+
+    def label(self, k: int) -> str:
+        return self.labels[k] if k < len(self.labels) else str(k)
+
+    def named(self, chances: Tensor) -> Answer:
+        order = chances.argsort(descending=True).tolist()
+        scores = {self.label(k): chances[k].item() for k in order}
+        return {"output": self.label(order[0]), "probabilities": scores}
+
+
+def sense_of(preprocess: Preprocess) -> Sense:
+    """How a model senses what it is given, by what its folder says."""
+    match preprocess:
+        case ImagePreprocess():
+            return Sight(preprocess)
+        case SoundPreprocess():
+            return Hearing(preprocess)
+        case NumberPreprocess():
+            return Vectors(preprocess)

@@ -1,0 +1,216 @@
+"""Sound as frames: the logarithm of how loud each pitch is in short windows of a waveform.
+
+A `LogMel` is a frozen value that a model folder can hold as plain data.  A clip gives the same frames by itself as in a
+batch of longer ones: it is mirrored at its own end, and what stands behind its last frame is zero.
+
+Axes:  B clips   N samples   T frames   F frequencies of the transform   M mels
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headway.errors import UserError
+from headway.ops.attend import shown
+from headway.ops.mel_scale import HTK, SLANEY, UNIT_AREA, UNIT_PEAK, Height, MelScale, mel_filters
+
+
+@dataclass(frozen=True)
+class Framing(ABC):
+    """Where the windows of a clip stand."""
+
+    @abstractmethod
+    def first(self, n_fft: int, window: int) -> int:
+        """The sample at which the transform of frame 0 begins; those before 0 are mirrored."""
+
+    @abstractmethod
+    def frames(self, samples: int, window: int, hop: int) -> int:
+        """How many windows a clip has."""
+
+
+@dataclass(frozen=True)
+class Centred(Framing):
+    """Frame t has its middle at sample t · hop.  Whisper leaves out the last one: spare=1."""
+
+    spare: int = 0
+
+    def first(self, n_fft: int, window: int) -> int:
+        return -(n_fft // 2)
+
+    def frames(self, samples: int, window: int, hop: int) -> int:
+        return samples // hop + 1 - self.spare
+
+
+@dataclass(frozen=True)
+class Inside(Framing):
+    """Frame t begins at sample t · hop, and none reaches over the end: Kaldi's."""
+
+    def first(self, n_fft: int, window: int) -> int:
+        return -((n_fft - window) // 2)  # the transform has the window in its middle
+
+    def frames(self, samples: int, window: int, hop: int) -> int:
+        return max(samples - window, -hop) // hop + 1
+
+
+@dataclass(frozen=True)
+class Level(ABC):
+    """What is done with a clip's logarithms, so that loud and soft recordings look alike."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor, real: Tensor) -> Tensor:
+        """B T M, and where the frames of each clip are, B T 1 → B T M"""
+
+
+@dataclass(frozen=True)
+class AsIs(Level):
+    """x"""
+
+    def __call__(self, x: Tensor, real: Tensor) -> Tensor:
+        return x
+
+
+@dataclass(frozen=True)
+class PerClip(Level):
+    """(x − mean) / (deviation + eps), of each mel over the frames of its clip."""
+
+    eps: float = 1e-5
+
+    def __call__(self, x: Tensor, real: Tensor) -> Tensor:
+        count = real.sum(1, keepdim=True)  # B 1 1
+        x = x - (x * real).sum(1, keepdim=True) / count
+        return x / (((x * real).square().sum(1, keepdim=True) / count).sqrt() + self.eps)
+
+
+@dataclass(frozen=True)
+class Fixed(Level):
+    """(x − mean) / deviation, of each mel over all that a model was trained on; one number serves all mels."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @staticmethod
+    def of(clips: Iterable[Tensor]) -> Fixed:
+        """As measured over the frames of clips, each T M."""
+        count, total, squares = 0, torch.zeros(()), torch.zeros(())
+        for clip in clips:
+            count, clip = count + len(clip), clip.double()
+            total, squares = total + clip.sum(0), squares + clip.square().sum(0)
+        if count == 0:
+            raise UserError("no frames to measure their mean by", do="give at least one clip")
+        mean = total / count
+        deviation = (squares / count - mean.square()).clamp(min=1e-10).sqrt()
+        return Fixed(tuple(mean.tolist()), tuple(deviation.tolist()))
+
+    def __call__(self, x: Tensor, real: Tensor) -> Tensor:
+        return (x - x.new_tensor(self.mean)) / x.new_tensor(self.deviation)
+
+
+@dataclass(frozen=True)
+class BelowPeak(Level):
+    """(max(x, peak − depth) + depth / 2) / (depth / 2), where the peak is the clip's loudest: Whisper's, depth 8."""
+
+    depth: float = 8.0
+
+    def __call__(self, x: Tensor, real: Tensor) -> Tensor:
+        peak = x.masked_fill(~real, -math.inf).amax((1, 2), keepdim=True)
+        half = self.depth / 2
+        return (torch.maximum(x, peak - self.depth) + half) / half
+
+
+@dataclass(frozen=True)
+class LogMel:
+    """level(log_base(max(|STFT|^power · filters, floor))): B N → B T M, at `rate` samples a second.
+
+    `window` samples (a Hann window) are seen at a time, every `hop` samples, by a transform of `n_fft`.
+    """
+
+    rate: int = 16_000
+    mels: int = 80
+    n_fft: int = 512
+    window: int = 400
+    hop: int = 160
+    low: float = 0.0  # hertz
+    high: float | None = None  # half the rate
+    scale: MelScale = HTK
+    height: Height = UNIT_PEAK
+    power: float = 2.0
+    base: float = math.e
+    floor: float = 1e-10
+    framing: Framing = Centred()
+    level: Level = PerClip()
+
+    def __post_init__(self) -> None:
+        if min(self.rate, self.mels, self.window, self.hop) < 1 or self.window > self.n_fft:
+            allowed = "rate, mels, window and hop of 1 or more, and a window no longer than n_fft"
+            raise UserError(f"frames of {self.window} samples, {self.hop} apart, {self.n_fft=}", allowed=allowed)
+        if not 0 <= self.low < self.top <= self.rate / 2:
+            said = f"mels from {self.low:g} to {self.top:g} hertz at {self.rate} samples a second"
+            raise UserError(said, allowed=f"0 ≤ low < high ≤ {self.rate / 2:g}")
+
+    @staticmethod
+    def speech(rate: int, mels: int = 80) -> LogMel:
+        """25 ms of sound every 10 ms, whatever the rate; telephones have 8000, and 40 mels are enough for them."""
+        window = rate // 40
+        return LogMel(rate, mels, n_fft=1 << (window - 1).bit_length(), window=window, hop=rate // 100)
+
+    @property
+    def top(self) -> float:
+        return self.rate / 2 if self.high is None else self.high
+
+    def frames(self, samples: int) -> int:
+        """How many frames a clip of so many samples has; a clip that has none is refused."""
+        frames = self.framing.frames(samples, self.window, self.hop)
+        if samples < 1 or frames < 1:
+            said = f"a clip of {samples} samples is too short for one frame"
+            raise UserError(said, do=f"leave it out, or lengthen it to {self.window} samples")
+        return frames
+
+    def __call__(self, waves: Tensor, lengths: list[int] | None = None) -> Tensor:
+        """Frames of a batch of clips, B N → B T M; `lengths` are their samples, where some are shorter than N."""
+        samples = [waves.shape[-1]] if lengths is None else lengths
+        checked(waves, samples)
+        counts = [self.frames(length) for length in samples]
+        power = self.spectrum(waves, samples, max(counts))  # B T F
+        filters = mel_filters(self.n_fft, self.rate, self.mels, self.low, self.top, self.scale, self.height)
+        logs = (power @ filters.to(power)).clamp(min=self.floor).log() / math.log(self.base)  # B T M
+        steps = torch.arange(max(counts), device=waves.device)
+        real = (steps < torch.tensor(counts, device=waves.device)[:, None])[..., None]  # B|1 T 1
+        return self.level(logs, real.expand(*logs.shape[:2], 1)).masked_fill(~real, 0.0)
+
+    def spectrum(self, waves: Tensor, lengths: list[int], frames: int) -> Tensor:
+        """|STFT|^power of each clip, mirrored at its own ends, B T F."""
+        begin = self.framing.first(self.n_fft, self.window)
+        at = torch.arange(begin, begin + (frames - 1) * self.hop + self.n_fft, device=waves.device)
+        index = mirrored(at, torch.tensor(lengths, device=waves.device)[:, None])  # B|1 N′
+        sound = waves[:, index[0]] if len(index) == 1 else waves.gather(1, index)
+        window = torch.hann_window(self.window, dtype=waves.dtype, device=waves.device)
+        transform = torch.stft(
+            sound, self.n_fft, self.hop, self.window, window, center=False, return_complex=True
+        )  # B F T
+        return transform.abs().pow(self.power).mT
+
+
+# 25 ms every 10 ms of 30 s at 16 kHz; large-v3 and turbo have replace(WHISPER, mels=128)
+WHISPER = LogMel(n_fft=400, scale=SLANEY, height=UNIT_AREA, base=10.0, framing=Centred(spare=1), level=BelowPeak(8.0))
+
+
+def mirrored(at: Tensor, length: Tensor) -> Tensor:
+    """The sample of a clip (`length`, B 1) that stands at a place before or behind it, B N: its ends are mirrors."""
+    turn = (length - 1).clamp(min=1)  # a clip of one sample is that sample everywhere
+    folded = at.remainder(2 * turn)
+    return torch.minimum(folded, 2 * turn - folded).minimum(length - 1)
+
+
+def checked(waves: Tensor, lengths: list[int]) -> None:
+    if waves.dim() != 2 or not waves.is_floating_point():
+        allowed = "B N, numbers from −1 to 1"
+        raise UserError(f"waves are {shown(waves)}, {waves.dtype}", allowed=allowed, do="divide int16 by 32768")
+    if len(lengths) not in (1, len(waves)) or max(lengths) > waves.shape[1]:
+        said = f"{len(lengths)} lengths up to {max(lengths, default=0)} for waves of {shown(waves)}"
+        raise UserError(said, allowed="one for each clip, none beyond its samples")

@@ -1,0 +1,108 @@
+"""Captions: write what is on an image.  A captioner learns its words, and a recurrent one where to look besides.
+
+An image is encoded once for all its captions in a batch.
+
+Axes:  N images   B captions   T words of a caption   M words of all   S places of an image   C width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.nn.captioner import Captioner
+from headway.nn.context import EMPTY
+from headway.nn.head import word_head
+from headway.nn.trace import Trace, record
+from headway.ops.glimpse import Baseline, doubly_stochastic, per_caption, reinforce
+from headway.ops.reading import Readable
+from headway.tasks.task import Ragged, Said, ids
+
+SITE = "decoder.attention"  # where a recurrent captioner looks at its image
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionBatch:
+    images: Tensor  # N Ch H W
+    owners: Tensor  # B, the image of each caption
+    read: Ragged  # by the decoder: the beginning, then the caption without its end
+    wanted: Tensor  # M, what it should say after each of these
+
+    @property
+    def targets(self) -> int:
+        return len(self.wanted)
+
+    @property
+    def tokens(self) -> int:
+        return len(self.read)
+
+    @property
+    def captions(self) -> Tensor:
+        """The caption of each word, M."""
+        rows, count = self.read.rows, len(self.owners)
+        return torch.arange(count).repeat_interleave(len(self.read) // count) if rows is None else rows.owners
+
+    @property
+    def real(self) -> Tensor | None:
+        """Which words of the padded view are there, B T; None: all."""
+        return None if self.read.rows is None else self.read.rows.keep[:, 0]
+
+
+def caption_batch(images: Tensor, owners: Sequence[int], captions: Sequence[np.ndarray], begin: int) -> CaptionBatch:
+    """Images, and captions, each with its end token and its image's number, that are to be written after `begin`."""
+    read = Ragged.of([ids(begin, caption[:-1]) for caption in captions])
+    return CaptionBatch(images, torch.tensor(owners), read, torch.from_numpy(ids(*captions)))
+
+
+def said_of(model: Captioner, batch: CaptionBatch) -> Said:
+    """What the decoder is to say, with the image before its eyes."""
+    ctx = model.remember(batch.images, EMPTY, batch.read.context)
+    assert ctx.memory is not None
+    features = model.decoder.features(batch.read.ids, replace(ctx, memory=ctx.memory[batch.owners]))
+    return Said(word_head(model.decoder.head), features.flatten(0, 1), batch.wanted)
+
+
+def soft_loss(model: Captioner, batch: CaptionBatch, *, smoothing: float = 0.0, evenness: float = 1.0) -> Tensor:
+    """The loss of all words, and `evenness` (the paper's λ) × how far captions are from looking everywhere."""
+    # an edit that changes nothing: the weights are then those that were used, and not computed once more to be read
+    with record(model, edit={f"{SITE}.weights": unchanged}) as trace:
+        said = said_of(model, batch)
+    weights = trace[f"{SITE}.weights"]
+    assert isinstance(weights, Readable)
+    return said.loss(smoothing) + evenness * doubly_stochastic(weights.full(), batch.real)
+
+
+def hard_loss(
+    model: Captioner,
+    batch: CaptionBatch,
+    baseline: Baseline,
+    *,
+    smoothing: float = 0.0,
+    reward: float = 1.0,
+    curiosity: float = 0.01,
+) -> tuple[Tensor, Baseline]:
+    """The loss of all words given the places that were drawn, and that of the draws; and the baseline after this batch.
+
+    Draws are by torch's generator, which a learner seeds for each step; the baseline is all that is handed on.
+    """
+    with record(model, f"{SITE}.log_chance", f"{SITE}.entropy") as trace:
+        said = said_of(model, batch)
+    good = -per_caption(said.losses(), batch.captions, len(batch.owners))  # B
+    chance, entropy = (summed(trace, what, batch.real) for what in ("log_chance", "entropy"))
+    drawn, after = reinforce(good, chance, entropy, baseline, reward=reward, curiosity=curiosity)
+    return said.loss(smoothing) + drawn, after
+
+
+def summed(trace: Trace, what: str, real: Tensor | None) -> Tensor:
+    """What was shown of each word of a caption, together: B."""
+    shown = trace[f"{SITE}.{what}"]
+    assert isinstance(shown, Tensor)
+    return (shown if real is None else shown * real).sum(1)
+
+
+def unchanged(weights: Tensor) -> Tensor:
+    return weights

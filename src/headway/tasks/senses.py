@@ -1,0 +1,160 @@
+"""How a sample becomes what a model reads: pixels, frames of sound, or vectors, made ready when a batch is.
+
+A row on disk holds where a sample is (or its numbers), never the sample itself; `look` opens it.  What is changed by
+chance on the way (`augment`) is decided by the random numbers that `look` is handed.
+
+Axes:  B batch   Ch channels   H height   W width   T frames   F features   N frames of all rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.data.archives import Place
+from headway.data.images import read_image
+from headway.data.numbers import vectors
+from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
+from headway.data.sounds import read_sound
+from headway.data.transforms.chain import Chain, as_image
+from headway.nn.context import Context
+from headway.nn.rows import Rows
+from headway.ops.mel import LogMel
+
+NOTHING = Chain()  # is changed
+
+
+class Read(NamedTuple):
+    """What a model is called with."""
+
+    inputs: Tensor
+    context: Context
+
+
+class Sense(Protocol):
+    """A frozen value, cheap to pickle."""
+
+    @property
+    def unit(self) -> str:
+        """What batches are counted in."""
+        ...
+
+    @property
+    def ready(self) -> Preprocess:
+        """What travels with the model."""
+        ...
+
+    def size(self, told: str, extent: Sequence[int]) -> int:
+        """How much a sample counts for in a batch."""
+        ...
+
+    def look(self, told: str, random: np.random.Generator) -> Tensor:
+        """One sample, opened."""
+        ...
+
+    def together(self, samples: Sequence[Tensor]) -> Read: ...
+
+    def plain(self) -> Self:
+        """The same without chance."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Images, each Ch H W of one size."""
+
+    ready: ImagePreprocess
+    augment: Chain | None = None  # in the place of the resizing and cropping of `ready`
+    unit: str = "images"
+
+    def size(self, told: str, extent: Sequence[int]) -> int:
+        return 1
+
+    def look(self, told: str, random: np.random.Generator) -> Tensor:
+        image = as_image(read_image(Place.parsed(told), self.ready.channels))
+        return (self.augment or self.ready.chain())(image, random)
+
+    def together(self, samples: Sequence[Tensor]) -> Read:
+        return Read(torch.stack(list(samples)), Context())
+
+    def plain(self) -> Sight:
+        return replace(self, augment=None)
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """Sounds as frames, T F, of the length that each has; `waves` and `frames` are changed by chance in training."""
+
+    ready: SoundPreprocess
+    waves: Chain = NOTHING
+    frames: Chain = NOTHING
+    unit: str = "frames"
+
+    @property
+    def mel(self) -> LogMel:
+        of = self.ready
+        return LogMel(of.rate, of.mels, of.fft, of.window, of.hop, of.lowest, of.highest)
+
+    def size(self, told: str, extent: Sequence[int]) -> int:
+        samples, rate = extent
+        return self.mel.frames(max(1, round(samples * self.mel.rate / rate)))
+
+    def look(self, told: str, random: np.random.Generator) -> Tensor:
+        wave = torch.from_numpy(read_sound(Place.parsed(told), self.mel.rate))
+        return self.frames(self.mel(self.waves(wave, random)[None])[0], random)
+
+    def together(self, samples: Sequence[Tensor]) -> Read:
+        return ragged(samples)
+
+    def plain(self) -> Hearing:
+        return replace(self, waves=NOTHING, frames=NOTHING)
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Numbers as they stand in a file, T F, brought to one scale."""
+
+    ready: NumberPreprocess
+    unit: str = "vectors"
+
+    def size(self, told: str, extent: Sequence[int]) -> int:
+        return told.count(";") + 1
+
+    def look(self, told: str, random: np.random.Generator) -> Tensor:
+        x = torch.from_numpy(vectors(told))
+        return (x - x.new_tensor(self.ready.mean)) / x.new_tensor(self.ready.deviation)
+
+    def together(self, samples: Sequence[Tensor]) -> Read:
+        return ragged(samples)
+
+    def plain(self) -> Vectors:
+        return self
+
+
+def ragged(samples: Sequence[Tensor]) -> Read:
+    """Rows of any lengths: packed, 1 N F; or B T F where all are equally long."""
+    lengths = [len(sample) for sample in samples]
+    if len(set(lengths)) == 1:
+        return Read(torch.stack(list(samples)), Context())
+    return Read(torch.cat(list(samples))[None], Context(rows=Rows.of(lengths)))
+
+
+class Kept(NamedTuple):
+    """The columns of a row in which a sample is kept on disk."""
+
+    told: list[int]  # the bytes of a text
+    size: list[int]
+
+
+def kept(sense: Sense, told: str, *extent: str) -> Kept:
+    return Kept(list(told.encode()), [sense.size(told, [int(number) for part in extent for number in part.split()])])
+
+
+def opened(sense: Sense, column: Any, random: np.random.Generator) -> Tensor:
+    """The sample that a row keeps."""
+    return sense.look(bytes(np.asarray(column, np.uint8)).decode(), random)

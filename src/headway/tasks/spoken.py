@@ -1,0 +1,94 @@
+"""Speech: say what was said in a recording, where nobody has told when (CTC).
+
+The symbols are the tokens of a text, each counted one higher: symbol 0 is the blank.
+
+Axes:  B batch   T tokens of frames   U symbols of a text   V symbols
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.data.shards import Shards
+from headway.data.tokenizer import Tokenizer
+from headway.data.transforms.chain import generators
+from headway.errors import UserError
+from headway.nn.model import Trunk
+from headway.nn.rows import padded
+from headway.ops.ctc import ctc_loss, frames_needed
+from headway.tasks.senses import Read, Sense, kept, opened
+from headway.tasks.task import Row
+
+
+@dataclass(frozen=True, eq=False)
+class SpokenBatch:
+    read: Read
+    wanted: Tensor  # B U, padded
+    lengths: Tensor  # B
+    tokens: int
+
+    @property
+    def targets(self) -> int:
+        return int(self.lengths.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Spoken:
+    """Write the transcript of a sound; `factor` frames are one token of the model."""
+
+    sense: Sense
+    words: Tokenizer
+    factor: int
+    columns: int = 3
+
+    @property
+    def unit(self) -> str:
+        return self.sense.unit
+
+    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        return [[*kept(self.sense, *sample), self.symbols(text, *sample)] for *sample, text in fields]
+
+    def symbols(self, text: str, *sample: str) -> list[int]:
+        """The symbols of a text, which must have room in the frames of its sound."""
+        found = [1 + id for id in self.words.plain(text)]
+        room = -(-kept(self.sense, *sample).size[0] // self.factor)
+        if frames_needed(found) > room:
+            said = f"{text[:60]!r} has {len(found)} symbols, and its sound is {room} tokens long"
+            raise UserError(said, do="check the transcript, or let fewer frames be a token with --model.factor 2")
+        return found
+
+    def sizes(self, rows: Shards) -> np.ndarray:
+        return rows.stream(1)[:]
+
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> SpokenBatch:
+        draws = generators(random, len(rows))
+        read = self.sense.together([opened(self.sense, row[0], draw) for row, draw in zip(rows, draws, strict=True)])
+        wanted = [torch.from_numpy(row[2]) for row in rows]
+        lengths = torch.tensor([len(row) for row in wanted])
+        padded_rows = nn.utils.rnn.pad_sequence(wanted, batch_first=True)
+        return SpokenBatch(read, padded_rows, lengths, sum(int(row[1][0]) for row in rows))
+
+    def loss(self, model: nn.Module, batch: SpokenBatch) -> Tensor:
+        log_probs, frames = heard(model, batch.read)
+        return ctc_loss(log_probs, torch.tensor(frames), batch.wanted, batch.lengths).sum()
+
+    def measured(self) -> Spoken:
+        return replace(self, sense=self.sense.plain())
+
+    def kept(self) -> Mapping[str, Any]:
+        return {}
+
+
+def heard(model: nn.Module, read: Read) -> tuple[Tensor, list[int]]:
+    """The logarithm of each symbol's probability, B T V, and how many of T are real in each row."""
+    assert isinstance(model, Trunk)
+    found, inner = model(*read), model.inner(read.context)
+    if inner.rows is None:
+        return found, [found.shape[1]] * found.shape[0]
+    return padded(found, inner.rows), list(inner.rows.lengths)

@@ -1,0 +1,62 @@
+"""Show, attend and tell: a convolutional network's grid of features, and an LSTM that looks at it before each word.
+
+Xu et al. 2015, with soft attention or hard (one place for each word).  The features are learned with the words: by a
+plain stack of convolutions with the stride and width of the paper's (VGG's 14×14 cells of 512 for 224 pixels), or by
+any preset of images that is named as `encoder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headway.nn.alignment import Alignment, RecurrentDecoder
+from headway.nn.block import Plain, Same
+from headway.nn.captioner import Captioner, ConvGrid, Places
+from headway.nn.embed import TokenEmbed
+from headway.nn.glimpse import DeepOutput, Gated, HardAlignment
+from headway.nn.head import LMHead, MeanPool
+from headway.nn.model import Trunk
+from headway.zoo.image_encoder import ImageEncoder, image_encoder
+from headway.zoo.names import cell, named
+
+
+@dataclass(frozen=True)
+class Config:
+    vocab: int = 10_000
+    image: int = 224  # the side of the images it is made for; others go too
+    channels: int = 3
+    encoder: str = ""  # a preset of images; none: convolutions
+    widths: tuple[int, ...] = (64, 128, 256, 512)  # of their stages, each of which halves the image
+    dim: int = 512
+    hidden: int = 1800
+    align: int = 512  # width of the additive score
+    attention: str = "soft"
+    cell: str = "lstm"
+    dropout: float = 0.5  # before the words
+
+
+ATTENTIONS: dict[str, Callable[[int, int, int], Alignment]] = {
+    "soft": Alignment.additive,
+    "hard": HardAlignment.additive,
+}
+
+
+def build(c: Config) -> Captioner:
+    eye = image_encoder(c.encoder, c.image, c.channels) if c.encoder else convolutions(c)
+    look = named("attention", c.attention, ATTENTIONS)(c.hidden, eye.dim, c.align)
+    recurrent = RecurrentDecoder(
+        c.dim,
+        c.hidden,
+        eye.dim,
+        attention=Gated(look, c.hidden),
+        cell=cell(c.cell),
+        pool=MeanPool(),
+        readout=DeepOutput(c.dim, c.hidden, eye.dim, dropout=c.dropout),
+    )
+    decoder = Trunk(TokenEmbed(c.vocab, c.dim), recurrent, LMHead(c.dim, c.vocab, bias=True))
+    return Captioner(Trunk(eye.trunk.embed, eye.trunk.stack, Places(eye.first)), decoder, eye.stride)
+
+
+def convolutions(c: Config) -> ImageEncoder:
+    return ImageEncoder(Trunk(ConvGrid(c.channels, c.widths), Plain(Same())), c.widths[-1], 2 ** len(c.widths))

@@ -1,0 +1,84 @@
+"""CLIP: a ViT and a causal Transformer that learn which text belongs to which image.
+
+Radford et al. 2021.  An image is its class token's feature, a text its end token's; both are projected to one space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from headway.errors import UserError
+from headway.nn.attention import SelfAttention
+from headway.nn.block import Block, Residual, Stack
+from headway.nn.embed import LearnedGridPosition, LearnedPosition, PatchEmbed, TokenEmbed
+from headway.nn.ffn import FFN
+from headway.nn.head import FirstToken, LastToken
+from headway.nn.image import ImageEmbed, PlacedClassToken
+from headway.nn.model import Trunk
+from headway.nn.towers import EndingTrunk, Projection, TwoTowers
+from headway.ops.patches import bicubic
+from headway.ops.pattern import Causal, Full, Pattern
+from headway.zoo.init import residual_depth
+from headway.zoo.names import activation
+
+
+@dataclass(frozen=True)
+class Config:
+    vocab: int = 49_408
+    end: int = 49_407  # the token that ends a text
+    context: int = 77
+    dim: int = 512  # of the texts' tower
+    layers: int = 12
+    heads: int = 8
+    hidden: int | None = None  # 4 · dim
+    image: int = 224  # the side of the images that its positions are made for; others go too
+    patch: int = 32
+    image_dim: int = 768
+    image_layers: int = 12
+    image_heads: int = 12
+    image_hidden: int | None = None  # 4 · image_dim
+    width: int = 512  # of the vectors that are compared
+    act: str = "quick_gelu"
+    attention_dropout: float = 0.0
+
+
+def build(c: Config) -> TwoTowers:
+    return TwoTowers(image_tower(c), text_tower(c))
+
+
+def text_tower(c: Config) -> EndingTrunk:
+    position = LearnedPosition(c.context, c.dim)
+    embed = TokenEmbed(c.vocab, c.dim, position=position)
+    nn.init.normal_(embed.token.weight, std=0.02)
+    nn.init.normal_(position.table.weight, std=0.01)
+    blocks = [block(c, c.dim, c.heads, c.hidden, Causal()) for _ in range(c.layers)]
+    residual_depth(blocks)
+    stack, head = Stack(blocks, nn.LayerNorm(c.dim)), Projection(c.dim, c.width, pool=LastToken())
+    nn.init.normal_(head.out.weight, std=c.dim**-0.5)
+    return EndingTrunk(embed, stack, head, c.end)
+
+
+def image_tower(c: Config) -> Trunk:
+    side, dim = c.image // c.patch, c.image_dim
+    if side < 1 or c.image % c.patch:
+        said = f"image={c.image} does not divide into patches of {c.patch}"
+        raise UserError(said, do=f"try image={max(1, round(c.image / c.patch)) * c.patch}")
+    embed = ImageEmbed(
+        PatchEmbed(3, dim, c.patch, bias=False),
+        LearnedGridPosition(side, side, dim, resample=bicubic),
+        token=PlacedClassToken(dim),
+        norm=nn.LayerNorm(dim),
+    )
+    blocks = [block(c, dim, c.image_heads, c.image_hidden, Full()) for _ in range(c.image_layers)]
+    residual_depth(blocks)
+    head = Projection(dim, c.width, pool=FirstToken(), norm=nn.LayerNorm(dim))
+    nn.init.normal_(head.out.weight, std=dim**-0.5)
+    return Trunk(embed, Stack(blocks), head)
+
+
+def block(c: Config, dim: int, heads: int, hidden: int | None, pattern: Pattern) -> Block:
+    ffn = FFN(dim, 4 * dim if hidden is None else hidden, act=activation(c.act))
+    attention = SelfAttention(dim, heads, pattern=pattern, dropout=c.attention_dropout)
+    return Block(attn=Residual(attention, before=nn.LayerNorm(dim)), ffn=Residual(ffn, before=nn.LayerNorm(dim)))

@@ -1,0 +1,91 @@
+"""Wav2Vec2-Conformer: wav2vec 2.0's convolutions over the waveform, then Conformer blocks with relative positions.
+
+Baevski et al. 2020 and Wang et al. 2020, in the form that fairseq published.  It reads samples, B N 1, at 16 kHz; 320
+of them make a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+
+from headway.errors import UserError
+from headway.nn.block import Plain, Same, Stack
+from headway.nn.head import Classifier, CTCHead, MeanPool, TokenClassifier
+from headway.nn.model import Trunk
+from headway.nn.waves import ChannelNorm, TimeNorm, WaveEmbed, Window
+from headway.zoo.conformer import conformer_block
+from headway.zoo.names import activation, named
+
+
+@dataclass(frozen=True)
+class Config:
+    vocab: int = 32  # the blank of CTC among them
+    dim: int = 1024
+    layers: int = 24
+    heads: int = 16
+    hidden: int = 4096
+    kernel: int = 31
+    act: str = "silu"
+    channels: tuple[int, ...] = (512,) * 7  # of the convolutions over the waveform, and so the next two
+    kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)
+    strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)
+    norms: str = "all"  # after each of them, over its channels; "first": after the first one, over time
+    biased: bool = True  # they add a bias
+    top: str = "ctc"
+    classes: int = 2  # where the top has some
+    width: int = 256  # before the classes of a clip
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    act_dropout: float = 0.1  # inside the feed-forward layers
+    conv_dropout: float = 0.1
+    wave_dropout: float = 0.0  # after the waveform's convolutions
+    class_dropout: float = 0.1  # before the symbols
+
+
+def build(c: Config) -> Trunk:
+    if not len(c.channels) == len(c.kernels) == len(c.strides) > 0:
+        said = f"channels={c.channels}, kernels={c.kernels} and strides={c.strides} are not of the same convolutions"
+        raise UserError(said, allowed="as many numbers in each as there are convolutions")
+    norms = named("norms", c.norms, NORMS)(c.channels)
+    windows = [Window(*sizes) for sizes in zip(c.channels, c.kernels, c.strides, norms, strict=True)]
+    block = partial(
+        conformer_block,
+        c.dim,
+        c.heads,
+        c.hidden,
+        kernel=c.kernel,
+        act=activation(c.act),
+        conv_bias=False,
+        dropout=c.dropout,
+        attention_dropout=c.attention_dropout,
+        act_dropout=c.act_dropout,
+        conv_dropout=c.conv_dropout,
+    )
+    embed = WaveEmbed(c.dim, windows, bias=c.biased, dropout=c.wave_dropout)
+    head = named("top of a Wav2Vec2-Conformer", c.top, TOPS)(c)
+    return Trunk(embed, Stack([block() for _ in range(c.layers)], nn.LayerNorm(c.dim)), head)
+
+
+def all_normed(channels: tuple[int, ...]) -> list[nn.Module]:
+    return [ChannelNorm(width) for width in channels]
+
+
+def first_normed(channels: tuple[int, ...]) -> list[nn.Module]:
+    return [TimeNorm(channels[0]), *(Same() for _ in channels[1:])]
+
+
+def clip(c: Config) -> nn.Module:
+    return Classifier(c.width, c.classes, pool=MeanPool(), inside=nn.Linear(c.dim, c.width))
+
+
+NORMS = {"all": all_normed, "first": first_normed}
+TOPS: dict[str, Callable[[Config], nn.Module]] = {
+    "none": lambda c: Plain(nn.Identity()),  # B T C
+    "ctc": lambda c: CTCHead(c.dim, c.vocab, dropout=c.class_dropout),  # B T V
+    "rows": clip,  # B K
+    "tokens": lambda c: TokenClassifier(c.dim, c.classes),  # B T K
+}

@@ -1,0 +1,107 @@
+"""`headway train`, `run` and `eval` on images, sounds and numbers, as a person meets them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.app.command import Place, made_place
+
+SHORT = ["--train.steps", "4", "--train.threads", "1"]
+SMALL = ["--model.dim", "16", "--model.heads", "2", "--model.layers", "1"]
+HEARING = [
+    *SMALL,
+    "--preset",
+    "conformer-nano",
+    "--model.hidden",
+    "16",
+    "--model.channels",
+    "4",
+    "--train.batch",
+    "400",
+]
+
+OWN = {
+    "images": (["photos", "--preset", "vit-nano", *SMALL], "images: ", "photos/dark/0.png"),
+    "chosen by itself": (["photos"], "images: ", "photos/light/1.png"),
+    "sounds": (["sounds", "--data.label-from", r"(\d)", *HEARING], "sounds: ", "sounds/0_1_1-0.wav"),
+    "speech": (
+        ["sounds", "--task", "speech", "--data.label-from", r"(\d_\d_\d)", "--model.factor", "2", *HEARING],
+        "speech: ",
+        "sounds/0_1_1-0.wav",
+    ),
+    "series": (["series.csv", *SMALL], "series: ", "0.5; 0.25; 1; 2; 3; 4"),
+    "sets": (["sets.jsonl", *SMALL], "sets: ", "0.5 1; 2 3"),
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    place = made_place(tmp_path_factory.mktemp("place"))
+    sound = next(place.folder.glob("sounds/*-0.wav"))
+    sound.rename(place.folder / "sounds" / "0_1_1-0.wav")
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OWN)
+def test_one_command_trains_and_what_it_leaves_answers(place: Place, name: str) -> None:
+    words, task, asked = OWN[name]
+    out = f"own {name}"
+    done = place("train", *words, *SHORT, "--out", out)
+    assert (done.code, done.err) == (0, "")
+    assert f"  task    {task}" in done.out
+    folder = place.folder / out
+    assert {"config.json", "model.safetensors", "preprocessor_config.json", "report.html", "README.md"} <= {
+        file.name for file in folder.iterdir()
+    }
+    told = place("run", out, asked, "--json")
+    assert (told.code, told.err) == (0, "")
+    answer = json.loads(told.out)
+    assert answer["input"] == asked
+    if name != "speech":
+        assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_a_model_of_images_is_measured_and_refuses_what_it_does_not_read(place: Place) -> None:
+    assert place("train", "photos", "--preset", "vit-nano", *SMALL, *SHORT, "--out", "seen").code == 0
+    found = json.loads(place("eval", "seen", "photos", "--json").out)
+    assert found["task"] == "images"
+    assert found["count"] == 40
+    assert set(found["scores"]) == {"accuracy", "f1"}
+    refused = place("eval", "seen", "pairs.tsv")
+    assert refused.code == 2
+    assert "names the class of an image" in refused.err
+    for given, said in (("nothing.png", "does not exist"), ("pairs.tsv", "is no image of a known format")):
+        refused = place("run", "seen", given)
+        assert (refused.code, refused.out) == (2, "")
+        assert said in refused.err
+
+
+def test_augmentation_that_is_not_known_is_told_with_what_is(place: Place) -> None:
+    refused = place("train", "photos", "--data.augment", "flop", "--dry-run")
+    assert refused.code == 2
+    assert "flop" in refused.err
+    assert "flip" in refused.err
+
+
+def test_an_objective_that_the_data_does_not_have_is_told(place: Place) -> None:
+    refused = place("train", "series.csv", "--objective", "masked", "--dry-run")
+    assert refused.code == 2
+    assert "--objective masked has no meaning for series" in refused.err
+
+
+def test_a_bad_image_is_named(place: Place) -> None:
+    bad = place.folder / "photos" / "dark" / "bad.png"
+    bad.write_bytes(b"\x89PNG\r\n\x1a\nnothing more")
+    try:
+        refused = place("train", "photos", "--dry-run")
+        assert refused.code == 2
+        assert "bad.png" in refused.err
+        done = place("train", "photos", "--skip-bad", "--dry-run")
+        assert done.code == 0, done.err
+        assert "1" in done.out
+    finally:
+        bad.unlink()

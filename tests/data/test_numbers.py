@@ -1,0 +1,186 @@
+"""Columns of numbers and lists of vectors: what they are taken for, what they hold, what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.data.checks import Skipped, check, good_records
+from headway.data.kinds import Kind
+from headway.data.lines import Problem, What
+from headway.data.numbers import vectors, written
+from headway.data.recognise import recognise
+from headway.data.records import Record, by_document, records
+from headway.errors import UserError
+
+RANDOM = np.random.default_rng(0)
+TABLE = RANDOM.normal(size=(9, 4)).round(3)
+POINTS = [RANDOM.normal(size=(at % 3 + 1, 2)).round(3).tolist() for at in range(9)]
+
+
+def rows(label: bool, head: str = "") -> str:
+    lines = (",".join(map(str, row)) + (f",{'ab'[at % 2]}" if label else "") for at, row in enumerate(TABLE))
+    return head + "\n".join(lines) + "\n"
+
+
+def objects(**columns: list[Any]) -> str:
+    return "".join(
+        json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in zip(*columns.values(), strict=True)
+    )
+
+
+LABELS = list("ababababa")
+CASES = {
+    "numbers and a label": (
+        "a.csv",
+        rows(True),
+        {},
+        Kind.SERIES,
+        "9 lines of 4 numbers and a label, so classification of series",
+    ),
+    "a header": ("a.csv", rows(True, "p,q,r,s,kind\n"), {}, Kind.SERIES, "9 lines of 4 numbers and a label"),
+    "a label of numbers": ("a.csv", rows(False, "p,q,r,label\n"), {}, Kind.SERIES, "9 lines of 3 numbers and a label"),
+    "moments": ("a.csv", rows(False), {}, Kind.FORECAST, "9 lines of 4 numbers, so forecasting (change with --task)"),
+    "moments with names": ("a.csv", rows(False, "open,high,low,close\n"), {}, Kind.FORECAST, "9 lines of 4 numbers"),
+    "the last column": ("a.csv", rows(False), {"kind": Kind.SERIES}, Kind.SERIES, "9 lines of 3 numbers and a label"),
+    "chosen columns": (
+        "a.csv",
+        rows(True),
+        {"columns": (1, 5), "kind": Kind.SERIES},
+        Kind.SERIES,
+        "9 lines of 1 number and",
+    ),
+    "sets": (
+        "a.jsonl",
+        objects(points=POINTS, label=LABELS),
+        {},
+        Kind.SETS,
+        "9 lines of sets of vectors of 2 numbers and a label",
+    ),
+    "flat sets": (
+        "a.jsonl",
+        objects(x=[[1, 2, at] for at in range(9)], y=LABELS),
+        {"kind": Kind.SETS},
+        Kind.SETS,
+        "vectors of 1 number",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_numbers_are_taken_for(tmp_path: Path, case: str) -> None:
+    name, text, options, kind, why = CASES[case]
+    (tmp_path / name).write_text(text)
+    data = recognise([tmp_path / name], **options)
+    assert data.kind is kind
+    assert why in data.why
+    found = list(records(data))
+    assert all(isinstance(one, Record) for one in found)
+    assert len(found) == 9
+    assert check(data).counts == {}
+
+
+def test_the_numbers_are_those_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(rows(True))
+    (tmp_path / "b.csv").write_text(rows(False))
+    (tmp_path / "c.jsonl").write_text(objects(points=POINTS, label=LABELS))
+    series, moments, sets = (
+        [one for one in records(recognise([tmp_path / name])) if isinstance(one, Record)]
+        for name in ("a.csv", "b.csv", "c.jsonl")
+    )
+    assert [one.fields[1] for one in series] == LABELS == [one.fields[1] for one in sets]
+    for at in range(9):
+        assert np.array_equal(vectors(series[at].fields[0]), TABLE[at, :, None].astype(np.float32))
+        assert np.array_equal(vectors(moments[at].fields[0]), TABLE[at, None].astype(np.float32))
+        assert np.array_equal(vectors(sets[at].fields[0]), np.array(POINTS[at], np.float32))
+    assert len(list(by_document(moments))) == 1
+
+
+@given(
+    st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=1)
+)
+def test_numbers_survive_their_text(values: list[list[float]]) -> None:
+    assert np.array_equal(vectors(written(values)), np.array(values, np.float32))
+
+
+def bad_row(row: str) -> tuple[str, str]:
+    return "a.csv", rows(True) + row + "\n"
+
+
+def bad_line(line: str) -> tuple[str, str]:
+    return "a.jsonl", objects(points=POINTS, label=LABELS) + line + "\n"
+
+
+BAD = {
+    "a word": (*bad_row("1,2,n/a,4,a"), What.NUMBER, 'column 3 is "n/a", not a number'),
+    "not a number": (*bad_row("1,nan,3,4,a"), What.NUMBER, 'column 2 is "nan", not a number'),
+    "without end": (*bad_row("inf,2,3,4,a"), What.NUMBER, 'column 1 is "inf", not a number'),
+    "an empty cell": (*bad_row("1,2,,4,a"), What.EMPTY, 'column 3 is "", not a number'),
+    "an empty label": (*bad_row("1,2,3,4,"), What.EMPTY, "column 5 is empty"),
+    "a number too few": (*bad_row("1,2,3,a"), What.COLUMNS, "4 columns where the file has 5"),
+    "a ragged set": (
+        *bad_line('{"points": [[1, 2], [3]], "label": "a"}'),
+        What.NUMBER,
+        "a vector of 1 numbers where others have 2",
+    ),
+    "a wider set": (
+        *bad_line('{"points": [[1, 2, 3]], "label": "a"}'),
+        What.NUMBER,
+        "a vector of 3 numbers where others have 2",
+    ),
+    "an empty set": (*bad_line('{"points": [], "label": "a"}'), What.NUMBER, "'points' is empty"),
+    "words in a set": (
+        *bad_line('{"points": [["x", 2]], "label": "a"}'),
+        What.NUMBER,
+        "not a list of vectors of numbers",
+    ),
+    "NaN in a set": (
+        *bad_line('{"points": [[NaN, 2]], "label": "a"}'),
+        What.NUMBER,
+        "not a list of vectors of numbers",
+    ),
+    "no label": (*bad_line('{"points": [[1, 2]]}'), What.KEY, "no 'label' among its keys"),
+    "a label that is a list": (
+        *bad_line('{"points": [[1, 2]], "label": ["a"]}'),
+        What.VALUE,
+        "'label' is [\"a\"], not a label",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_numbers_are_named_or_counted(tmp_path: Path, case: str) -> None:
+    name, text, what, said = BAD[case]
+    (tmp_path / name).write_text(text)
+    data = recognise([tmp_path / name])
+    (problem,) = (one for one in records(data) if isinstance(one, Problem))
+    assert (problem.line, problem.what) == (10, what)
+    assert said in problem.said
+    with pytest.raises(UserError, match=f"{name}:10: "):
+        list(good_records(data, None))
+    skipped = Skipped()
+    assert len(list(good_records(data, skipped))) == 9
+    assert skipped.counts == {what: 1}
+
+
+def test_columns_that_are_no_numbers_are_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"{at}\t{at * 7}\n" for at in range(9)))
+    assert recognise([tmp_path / "a.tsv"]).kind is Kind.PAIRS
+    (tmp_path / "b.csv").write_text("".join(f"word {at},b {at},c\n" for at in range(9)))
+    with pytest.raises(UserError, match=r"b\.csv has other columns than of numbers and one label"):
+        recognise([tmp_path / "b.csv"], kind=Kind.FORECAST)
+
+
+def test_which_is_the_label(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(objects(points=POINTS, colour=LABELS, form=LABELS))
+    with pytest.raises(
+        UserError, match="nothing says which of points, colour, form are the vectors and which the label"
+    ):
+        recognise([tmp_path / "a.jsonl"])
+    assert recognise([tmp_path / "a.jsonl"], columns=["points", "form"]).columns == ("points", "form")

@@ -1,0 +1,173 @@
+"""Preprocessing that travels with a model: read back as it was written, and as transformers has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headway.data.keyed import random_for
+from headway.data.preprocess import (
+    FILE,
+    IMAGENET,
+    ImagePreprocess,
+    Preprocess,
+    SoundPreprocess,
+    read_preprocess,
+    timm_preprocess,
+    write_preprocess,
+)
+from headway.data.transforms.chain import as_image
+from headway.errors import UserError
+from tests.data.files import picture
+
+HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+VALUES: list[Preprocess] = [
+    ImagePreprocess((224, 224)),
+    ImagePreprocess(256, (224, 192), mode="bilinear"),
+    ImagePreprocess((28, 28), channels=1, mean=(0.286,), std=(0.353,)),
+    SoundPreprocess(),
+    SoundPreprocess(8000, 40, 256, 200, 80, 20.0, 3800.0, 2.5),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_what_is_written_is_read(tmp_path: Path, value: Preprocess) -> None:
+    write_preprocess(value, tmp_path)
+    read = read_preprocess(tmp_path)
+    if isinstance(value, SoundPreprocess) and isinstance(read, SoundPreprocess):
+        assert read.top == value.top
+        value = SoundPreprocess(**{**vars(value), "highest": read.highest})
+    assert read == value
+
+
+def test_no_file_says_nothing(tmp_path: Path) -> None:
+    assert read_preprocess(tmp_path) is None
+
+
+FOREIGN: dict[str, tuple[dict[str, Any], Preprocess]] = {
+    "vit": (
+        {
+            "do_normalize": True,
+            "do_resize": True,
+            "image_mean": HALF[0],
+            "image_std": HALF[1],
+            "resample": 2,
+            "size": 224,
+            "feature_extractor_type": "ViTFeatureExtractor",
+        },
+        ImagePreprocess((224, 224), None, 3, *HALF, mode="bilinear"),
+    ),
+    "swin": (
+        {"size": {"height": 256, "width": 256}, "resample": 3, "image_mean": IMAGENET[0], "image_std": IMAGENET[1]},
+        ImagePreprocess((256, 256)),
+    ),
+    "clip": (
+        {
+            "crop_size": 224,
+            "do_center_crop": True,
+            "size": {"shortest_edge": 224},
+            "resample": 3,
+            "image_mean": HALF[0],
+            "image_std": HALF[1],
+            "do_convert_rgb": True,
+        },
+        ImagePreprocess(224, (224, 224), 3, *HALF),
+    ),
+    "deit": (
+        {
+            "crop_size": 224,
+            "do_center_crop": True,
+            "size": 256,
+            "resample": 3,
+            "image_mean": HALF[0],
+            "image_std": HALF[1],
+        },
+        ImagePreprocess((256, 256), (224, 224), 3, *HALF),
+    ),
+    "convnext": (
+        {"crop_pct": 0.875, "size": {"shortest_edge": 224}, "resample": 3, "image_mean": HALF[0], "image_std": HALF[1]},
+        ImagePreprocess(256, (224, 224), 3, *HALF),
+    ),
+    "whisper": (
+        {
+            "chunk_length": 30,
+            "feature_size": 80,
+            "hop_length": 160,
+            "n_fft": 400,
+            "sampling_rate": 16000,
+            "nb_max_frames": 3000,
+        },
+        SoundPreprocess(seconds=30.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_published_files_are_read(tmp_path: Path, case: str) -> None:
+    told, expected = FOREIGN[case]
+    (tmp_path / FILE).write_text(json.dumps(told))
+    assert read_preprocess(tmp_path) == expected
+
+
+def test_timms_settings() -> None:
+    told = {"input_size": [3, 224, 224], "interpolation": "bicubic", "crop_pct": 0.9, "mean": HALF[0], "std": HALF[1]}
+    assert timm_preprocess(told) == ImagePreprocess(248, (224, 224), 3, *HALF)
+
+
+SIZE = {"size": 224, "image_mean": HALF[0], "image_std": HALF[1]}
+REFUSED = {
+    "an unknown step": (SIZE | {"do_flip_channel_order": True}, "do_flip_channel_order is not known"),
+    "another scale": (SIZE | {"rescale_factor": 1 / 127.5}, "rescale_factor 0.00784"),
+    "nearest": (SIZE | {"resample": 0}, "resample 0 is not known; allowed: 2 (bilinear) or 3 (bicubic)"),
+    "any size": (SIZE | {"size": {"shortest_edge": 224}}, "images whose shorter side is 224 differ in size"),
+    "a longest side": (SIZE | {"size": {"shortest_edge": 2, "longest_edge": 4}}, "a longest_edge in size is not known"),
+    "no size": ({"image_mean": HALF[0]}, "cannot be understood: KeyError 'size'"),
+    "no deviation": (SIZE | {"image_std": [0.5, 0, 0.5]}, "a standard deviation of 0 divides by nothing"),
+    "two means": (
+        SIZE | {"image_mean": [0.5, 0.5]},
+        "an image cannot have 2 channels, 2 means and 3 standard deviations",
+    ),
+    "a wide hop": (
+        {"sampling_rate": 8000, "feature_size": 40, "hop_length": 500, "n_fft": 400},
+        "hop 500, window 400 and fft 400 do not fit; allowed: 0 < hop ≤ window ≤ fft",
+    ),
+    "bands beyond": (
+        {"sampling_rate": 8000, "feature_size": 40, "highest": 7600},
+        "bands from 0 to 7600 Hz do not fit 8,000 samples a second",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_would_change_an_image_unseen_is_refused(tmp_path: Path, case: str) -> None:
+    told, said = REFUSED[case]
+    (tmp_path / FILE).write_text(json.dumps(told))
+    with pytest.raises(UserError) as caught:
+        read_preprocess(tmp_path)
+    assert said in str(caught.value)
+    assert str(tmp_path / FILE) in str(caught.value)
+
+
+@pytest.mark.parametrize("case", ["vit", "clip", "deit"])
+def test_images_come_out_as_from_transformers(case: str) -> None:
+    """Within a level and a half of 255: theirs rounds to whole levels after each pass."""
+    transformers = pytest.importorskip("transformers")
+    names = {"vit": "ViTImageProcessor", "clip": "CLIPImageProcessor", "deit": "DeiTImageProcessor"}
+    processor = getattr(transformers, f"{names[case]}Pil", None) or getattr(transformers, names[case])
+    told, value = FOREIGN[case]
+    assert isinstance(value, ImagePreprocess)
+    image = picture(3, height=300, width=260)
+    theirs = processor(**{k: v for k, v in told.items() if k != "feature_extractor_type"})(image, return_tensors="np")
+    ours = value.chain()(as_image(np.asarray(image)), random_for(0)).numpy()
+    assert np.abs(ours - theirs["pixel_values"][0]).max() < 1.6 / 255 / 0.5
+
+
+def test_the_chain_ends_at_the_size() -> None:
+    for value in VALUES:
+        if isinstance(value, ImagePreprocess):
+            image = as_image(np.asarray(picture(height=90, width=70)))[: value.channels]
+            assert value.chain()(image, random_for(0)).shape == (value.channels, *value.size)

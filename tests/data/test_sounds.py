@@ -1,0 +1,123 @@
+"""Sounds come as they were recorded, and headers that lie are found out."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from headway.data.archives import Place
+from headway.data.lines import What
+from headway.data.looks import Flaw, Seen
+from headway.data.sounds import Sounds, rate_of, read_sound
+from headway.errors import UserError
+from tests.data.files import wav
+
+VALUES = np.random.default_rng(0).uniform(-0.5, 0.5, (400, 2)).astype(np.float32)
+
+
+def at(tmp_path: Path, data: bytes, name: str = "a.wav") -> Place:
+    (tmp_path / name).write_bytes(data)
+    return Place(tmp_path / name)
+
+
+def coded(values: np.ndarray, format: str, subtype: str, rate: int = 8000) -> bytes:
+    out = io.BytesIO()
+    soundfile.write(out, values, rate, format=format, subtype=subtype)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("format", "subtype", "tolerance"),
+    [
+        ("WAV", "PCM_16", 1e-4),
+        ("WAV", "PCM_U8", 1e-2),
+        ("WAV", "PCM_24", 1e-6),
+        ("WAV", "FLOAT", 0),
+        ("FLAC", "PCM_16", 1e-4),
+    ],
+)
+def test_samples_are_those_that_were_written(tmp_path: Path, format: str, subtype: str, tolerance: float) -> None:
+    for values in (VALUES[:, 0], VALUES):
+        place = at(tmp_path, coded(values, format, subtype))
+        assert Sounds().look(place) == Sounds().look(place)
+        seen = Sounds().look(place)
+        assert isinstance(seen, Seen)
+        assert seen.extent == (400, 8000)
+        found = read_sound(place)
+        assert found.dtype == np.float32
+        assert np.abs(found - values.reshape(400, -1).mean(1)).max() <= tolerance + 1e-7
+        assert rate_of(place) == 8000
+
+
+def test_another_rate_is_resampled(tmp_path: Path) -> None:
+    signal = pytest.importorskip("scipy.signal")
+    place = at(tmp_path, coded(VALUES[:, 0], "WAV", "FLOAT"))
+    assert np.allclose(read_sound(place, 16_000), signal.resample_poly(VALUES[:, 0], 2, 1), atol=1e-5)
+
+
+def forged(at: int, value: int, size: int = 4) -> bytes:
+    """A WAV whose header says something else: 24 the rate, 22 the channels, 40 the bytes of sound."""
+    data = bytearray(wav())
+    data[at : at + size] = struct.pack("<I", value)[:size]
+    return bytes(data)
+
+
+def not_numbers() -> bytes:
+    values = VALUES[:, 0].copy()
+    values[7] = np.nan
+    return coded(values, "WAV", "FLOAT")
+
+
+BAD = {
+    "an empty file": (b"", What.SOUND, "is an empty file"),
+    "a text": (b"no sound at all, only words", What.SOUND, "cannot be decoded"),
+    "no samples": (wav(length=0), What.SOUND, "has no samples"),
+    "a header that promises more": (
+        forged(40, 2_000_000),
+        What.SOUND,
+        "has a header that promises 2,000,000 bytes of sound, and 800 are there",
+    ),
+    "a cut file": (wav()[:-300], What.SOUND, "has a header that promises 800 bytes of sound, and 500 are there"),
+    "a length that is not known": (forged(40, 0xFFFFFFFF), What.SOUND, "has a header that does not say how long it is"),
+    "no chunk of sound": (wav()[:36], What.SOUND, "is a WAV without sound in it"),
+    "a rate of nothing": (forged(24, 0), What.SOUND, ""),
+    "a mad rate": (forged(24, 10_000_000), What.SOUND, "has 10,000,000 samples a second"),
+    "no channels": (forged(22, 0, 2), What.SOUND, ""),
+    "a thousand channels": (forged(22, 1000, 2), What.SOUND, ""),
+    "not numbers": (not_numbers(), What.SOUND, "has samples that are not numbers"),
+    "too long": (wav(length=20_000, rate=1000), What.LARGE, "lasts 20 seconds where 10 are allowed"),
+    "half a FLAC": (coded(VALUES, "FLAC", "PCM_16")[:900], What.SOUND, ""),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_read_says_why(tmp_path: Path, case: str) -> None:
+    data, what, said = BAD[case]
+    flaw = Sounds(seconds=10).look(at(tmp_path, data))
+    assert isinstance(flaw, Flaw)
+    assert flaw.what is what
+    assert flaw.said.startswith(said)
+    assert " " in flaw.said
+
+
+def test_a_reader_names_the_file(tmp_path: Path) -> None:
+    for data in (b"", wav()[:-300], b"no sound"):
+        with pytest.raises(UserError, match=r"a\.wav (is|has|cannot)"):
+            read_sound(at(tmp_path, data))
+
+
+def test_another_rate_than_the_others(tmp_path: Path) -> None:
+    place = at(tmp_path, wav(rate=8000))
+    assert Sounds(rate=16_000).look(place) == Flaw(What.RATE, "has 8,000 samples a second where the others have 16,000")
+    assert isinstance(Sounds(rate=8000).look(place), Seen)
+
+
+def test_no_cut_of_a_file_goes_unnoticed(tmp_path: Path) -> None:
+    for data in (wav(), coded(VALUES, "FLAC", "PCM_16")):
+        for end in range(0, len(data) - 2, max(1, len(data) // 12)):
+            assert isinstance(Sounds().look(at(tmp_path, data[:end])), Flaw), end

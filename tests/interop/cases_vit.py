@@ -1,0 +1,45 @@
+"""ViT and its masked autoencoder, with the options that their configs name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.interop.parity import Case, Kind
+
+SIZES = {
+    "image_size": 12,
+    "patch_size": 4,
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+}
+DECODER = {
+    "decoder_hidden_size": 8,
+    "decoder_num_hidden_layers": 2,
+    "decoder_num_attention_heads": 2,
+    "decoder_intermediate_size": 20,
+}
+
+
+def case(name: str, architecture: str, kind: Kind = Kind.IMAGE, **options: Any) -> Case:
+    def make() -> Any:
+        import transformers
+
+        known = getattr(transformers, architecture)
+        config = known.config_class(**{**SIZES, **options}, architectures=[architecture])
+        return known._from_config(config, attn_implementation="eager")
+
+    return Case(name, make, kind)
+
+
+CASES = [
+    case("vit", "ViTModel"),
+    case("vit, classes", "ViTForImageClassification", num_labels=5),
+    case(
+        "vit, one channel, no biases", "ViTForImageClassification", num_channels=1, qkv_bias=False, layer_norm_eps=1e-3
+    ),
+    case("vit, patches of a pixel, ReLU", "ViTForImageClassification", image_size=4, patch_size=1, hidden_act="relu"),
+    case("vit_mae", "ViTMAEForPreTraining", Kind.PATCHES, **DECODER),
+    case("vit_mae, normalised", "ViTMAEForPreTraining", Kind.PATCHES, norm_pix_loss=True, mask_ratio=0.5, **DECODER),
+]

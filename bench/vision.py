@@ -58,9 +58,7 @@ def vits(batch: int) -> dict[str, Batches]:
 
     sizes = {"image_size": 32, "patch_size": 4, "hidden_size": 192, "num_attention_heads": 3, "num_hidden_layers": 12}
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    theirs = ViTForImageClassification(
-        ViTConfig(**sizes, **rates, intermediate_size=768, num_labels=CLASSES, attn_implementation="sdpa")
-    )
+    theirs = ViTForImageClassification(ViTConfig(**sizes, **rates, intermediate_size=768, num_labels=CLASSES))
     ours = vit.build(vit.Config(32, patch=4, dim=192, heads=3, classes=CLASSES))
     seen = drawn(batch, 32)
     return {

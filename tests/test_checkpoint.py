@@ -18,6 +18,7 @@ from headway.checkpoint import Loaded, load
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.errors import UserError
 from headway.files import read_json, write_json
+from headway.interop.keymap import matched
 from headway.nn.model import EncoderDecoder
 from headway.zoo.build import build, config_of
 from headway.zoo.reads import reads
@@ -59,8 +60,10 @@ def test_a_folder_is_read_and_written_both_ways(case: Case, tmp_path: Path) -> N
     third = load(tmp_path / "back")
     assert_close(numbers(third), expected, atol=0, rtol=0)
     again = type(theirs).from_pretrained(tmp_path / "back")
+    unused = third.family().keymap(third.config).ignored  # there, and no part of what the model computes
     for name, x in theirs.state_dict().items():
-        assert_close(again.state_dict()[name], x, atol=0, rtol=0)
+        if not any(matched(pattern, name) for pattern in unused):
+            assert_close(again.state_dict()[name], x, atol=0, rtol=0)
 
 
 @pytest.fixture

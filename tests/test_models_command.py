@@ -19,7 +19,10 @@ def test_the_list_names_every_preset_once() -> None:
     lines = list_presets().splitlines()
     assert [line.split()[0] for line in lines[1 : len(PRESETS) + 1]] == list(PRESETS)
     assert lines[0].split() == ["preset", "architecture", "dim", "layers", "heads", "hidden"]
-    assert "gpt2-xl            gpt2           1600      48     25" in lines
+    cells = [line.split() for line in lines]
+    assert ["gpt2-xl", "gpt2", "1600", "48", "25"] in cells
+    assert ["swin-s", "swin", "96", "2+2+18+2", "3–24"] in cells  # layers and heads of its stages
+    assert ["simmim-b16", "simmim", "768", "12", "12"] in cells  # those of its encoder
     assert max(map(len, lines)) <= 80
 
 

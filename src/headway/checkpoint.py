@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.answer import PLAIN, Answer, Speaker, Wish
+from headway.data.preprocess import FILE as PREPROCESS
 from headway.data.preprocess import Preprocess, read_preprocess, write_preprocess
 from headway.data.read_fairseq import read_sides
 from headway.data.read_tokenizer import READERS, load_tokenizer
@@ -28,10 +30,11 @@ from headway.generate.settings import LENGTHS, MASKS, is_setting
 from headway.interop.bare import recognised
 from headway.interop.families import FAMILIES, Family, family, model_type_of
 from headway.interop.weights import read_weights, write_weights
-from headway.interop.whisper import read_openai
+from headway.interop.whisper import check_sound, read_openai, write_sound
 from headway.nn.embed import TokenEmbed
 from headway.nn.model import EncoderDecoder, tensors_of
-from headway.observer import Observer, sense_of
+from headway.observer import Listener, Observer, sense_of
+from headway.zoo import whisper
 from headway.zoo.build import ARCHITECTURES, architecture
 from headway.zoo.plain import from_plain, to_plain
 
@@ -68,9 +71,15 @@ class Loaded:
         """
         return self.answerer().answer([text], wish)[0]
 
-    def answerer(self) -> Speaker | Observer:
+    def answerer(self) -> Speaker | Observer | Listener:
         """Whoever answers: a reader of texts, or of images, sounds and numbers."""
+        if isinstance(self.config, whisper.Config):
+            return self.listener(self.config)
         return self.speaker() if self.preprocess is None else self.observer()
+
+    def listener(self, config: whisper.Config) -> Listener:
+        assert isinstance(self.model, EncoderDecoder)
+        return Listener(self.model, self.vocabulary(), self.kept, config.source_context * prod(whisper.STRIDES))
 
     def observer(self) -> Observer:
         """The model with what it senses."""
@@ -84,11 +93,14 @@ class Loaded:
 
     def speaker(self) -> Speaker:
         """The model with its words."""
+        return Speaker(self.model, self.vocabulary(), self.kept, self.labels(), self.writer)
+
+    def vocabulary(self) -> Tokenizer:
         if self.tokenizer is None:
             raise UserError(
                 "this model's folder holds no tokenizer", do="call model(ids) with numbers, or add tokenizer.json"
             )
-        return Speaker(self.model, self.tokenizer, self.kept, self.labels(), self.writer)
+        return self.tokenizer
 
     def save(self, folder: str | Path) -> None:
         """Writes the model in our own layout."""
@@ -117,7 +129,9 @@ class Loaded:
         for words, place in ((self.tokenizer, folder), (self.writer, folder / TARGET)):
             if words is not None:
                 words.save(place)
-        if self.preprocess is not None:
+        if isinstance(self.config, whisper.Config):
+            write_json(folder / PREPROCESS, write_sound(self.config))
+        elif self.preprocess is not None:
             write_preprocess(self.preprocess, folder)
 
     def family(self) -> Family:
@@ -145,6 +159,8 @@ def load(
     arrange(loaded.model.eval())
     reader, writer = (loaded.tokenizer, loaded.writer) if loaded.tokenizer else words_of(place)
     check_words(reader, writer, loaded.model, place)
+    if isinstance(loaded.config, whisper.Config) and (place / PREPROCESS).is_file():
+        check_sound(read_json(place / PREPROCESS), loaded.config)
     return replace(loaded, tokenizer=reader, writer=writer, preprocess=read_preprocess(place))
 
 

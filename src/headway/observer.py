@@ -18,10 +18,12 @@ from headway.answer import PLAIN, Answer, Speaker, Wish
 from headway.data.archives import Place, inside
 from headway.data.keyed import random_for
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
+from headway.data.sounds import read_sound
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.ctc import PrefixBeam, greedy
+from headway.generate.transcribe import Listening, MeanBeam, Transcriber
 from headway.nn.head import Beside, Classifier, CTCHead, MeanPool
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.tasks.senses import Hearing, Read, Sense, Sight, Vectors
@@ -58,8 +60,7 @@ class Observer:
         """What the sense opens: numbers as they are, and files by their place."""
         if isinstance(self.sense, Vectors):
             return given
-        path = Path(given)
-        return (inside(path) or Place(path)).spelled()
+        return place_of(given).spelled()
 
     def way(self) -> Callable[[Read, Wish], list[Answer]]:
         """What the model is for, by its shape."""
@@ -116,6 +117,36 @@ class Observer:
         order = chances.argsort(descending=True).tolist()
         scores = {self.label(k): chances[k].item() for k in order}
         return {"output": self.label(order[0]), "probabilities": scores}
+
+
+@dataclass(frozen=True, eq=False)
+class Listener:
+    """A Whisper, which hears sounds of any length window by window; `settings` are its generation_config.json's."""
+
+    model: EncoderDecoder
+    words: Tokenizer
+    settings: Mapping[str, Any]
+    window: int  # frames
+
+    def answer(self, inputs: Sequence[str], wish: Wish = PLAIN) -> list[Answer]:
+        """What is said in each file, in which language and when."""
+        ear = Transcriber.of(self.model, self.words, self.settings, self.window)
+        how = MeanBeam(wish.how.width) if isinstance(wish.how, Beam) else wish.how
+        found = list[Answer]()
+        for one in inputs:
+            wave = torch.from_numpy(read_sound(place_of(one), ear.sound.rate))
+            told = ear.transcribe(wave, ear.sound.rate, Listening(how=how, most=wish.most)).plain()
+            found.append({"input": one, "output": told.pop("text"), **told})
+        return found
+
+    def embed(self, inputs: Sequence[str]) -> Tensor:
+        raise UserError("a Whisper gives texts and no vectors", do="leave --embed out")
+
+
+def place_of(given: str) -> Place:
+    """The file, or the member of an archive, that a person names."""
+    path = Path(given)
+    return inside(path) or Place(path)
 
 
 def sense_of(preprocess: Preprocess) -> Sense:

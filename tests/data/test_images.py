@@ -210,3 +210,12 @@ def test_mean_and_deviation(tmp_path: Path) -> None:
     assert np.allclose(std, values.std((0, 1, 2)), atol=1e-5)
     black = at(tmp_path, coded(Image.new("L", (9, 9))), "black.png")
     assert mean_and_std([black], 1) == ((0.0,), (0.003922,))
+
+
+def test_files_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = at(tmp_path, png())
+    monkeypatch.setattr("headway.data.looks.LARGEST", 100)
+    assert Images().look(place) == Flaw(What.LARGE, f"has {len(png())} bytes where 100 are allowed")
+    assert looked(Images(), Place(tmp_path / "gone.png")) == Flaw(What.MISSING, "is gone")
+    (tmp_path / "folder.png").mkdir()
+    assert Images().look(Place(tmp_path / "folder.png", size=9)) == Flaw(What.IMAGE, "cannot be read: Is a directory")

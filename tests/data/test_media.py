@@ -405,13 +405,13 @@ REFUSED: dict[str, tuple[dict[str, bytes], list[str], dict[str, Any], str]] = {
         {"labels.csv": LABELS},
         ["labels.csv"],
         {},
-        "labels.csv names images such as '0.png', and none of the first are where it looks; give the folder or the .tar",
+        "labels.csv names images such as '0.png', and none of the first are beside it; give the folder or .tar",
     ),
     "other images": (
         {"labels.csv": LABELS} | {f"all/{name}": data for name, data in PHOTOS.items()},
         ["labels.csv", "all"],
         {},
-        "labels.csv names images such as '0.png', and none of the first are where it looks",
+        "labels.csv names images such as '0.png', and none of the first are in all",
     ),
     "two tables": (
         FLAT | {"a.csv": LABELS, "b.csv": LABELS},
@@ -508,6 +508,15 @@ def test_the_same_contents_are_never_on_both_sides(tmp_path: Path) -> None:
     same = {held_out(one.fields[0], 0.5, 3) for one in found(given) if one.fields[0] == found(given)[0].fields[0]}
     assert len(same) == 1
     assert check(given).counts == {What.DUPLICATE: 1, What.ANOTHER: 1}
+
+
+def test_classes_are_counted(tmp_path: Path) -> None:
+    assert check(recognise([put(tmp_path / "a", PHOTOS)])).lines == (
+        "12 records, 12 good; 3 labels: cat 4, dog 4, owl 4",
+    )
+    assert check(recognise([put(tmp_path / "b", {"cat/1.png": png(1), "cat/2.png": png(2)})])).counts == {
+        What.ONE_CLASS: 1
+    }
 
 
 def test_a_leak_is_found(tmp_path: Path) -> None:

@@ -184,3 +184,11 @@ def test_which_is_the_label(tmp_path: Path) -> None:
     ):
         recognise([tmp_path / "a.jsonl"])
     assert recognise([tmp_path / "a.jsonl"], columns=["points", "form"]).columns == ("points", "form")
+
+
+def test_numbers_are_not_measured_in_letters(tmp_path: Path) -> None:
+    row = ",".join("0.123456789" for _ in range(2000))
+    (tmp_path / "a.csv").write_text(f"{row},a\n{row[:-1]}8,b\n" * 3)
+    found = list(records(recognise([tmp_path / "a.csv"])))
+    assert len(found) == 6
+    assert all(isinstance(one, Record) and len(one.fields[0]) > 10_000 for one in found)

@@ -215,6 +215,12 @@ def test_clips_that_cannot_be_are_told(wave: Tensor) -> None:
         pair(0, 50, 80).ours.transcribe(wave, RATE)
 
 
+def test_a_model_without_times_is_told() -> None:
+    ours = replace(pair(0).ours, window=WINDOW + 2)
+    with pytest.raises(UserError, match=r"has 62 tokens, and the times of a window end at number 62; cut the clip"):
+        heard(ours, frames(0, WINDOW + 4), Listening("de"))
+
+
 def test_english_cannot_be_asked_for_another_language() -> None:
     marks = marks_of(words(), multilingual=False)
     with pytest.raises(UserError, match=r"knows English alone was asked for de, transcribe"):

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway import Context, Trace, load
+from headway.app.convert import convert
 from headway.errors import UserError
 from headway.interop import timm_vit, vit, vit_mae
 from headway.interop.families import family
@@ -61,6 +62,14 @@ def test_their_folder_is_read_and_ours_is_read_by_them(name: str, tmp_path: Path
         assert_close(parameter, loaded.model.get_parameter(key), rtol=0, atol=0)
         assert parameter.requires_grad == loaded.model.get_parameter(key).requires_grad
     assert (own.config, own.model_type) == (loaded.config, loaded.model_type)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), {"vit, classes": "a logit from transformers: ", "vit_mae": "not compared"}.items()
+)
+def test_a_folder_is_converted_and_compared_where_it_names_classes(name: str, told: str, tmp_path: Path) -> None:
+    theirs(name).save_pretrained(tmp_path / "theirs")
+    assert told in convert(tmp_path / "theirs", tmp_path / "ours", "headway", unsafe=False)
 
 
 @pytest.mark.parametrize(("high", "wide"), [(16, 8), (24, 24), (8, 12)])

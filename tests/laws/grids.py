@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from headway.nn.attention import SelfAttention, merge, split
 from headway.nn.bias import ContinuousBias, DecomposedBias, NeighbourBias, WindowBias
 from headway.nn.context import EMPTY, Context
+from headway.nn.convnet import LocalRelation
 from headway.nn.grid import LocalAttention, PooledAttention, Windowed, add_queries
 from headway.nn.score import CosineScore
 from headway.nn.trace import Trace
@@ -36,6 +37,7 @@ PARTS: dict[str, Callable[[], nn.Module]] = {
     "local": lambda: LocalAttention(DIM, HEADS, 3),
     "local with prior": lambda: LocalAttention(DIM, HEADS, 3, grid_bias=NeighbourBias(HEADS, 3)),
     "local with stride": lambda: LocalAttention(DIM, HEADS, 3, stride=2, grid_bias=NeighbourBias(HEADS, 3, stride=2)),
+    "local relation": lambda: LocalRelation(DIM, 3, share=3, stride=2, prior=True),
     "pooled": lambda: PooledAttention(DIM, HEADS, stride_q=2, stride_kv=2),
     "pooled with bias": lambda: PooledAttention(
         DIM, HEADS, stride_kv=2, grid_bias=DecomposedBias(4, (4, 5), (2, 3)), residual=add_queries

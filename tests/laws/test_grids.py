@@ -280,7 +280,8 @@ def test_what_is_read_is_what_was_used(make: Callable[[], nn.Module]) -> None:
     assert isinstance(values, Tensor)
     assert_close(amap.full() @ values, heads, atol=1e-5, rtol=1e-5)
     assert_close(amap.full().sum(-1), torch.ones(amap.shape[:3]))
-    assert_close(amap.rows(1, 3), amap.full()[:, :, 1:3])
+    half = amap.shape[2] // 2
+    assert_close(amap.rows(half, amap.shape[2]), amap.full()[:, :, half:])
 
 
 @every_part

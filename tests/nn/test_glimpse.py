@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -16,6 +17,7 @@ from headway.nn.context import Context
 from headway.nn.glimpse import DeepOutput, Drawn, Gated, HardAlignment, Likeliest
 from headway.nn.recurrent import LSTMCell
 from headway.nn.trace import Trace
+from headway.ops.glimpse import Baseline, reinforce
 from headway.ops.reading import Readable
 
 B, T, S, C, H, M = 3, 4, 6, 5, 7, 8
@@ -119,6 +121,44 @@ def test_drawn_contexts_are_soft_ones_on_average() -> None:
     hard.attention.body.learns = Drawn()  # type: ignore[attr-defined]
     first = seen(hard, times=4000)["heads"][:, 0, 0].unflatten(0, (-1, B)).mean(0)  # B M
     assert_close(first, seen(soft)["heads"][:, 0, 0], atol=0.08, rtol=0)
+
+
+PLACES, KINDS = 9, 3
+
+
+def marked(rows: int, draw: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Memories of nine places, each of some kind, one of which is marked; the marked place, and its kind."""
+    kinds, at = torch.randint(KINDS, (rows, PLACES), generator=draw), torch.randint(PLACES, (rows,), generator=draw)
+    mark = F.one_hot(at, PLACES)[..., None]
+    return torch.cat([F.one_hot(kinds, KINDS), mark], -1).float(), at, kinds[torch.arange(rows), at]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("reward", "least", "most"), [(1.0, 0.95, 1.0), (0.1, 0.95, 1.0), (0.0, 0.0, 0.6)])
+def test_where_to_look_is_learned_by_trial_and_not_without(reward: float, least: float, most: float) -> None:
+    """To say the kind of the marked place it has to look there, and only REINFORCE can teach it that."""
+    torch.manual_seed(0)
+    draw, begin = torch.Generator().manual_seed(0), torch.zeros(32, 1, 4)
+    look = HardAlignment.additive(16, KINDS + 1, 8)
+    part = RecurrentDecoder(4, 16, KINDS + 1, attention=Gated(look, 16), readout=DeepOutput(4, 16, KINDS + 1))
+    part.first.weight.data.zero_()  # or else it would begin with the mean of all places
+    head = nn.Linear(4, KINDS)
+    learned = [p for p in (*part.parameters(), *head.parameters()) if p is not part.first.weight]
+    optimiser, baseline = torch.optim.Adam(learned, 1e-2), Baseline()
+    for _ in range(250):
+        memory, at, kind = marked(32, draw)
+        trace = Trace(part, "attention.log_chance", "attention.entropy")
+        losses = F.cross_entropy(head(part(begin, Context(memory=memory, trace=trace)))[:, 0], kind, reduction="none")
+        chance, entropy = (trace[f"attention.{what}"].sum(1) for what in ("log_chance", "entropy"))
+        drawn, baseline = reinforce(-losses, chance, entropy, baseline, reward=reward)
+        optimiser.zero_grad()
+        ((losses.sum() + drawn) / 32).backward()
+        optimiser.step()
+    memory, at, kind = marked(32, torch.Generator().manual_seed(9))
+    trace = Trace(part.eval(), "attention.chosen")
+    part(begin, Context(memory=memory, trace=trace))
+    found = trace.joined("attention.chosen").full().argmax(-1)[:, 0, 0] == at
+    assert least <= float(found.float().mean()) <= most
 
 
 # ---- gate and output

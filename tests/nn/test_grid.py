@@ -10,12 +10,13 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.attention import SelfAttention
+from headway.nn.attention import SelfAttention, merge, split
 from headway.nn.bias import NeighbourBias
 from headway.nn.context import EMPTY, Context
 from headway.nn.grid import LocalAttention, PooledAttention, Windowed, cheapest
 from headway.nn.rows import Rows
 from headway.nn.state import State
+from headway.ops.attend import attend
 from headway.ops.window import Windows
 from tests.laws.grids import DIM, HEADS, Grid, brute_local, every_part, image, seen
 
@@ -36,6 +37,23 @@ def test_tiles_fit_the_grid(grid: Grid, tile: int) -> None:
     assert cheapest(7, grid).tile == tile
 
 
+@pytest.mark.parametrize(("stride", "copied", "tile"), [(1, 9, 4), (2, 9, 2), (1, 64, 7)])
+def test_tiles_are_smaller_where_little_is_copied(stride: int, copied: int, tile: int) -> None:
+    assert cheapest(7, (28, 28), stride, copied).tile == tile
+
+
+def test_queries_may_be_left_as_they_are() -> None:
+    """As in MViT, which pools them only where the grid is halved."""
+    model, x = PooledAttention(DIM, HEADS, stride_kv=2, kernel_q=1), image()
+    assert not list(model.q_pool.parameters())
+    q = split(model.q(x).flatten(1, 2), HEADS)
+    k, v = (
+        norm(split(pool(project(x)).flatten(1, 2), HEADS))
+        for project, pool, norm in ((model.k, model.k_pool, model.k_norm), (model.v, model.v_pool, model.v_norm))
+    )
+    assert_close(model(x), model.out(merge(attend(q, k, v))).view_as(x))
+
+
 def test_heads_share_their_pool() -> None:
     names = dict(PooledAttention(DIM, HEADS, stride_q=2).named_parameters())
     assert names["q_pool.weight"].shape == (DIM // HEADS, 1, 3, 3)
@@ -52,7 +70,7 @@ def test_all_parameters_learn(make: Callable[[], nn.Module]) -> None:
 def test_shapes_of_the_maps() -> None:
     x = torch.randn(2, 8, 8, DIM)
     assert seen(Windowed(SelfAttention(DIM, HEADS), Windows(4, 4)), x).shape == (2 * 4, HEADS, 16, 16)
-    assert seen(LocalAttention(DIM, HEADS, 7), x).shape == (2, HEADS, 64, 14 * 14)
+    assert seen(LocalAttention(DIM, HEADS, 7), x).shape == (2 * 4, HEADS, 16, 10 * 10)
     assert seen(PooledAttention(DIM, HEADS, stride_kv=4), x).shape == (2, HEADS, 64, 4)
 
 
@@ -91,7 +109,7 @@ def test_what_is_no_grid_is_refused(make: Callable[[], nn.Module], shape: tuple[
     [
         (
             lambda: LocalAttention(DIM, HEADS, 4),
-            "Halo(size=4, tile=1, stride=1) has no middle; allowed: an odd size, a tile of 1 or more, a stride of 1 or more",
+            "Halo(size=4, tile=1, stride=1) has no middle; allowed: an odd size; tile and stride of 1 or more",
         ),
         (
             lambda: LocalAttention(DIM, HEADS, 5, grid_bias=NeighbourBias(HEADS, 3))(torch.randn(1, 4, 4, DIM)),

@@ -24,13 +24,6 @@ def test_it_is_what_scipy_makes(ratio: tuple[int, int], length: int) -> None:
     )
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = torch.randn(300, dtype=torch.float64)
-    whole = resample(sound, 3, 2)
-    monkeypatch.setattr("headway.ops.resample.BLOCK", 37)
-    assert_close(resample(sound, 3, 2), whole, rtol=0, atol=0)
-
-
 def test_a_tone_stays_the_same_tone() -> None:
     """440 Hz from 44,100 to 16,000 samples a second, away from the ends."""
     old, new = (torch.sin(2 * math.pi * 440 * torch.arange(rate) / rate) for rate in (44_100, 16_000))

@@ -237,14 +237,14 @@ def test_a_step_of_hard_attention_is_its_seed_and_baseline() -> None:
 @pytest.mark.slow
 def test_two_images_are_told_apart(name: str) -> None:
     """A few dozen steps on two captions, one for each image; then each is written for its own."""
-    torch.manual_seed(0)
+    torch.manual_seed(1)
     model = build(CONFIGS[name], dropout=0.0)
     assert isinstance(model, Captioner)
     pictures = torch.zeros(2, 3, 16, 16)
     pictures[0, 0, :8], pictures[1, 2, :, 8:] = 3.0, 3.0  # red above, blue to the right
     given = caption_batch(pictures, [0, 1], [np.array([5, 6, 7, END]), np.array([8, 9, END])], BEGIN)
     optimiser, baseline = torch.optim.Adam(model.parameters(), 1e-2), Baseline()
-    for _ in range(110 if name == "hard" else 60):
+    for _ in range(100 if name == "hard" else 60):
         match name:
             case "soft":
                 loss = soft_loss(model.train(), given)

@@ -132,7 +132,7 @@ def test_images_of_other_sizes_go_too() -> None:
 
 
 PUBLISHED = {
-    "clip-nano": 2_045_313,
+    "clip-nano": 2_048_385,
     "clip-vit-b32": 151_277_313,
     "clip-vit-b16": 149_620_737,
     "clip-vit-l14": 427_616_513,

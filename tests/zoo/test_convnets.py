@@ -150,7 +150,10 @@ def changes(parameter: Tensor) -> bool:
         (resnet.Config(layers=(1, 0, 1, 1)), "layers=(1, 0, 1, 1); allowed: 1 or more in each stage"),
         (resnet.Config(attention=(0, 5)), "attention after stage 0; allowed: stages 1 to 4"),
         (lrnet.Config(stem="smal"), "no stem of an LR-Net 'smal'; allowed: large, small; did you mean 'small'?"),
-        (lrnet.Config(size=4), "Halo(size=4, tile=1, stride=2) has no middle; allowed: an odd size,"),
+        (
+            lrnet.Config(size=4),
+            "Halo(size=4, tile=1, stride=2) has no middle; allowed: an odd size; tile and stride of 1 or more",
+        ),
     ],
 )
 def test_sizes_that_cannot_be_are_told(config: object, told: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway.errors import UserError
 from headway.files import read_json
@@ -45,28 +46,56 @@ def checked(loaded: Loaded, theirs: Path | None) -> str:
         return "nothing to compare with: neither folder is in Hugging Face's layout"
     if find_spec("transformers") is None:
         return "not compared: transformers is not installed"
-    return f"largest difference of a logit from transformers: {difference(loaded, theirs):.1e}"
+    compare = comparison(loaded, theirs)
+    if compare is None:
+        return "not compared: it neither reads words alone nor names classes of images in transformers' layout"
+    return f"largest difference of a logit from transformers: {compare(loaded.model, their_model(theirs)):.1e}"
 
 
-def difference(loaded: Loaded, folder: Path) -> float:
-    """Between our numbers and those that transformers computes from its own folder, on 16 random tokens."""
+def comparison(loaded: Loaded, folder: Path) -> Callable[[Any, Any], float] | None:
+    """How numbers are compared, of ours and theirs; None for what is not compared here."""
+    c, kinds = loaded.config, read_json(folder / "config.json").get("architectures", ["AutoModel"])
+    if hasattr(c, "image") and kinds[0].endswith("ForImageClassification"):
+        return image_difference
+    wordless = any(hasattr(c, field) for field in ("image", "mels", "features", "strides"))
+    return None if wordless else word_difference
+
+
+def their_model(folder: Path) -> Any:
     import torch
     import transformers
-
-    from headway.nn.model import EncoderDecoder
 
     name = read_json(folder / "config.json").get("architectures", ["AutoModel"])[0]
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    theirs = getattr(transformers, name).from_pretrained(folder, dtype=torch.float32).eval()
+    return getattr(transformers, name).from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def image_difference(ours: Any, theirs: Any) -> float:
+    """On an image of random pixels."""
+    import torch
+
+    c = theirs.config
+    side = c.image_size if hasattr(c, "image_size") else 64
+    image = torch.randn(1, c.num_channels, side, side, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return float((ours(image) - theirs(pixel_values=image).logits).abs().max())
+
+
+def word_difference(ours: Any, theirs: Any) -> float:
+    """On 16 random tokens."""
+    import torch
+
+    from headway.nn.model import EncoderDecoder
+
     words, padding = theirs.config.vocab_size, getattr(theirs.config, "pad_token_id", None)
     ids = torch.randint(0, words, (1, 16), generator=torch.Generator().manual_seed(0))
     if padding is not None:
         ids = torch.where(ids == padding, (ids + 1) % words, ids)  # RoBERTa does not count it as a position
-    paired = isinstance(loaded.model, EncoderDecoder)
+    paired = isinstance(ours, EncoderDecoder)
     with torch.no_grad():
         expected = theirs(input_ids=ids, **({"decoder_input_ids": ids} if paired else {}))[0]
-        found = loaded.model(ids, ids) if paired else loaded.model(ids)
+        found = ours(ids, ids) if paired else ours(ids)
     return float((found - expected).abs().max())
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from json import dumps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from headway.zoo import presets
 
@@ -21,8 +22,18 @@ def list_presets(json: bool = False) -> str:
         return dumps(told, indent=1)
     rows: list[tuple[str, ...]] = [("preset", "architecture", *COLUMNS)]
     for name, chosen in presets.PRESETS.items():
-        rows.append((name, chosen.architecture, *(str(chosen.sizes.get(column, "")) for column in COLUMNS)))
+        encoder = chosen.sizes.get("encoder")
+        sizes = {**encoder, **chosen.sizes} if isinstance(encoder, Mapping) else chosen.sizes
+        rows.append((name, chosen.architecture, *(size(column, sizes.get(column, "")) for column in COLUMNS)))
     return f"{table(rows, left=2)}\n\nheadway cost PRESET says what one takes; headway list --json gives all sizes."
+
+
+def size(column: str, value: object) -> str:
+    """A number; of stages, their layers added up, and of all else the first and the last."""
+    if not isinstance(value, tuple):
+        return str(value)
+    stages = [str(number) for number in cast(tuple[int, ...], value)]
+    return "+".join(stages) if column == "layers" else f"{stages[0]}–{stages[-1]}"
 
 
 def cost(preset: str, batch: int = 1, length: int | None = None, json: bool = False, bits: int = 32) -> str:

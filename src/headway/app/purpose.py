@@ -35,7 +35,7 @@ from headway.errors import UserError, listed, nearest
 from headway.generate.feed import context_of
 from headway.nn.head import Beside, Classifier, TokenClassifier
 from headway.nn.model import EncoderDecoder, Trunk
-from headway.observer import Observer
+from headway.observer import Listener, Observer
 from headway.tasks.causal import Causal
 from headway.tasks.labels import Labels, Tags
 from headway.tasks.masked import Masked
@@ -80,7 +80,13 @@ class Purpose:
 def purpose_for(loaded: Loaded, kind: Kind, folder: Path) -> Purpose:
     """What the model in a folder is for; some encoder–decoders are for pairs and for texts, so the data decides."""
     answerer = loaded.answerer()
-    return heard(answerer, kind, folder) if isinstance(answerer, Speaker) else observed(answerer, kind, folder)
+    match answerer:
+        case Speaker():
+            return heard(answerer, kind, folder)
+        case Observer():
+            return observed(answerer, kind, folder)
+        case Listener():
+            return TRANSCRIBES
 
 
 def observed(observer: Observer, kind: Kind, folder: Path) -> Purpose:
@@ -178,7 +184,7 @@ def measure_sensed(loaded: Loaded, data: Data, wish: Wish) -> Measured:
 
 def measure_speech(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     parts = batched(data.read(), MANY)
-    return Measured(spoken_scores([one for part in parts for one in written_of(loaded.observer(), part, wish)]))
+    return Measured(spoken_scores([one for part in parts for one in written_of(loaded.answerer(), part, wish)]))
 
 
 def check_labels(kind: Kind, part: Sequence[Record], labels: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from headway.errors import UserError
 
 if TYPE_CHECKING:
     from headway.answer import Answer, Speaker, Wish
-    from headway.observer import Observer
+    from headway.observer import Listener, Observer
 
 LINES = 32  # texts at a time
 CLASSES = 5  # that are told to people
@@ -75,7 +75,7 @@ def generate(
     out.write("\n")
 
 
-def drafted(speaker: Speaker | Observer, wish: Wish, draft: Path | None, *, unsafe: bool) -> Wish:
+def drafted(speaker: Speaker | Observer | Listener, wish: Wish, draft: Path | None, *, unsafe: bool) -> Wish:
     """The wish with the draft model in a folder, which must have the same words."""
     from headway.answer import Speaker
     from headway.checkpoint import load
@@ -92,7 +92,7 @@ def drafted(speaker: Speaker | Observer, wish: Wish, draft: Path | None, *, unsa
     return replace(wish, draft=smaller.model)
 
 
-def embedded(speaker: Speaker | Observer, texts: list[str]) -> list[Answer]:
+def embedded(speaker: Speaker | Observer | Listener, texts: list[str]) -> list[Answer]:
     return [{"input": text, "output": row.tolist()} for text, row in zip(texts, speaker.embed(texts), strict=True)]
 
 

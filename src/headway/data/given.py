@@ -58,8 +58,11 @@ class Asked:
     label_from: str | None = None  # a pattern for names of files
     rate: int | None = None  # at which all sounds are wanted
     frames: int = 1  # of a film, of which the first may be taken for an image
+    nameless: bool = False  # images are learned from without classes
 
 
-def goal(kind: Kind) -> str:
+def goal(kind: Kind, *, nameless: bool = False) -> str:
     """The end of the sentence that says what data is for."""
+    if nameless:
+        return "to be learned from without classes (change with --objective)"
     return f"so {GOAL[kind]} (change with --task)"

@@ -84,7 +84,7 @@ def idx_source(images: Path, labels: Path) -> Idx:
 
 def pixels(place: Place) -> NDArray[np.uint8]:
     """The values at a place that has a shape."""
-    start = place.start - header(place.file).start
+    start = place.start - 4 * (2 + len(place.shape))  # behind the header, which has one axis more
     return read_idx(place.file).reshape(-1)[start : start + (place.size or 0)].reshape(place.shape)
 
 

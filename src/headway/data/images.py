@@ -23,7 +23,7 @@ from PIL import Image, ImageOps
 from headway.data.archives import Place
 from headway.data.idx import pixels
 from headway.data.lines import What
-from headway.data.looks import Flaw, Seen
+from headway.data.looks import Flaw, Seen, contents
 from headway.errors import UserError
 
 Pixels = NDArray[np.uint8]
@@ -47,8 +47,10 @@ class Images:
 
     def look(self, place: Place) -> Seen | Flaw:
         """The hash of a file, height and width; or why it cannot be learned from."""
+        data = contents(place, What.IMAGE)
+        if isinstance(data, Flaw):
+            return data
         try:
-            data = place.read()
             with opened(data) as image:
                 if flaw := self.flaw(image):
                     return flaw
@@ -146,8 +148,6 @@ def frames_of(image: Image.Image) -> int:
 
 def broken(error: Exception) -> Flaw:
     """What Pillow stumbled on, for a person."""
-    if isinstance(error, UserError):
-        return Flaw(What.LARGE if "allowed" in error.said else What.IMAGE, error.said)
     if isinstance(error, Image.DecompressionBombError):
         return Flaw(What.LARGE, f"has more pixels than are allowed: {error}")
     if isinstance(error, Image.UnidentifiedImageError):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from headway.data.archives import Place
+from headway.data.archives import LARGEST, Place
 from headway.data.lines import What
 from headway.errors import UserError
 
@@ -45,9 +45,19 @@ def looked(medium: Medium, place: Place) -> Seen | Flaw:
     """`medium.look(place)`, done once for a file that has not changed since."""
     try:
         stamp = place.file.stat()
-    except OSError as error:
-        raise UserError(f"{place.path} cannot be read: {error.strerror}") from None
+    except OSError:
+        return Flaw(What.MISSING, "is gone")
     return remembered(medium, place, stamp.st_size, stamp.st_mtime_ns)
+
+
+def contents(place: Place, what: What) -> bytes | Flaw:
+    """The bytes of a file, or why they cannot be had: `what`, or too many of them."""
+    try:
+        if (size := place.bytes) > LARGEST:
+            return Flaw(What.LARGE, f"has {size:,} bytes where {LARGEST:,} are allowed")
+        return place.read()
+    except UserError as error:
+        return Flaw(what, error.said.removeprefix(f"{place.path} "))
 
 
 @lru_cache(KEPT)

@@ -116,6 +116,30 @@ class ClassFolders:
 
 
 @dataclass(frozen=True)
+class Nameless:
+    """Files of which nothing is said."""
+
+    pool: Pool
+    medium: Medium
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.pool.files(self.medium)
+
+    @property
+    def columns(self) -> tuple[str | int, ...]:
+        return ()
+
+    def read(self) -> Iterator[Entry | Problem]:
+        for name in named_like(self.pool, self.medium):
+            place = self.pool.place(name)
+            if place is None:
+                yield Problem(self.pool.path / name, 0, What.MISSING, "is gone")
+            else:
+                yield Entry(place, (), place.path)
+
+
+@dataclass(frozen=True)
 class ByName:
     """What is found in a file's name is its class, or its transcript, in which _ stands for a space.
 

@@ -41,17 +41,19 @@ def recognise(
     label_from: str | None = None,
     rate: int | None = None,
     frames: int = 1,
+    nameless: bool = False,
 ) -> Given:
     """What the files hold; a kind and columns (names, or numbers from 1) that are given win over their looks.
 
     `label_from` is a pattern that finds a class or a transcript in the names of images or sounds, `rate` that at which
-    all sounds are wanted (else they must have one), and `frames` how many an animated image may have.
+    all sounds are wanted (else they must have one), and `frames` how many an animated image may have.  Images that are
+    `nameless` need no classes: all that a folder holds are taken.
     """
     if source or target:
         return parallel(paths, source, target, kind)
     if not paths:
         raise UserError("no data was given", allowed=ALLOWED)
-    asked = Asked(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames)
+    asked = Asked(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless)
     for look in () if kind in TEXTUAL else OTHERS:
         if found := look(asked):
             return found

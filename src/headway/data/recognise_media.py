@@ -21,7 +21,7 @@ from headway.data.kinds import HEARD, PICTURED, Kind
 from headway.data.lines import line_count, suffix_of
 from headway.data.listings import KINDS, MEDIA, Naming, find_names
 from headway.data.looks import Medium
-from headway.data.media import Beside, ByName, ClassFolders, Media, Names
+from headway.data.media import Beside, ByName, ClassFolders, Entries, Media, Nameless, Names
 from headway.data.pools import Pool, Tar, named_like
 from headway.data.sounds import Sounds, rate_of
 from headway.data.sources import counted
@@ -92,10 +92,9 @@ def pooled(asked: Asked, pool: Pool) -> Given:
 def tabled(asked: Asked, naming: Naming, pool: Pool | None) -> Given:
     table = naming.file
     if pool is None:
-        said = (
-            f"{table} names {naming.medium.noun}s such as {naming.names[0]!r}, and none of the first are where it looks"
-        )
-        raise UserError(said, do="give the folder or the .tar archive that has them, too")
+        given = listed([str(path) for path in asked.paths if path != table])
+        said = f"{table} names {naming.medium.noun}s such as {naming.names[0]!r}, and none of the first are "
+        raise UserError(said + (f"in {given}" if given else "beside it"), do="give the folder or .tar that has them")
     kind, source = naming.told(asked)
     medium = exact(naming.medium, asked, [pool.place(name) for name in naming.names])
     within = isinstance(pool, Tar) and pool.path in table.parents
@@ -111,6 +110,8 @@ def by_folders(asked: Asked, pool: Pool) -> Given:
     medium = medium_in(asked, pool)
     kind, texts = KINDS[medium.noun]
     names = list(named_like(pool, medium))
+    if asked.nameless and kind is Kind.IMAGES and asked.kind in (None, kind):
+        return without_names(asked, pool, medium, names)
     folders = Counter(PurePosixPath(name).parts[0] for name in names if "/" in name)
     if asked.kind is texts or not folders:
         raise unlabelled(pool, medium, len(names), texts if asked.kind is texts else kind)
@@ -125,6 +126,13 @@ def by_folders(asked: Asked, pool: Pool) -> Given:
     said = f"{counted(len(names), medium.noun)}{at_rate(medium)} in {classes} ({listed(folders, 5)})"
     why = f"{pool.path}: {said}{beside(pool, medium)}, {goal(kind)}"
     return given_by(kind, medium, ClassFolders(pool, medium), why, asked, names)
+
+
+def without_names(asked: Asked, pool: Pool, medium: Medium, names: Sequence[str]) -> Given:
+    """All images of a folder or archive, whatever folders they are in."""
+    said = f"{counted(len(names), medium.noun)}{beside(pool, medium)}, {goal(Kind.IMAGES, nameless=True)}"
+    medium = exact(medium, asked, ())
+    return given_by(Kind.IMAGES, medium, Nameless(pool, medium), f"{pool.path}: {said}", asked, names)
 
 
 def by_file_names(asked: Asked, pool: Pool, pattern: str) -> Given:
@@ -145,7 +153,7 @@ def by_file_names(asked: Asked, pool: Pool, pattern: str) -> Given:
 def given_by(
     kind: Kind,
     medium: Medium,
-    entries: Beside | ClassFolders | ByName,
+    entries: Entries,
     why: str,
     asked: Asked,
     names: Sequence[str],
@@ -183,7 +191,8 @@ def unlabelled(pool: Pool, medium: Medium, count: int, kind: Kind) -> UserError:
     classes = kind in (Kind.IMAGES, Kind.SOUNDS)
     table = f"labels.csv (file,{TOLD[kind]})" if classes else f"{PLURAL[kind]}.tsv (file, tab, {TOLD[kind]})"
     folders = "put each class into a folder of its own, or " if classes else ""
-    do = f"{folders}add {table}, or take it from their names, as in --data.label-from '([a-z]+)_'"
+    without = ", or learn without classes, as in --objective masked" if kind is Kind.IMAGES else ""
+    do = f"{folders}add {table}, or take it from their names, as in --data.label-from '([a-z]+)_'{without}"
     return UserError(f"{pool.path} holds {counted(count, medium.noun)} and nothing says the {PLURAL[kind]}", do=do)
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from headway.data.archives import Place
 from headway.data.lines import What
-from headway.data.looks import Flaw, Seen
+from headway.data.looks import Flaw, Seen, contents
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,10 +48,9 @@ class Sounds:
 
     def look(self, place: Place) -> Seen | Flaw:
         """The hash of a file, its samples and their rate; or why it cannot be learned from."""
-        try:
-            data = place.read()
-        except UserError as error:
-            return Flaw(What.LARGE if "allowed" in error.said else What.SOUND, error.said)
+        data = contents(place, What.SOUND)
+        if isinstance(data, Flaw):
+            return data
         if flaw := empty(data) or forged(data):
             return flaw
         try:

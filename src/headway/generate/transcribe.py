@@ -203,7 +203,11 @@ class Transcriber:
 
     def time_rules(self) -> TimeRules:
         """The rules where times are written."""
-        marks, also = self.marks, asdict(self.rules)
+        marks, also, vocab = self.marks, asdict(self.rules), vocab_of(self.model.decoder)
+        last = marks.first_time + self.window // embedding(self.model).factor
+        if vocab is None or last >= vocab:
+            said = f"the model has {vocab} tokens, and the times of a window end at number {last}"
+            raise UserError(said, do="cut the clip into pieces that fit one window, and ask for no times")
         return TimeRules(**also, end=marks.end, first_time=marks.first_time, latest=self.latest)
 
 

@@ -81,6 +81,8 @@ def write_config(c: Config) -> dict[str, Any]:
         "text_config": {
             "model_type": "clip_text_model",
             "vocab_size": c.vocab,
+            "bos_token_id": None,  # else that library takes the published tokenizer's
+            "pad_token_id": None,
             "eos_token_id": c.end,
             "max_position_embeddings": c.context,
             "hidden_size": c.dim,

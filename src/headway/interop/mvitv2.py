@@ -38,8 +38,8 @@ def read_config(values: Mapping[str, Any]) -> Config:
 
 def write_config(c: Config) -> dict[str, Any]:
     names = [name for name, layers in LAYERS.items() if layers == c.layers]
-    free = {"image": c.image, "channels": c.channels, "classes": c.classes, "depth_dropout": c.depth_dropout}
-    if not names or c != Config(layers=c.layers, **free):
+    published = Config(c.image, c.channels, layers=c.layers, classes=c.classes, depth_dropout=c.depth_dropout)
+    if not names or c != published:
         do = "write it in headway's own layout"
         raise UserError("timm has no MViT-v2 of these sizes", allowed=f"those of {listed(LAYERS)}", do=do)
     return {

@@ -3,7 +3,7 @@
 The new signal is the old one with `up` − 1 zeros between its samples, filtered, of which each `down`-th sample stays.
 Nothing is stuffed or thrown away: a new sample reads the few old ones that the filter reaches from it (polyphase).
 
-Axes:  N old samples   M new samples   W old samples that one new sample reads
+Axes:  N old samples   M new samples
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import math
 from functools import lru_cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 ZEROS = 10  # crossings of zero on each side of the filter
 BETA = 5.0  # Kaiser's window: what is folded back is about 53 dB below the sound
-BLOCK = 2**16  # new samples that are made at once
 
 
 def resample(sound: Tensor, up: int, down: int) -> Tensor:
@@ -30,26 +30,17 @@ def resample(sound: Tensor, up: int, down: int) -> Tensor:
     up, down = up // shared, down // shared
     if up == down:
         return sound
-    total, half = -(-sound.shape[-1] * up // down), ZEROS * max(up, down)
-    filter_ = low_pass(up, down).to(sound)
-    width = 2 * half // up + 1
-    padded = torch.nn.functional.pad(sound, (width, width))
-    made = [
-        block(padded, filter_, torch.arange(at, min(at + BLOCK, total)), up, down, width)
-        for at in range(0, total, BLOCK)
-    ]
-    return torch.cat(made, -1)
-
-
-def block(padded: Tensor, filter_: Tensor, m: Tensor, up: int, down: int, width: int) -> Tensor:
-    """The new samples of numbers `m`; the old ones have `width` zeros on both sides."""
+    total, filter_ = -(-sound.shape[-1] * up // down), low_pass(up, down).to(sound)
     half = len(filter_) // 2
-    first = -((half - m * down) // up)  # M: the first old sample within reach, ⌈(m · down − half) / up⌉
-    n = first[:, None] + torch.arange(width)  # M W
-    tap = half + (m * down)[:, None] - n * up
-    reached = (tap >= 0) & (n + width < padded.shape[-1])
-    weights = filter_[tap.clamp(0)] * reached
-    return (padded[..., (n + width).clamp(max=padded.shape[-1] - 1)] * weights).sum(-1)
+    reach = half // up  # old samples on each side of a new one that it reads
+    padded = F.pad(sound, (reach, reach + 1))
+    made = sound.new_empty(*sound.shape[:-1], total)
+    for m in range(min(up, total)):  # new samples m, m + up, m + 2 up, … see the same taps, `down` old samples apart
+        first = -((half - m * down) // up)  # the first old sample within reach, ⌈(m · down − half) / up⌉
+        taps = filter_[half + first * up - m * down :: up]  # the filter is the same from both ends
+        windows = padded[..., reach + first :].unfold(-1, len(taps), down)
+        made[..., m::up] = windows[..., : len(range(m, total, up)), :] @ taps
+    return made
 
 
 @lru_cache(64)

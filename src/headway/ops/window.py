@@ -87,7 +87,7 @@ class Halo:
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.size % 2 == 0 or self.tile < 1 or self.stride < 1:
-            raise UserError(f"{self} has no middle", allowed="an odd size, a tile of 1 or more, a stride of 1 or more")
+            raise UserError(f"{self} has no middle", allowed="an odd size; tile and stride of 1 or more")
 
     @property
     def tiles(self) -> Windows:

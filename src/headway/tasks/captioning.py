@@ -82,7 +82,7 @@ def hard_loss(
     baseline: Baseline,
     *,
     smoothing: float = 0.0,
-    reward: float = 1.0,
+    reward: float = 0.1,
     curiosity: float = 0.01,
 ) -> tuple[Tensor, Baseline]:
     """The loss of all words given the places that were drawn, and that of the draws; and the baseline after this batch.

@@ -8,7 +8,7 @@ Axes:  B batch   Ch channels   H height   W width   T frames   F features   N fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -76,8 +76,13 @@ class Sight:
         return 1
 
     def look(self, told: str, random: np.random.Generator) -> Tensor:
+        return next(self.looks(told, random))
+
+    def looks(self, told: str, random: np.random.Generator) -> Iterator[Tensor]:
+        """The same image again and again, each time as chance changes it."""
         image = as_image(read_image(Place.parsed(told), self.ready.channels))
-        return (self.augment or self.ready.chain())(image, random)
+        while True:
+            yield (self.augment or self.ready.chain())(image, random)
 
     def together(self, samples: Sequence[Tensor]) -> Read:
         return Read(torch.stack(list(samples)), Context())
@@ -157,4 +162,9 @@ def kept(sense: Sense, told: str, *extent: str) -> Kept:
 
 def opened(sense: Sense, column: Any, random: np.random.Generator) -> Tensor:
     """The sample that a row keeps."""
-    return sense.look(bytes(np.asarray(column, np.uint8)).decode(), random)
+    return sense.look(told_by(column), random)
+
+
+def told_by(column: Any) -> str:
+    """The text of which a row keeps the bytes."""
+    return bytes(np.asarray(column, np.uint8)).decode()

@@ -31,6 +31,7 @@ BIASES_AND_NORMS = (
     NeighbourBias,
     DecomposedBias,
 )
+ENCODER = "encoder"  # that may be frozen
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ def freeze(model: nn.Module, what: int | Sequence[str]) -> list[str]:
     """Leaves parameters as they are; the names of those.
 
     A number is that of the lowest layers, with the embeddings below them.  Words are names of parts or parameters, in
-    which `*` stands for anything: "encoder.embed", "encoder.stack.blocks.0", "*.attn".
+    which `*` stands for anything: "encoder.embed", "encoder.stack.blocks.0", "*.attn".  "encoder", where no part is
+    called so, is all but the head.
     """
     names = frozen_layers(model, what) if isinstance(what, int) else frozen_parts(model, what)
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -101,6 +103,9 @@ def frozen_parts(model: nn.Module, globs: Sequence[str]) -> set[str]:
     names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     found: set[str] = set()
     for glob in globs:
+        if glob == ENCODER and not any(path == ENCODER for path, _ in model.named_children()):
+            found |= all_but_heads(model)
+            continue
         matched = {name for name in names if any(fnmatchcase(path, glob) for path in paths_to(name))}
         if not matched:
             paths = dict.fromkeys(path for name in names for path in paths_to(name))
@@ -108,6 +113,12 @@ def frozen_parts(model: nn.Module, globs: Sequence[str]) -> set[str]:
             raise UserError(f"no parameter is called {glob!r}", allowed=allowed, meant=nearest(glob, paths))
         found |= matched
     return found
+
+
+def all_but_heads(model: nn.Module) -> set[str]:
+    """What a linear probe leaves as it is."""
+    heads = tuple(joined(path, "head.") for path, _ in trunks_of(model))
+    return {name for name, _ in model.named_parameters(remove_duplicate=False) if not name.startswith(heads)}
 
 
 def paths_to(name: str) -> Iterator[str]:

@@ -47,8 +47,10 @@ class Data:
         "what to measure on: a file, or two parallel ones, each by its own --validation; else a part is held out",
     )
     task: Kinds | None = setting(None, "what the data is for; null: recognised")
-    objective: Literal["causal", "masked", "span"] | None = setting(
-        None, "how a language model learns from texts; null: as the preset's architecture does"
+    objective: Literal["causal", "masked", "span", "contrastive"] | None = setting(
+        None,
+        "how a model learns from texts (causal, masked, span) or from images without classes (masked, contrastive); "
+        "null: as the preset's architecture does",
     )
     columns: tuple[int | str, ...] | None = setting(None, "names or numbers of the columns to use; null: recognised")
     prefix: str = setting("", "a text put before every source, as T5's tasks have it")
@@ -57,8 +59,8 @@ class Data:
     )
     augment: tuple[str, ...] | None = setting(
         None,
-        "what is changed by chance: crop, flip, randaugment, jitter, erase, mixup, cutmix; speed, noise, gain, "
-        "specaugment; null: chosen",
+        "what is changed by chance: crop, flip, randaugment, jitter, grey, blur, erase, mixup, cutmix; speed, noise, "
+        "gain, specaugment; null: chosen",
     )
     skip_bad: bool = setting(False, "train without the records that headway check finds wrong, and count them")
     longest: int | None = setting(
@@ -66,6 +68,9 @@ class Data:
     )
     held_out: float = setting(
         0.05, "the share of records that is held out where validation is not given", least=0, most=0.5
+    )
+    held_from: str | None = setting(
+        None, "a pattern: images or sounds in whose names it is found are held out, and no others"
     )
     tokenizer: str | None = setting(
         None, "a level (bpe, wordpiece, unigram, characters, words) or a folder with a tokenizer; null: chosen"
@@ -83,7 +88,7 @@ class Model:
     preset: str | None = setting(None, "an architecture at a size of headway list; null: by the data and the time")
     start: Path | None = setting(None, "a model folder to go on from", spelled="from")
     freeze: int | tuple[str, ...] | None = setting(
-        None, "what stays as it is: the first so many layers, or names such as embed*", least=0
+        None, "what stays as it is: the first so many layers, encoder (all but the head), or names such as embed*", least=0
     )
     layer_decay: float = setting(1.0, "the rate of a layer as a share of the rate of the one above it", least=0, most=1)
     sizes: Mapping[str, Size] = field(default_factory=dict[str, Size])
@@ -153,7 +158,12 @@ class Recipe:
 
 SECTIONS: dict[str, type] = {"data": Data, "model": Model, "train": Train}
 # Of these only one is given; giving one in a stronger place takes back the others.
-RIVALS = (("train.steps", "train.epochs", "train.minutes"), ("data.path", "data.source"), ("data.path", "data.target"))
+RIVALS = (
+    ("train.steps", "train.epochs", "train.minutes"),
+    ("data.path", "data.source"),
+    ("data.path", "data.target"),
+    ("data.validation", "data.held_from"),
+)
 
 SETTINGS: dict[str, Setting] = {
     **settings_of("", Recipe),

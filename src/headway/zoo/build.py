@@ -19,6 +19,7 @@ ARCHITECTURES = {
     "bert": "headway.zoo.bert",
     "captioner": "headway.zoo.captioner",
     "clip": "headway.zoo.clip",
+    "clip_image": "headway.zoo.clip_image",
     "conformer": "headway.zoo.conformer",
     "gpt2": "headway.zoo.gpt2",
     "llama": "headway.zoo.llama",

@@ -43,21 +43,7 @@ class Config:
 
 
 def build(c: Config) -> MaskedAutoencoder:
-    seen = vit.Config(
-        image=c.image,
-        channels=c.channels,
-        patch=c.patch,
-        dim=c.dim,
-        layers=c.layers,
-        heads=c.heads,
-        hidden=c.hidden,
-        top="none",
-        act=c.act,
-        eps=c.eps,
-        biased=c.biased,
-        dropout=c.dropout,
-        attention_dropout=c.attention_dropout,
-    )
+    seen = encoder_config(c)
     said = replace(seen, dim=c.decoder_dim, layers=c.decoder_layers, heads=c.decoder_heads, hidden=c.decoder_hidden)
     encoder, side = vit.build(seen), c.image // c.patch
     position = LearnedGridPosition(side, side, said.dim, resample=bicubic)
@@ -72,6 +58,25 @@ def build(c: Config) -> MaskedAutoencoder:
             fix(part.position, torch.zeros_like(part.position))
     fix(decoder.first, torch.zeros_like(decoder.first))
     return model
+
+
+def encoder_config(c: Config) -> vit.Config:
+    """The ViT that sees."""
+    return vit.Config(
+        image=c.image,
+        channels=c.channels,
+        patch=c.patch,
+        dim=c.dim,
+        layers=c.layers,
+        heads=c.heads,
+        hidden=c.hidden,
+        top="none",
+        act=c.act,
+        eps=c.eps,
+        biased=c.biased,
+        dropout=c.dropout,
+        attention_dropout=c.attention_dropout,
+    )
 
 
 def sines(rows: int, cols: int, dim: int) -> Tensor:

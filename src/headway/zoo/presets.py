@@ -268,7 +268,7 @@ PRESETS: dict[str, Preset] = {
         {
             "vocab": 4000,
             "end": 2,
-            "context": 40,
+            "context": 64,
             "dim": 128,
             "layers": 3,
             "heads": 4,

@@ -19,6 +19,12 @@ MUTANTS = [
         change(bias=None),
     ),
     Mutant(
+        "test_operator.py::test_fused_is_explicit",
+        "a bias that learns has half of its gradient",
+        f"{ATTEND}:with_learned_bias",
+        lambda right: lambda *given: right(*given[:4], (given[4] + given[4].detach()) / 2, *given[5:]),
+    ),
+    Mutant(
         "test_operator.py::test_explicit_is_softmax",
         "scores are not scaled",
         "headway.ops.score:Dot.dotted",

@@ -10,21 +10,24 @@ from torch import nn
 
 from headway.answer import Speaker, Wish
 from headway.app.report.final_texts import of_texts
+from headway.app.report.pictures import Picture, hidden_pictures
 from headway.app.report.sight import NOTHING, PIECES, SIGHTS, Example, Sights, alignments, ribbons, self_maps, titled
 from headway.app.training.assemble import ANSWERS, loaded_of
-from headway.app.training.measure import measures_for, named, pair_scores, spoken_scores, written, written_of
+from headway.app.training.measure import held_loss, measures_for, named, pair_scores, spoken_scores, written, written_of
 from headway.app.training.plan import Plan
 from headway.data.dates import Part
 from headway.data.embedded import date_records
 from headway.data.sources import Record
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.tasks.buckets import quantile_edges
+from headway.tasks.hidden import HiddenPatches
 from headway.tasks.labels import Labels, Tags
 from headway.tasks.pairs import Pairs
 from headway.tasks.scores import Scores
 from headway.tasks.scoring import score_classes, score_pairs, score_tags
 from headway.tasks.sensed import SensedLabels
 from headway.tasks.spoken import Spoken
+from headway.tasks.views import TwoViews
 from headway.train.loop import End, Sample
 
 RECORDS = 1000  # held-out records that are answered
@@ -39,6 +42,7 @@ class Final:
     samples: tuple[Sample, ...] = ()
     sights: Sights = NOTHING
     unseen: Scores | None = None
+    pictures: tuple[Picture, ...] = ()
 
 
 def measured(made: Plan, end: End, model: nn.Module) -> Final:
@@ -55,6 +59,8 @@ def measured(made: Plan, end: End, model: nn.Module) -> Final:
         return of_classes(made, task, end, model)
     if isinstance(task, Spoken):
         return of_speech(made, end, model)
+    if isinstance(task, HiddenPatches | TwoViews):
+        return of_nameless(made, task, model)
     scores, samples, sights = of_texts(task, made.prepared.held, model)
     return Final(scores, tuple(samples), sights)
 
@@ -103,6 +109,15 @@ def of_speech(made: Plan, end: End, model: nn.Module) -> Final:
     records = list(islice(made.material.held(), RECORDS))
     samples = told_already(end, records) or written_of(loaded_of(made, model).observer(), records, Wish())
     return Final(spoken_scores(samples), tuple(samples))
+
+
+def of_nameless(made: Plan, task: HiddenPatches | TwoViews, model: nn.Module) -> Final:
+    """The loss on images without classes and, where some of them was hidden, a few of them."""
+    held = made.prepared.held
+    scores = Scores({"loss": held_loss(task.measured(), model, held)}, sum(one.targets for one in held), "images")
+    records = list(islice(made.material.held(), SIGHTS))
+    drawn = hidden_pictures(task.measured(), model, records) if isinstance(task, HiddenPatches) else ()
+    return Final(scores, pictures=tuple(drawn))
 
 
 def shares(lengths: Sequence[int]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-VOID = frozenset({"meta", "br", "hr", "rect", "line", "circle", "polyline"})  # what may have nothing inside
+VOID = frozenset({"meta", "br", "hr", "rect", "line", "circle", "polyline", "img"})  # what may have nothing inside
 
 
 class Markup(str):

@@ -76,7 +76,8 @@ def told(made: Plan, end: End, journal: Journal, model: nn.Module, final: Final)
 def task_of(made: Plan) -> str:
     if made.material.kind is Kind.TEXTS:
         return f"{made.recipe.data.objective} language modelling"
-    return GOAL[made.material.kind]
+    objective = made.recipe.data.objective
+    return f"{objective} learning from images" if objective else GOAL[made.material.kind]
 
 
 def summary(made: Plan, end: End, journal: Journal, model: nn.Module) -> Facts:
@@ -183,6 +184,8 @@ def example(final: Final) -> str:
     """A text to try the model with: short, and such that a terminal shows it as it is."""
     fit = [one for one in final.samples if one.source.isprintable() and 0 < len(one.source) <= READABLE]
     best = min(fit, key=lambda one: (one.answer != one.wanted, not one.source.isascii()), default=None)
+    if best is None and final.scores is not None and final.scores.things == "images":
+        return final.pictures[0].title if final.pictures else "image.png"
     return "some text" if best is None else best.source
 
 

@@ -8,6 +8,7 @@ from headway.app.report.figures import Curve, Point, chart
 from headway.app.report.heat import ANCHORS, Map, figure
 from headway.app.report.markup import Markup, joined, page, tag
 from headway.app.report.outcome import NEW, Facts, Outcome, commands, score_table
+from headway.app.report.pictures import drawn_picture
 from headway.app.report.style import STYLE
 from headway.tasks.measures import Classes
 from headway.tasks.scores import CLASSES, MEASURES, PERCENT, taken_for
@@ -129,7 +130,11 @@ def class_table(classes: Classes) -> Markup:
 
 def samples(outcome: Outcome) -> Iterator[Markup]:
     """Right ones and wrong ones; a language model has neither, only what it says and what was there."""
-    found, told = outcome.final.samples, outcome.final.scores
+    found, told, drawn = outcome.final.samples, outcome.final.scores, outcome.final.pictures
+    if drawn:
+        yield tag("p", f"Held-out images, each {', '.join(drawn[0].names)}.", class_="soft")
+        yield tag("div", *map(drawn_picture, drawn), class_="pictures")
+        return
     if not found:
         yield tag("p", "There are none: nothing was held out that the model could answer.")
         return

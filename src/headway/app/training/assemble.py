@@ -131,7 +131,7 @@ def loaded_of(made: Plan, model: nn.Module) -> Loaded:
     writer = None if made.ready.writer is made.ready.reader else made.ready.writer
     start = made.start
     kept = {**(start.kept if start else {}), **made.ready.task.kept()}
-    kind = start.model_type if start else None
+    kind = start.model_type if start and start.architecture == made.architecture else None
     return Loaded(
         model, made.config, made.architecture, kind, kept, made.ready.reader, writer, preprocess=made.ready.preprocess
     )

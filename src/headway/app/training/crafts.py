@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from headway.app.training import ready as texts
 from headway.app.training import ready_media as media
+from headway.app.training import ready_nameless as nameless
 from headway.app.training.ready import Make
 from headway.data.kinds import Kind
 from headway.errors import UserError, listed
@@ -14,7 +15,9 @@ from headway.zoo.presets import PRESETS
 PAIRED = ("transformer", "rnn", "seq2seq", "t5", "bart", "marian")
 READING = ("bert", "albert")
 WRITING = ("gpt2", "llama", "mixtral")
-SEEING = ("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet")
+SEEING = ("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "clip_image")
+HIDING = ("mae", "simmim")
+COMPARING = ("simclr",)
 
 TRANSLATORS = ("transformer-nano", "transformer-tiny", "transformer-small", "transformer-base")
 ENCODERS = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
@@ -28,6 +31,10 @@ class Craft(NamedTuple):
     ladder: tuple[str, ...]
     objective: str | None = None  # where data of one kind may be learned from in several ways
 
+    def told(self, kind: Kind) -> str:
+        """The task, for a sentence."""
+        return f"{kind.value}, {self.objective}" if self.objective else kind.value
+
 
 CRAFTS: dict[Kind, tuple[Craft, ...]] = {  # the usual way first
     Kind.PAIRS: (Craft(texts.pairs, PAIRED, TRANSLATORS),),
@@ -38,7 +45,11 @@ CRAFTS: dict[Kind, tuple[Craft, ...]] = {  # the usual way first
         Craft(texts.masked, READING, ENCODERS, "masked"),
         Craft(texts.spans, PAIRED, ("t5-tiny", "t5-mini", "t5-small"), "span"),
     ),
-    Kind.IMAGES: (Craft(media.images, SEEING, ("resnet-nano", "resnet-18", "resnet-50")),),
+    Kind.IMAGES: (
+        Craft(media.images, SEEING, ("resnet-nano", "resnet-18", "resnet-50")),
+        Craft(nameless.masked, HIDING, ("mae-nano",), "masked"),
+        Craft(nameless.contrastive, COMPARING, ("simclr-nano", "simclr-resnet-50"), "contrastive"),
+    ),
     Kind.SOUNDS: (Craft(media.sounds, ("conformer",), ("conformer-nano", "conformer-s")),),
     Kind.SPEECH: (Craft(media.speech, ("conformer",), ("conformer-nano", "conformer-s")),),
     Kind.SERIES: (Craft(media.numbers, ("vectors",), ("vectors-small",)),),
@@ -66,6 +77,5 @@ def craft_of(kind: Kind, objective: str | None, architecture: str | None) -> Cra
 
 def check_suited(preset: str, kind: Kind, craft: Craft) -> None:
     if PRESETS[preset].architecture not in craft.architectures:
-        what = f"{kind.value}, {craft.objective}" if craft.objective else kind.value
         names = [name for name, one in PRESETS.items() if one.architecture in craft.architectures]
-        raise UserError(f"{preset} cannot learn this task ({what})", allowed=listed(names, 6))
+        raise UserError(f"{preset} cannot learn this task ({craft.told(kind)})", allowed=listed(names, 6))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from headway.data.kinds import Kind
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.zoo.build import architecture
-from headway.zoo.plain import from_plain
+from headway.zoo.plain import from_plain, to_plain
 
 Sizes = Mapping[str, Any]
 
@@ -82,6 +82,7 @@ FITS: dict[str, Callable[[Need, Sizes], Sizes]] = {
     "t5": one_vocabulary,
     "transformer": two_tables,
     **dict.fromkeys(("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "conformer", "vectors"), sensed),
+    **dict.fromkeys(("clip_image", "mae", "simmim", "simclr"), sensed),
 }
 
 JOINT = tuple(name for name, fit in FITS.items() if fit is one_vocabulary)
@@ -103,7 +104,7 @@ def dropouts(name: str, known: set[str], dropout: float, sizes: Sizes) -> Sizes:
 
 def config_for(name: str, sizes: Sizes, need: Need, kind: Kind, dropout: float | None) -> object:
     """The config of architecture `name`: its sizes, and what the data asks for."""
-    known = {field.name for field in fields(architecture(name).Config)}
+    known = {*known_sizes(name, sizes)}
     told = {**sizes, **FITS[name](need, sizes)}
     if name in TOPS:
         told["top"] = TOPS[name][kind]
@@ -114,4 +115,23 @@ def config_for(name: str, sizes: Sizes, need: Need, kind: Kind, dropout: float |
     # the fused kernel has no dropout on a CPU: a third of the speed, for little
     if "attention_dropout" in known and "attention_dropout" not in sizes:
         told["attention_dropout"] = 0.0
-    return from_plain(architecture(name).Config, told)
+    return from_plain(architecture(name).Config, folded(name, told))
+
+
+def known_sizes(name: str, sizes: Sizes) -> list[str]:
+    """The fields of an architecture's config, and those of an encoder that it holds whole."""
+    own = [field.name for field in fields(architecture(name).Config)]
+    inner = from_plain(architecture(name).Config, {"encoder": sizes["encoder"]}).encoder if "encoder" in sizes else None
+    return [*own, *(field.name for field in fields(inner))] if is_dataclass(inner) else own
+
+
+def folded(name: str, told: Sizes) -> Sizes:
+    """Sizes of an encoder that a config holds whole, put into it."""
+    own = {field.name for field in fields(architecture(name).Config)}
+    encoder: Any = told.get("encoder")
+    if is_dataclass(encoder):
+        encoder = {"kind": type(encoder).__name__, **to_plain(encoder)}
+    if not isinstance(encoder, Mapping):
+        return told
+    inner = {key: value for key, value in told.items() if key not in own}
+    return {**{key: value for key, value in told.items() if key in own}, "encoder": {**encoder, **inner}}

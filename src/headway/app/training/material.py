@@ -16,14 +16,18 @@ from headway.data.digest import digest
 from headway.data.embedded import NAME, date_records, is_embedded
 from headway.data.kinds import TASKS, Kind
 from headway.data.recognise import Given, recognise
+from headway.data.recognise_media import split_by_names
 from headway.data.sources import Record
 from headway.data.split import held_out, share_for
 from headway.errors import UserError
 from headway.train.recipe import Data, Recipe
+from headway.zoo.presets import preset
 
 DATES, DATES_HELD = 100_000, 1000
 FEW = 20  # documents or fewer are cut at their end, not one from another
 MOST = 2000  # records that are held out
+NAMELESS = ("masked", "contrastive")  # objectives for which an image needs no class
+NAMELESS_MODELS = ("mae", "simmim", "simclr")
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,11 @@ class Material:
 def material(recipe: Recipe) -> Material:
     if is_embedded(recipe.data.path):
         return embedded(recipe.seed)
-    given = recognised(recipe.data)
-    held = recognised_validation(recipe.data, given) if recipe.data.validation else None
+    nameless = needs_no_classes(recipe)
+    given = recognised(recipe.data, nameless)
+    held = recognised_validation(recipe.data, given, nameless) if recipe.data.validation else None
+    if recipe.data.held_from is not None:
+        given, held = split_by_names(given, recipe.data.held_from)
     skipped = Skipped() if recipe.data.skip_bad else None
 
     def everything() -> Iterator[Record]:
@@ -84,7 +91,7 @@ def material(recipe: Recipe) -> Material:
 
 def read_as(given: Given) -> tuple[str, ...]:
     """What decides, besides the bytes of files, which records they hold."""
-    return given.kind.value, repr(given.columns), *("".join(file.suffixes) for file in given.files)
+    return given.kind.value, repr(given.columns), *given.told, *("".join(file.suffixes) for file in given.files)
 
 
 def nothing() -> Iterator[Record]:
@@ -104,15 +111,21 @@ def embedded(seed: int) -> Material:
     )
 
 
-def recognised(data: Data) -> Given:
+def needs_no_classes(recipe: Recipe) -> bool:
+    """Whether images are learned from without classes: as asked, or as the preset does."""
+    name = recipe.model.preset if recipe.model.start is None else None
+    return recipe.data.objective in NAMELESS or (name is not None and preset(name).architecture in NAMELESS_MODELS)
+
+
+def recognised(data: Data, nameless: bool) -> Given:
     kind = None if data.task is None else TASKS[data.task]
     paths = [Path(path) for path in data.path]
     return recognise(
-        paths, source=data.source, target=data.target, kind=kind, columns=data.columns, label_from=data.label_from
+        paths, source=data.source, target=data.target, kind=kind, columns=data.columns, label_from=data.label_from, nameless=nameless
     )
 
 
-def recognised_validation(data: Data, given: Given) -> Given:
+def recognised_validation(data: Data, given: Given, nameless: bool) -> Given:
     """Validation data, read as the training data is."""
     if data.source is not None:
         if len(data.validation) != 2:
@@ -123,7 +136,7 @@ def recognised_validation(data: Data, given: Given) -> Given:
             )
         return recognise([], source=data.validation[0], target=data.validation[1], kind=given.kind)
     columns = data.columns or given.columns or None
-    return recognise(list(data.validation), kind=given.kind, columns=columns, label_from=data.label_from)
+    return recognise(list(data.validation), kind=given.kind, columns=columns, label_from=data.label_from, nameless=nameless)
 
 
 def key(record: Record) -> str:

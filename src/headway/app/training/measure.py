@@ -15,12 +15,14 @@ from headway.answer import Speaker, Wish
 from headway.app.batched import batched
 from headway.data.keyed import random_for
 from headway.data.sources import Record
-from headway.observer import Observer
+from headway.observer import Listener, Observer
+from headway.tasks.hidden import HiddenPatches
 from headway.tasks.labels import Labels, Tags, likeliest
 from headway.tasks.scores import MEASURES, Scores
 from headway.tasks.scoring import score_classes, score_pairs, score_tags
 from headway.tasks.sensed import SensedLabels
 from headway.tasks.task import Task, ids
+from headway.tasks.views import TwoViews
 from headway.train.loop import Examined, Sample
 
 TOGETHER = 64  # texts that are answered at a time
@@ -42,6 +44,8 @@ class Examiner:
 
     def __call__(self, model: nn.Module) -> Examined:
         loss = held_loss(self.task, model, self.held)
+        if isinstance(self.task, HiddenPatches | TwoViews):
+            return Examined({"loss": loss}, -loss)
         if self.answers is None:
             return Examined({"loss": loss, "perplexity": perplexity(loss)}, -loss)
         if not math.isfinite(loss):  # who has lost its mind is not asked
@@ -89,7 +93,7 @@ def written(speaker: Speaker, records: Sequence[Record], wish: Wish) -> list[Sam
     return [found[at] for at in range(len(records))]
 
 
-def written_of(observer: Observer, records: Sequence[Record], wish: Wish) -> list[Sample]:
+def written_of(observer: Speaker | Observer | Listener, records: Sequence[Record], wish: Wish) -> list[Sample]:
     """What a model writes for each image or sound."""
     answers = observer.answer([record.name for record in records], wish)
     return [

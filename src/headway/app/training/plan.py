@@ -16,19 +16,20 @@ from torch import nn
 from headway.app.settings.recipe import Asked, preset_values, resolve
 from headway.app.training import choose
 from headway.app.training.crafts import Craft, check_suited, craft_of
-from headway.app.training.fit import Need, config_for
+from headway.app.training.fit import Need, config_for, known_sizes
 from headway.app.training.material import Material, material
 from headway.app.training.prepare import Prepared, Shelf, prepare_records, prepare_texts
 from headway.app.training.ready import LONGEST, Ready, given
+from headway.app.training.reuse import Encoder, Taken, encoder_of, reused, take_over, taken
 from headway.checkpoint import Loaded, load
 from headway.data.digest import digest
 from headway.data.keyed import keyed
 from headway.data.kinds import Kind
 from headway.errors import UserError
-from headway.nn.model import tensors_of
 from headway.tasks.task import RecordTask, TextTask
+from headway.train.groups import ENCODER
 from headway.train.recipe import Recipe, flat, from_flat
-from headway.zoo.build import architecture, architecture_of
+from headway.zoo.build import architecture, architecture_of, config_of
 from headway.zoo.presets import PRESETS, preset
 
 NUMBERS = 2**31  # what a row of images or sounds may hold: the bytes of a name, and how long a sound is
@@ -43,7 +44,8 @@ class Plan:
     ready: Ready
     prepared: Prepared
     config: Any
-    start: Loaded | None
+    start: Loaded | None = None
+    part: Encoder | None = None  # what of `start` is reused
 
     @property
     def architecture(self) -> str:
@@ -57,9 +59,13 @@ class Plan:
         """The model with its first weights: drawn by the seed, or those of the model that it goes on from."""
         torch.manual_seed(keyed(self.recipe.seed, "weights"))
         model = self.shape()
-        if self.start is not None:
-            take_over(model, self.start.model)
+        if found := self.taken(model):
+            take_over(model, found)
         return model
+
+    def taken(self, model: nn.Module) -> Taken | None:
+        """What a model of this plan takes over from the one that it goes on from."""
+        return taken(model, self.start, self.part, self.ready.task) if self.start and self.part else None
 
 
 def plan(asked: Asked, scratch: Path | None = None) -> Plan:
@@ -72,34 +78,35 @@ def plan(asked: Asked, scratch: Path | None = None) -> Plan:
     if data.embedded and start is None and draft.model.preset is None:
         draft = resolve(asked, choose.DATES)
     craft = craft_for(draft, data, start)
+    part = reused(start, craft.architectures, craft.told(data.kind)) if start else None
     made = craft.ready(draft, data, start)
     longest = given(draft.data.longest, LONGEST)
     key = digest((), data.digest, repr(made.task), *words_told(made), str((draft.seed, draft.data.held_out, longest)))
     prepared = prepared_for(made, data, draft.seed, longest, Shelf(key, scratch))
     if data.skipped is not None and not data.skipped.counts:  # where all was in the cache, nobody has read it yet
         deque(data.train(), maxlen=0)
-    return finished(asked, draft, data, craft, made, start, prepared)
+    return replace(finished(asked, draft, data, craft, made, part, prepared), start=start)
 
 
 def finished(
-    asked: Asked, draft: Recipe, data: Material, craft: Craft, made: Ready, start: Loaded | None, prepared: Prepared
+    asked: Asked, draft: Recipe, data: Material, craft: Craft, made: Ready, part: Encoder | None, prepared: Prepared
 ) -> Plan:
     """The plan, once there are tokens to count."""
     threads = given(draft.train.threads, torch.get_num_threads())
     longest = given(draft.data.longest, LONGEST)
     tokens, minutes = prepared.tokens, given(draft.train.minutes, choose.MINUTES)
     name = draft.model.preset
-    if name is None and start is None:
+    if name is None and part is None:
         name = rung(data, craft, made, tokens, minutes, threads)
     if name is not None:
         check_suited(name, data.kind, craft)
-        asked.check_sizes([field.name for field in fields(architecture(PRESETS[name].architecture).Config)])
-    values = {**preset_values(name), **(choose.DATES if data.embedded else {})} if name and not start else {}
+        asked.check_sizes(known_sizes(PRESETS[name].architecture, PRESETS[name].sizes))
+    values = {**preset_values(name), **(choose.DATES if data.embedded else {})} if name and not part else {}
     recipe = resolve(asked, values)
-    config = fitting(recipe, data, made, start, longest)
+    config = fitting(recipe, data, made, part, longest)
     weights = weights_of(config)
     recipe = settled(recipe, data, craft, made, config, weights, tokens, threads)
-    return Plan(recipe, data, made, prepared, config, start)
+    return Plan(recipe, data, made, prepared, config, part=part)
 
 
 def prepared_for(made: Ready, data: Material, seed: int, longest: int, shelf: Shelf) -> Prepared:
@@ -112,17 +119,17 @@ def prepared_for(made: Ready, data: Material, seed: int, longest: int, shelf: Sh
     return prepare_records(cast(RecordTask, made.task), data, seed, vocab, shelf)
 
 
-def fitting(recipe: Recipe, data: Material, made: Ready, start: Loaded | None, longest: int) -> object:
+def fitting(recipe: Recipe, data: Material, made: Ready, part: Encoder | None, longest: int) -> object:
     need = Need(made.reader, made.writer, longest, made.classes, made.needs)
-    if start is None:
+    if part is None:
         name = PRESETS[cast(str, recipe.model.preset)].architecture
         return config_for(name, recipe.model.sizes, need, data.kind, recipe.train.dropout)
-    told = {field.name: getattr(start.config, field.name) for field in fields(start.config)}
+    told = {field.name: getattr(part.config, field.name) for field in fields(part.config)}
     if recipe.train.dropout is not None:
         told.pop("embed_dropout", None)
     told |= recipe.model.sizes
     kept = {name: told[name] for name in ("vocab", "source_vocab", "target_vocab", "context", "tied") if name in told}
-    made_config = config_for(start.architecture, told, need, data.kind, recipe.train.dropout)
+    made_config = config_for(part.architecture, told, need, data.kind, recipe.train.dropout)
     return replace(cast(Any, made_config), **kept)
 
 
@@ -145,13 +152,18 @@ def settled(
         "train.steps": steps,
         "train.epochs": None,
         "train.batch": batch,
-        "train.rate": given(train.rate, choose.rate_for(config_dim(config), recipe.model.start is not None)),
+        "train.rate": given(train.rate, choose.rate_for(config_dim(config), tuned(recipe))),
         "train.threads": threads,
         "out": given(recipe.out, free(Path(f"{data.name.split('.')[0]}-model"))),
         **made.chosen,
     }
     recipe = from_flat({**flat(recipe), **chosen})
     return recipe if steps is None else paced(recipe, steps)
+
+
+def tuned(recipe: Recipe) -> bool:
+    """Whether weights are moved that know something already: where only a new head learns, they are not."""
+    return recipe.model.start is not None and recipe.model.freeze != (ENCODER,)
 
 
 def paced(recipe: Recipe, steps: int) -> Recipe:
@@ -176,7 +188,7 @@ def steps_of(epochs: float, tokens: int, update: int) -> int:
 
 def craft_for(draft: Recipe, data: Material, start: Loaded | None) -> Craft:
     """How the data is learned from: as asked, or as the model does that was asked for."""
-    name = start.architecture if start else preset(draft.model.preset).architecture if draft.model.preset else None
+    name = encoder_of(start).architecture if start else preset(draft.model.preset).architecture if draft.model.preset else None
     return craft_of(data.kind, draft.data.objective, name)
 
 
@@ -199,6 +211,9 @@ def weights_of(config: Any) -> int:
 
 
 def config_dim(config: Any) -> int:
+    encoder = getattr(config, "encoder", None)
+    if encoder and not hasattr(config, "dim"):  # a model that is an encoder and little else
+        return config_dim(config_of(encoder) if isinstance(encoder, str) else encoder)
     return max(getattr(config, "dim", 0), getattr(config, "hidden", 0) if hasattr(config, "cell") else 0)
 
 
@@ -208,15 +223,6 @@ def words_told(made: Ready) -> list[str]:
 
 def started(draft: Recipe) -> Loaded | None:
     return None if draft.model.start is None else load(draft.model.start)
-
-
-def take_over(model: nn.Module, start: nn.Module) -> None:
-    """Copies the weights that both models have by name and shape; a new head keeps its own."""
-    old = tensors_of(start)
-    with torch.no_grad():
-        for name, tensor in tensors_of(model).items():
-            if name in old and old[name].shape == tensor.shape:
-                tensor.copy_(old[name])
 
 
 def free(folder: Path) -> Path:

@@ -12,6 +12,7 @@ import torch
 
 from headway.app.training.material import Material
 from headway.app.training.ready import Ready, given, known, one_side
+from headway.app.training.reuse import encoder_of
 from headway.checkpoint import Loaded
 from headway.data.archives import Place
 from headway.data.images import read_image
@@ -19,8 +20,8 @@ from headway.data.kinds import Kind
 from headway.data.numbers import vectors
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, SoundPreprocess
 from headway.data.sources import Record
-from headway.data.transforms.chain import Chain, Normalise, Transform, as_image
-from headway.data.transforms.colour import ColourJitter
+from headway.data.transforms.chain import Chain, Normalise, Sometimes, Transform, as_image
+from headway.data.transforms.colour import Blur, ColourJitter, Grey
 from headway.data.transforms.erasing import RandomErasing
 from headway.data.transforms.geometry import Flip, RandomCrop, RandomResizedCrop, Resize
 from headway.data.transforms.mixing import CutMix, Either, Mixing, Mixup
@@ -35,9 +36,10 @@ from headway.train.recipe import Recipe
 from headway.zoo.presets import preset
 
 LOOKED = 500  # samples by which all are judged: their size, channels, mean and deviation
-SMALL = 40  # pixels: what is no larger is left at its size
+SMALL = 40  # pixels: what is no larger is left at about its size
 SIDE = 96  # pixels of larger images, unless the preset or a person says otherwise
 GRID = 32  # pixels: sides are multiples of it, where nobody says otherwise, which suits every architecture
+PATCH = 4  # pixels: the same for small images
 FACTOR = 4  # frames to a token of a model that hears
 SHIFT = 8  # one part of so many, by which an image is moved at random
 
@@ -96,12 +98,13 @@ def image_preprocess(recipe: Recipe, some: list[Record], start: Loaded | None) -
     """How images are made fit for the model: as it knows them already, or by what they are."""
     if start is not None and isinstance(start.preprocess, ImagePreprocess):
         return start.preprocess
+    own = encoder_of(start).config if start else None
     pixels = [read_image(cast(Place, record.place)) for record in some[: LOOKED // 5]]
     grey = all(bool((image == image[..., :1]).all()) for image in pixels)
-    channels = 1 if grey else 3
+    channels = int(getattr(own, "channels", 1 if grey else 3))
     values = torch.cat([as_image(image[..., :channels]).flatten(1) for image in pixels], 1)  # Ch N
     mean, std = values.mean(1).tolist(), values.std(1).clamp(min=1e-3).tolist()
-    side = int(cast(int, recipe.model.sizes.get("image") or side_of(recipe, some)))
+    side = int(cast(int, recipe.model.sizes.get("image") or getattr(own, "image", 0) or side_of(recipe, some)))
     square = (side, side)
     resize, crop = (square, None) if all(len(set(record.extent)) == 1 for record in some) else (side, square)
     return ImagePreprocess(resize, crop, channels, tuple(mean), tuple(std))
@@ -111,9 +114,11 @@ def side_of(recipe: Recipe, some: list[Record]) -> int:
     """The side of the images that a model is shown: theirs where they are small, and the preset's for others."""
     usual = int(median(min(record.extent) for record in some))
     if recipe.model.preset is not None:
-        own = preset(recipe.model.preset).sizes.get("image")
+        sizes = preset(recipe.model.preset).sizes
+        inside = sizes.get("encoder")  # of a model that is an encoder and little else
+        own = sizes.get("image", inside.get("image") if isinstance(inside, Mapping) else None)
         return int(cast(int, own)) if own is not None else 224
-    return usual if usual <= SMALL else max(GRID, min(SIDE, usual) // GRID * GRID)
+    return max(PATCH, usual // PATCH * PATCH) if usual <= SMALL else max(GRID, min(SIDE, usual) // GRID * GRID)
 
 
 def hearing(recipe: Recipe, material: Material, start: Loaded | None) -> tuple[Hearing, dict[str, Any]]:
@@ -166,6 +171,8 @@ AUGMENTS: dict[str, Callable[[ImagePreprocess], Transform]] = {
     "flip": lambda ready: Flip(),
     "randaugment": lambda ready: RandAugment(),
     "jitter": lambda ready: ColourJitter(),
+    "grey": lambda ready: Sometimes(Grey(), 0.2),
+    "blur": lambda ready: Sometimes(Blur((0.1, max(ready.size) / 100)), 0.5),  # of 224 pixels: up to 2
     "level": lambda ready: Normalise(ready.mean, ready.std),
     "erase": lambda ready: RandomErasing(),
 }

@@ -9,6 +9,7 @@ import torch
 from headway.app.training.assemble import some
 from headway.app.training.calibrate import Pulse
 from headway.app.training.plan import Plan
+from headway.app.training.reuse import told
 from headway.data.sources import counted
 from headway.train.loop import End
 
@@ -22,6 +23,7 @@ def told_plan(made: Plan, pulse: Pulse | None) -> str:
         ("task", task_told(made), "--task"),
         *words_told(made),
         ("model", model_told(made), "--from" if made.start else "--preset"),
+        *reuse_told(made),
         ("device", f"{recipe.device}, {train.threads} {'thread' if train.threads == 1 else 'threads'}", "--device"),
         ("batch", f"{batch:,} {made.prepared.unit}", "--train.batch"),
         ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
@@ -69,6 +71,14 @@ def model_told(made: Plan) -> str:
         count = sum(parameter.numel() for parameter in made.shape().parameters())
     name = made.recipe.model.preset if made.recipe.model.start is None else made.recipe.model.start.name
     return f"{name}, {count:,} parameters"
+
+
+def reuse_told(made: Plan) -> list[tuple[str, str, str]]:
+    """What is taken over from the model that the run goes on from."""
+    with torch.device("meta"):
+        found = made.taken(made.shape())
+    start = made.recipe.model.start
+    return [] if found is None or start is None else [("reuses", told(found, start.name), "--freeze encoder")]
 
 
 def told_end(made: Plan, end: End) -> str:

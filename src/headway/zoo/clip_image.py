@@ -1,0 +1,62 @@
+"""CLIP's image tower with classes on top: what a trained CLIP is cut down to when it is to tell images apart.
+
+Its names are those of the tower.  The class token is normed as CLIP norms it before its projection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from headway.errors import UserError
+from headway.nn.head import Classifier, FirstToken
+from headway.nn.model import Trunk
+from headway.zoo import clip
+
+
+@dataclass(frozen=True)
+class Config:
+    image: int = 224  # the side of the images that its positions are made for; others go too
+    channels: int = 3
+    patch: int = 32
+    classes: int = 1000
+    dim: int = 768
+    layers: int = 12
+    heads: int = 12
+    hidden: int | None = None  # 4 · dim
+    act: str = "quick_gelu"
+    attention_dropout: float = 0.0
+
+
+def build(c: Config) -> Trunk:
+    if c.channels != 3:
+        raise UserError(f"CLIP sees colours, and channels={c.channels}", allowed="channels=3")
+    tower = clip.image_tower(
+        clip.Config(
+            image=c.image,
+            patch=c.patch,
+            image_dim=c.dim,
+            image_layers=c.layers,
+            image_heads=c.heads,
+            image_hidden=c.hidden,
+            act=c.act,
+            attention_dropout=c.attention_dropout,
+        )
+    )
+    head = Classifier(c.dim, c.classes, pool=FirstToken(), norm=nn.LayerNorm(c.dim))
+    return Trunk(tower.embed, tower.stack, head)
+
+
+def tower_config(c: clip.Config) -> Config:
+    """That of a CLIP's own tower."""
+    return Config(
+        image=c.image,
+        patch=c.patch,
+        dim=c.image_dim,
+        layers=c.image_layers,
+        heads=c.image_heads,
+        hidden=c.image_hidden,
+        act=c.act,
+        attention_dropout=c.attention_dropout,
+    )

@@ -1,6 +1,6 @@
-"""What a model that reads images, sounds or numbers says of them: a class, or vectors.
+"""What a model that reads images, sounds or numbers says of them: a class, a text, or vectors.
 
-Axes:  B batch   K classes   C width
+Axes:  B batch   K classes   C width   M texts   P width of vectors that are compared
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.ctc import PrefixBeam, greedy
+from headway.generate.feed import context_of
 from headway.generate.transcribe import Listening, MeanBeam, Transcriber
 from headway.nn.head import Beside, Classifier, CTCHead, MeanPool
+from headway.nn.masked_image import MaskedAutoencoder, MaskedImageModel
 from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.towers import TwoTowers
 from headway.tasks.senses import Hearing, Read, Sense, Sight, Vectors
 from headway.tasks.spoken import heard
+from headway.tasks.task import Ragged, cut, ids
 
 TOGETHER = 32  # samples at a time
 
@@ -43,7 +47,12 @@ class Observer:
     words: Tokenizer | None = None  # of what it writes, if it writes
 
     def answer(self, inputs: Sequence[str], wish: Wish = PLAIN) -> list[Answer]:
-        """The answer to each file (or text of numbers), as plain data with its name under `input`."""
+        """The answer to each file (or text of numbers), as plain data with its name under `input`.
+
+        A model of images and texts is given one image, and then the texts of which it names the nearest.
+        """
+        if isinstance(self.model, TwoTowers) and len(inputs) > 1:
+            return [self.compare(inputs[0], inputs[1:])]
         found = list[Answer]()
         with torch.inference_mode():
             for at in range(0, len(inputs), TOGETHER):
@@ -66,6 +75,8 @@ class Observer:
         """What the model is for, by its shape."""
         if isinstance(self.model, EncoderDecoder):
             return self.write
+        if isinstance(self.model, MaskedAutoencoder | MaskedImageModel | TwoTowers):
+            return self.embed_each
         if not isinstance(self.model, Trunk):
             raise UserError(f"there is no way to run a {type(self.model).__name__} on files")
         head = self.model.head.main if isinstance(self.model.head, Beside) else self.model.head
@@ -95,6 +106,25 @@ class Observer:
         chances = self.model(*read).softmax(-1)  # B K
         return [self.named(row) for row in chances]
 
+    @torch.inference_mode()
+    def compare(self, image: str, texts: Sequence[str]) -> Answer:
+        """How likely an image is to belong to each of some texts, the nearest first."""
+        assert isinstance(self.model, TwoTowers)
+        near = (self.model.scale * self.embed([image]) @ self.embed_texts(texts).mT)[0].softmax(-1)  # M
+        order = near.argsort(descending=True).tolist()
+        return {"input": image, "output": texts[order[0]], "probabilities": {texts[m]: near[m].item() for m in order}}
+
+    @torch.inference_mode()
+    def embed_texts(self, texts: Sequence[str]) -> Tensor:
+        """Vectors of length 1 to be compared with those of images, M P; long texts are cut to what the model reads."""
+        assert isinstance(self.model, TwoTowers)
+        if self.words is None:
+            raise UserError("this model's folder holds no tokenizer", do="add tokenizer.json")
+        longest = context_of(self.model.text)
+        rows = [row if longest is None else cut(row, longest) for row in self.words.encode_batch(list(texts))]
+        read = Ragged.of([ids(row) for row in rows])
+        return F.normalize(self.model.text(read.ids, read.context), dim=-1)
+
     def embed_each(self, read: Read, wish: Wish) -> list[Answer]:
         return [{"output": vector.tolist()} for vector in self.pooled(read)]
 
@@ -104,11 +134,14 @@ class Observer:
         return self.pooled(self.read(inputs))
 
     def pooled(self, read: Read) -> Tensor:
-        """The mean of each sample's features, of length 1, B C."""
-        assert isinstance(self.model, Trunk)
-        features = self.model.features(*read)
+        """The mean of each sample's features, of length 1, B C; where a model compares, what it compares by."""
+        if isinstance(self.model, TwoTowers):
+            return F.normalize(self.model.image(*read), dim=-1)
+        model = self.model.encoder if isinstance(self.model, MaskedAutoencoder | MaskedImageModel) else self.model
+        assert isinstance(model, Trunk)
+        features = model.features(*read)
         features = features.flatten(1, 2) if features.dim() == 4 else features
-        return F.normalize(MeanPool()(features, self.model.inner(read.context)), dim=-1)
+        return F.normalize(MeanPool()(features, model.inner(read.context)), dim=-1)
 
     def label(self, k: int) -> str:
         return self.labels[k] if k < len(self.labels) else str(k)

@@ -183,13 +183,13 @@ def test_a_printed_recipe_trains_the_same_on_data_of_any_kind(place: Place, kind
 
 @pytest.mark.slow
 def test_minutes_are_made_into_steps_that_a_resumed_run_keeps(place: Place) -> None:
-    words = ["train", "pairs.tsv", *TINY, "--minutes", "0.02", "--out", "minutes"]
+    words = ["train", "pairs.tsv", *TINY, "--minutes", "0.08", "--out", "minutes"]
 
     def hurry() -> None:
         headway.app.training.calibrate.LOOK = 0.2
         full_after(2)()
 
-    assert place(*words, "--train.checkpoint-every", "5", before=hurry).code == 1
+    assert place(*words, "--train.checkpoint-every", "1", before=hurry).code == 1
     recipe = (place.folder / "minutes" / "recipe.yaml").read_text()
     assert "  minutes: null\n" in recipe
     done = place(*words, "--resume")

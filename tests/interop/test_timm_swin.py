@@ -5,15 +5,20 @@ Axes:  B batch   Y X rows and columns of the grid   C width
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch.testing import assert_close
 
+import headway
 from headway import Context, Trace, UserError
+from headway.files import write_json
 from headway.interop import timm_swin, timm_swinv2
 from headway.interop.families import Family, family, model_type_of
+from headway.interop.weights import write_weights
 from headway.zoo import swin, swinv2
 from headway.zoo.build import build
 from tests.interop.parity import difference, gradients, load, pull, shaken, tensor
@@ -21,6 +26,7 @@ from tests.interop.timm_models import timm_models
 
 timm = timm_models()
 
+KNOWN = timm_swin.ARCHITECTURES | timm_swinv2.ARCHITECTURES
 SWIN, SWINV2 = "swin_tiny_patch4_window7_224", "swinv2_tiny_window8_256"
 SIZES = {"img_size": 32, "patch_size": 2, "embed_dim": 8, "depths": (2, 2, 2), "num_heads": (1, 2, 4), "window_size": 4}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -81,21 +87,47 @@ def test_what_is_written_makes_the_same_model_there(case: str) -> None:
     assert_close(again(x), theirs(x))
 
 
-@pytest.mark.parametrize("name", [*timm_swin.ARCHITECTURES, *timm_swinv2.ARCHITECTURES])
-def test_every_architecture_has_our_shapes(name: str) -> None:
+@pytest.mark.parametrize("name", [SWIN, SWINV2])
+@torch.no_grad()
+def test_folders_are_read_here_and_there(name: str, tmp_path: Path) -> None:
+    theirs, ours, config = both(name)
+    write_weights(tmp_path, theirs.state_dict())
+    write_json(tmp_path / "config.json", known(name).write_config(config))
+    found = headway.load(tmp_path)
+    assert found.config == config
+    x = torch.randn(2, 3, 32, 32)
+    assert_close(found.model(x), ours(x))
+    found.save_hf(tmp_path / "back")
+    again = timm.create_model(f"local-dir:{tmp_path / 'back'}", pretrained=True).eval()
+    assert_close(again(x), theirs(x))
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_architecture_has_its_sizes(name: str) -> None:
+    home = "swin_transformer_v2" if name.startswith("swinv2") else "swin_transformer"
+    with patch(f"timm.models.{home}.build_model_with_cfg") as made:
+        timm.create_model(name)
+    told = made.call_args.kwargs
+    assert {key: told.get(key) for key in KNOWN[name] if key != "img_size"} == {
+        key: value for key, value in KNOWN[name].items() if key != "img_size"
+    }
+    assert timm.get_pretrained_cfg(name).input_size[1:] == (KNOWN[name]["img_size"],) * 2
+
+
+def test_no_architecture_is_forgotten() -> None:
+    assert set(timm.list_models("swin_*") + timm.list_models("swinv2_*", exclude_filters="swinv2_cr_*")) == set(KNOWN)
+
+
+@pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "swin_s3_tiny_224", "swinv2_tiny_window16_256"])
+def test_whole_models_have_our_shapes(name: str) -> None:
     with torch.device("meta"):
         theirs = timm.create_model(name)
         told = {"architecture": name, "num_classes": theirs.num_classes, "pretrained_cfg": theirs.pretrained_cfg}
         config = known(name).read_config(told)
         ours = known(name).keymap(config).save(dict(build(config).named_parameters()))
     assert {key: x.shape for key, x in ours.items()} == {key: x.shape for key, x in theirs.named_parameters()}
-    windows = [stage.blocks[0].window_size[0] for stage in theirs.layers]
-    assert list(config.windows) == windows
+    assert list(config.windows) == [stage.blocks[0].window_size[0] for stage in theirs.layers]
     assert config.image == theirs.patch_embed.img_size[0]
-    if isinstance(config, swinv2.Config):
-        assert [config.pretrained[i] if config.pretrained else 0 for i in range(4)] == [
-            stage.blocks[0].attn.pretrained_window_size[0] for stage in theirs.layers
-        ]
 
 
 @torch.no_grad()

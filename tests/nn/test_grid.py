@@ -18,7 +18,10 @@ from headway.nn.rows import Rows
 from headway.nn.state import State
 from headway.ops.attend import attend
 from headway.ops.window import Windows
-from tests.laws.grids import DIM, HEADS, Grid, brute_local, every_part, image, seen
+from tests.laws.grids import DIM, HEADS, PARTS, Grid, Pictured, brute_local, image, seen
+
+ATTENTIONS = {name: make for name, make in PARTS.items() if not isinstance(make(), Pictured)}  # no whole models
+every_attention = pytest.mark.parametrize("make", ATTENTIONS.values(), ids=ATTENTIONS)
 
 
 def test_values_may_be_wider_than_keys() -> None:
@@ -60,7 +63,7 @@ def test_heads_share_their_pool() -> None:
     assert names["v_norm.weight"].shape == (DIM // HEADS,)
 
 
-@every_part
+@every_attention
 def test_all_parameters_learn(make: Callable[[], nn.Module]) -> None:
     model = make()
     model(image()).square().sum().backward()
@@ -82,7 +85,7 @@ SEQUENCES = {
 }
 
 
-@every_part
+@every_attention
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_what_belongs_to_sequences_is_refused(make: Callable[[], nn.Module], name: str) -> None:
     with pytest.raises(UserError) as error:
@@ -93,7 +96,7 @@ def test_what_belongs_to_sequences_is_refused(make: Callable[[], nn.Module], nam
     )
 
 
-@every_part
+@every_attention
 @pytest.mark.parametrize("shape", [(2, 20, DIM), (2, DIM, 4, 5), (2, 0, 5, DIM)])
 def test_what_is_no_grid_is_refused(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
     with pytest.raises(UserError) as error:

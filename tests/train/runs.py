@@ -71,12 +71,27 @@ def write_media(folder: Path) -> None:
         tones = [np.sin(np.arange(300 + 40 * (at % 3)) * (0.3 + 0.9 * digit)) for digit in digits]
         name = folder / "sounds" / f"{'_'.join(map(str, digits))}-{at}.wav"
         soundfile.write(name, np.concatenate(tones) * 0.5, 4000)
+    write_captions(folder / "told")
     series = [[*(draw.normal(at % 2, 1.0, 6).round(3)), f"c{at % 2}"] for at in range(60)]
     rows = ["a,b,c,d,e,f,label", *(",".join(map(str, row)) for row in series)]
     (folder / "series.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     heaps = [draw.normal(at % 2, 1.0, (1 + at % 4, 2)).round(3).tolist() for at in range(60)]
     sets = [{"points": heap, "label": f"c{at % 2}"} for at, heap in enumerate(heaps)]
     (folder / "sets.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in sets), encoding="utf-8")
+
+
+def write_captions(folder: Path) -> None:
+    """Images of one colour, with two or three captions each, always the same."""
+    draw = np.random.default_rng(2)
+    folder.mkdir(exist_ok=True)
+    lines = list[str]()
+    for at in range(40):
+        name, colour = ("red", "green", "blue")[at % 3], 3 * [40]
+        colour[at % 3] = 220
+        Image.fromarray((draw.integers(0, 20, (8, 8, 3)) + colour).astype(np.uint8)).save(folder / f"{at}.png")
+        texts = [f"a {name} square", f"there is a {name} one", f"{name}"][: 2 + at % 2]
+        lines.append(json.dumps({"image": f"{at}.png", "captions": texts}))
+    (folder / "captions.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 SMALL = {"model.dim": "16", "model.heads": "2", "model.layers": "1"}
@@ -87,6 +102,9 @@ IMAGES = {"data.path": ("photos",), "train.batch": "8"}
 NARROW = {"model.dim": "8", "model.widths": "[8, 16]", "model.layers": "[1, 1]"}
 SOUNDS = {"data.path": ("sounds",), "model.preset": "conformer-nano", "model.hidden": "16", "model.channels": "4"}
 SOUNDS |= {"model.kernel": "3", "train.batch": "300"}
+CAPTIONS = {"data.path": ("told",), "data.tokenizer": "words", "train.batch": "8", "model.image": "8"}
+TELLING = {**CAPTIONS, "model.widths": "[8, 8]", "model.dim": "8", "model.hidden": "12", "model.align": "8"}
+TOWERS = {"model.patch": "4", "model.image_dim": "16", "model.image_heads": "2", "model.image_layers": "1"}
 TEXT = {"data.path": ("text.txt",), "train.batch": "192", "data.longest": "24"}
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -109,11 +127,18 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "conformer": {**SOUNDS, **SMALL, "data.label_from": r"(\d)", "data.augment": "speed,noise,gain,specaugment"},
     "speech": {**SOUNDS, **SMALL, "data.task": "speech", "data.label_from": r"(\d_\d_\d)", "model.factor": "2"},
+    "captions": {**TELLING, "model.preset": "captioner-small", "train.dropout": "0.1", "data.augment": "crop,flip"},
+    "glimpses": {**TELLING, "model.preset": "captioner-small-hard"},
+    "described": {**CAPTIONS, **SMALL, "model.preset": "vit-captioner-small", "model.patch": "4"}
+    | {"model.decoder_layers": "1", "train.dropout": "0.1"},
+    "clip": {**CAPTIONS, **SMALL, **TOWERS, "model.preset": "clip-nano", "model.width": "8", "train.batch": "12"},
     "sets": {**SMALL, "data.path": ("sets.jsonl",), "model.preset": "vectors-small", "train.batch": "40"},
 }
 
 # the tasks that no family above stands for
 MORE: dict[str, dict[str, Any]] = {
+    "dictation": {**SOUNDS, **SMALL, "data.task": "speech", "data.label_from": r"(\d_\d_\d)", "data.objective": "text"}
+    | {"model.factor": "2", "model.decoder_layers": "1"},
     "spans": {**TEXT, **SMALL, "model.preset": "t5-tiny", "model.head_dim": "8", "model.hidden": "16"},
     "tags": {**FAMILIES["classes"], "data.path": ("tags.jsonl",)},
     "series": {**FAMILIES["sets"], "data.path": ("series.csv",)},

@@ -51,7 +51,7 @@ def interrupted(name: str, folder: Path, cuts: tuple[int, ...], workers: int) ->
 def check_same(one: Trial, other: Trial) -> None:
     (first, metrics), (second, other_metrics) = one.left(), other.left()
     assert metrics == other_metrics
-    assert set(first.tensors) == {"model", "optimiser", "average"}
+    assert set(first.tensors) - {"memory"} == {"model", "optimiser", "average"}
     assert same(first, second)
     assert one.seen == other.seen
 

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
-from itertools import islice
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,7 @@ def bottleneck(asks: Sequence[Asked], *, json: bool = False) -> int:
     keep_memory()
     with redirect_stdout(sys.stderr) if json else nullcontext():
         folder, plans = planned(asks)
-        records = list(islice(plans[0].material.held(), RECORDS))
+        records = plans[0].material.some_held(RECORDS)
         if not records:
             raise UserError("nothing is held out to compare the models on", do="give --validation, or more data")
         for made in plans:

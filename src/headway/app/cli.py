@@ -112,14 +112,15 @@ def run(
     unsafe: bool = False,
     writing: Writing = WRITING,
 ) -> None:
-    """Do what a model is for: continue, fill the mask, translate, classify or embed.
+    """Do what a model is for: continue, fill the mask, translate, classify, tell what is on an image, or embed.
 
     Parameters
     ----------
     model
         A model folder, of headway's or of Hugging Face's layout.
     texts
-        What to answer.
+        What to answer: texts; or files, for a model of images or sounds.  For a CLIP, first an image, and then the texts
+        that it may belong to.
     lines
         Answer each line of standard input.
     embed

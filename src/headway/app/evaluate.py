@@ -50,7 +50,7 @@ def evaluate(
     first = seen(kind)  # what is wrong with the data is told before the model is loaded
     loaded = load(model, heads=heads, unsafe=unsafe)
     purpose = purpose_for(loaded, first.kind, model)
-    if beam is not None and purpose.kind is not Kind.PAIRS:
+    if beam is not None and not purpose.writes:
         raise UserError(f"the model in {model} {purpose.does} and has no use for --beam", do="leave it out")
     fit = fitting(purpose, first, seen if kind is None else None)
     if fit is None:

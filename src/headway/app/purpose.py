@@ -27,6 +27,7 @@ from headway.app.training.measure import (
     written,
     written_of,
 )
+from headway.app.training.measure_described import by_chance, caption_scores, captioned, compared, retrieval_scores
 from headway.app.training.words import marks_of
 from headway.checkpoint import Loaded
 from headway.data.kinds import Kind
@@ -35,6 +36,7 @@ from headway.errors import UserError, listed, nearest
 from headway.generate.feed import context_of
 from headway.nn.head import Beside, Classifier, TokenClassifier
 from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.towers import TwoTowers
 from headway.observer import Listener, Observer
 from headway.tasks.causal import Causal
 from headway.tasks.labels import Labels, Tags
@@ -76,6 +78,11 @@ class Purpose:
     kind: Kind
     measure: Callable[[Loaded, Data, Wish], Measured]
 
+    @property
+    def writes(self) -> bool:
+        """Whether it makes a difference how it writes: with beams or without."""
+        return self.measure in (measure_pairs, measure_captions, measure_speech)
+
 
 def purpose_for(loaded: Loaded, kind: Kind, folder: Path) -> Purpose:
     """What the model in a folder is for; some encoder–decoders are for pairs and for texts, so the data decides."""
@@ -93,6 +100,10 @@ def observed(observer: Observer, kind: Kind, folder: Path) -> Purpose:
     """What a model of images, sounds or numbers is for."""
     if observer.way() == observer.transcribe:
         return TRANSCRIBES
+    if observer.way() == observer.write:
+        return DESCRIBES if isinstance(observer.sense, Sight) else TRANSCRIBES
+    if isinstance(observer.model, TwoTowers):
+        return FINDS
     if observer.way() != observer.classify:
         raise UserError(f"the model in {folder} gives vectors, which no data can be compared with", do="train a head")
     kinds = SENSED[type(observer.sense)]
@@ -187,6 +198,21 @@ def measure_speech(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     return Measured(spoken_scores([one for part in parts for one in written_of(loaded.answerer(), part, wish)]))
 
 
+def measure_captions(loaded: Loaded, data: Data, wish: Wish) -> Measured:
+    observer, records = loaded.observer(), list(data.read())
+    parts = batched(records, MANY)
+    samples = [one for part in parts for one in captioned(observer, part, wish)]
+    return Measured(caption_scores(samples, records))
+
+
+def measure_matches(loaded: Loaded, data: Data, wish: Wish) -> Measured:
+    """All images among all texts, so that more data is a harder task."""
+    records = list(data.read())
+    return Measured(
+        retrieval_scores(compared(loaded.observer(), records), records), told={"chance": by_chance(records)}
+    )
+
+
 def check_labels(kind: Kind, part: Sequence[Record], labels: Sequence[str]) -> None:
     for record in part:
         for label in record.fields[1].split() if kind is Kind.TAGS else record.fields[1:]:
@@ -228,6 +254,8 @@ SENSED: dict[type, dict[Kind, str]] = {  # what a sense is for
     Vectors: {Kind.SERIES: "a series", Kind.SETS: "a set"},
 }
 TRANSCRIBES = Purpose("writes what is said in a sound", Kind.SPEECH, measure_speech)
+DESCRIBES = Purpose("writes what is on an image", Kind.CAPTIONS, measure_captions)
+FINDS = Purpose("finds the texts that belong to an image", Kind.CAPTIONS, measure_matches)
 WRITES = Purpose("writes a text from a text", Kind.PAIRS, measure_pairs)
 NAMES = Purpose("names the class of a text", Kind.LABELS, measure_names)
 TAGS = Purpose("names the class of each word", Kind.TAGS, measure_names)

@@ -47,15 +47,14 @@ class GridConv(nn.Conv2d):
             said = f"GridConv(kernel={kernel}, stride={stride})"
             raise UserError(said, allowed="an odd kernel and a stride of 1 or more")
         super().__init__(dim, out_dim, kernel, stride, kernel // 2, bias=bias)
-        self.alone = kernel == 1
+        # torch 2.13's gradient of 1×1 with a stride writes beyond its memory, where cells of fewer than 8 channels lie
+        # one by one; so the cells are picked first
+        self.picked = stride if kernel == 1 else 1
 
     def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
-        image = input.permute(0, 3, 1, 2)  # B C Y X
-        if self.alone and not image.is_contiguous():
-            # torch 2.13's gradient of 1×1 with a stride writes beyond its memory here, below 8 channels
-            down, along = self.stride
-            return F.linear(input[:, ::down, ::along], self.weight.flatten(1), self.bias)
-        return super().forward(image).permute(0, 2, 3, 1)
+        image = input[:, :: self.picked, :: self.picked].permute(0, 3, 1, 2)  # B C Y X
+        stride = 1 if self.picked > 1 else self.stride
+        return F.conv2d(image, self.weight, self.bias, stride, self.padding).permute(0, 2, 3, 1)
 
 
 class MaxPool(nn.MaxPool2d):

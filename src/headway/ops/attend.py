@@ -122,8 +122,8 @@ def with_learned_bias(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias
     if keep is None:
         return LearnedBias.apply(q, k, v, bias, None, scale)
     hidden = q.new_zeros(keep.shape).masked_fill_(~keep, HIDDEN)[:, None]  # B 1 T S
-    some = keep.any(-1)[:, None, :, None]  # B 1 T 1
-    return LearnedBias.apply(q, k, v, bias, hidden, scale) * some
+    y, some = LearnedBias.apply(q, k, v, bias, hidden, scale), keep.any(-1)
+    return y if bool(some.all()) else y * some[:, None, :, None]  # a query that may see no key gives zeros
 
 
 class LearnedBias(torch.autograd.Function):

@@ -2,6 +2,8 @@
 
 An image is encoded once for all its captions in a batch.
 
+The same serves speech that a decoder writes down: what is seen is then heard, and has one text.
+
 Axes:  N images   B captions   T words of a caption   M words of all   S places of an image   C width
 """
 
@@ -12,14 +14,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.nn.captioner import Captioner
-from headway.nn.context import EMPTY
+from headway.nn.context import Context
 from headway.nn.head import word_head
-from headway.nn.trace import Trace, record
+from headway.nn.model import EncoderDecoder
+from headway.nn.rows import Rows
+from headway.nn.trace import Trace, record, sites_of
 from headway.ops.glimpse import Baseline, doubly_stochastic, per_caption, reinforce
 from headway.ops.reading import Readable
+from headway.tasks.senses import Read
 from headway.tasks.task import Ragged, Said, ids
 
 SITE = "decoder.attention"  # where a recurrent captioner looks at its image
@@ -27,18 +32,15 @@ SITE = "decoder.attention"  # where a recurrent captioner looks at its image
 
 @dataclass(frozen=True, eq=False)
 class CaptionBatch:
-    images: Tensor  # N Ch H W
+    seen: Read  # N images
     owners: Tensor  # B, the image of each caption
     read: Ragged  # by the decoder: the beginning, then the caption without its end
     wanted: Tensor  # M, what it should say after each of these
+    tokens: int  # images, or frames of sound
 
     @property
     def targets(self) -> int:
         return len(self.wanted)
-
-    @property
-    def tokens(self) -> int:
-        return len(self.read)
 
     @property
     def captions(self) -> Tensor:
@@ -52,18 +54,41 @@ class CaptionBatch:
         return None if self.read.rows is None else self.read.rows.keep[:, 0]
 
 
-def caption_batch(images: Tensor, owners: Sequence[int], captions: Sequence[np.ndarray], begin: int) -> CaptionBatch:
+def caption_batch(
+    seen: Read, owners: Sequence[int], captions: Sequence[np.ndarray], begin: int, tokens: int = 0
+) -> CaptionBatch:
     """Images, and captions, each with its end token and its image's number, that are to be written after `begin`."""
     read = Ragged.of([ids(begin, caption[:-1]) for caption in captions])
-    return CaptionBatch(images, torch.tensor(owners), read, torch.from_numpy(ids(*captions)))
+    return CaptionBatch(seen, torch.tensor(owners), read, torch.from_numpy(ids(*captions)), tokens)
 
 
-def said_of(model: Captioner, batch: CaptionBatch) -> Said:
+def said_of(model: nn.Module, batch: CaptionBatch) -> Said:
     """What the decoder is to say, with the image before its eyes."""
-    ctx = model.remember(batch.images, EMPTY, batch.read.context)
-    assert ctx.memory is not None
-    features = model.decoder.features(batch.read.ids, replace(ctx, memory=ctx.memory[batch.owners]))
+    assert isinstance(model, EncoderDecoder)
+    ctx = shared(model.remember(*batch.seen, batch.read.context), batch.owners)
+    features = model.decoder.features(batch.read.ids, ctx)
     return Said(word_head(model.decoder.head), features.flatten(0, 1), batch.wanted)
+
+
+def shared(ctx: Context, owners: Tensor) -> Context:
+    """A context with the memory of each owner in the place of all memories."""
+    memory, rows = ctx.memory, ctx.memory_rows
+    assert memory is not None
+    assert ctx.memory_keep is None
+    if rows is None:
+        return replace(ctx, memory=memory[owners])
+    parts = [memory[0].split(rows.lengths)[owner] for owner in owners.tolist()]
+    return replace(ctx, memory=torch.cat(parts)[None], memory_rows=Rows.of([len(part) for part in parts]))
+
+
+def looks_softly(model: nn.Module) -> bool:
+    """Whether it looks at all places at once, as a recurrent captioner with soft attention."""
+    return f"{SITE}.weights" in sites_of(model) and not looks_by_chance(model)
+
+
+def looks_by_chance(model: nn.Module) -> bool:
+    """Whether it draws where to look, as a recurrent captioner with hard attention."""
+    return f"{SITE}.log_chance" in sites_of(model)
 
 
 def soft_loss(model: Captioner, batch: CaptionBatch, *, smoothing: float = 0.0, evenness: float = 1.0) -> Tensor:

@@ -47,10 +47,14 @@ def recall(ranks: Tensor, k: int) -> float:
 
 def chance(images: int, texts_each: int, k: int) -> float:
     """Recall at k of an image among all texts by chance: 1 − the chance that k drawn texts are all others'."""
-    others, texts = images * texts_each - texts_each, images * texts_each
+    return chance_of(texts_each, images * texts_each, k)
+
+
+def chance_of(right: int, among: int, k: int) -> float:
+    """That one of k that are drawn is right, where so many among all are."""
     missed = 1.0
-    for drawn in range(min(k, texts)):
-        missed *= max(0, others - drawn) / (texts - drawn)
+    for drawn in range(min(k, among)):
+        missed *= max(0, among - right - drawn) / (among - drawn)
     return 1.0 - missed
 
 

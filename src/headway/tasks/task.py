@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -57,6 +57,21 @@ class Task(Protocol):
 
     def kept(self) -> Mapping[str, Any]:
         """What the model folder remembers: special tokens by their parts, names of classes."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A task that may remember something from batch to batch: tensors, which travel with the run."""
+
+    def memory(self, model: nn.Module) -> Mapping[str, Tensor] | None:
+        """What it begins with; None where nothing is remembered for this model."""
+        ...
+
+    def loss_after(
+        self, model: nn.Module, batch: Any, memory: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The loss after the batches that are remembered, and what is remembered then."""
         ...
 
 

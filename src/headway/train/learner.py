@@ -4,7 +4,8 @@ A step's loss is the sum over the targets of all its batches, divided by their c
 large one.  (Only routers' losses are each batch's own: how even a router is, the batches together cannot tell before
 all are read.)  Random numbers (dropout) are keyed by the run's seed, the step and the batch, so that a step is the same
 whatever ran before it.  Where a loss or gradient is not finite, nothing is changed: what batch norms had gathered comes
-back too.  Where their weights are frozen, they gather nothing.
+back too.  Where their weights are frozen, they gather nothing.  What a task remembers from batch to batch (`memory`)
+is handed to its loss and comes back with it, and is part of what a checkpoint keeps.
 """
 
 from __future__ import annotations
@@ -54,16 +55,20 @@ class Learner:
         most: float = 1.0,
         balance: float = 0.01,
         average: Average | None = None,
+        memory: Mapping[str, Tensor] | None = None,
     ):
-        """`loss(model, batch)` is a task's; `most` bounds the gradient's norm; `balance` weighs routers' losses."""
+        """`loss(model, batch)` is a task's; `most` bounds the gradient's norm; `balance` weighs routers' losses.
+
+        Of a task with a `memory` it is `loss(model, batch, memory)`, and gives the memory after the batch besides.
+        """
         self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
-        self.seed, self.most, self.average = seed, most, average
+        self.seed, self.most, self.average, self.memory = seed, most, average, memory
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
 
     def learn(self, step: int, batches: Sequence[Any]) -> Update:
         """The update of `step`, which counts from 1."""
         set_training(self.model)
-        before = [gathered.clone() for gathered in self.model.buffers()]
+        before, memory = [gathered.clone() for gathered in self.model.buffers()], self.memory
         targets, tokens = sum(batch.targets for batch in batches), sum(batch.tokens for batch in batches)
         self.optimiser.zero_grad()
         loss = sum(self.backward(step, at, batch, targets) for at, batch in enumerate(batches))
@@ -72,6 +77,7 @@ class Learner:
         if skipped:
             for gathered, was in zip(self.model.buffers(), before, strict=True):
                 gathered.copy_(was)
+            self.memory = memory
         else:
             self.optimiser.step()
             if self.average is not None:
@@ -84,7 +90,7 @@ class Learner:
         torch.manual_seed(keyed(self.seed, "step", step, at))
         with ExitStack() as stack:
             trace = stack.enter_context(record(self.model, "*.balance")) if self.balance else None
-            loss = self.loss(self.model, batch)
+            loss = self.lost(batch)
         total = loss / max(1, targets)  # a text of unknown signs may leave nothing to say
         if trace is not None:
             routers = [value for name in trace.values for value in trace.all(name) if isinstance(value, Tensor)]
@@ -92,10 +98,19 @@ class Learner:
         total.backward()
         return loss.item()
 
+    def lost(self, batch: Any) -> Tensor:
+        """The loss of a batch, which the task may remember."""
+        if self.memory is None:
+            return self.loss(self.model, batch)
+        loss, self.memory = self.loss(self.model, batch, self.memory)
+        return loss
+
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
         """All that changes, by file."""
         kept: dict[str, Mapping[str, Tensor]] = {"model": tensors_of(self.model)}
         kept["optimiser"] = self.optimiser.state_tensors()
+        if self.memory is not None:
+            kept["memory"] = self.memory
         return kept if self.average is None else {**kept, "average": self.average.tensors()}
 
     def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -103,6 +118,8 @@ class Learner:
         self.optimiser.load_state_tensors(tensors["optimiser"])
         if self.average is not None:
             self.average.load(tensors["average"])
+        if self.memory is not None:
+            self.memory = dict(tensors["memory"])
 
 
 def set_training(model: nn.Module) -> None:

@@ -47,10 +47,10 @@ class Data:
         "what to measure on: a file, or two parallel ones, each by its own --validation; else a part is held out",
     )
     task: Kinds | None = setting(None, "what the data is for; null: recognised")
-    objective: Literal["causal", "masked", "span", "contrastive"] | None = setting(
+    objective: Literal["causal", "masked", "span", "contrastive", "text"] | None = setting(
         None,
-        "how a model learns from texts (causal, masked, span) or from images without classes (masked, contrastive); "
-        "null: as the preset's architecture does",
+        "how a model learns from texts (causal, masked, span), from images without classes (masked, contrastive), from "
+        "captions (text, contrastive) or from speech (text: by a decoder); null: as the preset's architecture does",
     )
     columns: tuple[int | str, ...] | None = setting(None, "names or numbers of the columns to use; null: recognised")
     prefix: str = setting("", "a text put before every source, as T5's tasks have it")

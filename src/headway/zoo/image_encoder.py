@@ -33,7 +33,7 @@ def image_encoder(preset_or_config: str | object, image: int, channels: int) -> 
         raise UserError(said, do="take a preset of images, as vit-s16 or resnet-18; headway list shows them")
     config = config_of(config, image=image, channels=channels)
     with torch.device("meta"):
-        features = trunk(build(config)).features(torch.zeros(1, channels, image, image))
+        features = trunk(build(config)).eval().features(torch.zeros(1, channels, image, image))
     model, dim = trunk(build(config)), features.shape[-1]
     if features.dim() == 4:
         return ImageEncoder(model, dim, halvings(image, features.shape[1]))

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from torch import nn
 
 from headway.answer import Speaker, Wish
 from headway.app.report.final_texts import of_texts
+from headway.app.report.glimpses import looked_at
 from headway.app.report.pictures import Picture, hidden_pictures
 from headway.app.report.sight import NOTHING, PIECES, SIGHTS, Example, Sights, alignments, ribbons, self_maps, titled
 from headway.app.training.assemble import ANSWERS, loaded_of
 from headway.app.training.measure import held_loss, measures_for, named, pair_scores, spoken_scores, written, written_of
+from headway.app.training.measure_described import caption_scores, captioned, compared, nearest_texts, retrieval_scores
 from headway.app.training.plan import Plan
 from headway.data.dates import Part
 from headway.data.embedded import date_records
 from headway.data.sources import Record
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.tasks.buckets import quantile_edges
+from headway.tasks.described import Captions
 from headway.tasks.hidden import HiddenPatches
 from headway.tasks.labels import Labels, Tags
+from headway.tasks.matches import Matches
 from headway.tasks.pairs import Pairs
 from headway.tasks.scores import Scores
 from headway.tasks.scoring import score_classes, score_pairs, score_tags
 from headway.tasks.sensed import SensedLabels
+from headway.tasks.senses import Sight
 from headway.tasks.spoken import Spoken
 from headway.tasks.views import TwoViews
 from headway.train.loop import End, Sample
@@ -57,8 +61,12 @@ def measured(made: Plan, end: End, model: nn.Module) -> Final:
         return of_names(made, task, end, model)
     if isinstance(task, SensedLabels):
         return of_classes(made, task, end, model)
-    if isinstance(task, Spoken):
+    if isinstance(task, Captions) and isinstance(task.sense, Sight):
+        return of_captions(made, end, model)
+    if isinstance(task, Spoken | Captions):
         return of_speech(made, end, model)
+    if isinstance(task, Matches):
+        return of_matches(made, model)
     if isinstance(task, HiddenPatches | TwoViews):
         return of_nameless(made, task, model)
     scores, samples, sights = of_texts(task, made.prepared.held, model)
@@ -66,7 +74,7 @@ def measured(made: Plan, end: End, model: nn.Module) -> Final:
 
 
 def of_pairs(made: Plan, task: Pairs, end: End, model: nn.Module) -> Final:
-    records = list(islice(made.material.held(), RECORDS))
+    records = made.material.some_held(RECORDS)
     by = measures_for(records[:ANSWERS])  # as they were chosen for the run
     speaker = loaded_of(made, model).speaker()
     samples = told_already(end, records) or written(speaker, records, Wish())
@@ -84,8 +92,8 @@ def unseen_dates(made: Plan, speaker: Speaker, by: Sequence[str]) -> Scores:
 
 
 def of_names(made: Plan, task: Labels | Tags, end: End, model: nn.Module) -> Final:
-    records = list(islice(made.material.held(), RECORDS))
-    samples = told_already(end, records) or named(task, model, records)
+    records = made.material.some_held(RECORDS)
+    samples = told_already(end, records) or named(task.measured(), model, records)
     assert isinstance(model, Trunk)
     chosen = few(samples, lambda sample: True)
     rows = task.encode([records[at].handed for at in chosen])
@@ -99,14 +107,14 @@ def of_names(made: Plan, task: Labels | Tags, end: End, model: nn.Module) -> Fin
 
 
 def of_classes(made: Plan, task: SensedLabels, end: End, model: nn.Module) -> Final:
-    records = list(islice(made.material.held(), RECORDS))
+    records = made.material.some_held(RECORDS)
     samples = told_already(end, records) or named(task.measured(), model, records)
     scores = score_classes([sample.answer for sample in samples], [sample.wanted for sample in samples])
     return Final(replace(scores, things=task.unit if task.unit == "images" else "samples"), tuple(samples))
 
 
 def of_speech(made: Plan, end: End, model: nn.Module) -> Final:
-    records = list(islice(made.material.held(), RECORDS))
+    records = made.material.some_held(RECORDS)
     samples = told_already(end, records) or written_of(loaded_of(made, model).observer(), records, Wish())
     return Final(spoken_scores(samples), tuple(samples))
 
@@ -115,9 +123,21 @@ def of_nameless(made: Plan, task: HiddenPatches | TwoViews, model: nn.Module) ->
     """The loss on images without classes and, where some of them was hidden, a few of them."""
     held = made.prepared.held
     scores = Scores({"loss": held_loss(task.measured(), model, held)}, sum(one.targets for one in held), "images")
-    records = list(islice(made.material.held(), SIGHTS))
+    records = made.material.some_held(SIGHTS)
     drawn = hidden_pictures(task.measured(), model, records) if isinstance(task, HiddenPatches) else ()
     return Final(scores, pictures=tuple(drawn))
+
+
+def of_captions(made: Plan, end: End, model: nn.Module) -> Final:
+    records, observer = made.material.some_held(RECORDS), loaded_of(made, model).observer()
+    samples = told_already(end, records) or captioned(observer, records, Wish())
+    return Final(caption_scores(samples, records), tuple(samples), looked_at(observer, records[:SIGHTS]))
+
+
+def of_matches(made: Plan, model: nn.Module) -> Final:
+    records = made.material.some_held(RECORDS)
+    near = compared(loaded_of(made, model).observer(), records)
+    return Final(retrieval_scores(near, records), tuple(nearest_texts(near, records)))
 
 
 def shares(lengths: Sequence[int]) -> tuple[int, ...]:

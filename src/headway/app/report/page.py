@@ -8,7 +8,7 @@ from headway.app.report.figures import Curve, Point, chart
 from headway.app.report.heat import ANCHORS, Map, figure
 from headway.app.report.markup import Markup, joined, page, tag
 from headway.app.report.outcome import NEW, Facts, Outcome, commands, score_table
-from headway.app.report.pictures import drawn_picture
+from headway.app.report.pictures import Picture, drawn_picture
 from headway.app.report.style import STYLE
 from headway.tasks.measures import Classes
 from headway.tasks.scores import CLASSES, MEASURES, PERCENT, taken_for
@@ -138,6 +138,9 @@ def samples(outcome: Outcome) -> Iterator[Markup]:
     if not found:
         yield tag("p", "There are none: nothing was held out that the model could answer.")
         return
+    if told is not None and told.main == "cider":
+        yield sample_table("Held-out images", ["image", "the model", "people"], spread(found))
+        return
     if told is not None and told.things == "tokens":
         yield sample_table("Held-out texts", ["text", "the model", "what was there"], found[:SHOWN])
         return
@@ -166,8 +169,14 @@ def sights(outcome: Outcome) -> Iterator[Markup]:
     if not found.figures:
         yield tag("p", "Nothing can be drawn: this model has no attention, or nothing was held out to show it with.")
         return
+    strips = [drawn_picture(one) for one in found.figures if isinstance(one, Picture)]
+    if strips:
+        yield tag("p", found.how, " Point at one for its piece.", class_="soft")
+        yield tag("div", *strips, class_="pictures")
+        return
+    maps = [one for one in found.figures if not isinstance(one, Picture)]
     yield tag("p", found.how, " Point at a piece for its number. ", scale(), class_="soft")
-    yield tag("div", *map(figure, found.figures), class_="maps" if isinstance(found.figures[0], Map) else None)
+    yield tag("div", *map(figure, maps), class_="maps" if isinstance(maps[0], Map) else None)
 
 
 def scale() -> Markup:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.app.report.heat import Map, Ribbon
+from headway.app.report.pictures import Picture
 from headway.data.tokenizer import Tokenizer
 from headway.nn.attention import Attention, CrossAttention
 from headway.nn.context import Context
@@ -43,7 +44,7 @@ class Sights:
     """Figures, and how they are to be read."""
 
     how: str = ""
-    figures: tuple[Map | Ribbon, ...] = ()
+    figures: tuple[Map | Ribbon | Picture, ...] = ()
 
 
 NOTHING = Sights()

@@ -22,6 +22,7 @@ SHORT = {
     "data.skip_bad": "--skip-bad",
     "model.preset": "--preset",
     "model.from": "--from",
+    "model.freeze": "--freeze",
     "train.minutes": "--minutes",
 }
 

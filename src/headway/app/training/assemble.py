@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 from torch import nn
@@ -22,15 +21,19 @@ from headway.app.training.measure import (
     written,
     written_of,
 )
+from headway.app.training.measure_described import caption_scores, captioned, compared, nearest_texts, retrieval_scores
 from headway.app.training.plan import Plan, config_dim
 from headway.checkpoint import Loaded
 from headway.data.sources import Record
+from headway.tasks.described import Captions
 from headway.tasks.labels import Labels, Tags
+from headway.tasks.matches import Matches
 from headway.tasks.pairs import Pairs
 from headway.tasks.scores import Scores
 from headway.tasks.sensed import SensedLabels
+from headway.tasks.senses import Sight
 from headway.tasks.spoken import Spoken
-from headway.tasks.task import Task
+from headway.tasks.task import Remembering, Task
 from headway.train.average import Average
 from headway.train.groups import freeze, groups
 from headway.train.learner import Learner
@@ -51,14 +54,17 @@ def learner_of(made: Plan) -> Learner:
     if recipe.model.freeze is not None:
         freeze(model, recipe.model.freeze)
     average = Average(model, train.ema) if train.ema else None
+    task = made.ready.task
+    memory = task.memory(model) if isinstance(task, Remembering) else None
     return Learner(
         model,
-        made.ready.task.loss,
+        task.loss_after if isinstance(task, Remembering) and memory is not None else task.loss,
         optimiser_of(recipe, model),
         schedule_of(recipe, config_dim(made.config)),
         seed=recipe.seed,
         most=train.clip,
         average=average,
+        memory=memory,
     )
 
 
@@ -102,8 +108,8 @@ def examiner_of(made: Plan) -> Examiner | None:
     """What scores the model as it trains, where something is held out."""
     if not made.prepared.held:
         return None
-    task, records = made.ready.task, list(islice(made.material.held(), ANSWERS))
-    return Examiner(task.measured(), made.prepared.held, answering(made, task, records))
+    task = made.ready.task.measured()
+    return Examiner(task, made.prepared.held, answering(made, task, made.material.some_held(ANSWERS)))
 
 
 def answering(made: Plan, task: Task, records: Sequence[Record]) -> Answering | None:
@@ -123,7 +129,17 @@ def answering(made: Plan, task: Task, records: Sequence[Record]) -> Answering | 
         samples = written_of(loaded_of(made, model).observer(), records, Wish())
         return spoken_scores(samples), samples
 
+    def describe(model: nn.Module) -> tuple[Scores, list[Sample]]:
+        samples = captioned(loaded_of(made, model).observer(), records, Wish())
+        return caption_scores(samples, records), samples
+
+    def match(model: nn.Module) -> tuple[Scores, list[Sample]]:
+        near = compared(loaded_of(made, model).observer(), records)
+        return retrieval_scores(near, records), nearest_texts(near, records)
+
+    tell = describe if isinstance(task, Captions) and isinstance(task.sense, Sight) else transcribe
     ways: dict[type, Answering] = {Pairs: write, Labels: name, Tags: name, SensedLabels: name, Spoken: transcribe}
+    ways |= {Captions: tell, Matches: match}
     return ways.get(type(task))
 
 

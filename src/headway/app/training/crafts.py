@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headway.app.training import ready as texts
+from headway.app.training import ready_described as described
 from headway.app.training import ready_media as media
 from headway.app.training import ready_nameless as nameless
 from headway.app.training.ready import Make
@@ -18,6 +19,8 @@ WRITING = ("gpt2", "llama", "mixtral")
 SEEING = ("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "clip_image")
 HIDING = ("mae", "simmim")
 COMPARING = ("simclr",)
+TELLING = ("captioner", "vit_captioner")
+HEARING = ("conformer",)
 
 TRANSLATORS = ("transformer-nano", "transformer-tiny", "transformer-small", "transformer-base")
 ENCODERS = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
@@ -51,7 +54,14 @@ CRAFTS: dict[Kind, tuple[Craft, ...]] = {  # the usual way first
         Craft(nameless.contrastive, COMPARING, ("simclr-nano", "simclr-resnet-50"), "contrastive"),
     ),
     Kind.SOUNDS: (Craft(media.sounds, ("conformer",), ("conformer-nano", "conformer-s")),),
-    Kind.SPEECH: (Craft(media.speech, ("conformer",), ("conformer-nano", "conformer-s")),),
+    Kind.SPEECH: (
+        Craft(media.speech, HEARING, ("conformer-nano", "conformer-s")),
+        Craft(described.dictation, HEARING, ("conformer-nano", "conformer-s"), "text"),
+    ),
+    Kind.CAPTIONS: (
+        Craft(described.captions, TELLING, ("captioner-small", "captioner"), "text"),
+        Craft(described.matches, ("clip",), ("clip-nano", "clip-vit-b32"), "contrastive"),
+    ),
     Kind.SERIES: (Craft(media.numbers, ("vectors",), ("vectors-small",)),),
     Kind.SETS: (Craft(media.numbers, ("vectors",), ("vectors-small",)),),
 }

@@ -83,6 +83,7 @@ FITS: dict[str, Callable[[Need, Sizes], Sizes]] = {
     "transformer": two_tables,
     **dict.fromkeys(("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "conformer", "vectors"), sensed),
     **dict.fromkeys(("clip_image", "mae", "simmim", "simclr"), sensed),
+    **dict.fromkeys(("captioner", "vit_captioner", "clip"), sensed),
 }
 
 JOINT = tuple(name for name, fit in FITS.items() if fit is one_vocabulary)
@@ -107,7 +108,7 @@ def config_for(name: str, sizes: Sizes, need: Need, kind: Kind, dropout: float |
     known = {*known_sizes(name, sizes)}
     told = {**sizes, **FITS[name](need, sizes)}
     if name in TOPS:
-        told["top"] = TOPS[name][kind]
+        told["top"] = need.senses.get("top", TOPS[name][kind])
     if need.classes:
         told["classes"] = need.classes
     if dropout is not None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from pathlib import Path
 
 from headway.data.checks import Skipped, good_records
 from headway.data.dates import Part
 from headway.data.digest import digest
 from headway.data.embedded import NAME, date_records, is_embedded
+from headway.data.keyed import keyed
 from headway.data.kinds import TASKS, Kind
 from headway.data.recognise import Given, recognise
 from headway.data.recognise_media import split_by_names
@@ -51,6 +53,11 @@ class Material:
     @property
     def embedded(self) -> bool:
         return not self.files
+
+    def some_held(self, count: int) -> list[Record]:
+        """At most so many records for validation, drawn evenly: files may be in the order of their classes."""
+        chosen = nsmallest(count, enumerate(self.held()), key=lambda one: keyed("asked", *one[1].fields))
+        return [record for _, record in sorted(chosen, key=lambda one: one[0])]
 
 
 def material(recipe: Recipe) -> Material:

@@ -138,7 +138,7 @@ def settled(
 ) -> Recipe:
     """The recipe with every choice made."""
     train = recipe.train
-    batch = given(train.batch, choose.batch_for(tokens))
+    batch = given(train.batch, made.chosen.get("train.batch", choose.batch_for(tokens)))
     update = batch * train.accumulate
     steps = train.steps
     if steps is None and train.epochs is not None:

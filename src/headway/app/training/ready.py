@@ -137,7 +137,7 @@ def one_side(
         reader, _, chosen = started(start)
         return reader, chosen
     level = recipe.data.tokenizer or usual
-    words = learned(level, side(material, 0), recipe.data.vocab, before=frame, after=frame or after, marks=marks)
+    words = learned(level, texts(material), recipe.data.vocab, before=frame, after=frame or after, marks=marks)
     return words, {"data.tokenizer": level, "data.vocab": words.vocab - marks}
 
 
@@ -146,6 +146,12 @@ def started(start: Loaded) -> tuple[Tokenizer, Tokenizer, dict[str, Any]]:
     if start.tokenizer is None:
         raise UserError("the model to start from has no tokenizer", do="add tokenizer.json to its folder")
     return start.tokenizer, start.writer or start.tokenizer, {}
+
+
+def texts(material: Material) -> Iterator[str]:
+    """What is read; of an image or a sound, whose first field is a hash, what is said about it."""
+    for record in material.train():
+        yield from record.fields[:1] if record.place is None else record.fields[1:]
 
 
 def side(material: Material, field: int) -> Iterator[str]:

@@ -172,7 +172,7 @@ AUGMENTS: dict[str, Callable[[ImagePreprocess], Transform]] = {
     "randaugment": lambda ready: RandAugment(),
     "jitter": lambda ready: ColourJitter(),
     "grey": lambda ready: Sometimes(Grey(), 0.2),
-    "blur": lambda ready: Sometimes(Blur((0.1, max(ready.size) / 100)), 0.5),  # of 224 pixels: up to 2
+    "blur": lambda ready: Sometimes(Blur((0.1, max(0.1, ready.size[0] / 100))), 0.5),  # of 224 pixels: up to 2
     "level": lambda ready: Normalise(ready.mean, ready.std),
     "erase": lambda ready: RandomErasing(),
 }
@@ -182,4 +182,6 @@ WAVES: dict[str, Callable[[SoundPreprocess], Transform]] = {
     "noise": lambda ready: AddedNoise(),
     "gain": lambda ready: Gain(),
 }
-FRAMES: dict[str, Callable[[SoundPreprocess], Transform]] = {"specaugment": lambda ready: SpecAugment()}
+FRAMES: dict[str, Callable[[SoundPreprocess], Transform]] = {
+    "specaugment": lambda ready: SpecAugment(bands=max(1, ready.mels // 5), longest=20),
+}

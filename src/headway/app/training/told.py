@@ -11,6 +11,8 @@ from headway.app.training.calibrate import Pulse
 from headway.app.training.plan import Plan
 from headway.app.training.reuse import told
 from headway.data.sources import counted
+from headway.tasks.hidden import HiddenPatches
+from headway.tasks.views import TwoViews
 from headway.train.loop import End
 
 
@@ -85,8 +87,12 @@ def told_end(made: Plan, end: End) -> str:
     """What came out, and the next commands to type."""
     folder = shlex.quote(str(made.recipe.out))
     found = [] if end.found is None else [", ".join(f"{name} {value:.4f}" for name, value in end.found.values.items())]
-    sample = end.found.samples[0].source if end.found and end.found.samples else "text"
-    nexts = [f"headway run {folder} {shlex.quote(sample)}", f"headway eval {folder} DATA", f"open {folder}/report.html"]
+    usual = "image.png" if made.prepared.unit == "images" else "text"
+    sample = end.found.samples[0].source if end.found and end.found.samples else usual
+    measured = f"headway eval {folder} DATA"
+    if isinstance(made.ready.task, HiddenPatches | TwoViews):
+        measured = f"headway train DATA --from {folder} --freeze encoder"  # by what its encoder is good for
+    nexts = [f"headway run {folder} {shlex.quote(sample)}", measured, f"open {folder}/report.html"]
     return "\n".join(["", f"done: the weights are {end.chosen}", *found, "", "next", *(f"  {line}" for line in nexts)])
 
 

@@ -98,6 +98,25 @@ def polarity(folder: Path) -> str:
     return f"accuracy {100 * of['accuracy']:.1f} %"
 
 
+def clothing(folder: Path) -> str:
+    """Top-1 accuracy on the 10,000 test images."""
+    files = [f"{DATA}/fashion_mnist/t10k-{part}.gz" for part in ("images-idx3-ubyte", "labels-idx1-ubyte")]
+    return f"top-1 {100 * scores(folder, *files)['scores']['accuracy']:.2f} %"
+
+
+def digits(folder: Path) -> str:
+    """Accuracy on the official test recordings, 0 to 4 of each digit and speaker."""
+    given = (f"{DATA}/fsdd/recordings", "--label-from", r"(\d)_", "--held-from", "_[0-4]$")
+    of = scores(folder, *given)
+    return f"accuracy {100 * of['scores']['accuracy']:.1f} % of {of['count']}"
+
+
+def transcribed(folder: Path) -> str:
+    """Word error rate on the held-out recordings."""
+    last = json.loads((folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    return f"word error rate {100 * last['valid']['word_error_rate']:.1f} % on 12 recordings"
+
+
 def phonemes(folder: Path) -> str:
     """Phoneme error rates of all three models."""
     found = json.loads((folder / "bottleneck.json").read_text(encoding="utf-8"))
@@ -122,6 +141,9 @@ PROOFS = {
     "shakespeare-nanogpt": Proof("≤ 1.88", ("train", "--config", "recipes/shakespeare-nanogpt.yaml"), validated),
     "shakespeare": Proof("as low as 15 min allow", ("train", "--config", "recipes/shakespeare.yaml"), validated),
     "polarity": Proof("≥ 80 %", ("train", "--config", "recipes/polarity.yaml", "--from", str(minilm())), polarity),
+    "fashion": Proof("≥ 92 % in 40 min", ("train", "--config", "recipes/fashion.yaml"), clothing),
+    "spoken-digits": Proof("≥ 97 %", ("train", "--config", "recipes/spoken-digits.yaml"), digits),
+    "yesno": Proof("WER ≤ 5 %", ("train", "--config", "recipes/yesno.yaml"), transcribed),
     "cmudict": Proof(
         "reported",
         ("bottleneck", f"{DATA}/cmudict/cmudict.tsv.gz", "--minutes", "8", "--train.batch", "4096"),

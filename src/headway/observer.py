@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from headway.answer import PLAIN, Answer, Speaker, Wish
 from headway.data.archives import Place, inside
+from headway.data.idx import numbered
 from headway.data.keyed import random_for
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
 from headway.data.sounds import read_sound
@@ -179,7 +180,7 @@ class Listener:
 def place_of(given: str) -> Place:
     """The file, or the member of an archive, that a person names."""
     path = Path(given)
-    return inside(path) or Place(path)
+    return inside(path) or numbered(path) or Place(path)
 
 
 def sense_of(preprocess: Preprocess) -> Sense:

@@ -99,6 +99,7 @@ GATED = {**SMALL, "model.kv_heads": "1", "model.hidden": "16", "model.attention_
 PAIRS = {"data.path": ("pairs.tsv",), "train.batch": "70", "train.dropout": "0.1", "data.tokenizer": "words"}
 LABELS = {"data.path": ("labels.csv",), "train.batch": "80", "train.dropout": "0.1"}
 IMAGES = {"data.path": ("photos",), "train.batch": "8"}
+SWIN = "{kind: Swin, patch: 2, dim: 8, layers: [1, 1], heads: [1, 2], windows: [2, 2]}"
 NARROW = {"model.dim": "8", "model.widths": "[8, 16]", "model.layers": "[1, 1]"}
 SOUNDS = {"data.path": ("sounds",), "model.preset": "conformer-nano", "model.hidden": "16", "model.channels": "4"}
 SOUNDS |= {"model.kernel": "3", "train.batch": "300"}
@@ -125,6 +126,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "model.layers": "[1, 1]",
         "model.dim": "8",
     },
+    "mae": {**IMAGES, **SMALL, "model.preset": "mae-nano", "model.image": "8", "model.decoder_layers": "1"},
+    "simmim": {**IMAGES, **SMALL, "model.preset": "simmim-nano", "data.augment": "crop,flip"},
+    "simmim swin": {**IMAGES, "model.preset": "simmim-swin-b", "model.encoder": SWIN, "model.image": "8"},
+    "simclr": {**IMAGES, "model.preset": "simclr-nano", "model.image": "8", "model.width": "16"},
     "conformer": {**SOUNDS, **SMALL, "data.label_from": r"(\d)", "data.augment": "speed,noise,gain,specaugment"},
     "speech": {**SOUNDS, **SMALL, "data.task": "speech", "data.label_from": r"(\d_\d_\d)", "model.factor": "2"},
     "captions": {**TELLING, "model.preset": "captioner-small", "train.dropout": "0.1", "data.augment": "crop,flip"},

@@ -257,7 +257,7 @@ def test_two_images_are_told_apart(name: str) -> None:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    memory = model.eval().remember(given.images)
+    memory = model.eval().remember(given.seen.inputs)
     found = generate(model.decoder, [[BEGIN]] * 2, GREEDY, Stop(most=6, tokens=(END,)), memory=memory)
     assert [one.tokens for one in found] == [(5, 6, 7, END), (8, 9, END)]
 

@@ -239,6 +239,8 @@ def evaluate(
     target: Path | None = None,
     task: str | None = None,
     columns: str | None = None,
+    label_from: str | None = None,
+    held_from: str | None = None,
     beam: int | None = None,
     json: bool = False,
     heads: int | None = None,
@@ -261,6 +263,10 @@ def evaluate(
         What the data is for: translation, classification, tagging or language; recognised unless given.
     columns
         Names or numbers of the columns to use, as in en,de; recognised unless given.
+    label_from
+        A pattern that finds the class, or the transcript, in names of images or sounds.
+    held_from
+        A pattern: only images or sounds in whose names it is found are measured on.
     beam
         Search with this many beams.
     json
@@ -281,6 +287,8 @@ def evaluate(
         target=target,
         task=task,
         columns=columns,
+        label_from=label_from,
+        held_from=held_from,
         beam=beam,
         json=json,
         heads=heads,

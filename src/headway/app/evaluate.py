@@ -16,6 +16,7 @@ from headway.data.embedded import NAME, date_records, is_embedded
 from headway.data.kinds import Kind
 from headway.data.lines import Problem
 from headway.data.recognise import Given, recognise
+from headway.data.recognise_media import split_by_names
 from headway.data.records import records
 from headway.data.sources import Record
 from headway.errors import UserError
@@ -34,6 +35,8 @@ def evaluate(
     target: Path | None = None,
     task: str | None = None,
     columns: str | None = None,
+    label_from: str | None = None,
+    held_from: str | None = None,
     beam: int | None = None,
     json: bool = False,
     heads: int | None = None,
@@ -45,7 +48,10 @@ def evaluate(
     wish = Wish() if beam is None else Wish(Beam(beam))
 
     def seen(kind: Kind | None) -> Data:
-        return known(data) or given_data(recognise(data, source=source, target=target, kind=kind, columns=chosen))
+        if embedded := known(data):
+            return embedded
+        given = recognise(data, source=source, target=target, kind=kind, columns=chosen, label_from=label_from)
+        return given_data(given if held_from is None else split_by_names(given, held_from)[1])
 
     first = seen(kind)  # what is wrong with the data is told before the model is loaded
     loaded = load(model, heads=heads, unsafe=unsafe)

@@ -50,14 +50,29 @@ class Idx:
     def read(self) -> Iterator[Record | Problem]:
         values, labels = read_idx(self.images), read_idx(self.labels)
         shape, start = values.shape[1:], header(self.images).start
-        size = int(np.prod(shape))
-        for at, (image, label) in enumerate(zip(values, labels.tolist(), strict=True)):
-            place = Place(self.images, start=start + at * size, size=size, shape=shape)
+        for number, (image, label) in enumerate(zip(values, labels.tolist(), strict=True), start=1):
             content = blake2b(image.tobytes(), digest_size=16).hexdigest()
-            yield Record((content, str(label)), self.images, at + 1, place=place, extent=shape[:2])
+            place = place_at(self.images, number, start, shape)
+            yield Record((content, str(label)), self.images, number, place=place, extent=shape[:2])
 
     def side(self, field: int) -> tuple[Path, str]:
         return self.files[field], ("the image", "the label")[field]
+
+
+def place_at(file: Path, number: int, start: int, shape: tuple[int, ...]) -> Place:
+    """Where an image of a file is, counted from 1; people call it FILE/NUMBER."""
+    size = int(np.prod(shape))
+    return Place(file, str(number), start + (number - 1) * size, size, shape)
+
+
+def numbered(path: Path) -> Place | None:
+    """The image of an IDX file that FILE/NUMBER names; None for other paths."""
+    if not (path.name.isdecimal() and path.parent.is_file()):
+        return None
+    values, number = read_idx(path.parent), int(path.name)
+    if not 1 <= number <= len(values):
+        raise UserError(f"{path.parent} has no image {number}", allowed=f"1 to {len(values):,}")
+    return place_at(path.parent, number, header(path.parent).start, values.shape[1:])
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,9 @@ def site_of(model: Captioner) -> str:
     """Where the decoder looks at the image: of several layers the last."""
     if f"{SITE}.weights" in sites_of(model):
         return SITE
-    return attention_sites(model, lambda part: isinstance(part, CrossAttention), "decoder.")[-1].removesuffix(".weights")
+    return attention_sites(model, lambda part: isinstance(part, CrossAttention), "decoder.")[-1].removesuffix(
+        ".weights"
+    )
 
 
 def lit(image: Tensor, maps: Tensor, ready: ImagePreprocess) -> Iterator[Tensor]:

@@ -1,0 +1,194 @@
+"""An encoder that learned without classes, reused under a new head: what it makes of an image stays what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from headway.app.training.reuse import Encoder, Taken, encoder_of, parts_of, reused, take_over, taken, told
+from headway.checkpoint import Loaded
+from headway.data.preprocess import ImagePreprocess
+from headway.errors import UserError
+from headway.nn.masked_image import MaskedAutoencoder, MaskedImageModel
+from headway.nn.model import Trunk
+from headway.nn.towers import TwoTowers
+from headway.tasks.sensed import SensedLabels
+from headway.tasks.senses import Sight
+from headway.train.groups import freeze
+from headway.zoo import clip, mae, seq2seq, simclr, simmim, swinv2, vit
+from headway.zoo.build import architecture_of, build, config_of
+from tests.app.command import Place, made_place
+
+SIGHT = Sight(ImagePreprocess((16, 16)))
+PAIR = {"dim": 16, "layers": 1, "heads": 2}
+PYRAMID = {"image": 16, "patch": 2, "dim": 8, "layers": (1, 1), "heads": (1, 2), "windows": (2, 2)}
+TOWERS = {"image_dim": 16, "image_layers": 1, "image_heads": 2, "width": 2}
+
+CONFIGS: dict[str, object] = {
+    "mae": mae.Config(image=16, patch=4, decoder_dim=16, decoder_layers=1, decoder_heads=2, **PAIR),
+    "simmim": simmim.Config(simmim.Vit(image=16, patch=4, **PAIR)),
+    "simmim, swin": simmim.Config(simmim.Swin(**PYRAMID)),
+    "simmim, swinv2": simmim.Config(simmim.SwinV2(**PYRAMID)),
+    "simclr": simclr.Config("resnet-nano", image=16, width=2),
+    "clip": clip.Config(vocab=9, end=2, context=8, image=16, patch=4, **PAIR, **TOWERS),
+    "vit": vit.Config(image=16, patch=4, classes=5, **PAIR),
+}
+CLASSES = {"classes": 2}  # as many as the vectors that simclr and clip compare are wide
+
+
+def loaded(config: object) -> Loaded:
+    torch.manual_seed(0)
+    return Loaded(build(config).eval(), config, architecture_of(config))
+
+
+def eye(model: nn.Module) -> Trunk:
+    match model:
+        case MaskedAutoencoder() | MaskedImageModel():
+            return model.encoder
+        case TwoTowers():
+            return model.image
+        case _:
+            assert isinstance(model, Trunk)
+            return model
+
+
+def probe(start: Loaded, part: Encoder) -> tuple[nn.Module, Taken]:
+    torch.manual_seed(1)
+    more = {"top": "classes"} if part.architecture == "vit" else {}
+    model = build(config_of(part.config, **CLASSES, **more)).eval()
+    found = taken(model, start, part, SensedLabels(SIGHT, ("a", "b")))
+    take_over(model, found)
+    return model, found
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_reused_encoder_sees_what_it_saw(name: str) -> None:
+    start = loaded(CONFIGS[name])
+    model, found = probe(start, encoder_of(start))
+    images = torch.randn(2, 3, 16, 16)
+    assert isinstance(model, Trunk)
+    with torch.no_grad():
+        assert torch.equal(model.features(images), eye(start.model).features(images))
+    assert found.new == (["head.out"] if name == "clip" else ["head"])  # whose norm goes on
+    assert "head.out.weight" not in found.tensors
+    assert model(images).shape == (2, 2)
+
+
+def test_classes_are_taken_over_where_they_are_the_same() -> None:
+    start = loaded(vit.Config(image=16, patch=4, classes=2, **PAIR))
+    for names, new in ((("a", "b"), []), (("b", "a"), ["head"])):
+        start = Loaded(start.model, start.config, "vit", kept=SensedLabels(SIGHT, names).kept())
+        assert probe(start, encoder_of(start))[1].new == new
+
+
+def test_what_cannot_learn_a_task_is_refused_in_a_sentence() -> None:
+    start = loaded(CONFIGS["mae"])
+    assert reused(start, ("mae", "simmim"), "images, masked").prefix == ""
+    assert reused(start, ("vit", "swin"), "images") == Encoder(mae.encoder_config(start.config), "encoder.")
+    with pytest.raises(UserError, match=r"a model of mae cannot learn this task \(speech\); allowed: conformer"):
+        reused(start, ("conformer",), "speech")
+
+
+def test_what_is_new_is_told_by_its_largest_part() -> None:
+    new = ["head.out.weight", "head.out.bias", "embed.position.table", "scale"]
+    assert parts_of(new, ["embed.patches.weight", "stack.norm"]) == ["head", "embed.position", "scale"]
+    tensors: dict[str, Tensor] = {"a": torch.zeros(1)}
+    assert told(Taken(tensors, 3, ["head"]), "run") == "1 of 3 tensors of run; new: head"
+    assert told(Taken(tensors, 1, []), "run") == "1 of 1 tensors of run"
+
+
+FROZEN: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
+    "vit": (lambda: build(CONFIGS["vit"]), ("head.",)),
+    "swin": (lambda: build(swinv2.Config(**PYRAMID)), ("head.",)),
+    "two towers": (lambda: build(CONFIGS["clip"]), ("image.head.", "text.head.")),
+    "an encoder and a decoder": (lambda: build(seq2seq.Config(vocab=9, dim=4, hidden=4, layers=1)), ("decoder.",)),
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_the_encoder_is_a_part_of_that_name_or_all_but_the_head(name: str) -> None:
+    make, left = FROZEN[name]
+    model = make()
+    freeze(model, ("encoder",))
+    free = {name for name, one in model.named_parameters() if one.requires_grad}
+    assert free == {name for name, _ in model.named_parameters() if name.startswith(left)}
+    assert free
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Photos in classes, and the same in one folder."""
+    place = made_place(tmp_path_factory.mktemp("place"))
+    flat = place.folder / "flat"
+    flat.mkdir()
+    for file in (place.folder / "photos").glob("*/*.png"):
+        (flat / file.name).write_bytes(file.read_bytes())
+    return place
+
+
+SHORT = ["--train.threads", "1", "--train.batch", "16", "--model.image", "8"]
+SMALL = ["--preset", "mae-nano", "--model.dim", "16", "--model.layers", "1", "--model.decoder-layers", "1"]
+
+
+def tensors(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def pretrained(place: Place) -> str:
+    done = place("train", "flat", "--objective", "masked", *SMALL, *SHORT, "--train.steps", "3", "--out", "mae")
+    assert (done.code, done.err) == (0, "")
+    assert "flat: 40 images, to be learned from without classes" in done.out
+    assert "headway train DATA --from mae --freeze encoder" in done.out
+    assert "perplexity" not in done.out
+    return "mae"
+
+
+def test_a_linear_probe_changes_the_head_alone_and_says_what_it_reuses(place: Place, pretrained: str) -> None:
+    for out, steps in (("probe", "3"), ("longer", "5")):
+        words = ["--from", pretrained, "--freeze", "encoder", *SHORT, "--train.steps", steps, "--out", out]
+        done = place("train", "photos", *words)
+        assert (done.code, done.err) == (0, "")
+        assert "reuses  23 of 49 tensors of mae; new: head " in done.out
+    before, after, longer = (tensors(place.folder / name) for name in (pretrained, "probe", "longer"))
+    for name, tensor in after.items():
+        if name.startswith("head."):
+            assert not torch.equal(tensor, longer[name])
+        else:
+            assert torch.equal(tensor, before[f"encoder.{name}"])
+            assert torch.equal(tensor, longer[name])
+    assert place("run", "probe", "photos/dark/0.png").out.split()[0] in ("dark", "light")
+
+
+def test_masked_images_are_shown_in_the_report(place: Place, pretrained: str) -> None:
+    page = (place.folder / pretrained / "report.html").read_text(encoding="utf-8")
+    assert page.count('<img src="data:image/png;base64,') == 12
+    assert "masked learning from images" in page
+    vector = [float(word) for word in place("run", pretrained, "photos/dark/0.png").out.split()]
+    assert len(vector) == 16
+    assert sum(x * x for x in vector) == pytest.approx(1, abs=1e-3)
+
+
+REFUSED = {
+    "no classes": (["flat"], "nothing says the classes"),
+    "a preset of something else": (
+        ["flat", "--objective", "masked", "--preset", "vit-nano"],
+        "vit-nano cannot learn this task (images, masked); allowed: mae-nano",
+    ),
+    "a start of something else": (
+        ["flat", "--objective", "contrastive", "--from", "mae"],
+        "a model of mae cannot learn this task (images, contrastive); allowed: simclr",
+    ),
+    "mixed images": (["flat", *SMALL, "--data.augment", "mixup"], "data.augment 'mixup'; allowed: crop, flip"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_wrong_combinations_get_one_sentence(place: Place, pretrained: str, name: str) -> None:
+    words, said = REFUSED[name]
+    assert said in place("train", *words, "--dry-run").said

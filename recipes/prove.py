@@ -11,8 +11,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,15 +21,20 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 DATA = Path("../shared/data")
 RUNS, RESULTS = Path("build/proof"), Path("docs/RESULTS.md")
+FIRST = "FOLDER"
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What is asked, the words of the headway command that trains, and what is then found in the folder it leaves."""
+    """What is asked, the words of the headway command that trains, and what is then found in the folder it leaves.
+
+    `after` are further commands by name, each with a folder of its own beside the first, which `FIRST` stands for.
+    """
 
     asked: str
     words: tuple[str, ...]
     found: Callable[[Path], str]
+    after: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 def main() -> None:
@@ -40,13 +45,21 @@ def main() -> None:
     if not DATA.is_dir():
         sys.exit(f"error: {DATA} is not there, and the proofs learn from it")
     proof, folder = PROOFS[name], RUNS / name
-    if folder.exists():
-        sys.exit(f"error: {folder} is there from an earlier proof; remove it to train again")
+    for place in (folder, *(beside(folder, more) for more in proof.after)):
+        if place.exists():
+            sys.exit(f"error: {place} is there from an earlier proof; remove it to train again")
     start = time.time()
     headway(*proof.words, "--out", str(folder))
+    for more, words in proof.after.items():
+        headway(*(str(folder) if word == FIRST else word for word in words), "--out", str(beside(folder, more)))
     minutes = (time.time() - start) / 60
-    command = " ".join(("headway", *proof.words)).replace(str(minilm()), "MINILM")
+    commands = (" ".join(("headway", *words)) for words in (proof.words, *proof.after.values()))
+    command = "; ".join(commands).replace(str(minilm()), "MINILM")
     write_line(name, (proof.found(folder), proof.asked, f"{minutes:.1f}", f"{date.today()}", f"`{command}`"))
+
+
+def beside(folder: Path, name: str) -> Path:
+    return folder.with_name(f"{folder.name}-{name}")
 
 
 def headway(*words: str, json: bool = False) -> str:
@@ -117,6 +130,34 @@ def transcribed(folder: Path) -> str:
     return f"word error rate {100 * last['valid']['word_error_rate']:.1f} % on 12 recordings"
 
 
+def captions(folder: Path) -> str:
+    """CIDEr and BLEU-1 to 4 on the 1,000 images of the development set, with three beams and greedily."""
+    beams, greedy = (scores(folder, f"{DATA}/flickr8k/dev.tar", *how)["scores"] for how in (("--beam", "3"), ()))
+    told = [f"CIDEr {of['cider']:.3f}, BLEU-1 to 4 {orders(of)}" for of in (beams, greedy)]
+    return f"{told[0]} (greedy {told[1]})"
+
+
+def orders(of: dict[str, float]) -> str:
+    return " / ".join(f"{100 * of[f'bleu_{n}']:.1f}" for n in (1, 2, 3, 4))
+
+
+def matched(folder: Path) -> str:
+    """Recall at 10 both ways among 1,000 images and 5,000 captions, and what chance would find."""
+    of = scores(folder, f"{DATA}/flickr8k/dev.tar")
+    told = [
+        f"{way} recall@10 {100 * of['scores'][name]:.1f} % (chance {100 * of['chance'][name]:.1f} %)"
+        for way, name in (("image→text", "texts_10"), ("text→image", "images_10"))
+    ]
+    return ", ".join(told)
+
+
+def probed(folder: Path) -> str:
+    """Accuracy of a linear probe on an encoder that has learned, and on one as it was drawn."""
+    test = f"{DATA}/fashion_mnist/t10k-images-idx3-ubyte.gz"
+    learned, drawn = (100 * scores(beside(folder, one), test)["scores"]["accuracy"] for one in ("probe", "drawn"))
+    return f"probe {learned:.1f} %, of a random encoder {drawn:.1f} %: {learned - drawn:.1f} points"
+
+
 def phonemes(folder: Path) -> str:
     """Phoneme error rates of all three models."""
     found = json.loads((folder / "bottleneck.json").read_text(encoding="utf-8"))
@@ -142,8 +183,21 @@ PROOFS = {
     "shakespeare": Proof("as low as 15 min allow", ("train", "--config", "recipes/shakespeare.yaml"), validated),
     "polarity": Proof("≥ 80 %", ("train", "--config", "recipes/polarity.yaml", "--from", str(minilm())), polarity),
     "fashion": Proof("≥ 92 % in 40 min", ("train", "--config", "recipes/fashion.yaml"), clothing),
+    "fashion-mae": Proof(
+        "≥ 20 points above a random encoder",
+        ("train", "--config", "recipes/fashion-mae.yaml"),
+        probed,
+        {
+            "probe": ("train", "--config", "recipes/fashion-probe.yaml", "--from", FIRST),
+            "drawn": ("train", "--config", "recipes/fashion-probe.yaml", "--preset", "vit-nano"),
+        },
+    ),
     "spoken-digits": Proof("≥ 97 %", ("train", "--config", "recipes/spoken-digits.yaml"), digits),
     "yesno": Proof("WER ≤ 5 %", ("train", "--config", "recipes/yesno.yaml"), transcribed),
+    "flickr8k-soft": Proof("reported", ("train", "--config", "recipes/flickr8k-soft.yaml"), captions),
+    "flickr8k-hard": Proof("reported", ("train", "--config", "recipes/flickr8k-hard.yaml"), captions),
+    "flickr8k-transformer": Proof("reported", ("train", "--config", "recipes/flickr8k-transformer.yaml"), captions),
+    "flickr8k-clip": Proof("above chance", ("train", "--config", "recipes/flickr8k-clip.yaml"), matched),
     "cmudict": Proof(
         "reported",
         ("bottleneck", f"{DATA}/cmudict/cmudict.tsv.gz", "--minutes", "8", "--train.batch", "4096"),

@@ -36,7 +36,8 @@ def recognise_idx(asked: Asked) -> Given | None:
     sources = tuple(idx_source(file, labels_for(file)) for file in images)
     size = header(images[0]).shape[1:]
     total = sum(header(file).shape[0] for file in images)
-    why = f"{listed(map(str, images), 3)}: {total:,} images of {told(size)} pixels and labels{left}, {goal(Kind.IMAGES, nameless=asked.nameless)}"
+    goals = goal(Kind.IMAGES, nameless=asked.nameless)
+    why = f"{listed(map(str, images), 3)}: {total:,} images of {told(size)} pixels and labels{left}, {goals}"
     return Given(Kind.IMAGES, sources, why, asked.paths)
 
 

@@ -49,8 +49,8 @@ class Data:
     task: Kinds | None = setting(None, "what the data is for; null: recognised")
     objective: Literal["causal", "masked", "span", "contrastive", "text"] | None = setting(
         None,
-        "how a model learns from texts (causal, masked, span), from images without classes (masked, contrastive), from "
-        "captions (text, contrastive) or from speech (text: by a decoder); null: as the preset's architecture does",
+        "how to learn: texts causal, masked or span; images masked or contrastive; captions text or contrastive; "
+        "speech text, by a decoder; null: as the preset does",
     )
     columns: tuple[int | str, ...] | None = setting(None, "names or numbers of the columns to use; null: recognised")
     prefix: str = setting("", "a text put before every source, as T5's tasks have it")
@@ -88,7 +88,9 @@ class Model:
     preset: str | None = setting(None, "an architecture at a size of headway list; null: by the data and the time")
     start: Path | None = setting(None, "a model folder to go on from", spelled="from")
     freeze: int | tuple[str, ...] | None = setting(
-        None, "what stays as it is: the first so many layers, encoder (all but the head), or names such as embed*", least=0
+        None,
+        "what stays as it is: the first so many layers, encoder (all but the head), or names such as embed*",
+        least=0,
     )
     layer_decay: float = setting(1.0, "the rate of a layer as a share of the rate of the one above it", least=0, most=1)
     sizes: Mapping[str, Size] = field(default_factory=dict[str, Size])

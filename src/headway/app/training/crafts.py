@@ -9,6 +9,7 @@ from headway.app.training import ready_described as described
 from headway.app.training import ready_media as media
 from headway.app.training import ready_nameless as nameless
 from headway.app.training.ready import Make
+from headway.data.given import GOAL
 from headway.data.kinds import Kind
 from headway.errors import UserError, listed
 from headway.zoo.presets import PRESETS
@@ -71,7 +72,7 @@ def craft_of(kind: Kind, objective: str | None, architecture: str | None) -> Cra
     """How data of a kind is learned from: as asked, or as an architecture does, or as usual."""
     ways = CRAFTS.get(kind)
     if ways is None:
-        raise UserError(f"headway train cannot learn from such data yet ({kind.value})")
+        raise UserError(f"nothing here learns {GOAL[kind]}", do="add a column of labels, to learn their classes")
     if objective is not None:
         found = next((way for way in ways if way.objective == objective), None)
         if found is None:

@@ -128,7 +128,13 @@ def recognised(data: Data, nameless: bool) -> Given:
     kind = None if data.task is None else TASKS[data.task]
     paths = [Path(path) for path in data.path]
     return recognise(
-        paths, source=data.source, target=data.target, kind=kind, columns=data.columns, label_from=data.label_from, nameless=nameless
+        paths,
+        source=data.source,
+        target=data.target,
+        kind=kind,
+        columns=data.columns,
+        label_from=data.label_from,
+        nameless=nameless,
     )
 
 
@@ -143,7 +149,9 @@ def recognised_validation(data: Data, given: Given, nameless: bool) -> Given:
             )
         return recognise([], source=data.validation[0], target=data.validation[1], kind=given.kind)
     columns = data.columns or given.columns or None
-    return recognise(list(data.validation), kind=given.kind, columns=columns, label_from=data.label_from, nameless=nameless)
+    return recognise(
+        list(data.validation), kind=given.kind, columns=columns, label_from=data.label_from, nameless=nameless
+    )
 
 
 def key(record: Record) -> str:

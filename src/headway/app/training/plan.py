@@ -188,7 +188,9 @@ def steps_of(epochs: float, tokens: int, update: int) -> int:
 
 def craft_for(draft: Recipe, data: Material, start: Loaded | None) -> Craft:
     """How the data is learned from: as asked, or as the model does that was asked for."""
-    name = encoder_of(start).architecture if start else preset(draft.model.preset).architecture if draft.model.preset else None
+    if start is not None:
+        return craft_of(data.kind, draft.data.objective, encoder_of(start).architecture)
+    name = preset(draft.model.preset).architecture if draft.model.preset else None
     return craft_of(data.kind, draft.data.objective, name)
 
 

@@ -17,7 +17,7 @@ from headway.data.archives import Place
 from headway.data.lines import Problem, What
 from headway.data.looks import Flaw, Medium, looked
 from headway.data.pools import Pool, named_like
-from headway.data.sources import Record, Source
+from headway.data.sources import Record, Rewritten, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,34 +90,8 @@ class Media:
 
 
 @dataclass(frozen=True)
-class ClassFolders:
-    """The folder that a file is in, within the pool, is its class."""
-
-    pool: Pool
-    medium: Medium
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return self.pool.files(self.medium)
-
-    @property
-    def columns(self) -> tuple[str | int, ...]:
-        return ()
-
-    def read(self) -> Iterator[Entry | Problem]:
-        for name in named_like(self.pool, self.medium):
-            place, folder = self.pool.place(name), PurePosixPath(name).parts[:-1]
-            if place is None:
-                yield Problem(self.pool.path / name, 0, What.MISSING, "is gone")
-            elif folder:
-                yield Entry(place, folder[:1], place.path)
-            else:
-                yield Problem(place.path, 0, What.UNNAMED, f"is in no class folder of {self.pool.path}")
-
-
-@dataclass(frozen=True)
 class Nameless:
-    """Files of which nothing is said."""
+    """All files of a medium in a pool, of which nothing is said; others say something by the name of each."""
 
     pool: Pool
     medium: Medium
@@ -136,38 +110,37 @@ class Nameless:
             if place is None:
                 yield Problem(self.pool.path / name, 0, What.MISSING, "is gone")
             else:
-                yield Entry(place, (), place.path)
+                yield self.entry(place, PurePosixPath(name))
+
+    def entry(self, place: Place, name: PurePosixPath) -> Entry | Problem:
+        return Entry(place, (), place.path)
 
 
 @dataclass(frozen=True)
-class ByName:
+class ClassFolders(Nameless):
+    """The folder that a file is in, within the pool, is its class."""
+
+    def entry(self, place: Place, name: PurePosixPath) -> Entry | Problem:
+        if folder := name.parts[:-1]:
+            return Entry(place, folder[:1], place.path)
+        return Problem(place.path, 0, What.UNNAMED, f"is in no class folder of {self.pool.path}")
+
+
+@dataclass(frozen=True)
+class ByName(Nameless):
     """What is found in a file's name is its class, or its transcript, in which _ stands for a space.
 
     The name is read without what is behind its last dot; groups of the pattern are joined by spaces.
     """
 
-    pool: Pool
-    medium: Medium
     pattern: str
     spaced: bool = False
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return self.pool.files(self.medium)
-
-    @property
-    def columns(self) -> tuple[str | int, ...]:
-        return ()
-
-    def read(self) -> Iterator[Entry | Problem]:
-        for name in named_like(self.pool, self.medium):
-            place, text = self.pool.place(name), self.text(PurePosixPath(name).stem)
-            if place is None:
-                yield Problem(self.pool.path / name, 0, What.MISSING, "is gone")
-            elif text is None:
-                yield Problem(place.path, 0, What.UNNAMED, f"has a name in which {self.pattern!r} finds nothing")
-            else:
-                yield Entry(place, (text,), place.path)
+    def entry(self, place: Place, name: PurePosixPath) -> Entry | Problem:
+        text = self.text(name.stem)
+        if text is not None:
+            return Entry(place, (text,), place.path)
+        return Problem(place.path, 0, What.UNNAMED, f"has a name in which {self.pattern!r} finds nothing")
 
     def text(self, stem: str) -> str | None:
         found = re.match(self.pattern, stem)
@@ -218,18 +191,8 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Grouped:
+class Grouped(Rewritten[Source]):
     """A table in which lines that follow one another and name the same file are one record with several texts."""
-
-    table: Source
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return self.table.files
-
-    @property
-    def columns(self) -> tuple[str | int, ...]:
-        return self.table.columns
 
     def read(self) -> Iterator[Record | Problem]:
         def named(found: Record | Problem) -> str | int:

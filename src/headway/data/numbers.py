@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.lines import Problem, What
-from headway.data.sources import Record, Table, read_objects, shortened
+from headway.data.sources import Record, Rewritten, Table, read_objects, shortened
 
 
 def vectors(text: str) -> NDArray[np.float32]:
@@ -32,18 +32,8 @@ def written(rows: Sequence[Sequence[float]]) -> str:
 
 
 @dataclass(frozen=True)
-class Series:
+class Series(Rewritten[Table]):
     """Rows of a table: the numbers of each, one after the other in time, and its label in the last column."""
-
-    table: Table
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return self.table.files
-
-    @property
-    def columns(self) -> tuple[str | int, ...]:
-        return self.table.columns
 
     def read(self) -> Iterator[Record | Problem]:
         for row in self.table.read():
@@ -63,18 +53,8 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Rewritten[Table]):
     """Rows of a table, each a moment: one long record that goes on from row to row."""
-
-    table: Table
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return self.table.files
-
-    @property
-    def columns(self) -> tuple[str | int, ...]:
-        return self.table.columns
 
     def read(self) -> Iterator[Record | Problem]:
         begun = False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from headway.data.archives import Place
 from headway.data.documents import read_document
@@ -96,6 +96,24 @@ class Table:
     def side(self, field: int) -> tuple[Path, str]:
         at = self.chosen[field]
         return self.file, f"column {at + 1} ({self.names[at]})" if self.names else f"column {at + 1}"
+
+
+T = TypeVar("T", bound=Source)
+
+
+@dataclass(frozen=True)
+class Rewritten(Generic[T]):
+    """The rows of a table, read as something else."""
+
+    table: T
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.table.files
+
+    @property
+    def columns(self) -> tuple[str | int, ...]:
+        return self.table.columns
 
 
 @dataclass(frozen=True)

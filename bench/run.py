@@ -11,6 +11,7 @@ import subprocess
 import sys
 from math import log2
 from pathlib import Path
+from typing import Any
 
 HEADS, HEAD_DIM = 8, 64
 LENGTHS = (4_096, 16_384, 65_536)
@@ -46,16 +47,20 @@ def speed() -> None:
 
 
 def training() -> None:
-    print("\nTraining: real tokens a CPU second, one thread, no dropout, AdamW; ratios to the first of each.\n")
-    print("| work | contender | tokens/s | ratio |\n| --- | --- | ---: | ---: |")
-    command = [sys.executable, str(Path(__file__).with_name("training.py"))]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    print("\nTraining: real tokens, or images, a CPU second, one thread, AdamW; ratios to the first of each.\n")
+    print("| work | contender | a second | ratio |\n| --- | --- | ---: | ---: |")
+    found = raced("training.py")
     share = found.pop("share of the matrix product's rate")
-    for work, speeds in found.items():
+    for work, speeds in {**found, **raced("vision.py")}.items():
         first = next(iter(speeds.values()))
-        for name, tokens in speeds.items():
-            print(f"| {work} | {name} | {tokens:,.0f} | {tokens / first:.2f} |", flush=True)
+        for name, count in speeds.items():
+            print(f"| {work} | {name} | {count:,.4g} | {count / first:.2f} |", flush=True)
     print(f"\nThe text model does {share:.0%} of the operations that one large matrix product does in the same time.")
+
+
+def raced(file: str) -> dict[str, Any]:
+    command = [sys.executable, str(Path(__file__).with_name(file))]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def memory() -> None:

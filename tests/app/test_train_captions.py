@@ -62,6 +62,9 @@ def test_texts_and_images_are_found_by_each_other(place: Place) -> None:
     assert {f"{there}_{k}" for there in ("texts", "images") for k in (1, 5, 10)} < set(found["scores"])
     assert found["scores"]["images_10"] > 2 * found["chance"]["images_10"]
     assert len(json.loads(place("run", "towers", "told/0.png", "--embed", "--json").out)["output"]) == 8
+    again = place("train", "told", "--from", "towers", "--train.steps", "1", "--train.threads", "1", "--out", "more")
+    assert (again.code, again.err) == (0, "")
+    assert "  task    captions, contrastive: " in again.out
     refused = place("eval", "towers", "told", "--beam", "2").said
     assert "finds the texts that belong to an image and has no use for --beam" in refused
     assert "does not exist" in place("run", "towers", "no.png", "a text").said

@@ -19,6 +19,7 @@ from headway.errors import UserError
 from headway.nn.block import Plain
 from headway.nn.context import EMPTY, Context
 from headway.nn.conv import BatchNorm, ConvModule
+from headway.nn.convnet import GridNorm
 from headway.nn.frames import Subsample
 from headway.nn.rows import Rows, to_front
 from headway.nn.state import State
@@ -239,3 +240,16 @@ def test_errors_say_what_to_do() -> None:
             Subsample(FEATURES, C, factor=factor)
     with pytest.raises(UserError, match="keep is 1×4×4 for 13 tokens; allowed: B 1 13, True at real tokens"):
         ConvModule(C)(frames(), Context(keep=torch.ones(1, 4, 4, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize("norm", [BatchNorm(4), GridNorm(4)], ids=["frames", "grid"])
+def test_a_single_value_is_normed_by_what_was_gathered(norm: nn.Module) -> None:
+    """In training too: it has no spread of its own, and torch refuses it."""
+    shape = (1, 1, 4) if isinstance(norm, BatchNorm) else (1, 1, 1, 4)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        norm.running_mean.normal_()  # type: ignore[operator,union-attr]
+    x = torch.randn(shape)
+    told = {name: tensor.clone() for name, tensor in norm.state_dict().items()}
+    assert_close(norm.train()(x), norm.eval()(x))
+    assert_close(norm.state_dict(), told)

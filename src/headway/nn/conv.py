@@ -28,6 +28,8 @@ class BatchNorm(nn.BatchNorm1d):
 
     def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
         real = None if ctx.rows is not None else ctx.real(input.shape[1])
+        if alone(input):
+            return by_gathered(self, input.flatten(0, -2)).view_as(input)
         if real is None or not self.training:
             return super().forward(input.flatten(0, -2)).view_as(input)
         weight = real.expand(input.shape[:2])[..., None].to(input.dtype)  # B T 1
@@ -45,6 +47,16 @@ class BatchNorm(nn.BatchNorm1d):
             kept.lerp_(now.to(kept.dtype), self.momentum or 0.0)
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
+
+
+def alone(x: Tensor) -> bool:
+    """Whether each channel of … C has a single value, which has no spread: it is normed as outside of training."""
+    return x.numel() == x.shape[-1]
+
+
+def by_gathered(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
+    """Normed by the statistics gathered so far, B C …; nothing is gathered."""
+    return F.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
 
 
 class ConvModule(nn.Module):

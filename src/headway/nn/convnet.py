@@ -15,6 +15,7 @@ from headway.errors import UserError
 from headway.nn.attention import UNBIASED
 from headway.nn.bias import NeighbourBias
 from headway.nn.context import EMPTY, Context
+from headway.nn.conv import alone, by_gathered
 from headway.nn.ffn import Activation
 from headway.nn.grid import LocalAttention
 from headway.ops.attend import shown
@@ -83,7 +84,8 @@ class GridNorm(nn.BatchNorm2d):
     """Batch norm of each channel over all cells, B Y X C."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        x = input.permute(0, 3, 1, 2)  # B C Y X
+        return (by_gathered(self, x) if alone(input) else super().forward(x)).permute(0, 2, 3, 1)
 
 
 def same(x: Tensor) -> Tensor:

@@ -7,12 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 MINUTES = 10.0  # of training, where nothing else is said
-RATE = 4e10  # operations of one thread in a second: what training reaches here, in round numbers
-WEIGHTS = 10  # for each token of the data at most
-EPOCHS = (4.0, 40.0)  # a model that sees the data less often is too large; more often helps little
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What training reaches here, in round numbers."""
+
+    rate: float  # operations of one thread in a second
+    epochs: tuple[float, float]  # a model that sees the data less often is too large; more often helps little
+    weights: float  # for each token of the data at most
+    batches: tuple[int, int, int]  # an epoch has so many batches, of so many tokens at least and at most
+
+
+PACES = {
+    "tokens": Pace(4e10, (4.0, 40.0), 10.0, (100, 512, 4096)),
+    "images": Pace(1.5e10, (10.0, 60.0), inf, (50, 8, 128)),
+    "frames": Pace(1e10, (20.0, 40.0), inf, (50, 400, 4000)),
+    "vectors": Pace(1e10, (10.0, 60.0), inf, (50, 64, 4096)),
+}
 
 # 2,000 tokens a batch learn in half the tokens that 4,000 need; the task has no noise to be smoothed or dropped out
 DATES: Mapping[str, Any] = {
@@ -32,18 +48,18 @@ class Size:
     weights: int
 
 
-def rung(sizes: Sequence[Size], tokens: int, minutes: float, threads: int) -> str:
+def rung(sizes: Sequence[Size], tokens: int, minutes: float, threads: int, pace: Pace) -> str:
     """The largest model that the data can teach and the time lets see it a few times."""
-    seen = 6 * tokens * EPOCHS[0]  # operations for each weight
-    most = min(WEIGHTS * tokens, minutes * 60 * RATE * threads / seen)
+    seen = 6 * tokens * pace.epochs[0]  # operations for each weight
+    most = min(pace.weights * tokens, minutes * 60 * pace.rate * threads / seen)
     fitting = [size.preset for size in sizes if size.weights <= most]
-    return fitting[-1] if fitting else sizes[0].preset
+    return fitting[-1] if fitting else min(sizes, key=lambda size: size.weights).preset
 
 
-def steps_for(weights: int, tokens: int, batch: int, threads: int, minutes: float = MINUTES) -> int:
-    """Updates that take about the time that is given, within a sensible number of epochs."""
-    epochs = minutes * 60 * RATE * threads / (6 * weights * tokens)
-    return max(1, round(min(max(epochs, EPOCHS[0]), EPOCHS[1]) * tokens / batch))
+def steps_for(weights: int, tokens: int, batch: int, threads: int, pace: Pace) -> int:
+    """Updates that take about the usual time, within a sensible number of epochs."""
+    epochs = MINUTES * 60 * pace.rate * threads / (6 * weights * tokens)
+    return max(1, round(min(max(epochs, pace.epochs[0]), pace.epochs[1]) * tokens / batch))
 
 
 def rate_for(dim: int, tuned: bool) -> float:
@@ -51,6 +67,7 @@ def rate_for(dim: int, tuned: bool) -> float:
     return 5e-5 * (768 / dim) ** 0.5 if tuned else min(3e-3, 0.3 / dim)
 
 
-def batch_for(tokens: int) -> int:
+def batch_for(tokens: int, pace: Pace) -> int:
     """Tokens of a batch: small data needs many updates."""
-    return min(max(tokens // 100, 512), 4096)
+    many, least, most = pace.batches
+    return min(max(tokens // many, least), most)

@@ -50,7 +50,7 @@ CRAFTS: dict[Kind, tuple[Craft, ...]] = {  # the usual way first
         Craft(texts.spans, PAIRED, ("t5-tiny", "t5-mini", "t5-small"), "span"),
     ),
     Kind.IMAGES: (
-        Craft(media.images, SEEING, ("resnet-nano", "resnet-18", "resnet-50")),
+        Craft(media.images, SEEING, ("vit-nano", "resnet-nano", "resnet-18", "resnet-50")),
         Craft(nameless.masked, HIDING, ("mae-nano",), "masked"),
         Craft(nameless.contrastive, COMPARING, ("simclr-nano", "simclr-resnet-50"), "contrastive"),
     ),

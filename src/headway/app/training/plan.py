@@ -30,6 +30,7 @@ from headway.tasks.task import RecordTask, TextTask
 from headway.train.groups import ENCODER
 from headway.train.recipe import Recipe, flat, from_flat
 from headway.zoo.build import architecture, architecture_of, config_of
+from headway.zoo.cost import cost
 from headway.zoo.presets import PRESETS, preset
 
 NUMBERS = 2**31  # what a row of images or sounds may hold: the bytes of a name, and how long a sound is
@@ -94,18 +95,17 @@ def finished(
     """The plan, once there are tokens to count."""
     threads = given(draft.train.threads, torch.get_num_threads())
     longest = given(draft.data.longest, LONGEST)
-    tokens, minutes = prepared.tokens, given(draft.train.minutes, choose.MINUTES)
+    minutes = given(draft.train.minutes, choose.MINUTES)
     name = draft.model.preset
     if name is None and part is None:
-        name = rung(data, craft, made, tokens, minutes, threads)
+        name = rung(data, craft, made, prepared, minutes, threads)
     if name is not None:
         check_suited(name, data.kind, craft)
         asked.check_sizes(known_sizes(PRESETS[name].architecture, PRESETS[name].sizes))
     values = {**preset_values(name), **(choose.DATES if data.embedded else {})} if name and not part else {}
     recipe = resolve(asked, values)
     config = fitting(recipe, data, made, part, longest)
-    weights = weights_of(config)
-    recipe = settled(recipe, data, craft, made, config, weights, tokens, threads)
+    recipe = settled(recipe, data, craft, made, config, prepared, threads)
     return Plan(recipe, data, made, prepared, config, part=part)
 
 
@@ -134,17 +134,17 @@ def fitting(recipe: Recipe, data: Material, made: Ready, part: Encoder | None, l
 
 
 def settled(
-    recipe: Recipe, data: Material, craft: Craft, made: Ready, config: Any, weights: int, tokens: int, threads: int
+    recipe: Recipe, data: Material, craft: Craft, made: Ready, config: Any, prepared: Prepared, threads: int
 ) -> Recipe:
     """The recipe with every choice made."""
-    train = recipe.train
-    batch = given(train.batch, made.chosen.get("train.batch", choose.batch_for(tokens)))
+    train, tokens, pace = recipe.train, prepared.tokens, choose.PACES[prepared.unit]
+    batch = given(train.batch, made.chosen.get("train.batch", choose.batch_for(tokens, pace)))
     update = batch * train.accumulate
     steps = train.steps
     if steps is None and train.epochs is not None:
         steps = steps_of(train.epochs, tokens, update)
     if steps is None and train.minutes is None:
-        steps = choose.steps_for(weights, tokens, update, threads)
+        steps = choose.steps_for(weights_of(config, prepared.unit), tokens, update, threads, pace)
     chosen = {
         "data.task": data.kind.value,
         "data.objective": craft.objective,
@@ -189,23 +189,30 @@ def steps_of(epochs: float, tokens: int, update: int) -> int:
 def craft_for(draft: Recipe, data: Material, start: Loaded | None) -> Craft:
     """How the data is learned from: as asked, or as the model does that was asked for."""
     if start is not None:
-        return craft_of(data.kind, draft.data.objective, encoder_of(start).architecture)
+        inner = encoder_of(start).architecture
+        craft = craft_of(data.kind, draft.data.objective, inner)
+        # what the whole model alone can learn, as a CLIP captions
+        return craft if inner in craft.architectures else craft_of(data.kind, draft.data.objective, start.architecture)
     name = preset(draft.model.preset).architecture if draft.model.preset else None
     return craft_of(data.kind, draft.data.objective, name)
 
 
-def rung(data: Material, craft: Craft, made: Ready, tokens: int, minutes: float, threads: int) -> str:
+def rung(data: Material, craft: Craft, made: Ready, prepared: Prepared, minutes: float, threads: int) -> str:
     """The preset that the data and the time allow."""
     need = Need(made.reader, made.writer, LONGEST, made.classes, made.needs)
     sizes = list[choose.Size]()
     for name in craft.ladder:
         one = preset(name)
-        sizes.append(choose.Size(name, weights_of(config_for(one.architecture, one.sizes, need, data.kind, None))))
-    return choose.rung(sizes, tokens, minutes, threads)
+        config = config_for(one.architecture, one.sizes, need, data.kind, None)
+        sizes.append(choose.Size(name, weights_of(config, prepared.unit)))
+    return choose.rung(sizes, prepared.tokens, minutes, threads, choose.PACES[prepared.unit])
 
 
-def weights_of(config: Any) -> int:
-    """The parameters that each token meets: all but tables that are looked up."""
+def weights_of(config: Any, unit: str) -> int:
+    """The parameters that each token meets, all but tables that are looked up; or how often an image meets any."""
+    if unit != "tokens":
+        costs = cost(config)
+        return (costs.total.flops if unit == "images" else costs.per_token(costs.total.flops)) // 2
     with torch.device("meta"):
         model = architecture(architecture_of(config)).build(config)
     tables = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}

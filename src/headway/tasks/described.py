@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.shards import Shards
 from headway.data.tokenizer import Tokenizer
 from headway.data.transforms.chain import generators
 from headway.nn.captioner import Captioner
@@ -29,23 +28,18 @@ from headway.tasks.captioning import (
     said_of,
     soft_loss,
 )
-from headway.tasks.senses import Read, Sense, kept, told_by
+from headway.tasks.senses import Read, Sense, Sensing, kept, told_by
 from headway.tasks.task import Row, cut
 
 
 @dataclass(frozen=True, eq=False)
-class Described:
+class Described(Sensing[Sense]):
     """Samples with texts: `words` frame a text as the model wants it, with an end at least, cut to `longest`."""
 
-    sense: Sense
     words: Tokenizer
     longest: int
 
     columns = 4  # where the sample is, its size, the ids of all texts, and how long each of these is
-
-    @property
-    def unit(self) -> str:
-        return self.sense.unit
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         return [[*kept(self.sense, place, extent), *self.written(texts)] for place, extent, *texts in fields]
@@ -53,9 +47,6 @@ class Described:
     def written(self, texts: list[str]) -> tuple[list[int], list[int]]:
         rows = [cut(row, self.longest) for row in self.words.encode_batch(texts)]
         return [id for row in rows for id in row], [len(row) for row in rows]
-
-    def sizes(self, rows: Shards) -> np.ndarray:
-        return rows.stream(1)[:]
 
 
 @dataclass(frozen=True, eq=False)

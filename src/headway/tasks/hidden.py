@@ -17,12 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.shards import Shards
 from headway.data.transforms.chain import generators
 from headway.errors import UserError
 from headway.nn.masked_image import MaskedAutoencoder, MaskedImageModel
 from headway.ops.patches import Grid, hidden_from, normalised, patch_grid, patchify, unpatchify
-from headway.tasks.senses import Sight, kept, opened
+from headway.tasks.senses import Nameless, opened
 from headway.tasks.task import Row
 
 # the share that is hidden, as published
@@ -45,22 +44,10 @@ class HiddenBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenPatches:
+class HiddenPatches(Nameless):
     """Say the hidden patches of an image; its loss is their mean."""
 
-    sense: Sight
     columns: int = 2
-
-    @property
-    def unit(self) -> str:
-        return self.sense.unit
-
-    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        """Where each image is; what is said about it is not learned."""
-        return [[*kept(self.sense, place, extent)] for place, extent, *_ in fields]
-
-    def sizes(self, rows: Shards) -> np.ndarray:
-        return rows.stream(1)[:]
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> HiddenBatch:
         streams = generators(random, len(rows))

@@ -14,11 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.shards import Shards
 from headway.data.transforms.chain import generators
 from headway.data.transforms.mixing import Mixing, soft_targets
 from headway.tasks.labels import named, number
-from headway.tasks.senses import Read, Sense, kept, opened
+from headway.tasks.senses import Read, Sense, Sensing, kept, opened
 from headway.tasks.task import Row
 
 
@@ -43,24 +42,16 @@ class SensedBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class SensedLabels:
+class SensedLabels(Sensing[Sense]):
     """Say the class of a sample; `mixing` makes images of two, and asks for the share of each."""
 
-    sense: Sense
     labels: tuple[str, ...]
     smoothing: float = 0.0
     mixing: Mixing | None = None
     columns: int = 3
 
-    @property
-    def unit(self) -> str:
-        return self.sense.unit
-
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         return [[*kept(self.sense, *sample), [number(label, self.labels)]] for *sample, label in fields]
-
-    def sizes(self, rows: Shards) -> np.ndarray:
-        return rows.stream(1)[:]
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> SensedBatch:
         draws = generators(random, len(rows))

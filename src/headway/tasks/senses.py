@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from headway.data.archives import Place
 from headway.data.images import read_image
 from headway.data.numbers import vectors
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
+from headway.data.shards import Shards
 from headway.data.sounds import read_sound
 from headway.data.transforms.chain import Chain, as_image
 from headway.nn.context import Context
@@ -147,6 +148,30 @@ def ragged(samples: Sequence[Tensor]) -> Read:
     if len(set(lengths)) == 1:
         return Read(torch.stack(list(samples)), Context())
     return Read(torch.cat(list(samples))[None], Context(rows=Rows.of(lengths)))
+
+
+Of = TypeVar("Of", bound=Sense)
+
+
+@dataclass(frozen=True, eq=False)
+class Sensing(Generic[Of]):
+    """A task on what is sensed.  The first columns of its rows are those of `Kept`."""
+
+    sense: Of
+
+    @property
+    def unit(self) -> str:
+        return self.sense.unit
+
+    def sizes(self, rows: Shards) -> np.ndarray:
+        return rows.stream(1)[:]
+
+
+class Nameless(Sensing[Sight]):
+    """A task on images alone: what is said about them is not learned."""
+
+    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        return [[*kept(self.sense, place, extent)] for place, extent, *_ in fields]
 
 
 class Kept(NamedTuple):

@@ -15,14 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.shards import Shards
 from headway.data.tokenizer import Tokenizer
 from headway.data.transforms.chain import generators
 from headway.errors import UserError
 from headway.nn.model import Trunk
 from headway.nn.rows import padded
 from headway.ops.ctc import ctc_loss, frames_needed
-from headway.tasks.senses import Read, Sense, kept, opened
+from headway.tasks.senses import Read, Sense, Sensing, kept, opened
 from headway.tasks.task import Row
 
 
@@ -39,17 +38,12 @@ class SpokenBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class Spoken:
+class Spoken(Sensing[Sense]):
     """Write the transcript of a sound; `factor` frames are one token of the model."""
 
-    sense: Sense
     words: Tokenizer
     factor: int
     columns: int = 3
-
-    @property
-    def unit(self) -> str:
-        return self.sense.unit
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         return [[*kept(self.sense, *sample), self.symbols(text, *sample)] for *sample, text in fields]
@@ -62,9 +56,6 @@ class Spoken:
             said = f"{text[:60]!r} has {len(found)} symbols, and its sound is {room} tokens long"
             raise UserError(said, do="check the transcript, or let fewer frames be a token with --model.factor 2")
         return found
-
-    def sizes(self, rows: Shards) -> np.ndarray:
-        return rows.stream(1)[:]
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> SpokenBatch:
         draws = generators(random, len(rows))

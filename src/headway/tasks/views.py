@@ -17,10 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.shards import Shards
 from headway.data.transforms.chain import generators
 from headway.ops.contrastive import nt_xent
-from headway.tasks.senses import Sight, kept, told_by
+from headway.tasks.senses import Nameless, told_by
 from headway.tasks.task import Row
 
 
@@ -41,23 +40,11 @@ class ViewBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class TwoViews:
+class TwoViews(Nameless):
     """Tell by one view of an image which the other one is, among all of the batch."""
 
-    sense: Sight
     temperature: float = 0.5
     columns: int = 2
-
-    @property
-    def unit(self) -> str:
-        return self.sense.unit
-
-    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        """Where each image is; what is said about it is not learned."""
-        return [[*kept(self.sense, place, extent)] for place, extent, *_ in fields]
-
-    def sizes(self, rows: Shards) -> np.ndarray:
-        return rows.stream(1)[:]
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> ViewBatch:
         streams = generators(random, len(rows))

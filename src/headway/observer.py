@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from headway.answer import PLAIN, Answer, Speaker, Wish
 from headway.data.archives import Place, inside
+from headway.data.batched import batched
 from headway.data.idx import numbered
 from headway.data.keyed import random_for
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
@@ -56,8 +57,7 @@ class Observer:
             return [self.compare(inputs[0], inputs[1:])]
         found = list[Answer]()
         with torch.inference_mode():
-            for at in range(0, len(inputs), TOGETHER):
-                some = inputs[at : at + TOGETHER]
+            for some in batched(inputs, TOGETHER):
                 answers = self.way()(self.read(some), wish)
                 found += [{"input": one, **answer} for one, answer in zip(some, answers, strict=True)]
         return found
@@ -105,15 +105,15 @@ class Observer:
 
     def classify(self, read: Read, wish: Wish) -> list[Answer]:
         chances = self.model(*read).softmax(-1)  # B K
-        return [self.named(row) for row in chances]
+        names = [self.label(k) for k in range(chances.shape[1])]
+        return [likeliest_first(names, row) for row in chances]
 
     @torch.inference_mode()
     def compare(self, image: str, texts: Sequence[str]) -> Answer:
         """How likely an image is to belong to each of some texts, the nearest first."""
         assert isinstance(self.model, TwoTowers)
         near = (self.model.scale * self.embed([image]) @ self.embed_texts(texts).mT)[0].softmax(-1)  # M
-        order = near.argsort(descending=True).tolist()
-        return {"input": image, "output": texts[order[0]], "probabilities": {texts[m]: near[m].item() for m in order}}
+        return {"input": image, **likeliest_first(texts, near)}
 
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str]) -> Tensor:
@@ -147,11 +147,6 @@ class Observer:
     def label(self, k: int) -> str:
         return self.labels[k] if k < len(self.labels) else str(k)
 
-    def named(self, chances: Tensor) -> Answer:
-        order = chances.argsort(descending=True).tolist()
-        scores = {self.label(k): chances[k].item() for k in order}
-        return {"output": self.label(order[0]), "probabilities": scores}
-
 
 @dataclass(frozen=True, eq=False)
 class Listener:
@@ -175,6 +170,11 @@ class Listener:
 
     def embed(self, inputs: Sequence[str]) -> Tensor:
         raise UserError("a Whisper gives texts and no vectors", do="leave --embed out")
+
+
+def likeliest_first(names: Sequence[str], chances: Tensor) -> Answer:
+    order = chances.argsort(descending=True).tolist()
+    return {"output": names[order[0]], "probabilities": {names[at]: chances[at].item() for at in order}}
 
 
 def place_of(given: str) -> Place:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from headway.answer import Answer, Speaker, Wish
-from headway.app.batched import batched
 from headway.app.perplexity import causal_probe, masked_probe, span_probe, text_scores
 from headway.app.training.measure import (
     Ranked,
@@ -27,9 +26,10 @@ from headway.app.training.measure import (
     written,
     written_of,
 )
-from headway.app.training.measure_described import by_chance, caption_scores, captioned, compared, retrieval_scores
+from headway.app.training.measure_described import by_chance, caption_scores, compared, retrieval_scores
 from headway.app.training.words import marks_of
 from headway.checkpoint import Loaded
+from headway.data.batched import batched
 from headway.data.kinds import Kind
 from headway.data.sources import Record, counted
 from headway.errors import UserError, listed, nearest
@@ -201,7 +201,7 @@ def measure_speech(loaded: Loaded, data: Data, wish: Wish) -> Measured:
 def measure_captions(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     observer, records = loaded.observer(), list(data.read())
     parts = batched(records, MANY)
-    samples = [one for part in parts for one in captioned(observer, part, wish)]
+    samples = [one for part in parts for one in written_of(observer, part, wish)]
     return Measured(caption_scores(samples, records))
 
 

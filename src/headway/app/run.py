@@ -10,7 +10,7 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from headway.app.batched import batched
+from headway.data.batched import batched
 from headway.errors import UserError
 
 if TYPE_CHECKING:

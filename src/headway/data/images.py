@@ -98,6 +98,12 @@ def image_from(file: Path | str, channels: int = 3) -> Pixels:
     return read_image(Place(Path(file)), channels)
 
 
+def is_grey(place: Place) -> bool:
+    """Whether an image shows no colour, however it is stored."""
+    pixels = read_image(place)
+    return bool((pixels == pixels[..., :1]).all())
+
+
 def mean_and_std(places: Iterable[Place], channels: int = 3) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The mean and the standard deviation of each channel over all pixels of these images, of values from 0 to 1."""
     count, total, squares = 0, np.zeros(channels), np.zeros(channels)

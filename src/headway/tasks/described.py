@@ -28,7 +28,7 @@ from headway.tasks.captioning import (
     said_of,
     soft_loss,
 )
-from headway.tasks.senses import Read, Sense, Sensing, kept, told_by
+from headway.tasks.senses import Read, Sense, Sensing, kept, size_of, told_by
 from headway.tasks.task import Row, cut
 
 
@@ -108,8 +108,3 @@ def opened_once(sense: Sense, rows: Sequence[Row], random: np.random.Generator) 
 def texts_of(row: Row) -> list[np.ndarray]:
     """The ids of each text about a sample."""
     return np.split(row[2], np.cumsum(row[3])[:-1])
-
-
-def size_of(rows: Sequence[Row]) -> int:
-    """What the samples of some rows count for in a batch."""
-    return sum(int(row[1][0]) for row in rows)

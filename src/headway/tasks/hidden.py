@@ -21,7 +21,7 @@ from headway.data.transforms.chain import generators
 from headway.errors import UserError
 from headway.nn.masked_image import MaskedAutoencoder, MaskedImageModel
 from headway.ops.patches import Grid, hidden_from, normalised, patch_grid, patchify, unpatchify
-from headway.tasks.senses import Nameless, opened
+from headway.tasks.senses import Nameless, told_by
 from headway.tasks.task import Row
 
 # the share that is hidden, as published
@@ -51,7 +51,9 @@ class HiddenPatches(Nameless):
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> HiddenBatch:
         streams = generators(random, len(rows))
-        images = torch.stack([opened(self.sense, row[0], stream) for row, stream in zip(rows, streams, strict=True)])
+        images = torch.stack(
+            [self.sense.look(told_by(row[0]), stream) for row, stream in zip(rows, streams, strict=True)]
+        )
         height, width = images.shape[-2:]
         draws = np.stack([stream.random((height, width), np.float32) for stream in streams])
         return HiddenBatch(images, torch.from_numpy(draws))

@@ -14,10 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.transforms.chain import generators
 from headway.data.transforms.mixing import Mixing, soft_targets
 from headway.tasks.labels import named, number
-from headway.tasks.senses import Read, Sense, Sensing, kept, opened
+from headway.tasks.senses import Read, Sense, Sensing, kept, size_of
 from headway.tasks.task import Row
 
 
@@ -54,14 +53,13 @@ class SensedLabels(Sensing[Sense]):
         return [[*kept(self.sense, *sample), [number(label, self.labels)]] for *sample, label in fields]
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> SensedBatch:
-        draws = generators(random, len(rows))
-        read = self.sense.together([opened(self.sense, row[0], draw) for row, draw in zip(rows, draws, strict=True)])
+        read = self.read(rows, random)
         wanted = torch.tensor([int(row[2][0]) for row in rows])
         shares = soft_targets(wanted, len(self.labels), self.smoothing)
         if self.mixing is not None:
             inputs, shares = self.mixing(read.inputs, shares, random)
             read = Read(inputs, read.context)
-        return SensedBatch(read, wanted, shares, sum(int(row[1][0]) for row in rows))
+        return SensedBatch(read, wanted, shares, size_of(rows))
 
     def loss(self, model: nn.Module, batch: SensedBatch) -> Tensor:
         return F.cross_entropy(batch.logits(model), batch.shares, reduction="sum")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -22,10 +22,11 @@ from headway.data.numbers import vectors
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
 from headway.data.shards import Shards
 from headway.data.sounds import read_sound
-from headway.data.transforms.chain import Chain, as_image
+from headway.data.transforms.chain import Chain, as_image, generators
 from headway.nn.context import Context
 from headway.nn.rows import Rows
 from headway.ops.mel import LogMel
+from headway.tasks.task import Row
 
 NOTHING = Chain()  # is changed
 
@@ -82,8 +83,9 @@ class Sight:
     def looks(self, told: str, random: np.random.Generator) -> Iterator[Tensor]:
         """The same image again and again, each time as chance changes it."""
         image = as_image(read_image(Place.parsed(told), self.ready.channels))
+        changed = self.augment or self.ready.chain()
         while True:
-            yield (self.augment or self.ready.chain())(image, random)
+            yield changed(image, random)
 
     def together(self, samples: Sequence[Tensor]) -> Read:
         return Read(torch.stack(list(samples)), Context())
@@ -108,10 +110,10 @@ class Hearing:
 
     def size(self, told: str, extent: Sequence[int]) -> int:
         samples, rate = extent
-        return self.mel.frames(max(1, round(samples * self.mel.rate / rate)))
+        return self.mel.frames(max(1, round(samples * self.ready.rate / rate)))
 
     def look(self, told: str, random: np.random.Generator) -> Tensor:
-        wave = torch.from_numpy(read_sound(Place.parsed(told), self.mel.rate))
+        wave = torch.from_numpy(read_sound(Place.parsed(told), self.ready.rate))
         return self.frames(self.mel(self.waves(wave, random)[None])[0], random)
 
     def together(self, samples: Sequence[Tensor]) -> Read:
@@ -166,6 +168,12 @@ class Sensing(Generic[Of]):
     def sizes(self, rows: Shards) -> np.ndarray:
         return rows.stream(1)[:]
 
+    def read(self, rows: Sequence[Row], random: np.random.Generator) -> Read:
+        """The samples of some rows, each changed by chances of its own."""
+        draws = generators(random, len(rows))
+        samples = zip(rows, draws, strict=True)
+        return self.sense.together([self.sense.look(told_by(row[0]), draw) for row, draw in samples])
+
 
 class Nameless(Sensing[Sight]):
     """A task on images alone: what is said about them is not learned."""
@@ -185,11 +193,11 @@ def kept(sense: Sense, told: str, *extent: str) -> Kept:
     return Kept(list(told.encode()), [sense.size(told, [int(number) for part in extent for number in part.split()])])
 
 
-def opened(sense: Sense, column: Any, random: np.random.Generator) -> Tensor:
-    """The sample that a row keeps."""
-    return sense.look(told_by(column), random)
-
-
-def told_by(column: Any) -> str:
+def told_by(column: np.ndarray) -> str:
     """The text of which a row keeps the bytes."""
     return bytes(np.asarray(column, np.uint8)).decode()
+
+
+def size_of(rows: Sequence[Row]) -> int:
+    """What the samples of some rows count for in a batch."""
+    return sum(int(row[1][0]) for row in rows)

@@ -16,12 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
-from headway.data.transforms.chain import generators
 from headway.errors import UserError
 from headway.nn.model import Trunk
 from headway.nn.rows import padded
 from headway.ops.ctc import ctc_loss, frames_needed
-from headway.tasks.senses import Read, Sense, Sensing, kept, opened
+from headway.tasks.senses import Read, Sense, Sensing, kept, size_of
 from headway.tasks.task import Row
 
 
@@ -46,24 +45,24 @@ class Spoken(Sensing[Sense]):
     columns: int = 3
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        return [[*kept(self.sense, *sample), self.symbols(text, *sample)] for *sample, text in fields]
+        sounds = [(kept(self.sense, *sample), text) for *sample, text in fields]
+        return [[*sound, self.symbols(text, sound.size[0])] for sound, text in sounds]
 
-    def symbols(self, text: str, *sample: str) -> list[int]:
+    def symbols(self, text: str, frames: int) -> list[int]:
         """The symbols of a text, which must have room in the frames of its sound."""
         found = [1 + id for id in self.words.plain(text)]
-        room = -(-kept(self.sense, *sample).size[0] // self.factor)
+        room = -(-frames // self.factor)
         if frames_needed(found) > room:
             said = f"{text[:60]!r} has {len(found)} symbols, and its sound is {room} tokens long"
             raise UserError(said, do="check the transcript, or let fewer frames be a token with --model.factor 2")
         return found
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> SpokenBatch:
-        draws = generators(random, len(rows))
-        read = self.sense.together([opened(self.sense, row[0], draw) for row, draw in zip(rows, draws, strict=True)])
+        read = self.read(rows, random)
         wanted = [torch.from_numpy(row[2]) for row in rows]
         lengths = torch.tensor([len(row) for row in wanted])
         padded_rows = nn.utils.rnn.pad_sequence(wanted, batch_first=True)
-        return SpokenBatch(read, padded_rows, lengths, sum(int(row[1][0]) for row in rows))
+        return SpokenBatch(read, padded_rows, lengths, size_of(rows))
 
     def loss(self, model: nn.Module, batch: SpokenBatch) -> Tensor:
         log_probs, frames = heard(model, batch.read)

@@ -14,7 +14,7 @@ from headway.app.report.pictures import Picture, hidden_pictures
 from headway.app.report.sight import NOTHING, PIECES, SIGHTS, Example, Sights, alignments, ribbons, self_maps, titled
 from headway.app.training.assemble import ANSWERS, loaded_of
 from headway.app.training.measure import held_loss, measures_for, named, pair_scores, spoken_scores, written, written_of
-from headway.app.training.measure_described import caption_scores, captioned, compared, nearest_texts, retrieval_scores
+from headway.app.training.measure_described import caption_scores, compared, nearest_texts, retrieval_scores
 from headway.app.training.plan import Plan
 from headway.data.dates import Part
 from headway.data.embedded import date_records
@@ -130,7 +130,7 @@ def of_nameless(made: Plan, task: HiddenPatches | TwoViews, model: nn.Module) ->
 
 def of_captions(made: Plan, end: End, model: nn.Module) -> Final:
     records, observer = made.material.some_held(RECORDS), loaded_of(made, model).observer()
-    samples = told_already(end, records) or captioned(observer, records, Wish())
+    samples = told_already(end, records) or written_of(observer, records, Wish())
     return Final(caption_scores(samples, records), tuple(samples), looked_at(observer, records[:SIGHTS]))
 
 

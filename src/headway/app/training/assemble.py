@@ -21,7 +21,7 @@ from headway.app.training.measure import (
     written,
     written_of,
 )
-from headway.app.training.measure_described import caption_scores, captioned, compared, nearest_texts, retrieval_scores
+from headway.app.training.measure_described import caption_scores, compared, nearest_texts, retrieval_scores
 from headway.app.training.plan import Plan, config_dim
 from headway.checkpoint import Loaded
 from headway.data.sources import Record
@@ -130,7 +130,7 @@ def answering(made: Plan, task: Task, records: Sequence[Record]) -> Answering | 
         return spoken_scores(samples), samples
 
     def describe(model: nn.Module) -> tuple[Scores, list[Sample]]:
-        samples = captioned(loaded_of(made, model).observer(), records, Wish())
+        samples = written_of(loaded_of(made, model).observer(), records, Wish())
         return caption_scores(samples, records), samples
 
     def match(model: nn.Module) -> tuple[Scores, list[Sample]]:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from headway.answer import Speaker, Wish
-from headway.app.batched import batched
+from headway.data.batched import batched
 from headway.data.keyed import random_for
 from headway.data.sources import Record
 from headway.observer import Listener, Observer
@@ -97,7 +97,8 @@ def written_of(observer: Speaker | Observer | Listener, records: Sequence[Record
     """What a model writes for each image or sound."""
     answers = observer.answer([record.name for record in records], wish)
     return [
-        Sample(record.name, answer["output"], record.fields[1]) for record, answer in zip(records, answers, strict=True)
+        Sample(record.name, answer["output"], " / ".join(record.fields[1:]))
+        for record, answer in zip(records, answers, strict=True)
     ]
 
 

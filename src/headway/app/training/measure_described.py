@@ -11,8 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from headway.answer import Wish
-from headway.app.batched import batched
+from headway.data.batched import batched
 from headway.data.sources import Record
 from headway.observer import TOGETHER, Observer
 from headway.tasks.captions import score_captions
@@ -22,15 +21,6 @@ from headway.train.loop import Sample
 
 TEXTS = 256  # that are read at a time
 DECISIVE = "texts_10"
-
-
-def captioned(observer: Observer, records: Sequence[Record], wish: Wish) -> list[Sample]:
-    """What a model writes of each image, and what people have written."""
-    answers = observer.answer([record.name for record in records], wish)
-    return [
-        Sample(record.name, answer["output"], " / ".join(record.fields[1:]))
-        for record, answer in zip(records, answers, strict=True)
-    ]
 
 
 def caption_scores(samples: Sequence[Sample], records: Sequence[Record]) -> Scores:

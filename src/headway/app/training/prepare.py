@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from headway.app.batched import batched
 from headway.app.training.material import Material
+from headway.data.batched import batched
 from headway.data.cached import cached_shards
 from headway.data.digest import digest
 from headway.data.order import Buckets, Order, Steps, Windows

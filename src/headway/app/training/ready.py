@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,10 +45,7 @@ Make = Callable[[Recipe, Material, Loaded | None], Ready]
 def pairs(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
     data, smoothing = recipe.data, given(recipe.train.smoothing, 0.1)
     reader, writer, chosen = started(start) if start else two_sides(recipe, material)
-    begin = start.kept.get("decoder_start_token_id") if start else None
-    begin = given(begin, writer.bos)
-    if begin is None:
-        raise UserError("this model does not say with which token it begins to write", do="train without --from")
+    begin = begin_of(start, writer)
     longest = given(data.longest, LONGEST)
     task = Pairs(reader, writer, begin, smoothing, longest, data.prefix)
     return Ready(task, reader, writer, {**chosen, "train.smoothing": smoothing, "data.longest": longest})
@@ -96,12 +93,16 @@ def known(recipe: Recipe, material: Material) -> Iterator[str]:
 def classes(
     recipe: Recipe, material: Material, start: Loaded | None, kind: type[Labels] | type[Tags], names: list[str]
 ) -> Ready:
-    if len(names) < 2:
-        raise UserError(f"every label in {material.name} is {names[0]!r}", do="give data with two classes or more")
+    check_classes(material, names)
     words, chosen = one_side(recipe, material, start, "wordpiece", frame=True)
     smoothing, longest = given(recipe.train.smoothing, 0.0), given(recipe.data.longest, LONGEST)
     task = kind(words, tuple(names), smoothing, longest)
     return Ready(task, words, words, {**chosen, "train.smoothing": smoothing, "data.longest": longest}, len(names))
+
+
+def check_classes(material: Material, names: Sequence[str]) -> None:
+    if len(names) < 2:
+        raise UserError(f"every label in {material.name} is {names[0]!r}", do="give data with two classes or more")
 
 
 def causal(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
@@ -116,10 +117,7 @@ def masked(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
 
 def spans(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
     words, chosen = one_side(recipe, material, start, "bpe", frame=False, after=True, marks=MARKS)
-    begin = start.kept.get("decoder_start_token_id") if start else None
-    begin = given(begin, words.bos)
-    if begin is None:
-        raise UserError("this model does not say with which token it begins to write", do="train without --from")
+    begin = begin_of(start, words)
     return Ready(Spans(words, begin, marks_of(words)), words, words, chosen)
 
 
@@ -139,6 +137,15 @@ def one_side(
     level = recipe.data.tokenizer or usual
     words = learned(level, texts(material), recipe.data.vocab, before=frame, after=frame or after, marks=marks)
     return words, {"data.tokenizer": level, "data.vocab": words.vocab - marks}
+
+
+def begin_of(start: Loaded | None, words: Tokenizer) -> int:
+    """The token that a text is written after."""
+    begin = start.kept.get("decoder_start_token_id") if start else None
+    begin = given(begin, words.bos)
+    if begin is None:
+        raise UserError("this model does not say with which token it begins to write", do="train without --from")
+    return begin
 
 
 def started(start: Loaded) -> tuple[Tokenizer, Tokenizer, dict[str, Any]]:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from headway.app.training.material import Material
-from headway.app.training.ready import Ready, given, one_side
-from headway.app.training.ready_media import AUGMENTS, FACTOR, hearing
-from headway.app.training.ready_nameless import Table, sight
+from headway.app.training.ready import Ready, begin_of, given, one_side
+from headway.app.training.ready_media import AUGMENTS, FACTOR, Table, hearing, sight
 from headway.checkpoint import Loaded
 from headway.data.tokenizer import Tokenizer
 from headway.data.transforms.geometry import RandomResizedCrop
@@ -50,12 +49,8 @@ def writing(
     needs: dict[str, Any],
 ) -> Ready:
     words, more = one_side(recipe, material, start, level, frame=False, after=True)
-    begin = start.kept.get("decoder_start_token_id") if start else None
-    begin = given(begin, words.bos)
-    if begin is None:
-        raise UserError("this model does not say with which token it begins to write", do="train without --from")
     smoothing, longest = given(recipe.train.smoothing, 0.1), given(recipe.data.longest, LONGEST)
-    task = Captions(sense, words, longest, begin, smoothing)
+    task = Captions(sense, words, longest, begin_of(start, words), smoothing)
     chosen = {**chosen, **more, "train.smoothing": smoothing, "data.longest": longest}
     return Ready(task, words, words, chosen, 0, {**needs, "vocab": words.vocab}, sense.ready)
 

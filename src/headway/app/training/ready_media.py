@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from statistics import median
 from typing import Any, cast
 
 import numpy as np
-import torch
 
 from headway.app.training.material import Material
-from headway.app.training.ready import Ready, given, known, one_side
+from headway.app.training.ready import Ready, check_classes, given, known, one_side
 from headway.app.training.reuse import encoder_of
 from headway.checkpoint import Loaded
 from headway.data.archives import Place
-from headway.data.images import read_image
+from headway.data.images import is_grey, mean_and_std
 from headway.data.kinds import Kind
 from headway.data.numbers import vectors
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, SoundPreprocess
 from headway.data.sources import Record
-from headway.data.transforms.chain import Chain, Normalise, Sometimes, Transform, as_image
+from headway.data.transforms.chain import Chain, Normalise, Sometimes, Transform
 from headway.data.transforms.colour import Blur, ColourJitter, Grey
 from headway.data.transforms.erasing import RandomErasing
 from headway.data.transforms.geometry import Flip, RandomCrop, RandomResizedCrop, Resize
@@ -43,15 +42,13 @@ PATCH = 4  # pixels: the same for small images
 FACTOR = 4  # frames to a token of a model that hears
 SHIFT = 8  # one part of so many, by which an image is moved at random
 
+Table = Mapping[str, Callable[[ImagePreprocess], Transform]]  # what images are changed by
+
 
 def images(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
-    some = list(islice(material.train(), LOOKED))
-    ready = image_preprocess(recipe, some, start)
-    names = given(recipe.data.augment, ("crop",))
-    chain, mixing = Chain(tuple(augmented(names, AUGMENTS, ready))), mixed(names)
-    chosen: dict[str, Any] = {"data.augment": tuple(names), "model.image": ready.size[0]}
-    needs = {"image": ready.size[0], "channels": ready.channels}
-    return classes(recipe, material, Sight(ready, chain), needs, chosen, mixing)
+    sense, chosen, needs = sight(recipe, material, start, AUGMENTS, ("crop",), besides=MIXINGS)
+    mixings = tuple(mixing for name, mixing in MIXINGS.items() if name in chosen["data.augment"])
+    return classes(recipe, material, sense, needs, chosen, Either(mixings) if mixings else None)
 
 
 def sounds(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
@@ -87,11 +84,27 @@ def classes(
 ) -> Ready:
     """One label for each sample."""
     names = sorted(set(known(recipe, material)))
-    if len(names) < 2:
-        raise UserError(f"every label in {material.name} is {names[0]!r}", do="give data with two classes or more")
+    check_classes(material, names)
     smoothing = given(recipe.train.smoothing, 0.0)
     task = SensedLabels(sense, tuple(names), smoothing, mixing)
     return Ready(task, None, None, {**chosen, "train.smoothing": smoothing}, len(names), needs, sense.ready)
+
+
+def sight(
+    recipe: Recipe,
+    material: Material,
+    start: Loaded | None,
+    table: Table,
+    usual: Sequence[str],
+    *,
+    besides: Iterable[str] = (),
+) -> tuple[Sight, dict[str, Any], dict[str, Any]]:
+    """How images are seen, what was chosen for that, and what the model must fit; `besides` are changes of batches."""
+    ready = image_preprocess(recipe, list(islice(material.train(), LOOKED)), start)
+    names = changes(recipe, usual, [*(name for name in table if name not in ALWAYS), *besides])
+    sense = Sight(ready, Chain(tuple(augmented(names, table, ready))))
+    side = ready.size[0]
+    return sense, {"data.augment": names, "model.image": side}, {"image": side, "channels": ready.channels}
 
 
 def image_preprocess(recipe: Recipe, some: list[Record], start: Loaded | None) -> ImagePreprocess:
@@ -99,15 +112,13 @@ def image_preprocess(recipe: Recipe, some: list[Record], start: Loaded | None) -
     if start is not None and isinstance(start.preprocess, ImagePreprocess):
         return start.preprocess
     own = encoder_of(start).config if start else None
-    pixels = [read_image(cast(Place, record.place)) for record in some[: LOOKED // 5]]
-    grey = all(bool((image == image[..., :1]).all()) for image in pixels)
-    channels = int(getattr(own, "channels", 1 if grey else 3))
-    values = torch.cat([as_image(image[..., :channels]).flatten(1) for image in pixels], 1)  # Ch N
-    mean, std = values.mean(1).tolist(), values.std(1).clamp(min=1e-3).tolist()
+    places = [cast(Place, record.place) for record in some[: LOOKED // 5]]
+    channels = int(getattr(own, "channels", 0)) or (1 if all(map(is_grey, places)) else 3)
+    mean, std = mean_and_std(places, channels)
     side = int(cast(int, recipe.model.sizes.get("image") or getattr(own, "image", 0) or side_of(recipe, some)))
     square = (side, side)
     resize, crop = (square, None) if all(len(set(record.extent)) == 1 for record in some) else (side, square)
-    return ImagePreprocess(resize, crop, channels, tuple(mean), tuple(std))
+    return ImagePreprocess(resize, crop, channels, mean, std)
 
 
 def side_of(recipe: Recipe, some: list[Record]) -> int:
@@ -130,29 +141,24 @@ def hearing(recipe: Recipe, material: Material, start: Loaded | None) -> tuple[H
     else:
         mel = LogMel.speech(rate, 40 if rate <= 8000 else 80)
         ready = SoundPreprocess(rate, mel.mels, mel.n_fft, mel.window, mel.hop)
-    names = given(recipe.data.augment, ("specaugment",))
+    names = changes(recipe, ("specaugment",), [*WAVES, *FRAMES])
     waves, frames = (Chain(tuple(augmented(names, table, ready))) for table in (WAVES, FRAMES))
-    strange = next((name for name in names if name not in {**WAVES, **FRAMES}), None)
-    if strange:
-        raise unknown(strange, {**WAVES, **FRAMES})
-    return Hearing(ready, waves, frames), {"data.augment": tuple(names)}
+    return Hearing(ready, waves, frames), {"data.augment": names}
 
 
-def augmented(names: Iterable[str], table: Mapping[str, Callable[[Any], Transform]], ready: Any) -> Iterable[Transform]:
+def changes(recipe: Recipe, usual: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
+    """What is changed by chance, by name: as asked, or as usual."""
+    names = tuple(given(recipe.data.augment, usual))
+    strange = next((name for name in names if name not in allowed), None)
+    if strange is not None:
+        said = f"data.augment {strange!r}"
+        raise UserError(said, allowed=listed(allowed, 20), meant=nearest(strange, allowed))
+    return names
+
+
+def augmented(names: Sequence[str], table: Mapping[str, Callable[[Any], Transform]], ready: Any) -> Iterable[Transform]:
     """The transforms of these names, in the order of the table, as far as they are in it."""
     return (make(ready) for name, make in table.items() if name in names or name in ALWAYS)
-
-
-def mixed(names: Iterable[str]) -> Mixing | None:
-    strange = next((name for name in names if name not in {**AUGMENTS, **MIXINGS} or name in ALWAYS), None)
-    if strange:
-        raise unknown(strange, [name for name in {**AUGMENTS, **MIXINGS} if name not in ALWAYS])
-    chosen = tuple(make for name, make in MIXINGS.items() if name in names)
-    return Either(chosen) if chosen else None
-
-
-def unknown(name: str, table: Iterable[str]) -> UserError:
-    return UserError(f"data.augment {name!r}", allowed=listed(table, 20), meant=nearest(name, list(table)))
 
 
 def cropped(ready: ImagePreprocess) -> Transform:
@@ -165,7 +171,7 @@ def cropped(ready: ImagePreprocess) -> Transform:
 
 # in the order in which they are applied; those in ALWAYS to all images
 ALWAYS = ("size", "level")
-AUGMENTS: dict[str, Callable[[ImagePreprocess], Transform]] = {
+AUGMENTS: Table = {
     "crop": cropped,
     "size": lambda ready: Resize(*ready.size, ready.mode),  # where crop has not made it so
     "flip": lambda ready: Flip(),

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import Any
 
 from headway.app.training.material import Material
-from headway.app.training.ready import Ready, given
-from headway.app.training.ready_media import ALWAYS, AUGMENTS, LOOKED, augmented, image_preprocess, unknown
+from headway.app.training.ready import Ready
+from headway.app.training.ready_media import AUGMENTS, Table, sight
 from headway.checkpoint import Loaded
-from headway.data.preprocess import ImagePreprocess
-from headway.data.transforms.chain import Chain, Sometimes, Transform
+from headway.data.transforms.chain import Sometimes
 from headway.data.transforms.colour import ColourJitter
 from headway.data.transforms.geometry import RandomResizedCrop
 from headway.tasks.hidden import HiddenPatches
-from headway.tasks.senses import Sight
 from headway.tasks.views import TwoViews
 from headway.train.recipe import Recipe
 from headway.zoo.presets import preset
-
-Table = Mapping[str, Callable[[ImagePreprocess], Transform]]
 
 # what makes a view: as SimCLR has it, with crops of a fifth or more, since less of a small image shows nothing
 VIEWS: Table = {
@@ -41,21 +35,6 @@ def contrastive(recipe: Recipe, material: Material, start: Loaded | None) -> Rea
     temperature = temperature_of(recipe, start)
     needs = {**needs, "temperature": temperature}
     return Ready(TwoViews(sense, temperature), None, None, chosen, 0, needs, sense.ready)
-
-
-def sight(
-    recipe: Recipe, material: Material, start: Loaded | None, table: Table, usual: Iterable[str]
-) -> tuple[Sight, dict[str, Any], dict[str, Any]]:
-    """How images are seen, what was chosen for that, and what the model must fit."""
-    ready = image_preprocess(recipe, list(islice(material.train(), LOOKED)), start)
-    names = tuple(given(recipe.data.augment, usual))
-    allowed = [name for name in table if name not in ALWAYS]
-    for name in names:
-        if name not in allowed:
-            raise unknown(name, allowed)
-    sense = Sight(ready, Chain(tuple(augmented(names, table, ready))))
-    side = ready.size[0]
-    return sense, {"data.augment": names, "model.image": side}, {"image": side, "channels": ready.channels}
 
 
 def temperature_of(recipe: Recipe, start: Loaded | None) -> float:

@@ -12,6 +12,7 @@ from headway.errors import UserError
 
 if TYPE_CHECKING:
     from headway.checkpoint import load
+    from headway.look.attended import Attended
     from headway.nn.context import Context
     from headway.nn.rows import Rows
     from headway.nn.state import FixedState, State
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Attended",
     "AttentionMap",
     "Context",
     "FixedState",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 LATE = {
+    "Attended": "headway.look.attended",
     "AttentionMap": "headway.ops.map",
     "Context": "headway.nn.context",
     "FixedState": "headway.nn.state",

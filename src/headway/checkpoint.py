@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from headway.answer import PLAIN, Answer, Speaker, Wish
 from headway.data.preprocess import FILE as PREPROCESS
-from headway.data.preprocess import Preprocess, read_preprocess, write_preprocess
+from headway.data.preprocess import Preprocess, SoundPreprocess, read_preprocess, write_preprocess
 from headway.data.read_fairseq import read_sides
 from headway.data.read_tokenizer import READERS, load_tokenizer
 from headway.data.tokenizer import Tokenizer
@@ -32,11 +32,16 @@ from headway.interop.families import FAMILIES, Family, family, model_type_of
 from headway.interop.weights import read_weights, write_weights
 from headway.interop.whisper import check_sound, read_openai, write_sound
 from headway.nn.embed import TokenEmbed
-from headway.nn.model import EncoderDecoder, tensors_of
+from headway.nn.model import EncoderDecoder, Trunk, tensors_of
+from headway.nn.waves import WaveEmbed
 from headway.observer import Listener, Observer, sense_of
+from headway.tasks.senses import Waves
 from headway.zoo import whisper
 from headway.zoo.build import ARCHITECTURES, architecture
 from headway.zoo.plain import from_plain, to_plain
+
+if TYPE_CHECKING:
+    from headway.look.shown import Shown
 
 LAYOUT = 1  # of our own folders; what is newer is refused
 KEPT = ("id2label", "label2id")
@@ -71,11 +76,32 @@ class Loaded:
         """
         return self.answerer().answer([text], wish)[0]
 
+    def attend(self, input: str, *, most: int = 16) -> Shown:
+        """What the model does with one input, recorded: every attention map, lazily, and what came out.
+
+        `input` is a text, or the name of a file where the model reads images or sounds.  A model that continues texts
+        goes on for at most `most` tokens.  In a notebook the result shows the page of `headway look`.
+        """
+        from headway.look.shown import attend  # late: whoever runs or trains a model does not look at it
+
+        if self.preprocess is None and hasattr(self.config, "image"):
+            said = f"this model's folder does not say how images are made fit for {self.architecture}"
+            raise UserError(said, do=f"add {PREPROCESS}")
+        context: object = getattr(self.config, "context", None)
+        return attend(
+            self.answerer(),
+            input,
+            most=most,
+            context=context if isinstance(context, int) else None,
+            title=self.model_type or self.architecture,
+            architecture=self.architecture,
+        )
+
     def answerer(self) -> Speaker | Observer | Listener:
         """Whoever answers: a reader of texts, or of images, sounds and numbers."""
         if isinstance(self.config, whisper.Config):
             return self.listener(self.config)
-        return self.speaker() if self.preprocess is None else self.observer()
+        return self.speaker() if self.preprocess is None and not self.hears_samples() else self.observer()
 
     def listener(self, config: whisper.Config) -> Listener:
         assert isinstance(self.model, EncoderDecoder)
@@ -83,9 +109,17 @@ class Loaded:
 
     def observer(self) -> Observer:
         """The model with what it senses."""
-        assert self.preprocess is not None
-        words = self.writer or self.tokenizer
-        return Observer(self.model, sense_of(self.preprocess), self.kept, self.labels(), words)
+        words, ready = self.writer or self.tokenizer, self.preprocess
+        if self.hears_samples():
+            sense = Waves(ready if isinstance(ready, SoundPreprocess) else SoundPreprocess())
+        else:
+            assert ready is not None
+            sense = sense_of(ready)
+        return Observer(self.model, sense, self.kept, self.labels(), words)
+
+    def hears_samples(self) -> bool:
+        """Whether it reads waveforms, of which nobody makes frames before."""
+        return isinstance(self.model, Trunk) and isinstance(self.model.embed, WaveEmbed)
 
     def labels(self) -> list[str]:
         names = self.kept.get("id2label") or {}

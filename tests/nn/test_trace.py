@@ -49,7 +49,7 @@ def test_record_reads_the_sites_that_match() -> None:
     model = translator()
     with headway.record(model, "*.cross.*") as trace:
         model(sentences(5), sentences(7))
-    sites = {f"decoder.{i}.cross.{what}" for i in (0, 1) for what in ("weights", "values", "heads")}
+    sites = {f"decoder.{i}.cross.{what}" for i in (0, 1) for what in ("input", "weights", "values", "heads")}
     assert set(trace.values) == sites
     amap = trace["decoder.1.cross.weights"]
     assert isinstance(amap, AttentionMap)

@@ -65,12 +65,16 @@ class Look:
 
     def __init__(self, site: Alignment, keys: Keys, ctx: Context):
         self.site, self.keys, self.ctx = site, keys, ctx
+        self.inputs: list[Tensor] = []  # B H
         self.queries: list[Tensor] = []  # B 1 1 D
         self.weights: list[Tensor] = []  # B 1 1 S, where somebody edits them
         self.contexts: list[Tensor] = []  # B 1 1 M
 
     def at(self, s: Tensor) -> Tensor:
         """What the next query sees: B H → B M"""
+        if self.ctx.edits(self.site, "input"):
+            s = self.ctx.edited(self.site, "input", s[:, None])[:, 0]
+        self.inputs.append(s)
         self.queries.append(self.site.q_norm(self.site.q(s))[:, None, None])
         dropout = self.site.dropout if self.site.training else 0.0
         context = self.map(self.queries[-1]).times(self.keys.v, dropout=dropout, edit=self.edit())
@@ -86,6 +90,9 @@ class Look:
         return self.weights[-1]
 
     def show(self) -> None:
+        if not self.ctx.traces():
+            return
+        self.ctx.show(self.site, "input", torch.stack(self.inputs, 1))  # B T H
         lazy = self.map(torch.cat(self.queries, 2))
         self.ctx.show(self.site, "weights", Weights(torch.cat(self.weights, 2)) if self.weights else lazy)
         self.ctx.show(self.site, "heads", torch.cat(self.contexts, 2))

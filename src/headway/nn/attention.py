@@ -52,7 +52,7 @@ class Attention(nn.Module):
     B T C → B T C.  `head_dim` is C / heads unless given: full-width heads take head_dim=C.
     """
 
-    emits = ("weights", "values", "heads")
+    emits = ("input", "weights", "values", "heads")
 
     def __init__(
         self,
@@ -85,6 +85,7 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = qk_norm(head_dim), qk_norm(head_dim)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        x = ctx.emit(self, "input", x)
         positions = self.locate(x, ctx)
         q, keys = self.queries_keys(x, positions, ctx)
         amap = AttentionMap(q, keys.k, positions, keys.positions, self.pattern, keys.keep, self.logit_bias, self.score)

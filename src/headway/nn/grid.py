@@ -34,12 +34,15 @@ class Windowed(nn.Module):
     y · cols + x, also where a small grid shrinks it, so that a `WindowBias` stays right.
     """
 
+    emits = ("input",)
+
     def __init__(self, attention: SelfAttention, windows: Windows):
         super().__init__()
         self.attention, self.windows = attention, windows
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         grid = grid_of(x, self.attention.kv_dim, ctx)
+        x = ctx.emit(self, "input", x)
         windows = self.windows.fit(*grid)
         keep = windows.keep(*grid, x.device)
         keep = None if keep is None else keep.repeat(len(x), 1, 1)  # (B·N) T T
@@ -87,6 +90,7 @@ class LocalAttention(Attention):
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         grid = grid_of(x, self.kv_dim, ctx)
+        x = ctx.emit(self, "input", x)
         v = self.v(x)  # B Y X (G E)
         halo = cheapest(self.size, grid, self.stride, self.head_dim + v.shape[3] // self.kv_heads)
         q = self.q_norm(split(halo.queries(self.q(x)), self.heads))  # (B·N) H T D
@@ -138,6 +142,7 @@ class PooledAttention(Attention):
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         grid_of(x, self.kv_dim, ctx)
+        x = ctx.emit(self, "input", x)
         q, k, v = self.q_pool(self.q(x)), self.k_pool(self.k(x)), self.v_pool(self.v(x))  # B Y′ X′ (H D)
         q_grid, k_grid = size_of(q), size_of(k)
         q, k, v = (split(y.flatten(1, 2), self.heads) for y in (q, k, v))  # B H T D

@@ -105,15 +105,14 @@ class Hearing:
 
     @property
     def mel(self) -> LogMel:
-        of = self.ready
-        return LogMel(of.rate, of.mels, of.fft, of.window, of.hop, of.lowest, of.highest)
+        return self.ready.mel
 
     def size(self, told: str, extent: Sequence[int]) -> int:
         samples, rate = extent
-        return self.mel.frames(max(1, round(samples * self.ready.rate / rate)))
+        return self.mel.frames(max(1, round(samples * self.mel.rate / rate)))
 
     def look(self, told: str, random: np.random.Generator) -> Tensor:
-        wave = torch.from_numpy(read_sound(Place.parsed(told), self.ready.rate))
+        wave = torch.from_numpy(read_sound(Place.parsed(told), self.mel.rate))
         return self.frames(self.mel(self.waves(wave, random)[None])[0], random)
 
     def together(self, samples: Sequence[Tensor]) -> Read:
@@ -121,6 +120,28 @@ class Hearing:
 
     def plain(self) -> Hearing:
         return replace(self, waves=NOTHING, frames=NOTHING)
+
+
+@dataclass(frozen=True)
+class Waves:
+    """Sounds as their samples, N 1, each clip with mean 0 and variance 1: for models that make frames by themselves."""
+
+    ready: SoundPreprocess
+    unit: str = "samples"
+
+    def size(self, told: str, extent: Sequence[int]) -> int:
+        samples, rate = extent
+        return max(1, round(samples * self.ready.mel.rate / rate))
+
+    def look(self, told: str, random: np.random.Generator) -> Tensor:
+        wave = torch.from_numpy(read_sound(Place.parsed(told), self.ready.mel.rate))
+        return ((wave - wave.mean()) / (wave.var(unbiased=False) + 1e-7).sqrt())[:, None]
+
+    def together(self, samples: Sequence[Tensor]) -> Read:
+        return ragged(samples)
+
+    def plain(self) -> Waves:
+        return self
 
 
 @dataclass(frozen=True)

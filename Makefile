@@ -12,6 +12,14 @@ setup: $(READY)  ## make .venv with the pinned versions
 demo: $(READY)  ## see what headway does
 	@$(BIN)/headway demo
 
+browser:  ## install Debian's chromium for the browser tests, where that is possible; without it they are skipped
+	@if [ -x /usr/bin/chromium ]; then echo "chromium is there"; \
+	elif ! command -v apt-get >/dev/null || [ "$$(id -u)" -ne 0 ]; then \
+	  echo "browser tests will be skipped: install chromium so that /usr/bin/chromium is there (sudo apt-get install chromium)"; \
+	elif { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+	  >/dev/null 2>&1; then echo "installed chromium"; \
+	else echo "browser tests will be skipped: apt-get could not install chromium"; fi
+
 test: $(READY)  ## every test but the proofs, at most 15 minutes
 	@start=$$(date +%s); $(PYTEST) -n 2; code=$$?; \
 	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
@@ -29,7 +37,7 @@ proof: $(READY)  ## the long proofs: laws on more cases, and a deliberate defect
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/interop/table.py
 
 proof-%: $(READY)  ## train on real data and write docs/RESULTS.md; NAME: multi30k, multi30k-rnn, shakespeare, …
-	@$(BIN)/python recipes/prove.py $*
+	@$(BIN)/python recipes/prove.py $* $(ARGS)
 
 bench: $(READY)  ## time and memory, as tables
 	@$(BIN)/python bench/run.py
@@ -49,4 +57,4 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps timm -c constraints.txt  # without torchvision
 	@touch $@
 
-.PHONY: help setup demo test check proof bench format clean
+.PHONY: help setup demo browser test check proof bench format clean

@@ -1,0 +1,257 @@
+// The page's one model: the bundle, what is chosen of it, and the values that belong to the choice.
+//
+// Parts never call one another.  They change the state; each is told once per frame what has changed.
+
+import { Axis } from "./axis.js";
+import { Scale } from "./colour.js";
+import { DifferenceField, HeadField, MeanField } from "./field.js";
+import { Shelf } from "./shelf.js";
+import { MEAN, NONE, START, clamp, fromHash, toHash } from "./state.js";
+import { dressed } from "./theme.js";
+
+const PATIENT = 120; // milliseconds
+
+export class App {
+  constructor(bundle, source, views) {
+    Object.assign(this, { source, views, parts: [], changed: new Set(), drawn: [] });
+    Object.assign(this, { frame: 0, busy: 0, due: 0, seeking: false });
+    this.state = { ...START };
+    this.open(bundle, fromHash(location.hash));
+  }
+
+  // Another bundle: at the start, and whenever the server has read something else.
+  open(bundle, told) {
+    this.bundle = bundle;
+    this.fields = new Map();
+    this.axes = new Map();
+    const arrived = () => this.touch("data");
+    this.bitmaps = new Shelf(240, arrived);
+    this.details = new Shelf(8, () => this.touch("detail"));
+    const { levels, power } = bundle.quant;
+    const table = Array.from({ length: 256 }, (_, step) => (step / levels) ** power);
+    this.library = { source: this.source, bytes: new Shelf(600, arrived), tiles: new Shelf(400, arrived), table };
+    const focus = { ...bundle.focus, step: firstStep(bundle.runs[bundle.focus?.run ?? 0].outcome) };
+    this.state = this.valid({ ...START, theme: this.state.theme, ...focus, ...told });
+    if (told.row === undefined) this.seek(this.state);
+    this.touch("all");
+  }
+
+  // ------------------------------------------------------------------------------------------ what is chosen
+
+  get run() {
+    return this.bundle.runs[this.state.run];
+  }
+
+  get site() {
+    return this.siteOf(this.state.run, this.state.site);
+  }
+
+  siteOf(run, name) {
+    return this.bundle.runs[run]?.sites.find((site) => site.name === name) ?? null;
+  }
+
+  get rows() {
+    return this.axis(this.state.run, this.site.rows);
+  }
+
+  get columns() {
+    return this.axis(this.state.run, this.site.columns);
+  }
+
+  axis(run, name) {
+    const key = `${run}/${name}`;
+    if (!this.axes.has(key)) this.axes.set(key, new Axis(name, this.bundle.runs[run].axes[name]));
+    return this.axes.get(key);
+  }
+
+  get view() {
+    return this.views.find((view) => view.name === this.state.view);
+  }
+
+  // The views that say something about this site.
+  fitting(state = this.state) {
+    const site = this.siteOf(state.run, state.site);
+    const [rows, columns] = [this.axis(state.run, site.rows), this.axis(state.run, site.columns)];
+    return this.views.filter((view) => view.fits(rows, columns, this.bundle.runs[state.run]));
+  }
+
+  // The same site of the run to compare with, if its map has the same form; else null.
+  get other() {
+    const site = this.state.compare === NONE ? null : this.siteOf(this.state.compare, this.state.site);
+    const same = site !== null && site.heads === this.site.heads && String(site.shape) === String(this.site.shape);
+    return same ? site : null;
+  }
+
+  get field() {
+    const ours = this.fieldOf(this.state.run, this.site, this.state.head);
+    if (this.other === null) return ours;
+    const theirs = this.fieldOf(this.state.compare, this.other, this.state.head);
+    return this.kept(`${ours.key} - ${theirs.key}`, () => new DifferenceField(this.site, ours, theirs));
+  }
+
+  fieldOf(run, site, head) {
+    const { library } = this;
+    const made = () => (head === MEAN ? new MeanField(library, run, site) : new HeadField(library, run, site, head));
+    return this.kept(`${run}/${site.name}/${head}`, made);
+  }
+
+  kept(key, made) {
+    if (!this.fields.has(key)) this.fields.set(key, made());
+    return this.fields.get(key);
+  }
+
+  // The chosen query's weights: {weights, exact}, or undefined while they are on their way.
+  get row() {
+    return this.field.row(this.state.row);
+  }
+
+  get scale() {
+    const field = this.field;
+    const key = `scale/${field.key}/${field.peak()}/${this.state.root}/${this.inks.theme}`;
+    return this.kept(key, () => new Scale(field.peak() ?? 1, field.signed, this.state.root, this.inks.rgb));
+  }
+
+  // ------------------------------------------------------------------------------------------ change
+
+  change(patch) {
+    let next = this.valid({ ...this.state, ...patch });
+    const elsewhere = next.site !== this.state.site || next.run !== this.state.run;
+    if (elsewhere) next = this.valid({ ...next, ...this.moved(next, patch) });
+    const keys = Object.keys(next).filter((key) => next[key] !== this.state[key]);
+    this.state = next;
+    keys.forEach((key) => this.touch(key));
+    if (keys.length > 0) this.missing; // asked for now, so that it is there when the frame comes
+  }
+
+  // Points at a cell.  A query without a key is shown with its strongest.
+  look(found) {
+    this.seeking ||= found.row !== undefined && found.column === undefined;
+    this.change(found);
+  }
+
+  // Elsewhere, the map is seen whole, and another axis begins at the word that was said.
+  moved(next, patch) {
+    const [old, site] = [this.site, this.siteOf(next.run, next.site)];
+    const fresh = { zoom: patch.zoom ?? 1, x: patch.x ?? 0, y: patch.y ?? 0 };
+    const same = old.rows === site.rows && old.columns === site.columns;
+    if (same || patch.row !== undefined) return fresh;
+    return { ...fresh, ...this.begin(next) };
+  }
+
+  begin(state) {
+    const site = this.siteOf(state.run, state.site);
+    const at = this.bundle.runs[state.run].outcome.steps[state.step]?.at ?? null;
+    this.seeking = true;
+    const last = this.axis(state.run, site.rows).kind === "grid" ? 0 : site.shape[0] - 1;
+    return { row: at !== null && at < site.shape[0] ? at : last };
+  }
+
+  seek(state) {
+    Object.assign(state, this.begin(state));
+  }
+
+  valid(state) {
+    const runs = this.bundle.runs;
+    state.run = clamp(Math.round(state.run), 0, runs.length - 1);
+    if (state.compare === state.run || !(state.compare in runs)) state.compare = NONE;
+    const { sites, outcome } = runs[state.run];
+    const site = sites.find((one) => one.name === state.site) ?? sites.find((one) => !one.derived) ?? sites[0];
+    state.site = site.name;
+    state.head = site.heads === 1 ? 0 : clamp(Math.round(state.head), MEAN, site.heads - 1);
+    state.row = clamp(Math.round(state.row), 0, site.shape[0] - 1);
+    state.column = clamp(Math.round(state.column), 0, site.shape[1] - 1);
+    state.step = clamp(Math.round(state.step), 0, Math.max(0, outcome.steps.length - 1));
+    const fitting = this.fitting(state);
+    if (!fitting.some((view) => view.name === state.view)) state.view = fitting[0].name;
+    return state;
+  }
+
+  // ------------------------------------------------------------------------------------------ frames
+
+  touch(key) {
+    this.changed.add(key);
+    if (this.frame === 0 && this.parts.length > 0) this.frame = requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    this.frame = 0;
+    if (this.early()) return;
+    this.sought();
+    const changed = this.changed;
+    this.changed = new Set();
+    const any = (...keys) => changed.has("all") || keys.some((key) => changed.has(key));
+    for (const part of this.parts) part.update(any);
+    this.remember();
+    if (this.quiet) this.drawn.splice(0).forEach((resolve) => resolve());
+  }
+
+  sought() {
+    const row = this.seeking ? this.row : undefined;
+    if (row === undefined) return;
+    this.seeking = false;
+    let best = 0;
+    row.weights.forEach((w, key) => (best = Math.abs(w) > Math.abs(row.weights[best]) ? key : best));
+    this.change({ column: best });
+  }
+
+  get quiet() {
+    const waiting = [this.library.bytes, this.library.tiles, this.details].some((shelf) => shelf.pending.size > 0);
+    return this.frame === 0 && this.changed.size === 0 && this.busy === 0 && !waiting;
+  }
+
+  // Something that the model is asked for; the page is not settled before it is answered.
+  async during(answer) {
+    this.busy += 1;
+    try {
+      return await answer;
+    } finally {
+      this.busy -= 1;
+      this.touch("data");
+    }
+  }
+
+  get missing() {
+    const row = this.row; // both are asked for, whichever is missing
+    return this.field.peak() === undefined || row === undefined;
+  }
+
+  // Another map is drawn when it is there, and not first without its weights; but nobody waits for it long.
+  early() {
+    const { missing } = this;
+    if (missing && this.due === 0) {
+      this.due = performance.now() + PATIENT;
+      setTimeout(() => this.touch("data"), PATIENT + 1);
+    }
+    if (missing && performance.now() < this.due) return true;
+    if (!missing) this.due = 0;
+    return false;
+  }
+
+  // When all that is chosen is drawn.
+  settled() {
+    return this.quiet ? Promise.resolve() : new Promise((resolve) => this.drawn.push(resolve));
+  }
+
+  remember() {
+    clearTimeout(this.memory);
+    this.memory = setTimeout(() => this.address(), 500);
+  }
+
+  address() {
+    try {
+      if (toHash(this.state) !== location.hash) history.replaceState(null, "", toHash(this.state));
+    } catch {
+      // a page inside another page has no address of its own
+    }
+    return location.href;
+  }
+
+  dress() {
+    this.inks = dressed(this.state.theme);
+  }
+}
+
+// A text that goes on is shown at its end; what was written elsewhere, from its beginning.
+function firstStep({ kind, steps }) {
+  return kind === "next" ? Math.max(0, steps.length - 1) : 0;
+}

@@ -1,0 +1,45 @@
+// What the rows or the columns of a map are: pieces of a text, cells of a picture, stretches of a sound, items.
+
+export class Axis {
+  constructor(name, told) {
+    this.name = name;
+    this.kind = told.kind;
+    this.labels = told.labels ?? [];
+    this.count = told.count ?? this.labels.length;
+    this.special = new Set(told.special ?? []);
+    this.first = told.first ?? 0; // tokens before the cells of a grid
+    this.grid = told.grid ?? null; // rows, columns of cells
+    this.seconds = told.seconds ?? 0; // of each frame
+  }
+
+  label(index) {
+    if (index < this.labels.length) return this.labels[index];
+    if (this.kind === "grid") return this.told(index);
+    return this.kind === "frames" ? `${(index * this.seconds).toFixed(2)} s` : String(index);
+  }
+
+  told(index) {
+    const place = this.place(index);
+    return place === null ? `token ${index}` : `row ${place.y + 1}, column ${place.x + 1}`;
+  }
+
+  // The cell of the picture that an index stands for; null for a token that is none.
+  place(index) {
+    const cell = index - this.first;
+    if (this.grid === null || cell < 0 || cell >= this.grid[0] * this.grid[1]) return null;
+    return { y: Math.floor(cell / this.grid[1]), x: cell % this.grid[1] };
+  }
+
+  index(y, x) {
+    return this.first + y * this.grid[1] + x;
+  }
+
+  // A sequence can be read along; a picture cannot.
+  get linear() {
+    return this.kind !== "grid";
+  }
+
+  get noun() {
+    return { text: "token", grid: "cell", frames: "frame" }[this.kind] ?? "item";
+  }
+}

@@ -1,0 +1,97 @@
+// Queries on the left, keys on the right, and a line for each weight that can be seen.
+
+import { strongest } from "./field.js";
+import { font, tint, word } from "./label.js";
+import { clamp } from "./state.js";
+
+const THREADS = 14; // lines of a query
+const LOWEST = 17; // height of a word
+
+export const linesView = {
+  name: "lines",
+  title: "Lines",
+  scrolls: true,
+  follows: true,
+  fits: (rows, columns) => rows.linear && columns.linear,
+
+  draw(scene) {
+    const { app, pen, height } = scene;
+    const [rows, columns] = app.field.shape;
+    const line = clamp((height - 16) / Math.max(rows, columns), LOWEST, 34);
+    const length = line * Math.max(rows, columns) + 16;
+    scene.reveal(app.state.row * line, app.state.row * line + line + 16, height);
+    const from = scene.scrolled(length, height) - 8;
+    const gap = Math.min(scene.width * 0.46, 420);
+    const middle = scene.width / 2;
+    const plan = { line, from, left: middle - gap / 2, right: middle + gap / 2, room: middle - gap / 2 - 24 };
+    scene.plan = plan;
+    threads(scene, plan);
+    pen.font = font(Math.min(14, line * 0.72));
+    pillar(scene, app.rows, plan, plan.left - 10, "right");
+    pillar(scene, app.columns, plan, plan.right + 10, "left");
+  },
+
+  over(scene) {
+    const { app, glass, plan } = scene;
+    const { row, column } = app.state;
+    glass.font = font(Math.min(14, plan.line * 0.72), 600);
+    glass.fillStyle = app.inks.accent;
+    for (const [axis, index, x, side] of [[app.rows, row, plan.left, -1], [app.columns, column, plan.right, 1]]) {
+      const y = index * plan.line + plan.line / 2 - plan.from;
+      glass.beginPath();
+      glass.arc(x + side * 3, y, 3, 0, 7);
+      glass.fill();
+    }
+  },
+
+  at(scene, x, y) {
+    const { app, plan } = scene;
+    const [rows, columns] = app.field.shape;
+    const index = Math.floor((y + plan.from) / plan.line);
+    if (x < scene.width / 2) return index >= 0 && index < rows ? { row: index } : null;
+    return index >= 0 && index < columns ? { column: index } : null;
+  },
+};
+
+function threads(scene, plan) {
+  const { app, height } = scene;
+  const [rows] = app.field.shape;
+  const [first, last] = [Math.floor(plan.from / plan.line), Math.ceil((plan.from + height) / plan.line)];
+  const scale = app.scale;
+  for (let row = Math.max(0, first); row < Math.min(rows, last); row++) {
+    if (row !== app.state.row) fan(scene, plan, scale, row, 0.22);
+  }
+  fan(scene, plan, scale, app.state.row, 1);
+}
+
+// All lines of one query.
+function fan(scene, plan, scale, row, full) {
+  const { app, pen } = scene;
+  const weights = app.field.row(row)?.weights;
+  if (weights === undefined) return;
+  const y = (index) => index * plan.line + plan.line / 2 - plan.from;
+  for (const [key, weight] of strongest(weights, THREADS)) {
+    const strength = scale.strength(weight);
+    if (strength < 0.04) continue;
+    pen.globalAlpha = full * clamp(strength, 0.06, 1);
+    pen.strokeStyle = app.field.signed ? scale.css(weight) : full === 1 ? app.inks.accent : app.inks.soft;
+    pen.lineWidth = 0.6 + strength * (full === 1 ? 5 : 3.2);
+    const bend = (plan.right - plan.left) * 0.42;
+    pen.beginPath();
+    pen.moveTo(plan.left, y(row));
+    pen.bezierCurveTo(plan.left + bend, y(row), plan.right - bend, y(key), plan.right, y(key));
+    pen.stroke();
+  }
+  pen.globalAlpha = 1;
+}
+
+function pillar(scene, axis, plan, x, align) {
+  const { app, pen, height } = scene;
+  const chosen = align === "right" ? app.state.row : app.state.column;
+  const first = Math.max(0, Math.floor(plan.from / plan.line));
+  const last = Math.min(axis.count, Math.ceil((plan.from + height) / plan.line));
+  for (let index = first; index < last; index++) {
+    pen.fillStyle = tint(app.inks, axis, index, chosen);
+    word(pen, axis.label(index), x, index * plan.line + plan.line / 2 - plan.from, plan.room, align);
+  }
+}

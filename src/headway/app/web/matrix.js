@@ -1,0 +1,215 @@
+// The map itself: a row for each query, a column for each key.  Wheel and + − zoom, dragging moves.
+
+import { font, rising, tint, widest, word } from "./label.js";
+import { clamp } from "./state.js";
+import { decimal } from "./text.js";
+import { paint } from "./tiles.js";
+
+const LARGEST = 46; // of a cell, in pixels
+const LEGIBLE = 11; // smallest cell that has a label of its own
+const PAD = 10;
+
+export const matrixView = {
+  name: "matrix",
+  title: "Matrix",
+  zooms: true,
+  fits: () => true,
+
+  draw(scene) {
+    const { app, pen } = scene;
+    const plan = planned(scene);
+    scene.plan = plan;
+    const scale = app.scale;
+    plan.whole = paint(scene, app.field, scale, plan);
+    if (Math.min(plan.w, plan.h) >= 9) gaps(pen, plan, app.inks.paper);
+    if (Math.min(plan.w, plan.h) >= 34) figures(scene, plan, scale);
+    names(scene, plan);
+    if (!plan.whole) notice(scene, plan);
+  },
+
+  over(scene) {
+    const { app, glass, plan } = scene;
+    const { row, column, pinned } = app.state;
+    const [x, y] = [plan.left + column * plan.w, plan.top + row * plan.h];
+    const [left, top, wide, tall] = plan.frame;
+    glass.save();
+    glass.beginPath();
+    glass.rect(left - 2, top - 2, wide + 4, tall + 4);
+    glass.clip();
+    outline(glass, left, y, wide, plan.h, "rgba(255,255,255,.55)", 1);
+    outline(glass, x, top, plan.w, tall, "rgba(255,255,255,.55)", 1);
+    outline(glass, x, y, plan.w, plan.h, "#000000", 4);
+    outline(glass, x, y, plan.w, plan.h, pinned ? app.inks.orange : "#ffffff", 2);
+    glass.restore();
+    called(scene, plan, x, y);
+  },
+
+  at(scene, x, y) {
+    const { plan } = scene;
+    const [column, row] = [Math.floor((x - plan.left) / plan.w), Math.floor((y - plan.top) / plan.h)];
+    const [left, top, wide, tall] = plan.frame;
+    const inside = x >= left && x < left + wide && y >= top && y < top + tall;
+    return inside ? { row, column } : null;
+  },
+
+  zoom(scene, factor, x, y) {
+    const { app, plan } = scene;
+    const most = Math.max(1, (LARGEST * app.state.zoom) / Math.min(plan.w, plan.h));
+    const zoom = clamp(app.state.zoom * factor, 1, most);
+    const grown = zoom / app.state.zoom;
+    const [column, row] = [(x - plan.left) / plan.w, (y - plan.top) / plan.h];
+    const [ahead, above] = [(x - plan.start) / (plan.w * grown), (y - plan.head) / (plan.h * grown)];
+    app.change({ zoom, x: Math.max(0, column - ahead), y: Math.max(0, row - above) });
+  },
+
+  // Brings the chosen cell into a map that is seen in part.
+  reveal(scene) {
+    const { app, plan } = scene;
+    const { row, column } = app.state;
+    const [, , wide, tall] = plan.frame;
+    const [across, down] = [wide / plan.w, tall / plan.h];
+    const seen = (at, from, length) => at >= from && at + 1 <= from + length + 1e-6;
+    if (!seen(column, plan.x, across)) app.change({ x: Math.max(0, column - across / 2) });
+    if (!seen(row, plan.y, down)) app.change({ y: Math.max(0, row - down / 2) });
+  },
+
+  pull(scene, dx, dy) {
+    const { app, plan } = scene;
+    app.change({ x: Math.max(0, plan.x - dx / plan.w), y: Math.max(0, plan.y - dy / plan.h) });
+  },
+};
+
+// Where everything stands: cells are w × h, cell (0, 0) at (left, top), cells y0 … y1 and x0 … x1 are seen.
+function planned(scene) {
+  const { app, pen, width, height } = scene;
+  const [rows, columns] = app.field.shape;
+  const { zoom } = app.state;
+  pen.font = font(12, 600); // the chosen label is bold
+  const room = { side: widest(pen, app.rows, 116) + 12, head: widest(pen, app.columns, 96) + 12 };
+  let size = cells(app, width - room.side - PAD, height - room.head - PAD, rows, columns);
+  if (size.h * zoom < LEGIBLE) room.side = clamp(room.side, 44, 62);
+  if (size.w * zoom < LEGIBLE) room.head = 26;
+  size = cells(app, width - room.side - PAD, height - room.head - PAD, rows, columns);
+  const [w, h] = [size.w * zoom, size.h * zoom];
+  const [wide, tall] = [Math.min(w * columns, width - room.side - PAD), Math.min(h * rows, height - room.head - PAD)];
+  const start = room.side + Math.max(0, (width - room.side - PAD - wide) / 2);
+  const [x, y] = [clamp(app.state.x, 0, columns - wide / w), clamp(app.state.y, 0, rows - tall / h)];
+  const plan = { w, h, x, y, start, head: room.head, left: start - x * w, top: room.head - y * h, side: room.side };
+  return Object.assign(plan, {
+    frame: [start, room.head, wide, tall],
+    y0: Math.floor(y), y1: Math.min(rows, Math.ceil(y + tall / h - 1e-6)),
+    x0: Math.floor(x), x1: Math.min(columns, Math.ceil(x + wide / w - 1e-6)),
+  });
+}
+
+// Cells are squares where rows and columns are alike, and not longer than four times their width elsewhere.
+function cells(app, width, height, rows, columns) {
+  const [w, h] = [Math.min(width / columns, LARGEST), Math.min(height / rows, LARGEST)];
+  const longest = app.rows === app.columns ? 1 : 4;
+  return { w: Math.min(w, h * longest), h: Math.min(h, w * longest) };
+}
+
+function gaps(pen, plan, paper) {
+  const [left, top, wide, tall] = plan.frame;
+  pen.fillStyle = paper;
+  for (let x = plan.x0; x <= plan.x1; x++) pen.fillRect(plan.left + x * plan.w - 0.5, top, 1, tall);
+  for (let y = plan.y0; y <= plan.y1; y++) pen.fillRect(left, plan.top + y * plan.h - 0.5, wide, 1);
+}
+
+// In large cells the weights themselves.
+function figures(scene, plan, scale) {
+  const { app, pen } = scene;
+  pen.font = font(11);
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  for (let y = plan.y0; y < plan.y1; y++) {
+    const weights = app.field.row(y)?.weights;
+    for (let x = plan.x0; weights && x < plan.x1; x++) {
+      if (Math.abs(weights[x]) < 0.005) continue;
+      pen.fillStyle = scale.ink(weights[x]);
+      const said = decimal(weights[x], 2).replace("0.", ".");
+      pen.fillText(said, plan.left + (x + 0.5) * plan.w, plan.top + (y + 0.5) * plan.h);
+    }
+  }
+}
+
+// Labels of rows and columns; numbers of every k-th where there is no room for words.
+function names(scene, plan) {
+  const { app, pen } = scene;
+  const [down, along] = [stride(plan.h), stride(plan.w)];
+  pen.font = font(lettering(plan.h));
+  for (let y = first(plan.y0, down); y < plan.y1; y += down) {
+    pen.fillStyle = tint(app.inks, app.rows, y, -1);
+    word(pen, named(app.rows, y, down), plan.start - 6, plan.top + (y + 0.5) * plan.h, plan.side - 10, "right");
+  }
+  pen.font = font(lettering(plan.w));
+  for (let x = first(plan.x0, along); x < plan.x1; x += along) {
+    pen.fillStyle = tint(app.inks, app.columns, x, -1);
+    const [middle, base] = [plan.left + (x + 0.5) * plan.w, plan.head - 6];
+    if (along === 1) rising(pen, named(app.columns, x, along), middle, base, plan.head - 10);
+    else word(pen, named(app.columns, x, along), middle, base - 4, 60, "center");
+  }
+}
+
+// Letters are a little smaller than narrow cells, so that labels do not touch.
+function lettering(size) {
+  return size >= LEGIBLE ? clamp(size - 1, 10, 12) : 12;
+}
+
+function stride(size) {
+  if (size >= LEGIBLE) return 1;
+  const steps = [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
+  return steps.find((step) => step * size >= 40) ?? 20000;
+}
+
+function first(from, step) {
+  return Math.ceil(from / step) * step;
+}
+
+function named(axis, index, step) {
+  return step === 1 || axis.kind === "frames" ? axis.label(index) : String(index);
+}
+
+// The labels of the chosen row and column, on the glass, in full ink.
+function called(scene, plan, x, y) {
+  const { app, glass } = scene;
+  const { row, column } = app.state;
+  glass.font = font(lettering(plan.h), 600);
+  if (row >= plan.y0 && row < plan.y1) {
+    glass.fillStyle = app.inks.paper;
+    const tall = plan.h >= LEGIBLE ? Math.min(16, plan.h) : 16;
+    glass.fillRect(plan.start - plan.side, y + (plan.h - tall) / 2, plan.side - 3, tall);
+    glass.fillStyle = app.inks.ink;
+    word(glass, app.rows.label(row), plan.start - 6, y + plan.h / 2, plan.side - 10, "right");
+  }
+  if (column < plan.x0 || column >= plan.x1) return;
+  const middle = x + plan.w / 2;
+  const lying = plan.w >= LEGIBLE;
+  glass.font = font(lettering(plan.w), 600);
+  glass.fillStyle = app.inks.paper;
+  if (lying) glass.fillRect(middle - Math.min(16, plan.w) / 2, 0, Math.min(16, plan.w), plan.head - 3);
+  else glass.fillRect(middle - 42, 0, 84, plan.head - 3);
+  glass.fillStyle = app.inks.ink;
+  if (lying) rising(glass, app.columns.label(column), middle, plan.head - 6, plan.head - 10);
+  else word(glass, app.columns.label(column), middle, plan.head - 10, 84, "center");
+}
+
+export function outline(pen, x, y, width, height, colour, line) {
+  pen.strokeStyle = colour;
+  pen.lineWidth = line;
+  pen.strokeRect(x, y, width, height);
+}
+
+// Where the file holds only the coarse map, the page says so in place.
+function notice(scene, plan) {
+  const { pen, app, height } = scene;
+  pen.font = font(12);
+  const text = "coarse here: the fine weights are not in this file; headway look … --live has them";
+  const wide = pen.measureText(text).width + 16;
+  pen.fillStyle = app.inks.card;
+  pen.fillRect(plan.start + 6, height - PAD - 28, wide, 22);
+  pen.fillStyle = app.inks.ink;
+  pen.textAlign = "left";
+  pen.textBaseline = "middle";
+  pen.fillText(text, plan.start + 14, height - PAD - 17);
+}

@@ -1,0 +1,122 @@
+// All heads of all layers as thumbnails.  Each shows the largest weight of the cells it stands for, so that thin
+// diagonals survive; each button shows its piece of the site's one picture.
+
+import { chooser, fill, foreign, labelled, make, point, rove } from "./dom.js";
+import { MEAN } from "./state.js";
+import { decimal, signed } from "./text.js";
+import { atlas } from "./thumbs.js";
+
+const SORTS = [
+  ["layer", "layer order", null, 0],
+  ["entropy", "entropy, sharpest first", "entropy", 1],
+  ["distance", "distance, farthest first", "distance", -1],
+  ["effect", "effect, strongest first", "effect", -1],
+];
+const HEADS = "button.thumb, button.ranked";
+
+export class OverviewPart {
+  constructor(app, box) {
+    Object.assign(this, { app, box, bare: [] });
+    this.bar = make("div", { class: "row overview-bar" });
+    const name = "Heads; arrow keys go from one to the next";
+    this.list = make("div", { class: "heads", role: "group", "aria-label": name });
+    fill(box, this.bar, this.list);
+    rove(this.list, HEADS);
+  }
+
+  update(any) {
+    if (any("run", "sort")) this.build();
+    if (any("run", "sort", "data")) this.bare = this.bare.filter((thumb) => !this.paint(thumb));
+    if (any("run", "sort", "site", "head")) this.mark(any("sort", "run"));
+  }
+
+  build() {
+    const { app } = this;
+    const known = (stat) => stat === null || app.run.sites.some((site) => site.stats?.[stat]);
+    const options = SORTS.filter(([, , stat]) => known(stat)).map(([name, text]) => [name, text]);
+    const chosen = (event) => app.change({ sort: event.target.value });
+    const pick = chooser({ testid: "sort", onchange: chosen }, options, app.state.sort);
+    fill(this.bar, labelled("Heads by", pick));
+    this.bare = [];
+    const sort = SORTS.find(([name, , stat]) => name === app.state.sort && known(stat)) ?? SORTS[0];
+    fill(this.list, ...(sort[2] === null ? app.run.sites.map((site) => this.layer(site)) : this.ranking(sort)));
+  }
+
+  // A site: its name, the mean over its heads, and each head.
+  layer(site) {
+    const { app } = this;
+    const choose = () => app.change({ site: site.name });
+    const tell = { class: "site", testid: `site-${site.name}`, onclick: choose, tabindex: -1 };
+    const name = make("button", tell, foreign(site.label ?? site.name));
+    const heads = Array.from({ length: site.heads }, (_, head) => this.thumb(site, head));
+    if (site.heads > 1) heads.unshift(this.thumb(site, MEAN));
+    const row = make("div", { class: "thumbs" }, ...heads);
+    row.style.setProperty("--across", String(Math.min(heads.length, 13)));
+    return make("section", { class: site.derived ? "layer derived" : "layer" }, name, row);
+  }
+
+  thumb(site, head) {
+    const name = head === MEAN ? "mean over heads" : `head ${head}`;
+    const said = `${site.label ?? site.name}, ${name}${tellStats(site, head)}`;
+    const choose = () => this.app.change({ site: site.name, head });
+    const tell = { class: "thumb", "aria-label": said, title: said, tabindex: -1, onclick: choose };
+    const node = make("button", { ...tell, testid: `head-${site.name}-${head === MEAN ? "mean" : head}` });
+    if (head === MEAN) node.classList.add("mean");
+    this.bare.push({ node, site, head, face: node });
+    return node;
+  }
+
+  // All heads of all sites, by one number.
+  ranking([, , stat, way]) {
+    const heads = (site) => (site.stats?.[stat] ?? []).map((value, head) => ({ site, head, value }));
+    const all = this.app.run.sites.flatMap(heads);
+    const rank = ({ value }) => (value === null ? Infinity : way * (stat === "effect" ? Math.abs(value) : value));
+    all.sort((a, b) => rank(a) - rank(b));
+    const note = all.length > RANKED ? make("p", { class: "fact" }, `the first ${RANKED} of ${all.length}`) : null;
+    return [...all.slice(0, RANKED).map((one) => this.ranked(one, stat)), note];
+  }
+
+  ranked({ site, head, value }, stat) {
+    const face = make("span", { class: "face" });
+    const number = stat === "effect" ? signed(value) : decimal(value, 2);
+    const name = make("span", { class: "name" }, foreign(site.label ?? site.name), ` · ${head}`);
+    const choose = () => this.app.change({ site: site.name, head });
+    const tell = { class: "ranked", tabindex: -1, onclick: choose, testid: `head-${site.name}-${head}` };
+    const node = make("button", tell, face, name, make("span", { class: "number" }, number));
+    this.bare.push({ node, site, head, face });
+    return node;
+  }
+
+  // Puts a head's picture on its button, once the site's thumbnails are there.
+  paint({ site, head, face }) {
+    const address = atlas(this.app, this.app.state.run, site);
+    if (!address) return address === null;
+    const at = head === MEAN ? site.heads : head;
+    face.style.backgroundImage = `url(${address})`;
+    face.style.backgroundSize = `${(site.heads + 1) * 100}% 100%`;
+    face.style.backgroundPosition = `${(at / site.heads) * 100}% 0`;
+    return true;
+  }
+
+  mark(fresh) {
+    const { site, head } = this.app.state;
+    const mean = head === MEAN ? "mean" : head;
+    const goal = this.list.querySelector(`[data-testid=${CSS.escape(`head-${site}-${mean}`)}]`);
+    for (const node of this.list.querySelectorAll("[aria-current]")) node.removeAttribute("aria-current");
+    goal?.setAttribute("aria-current", "true");
+    for (const node of this.list.querySelectorAll(".site")) {
+      if (node.dataset.testid === `site-${site}`) node.setAttribute("aria-current", "true");
+    }
+    point(this.list, HEADS, goal ?? this.list.querySelector(HEADS));
+    if (fresh && this.app.state.sort !== "layer") this.list.scrollTop = 0;
+    else if (!this.list.contains(document.activeElement)) goal?.scrollIntoView({ block: "nearest" });
+  }
+}
+
+const RANKED = 400; // as many heads as a ranking shows
+
+function tellStats(site, head) {
+  const told = ["entropy", "distance", "effect"].filter((stat) => head !== MEAN && site.stats?.[stat]);
+  const number = (stat) => (stat === "effect" ? signed : decimal)(site.stats[stat][head], 2);
+  return told.map((stat) => `, ${stat} ${number(stat)}`).join("");
+}

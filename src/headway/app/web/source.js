@@ -1,0 +1,72 @@
+// Where bytes come from: the file itself, or the server that wrote the page.  The page does not know which.
+//
+// blob(id) → Promise<Uint8Array | null>           null: not in this file
+// edit(run, changes) → Promise<outcome | null>    run: of the bundle; changes: [{site, head, how}, …]
+// attend(input) → Promise<bundle | null>          input: {text} or {name, data}
+
+export const ABSENT = "not in this file; headway look … --live has it";
+
+export function openSource(bundle) {
+  return bundle.live ? new LiveSource() : new EmbeddedSource();
+}
+
+class EmbeddedSource {
+  constructor() {
+    this.live = false;
+    this.nodes = new Map();
+    for (const node of document.querySelectorAll("script[data-blob]")) this.nodes.set(node.dataset.blob, node);
+  }
+
+  async blob(id) {
+    const node = this.nodes.get(id);
+    return node === undefined ? null : unzipped(unfolded(node.textContent.trim()));
+  }
+
+  async edit(run, changes) {
+    const [change] = changes;
+    const effects = run.effects ?? [];
+    const same = (e) => e.site === change.site && e.head === change.head && e.how === change.how;
+    return changes.length === 1 ? (effects.find(same)?.outcome ?? null) : null;
+  }
+
+  async attend() {
+    return null;
+  }
+}
+
+class LiveSource {
+  constructor() {
+    this.live = true;
+  }
+
+  async blob(id) {
+    const answer = await fetch(`/blob?id=${encodeURIComponent(id)}`);
+    return answer.ok ? new Uint8Array(await answer.arrayBuffer()) : null;
+  }
+
+  edit(run, changes) {
+    return posted("/edit", { id: run.id, changes });
+  }
+
+  attend(input) {
+    return posted("/attend", input);
+  }
+}
+
+async function posted(path, body) {
+  const head = { "Content-Type": "application/json" };
+  const answer = await fetch(path, { method: "POST", headers: head, body: JSON.stringify(body) });
+  const told = await answer.json();
+  if (!answer.ok) throw new Error([told.error, told.do].filter(Boolean).join(" — "));
+  return told;
+}
+
+function unfolded(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+}
+
+async function unzipped(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}

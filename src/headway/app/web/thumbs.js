@@ -1,0 +1,41 @@
+// Thumbnails of a site's heads, and all of them as one picture, of which each button shows its piece.
+
+import { Scale } from "./colour.js";
+import { translated } from "./field.js";
+
+// {shape: [H, h, w], values: [Float32Array, …], mean: Float32Array}; undefined while on their way.
+export function thumbsOf(app, run, site) {
+  const { bytes, source, table } = app.library;
+  const told = site.thumbs;
+  if (!told) return null;
+  const raw = bytes.take(told.blob, () => source.blob(told.blob));
+  return raw ? app.kept(`thumbs/${run}/${site.name}`, () => parted(raw, told.shape, table)) : raw;
+}
+
+function parted(raw, shape, table) {
+  const [heads, rows, columns] = shape;
+  const size = rows * columns;
+  const piece = (head) => translated(raw.subarray(head * size, (head + 1) * size), table);
+  const values = Array.from({ length: heads }, (_, head) => piece(head));
+  const mean = values[0].map((_, at) => values.reduce((sum, one) => sum + one[at], 0) / heads);
+  return { shape, values, mean };
+}
+
+// The heads and after them their mean, side by side, as the address of a picture; undefined while on their way.
+export function atlas(app, run, site) {
+  const thumbs = thumbsOf(app, run, site);
+  if (!thumbs) return thumbs;
+  return app.kept(`atlas/${run}/${site.name}`, () => drawnAtlas(thumbs));
+}
+
+function drawnAtlas({ shape, values, mean }) {
+  const [heads, rows, columns] = shape;
+  const node = document.createElement("canvas");
+  [node.width, node.height] = [columns * (heads + 1), rows];
+  const pen = node.getContext("2d");
+  [...values, mean].forEach((one, at) => {
+    const scale = new Scale(one.reduce((a, b) => Math.max(a, b), 0), false, true, [0, 0, 0]);
+    pen.drawImage(scale.picture(one, rows, columns), at * columns, 0);
+  });
+  return node.toDataURL();
+}

@@ -1,0 +1,134 @@
+"""The samples that browser tests look at, one for each kind of model that a page may show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+
+from .samples import WORDS, Floats, Sample, begun, frames, grid, outcome, picture, quantised, sound, text
+
+ARABIC = ["القطة", "التي", "جلست", "على", "السجادة", "نظرت", "إلى", "الكلب"]
+CHINESE = ["坐在", "垫子", "上", "的", "猫", "看着", "那只", "狗", "。"]
+
+
+def continued(words: Sequence[str] = WORDS, layers: int = 6, heads: int = 8, seed: int = 0) -> Sample:
+    """A language model: causal self-attention, effects of every head, and rollout."""
+    made = begun("2.attn", 3, seed)
+    axes = {"text": text([f" {word}" for word in words], [0])}
+    made.run("tiny language model", " ".join(words), axes, outcome("next", ["and", "slept"], len(words) - 2))
+    for layer in range(layers):
+        made.site(f"{layer}.attn", "text", "text", heads, causal=True)
+    made.effects()
+    made.given("rollout.5", "text", "text", mixed(made, layers), derived=True)
+    return made
+
+
+def compared() -> Sample:
+    """Two models that read the same, and one that reads something else."""
+    made = continued(layers=2, heads=4)
+    made.run("another model", " ".join(WORDS), made.plain["runs"][0]["axes"], outcome("next", ["or"], 15))
+    for layer in range(2):
+        made.site(f"{layer}.attn", "text", "text", 4, causal=True)
+    made.run("a shorter text", "The cat", {"text": text(["The", "cat"])}, outcome("next", ["or"], 1))
+    made.site("0.attn", "text", "text", 4, causal=True)
+    return made
+
+
+def translated(source: Sequence[str] = ARABIC, target: Sequence[str] = CHINESE) -> Sample:
+    """An encoder, and a decoder that looks across."""
+    made = begun("decoder.1.cross", 1)
+    axes = {"source": text([*source, "</s>"], [len(source)]), "target": text(["<s>", *target], [0])}
+    made.run("tiny translator", " ".join(source), axes, outcome("written", target, 0))
+    for layer in range(2):
+        made.site(f"encoder.{layer}.attn", "source", "source", 4)
+    for layer in range(2):
+        made.site(f"decoder.{layer}.attn", "target", "target", 4, causal=True)
+        made.site(f"decoder.{layer}.cross", "target", "source", 4)
+    made.effects()
+    return made
+
+
+def seen() -> Sample:
+    """A picture in cells behind a class token, and a coarser grid that looks at a finer one."""
+    made = begun("1.attn", 2)
+    axes = {"cells": grid(14, 14, 1), "coarse": grid(7, 7)}
+    made.run("tiny vision model", "meadow.png", axes, outcome("classes", ["apple"], None), picture=picture())
+    for layer in range(3):
+        made.site(f"{layer}.attn", "cells", "cells", 6, sharp=1.2)
+    made.site("3.pooled", "coarse", "cells", 2)
+    return made
+
+
+def captioned() -> Sample:
+    made = begun("decoder.0.cross", 0)
+    words = ["a", "red", "apple", "on", "a", "green", "meadow"]
+    axes = {"cells": grid(7, 7, 1), "target": text(["<s>", *words], [0])}
+    made.run("tiny captioner", "meadow.png", axes, outcome("written", words, 0), picture=picture())
+    made.site("encoder.0.attn", "cells", "cells", 2)
+    made.site("decoder.0.attn", "target", "target", 2, causal=True)
+    made.site("decoder.0.cross", "target", "cells", 2)
+    return made
+
+
+def heard() -> Sample:
+    made = begun("decoder.0.cross", 0)
+    words = ["seven", "eight", "nine"]
+    axes = {"frames": frames(60, 0.04), "target": text(["<s>", *words], [0])}
+    made.run("tiny speech model", "digits.wav", axes, outcome("heard", words, 0), sound=sound())
+    made.site("encoder.0.attn", "frames", "frames", 2)
+    made.site("decoder.0.cross", "target", "frames", 2)
+    return made
+
+
+def long(length: int = 4096) -> Sample:
+    """A map in tiles: two heads look back by 1 and by 64; the file holds the fine tiles of the first rows only."""
+    made = begun("0.attn")
+    labels = [f"t{at}" for at in range(length)]
+    made.run("a long text", "…", {"text": text(labels)}, outcome("next", ["end"], length - 1))
+    place = np.arange(length)
+    q = np.zeros((2, length, length), np.uint8)
+    q[:, :, 0] = quantised(np.float32(0.3))
+    for head, back in enumerate((1, 64)):
+        q[head, place, np.maximum(place - back, 0)] = quantised(np.float32(0.7))
+    told = {"name": "0.attn", "label": "layer 1 · attn", "derived": False, "rows": "text", "columns": "text"}
+    stats = {"entropy": [0.6, 0.6], "distance": [1.0, 64.0], "effect": None}
+    made.steps(told | {"stats": stats, "detail": None}, q, [(0, j) for j in range(length // 256)])
+    return made
+
+
+def spoken(tokens: Sequence[str]) -> Sample:
+    """Any tokens at all, everywhere that a token can be."""
+    made = begun("0.attn")
+    run = made.run(tokens[0][:200], tokens[-1], {"text": text(tokens)}, outcome("written", tokens, 0))
+    run["architecture"] = tokens[len(tokens) // 2][:200]
+    made.site("0.attn", "text", "text", 2)
+    made.effects()
+    for effect in run["effects"]:
+        effect["outcome"]["text"] = tokens[1 % len(tokens)]
+    return made
+
+
+def mixed(made: Sample, layers: int) -> Floats:
+    """Attention rollout of a run's first sites."""
+    maps = [made.weights[0, f"{layer}.attn"].mean(0) for layer in range(layers)]
+    rolled = np.eye(len(maps[0]), dtype=np.float32)
+    for one in maps:
+        rolled = ((one + np.eye(len(one), dtype=np.float32)) / 2) @ rolled
+    return rolled[None]
+
+
+KINDS: dict[str, Callable[[], Sample]] = {
+    "language": continued,
+    "translation": translated,
+    "picture": seen,
+    "caption": captioned,
+    "sound": heard,
+    "compared": compared,
+}
+
+
+@cache
+def sample(kind: str) -> Sample:
+    return KINDS[kind]()

@@ -1,0 +1,222 @@
+"""Bundles made up of random numbers, as the page is told them, so that it can be tried without a model.
+
+Weights follow from queries and keys as in a model, so what the page computes from a detail must give the map again.
+
+Axes:  H heads   T queries   S keys   D head width   C width
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import wave
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+LEVELS, POWER = 200, 1.5  # not those of headway: the page must read them from the bundle
+TILE = 256
+Floats = NDArray[np.float32]
+Plain = dict[str, Any]
+
+WORDS = [
+    "The",
+    "cat",
+    "that",
+    "sat",
+    "on",
+    "the",
+    "mat",
+    "looked",
+    "at",
+    "the",
+    "dog",
+    "and",
+    "so",
+    "went",
+    "home",
+    ".",
+]
+
+
+@dataclass
+class Sample:
+    """A bundle in the making: plain data, pieces, and the weights that it tells, by run and site."""
+
+    plain: Plain
+    blobs: dict[str, str] = field(default_factory=dict)
+    weights: dict[tuple[int, str], Floats] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+
+    def put(self, id: str, data: bytes) -> str:
+        self.blobs[id] = b64encode(gzip.compress(data, 6, mtime=0)).decode("ascii")
+        return id
+
+    def run(self, title: str, given: str, axes: Mapping[str, Plain], outcome: Plain, **more: object) -> Plain:
+        told = {"title": title, "architecture": "sample", "parameters": 1_234_567, "input": given, "outcome": outcome}
+        media = {"picture": None, "sound": None, "effects": None}
+        run = told | media | {"id": len(self.plain["runs"]), "axes": dict(axes), "sites": []} | more
+        self.plain["runs"].append(run)
+        return run
+
+    def site(self, name: str, rows: str, columns: str, heads: int, *, causal: bool = False, sharp: float = 2.5) -> None:
+        """A site whose weights follow from random queries and keys, with all the numbers behind them."""
+        axes = self.plain["runs"][-1]["axes"]
+        T, S, D = count(axes[rows]), count(axes[columns]), 16
+        q, k, v = (self.random.normal(size=(heads, n, D)).astype(np.float16) for n in (T, S, S))
+        q = (q * sharp).astype(np.float16)
+        bias = np.where(np.tri(T, S, dtype=bool), 0, -np.inf)[None].astype(np.float16) if causal else None
+        logits = np.einsum("htd,hsd->hts", q.astype(np.float32), k.astype(np.float32)) * 0.25
+        w = softmax(logits if bias is None else logits + bias.astype(np.float32))
+        x, out = (self.random.normal(size=s).astype(np.float16) for s in ((T, 32), (32, heads * D)))
+        parts = {"x": x, "q": q, "k": k, "v": v, "out": out, "bias": bias, "additive": None}
+        id = self.put(f"{self.prefix}.d", b"".join(part.tobytes() for part in parts.values() if part is not None))
+        layout = {key: None if part is None else list(part.shape) for key, part in parts.items()}
+        self.given(name, rows, columns, w, detail={"blob": id, "score": "dot", "scale": 0.25, "layout": layout})
+
+    def given(
+        self, name: str, rows: str, columns: str, w: Floats, *, detail: Plain | None = None, derived: bool = False
+    ) -> None:
+        """A site of given weights, H T S."""
+        T, S = w.shape[1:]
+        entropy = -(w * np.log(np.maximum(w, 1e-9))).sum(-1).mean(-1)
+        near = np.abs(np.arange(T)[:, None] - np.arange(S)[None])
+        distance = (w * near).sum(-1).mean(-1).tolist() if rows == columns else None
+        stats = {"entropy": entropy.tolist(), "distance": distance, "effect": None}
+        self.weights[len(self.plain["runs"]) - 1, name] = w
+        told = {"name": name, "label": name.replace(".", " "), "derived": derived, "rows": rows, "columns": columns}
+        self.steps(told | {"stats": stats, "detail": detail}, quantised(w))
+
+    def steps(self, told: Plain, q: NDArray[np.uint8], fine: Sequence[tuple[int, int]] | None = None) -> None:
+        """A site of given quantised weights; of the finest level, only tiles `fine`."""
+        prefix = self.prefix
+        heads, T, S = q.shape
+        levels = [self.level(prefix, q, 1, fine)]
+        while max(T, S) / levels[-1]["scale"] > TILE:
+            scale = levels[-1]["scale"] * 4
+            levels.append(self.level(prefix, pooled(q, scale, scale), scale, None))
+        thumbs = pooled(q, ceil(T / 24), ceil(S / 24))
+        small = {"blob": self.put(f"{prefix}.t", thumbs.tobytes()), "shape": list(thumbs.shape)}
+        shape = {"heads": heads, "shape": [T, S], "levels": levels, "thumbs": small}
+        self.plain["runs"][-1]["sites"].append(told | shape)
+
+    @property
+    def prefix(self) -> str:
+        runs = self.plain["runs"]
+        return f"{len(runs) - 1}.{len(runs[-1]['sites'])}"
+
+    def level(self, prefix: str, q: NDArray[np.uint8], scale: int, wanted: Sequence[tuple[int, int]] | None) -> Plain:
+        heads, T, S = q.shape
+        blobs = dict[str, str]()
+        whole = scale == 1 and max(T, S) <= TILE
+        places = [(i, j) for i in range(ceil(T / TILE)) for j in range(ceil(S / TILE))]
+        for i, j in places if wanted is None else wanted:
+            tile = np.ascontiguousarray(q[:, i * TILE : (i + 1) * TILE, j * TILE : (j + 1) * TILE])
+            for head in ["*"] if whole else range(heads):
+                id = f"{prefix}.m{scale}.{head}.{i}.{j}"
+                blobs[f"{head}/{i}/{j}"] = self.put(id, (tile if whole else tile[int(head)]).tobytes())
+        return {"scale": scale, "tile": TILE, "shape": [T, S], "blobs": blobs}
+
+    def effects(self) -> None:
+        """Every head of every site of the last run, edited in each way, with made-up outcomes."""
+        run = self.plain["runs"][-1]
+        run["effects"] = []
+        for site in (one for one in run["sites"] if not one["derived"]):
+            totals = self.random.normal(-1, 0.4, size=(site["heads"], 3))
+            site["stats"]["effect"] = [float(total) for total in totals[:, 0]]
+            for head in range(site["heads"]):
+                for how, total in zip(("off", "uniform", "only"), totals[head], strict=True):
+                    changed = run["outcome"] | {"text": f"{how} {head}", "total": run["outcome"]["total"] + total}
+                    run["effects"].append({"site": site["name"], "head": head, "how": how, "outcome": changed})
+
+
+def begun(site: str, head: int = 0, seed: int = 0) -> Sample:
+    quant = {"levels": LEVELS, "power": POWER}
+    focus = {"run": 0, "site": site, "head": head}
+    return Sample({"format": 1, "live": False, "focus": focus, "quant": quant, "runs": []}, seed=seed)
+
+
+def text(labels: Sequence[str], special: Sequence[int] = ()) -> Plain:
+    return {"kind": "text", "labels": list(labels), "special": list(special), "count": len(labels)}
+
+
+def grid(rows: int, columns: int, first: int = 0) -> Plain:
+    labels = ["[CLS]"][:first]
+    told = {"kind": "grid", "grid": [rows, columns], "first": first, "labels": labels, "special": list(range(first))}
+    return told | {"count": rows * columns + first}
+
+
+def frames(length: int, seconds: float) -> Plain:
+    return {"kind": "frames", "count": length, "seconds": seconds, "special": []}
+
+
+def outcome(kind: str, words: Sequence[str], first: int | None = 0) -> Plain:
+    """`first` is the row of the first word said; None where words have no rows."""
+    steps = [
+        {"at": None if first is None else first + at, "said": word, "logprob": -0.1 * (at + 1),
+         "top": [[word, 0.6], ["other", 0.2], ["日本", 0.1], ["שלום", 0.05]]}
+        for at, word in enumerate(words)
+    ]  # fmt: skip
+    return {"kind": kind, "text": " ".join(words), "total": sum(s["logprob"] for s in steps), "steps": steps}
+
+
+def count(axis: Plain) -> int:
+    return int(axis["count"])
+
+
+def softmax(logits: Floats) -> Floats:
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return (powers / powers.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def quantised(w: Floats) -> NDArray[np.uint8]:
+    return np.round(np.clip(w, 0, 1) ** (1 / POWER) * LEVELS).astype(np.uint8)
+
+
+def pooled(q: NDArray[np.uint8], down: int, along: int) -> NDArray[np.uint8]:
+    heads, T, S = q.shape
+    h, w = ceil(T / down), ceil(S / along)
+    whole = np.zeros((heads, h * down, w * along), np.uint8)
+    whole[:, :T, :S] = q
+    return whole.reshape(heads, h, down, w, along).max((2, 4))
+
+
+def picture(size: int = 224) -> Plain:
+    """A round thing on a meadow, under a sky."""
+    y, x = np.mgrid[0:size, 0:size] / size
+    sky = np.stack([0.45 + 0.3 * y, 0.65 + 0.2 * y, 0.9 - 0.1 * y], -1)
+    meadow = np.stack([0.25 + 0.1 * x, 0.5 + 0.1 * np.sin(9 * x) ** 2, 0.2 + 0 * x], -1)
+    scene = np.where((y > 0.62)[..., None], meadow, sky)
+    scene[(x - 0.42) ** 2 + (y - 0.55) ** 2 < 0.05] = (0.85, 0.35, 0.2)
+    return {"src": f"data:image/png;base64,{png(scene)}", "width": size, "height": size}
+
+
+def sound(seconds: float = 2.4, rate: int = 8000) -> Plain:
+    t = np.arange(int(seconds * rate)) / rate
+    samples = (np.sin(2 * np.pi * (300 + 200 * t) * t) * np.hanning(len(t)) * 20000).astype("<i2")
+    held = io.BytesIO()
+    with wave.open(held, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples.tobytes())
+    y, x = np.mgrid[0:64, 0:240] / [[[64]], [[240]]]
+    power = np.exp(-((y - 0.8 + 0.4 * x) ** 2) * 90) + 0.5 * np.exp(-((y - 0.45 + 0.3 * x) ** 2) * 200)
+    drawn = np.repeat(np.clip(power, 0, 1)[..., None], 3, -1)
+    src = f"data:audio/wav;base64,{b64encode(held.getvalue()).decode('ascii')}"
+    return {"src": src, "seconds": seconds, "spectrogram": f"data:image/png;base64,{png(drawn)}"}
+
+
+def png(pixels: NDArray[np.float64]) -> str:
+    held = io.BytesIO()
+    Image.fromarray((pixels * 255).astype(np.uint8)).save(held, "PNG")
+    return b64encode(held.getvalue()).decode("ascii")

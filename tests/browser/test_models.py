@@ -1,0 +1,117 @@
+"""Pages of real models, as `headway look` writes them: what they show is what Python says."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from headway.app import cli
+from headway.checkpoint import load
+from headway.inspect.edits import Off, Only, Uniform
+from headway.look.attended import Attended, Change
+from tests.look.readers import READERS, loaded
+
+from .page import Page, found
+
+pytestmark = pytest.mark.slow
+
+MODELS = {  # and the views that the sites of each must offer, taken together
+    "gpt2": {"matrix", "lines", "row", "table"},
+    "bert": {"matrix", "lines", "row", "table"},
+    "transformer": {"matrix", "lines", "row", "alignment", "table"},
+    "rnn": {"matrix", "lines", "row", "alignment", "table"},
+    "vit": {"matrix", "row", "picture", "table"},
+    "swin": {"matrix", "row", "picture", "table"},
+    "mvitv2": {"matrix", "row", "picture", "table"},
+    "captioner, soft": {"matrix", "row", "picture", "strip", "table"},
+    "captioner, vit": {"matrix", "lines", "row", "picture", "strip", "table"},
+    "conformer, decoder": {"matrix", "lines", "row", "alignment", "sound", "table"},
+    "whisper": {"matrix", "lines", "row", "alignment", "sound", "table"},
+    "sets": {"matrix", "lines", "row", "table"},
+}
+EDITS = {"off": Off(), "uniform": Uniform(), "only": Only()}
+
+
+@pytest.fixture(params=MODELS)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def opened(name: str, page: Page, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Page, Attended]:
+    """The page of a model that was saved, and what Python says of the same."""
+    folder, file = tmp_path / "model", tmp_path / "page.html"
+    loaded(name).save(folder)
+    given = READERS[name].given()
+    assert cli.main(["look", str(folder), given, "--out", str(file)]) == 0
+    capsys.readouterr()
+    page.open(file)
+    return page, load(folder).attend(given)
+
+
+def test_a_page_shows_what_python_says(opened: tuple[Page, Attended], name: str) -> None:
+    page, attended = opened
+    assert page.text("title") == "model"
+    said = page.evaluate("headway.bundle.runs[0].outcome.text")
+    assert said == attended.outcome.text
+    views = set[str]()
+    for site in attended.sites:
+        page.evaluate(f"headway.change({{site: {json.dumps(site)}, head: 0}})")
+        page.settle()
+        numbers(page, attended, site)
+        for view in page.evaluate("headway.views()"):
+            page.click(f"view-{view}")
+            views.add(view)
+        pointed(page, attended, site)
+    assert views == MODELS[name]
+    edits(page, attended)
+    assert page.asked_for() == []
+    assert page.errors == []
+
+
+def numbers(page: Page, attended: Attended, site: str) -> None:
+    """Some weights of every head, and the way by which the foot comes to them."""
+    weights = attended[site].full()[0]
+    draw = random.Random(site)
+    for head, rows in enumerate(weights):
+        row, column = draw.randrange(len(rows)), draw.randrange(rows.shape[1])
+        told = page.evaluate(f"headway.weight({json.dumps(site)}, {head}, {row}, {column})")
+        assert told == pytest.approx(rows[row, column].item(), abs=0.005)
+    row = draw.randrange(weights.shape[1])
+    column = int(weights[0, row].argmax())
+    page.evaluate(f"headway.change({{row: {row}, column: {column}}})")
+    page.settle()
+    assert told_by(page, "foot-softmax") == pytest.approx(weights[0, row, column].item(), abs=0.02)  # in float16
+    terms = attended.detail(site).terms(0, row, column).sum().item()
+    assert told_by(page, "foot-score") == pytest.approx(terms, rel=0.02, abs=0.02)
+
+
+def told_by(page: Page, testid: str) -> float:
+    return float(page.evaluate(f"{found(testid)}.dataset.value"))
+
+
+def pointed(page: Page, attended: Attended, site: str) -> None:
+    """The number under the pointer."""
+    page.click("view-matrix")
+    box = page.evaluate(f"{found('canvas')}.getBoundingClientRect().toJSON()")
+    page.hover(box["x"] + 0.52 * box["width"], box["y"] + 0.47 * box["height"])
+    state = page.evaluate("headway.state")
+    weight = attended[site].full()[0, state["head"], state["row"], state["column"]].item()
+    assert float(page.text("hover-weight")) == pytest.approx(weight, abs=0.005)
+
+
+def edits(page: Page, attended: Attended) -> None:
+    """Each way to change a head of the last site."""
+    site = list(attended.sites)[-1]
+    head = attended.sites[site].heads - 1
+    page.evaluate(f"headway.change({{site: {json.dumps(site)}, head: {head}}})")
+    page.settle()
+    for how, edit in EDITS.items():
+        page.click(f"edit-{how}")
+        outcome = attended.edited(Change(site, head, edit))
+        assert told_by(page, "edit-delta") == pytest.approx(outcome.total - attended.outcome.total, abs=1e-3)
+        if outcome.text != attended.outcome.text:
+            assert page.evaluate("document.querySelector('.edit-output ins') !== null")

@@ -1,0 +1,99 @@
+"""The numbers that a page shows are those that it was given: under the pointer, at the side, at the foot."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from .cases import KINDS, sample
+from .conftest import Shown
+from .page import found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_number_under_the_pointer_is_the_weight(shown: Shown, kind: str) -> None:
+    made = sample(kind)
+    page = shown(made, "#view=matrix")
+    box = page.evaluate(f"{found('canvas')}.getBoundingClientRect().toJSON()")
+    seen = set[tuple[int, int]]()
+    for across, down in [(0.5, 0.5), (0.4, 0.35), (0.6, 0.8), (0.55, 0.3), (0.45, 0.6)]:
+        page.hover(box["x"] + across * box["width"], box["y"] + down * box["height"])
+        state = page.evaluate("headway.state")
+        weights = made.weights[state["run"], state["site"]]
+        weight = weights[state["head"], state["row"], state["column"]]
+        assert float(page.text("hover-weight")) == pytest.approx(weight, abs=0.005)
+        seen.add((state["row"], state["column"]))
+    assert len(seen) > 2  # the pointer does choose
+
+
+BRIGHTEST = f"""(() => {{
+  const node = {found("canvas")};
+  const copy = Object.assign(document.createElement("canvas"), {{ width: node.width, height: node.height }});
+  const pen = copy.getContext("2d", {{ willReadFrequently: true }});
+  pen.drawImage(node, 0, 0);
+  const data = pen.getImageData(0, 0, node.width, node.height).data;
+  const box = node.getBoundingClientRect();
+  for (let at = 0; at < data.length; at += 4) {{
+    if (data[at] !== 254 || data[at + 1] !== 232 || data[at + 2] !== 56) continue;
+    return [box.x + ((at / 4) % node.width) + 2, box.y + Math.floor(at / 4 / node.width) + 2];
+  }}
+  return null;
+}})()"""
+
+
+@pytest.mark.parametrize(("kind", "view"), [("language", "matrix"), ("translation", "matrix"), ("sound", "sound")])
+def test_the_brightest_cell_is_the_one_of_the_largest_weight(shown: Shown, kind: str, view: str) -> None:
+    """The pointer reads the cell that it stands on, and not its neighbour."""
+    made = sample(kind)
+    page = shown(made, f"#view={view}")
+    page.hover(*page.evaluate(BRIGHTEST))
+    state = page.evaluate("headway.state")
+    weights = made.weights[0, state["site"]][state["head"]]
+    assert weights[state["row"], state["column"]] == pytest.approx(weights.max(), abs=0.005)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_weight_is_what_the_bundle_tells(shown: Shown, kind: str) -> None:
+    made = sample(kind)
+    page = shown(made)
+    chosen = random.Random(0)
+    for (run, name), weights in made.weights.items():
+        if run > 0:
+            continue
+        heads, rows, columns = weights.shape
+        for _ in range(12):
+            at = chosen.randrange(heads), chosen.randrange(rows), chosen.randrange(columns)
+            told = page.evaluate(f"headway.weight('{name}', {at[0]}, {at[1]}, {at[2]})")
+            assert told == pytest.approx(weights[at], abs=0.005)
+        mean = page.evaluate(f"headway.weight('{name}', -1, 0, 0)")
+        assert mean == pytest.approx(weights[:, 0, 0].mean(), abs=0.005)
+
+
+def test_side_and_foot_follow_the_numbers_of_the_cell(shown: Shown) -> None:
+    made = sample("language")
+    page = shown(made, "#site=1.attn&head=2&row=9&column=3")
+    weights = made.weights[0, "1.attn"][2, 9]
+    told = page.evaluate(
+        "[...document.querySelectorAll('[data-testid=side-keys] .number')].map(n => Number(n.innerText))"
+    )
+    assert told == pytest.approx(sorted(weights, reverse=True)[: len(told)], abs=0.005)
+    softmax = float(page.evaluate(f"{found('foot-softmax')}.dataset.value"))
+    assert softmax == pytest.approx(weights[3], abs=1e-4)  # by way of q, k and the softmax, not by the map
+    assert "How this weight comes about" in page.text("foot")
+    assert "16 dimensions" in page.text("terms")
+    page.evaluate("headway.change({column: 12})")
+    page.settle()
+    assert "hidden" in page.text("foot")  # the future
+    page.evaluate("headway.change({head: -1})")
+    page.settle()
+    assert "Choose one head" in page.text("foot")
+
+
+def test_entropy_is_that_of_the_row(shown: Shown) -> None:
+    made = sample("language")
+    page = shown(made, "#site=0.attn&head=0&row=15")
+    row = made.weights[0, "0.attn"][0, 15]
+    told = float(page.text("entropy").split()[1])
+    assert told == pytest.approx(float(-(row * np.log(row)).sum()), abs=0.1)

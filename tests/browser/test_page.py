@@ -1,0 +1,164 @@
+"""The page in a real browser: it opens without the network, every view draws, and every control does what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headway.look.bundle import Bundle
+from headway.look.page import iframe
+from headway.look.page import page as page_of
+
+from .cases import KINDS, sample
+from .conftest import Shown
+from .page import Page, found
+
+VIEWS = {
+    ("text", "text"): {"matrix", "lines", "row", "table"},
+    ("target", "source"): {"matrix", "lines", "row", "alignment", "table"},
+    ("cells", "cells"): {"matrix", "row", "picture", "table"},
+    ("target", "cells"): {"matrix", "row", "picture", "strip", "table"},
+    ("frames", "frames"): {"matrix", "lines", "row", "sound", "table"},
+    ("target", "frames"): {"matrix", "lines", "row", "alignment", "sound", "table"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_view_of_every_site_draws_in_silence(shown: Shown, kind: str) -> None:
+    made = sample(kind)
+    page = shown(made)
+    for site in made.plain["runs"][0]["sites"]:
+        page.evaluate(f"headway.change({{site: '{site['name']}'}})")
+        page.settle()
+        views = page.evaluate("headway.views()")
+        assert set(views) == VIEWS.get((site["rows"], site["columns"]), set(views))
+        for view in views:
+            page.click(f"view-{view}")
+            assert page.evaluate("headway.state.view") == view
+            assert view == "table" or colours(page) > 3
+    assert page.asked_for() == []
+    assert page.errors == []
+
+
+def colours(page: Page) -> int:
+    """How many colours the canvas has: an empty one has one."""
+    return page.evaluate(f"""(() => {{
+      const node = {found("canvas")};
+      const copy = Object.assign(document.createElement("canvas"), {{ width: node.width, height: node.height }});
+      const pen = copy.getContext("2d", {{ willReadFrequently: true }});
+      pen.drawImage(node, 0, 0);
+      return new Set(new Uint32Array(pen.getImageData(0, 0, node.width, node.height).data.buffer)).size;
+    }})()""")
+
+
+def test_an_edit_tells_the_new_output_and_how_much_less_likely_the_old_one_is(shown: Shown) -> None:
+    made = sample("language")
+    page = shown(made, "#site=1.attn&head=2")
+    effects = {(e["site"], e["head"], e["how"]): e["outcome"] for e in made.plain["runs"][0]["effects"]}
+    before = made.plain["runs"][0]["outcome"]["total"]
+    for how in ("off", "uniform", "only"):
+        page.click(f"edit-{how}")
+        outcome = effects["1.attn", 2, how]
+        delta = float(page.evaluate(f"{found('edit-delta')}.dataset.value"))
+        assert delta == pytest.approx(outcome["total"] - before, abs=1e-9)
+        assert outcome["text"] in page.text("edit-output")
+    page.click("edit-reset")
+    assert page.text("edit-delta") == ""
+    page.evaluate("headway.change({site: 'rollout.5'})")
+    page.settle()
+    assert page.evaluate(f"{found('edit-off')}.disabled")
+
+
+def test_an_edit_that_is_not_in_the_file_is_said_to_be_missing(shown: Shown) -> None:
+    page = shown(sample("picture"))
+    page.click("edit-off")
+    assert "not in this file" in page.text("edit-output")
+    assert page.text("edit-delta") == ""
+
+
+def test_two_runs_are_compared_by_their_difference(shown: Shown) -> None:
+    made = sample("compared")
+    page = shown(made, "#site=1.attn&head=2&row=8&column=3&compare=1")
+    difference = made.weights[0, "1.attn"] - made.weights[1, "1.attn"]
+    assert signed(page.text("hover-weight")) == pytest.approx(difference[2, 8, 3], abs=0.01)
+    page.evaluate("headway.change({compare: 2, site: '0.attn'})")
+    page.settle()
+    assert "no map of this form" in page.evaluate("document.querySelector('#top').innerText")
+    assert page.errors == []
+
+
+def signed(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def test_heads_are_sorted_by_what_was_measured(shown: Shown) -> None:
+    made = sample("language")
+    page = shown(made)
+    for stat, way in (("entropy", 1), ("distance", -1)):
+        page.evaluate(f"headway.change({{sort: '{stat}'}})")
+        page.settle()
+        told = page.evaluate("[...document.querySelectorAll('.ranked .number')].map(n => Number(n.innerText))")
+        stats = [one for site in made.plain["runs"][0]["sites"] for one in site["stats"][stat]]
+        assert told == pytest.approx(sorted(stats, key=lambda value: way * value), abs=0.006)
+    page.evaluate("headway.change({sort: 'effect'})")
+    page.settle()
+    first = page.evaluate("document.querySelector('.ranked .number').innerText")
+    effects = [one for site in made.plain["runs"][0]["sites"] for one in site["stats"]["effect"] or []]
+    assert signed(first) == pytest.approx(max(effects, key=abs), abs=0.001)
+
+
+def test_a_step_moves_the_query_and_shows_what_was_likely(shown: Shown) -> None:
+    made = sample("translation")
+    page = shown(made)
+    script = f"(n => (n.value = 3, n.dispatchEvent(new Event('input'))))({found('step')})"
+    page.evaluate(script)
+    page.settle()
+    assert page.evaluate("headway.state.row") == 3
+    assert made.plain["runs"][0]["outcome"]["steps"][3]["said"] in page.text("probable")
+
+
+def test_what_is_chosen_is_in_the_address(shown: Shown) -> None:
+    made = sample("translation")
+    page = shown(made)
+    chosen = {"site": "decoder.0.cross", "head": 3, "view": "lines", "row": 4, "column": 2, "sort": "entropy"}
+    page.evaluate(f"headway.change({chosen})")
+    page.click("share")
+    hash = page.evaluate("location.hash")
+    again = shown(made, hash)
+    state = again.evaluate("headway.state")
+    assert {key: state[key] for key in chosen} == chosen
+
+
+def test_an_address_that_makes_no_sense_does_no_harm(shown: Shown) -> None:
+    page = shown(sample("language"), "#site=nowhere&head=99&row=-5&view=flight&zoom=x&run=7&__proto__=1&compare=0.5")
+    state = page.evaluate("headway.state")
+    assert (state["site"], state["head"], state["row"], state["view"], state["run"]) == ("0.attn", 7, 0, "matrix", 0)
+    page.collect()
+    assert page.errors == []
+
+
+def test_the_theme_is_the_systems_until_it_is_chosen(shown: Shown, page: Page) -> None:
+    page.prefer(color_scheme="dark")
+    shown(sample("language"))
+    paper = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(paper)
+    page.click("theme")
+    light = page.evaluate(paper)
+    page.click("theme")
+    assert (light, page.evaluate(paper)) == ("rgb(255, 255, 255)", dark)
+    assert dark != light
+
+
+def test_a_page_in_a_sandbox_works(page: Page, tmp_path: Path) -> None:
+    """As notebooks show it: no origin, no address, no storage."""
+    made = sample("language")
+    file = tmp_path / "book.html"
+    file.write_text(f"<!doctype html><body>{iframe(page_of(Bundle(made.plain, made.blobs)))}", encoding="utf-8")
+    inner = page.framed(file)
+    inner.wait("window.headway?.ready === true")
+    assert float(inner.text("hover-weight")) > 0
+    inner.evaluate(f"{found('share')}.click()")  # which has no address to tell
+    inner.collect()
+    assert inner.errors == []
+    assert page.errors == []

@@ -1,0 +1,94 @@
+"""The page with a server behind it: typing, dropping, editing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from headway.app.desk import Desk
+from headway.app.live import bound
+from headway.app.look import Viewer, Viewing
+from headway.inspect.edits import Off, Uniform
+from headway.look.attended import Change
+from tests.look.readers import image, loaded
+
+from .page import Page, found
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def served(name: str, folder: Path, given: str) -> Iterator[str]:
+    """The address at which a model answers."""
+    with bound(0) as server:
+        server.desk = Desk(Viewer(Viewing(Path("model")), [loaded(name)]), folder)
+        server.desk.open(given)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_text_is_typed_and_heads_are_edited(page: Page, tmp_path: Path) -> None:
+    with served("transformer", tmp_path, "the cat") as address:
+        page.open(address)
+        page.evaluate(f"{found('live-text')}.value = 'a dog ran'")
+        page.click("live-read")
+        page.wait("headway.bundle.runs[0].input === 'a dog ran'")
+        page.settle()
+        attended = loaded("transformer").attend("a dog ran")
+        assert page.evaluate("headway.bundle.runs[0].outcome.text") == attended.outcome.text
+        weights = attended["decoder.0.cross"].full()[0]
+        assert page.evaluate("headway.weight('decoder.0.cross', 1, 2, 1)") == pytest.approx(
+            weights[1, 2, 1].item(), abs=0.005
+        )
+        page.evaluate("headway.change({site: 'decoder.0.cross', head: 1})")
+        page.settle()
+        page.click("edit-off")
+        page.evaluate("headway.change({site: 'encoder.0.attn', head: 0})")
+        page.settle()
+        page.click("edit-uniform")
+        both = attended.edited(Change("decoder.0.cross", 1, Off()), Change("encoder.0.attn", 0, Uniform()))
+        delta = float(page.evaluate(f"{found('edit-delta')}.dataset.value"))
+        assert delta == pytest.approx(both.total - attended.outcome.total, abs=1e-3)
+        assert "decoder.0.cross head 1 off" in page.text("edit-output")
+        assert {url.removeprefix(address).split("?")[0] for url in page.asked_for()} <= {
+            "blob",
+            "attend",
+            "edit",
+            "favicon.ico",
+        }
+        assert page.errors == []
+
+
+def test_what_cannot_be_read_is_told(page: Page, tmp_path: Path) -> None:
+    with served("gpt2", tmp_path, "the cat") as address:
+        page.open(address)
+        page.evaluate(f"{found('live-text')}.value = 'the cat sat on the mat'")
+        page.click("live-read")
+        page.wait(f"{found('live-said')}.innerText.includes('context of 16')")
+        assert page.evaluate("headway.bundle.runs[0].input") == "the cat"
+
+
+def test_a_picture_is_dropped(page: Page, tmp_path: Path) -> None:
+    with served("vit", tmp_path, image()) as address:
+        page.open(address)
+        before = page.evaluate("headway.bundle.runs[0].id")
+        assert page.evaluate(f"{found('live-text')}.hidden")
+        node = page.tell(
+            "DOM.querySelector", nodeId=page.tell("DOM.getDocument")["root"]["nodeId"], selector="[type=file]"
+        )
+        page.tell("DOM.setFileInputFiles", files=[image()], nodeId=node["nodeId"])
+        page.wait(f"headway.bundle.runs[0].id !== {before}")
+        page.settle()
+        assert page.evaluate("headway.bundle.runs[0].input") == Path(image()).name
+        page.click("view-picture")
+        page.collect()
+        assert page.errors == []

@@ -22,6 +22,7 @@ def main() -> None:
     speed()
     training()
     memory()
+    summary()
 
 
 def start_up() -> None:
@@ -58,8 +59,8 @@ def training() -> None:
     print(f"\nThe text model does {share:.0%} of the operations that one large matrix product does in the same time.")
 
 
-def raced(file: str) -> dict[str, Any]:
-    command = [sys.executable, str(Path(__file__).with_name(file))]
+def raced(file: str, *words: str) -> dict[str, Any]:
+    command = [sys.executable, str(Path(__file__).with_name(file)), *words]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -77,6 +78,14 @@ def memory() -> None:
             before[job] = length, done["MiB"]
         stored = HEADS * length * length * 4 / 2**20
         print(f"| {' | '.join([*cells, f'{stored:,.0f}'])} |", flush=True)
+
+
+def summary() -> None:
+    print("\nheadway inspect heads on one text, 4 layers of 4 heads: all the memory that the command held.\n")
+    print("| tokens | MiB | CPU s |\n| ---: | ---: | ---: |")
+    for tokens in (4_096, 32_768):
+        done = raced("heads.py", str(tokens))
+        print(f"| {tokens:,} | {done['MiB']:,.0f} | {done['CPU s']:.0f} |", flush=True)
 
 
 def measured(job: str, length: int) -> dict[str, float]:

@@ -46,7 +46,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert headway_says(capsys, "--version") == (0, f"{headway.__version__}\n", "")
 
 
-COMMANDS = "train, check, eval, init, doctor, demo, list, cost and 5 more"
+COMMANDS = "train, check, eval, init, doctor, demo, list, cost and 7 more"
 MISTAKES = {
     "exlpain": f"headway has no command 'exlpain'; allowed: {COMMANDS}; did you mean 'explain'?\n"
     "  tip: headway explain",

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -27,10 +28,11 @@ LAYERS = {
     "inspect": 4,
     "answer": 5,
     "observer": 6,
-    "checkpoint": 7,
-    "app": 8,
-    "headway": 9,  # the lazy façade, above all the others
-    "__main__": 9,
+    "look": 7,
+    "checkpoint": 8,
+    "app": 9,
+    "headway": 10,  # the lazy façade, above all the others
+    "__main__": 10,
 }
 # Besides what lies below it and its own folder, a part may import these.
 ALSO = {("interop", "zoo"), ("app", "headway")}
@@ -67,6 +69,7 @@ def cycle(imports: Imports) -> list[str] | None:
     return None
 
 
+@cache
 def read_imports() -> Imports:
     files = {name(file): file for file in SOURCE.glob("headway/**/*.py")}
     return {m: {found for found in imported(m, file, set(files)) if found != m} for m, file in files.items()}
@@ -132,6 +135,8 @@ def test_no_cycles_within_a_folder() -> None:
         ("headway.tasks.translation", "headway.generate.loop"),
         ("headway.train.loop", "headway.tasks.translation"),
         ("headway.inspect.rollout", "headway.checkpoint"),
+        ("headway.inspect.edits", "headway.look.attended"),
+        ("headway.look.attended", "headway.checkpoint"),
     ],
 )
 def test_a_planted_violation_is_caught(pair: tuple[str, str]) -> None:
@@ -165,7 +170,8 @@ def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
 
 def test_cyclopts_is_used_only_where_commands_are_declared() -> None:
     users = [f for f in SOURCE.glob("headway/**/*.py") if "cyclopts import" in f.read_text(encoding="utf-8")]
-    assert {name(file) for file in users} == {"headway.app.cli", "headway.app.cli_train", "headway.app.cli_write"}
+    commands = ("cli", "cli_dictionary", "cli_inspect", "cli_look", "cli_train", "cli_write")
+    assert {name(file) for file in users} == {f"headway.app.{command}" for command in commands}
 
 
 LIGHT = [
@@ -182,6 +188,13 @@ LIGHT = [
     ["train", "a.tsv", "--train.stpes", "5"],
     ["train", "a.tsv", "--train.steps", "ten"],
     ["init", "gpt2"],
+    ["inspect", "--help"],
+    ["inspect", "haeds"],
+    ["inspect", "heads", "--help"],
+    ["look", "--help"],
+    ["look"],
+    ["look", "model"],
+    ["look", "model", "text", "--prot", "80"],
 ]
 
 
@@ -198,8 +211,11 @@ def test_what_is_heavy_would_be_noticed() -> None:
     assert "numpy" in heavy_after("import numpy")
 
 
+HEAVY = ("torch", "numpy", "matplotlib")
+
+
 def heavy_after(code: str) -> list[str]:
     """Which of the slow packages a fresh interpreter has loaded after running the code."""
-    told = f"{code}; import sys; print(*({{'torch', 'numpy'}} & set(sys.modules)), sep='\\n', file=sys.__stderr__)"
+    told = f"{code}; import sys; print(*(set({HEAVY}) & set(sys.modules)), sep='\\n', file=sys.__stderr__)"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    return [line for line in done.stderr.splitlines() if line in ("torch", "numpy")]
+    return [line for line in done.stderr.splitlines() if line in HEAVY]

@@ -12,7 +12,7 @@ import pytest
 from headway.app import cli
 
 ROOT = Path(__file__).parent.parent
-NEEDY = ("demo", "train", "check", "eval", "bottleneck", "run", "generate", "convert")
+NEEDY = ("demo", "train", "check", "eval", "bottleneck", "run", "generate", "convert", "doctor", "look", "inspect")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -39,7 +39,7 @@ def test_the_snippets_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_commands_are_there(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those that need a folder, or train, are asked for their help; the others are run."""
+    """Those that need a folder, train, or take a while are asked for their help; the others are run."""
     for _, *words in commands("headway"):
         needy = words[:1] in ([name] for name in NEEDY)
         assert cli.main([words[0], "--help"] if needy else words) == 0

@@ -1,4 +1,4 @@
-"""The command line: `headway COMMAND …`.  All use of cyclopts is in this file, cli_train.py and cli_write.py.
+"""The command line: `headway COMMAND …`.  All use of cyclopts is in this file and the others named cli_*.py.
 
 Exit codes: 0 done, 1 the machine refused (a full disk, a missing right), 2 a mistake that the caller can mend,
 130 interrupted, 141 nobody reads the output any more.
@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from traceback import print_exc
 from typing import TextIO
@@ -20,7 +21,7 @@ from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
 from headway import __version__
-from headway.app import cli_train
+from headway.app import cli_inspect, cli_look, cli_train
 from headway.app.cli_write import GENERATE, Writing
 from headway.errors import UserError, listed, nearest
 
@@ -30,6 +31,7 @@ headway {__version__}: attention and transformers from one readable set of parts
   headway train dates        learn to read dates in many languages, in minutes
   headway train FILE         train on your own pairs, labelled texts or texts
   headway run MODEL "text"   what a trained or downloaded model makes of a text
+  headway look MODEL "text"  what it looks at while it reads, as a page
   headway explain attention  one attention worked through, with every number
 
   headway --help             all commands
@@ -204,6 +206,8 @@ def explain(topic: str, /, *, json: bool = False, source: bool = False) -> None:
 
 
 app.command(cli_train.bottleneck)
+app.command(cli_look.look)
+app.command(cli_inspect.inspect)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -261,9 +265,10 @@ def mistake(error: CycloptsError) -> UserError:
     command = " ".join(("headway", *(error.command_chain or ())))
     match error:
         case UnknownCommandError(unused_tokens=[str(word), *_]):
+            names = list(reduce(App.__getitem__, error.command_chain or (), app))
             if word.startswith("-"):
-                return unknown(command, "option", word, [name for name in app if name.startswith("--")])
-            return unknown(command, "command", word, [name for name in app if not name.startswith("-")])
+                return unknown(command, "option", word, [name for name in names if name.startswith("--")])
+            return unknown(command, "command", word, [name for name in names if not name.startswith("-")])
         case UnknownOptionError(token=token, argument_collection=arguments):
             names = [name for argument in arguments for name in argument.names if name.startswith("--")]
             word = (token.keyword or token.value).partition("=")[0]

@@ -1,20 +1,24 @@
 """Trainings on real data: `python recipes/prove.py NAME` trains, measures, and writes a line of docs/RESULTS.md.
 
 `make proof-NAME` is the same.  The minutes of a line are those of the whole training command, evaluations and report
-included, on a machine that did nothing else.
+included, on a machine that did nothing else.  `fashion-table` writes a table of its own, a line for each architecture:
+`python recipes/prove.py fashion-table swin-nano mvit-nano --minutes 12`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,8 @@ ROOT = Path(__file__).parents[1]
 DATA = Path("../shared/data")
 RUNS, RESULTS = Path("build/proof"), Path("docs/RESULTS.md")
 FIRST = "FOLDER"
+TABLE = "fashion-table"
+ARCHITECTURES = ("vit-nano", "swin-nano", "mvit-nano", "lrnet-nano", "resnet-nano-attention")
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,23 @@ class Proof:
 
 def main() -> None:
     os.chdir(ROOT)
-    name = sys.argv[1] if len(sys.argv) == 2 else ""
-    if name not in PROOFS:
-        sys.exit(f"error: no proof {name!r}; allowed: {', '.join(PROOFS)}")
+    words = ArgumentParser(description="Train on real data and write docs/RESULTS.md.")
+    words.add_argument("name", help=f"{', '.join(PROOFS)}, or {TABLE}")
+    words.add_argument("presets", nargs="*", help=f"for {TABLE}: which of {', '.join(ARCHITECTURES)}; else all")
+    words.add_argument("--minutes", type=float, default=12, help=f"for {TABLE}: of training, for each; 12 unless given")
+    asked = words.parse_args()
+    if asked.name not in (*PROOFS, TABLE):
+        words.error(f"no proof {asked.name!r}; allowed: {', '.join((*PROOFS, TABLE))}")
     if not DATA.is_dir():
         sys.exit(f"error: {DATA} is not there, and the proofs learn from it")
-    proof, folder = PROOFS[name], RUNS / name
+    if asked.name == TABLE:
+        compare(asked.presets or ARCHITECTURES, asked.minutes)
+    else:
+        prove(asked.name, PROOFS[asked.name])
+
+
+def prove(name: str, proof: Proof) -> None:
+    folder = RUNS / name
     for place in (folder, *(beside(folder, more) for more in proof.after)):
         if place.exists():
             sys.exit(f"error: {place} is there from an earlier proof; remove it to train again")
@@ -55,7 +72,32 @@ def main() -> None:
     minutes = (time.time() - start) / 60
     commands = (" ".join(("headway", *words)) for words in (proof.words, *proof.after.values()))
     command = "; ".join(commands).replace(str(minilm()), "MINILM")
-    write_line(name, (proof.found(folder), proof.asked, f"{minutes:.1f}", f"{date.today()}", f"`{command}`"))
+    write_line("proof", name, (proof.found(folder), proof.asked, f"{minutes:.1f}", f"{date.today()}", f"`{command}`"))
+
+
+def compare(presets: Sequence[str], minutes: float) -> None:
+    """Architectures that learn the same images by the same recipe, for as long on one thread; trained ones are kept."""
+    for preset in presets:
+        folder = RUNS / f"fashion-{preset}"
+        if folder.exists():
+            print(f"{folder} is there from an earlier proof; remove it to train again")
+            continue
+        given = ("--preset", preset, "--minutes", f"{minutes:g}", "--train.threads", "1", "--out", str(folder))
+        headway("train", "--config", "recipes/fashion.yaml", *given)
+        write_line("architecture", preset, (*trained(folder), clothing(folder), f"{date.today()}"))
+
+
+def trained(folder: Path) -> tuple[str, str, str]:
+    """Parameters of a model of images, minutes of an epoch, and how many there were; evaluations are not counted."""
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    images, parameters = (
+        int(found[1].replace(",", ""))
+        for pattern in (r"size of the data: ([\d,]+) images", r"([\d,]+) parameters")
+        if (found := re.search(pattern, card))
+    )
+    times = [json.loads(line) for line in (folder / "times.jsonl").read_text(encoding="utf-8").splitlines()]
+    seconds, seen = (sum(line.get(name, 0) for line in times) for name in ("seconds", "tokens"))
+    return f"{parameters:,}", f"{seconds / seen * images / 60:.2f}", f"{seen / images:.1f}"
 
 
 def beside(folder: Path, name: str) -> Path:
@@ -72,13 +114,15 @@ def headway(*words: str, json: bool = False) -> str:
     return done.stdout
 
 
-def write_line(name: str, cells: tuple[str, ...]) -> None:
-    """The line of a proof in docs/RESULTS.md, in the place of its older one."""
-    line = f"| {name} | {' | '.join(cells)} |"
+def write_line(table: str, name: str, cells: Sequence[str]) -> None:
+    """A line of a table in docs/RESULTS.md, which is known by its first column, in the place of its older one."""
+    told = (cell.replace("|", r"\|") for cell in (name, *cells))  # sacrebleu's signature has bars
+    line = f"| {' | '.join(told)} |"
     lines = RESULTS.read_text(encoding="utf-8").splitlines()
-    at = [number for number, old in enumerate(lines) if old.startswith(f"| {name} |")]
-    end = max(number for number, old in enumerate(lines) if old.startswith("|")) + 1
-    lines[at[0] if at else end : at[0] + 1 if at else end] = [line]
+    start = next(number for number, old in enumerate(lines) if old.startswith(f"| {table} |"))
+    end = start + sum(1 for _ in takewhile(lambda old: old.startswith("|"), lines[start:]))
+    at = next((number for number in range(start, end) if lines[number].startswith(f"| {name} |")), end)
+    lines[at : at + (at < end)] = [line]
     RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(line)
 
@@ -119,15 +163,15 @@ def clothing(folder: Path) -> str:
 
 def digits(folder: Path) -> str:
     """Accuracy on the official test recordings, 0 to 4 of each digit and speaker."""
-    given = (f"{DATA}/fsdd/recordings", "--label-from", r"(\d)_", "--held-from", "_[0-4]$")
-    of = scores(folder, *given)
+    of = scores(folder, f"{DATA}/fsdd/recordings", "--label-from", r"(\d)_", "--test-from", "_[0-4]$")
     return f"accuracy {100 * of['scores']['accuracy']:.1f} % of {of['count']}"
 
 
 def transcribed(folder: Path) -> str:
-    """Word error rate on the held-out recordings."""
-    last = json.loads((folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    return f"word error rate {100 * last['valid']['word_error_rate']:.1f} % on 12 recordings"
+    """Word error rate on the test recordings, which begin with a no and end with a yes."""
+    given = ("--task", "speech", "--label-from", "(.*)", "--test-from", "^0.*1$")
+    of = scores(folder, f"{DATA}/yesno", *given)
+    return f"word error rate {100 * of['scores']['word_error_rate']:.1f} % on {of['count']} recordings"
 
 
 def captions(folder: Path) -> str:

@@ -42,10 +42,14 @@ def drawn(x: Tensor) -> Tensor:
     return (torch.arange(x.shape[1]) % 50).expand(x.shape)
 
 
-ONE_EACH = list({case.name.partition(",")[0]: case for case in reversed(CASES)}.values())
+QUICK = ("bert", "clip", "gpt2", "llama", "t5 1.1", "vit", "whisper")
+ONE_EACH = {case.name.partition(",")[0]: case for case in reversed(CASES)}
+EACH = [
+    pytest.param(case, id=str(case), marks=() if name in QUICK else pytest.mark.slow) for name, case in ONE_EACH.items()
+]
 
 
-@pytest.mark.parametrize("case", ONE_EACH, ids=str)
+@pytest.mark.parametrize("case", EACH)
 def test_a_folder_is_read_and_written_both_ways(case: Case, tmp_path: Path) -> None:
     """theirs → ours → our layout → their layout → ours: bit for bit the same numbers, and their library loads it."""
     theirs = case.make().eval()

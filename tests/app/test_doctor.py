@@ -93,6 +93,7 @@ def test_a_cache_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch,
     assert found.fix == "set HEADWAY_CACHE to a folder of yours"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", [False, True])
 def test_no_home_and_no_folder_are_no_crash(tmp_path: Path, gone: bool) -> None:
     code = f"import os; os.chdir({str(tmp_path)!r}); {gone} and os.rmdir(os.getcwd()); "

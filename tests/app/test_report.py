@@ -22,8 +22,9 @@ from headway.app.report.outcome import Outcome, example, told
 from headway.app.report.sight import PIECES, Example, alignments, read_row
 from headway.app.report.write import finish_folder
 from headway.app.settings.recipe import ask
-from headway.app.training import material
-from headway.app.training.assemble import examiner_of, loaded_of
+from headway.app.training import exams, material
+from headway.app.training.assemble import loaded_of
+from headway.app.training.exams import examiner_of
 from headway.app.training.measure import held_loss
 from headway.app.training.plan import Plan, plan
 from headway.data.dates import Part, dates
@@ -215,6 +216,7 @@ def test_dates_are_also_measured_where_nothing_like_them_was_learned(
     def written(speaker: Speaker, records: list[Record], wish: Wish) -> list[Sample]:
         return [answered(one, asked) for one in records]
 
+    monkeypatch.setattr(exams, "written", written)
     monkeypatch.setattr(final, "written", written)
     one = plan_of_dates(tmp_path, made)
     found = measured(one, End(1, None, "", None), one.build())

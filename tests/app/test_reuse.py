@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from headway.app.report.pictures import HIDDEN
 from headway.app.training.reuse import Encoder, Taken, encoder_of, parts_of, reused, take_over, taken, told
 from headway.checkpoint import Loaded
 from headway.data.preprocess import ImagePreprocess
@@ -24,6 +27,7 @@ from headway.train.groups import freeze
 from headway.zoo import clip, mae, seq2seq, simclr, simmim, swinv2, vit
 from headway.zoo.build import architecture_of, build, config_of
 from tests.app.command import Place, made_place
+from tests.data.files import idx, put
 
 SIGHT = Sight(ImagePreprocess((16, 16)))
 PAIR: dict[str, Any] = {"dim": 16, "layers": 1, "heads": 2}
@@ -150,6 +154,7 @@ def pretrained(place: Place) -> str:
     return "mae"
 
 
+@pytest.mark.slow
 def test_a_linear_probe_changes_the_head_alone_and_says_what_it_reuses(place: Place, pretrained: str) -> None:
     count = len(tensors(place.folder / pretrained))
     for out, steps in (("probe", "3"), ("longer", "5")):
@@ -169,11 +174,24 @@ def test_a_linear_probe_changes_the_head_alone_and_says_what_it_reuses(place: Pl
 
 def test_masked_images_are_shown_in_the_report(place: Place, pretrained: str) -> None:
     page = (place.folder / pretrained / "report.html").read_text(encoding="utf-8")
-    assert page.count('<img src="data:image/png;base64,') == 12
+    assert page.count('<img src="data:image/png;base64,') == 4 * (len(HIDDEN) + 5)  # and all heads, and three of them
+    assert "what of it was looked at in 0.attn" in page
+    assert "Nothing can be drawn" not in page
     assert "masked learning from images" in page
     vector = [float(word) for word in place("run", pretrained, "photos/dark/0.png").out.split()]
     assert len(vector) == 16
     assert sum(x * x for x in vector) == pytest.approx(1, abs=1e-3)
+
+
+def test_images_alone_in_an_idx_file_are_learned_from(place: Place) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (30, 8, 8), np.uint8)
+    put(place.folder / "digits", {"images-idx3-ubyte.gz": gzip.compress(idx(images))})
+    file = "digits/images-idx3-ubyte.gz"
+    done = place("train", file, "--objective", "masked", *SMALL, *SHORT, "--train.steps", "2", "--out", "alone")
+    assert (done.code, done.err) == (0, "")
+    assert f"{file}: 30 images of 8 × 8 pixels, to be learned from without classes" in done.out
+    assert len(place("run", "alone", f"{file}/3").out.split()) == 16
+    assert "has no labels beside it" in place("train", file, "--dry-run").said
 
 
 REFUSED = {

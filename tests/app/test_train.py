@@ -153,6 +153,7 @@ def test_skipped_lines_are_counted_also_where_the_cache_knows_the_rest(place: Pl
     assert " lines left out" in told[0][0]
 
 
+@pytest.mark.slow
 def test_a_printed_recipe_trains_the_same(place: Place) -> None:
     printed = place(*SIX, "--print-config", "--out", "other")
     assert (printed.code, printed.err) == (0, "")

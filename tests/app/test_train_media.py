@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from headway.app.settings.recipe import from_yaml
 from tests.app.command import Place, made_place
 
 SHORT = ["--train.steps", "4", "--train.threads", "1"]
@@ -93,6 +94,67 @@ def test_an_objective_that_the_data_does_not_have_is_told(place: Place) -> None:
     assert "--objective masked has no meaning for series" in refused.err
 
 
+def test_numbers_without_labels_are_told_what_they_would_need(place: Place) -> None:
+    rows = "".join(f"{at},{at + 1},{at * 7 % 5}\n" for at in range(20))
+    (place.folder / "moments.csv").write_text(f"open,high,low\n{rows}", encoding="utf-8")
+    said = place("train", "moments.csv", "--dry-run").said
+    assert "moments.csv: 20 lines of 3 numbers, so forecasting (change with --task): nothing here learns that" in said
+    assert "allowed: numbers and a label in each row" in said
+    assert "--task series" in said
+    done = place("train", "moments.csv", "--task", "series", *SMALL, *SHORT, "--dry-run")
+    assert (done.code, done.err) == (0, "")
+
+
+TEST = ["--data.test-from", "_.-.$"]  # ten recordings of thirty
+DIGITS = ["sounds", "--data.label-from", r"(\d)"]
+
+
+def test_what_is_kept_for_a_test_is_neither_learned_from_nor_opened(place: Place) -> None:
+    bad = place.folder / "sounds" / "1_1_1-5.wav"
+    before = bad.read_bytes() if bad.exists() else None
+    bad.write_bytes(b"RIFF, and nothing more")
+    try:
+        assert "1_1_1-5.wav" in place("train", *DIGITS, *HEARING, *SHORT, "--dry-run").said
+        done = place("train", *DIGITS, *TEST, *HEARING, *SHORT, "--data.held-from", "_.-1.$", "--dry-run")
+        assert (done.code, done.err) == (0, "")
+        count = len(list((place.folder / "sounds").glob("*-?.wav")))
+        assert f"; {count} files kept for a test, by '_.-.$' in their names" in done.out
+        assert "  task    sounds: 10 rows, " in done.out
+    finally:
+        bad.unlink() if before is None else bad.write_bytes(before)
+
+
+@pytest.mark.slow
+def test_a_test_is_measured_once_by_its_names(place: Place) -> None:
+    trained = place("train", *DIGITS, *TEST, *HEARING, *SHORT, "--out", "tested")
+    assert (trained.code, trained.err) == (0, "")
+    assert from_yaml(place.folder / "tested" / "recipe.yaml").data.test_from == "_.-.$"
+    for option in ("--test-from", "--held-from"):
+        found = json.loads(place("eval", "tested", "sounds", "--label-from", r"(\d)", option, "_.-.$", "--json").out)
+        assert (found["task"], found["count"]) == ("sounds", 10)
+    refused = place("eval", "tested", "sounds", "--label-from", r"(\d)", "--test-from", "bob").said
+    assert "--test-from 'bob' finds none of the names" in refused
+
+
+def test_a_check_compares_what_is_learned_with_the_test(place: Place) -> None:
+    same = place.folder / "sounds" / "0_0_0-30.wav"
+    same.write_bytes((place.folder / "sounds" / "0_1_1-0.wav").read_bytes())
+    words = ["check", "sounds", "--label-from", r"(\d)", "--test-from", "_.-.$"]
+    try:
+        found = place(*words)
+        assert found.code == 2
+        assert "in training too, at sounds/0_0_0-30.wav" in found.out
+    finally:
+        same.unlink()
+    assert "are both given" in place(*words, "--validation", "sounds").said
+
+
+def test_patterns_for_names_need_files(place: Place) -> None:
+    assert "data.test_from" in place("train", "dates", *TEST, "--dry-run").said
+    assert "only files of images or sounds" in place("train", "pairs.tsv", *TEST, "--dry-run").said
+    assert "is no pattern" in place("train", *DIGITS, "--data.test-from", "(", "--dry-run").said
+
+
 def test_a_bad_image_is_named(place: Place) -> None:
     bad = place.folder / "photos" / "dark" / "bad.png"
     bad.write_bytes(b"\x89PNG\r\n\x1a\nnothing more")
@@ -100,7 +162,7 @@ def test_a_bad_image_is_named(place: Place) -> None:
         refused = place("train", "photos", "--dry-run")
         assert refused.code == 2
         assert "bad.png" in refused.err
-        done = place("train", "photos", "--skip-bad", "--dry-run")
+        done = place("train", "photos", "--skip-bad", "--preset", "vit-nano", *SMALL, *SHORT, "--dry-run")
         assert done.code == 0, done.err
         assert "1" in done.out
     finally:

@@ -155,6 +155,7 @@ def build_together(barrier: multiprocessing.synchronize.Barrier) -> None:  # typ
     os._exit(0 if rows_of(shards) == EXPECTED else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["nothing", "a damaged one"])
 def test_processes_that_make_the_same_both_end_well(own_cache: Path, before: str) -> None:
     fork = multiprocessing.get_context("fork")

@@ -38,6 +38,7 @@ def test_an_example_depends_on_its_seed_and_index_alone(seed: int, count: int, m
     assert [(w.text, w.iso) for w in (written(seed, index, part=part) for index in range(count))] == once
 
 
+@pytest.mark.slow
 def test_another_process_writes_the_same() -> None:
     code = "from headway.data.dates import dates; print(ascii(dates(7, 50)))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -61,6 +62,7 @@ def test_nothing_unseen_can_be_written_by_a_pair_of_training(seed: int, index: i
     assert found.text not in {w.write(date.fromisoformat(found.iso)) for w in writers_of(False)}
 
 
+@pytest.mark.slow
 def test_no_text_of_training_is_held_out() -> None:
     texts, isos = map(set, zip(*dates(0, 40_000), strict=True))
     for part in (Part.VALIDATION, Part.UNSEEN):
@@ -85,12 +87,14 @@ def test_no_text_stands_for_two_dates_in_200_000_samples() -> None:
     assert clashes([pair for seed in (0, 1) for pair in dates(seed, 100_000)]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("year", [1999, 2024])
 def test_no_text_stands_for_two_dates_of_a_year(year: int) -> None:
     """Long years are told by their digits, so a year at a time shows all; short ones meet them in one century."""
     assert clashes(everything(year, all_writers())) == []
 
 
+@pytest.mark.slow
 def test_no_short_text_stands_for_two_dates() -> None:
     short = [writer for writer in all_writers() if writer.short]
     assert len(short) >= 8
@@ -98,6 +102,7 @@ def test_no_short_text_stands_for_two_dates() -> None:
     assert clashes(pairs) == []
 
 
+@pytest.mark.slow
 def test_an_order_that_is_not_told_would_be_noticed() -> None:
     """With every date in every pattern, the 5th of March is the 3rd of May somewhere."""
     careless = [Writer(writer.locale, writer.pattern, writer.pieces) for writer in all_writers()]
@@ -151,6 +156,7 @@ def test_the_same_day_around_the_world(locale: str, pattern: str, text: str) -> 
     assert writer.write(date(2053, 10, 31)) == text
 
 
+@pytest.mark.slow
 def test_the_set_is_as_broad_as_it_says() -> None:
     assert len(LOCALES) >= 30
     assert len(LOCALES) == len(set(LOCALES))

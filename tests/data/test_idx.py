@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.data.checks import check
+from headway.data.checks import Skipped, check, good_records
 from headway.data.idx import read_idx
 from headway.data.images import read_image
 from headway.data.kinds import Kind
@@ -119,7 +119,30 @@ def test_bad_files_are_named(tmp_path: Path, case: str) -> None:
 
 def test_labels_that_are_missing(tmp_path: Path) -> None:
     (tmp_path / "train-images-idx3-ubyte").write_bytes(FILES["train-images-idx3-ubyte"])
-    with pytest.raises(UserError, match="has no labels beside it; put train-labels-idx1-ubyte into its folder"):
+    said = "has no labels beside it; put train-labels-idx1-ubyte into its folder, or learn without classes"
+    with pytest.raises(UserError, match=said):
+        recognise([tmp_path])
+
+
+@pytest.mark.parametrize("name", ["images-idx3-ubyte", "images-idx3-ubyte.gz"])
+def test_images_without_classes_need_no_labels(tmp_path: Path, name: str) -> None:
+    data = idx(IMAGES)
+    put(tmp_path, {name: gzip.compress(data) if name.endswith(".gz") else data})
+    given = recognise([tmp_path / name], nameless=True)
+    assert given.files == (tmp_path / name,)
+    assert given.why == (
+        f"{tmp_path / name}: 6 images of 4 × 5 pixels, to be learned from without classes (change with --objective)"
+    )
+    found = list(good_records(given, None))
+    assert [len(one.fields) for one in found] == [1] * 6
+    assert [one.extent for one in found] == [(4, 5)] * 6
+    assert len(list(good_records(given, Skipped()))) == 6
+
+
+def test_labels_of_images_without_classes_are_not_read(tmp_path: Path) -> None:
+    put(tmp_path, FILES | {"train-labels-idx1-ubyte": b"not labels"})
+    assert len(list(records(recognise([tmp_path], nameless=True)))) == 6
+    with pytest.raises(UserError, match="is no IDX file"):
         recognise([tmp_path])
 
 

@@ -16,7 +16,7 @@ from headway.data.images import read_image
 from headway.data.kinds import Kind
 from headway.data.lines import Problem, What
 from headway.data.recognise import Given, recognise
-from headway.data.recognise_media import rate_in, split_by_names
+from headway.data.recognise_media import rate_in
 from headway.data.records import Record, records
 from headway.data.sounds import read_sound
 from headway.data.split import held_out
@@ -492,15 +492,6 @@ def test_frames_of_a_film_may_be_allowed(tmp_path: Path) -> None:
     assert len(found(given)) == 13
 
 
-def test_names_decide_what_is_held_out(tmp_path: Path) -> None:
-    put(tmp_path, {f"{digit}_ann_{at}.wav": wav(10 * digit + at) for digit in range(3) for at in range(10)})
-    train, held = split_by_names(recognise([tmp_path], label_from=r"(\d)_"), "_[0-4]$")
-    assert Counter(one.fields[1] for one in found(held)) == {"0": 5, "1": 5, "2": 5}
-    assert {one.file.stem[-1] for one in found(train)} == set("56789")
-    assert check(train, validation=held).counts == {}
-    assert train.told != held.told
-
-
 def test_the_same_contents_are_never_on_both_sides(tmp_path: Path) -> None:
     given = recognise(
         [put(tmp_path, PHOTOS | {"owl/again.png": PHOTOS["cat/0.png"], "cat/again.png": PHOTOS["cat/0.png"]})]
@@ -604,8 +595,7 @@ def test_real_captions_in_an_archive(shared: Path) -> None:
 def test_real_digits(shared: Path) -> None:
     given = recognise([shared / "data/fsdd/recordings"], label_from=r"(\d)_")
     assert "3,000 sounds of 8,000 Hz with 10 classes in their names" in given.why
-    _, held = split_by_names(given, "_[0-4]$")
-    first = next(iter(records(held)))
+    first = next(iter(records(given)))
     assert isinstance(first, Record)
     assert (first.file.name, first.fields[1]) == ("0_george_0.wav", "0")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from headway.data.preprocess import (
 )
 from headway.data.transforms.chain import as_image
 from headway.errors import UserError
+from headway.ops.mel import WHISPER, LogMel
 from tests.data.files import picture
 
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -30,7 +32,7 @@ VALUES: list[Preprocess] = [
     ImagePreprocess(256, (224, 192), mode="bilinear"),
     ImagePreprocess((28, 28), channels=1, mean=(0.286,), std=(0.353,)),
     SoundPreprocess(),
-    SoundPreprocess(8000, 40, 256, 200, 80, 20.0, 3800.0, 2.5),
+    SoundPreprocess(LogMel(8000, 40, 256, 200, 80, 20.0, 3800.0), 2.5),
 ]
 
 
@@ -39,8 +41,8 @@ def test_what_is_written_is_read(tmp_path: Path, value: Preprocess) -> None:
     write_preprocess(value, tmp_path)
     read = read_preprocess(tmp_path)
     if isinstance(value, SoundPreprocess) and isinstance(read, SoundPreprocess):
-        assert read.top == value.top
-        value = SoundPreprocess(**{**vars(value), "highest": read.highest})
+        assert read.mel.top == value.mel.top
+        value = replace(value, mel=replace(value.mel, high=read.mel.high))
     assert read == value
 
 
@@ -113,6 +115,11 @@ def test_published_files_are_read(tmp_path: Path, case: str) -> None:
     assert read_preprocess(tmp_path) == expected
 
 
+def test_frames_that_the_file_could_not_tell_are_not_promised() -> None:
+    with pytest.raises(AssertionError, match="no file could tell it"):
+        SoundPreprocess(WHISPER)
+
+
 def test_timms_settings() -> None:
     told = {"input_size": [3, 224, 224], "interpolation": "bicubic", "crop_pct": 0.9, "mean": HALF[0], "std": HALF[1]}
     assert timm_preprocess(told) == ImagePreprocess(248, (224, 224), 3, *HALF)
@@ -133,11 +140,11 @@ REFUSED = {
     ),
     "a wide hop": (
         {"sampling_rate": 8000, "feature_size": 40, "hop_length": 500, "n_fft": 400},
-        "hop 500, window 400 and fft 400 do not fit; allowed: 0 < hop ≤ window ≤ fft",
+        "frames of 400 samples, 500 apart, by a transform of 400; allowed: 0 < hop ≤ window ≤ transform",
     ),
     "bands beyond": (
         {"sampling_rate": 8000, "feature_size": 40, "highest": 7600},
-        "bands from 0 to 7600 Hz do not fit 8,000 samples a second",
+        "40 mels from 0 to 7600 hertz at 8,000 samples a second; allowed: 1 or more, and 0 ≤ lowest < highest ≤ 4000",
     ),
 }
 

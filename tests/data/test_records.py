@@ -168,6 +168,7 @@ def test_words_and_tags_come_joined_by_single_spaces(tmp_path: Path) -> None:
     assert [one.fields for one in found if isinstance(one, Record)] == [("New York", "1 2"), ("a b", "X Y")]
 
 
+@pytest.mark.slow
 def test_a_line_too_long_for_memory_is_a_problem_of_its_own(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "bomb.tsv.gz", "wb", 1) as stream:
         stream.write(b"a\tb\n")

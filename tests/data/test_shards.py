@@ -128,6 +128,7 @@ print(len(many.stream()) * 2 // 10**6, len(one.stream()), peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
 def test_memory_is_bounded(tmp_path: Path) -> None:
     told = subprocess.run([sys.executable, "-c", WRITE_MUCH, tmp_path], capture_output=True, text=True, check=True)

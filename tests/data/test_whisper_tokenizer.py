@@ -45,6 +45,7 @@ def english(gpt2: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Tokeni
     return read_tiktoken(file, 51_864)
 
 
+@pytest.mark.slow
 def test_text_is_read_as_by_the_list_of_merges(english: Tokenizer, gpt2: Tokenizer) -> None:
     assert english.plain(TEXT) == gpt2.plain(TEXT)
     assert english.decode(english.plain(TEXT)) == TEXT

@@ -70,6 +70,7 @@ def test_a_window_is_written_as_by_transformers(how: str, seed: int) -> None:
     same(timed, expected(theirs, features, language="de", task="transcribe", return_timestamps=True, **asked))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["greedy", "beam"])
 @pytest.mark.parametrize(("seed", "length"), [(0, 75), (1, 61), (2, 41)])
 def test_windows_follow_one_another_as_in_transformers(how: str, seed: int, length: int) -> None:

@@ -83,6 +83,7 @@ def test_tables_are_stretched_to_other_images_as_timm_stretches_them() -> None:
     assert difference(ours(x), again(x)) <= 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", interop.LAYERS)
 def test_published_sizes_have_timms_names(name: str) -> None:
     told = {"architecture": name, "num_classes": 7, "pretrained_cfg": {"input_size": [3, 256, 256]}}

@@ -111,6 +111,7 @@ def test_lost_statistics_are_told(tmp_path: Path) -> None:
         load_folder(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet18", "resnet26", "resnet50"])
 def test_published_sizes_have_timms_names(name: str) -> None:
     with torch.device("meta"):

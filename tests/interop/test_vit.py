@@ -188,6 +188,7 @@ def load_file(folder: Path) -> dict[str, Tensor]:
     return load_file(folder / "model.safetensors")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sizes"),
     {

@@ -86,7 +86,7 @@ class Subject:
     context: Callable[[int], Context] = lambda batch: EMPTY
 
     def build(self) -> nn.Module:
-        torch.manual_seed(1)
+        torch.default_generator.manual_seed(1)
         model = self.make().eval()
         for parameter in model.parameters():  # biases and tables that start at zero would hide their defects
             if parameter.dim() and parameter.abs().max() == 0:

@@ -255,10 +255,14 @@ def test_it_is_plain_data(kind: str) -> None:
 
 
 def test_mistakes_are_told() -> None:
-    with pytest.raises(UserError, match="window no longer than n_fft"):
+    with pytest.raises(UserError, match=r"frames of 600 samples, 160 apart, by a transform of 512; allowed: 0 < hop"):
         LogMel(window=600)
-    with pytest.raises(UserError, match=r"mels from 0 to 9000 hertz at 16000.*high ≤ 8000"):
+    with pytest.raises(UserError, match="frames of 400 samples, 401 apart"):
+        LogMel(hop=401)
+    with pytest.raises(UserError, match=r"80 mels from 0 to 9000 hertz at 16,000.*highest ≤ 8000"):
         LogMel(high=9000.0)
+    with pytest.raises(UserError, match=r"0 mels from 0 to 8000 hertz"):
+        LogMel(mels=0)
     with pytest.raises(UserError, match=r"no frequency of a transform of 512 samples lies in mel 0 of 400"):
         LogMel(mels=400)(sound(1, 4000))
     with pytest.raises(UserError, match=r"waves are 40, torch.float64; allowed: B N"):

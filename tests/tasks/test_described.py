@@ -21,6 +21,7 @@ from headway.data.transforms.geometry import RandomResizedCrop
 from headway.nn.towers import TwoTowers
 from headway.ops.contrastive import info_nce
 from headway.ops.glimpse import Baseline
+from headway.ops.mel import LogMel
 from headway.tasks.captioning import hard_loss, looks_by_chance, looks_softly, said_of
 from headway.tasks.described import Captions, Described
 from headway.tasks.matches import Matches
@@ -31,7 +32,7 @@ from tests.tasks.learners import LETTERS, words
 
 SIGHT = ImagePreprocess((8, 8), None, 3, (0.5,) * 3, (0.25,) * 3)
 CHANGED = Chain((RandomResizedCrop(8, 8, (0.3, 1.0)), Normalise(SIGHT.mean, SIGHT.std)))
-SOUND = SoundPreprocess(4000, 10, 128, 100, 40)
+SOUND = SoundPreprocess(LogMel(4000, 10, 128, 100, 40))
 FRAMED = words(before=True)
 END = LETTERS.eos or 0
 TEXTS = [("the cat sat", "a cat"), ("on a mat",), ("dog", "the dog ran", "a dog")]

@@ -20,6 +20,7 @@ from headway.data.transforms.geometry import RandomResizedCrop
 from headway.data.transforms.mixing import Mixup
 from headway.data.transforms.sound import Gain, SpecAugment, Speed
 from headway.errors import UserError
+from headway.ops.mel import LogMel
 from headway.tasks.sensed import SensedLabels
 from headway.tasks.senses import Hearing, Sense, Sight, Vectors
 from headway.tasks.spoken import Spoken, heard
@@ -28,7 +29,7 @@ from headway.zoo import conformer, vectors, vit
 from tests.tasks.learners import LETTERS
 
 SIGHT = ImagePreprocess((8, 8), None, 3, (0.5,) * 3, (0.25,) * 3)
-SOUND = SoundPreprocess(4000, 10, 128, 100, 40)
+SOUND = SoundPreprocess(LogMel(4000, 10, 128, 100, 40))
 VIT = vit.Config(image=8, patch=4, classes=3, dim=16, layers=1, heads=2)
 CONFORMER = conformer.Config(
     features=10, dim=16, layers=1, heads=2, hidden=16, kernel=3, channels=4, factor=2, dropout=0.0

@@ -16,7 +16,8 @@ import soundfile
 from PIL import Image
 
 from headway.app.settings.recipe import ask
-from headway.app.training.assemble import examiner_of, learner_of, pace_of, some
+from headway.app.training.assemble import learner_of, pace_of, some
+from headway.app.training.exams import examiner_of
 from headway.app.training.plan import Plan, plan
 from headway.train.batches import Batches
 from headway.train.journal import Journal

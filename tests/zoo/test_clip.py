@@ -176,6 +176,7 @@ def test_the_class_token_is_read_where_there_is_one() -> None:
         assert eye.trunk.features(torch.zeros(1, 3, 16, 16)).shape == (1, 16 + first, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

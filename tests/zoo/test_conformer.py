@@ -195,6 +195,7 @@ def test_mistakes_are_told() -> None:
 # ---- from sound to symbols
 
 
+@pytest.mark.slow
 def test_two_clips_are_learned_by_heart() -> None:
     """Tones that rise and fall, in a ragged batch, and the symbols that tell which: all parts in one line."""
     mel = LogMel.speech(2000, 8)

@@ -28,6 +28,7 @@ SIZES: list[tuple[Any, Any, int]] = [
 TINY = llama.Config(vocab=11, context=8, dim=16, layers=1, heads=2, hidden=24)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "config", "parameters"), SIZES)
 def test_published_sizes(architecture: Any, config: Any, parameters: int) -> None:
     with torch.device("meta"):

@@ -123,6 +123,7 @@ def test_a_batch_loses_what_its_images_do() -> None:
     assert_close(model.loss(x, seen), sum(alone), atol=1e-4, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_learns_what_is_hidden() -> None:
     """Images of one colour each: the visible patches tell the hidden ones, which are 1 from nothing in the mean."""
     model = autoencoder(normalised=False).train()

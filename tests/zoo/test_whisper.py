@@ -34,6 +34,7 @@ def parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_are_those_of_transformers(name: str) -> None:
     from transformers import WhisperConfig, WhisperForConditionalGeneration

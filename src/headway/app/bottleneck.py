@@ -22,13 +22,15 @@ from headway.app.report.bottleneck_page import Compared, Trained, page_of, plain
 from headway.app.settings.places import Flag
 from headway.app.settings.recipe import Asked, Said, from_yaml, resolve
 from headway.app.train import begin, check_place, out_of, run
-from headway.app.training.assemble import ANSWERS, some
+from headway.app.training.assemble import some
 from headway.app.training.calibrate import timed
+from headway.app.training.exams import ANSWERS
 from headway.app.training.measure import measures_for, written
 from headway.app.training.plan import Plan, craft_for, finished, plan
 from headway.app.training.resume import DATA, FILES, RECIPE, check_data, facts, taken_up
 from headway.app.training.told import model_told
 from headway.checkpoint import load
+from headway.data.drawn import drawn
 from headway.data.kinds import Kind
 from headway.data.sources import Record
 from headway.errors import UserError
@@ -143,7 +145,7 @@ def compared(asked: Asked, plans: Sequence[Plan], folder: Path, records: Sequenc
     """What each model makes of the same records, by their lengths as the models read them."""
     first = plans[0]
     lengths = [len(row) for row in some(first.ready.reader).plain_batch([record.fields[0] for record in records])]
-    by = measures_for(records[:ANSWERS])  # as they were chosen for the runs
+    by = measures_for(drawn(records, ANSWERS))  # as they were chosen for the runs
     models = [trained(made, records, lengths, by) for made in plans]
     return Compared(first, folder, command(asked, plans), lengths, models)
 

@@ -11,8 +11,10 @@ from headway.data.checks import Checked
 from headway.data.checks import check as look_through
 from headway.data.kinds import TASKS, Kind
 from headway.data.lines import What
+from headway.data.named import split_by_names
 from headway.data.recognise import Given, recognise
 from headway.data.records import LONGEST
+from headway.data.sources import Parallel
 from headway.errors import UserError, nearest
 
 SHOWN = 5  # problems of a kind that are printed; --json has more
@@ -26,13 +28,19 @@ def check(
     validation: Sequence[Path] = (),
     task: str | None = None,
     columns: str | None = None,
+    label_from: str | None = None,
+    test_from: str | None = None,
     longest: int = LONGEST,
     json: bool = False,
 ) -> int:
     """Prints what was found, and returns 2 where something should be mended, else 0; `columns` are as typed: en,de."""
     kind, chosen = kind_of(task), columns.split(",") if columns else ()
-    given = recognise(paths, source=source, target=target, kind=kind, columns=chosen)
-    beside = read_alike(given, validation, chosen) if validation else None
+    if validation and test_from is not None:
+        raise UserError("--validation and --test-from are both given", do="give one of them")
+    given = recognise(paths, source=source, target=target, kind=kind, columns=chosen, label_from=label_from)
+    beside = read_alike(given, validation, chosen, label_from) if validation else None
+    if test_from is not None:
+        given, beside = split_by_names(given, test_from, "--test-from")
     found = look_through(given, validation=beside, longest=longest)
     print(dumps(plain(given, found), indent=1, ensure_ascii=False) if json else "\n".join(told(given, found)))
     return 2 if found.bad else 0
@@ -44,10 +52,10 @@ def kind_of(task: str | None) -> Kind | None:
     return TASKS[task] if task else None
 
 
-def read_alike(given: Given, validation: Sequence[Path], columns: Sequence[str]) -> Given:
+def read_alike(given: Given, validation: Sequence[Path], columns: Sequence[str], label_from: str | None) -> Given:
     """Validation data, read as the data is that it belongs to."""
-    if len(given.sources[0].files) == 1:
-        return recognise(validation, kind=given.kind, columns=columns or given.columns)
+    if not isinstance(given.sources[0], Parallel):
+        return recognise(validation, kind=given.kind, columns=columns or given.columns, label_from=label_from)
     if len(validation) != 2:
         raise UserError(f"--validation {validation[0]} is one file", allowed="two, as --source and --target are")
     return recognise((), source=validation[0], target=validation[1], kind=given.kind)

@@ -182,6 +182,10 @@ def known_elsewhere(word: str) -> str | None:
     return Flag().spelled(name) if name else None
 
 
+# what a recipe tells as either
+TestFrom = Annotated[str | None, Parameter(name=["--test-from", "--held-from"])]
+
+
 def check(
     *data: Path,
     source: Path | None = None,
@@ -189,6 +193,8 @@ def check(
     validation: tuple[Path, ...] = (),
     task: str | None = None,
     columns: str | None = None,
+    label_from: str | None = None,
+    test_from: TestFrom = None,
     longest: int | None = None,
     json: bool = False,
     debug: bool = False,
@@ -209,6 +215,10 @@ def check(
         What the data is for: translation, classification, tagging or language; recognised unless given.
     columns
         Names or numbers of the columns to use, as in en,de; recognised unless given.
+    label_from
+        A pattern that finds the class, or the transcript, in names of images or sounds.
+    test_from
+        A pattern: images or sounds in whose names it is found are what to measure on, compared with the others.
     longest
         Letters of a text, beyond which it is called too long.
     json
@@ -226,6 +236,8 @@ def check(
         validation=validation,
         task=task,
         columns=columns,
+        label_from=label_from,
+        test_from=test_from,
         longest=LONGEST if longest is None else longest,
         json=json,
     )
@@ -240,7 +252,7 @@ def evaluate(
     task: str | None = None,
     columns: str | None = None,
     label_from: str | None = None,
-    held_from: str | None = None,
+    test_from: TestFrom = None,
     beam: int | None = None,
     json: bool = False,
     heads: int | None = None,
@@ -265,7 +277,7 @@ def evaluate(
         Names or numbers of the columns to use, as in en,de; recognised unless given.
     label_from
         A pattern that finds the class, or the transcript, in names of images or sounds.
-    held_from
+    test_from
         A pattern: only images or sounds in whose names it is found are measured on.
     beam
         Search with this many beams.
@@ -288,7 +300,7 @@ def evaluate(
         task=task,
         columns=columns,
         label_from=label_from,
-        held_from=held_from,
+        test_from=test_from,
         beam=beam,
         json=json,
         heads=heads,

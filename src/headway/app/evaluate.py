@@ -15,8 +15,8 @@ from headway.data.dates import Part
 from headway.data.embedded import NAME, date_records, is_embedded
 from headway.data.kinds import Kind
 from headway.data.lines import Problem
+from headway.data.named import only_named
 from headway.data.recognise import Given, recognise
-from headway.data.recognise_media import split_by_names
 from headway.data.records import records
 from headway.data.sources import Record
 from headway.errors import UserError
@@ -36,7 +36,7 @@ def evaluate(
     task: str | None = None,
     columns: str | None = None,
     label_from: str | None = None,
-    held_from: str | None = None,
+    test_from: str | None = None,
     beam: int | None = None,
     json: bool = False,
     heads: int | None = None,
@@ -51,7 +51,7 @@ def evaluate(
         if embedded := known(data):
             return embedded
         given = recognise(data, source=source, target=target, kind=kind, columns=chosen, label_from=label_from)
-        return given_data(given if held_from is None else split_by_names(given, held_from)[1])
+        return given_data(given if test_from is None else only_named(given, test_from, "--test-from"))
 
     first = seen(kind)  # what is wrong with the data is told before the model is loaded
     loaded = load(model, heads=heads, unsafe=unsafe)

@@ -21,8 +21,9 @@ import torch
 
 from headway.app.report.write import finish_folder
 from headway.app.settings.recipe import Asked, to_yaml
-from headway.app.training.assemble import batches_of, examiner_of, learner_of, loaded_of, pace_of
+from headway.app.training.assemble import batches_of, learner_of, loaded_of, pace_of
 from headway.app.training.calibrate import timed
+from headway.app.training.exams import examiner_of
 from headway.app.training.plan import Plan, plan
 from headway.app.training.resume import DATA, RECIPE, facts, run_in, taken_up
 from headway.app.training.told import told_end, told_plan

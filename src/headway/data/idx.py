@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import repeat
 from pathlib import Path
 from typing import IO, cast
 
@@ -34,26 +35,32 @@ MOST = 2**34  # bytes of values that a header may promise
 
 @dataclass(frozen=True)
 class Idx:
-    """Images and their labels, numbered from 1."""
+    """Images, numbered from 1, and their labels, where these are wanted."""
 
     images: Path
-    labels: Path
+    labels: Path | None
 
     @property
     def files(self) -> tuple[Path, ...]:
-        return self.images, self.labels
+        return (self.images,) if self.labels is None else (self.images, self.labels)
 
     @property
     def columns(self) -> tuple[str | int, ...]:
         return ()
 
     def read(self) -> Iterator[Record | Problem]:
-        values, labels = read_idx(self.images), read_idx(self.labels)
+        values = read_idx(self.images)
         shape, start = values.shape[1:], header(self.images).start
-        for number, (image, label) in enumerate(zip(values, labels.tolist(), strict=True), start=1):
+        for number, (image, said) in enumerate(zip(values, self.said(len(values)), strict=True), start=1):
             content = blake2b(image.tobytes(), digest_size=16).hexdigest()
             place = place_at(self.images, number, start, shape)
-            yield Record((content, str(label)), self.images, number, place=place, extent=shape[:2])
+            yield Record((content, *said), self.images, number, place=place, extent=shape[:2])
+
+    def said(self, count: int) -> Iterator[tuple[str, ...]]:
+        """What is said about each of so many images."""
+        if self.labels is None:
+            return repeat((), count)
+        return ((str(label),) for label in read_idx(self.labels).tolist())
 
     def side(self, field: int) -> tuple[Path, str]:
         return self.files[field], ("the image", "the label")[field]
@@ -81,20 +88,26 @@ class Header:
     start: int  # of the values
 
 
-def idx_source(images: Path, labels: Path) -> Idx:
-    """Images and labels that belong together."""
-    found, named = header(images).shape, header(labels).shape
+def idx_source(images: Path, labels: Path | None) -> Idx:
+    """Images, and labels that belong to them."""
+    found = header(images).shape
     if len(found) not in (3, 4) or (len(found) == 4 and found[3] not in (1, 3)):
         raise UserError(
             f"{images} has axes of {told(found)}", allowed="images of one or three channels: N H W or N H W C"
         )
-    if len(named) != 1:
-        raise UserError(f"{labels} has axes of {told(named)}", allowed="one label for each image")
-    if found[0] != named[0]:
-        raise UserError(f"{images} has {counted(found[0], 'image')} and {labels} {counted(named[0], 'label')}")
     if 0 in found:
         raise UserError(f"{images} has no images")
+    if labels is not None:
+        check_labels(labels, images, found[0])
     return Idx(images, labels)
+
+
+def check_labels(labels: Path, images: Path, count: int) -> None:
+    named = header(labels).shape
+    if len(named) != 1:
+        raise UserError(f"{labels} has axes of {told(named)}", allowed="one label for each image")
+    if count != named[0]:
+        raise UserError(f"{images} has {counted(count, 'image')} and {labels} {counted(named[0], 'label')}")
 
 
 def pixels(place: Place) -> NDArray[np.uint8]:

@@ -55,11 +55,11 @@ class Names:
 
 @dataclass(frozen=True)
 class Media:
-    """Entries that were looked at; `names`, where given, leaves out others."""
+    """Entries that were looked at; each of `names` leaves out others."""
 
     medium: Medium
     entries: Entries
-    names: Names | None = None
+    names: tuple[Names, ...] = ()
     told: str = "class"  # what the texts are
 
     @property
@@ -74,8 +74,11 @@ class Media:
         for entry in self.entries.read():
             if isinstance(entry, Problem):
                 yield entry
-            elif self.names is None or self.names.hold(entry.place):
+            elif self.wants(entry):
                 yield self.record(entry)
+
+    def wants(self, entry: Entry) -> bool:
+        return all(names.hold(entry.place) for names in self.names)
 
     def record(self, entry: Entry) -> Record | Problem:
         seen = looked(self.medium, entry.place)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.errors import UserError
 from headway.files import read_json, write_json
+from headway.ops.mel import LogMel
 
 if TYPE_CHECKING:
     from headway.data.transforms.chain import Chain
@@ -22,7 +23,8 @@ FILE = "preprocessor_config.json"
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard deviation of red, green and blue
 MODES = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 KNOWN = frozenset({"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb"})
-SOUND = ("sampling_rate", "feature_size", "n_fft", "hop_length")  # by which a file about sounds is known
+SOUND = ("sampling_rate", "feature_size")  # by which a file about sounds is known
+USUAL = LogMel(n_fft=400)  # what transformers' feature extractors take where a file does not say
 
 
 @dataclass(frozen=True)
@@ -90,41 +92,28 @@ class ImagePreprocess:
 
 @dataclass(frozen=True)
 class SoundPreprocess:
-    """Resampled to `rate` and turned into `mels` bands; window, hop and transform are in samples.
+    """Resampled to the rate of `mel` and turned into its frames, of which the file tells numbers and no other choice.
 
     `seconds`, where given, is the length to which every sound is padded or cut.
     """
 
-    rate: int = 16_000
-    mels: int = 80
-    fft: int = 400
-    window: int = 400
-    hop: int = 160
-    lowest: float = 0.0  # Hz
-    highest: float | None = None  # Hz; half the rate where not given
+    mel: LogMel = USUAL
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.hop <= self.window <= self.fft:
-            said = f"hop {self.hop}, window {self.window} and fft {self.fft} do not fit"
-            raise UserError(said, allowed="0 < hop ≤ window ≤ fft")
-        if not 0 <= self.lowest < self.top <= self.rate / 2:
-            raise UserError(f"bands from {self.lowest:g} to {self.top:g} Hz do not fit {self.rate:,} samples a second")
-
-    @property
-    def top(self) -> float:
-        return self.rate / 2 if self.highest is None else self.highest
+        of = self.mel
+        assert of == LogMel(of.rate, of.mels, of.n_fft, of.window, of.hop, of.low, of.high), "no file could tell it"
 
     def told(self) -> dict[str, Any]:
         length = {} if self.seconds is None else {"chunk_length": self.seconds}
         return {
-            "sampling_rate": self.rate,
-            "feature_size": self.mels,
-            "n_fft": self.fft,
-            "win_length": self.window,
-            "hop_length": self.hop,
-            "lowest": self.lowest,
-            "highest": self.top,
+            "sampling_rate": self.mel.rate,
+            "feature_size": self.mel.mels,
+            "n_fft": self.mel.n_fft,
+            "win_length": self.mel.window,
+            "hop_length": self.mel.hop,
+            "lowest": self.mel.low,
+            "highest": self.mel.top,
             **length,
         }
 
@@ -156,7 +145,7 @@ def read_preprocess(folder: Path) -> Preprocess | None:
     try:
         if "deviation" in told:
             return NumberPreprocess(tuple(told["mean"]), tuple(told["deviation"]))
-        return sound_preprocess(told) if all(name in told for name in SOUND[:2]) else image_preprocess(told)
+        return sound_preprocess(told) if all(name in told for name in SOUND) else image_preprocess(told)
     except UserError as error:
         raise UserError(f"{file}: {error.said}", allowed=error.allowed, do=error.do) from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -198,18 +187,17 @@ def timm_preprocess(told: Mapping[str, Any]) -> ImagePreprocess:
 
 def sound_preprocess(told: Mapping[str, Any]) -> SoundPreprocess:
     """The names of transformers' feature extractors; Whisper's and others of log-mel bands."""
-    fft = told.get("n_fft", 400)
-    seconds = told.get("chunk_length")
-    return SoundPreprocess(
+    fft, seconds = told.get("n_fft", USUAL.n_fft), told.get("chunk_length")
+    mel = LogMel(
         rate=told["sampling_rate"],
         mels=told["feature_size"],
-        fft=fft,
+        n_fft=fft,
         window=told.get("win_length", fft),
-        hop=told.get("hop_length", 160),
-        lowest=told.get("lowest", 0.0),
-        highest=told.get("highest"),
-        seconds=None if seconds is None else float(seconds),
+        hop=told.get("hop_length", USUAL.hop),
+        low=told.get("lowest", USUAL.low),
+        high=told.get("highest"),
     )
+    return SoundPreprocess(mel, None if seconds is None else float(seconds))
 
 
 def resize_of(size: int | Mapping[str, int]) -> int | tuple[int, int]:

@@ -17,7 +17,7 @@ NAME = re.compile(r"images?[-_.]idx[34]")
 
 
 def recognise_idx(asked: Asked) -> Given | None:
-    """Images of one size and their labels; None where something else was handed over."""
+    """Images of one size and, unless they are learned from without, their labels; None for other files."""
     if asked.kind not in (None, Kind.IMAGES):
         return None
     files = [file for path in asked.paths for file in (idx_files(path) if path.is_dir() else [path])]
@@ -33,11 +33,12 @@ def recognise_idx(asked: Asked) -> Given | None:
         others = [file for file in images if file not in chosen]
         left = f" ({listed(str(file) for file in others)} is left for --validation)"
     images = chosen if len(asked.paths) == 1 else images
-    sources = tuple(idx_source(file, labels_for(file)) for file in images)
+    sources = tuple(idx_source(file, None if asked.nameless else labels_for(file)) for file in images)
     size = header(images[0]).shape[1:]
     total = sum(header(file).shape[0] for file in images)
     goals = goal(Kind.IMAGES, nameless=asked.nameless)
-    why = f"{listed(map(str, images), 3)}: {total:,} images of {told(size)} pixels and labels{left}, {goals}"
+    labels = "" if asked.nameless else " and labels"
+    why = f"{listed(map(str, images), 3)}: {total:,} images of {told(size)} pixels{labels}{left}, {goals}"
     return Given(Kind.IMAGES, sources, why, asked.paths)
 
 
@@ -51,4 +52,5 @@ def labels_for(images: Path) -> Path:
     for other in (name, f"{name}.gz", name.removesuffix(".gz")):
         if (found := images.with_name(other)).is_file():
             return found
-    raise UserError(f"{images} has no labels beside it", do=f"put {name} into its folder")
+    do = f"put {name} into its folder, or learn without classes, as in --objective masked"
+    raise UserError(f"{images} has no labels beside it", do=do)

@@ -6,7 +6,6 @@ A folder or a .tar archive holds the files.  Their classes are the folders in it
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +20,8 @@ from headway.data.kinds import HEARD, PICTURED, Kind
 from headway.data.lines import line_count, suffix_of
 from headway.data.listings import KINDS, MEDIA, Naming, find_names
 from headway.data.looks import Medium
-from headway.data.media import Beside, ByName, ClassFolders, Entries, Media, Nameless, Names
+from headway.data.media import Beside, ByName, ClassFolders, Entries, Media, Nameless
+from headway.data.named import checked_pattern
 from headway.data.pools import Pool, Tar, named_like
 from headway.data.sounds import Sounds, rate_of
 from headway.data.sources import counted
@@ -52,19 +52,6 @@ def recognise_media(asked: Asked) -> Given | None:
         return naming and tabled(asked, naming, pool)
     given = [pooled(asked, pool) for pool in pools]
     return joined(given) if given else None
-
-
-def split_by_names(given: Given, pattern: str) -> tuple[Given, Given]:
-    """Training and validation: files in whose names the pattern is found are for validation."""
-    checked_pattern(pattern)
-
-    def part(wanted: bool) -> Given:
-        sources = tuple(replace(s, names=Names(pattern, wanted)) for s in given.sources if isinstance(s, Media))
-        if not sources:
-            raise UserError("only files of images or sounds can be told apart by their names", do="give --validation")
-        return replace(given, sources=sources, told=(*given.told, pattern, str(wanted)))
-
-    return part(False), part(True)
 
 
 def rate_in(given: Given) -> int | None:
@@ -220,14 +207,6 @@ def refuse_single(asked: Asked) -> None:
 
 def refuse_many(asked: Asked) -> None:
     raise UserError(f"{listed(map(str, asked.paths), 3)}: which table belongs to which files?", allowed=ALLOWED)
-
-
-def checked_pattern(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise UserError(f"{pattern!r} is no pattern: {error}") from None
-    return pattern
 
 
 def beside(pool: Pool, medium: Medium) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from headway.interop.fairseq import blocks
+from headway.interop.fairseq import blocks, read_sides, write_sides
 from headway.interop.keymap import KeyMap, Row, Rule, linear
-from headway.interop.options import SPELLED, Options
+from headway.interop.options import Options
 from headway.zoo.bart import Config
 from headway.zoo.marian import Config as Marian
 
@@ -70,46 +70,23 @@ def zeros(words: Tensor) -> Tensor:
 def read_sizes(o: Options) -> dict[str, Any]:
     """What the configs of BART and Marian have in common, with the same defaults."""
     o.require("tie_encoder_decoder", False, default=False)
-    o.require("is_encoder_decoder", True, default=True)
     o.require("is_decoder", False, default=False)
     o.require("normalize_before", False, default=False)
     o.require("add_final_layer_norm", False, default=False)
-    o.ignore("hidden_size", "num_hidden_layers", "num_attention_heads", "init_std", "add_bias_logits", "save_step")
-    o.ignore("encoder_layerdrop", "decoder_layerdrop")
-    o.ignore("classif_dropout", "classifier_dropout", "_num_labels", "force_bos_token_to_be_generated")
+    o.ignore("add_bias_logits", "save_step", "classif_dropout", "classifier_dropout", "_num_labels")
+    o.ignore("force_bos_token_to_be_generated")
     return {
         "context": o.take("max_position_embeddings", 1024),
-        "dim": o.take("d_model", 1024),
-        "layers": o.take("encoder_layers", 12),
-        "decoder_layers": o.take("decoder_layers", 12),
-        "heads": o.take("encoder_attention_heads", 16),
-        "decoder_heads": o.take("decoder_attention_heads", 16),
-        "hidden": o.take("encoder_ffn_dim", 4096),
-        "decoder_hidden": o.take("decoder_ffn_dim", 4096),
-        "act": o.activation("activation_function", "gelu"),
         "scaled": o.take("scale_embedding", False),
-        "dropout": o.take("dropout", 0.1),
-        "attention_dropout": o.take("attention_dropout", 0.0),
-        "act_dropout": o.take("activation_dropout", 0.0),
         "tied": o.take("tie_word_embeddings", True),
+        **read_sides(o, dim=1024, layers=12, heads=16, hidden=4096, dropout=0.1),
     }
 
 
 def write_sizes(c: Config | Marian) -> dict[str, Any]:
     return {
         "max_position_embeddings": c.context,
-        "d_model": c.dim,
-        "encoder_layers": c.layers,
-        "decoder_layers": c.decoder_layers,
-        "encoder_attention_heads": c.heads,
-        "decoder_attention_heads": c.decoder_heads,
-        "encoder_ffn_dim": c.hidden,
-        "decoder_ffn_dim": c.decoder_hidden,
-        "activation_function": SPELLED[c.act],
         "scale_embedding": c.scaled,
-        "dropout": c.dropout,
-        "attention_dropout": c.attention_dropout,
-        "activation_dropout": c.act_dropout,
         "tie_word_embeddings": c.tied,
-        "is_encoder_decoder": True,
+        **write_sides(c),
     }

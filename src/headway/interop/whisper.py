@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError, listed
-from headway.interop.fairseq import blocks
+from headway.interop.fairseq import blocks, read_sides, write_sides
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options
+from headway.interop.options import Options
 from headway.interop.weights import Tensors, check_asked, unpickled
 from headway.ops.mel import WHISPER
 from headway.ops.relative import sinusoid
@@ -31,12 +31,9 @@ from headway.zoo.whisper import STRIDES, Config
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "whisper")
     o.architecture("WhisperForConditionalGeneration", "WhisperModel")
-    o.require("is_encoder_decoder", True, default=True)
     o.require("tie_word_embeddings", True, default=True)
-    o.ignore("hidden_size", "num_hidden_layers", "num_attention_heads", "init_std", "forced_decoder_ids")
     o.ignore("scale_embedding")  # which is not looked at there either
-    o.ignore("encoder_layerdrop", "decoder_layerdrop", "median_filter_width")
-    o.ignore("no_timestamps_token_id", "prev_sot_token_id")
+    o.ignore("median_filter_width", "forced_decoder_ids", "no_timestamps_token_id", "prev_sot_token_id")
     o.ignore("use_weighted_layer_sum", "classifier_proj_size")  # of a model with classes
     o.ignore("apply_spec_augment", *(f"mask_{axis}_{what}" for axis in ("time", "feature") for what in MASKED))
     config = Config(
@@ -44,17 +41,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
         context=o.take("max_target_positions", 448),
         mels=o.take("num_mel_bins", 80),
         source_context=o.take("max_source_positions", 1500),
-        dim=o.take("d_model", 384),
-        layers=o.take("encoder_layers", 4),
-        decoder_layers=o.take("decoder_layers", 4),
-        heads=o.take("encoder_attention_heads", 6),
-        decoder_heads=o.take("decoder_attention_heads", 6),
-        hidden=o.take("encoder_ffn_dim", 1536),
-        decoder_hidden=o.take("decoder_ffn_dim", 1536),
-        act=o.activation("activation_function", "gelu"),
-        dropout=o.take("dropout", 0.0),
-        attention_dropout=o.take("attention_dropout", 0.0),
-        act_dropout=o.take("activation_dropout", 0.0),
+        **read_sides(o, dim=384, layers=4, heads=6, hidden=1536, dropout=0.0),
     )
     o.done()
     return config
@@ -71,18 +58,7 @@ def write_config(c: Config) -> dict[str, Any]:
         "max_target_positions": c.context,
         "num_mel_bins": c.mels,
         "max_source_positions": c.source_context,
-        "d_model": c.dim,
-        "encoder_layers": c.layers,
-        "decoder_layers": c.decoder_layers,
-        "encoder_attention_heads": c.heads,
-        "decoder_attention_heads": c.decoder_heads,
-        "encoder_ffn_dim": c.hidden,
-        "decoder_ffn_dim": c.decoder_hidden,
-        "activation_function": SPELLED[c.act],
-        "dropout": c.dropout,
-        "attention_dropout": c.attention_dropout,
-        "activation_dropout": c.act_dropout,
-        "is_encoder_decoder": True,
+        **write_sides(c),
     }
 
 

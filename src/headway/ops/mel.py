@@ -146,12 +146,12 @@ class LogMel:
     level: Level = PerClip()
 
     def __post_init__(self) -> None:
-        if min(self.rate, self.mels, self.window, self.hop) < 1 or self.window > self.n_fft:
-            allowed = "rate, mels, window and hop of 1 or more, and a window no longer than n_fft"
-            raise UserError(f"frames of {self.window} samples, {self.hop} apart, {self.n_fft=}", allowed=allowed)
-        if not 0 <= self.low < self.top <= self.rate / 2:
-            said = f"mels from {self.low:g} to {self.top:g} hertz at {self.rate} samples a second"
-            raise UserError(said, allowed=f"0 ≤ low < high ≤ {self.rate / 2:g}")
+        if not 0 < self.hop <= self.window <= self.n_fft:
+            said = f"frames of {self.window} samples, {self.hop} apart, by a transform of {self.n_fft}"
+            raise UserError(said, allowed="0 < hop ≤ window ≤ transform")
+        if self.mels < 1 or not 0 <= self.low < self.top <= self.rate / 2:
+            said = f"{self.mels} mels from {self.low:g} to {self.top:g} hertz at {self.rate:,} samples a second"
+            raise UserError(said, allowed=f"1 or more, and 0 ≤ lowest < highest ≤ {self.rate / 2:g}")
 
     @staticmethod
     def speech(rate: int, mels: int = 80) -> LogMel:

@@ -72,6 +72,9 @@ class Data:
     held_from: str | None = setting(
         None, "a pattern: images or sounds in whose names it is found are held out, and no others"
     )
+    test_from: str | None = setting(
+        None, "a pattern: images or sounds in whose names it is found are not read, but kept for a test by headway eval"
+    )
     tokenizer: str | None = setting(
         None, "a level (bpe, wordpiece, unigram, characters, words) or a folder with a tokenizer; null: chosen"
     )

@@ -167,11 +167,12 @@ def spread(some: Sequence[Sample]) -> list[Sample]:
 def sights(outcome: Outcome) -> Iterator[Markup]:
     found = outcome.final.sights
     if not found.figures:
-        yield tag("p", "Nothing can be drawn: this model has no attention, or nothing was held out to show it with.")
+        said = "this model does not look at a whole text or image at once, or nothing was held out to show it with"
+        yield tag("p", f"Nothing can be drawn: {said}.")
         return
     strips = [drawn_picture(one) for one in found.figures if isinstance(one, Picture)]
     if strips:
-        yield tag("p", found.how, " Point at one for its piece.", class_="soft")
+        yield tag("p", found.how, class_="soft")
         yield tag("div", *strips, class_="pictures")
         return
     maps = [one for one in found.figures if not isinstance(one, Picture)]

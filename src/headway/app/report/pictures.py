@@ -8,16 +8,13 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 
-import numpy as np
-from PIL import Image
-from torch import Tensor, nn
+from torch import nn
 
 from headway.app.report.markup import Markup, tag
 from headway.data.keyed import random_for
-from headway.data.preprocess import ImagePreprocess
 from headway.data.sources import Record
+from headway.look.media import png
 from headway.tasks.hidden import HiddenPatches, restored
 from headway.tasks.task import ids
 
@@ -34,11 +31,17 @@ class Picture:
 
 
 def drawn_picture(one: Picture) -> Markup:
-    images = [
-        tag("img", src=f"data:image/png;base64,{b64encode(file).decode()}", alt=name, title=name)
+    """Each image over what it is."""
+    frames = [
+        tag(
+            "span",
+            tag("img", src=f"data:image/png;base64,{b64encode(file).decode()}", alt=name),
+            tag("span", name, dir="auto"),
+            class_="frame",
+        )
         for file, name in zip(one.files, one.names, strict=True)
     ]
-    return tag("figure", tag("figcaption", one.title, dir="auto"), *images)
+    return tag("figure", tag("figcaption", one.title, dir="auto"), *frames)
 
 
 def hidden_pictures(task: HiddenPatches, model: nn.Module, records: Sequence[Record]) -> list[Picture]:
@@ -51,12 +54,3 @@ def hidden_pictures(task: HiddenPatches, model: nn.Module, records: Sequence[Rec
         Picture(record.name, tuple(png(image, ready) for image in images), HIDDEN)
         for record, images in zip(records, panels, strict=True)
     ]
-
-
-def png(image: Tensor, ready: ImagePreprocess) -> bytes:
-    """An image as a model reads it, Ch H W, as a file."""
-    mean, std = (image.new_tensor(of)[:, None, None] for of in (ready.mean, ready.std))
-    pixels = ((image * std + mean).clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
-    file = BytesIO()
-    Image.fromarray(np.ascontiguousarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels)).save(file, "PNG")
-    return file.getvalue()

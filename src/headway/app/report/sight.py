@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from headway.app.report.heat import Map, Ribbon
 from headway.app.report.pictures import Picture
 from headway.data.tokenizer import Tokenizer
+from headway.look.words import piece
 from headway.nn.attention import Attention, CrossAttention
 from headway.nn.context import Context
 from headway.nn.head import Beside, Classifier, FirstToken, LastToken
 from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.towers import Projection
 from headway.nn.trace import Trace, record, sites_of
 from headway.ops.reading import Readable
 from headway.train.loop import Sample
@@ -118,7 +120,7 @@ def ribbons(model: Trunk, examples: Sequence[Example], words: Tokenizer) -> Sigh
 def read_row(model: Trunk, weights: Tensor) -> Tensor:
     """The row of the token that the head reads, or the mean of all rows where it reads all: T S → S"""
     head = model.head.main if isinstance(model.head, Beside) else model.head
-    pool = head.pool if isinstance(head, Classifier) else None
+    pool = head.pool if isinstance(head, Classifier | Projection) else None
     if isinstance(pool, FirstToken):
         return weights[0]
     return weights[-1] if isinstance(pool, LastToken) else weights.mean(0)
@@ -163,11 +165,6 @@ def mapped(
 
 def pieces(words: Tokenizer, ids: Iterable[int]) -> list[str]:
     return [piece(words, id) for id in ids]
-
-
-def piece(words: Tokenizer, id: int) -> str:
-    """How a token reads; a special one by its name."""
-    return words.decode([id]) or words.token(id)
 
 
 def titled(sample: Sample) -> str:

@@ -36,7 +36,9 @@ svg { display: block; width: 100%; height: auto; } svg text { font: 12px system-
 .map text { font-size: 13px; fill: var(--ink); }
 .maps { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1.25rem; }
 figure { margin: .5rem 0; } figcaption { font-size: .85rem; margin-bottom: .35rem; }
-.pictures img { height: 8rem; margin: 0 .5rem .5rem 0; image-rendering: pixelated; }
+.frame { display: inline-block; vertical-align: top; width: min-content; margin: 0 .5rem .5rem 0; }
+.frame img { display: block; height: 8rem; image-rendering: pixelated; } .frame span { color: var(--soft);
+  font-size: .85rem; }
 .ribbon { line-height: 2; } .ribbon span { padding: .15rem .3rem; border-radius: .2rem; print-color-adjust: exact;
   -webkit-print-color-adjust: exact; }
 .scale { height: .7rem; width: 9rem; display: inline-block; vertical-align: middle; print-color-adjust: exact;

@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
 from torch import nn
 
-from headway.answer import Wish
-from headway.app.training.measure import (
-    Answering,
-    Examiner,
-    Naming,
-    measures_for,
-    name_scores,
-    named,
-    pair_scores,
-    spoken_scores,
-    written,
-    written_of,
-)
-from headway.app.training.measure_described import caption_scores, compared, nearest_texts, retrieval_scores
 from headway.app.training.plan import Plan, config_dim
 from headway.checkpoint import Loaded
-from headway.data.sources import Record
-from headway.tasks.described import Captions
-from headway.tasks.labels import Labels, Tags
-from headway.tasks.matches import Matches
-from headway.tasks.pairs import Pairs
-from headway.tasks.scores import Scores
-from headway.tasks.sensed import SensedLabels
-from headway.tasks.senses import Sight
-from headway.tasks.spoken import Spoken
-from headway.tasks.task import Remembering, Task
+from headway.tasks.task import Remembering
 from headway.train.average import Average
 from headway.train.groups import freeze, groups
 from headway.train.learner import Learner
-from headway.train.loop import Pace, Sample
+from headway.train.loop import Pace
 from headway.train.optimiser import Adafactor, Adam, AdamW, Choice, Muon, Optimiser
 from headway.train.recipe import Recipe
 from headway.train.schedule import WSD, Constant, Cosine, InverseRoot, Paper, Schedule
 
 T = TypeVar("T")
-
-ANSWERS = 200  # held-out records that are answered at each evaluation
 
 
 def learner_of(made: Plan) -> Learner:
@@ -102,45 +77,6 @@ def pace_of(recipe: Recipe) -> Pace:
     train = recipe.train
     every = (some(train.log_every), some(train.evaluate_every), some(train.checkpoint_every))
     return Pace(some(train.steps), *every, train.patience, train.best, train.average)
-
-
-def examiner_of(made: Plan) -> Examiner | None:
-    """What scores the model as it trains, where something is held out."""
-    if not made.prepared.held:
-        return None
-    task = made.ready.task.measured()
-    return Examiner(task, made.prepared.held, answering(made, task, made.material.some_held(ANSWERS)))
-
-
-def answering(made: Plan, task: Task, records: Sequence[Record]) -> Answering | None:
-    """How the model is asked, where it answers with more than a probability."""
-    by = measures_for(records) if isinstance(task, Pairs) else ()
-
-    def write(model: nn.Module) -> tuple[Scores, list[Sample]]:
-        samples = written(loaded_of(made, model).speaker(), records, Wish())
-        return pair_scores(samples, by), samples
-
-    def name(model: nn.Module) -> tuple[Scores, list[Sample]]:
-        assert isinstance(task, Naming)
-        samples = named(task, model, records)
-        return name_scores(task, samples), samples
-
-    def transcribe(model: nn.Module) -> tuple[Scores, list[Sample]]:
-        samples = written_of(loaded_of(made, model).observer(), records, Wish())
-        return spoken_scores(samples), samples
-
-    def describe(model: nn.Module) -> tuple[Scores, list[Sample]]:
-        samples = written_of(loaded_of(made, model).observer(), records, Wish())
-        return caption_scores(samples, records), samples
-
-    def match(model: nn.Module) -> tuple[Scores, list[Sample]]:
-        near = compared(loaded_of(made, model).observer(), records)
-        return retrieval_scores(near, records), nearest_texts(near, records)
-
-    tell = describe if isinstance(task, Captions) and isinstance(task.sense, Sight) else transcribe
-    ways: dict[type, Answering] = {Pairs: write, Labels: name, Tags: name, SensedLabels: name, Spoken: transcribe}
-    ways |= {Captions: tell, Matches: match}
-    return ways.get(type(task))
 
 
 def loaded_of(made: Plan, model: nn.Module) -> Loaded:

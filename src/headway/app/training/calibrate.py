@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from time import perf_counter
 
-from headway.app.training.assemble import batches_of, examiner_of, learner_of, some
+from headway.app.training.assemble import batches_of, learner_of, some
+from headway.app.training.exams import examiner_of
 from headway.app.training.plan import Plan, paced
 
 LOOK = 3.0  # seconds of steps to look at, and no fewer than LEAST of them

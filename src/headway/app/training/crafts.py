@@ -8,8 +8,8 @@ from headway.app.training import ready as texts
 from headway.app.training import ready_described as described
 from headway.app.training import ready_media as media
 from headway.app.training import ready_nameless as nameless
+from headway.app.training.material import Material
 from headway.app.training.ready import Make
-from headway.data.given import GOAL
 from headway.data.kinds import Kind
 from headway.errors import UserError, listed
 from headway.zoo.presets import PRESETS
@@ -68,11 +68,15 @@ CRAFTS: dict[Kind, tuple[Craft, ...]] = {  # the usual way first
 }
 
 
-def craft_of(kind: Kind, objective: str | None, architecture: str | None) -> Craft:
-    """How data of a kind is learned from: as asked, or as an architecture does, or as usual."""
-    ways = CRAFTS.get(kind)
+def craft_of(data: Material, objective: str | None, architecture: str | None) -> Craft:
+    """How data is learned from: as asked, or as an architecture does, or as usual for its kind."""
+    kind, ways = data.kind, CRAFTS.get(data.kind)
     if ways is None:
-        raise UserError(f"nothing here learns {GOAL[kind]}", do="add a column of labels, to learn their classes")
+        raise UserError(
+            f"{data.why}: nothing here learns that",
+            allowed="numbers and a label in each row",
+            do="give the column of labels the name label, or say --task series if it is the last one",
+        )
     if objective is not None:
         found = next((way for way in ways if way.objective == objective), None)
         if found is None:

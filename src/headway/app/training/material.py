@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from heapq import nsmallest
 from pathlib import Path
 
 from headway.data.checks import Skipped, good_records
 from headway.data.dates import Part
 from headway.data.digest import digest
+from headway.data.drawn import drawn
 from headway.data.embedded import NAME, date_records, is_embedded
-from headway.data.keyed import keyed
 from headway.data.kinds import TASKS, Kind
+from headway.data.named import split_by_names, without_test
 from headway.data.recognise import Given, recognise
-from headway.data.recognise_media import split_by_names
 from headway.data.sources import Record
 from headway.data.split import held_out, share_for
 from headway.errors import UserError
@@ -55,19 +54,25 @@ class Material:
         return not self.files
 
     def some_held(self, count: int) -> list[Record]:
-        """At most so many records for validation, drawn evenly: files may be in the order of their classes."""
-        chosen = nsmallest(count, enumerate(self.held()), key=lambda one: keyed("asked", *one[1].fields))
-        return [record for _, record in sorted(chosen, key=lambda one: one[0])]
+        """At most so many records for validation, drawn evenly."""
+        return drawn(self.held(), count)
+
+    def some(self, count: int) -> list[Record]:
+        """At most so many records to learn from, drawn evenly."""
+        return drawn(self.train(), count)
 
 
 def material(recipe: Recipe) -> Material:
     if is_embedded(recipe.data.path):
+        check_no_patterns(recipe.data)
         return embedded(recipe.seed)
     nameless = needs_no_classes(recipe)
     given = recognised(recipe.data, nameless)
+    if recipe.data.test_from is not None:
+        given = without_test(given, recipe.data.test_from, "--data.test-from")
     held = recognised_validation(recipe.data, given, nameless) if recipe.data.validation else None
     if recipe.data.held_from is not None:
-        given, held = split_by_names(given, recipe.data.held_from)
+        given, held = split_by_names(given, recipe.data.held_from, "--data.held-from")
     skipped = Skipped() if recipe.data.skip_bad else None
 
     def everything() -> Iterator[Record]:
@@ -94,6 +99,13 @@ def material(recipe: Recipe) -> Material:
                 yield record
 
     return replace(whole, train=lambda: parted(False), held=lambda: parted(True))
+
+
+def check_no_patterns(data: Data) -> None:
+    """Refuses patterns for names, where there are no files that could have any."""
+    given = [name for name in ("held_from", "test_from") if getattr(data, name) is not None]
+    if given:
+        raise UserError(f"{NAME} has no files for data.{given[0]} to choose from", do="leave it out")
 
 
 def read_as(given: Given) -> tuple[str, ...]:

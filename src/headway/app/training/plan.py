@@ -190,11 +190,11 @@ def craft_for(draft: Recipe, data: Material, start: Loaded | None) -> Craft:
     """How the data is learned from: as asked, or as the model does that was asked for."""
     if start is not None:
         inner = encoder_of(start).architecture
-        craft = craft_of(data.kind, draft.data.objective, inner)
+        craft = craft_of(data, draft.data.objective, inner)
         # what the whole model alone can learn, as a CLIP captions
-        return craft if inner in craft.architectures else craft_of(data.kind, draft.data.objective, start.architecture)
+        return craft if inner in craft.architectures else craft_of(data, draft.data.objective, start.architecture)
     name = preset(draft.model.preset).architecture if draft.model.preset else None
-    return craft_of(data.kind, draft.data.objective, name)
+    return craft_of(data, draft.data.objective, name)
 
 
 def rung(data: Material, craft: Craft, made: Ready, prepared: Prepared, minutes: float, threads: int) -> str:

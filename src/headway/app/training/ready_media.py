@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from statistics import median
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from headway.app.training.ready import Ready, check_classes, given, known, one_s
 from headway.app.training.reuse import encoder_of
 from headway.checkpoint import Loaded
 from headway.data.archives import Place
+from headway.data.drawn import drawn
 from headway.data.images import is_grey, mean_and_std
 from headway.data.kinds import Kind
 from headway.data.numbers import vectors
@@ -34,7 +34,8 @@ from headway.tasks.spoken import Spoken
 from headway.train.recipe import Recipe
 from headway.zoo.presets import preset
 
-LOOKED = 500  # samples by which all are judged: their size, channels, mean and deviation
+LOOKED = 500  # samples by which all are judged: how large images are, mean and deviation of numbers
+OPENED = 100  # images of these by which all are judged: their channels, mean and deviation
 SMALL = 40  # pixels: what is no larger is left at about its size
 SIDE = 96  # pixels of larger images, unless the preset or a person says otherwise
 GRID = 32  # pixels: sides are multiples of it, where nobody says otherwise, which suits every architecture
@@ -67,7 +68,7 @@ def speech(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
 
 
 def numbers(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
-    rows = np.concatenate([vectors(record.fields[0]) for record in islice(material.train(), LOOKED)])
+    rows = np.concatenate([vectors(record.fields[0]) for record in material.some(LOOKED)])
     deviation = np.maximum(rows.std(0), 1e-6)
     sense = Vectors(NumberPreprocess(tuple(rows.mean(0).tolist()), tuple(deviation.tolist())))
     order = "set" if material.kind is Kind.SETS else "series"
@@ -100,19 +101,19 @@ def sight(
     besides: Iterable[str] = (),
 ) -> tuple[Sight, dict[str, Any], dict[str, Any]]:
     """How images are seen, what was chosen for that, and what the model must fit; `besides` are changes of batches."""
-    ready = image_preprocess(recipe, list(islice(material.train(), LOOKED)), start)
+    ready = image_preprocess(recipe, material, start)
     names = changes(recipe, usual, [*(name for name in table if name not in ALWAYS), *besides])
     sense = Sight(ready, Chain(tuple(augmented(names, table, ready))))
     side = ready.size[0]
     return sense, {"data.augment": names, "model.image": side}, {"image": side, "channels": ready.channels}
 
 
-def image_preprocess(recipe: Recipe, some: list[Record], start: Loaded | None) -> ImagePreprocess:
+def image_preprocess(recipe: Recipe, material: Material, start: Loaded | None) -> ImagePreprocess:
     """How images are made fit for the model: as it knows them already, or by what they are."""
     if start is not None and isinstance(start.preprocess, ImagePreprocess):
         return start.preprocess
-    own = encoder_of(start).config if start else None
-    places = [cast(Place, record.place) for record in some[: LOOKED // 5]]
+    own, some = encoder_of(start).config if start else None, material.some(LOOKED)
+    places = [cast(Place, record.place) for record in drawn(some, OPENED)]
     channels = int(getattr(own, "channels", 0)) or (1 if all(map(is_grey, places)) else 3)
     mean, std = mean_and_std(places, channels)
     side = int(cast(int, recipe.model.sizes.get("image") or getattr(own, "image", 0) or side_of(recipe, some)))
@@ -139,8 +140,7 @@ def hearing(recipe: Recipe, material: Material, start: Loaded | None) -> tuple[H
     if start is not None and isinstance(start.preprocess, SoundPreprocess):
         ready = start.preprocess
     else:
-        mel = LogMel.speech(rate, 40 if rate <= 8000 else 80)
-        ready = SoundPreprocess(rate, mel.mels, mel.n_fft, mel.window, mel.hop)
+        ready = SoundPreprocess(LogMel.speech(rate, 40 if rate <= 8000 else 80))
     names = changes(recipe, ("specaugment",), [*WAVES, *FRAMES])
     waves, frames = (Chain(tuple(augmented(names, table, ready))) for table in (WAVES, FRAMES))
     return Hearing(ready, waves, frames), {"data.augment": names}
@@ -189,5 +189,5 @@ WAVES: dict[str, Callable[[SoundPreprocess], Transform]] = {
     "gain": lambda ready: Gain(),
 }
 FRAMES: dict[str, Callable[[SoundPreprocess], Transform]] = {
-    "specaugment": lambda ready: SpecAugment(bands=max(1, ready.mels // 5), longest=20),
+    "specaugment": lambda ready: SpecAugment(bands=max(1, ready.mel.mels // 5), longest=20),
 }

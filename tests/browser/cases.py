@@ -13,7 +13,7 @@ ARABIC = ["القطة", "التي", "جلست", "على", "السجادة", "ن�
 CHINESE = ["坐在", "垫子", "上", "的", "猫", "看着", "那只", "狗", "。"]
 
 
-def continued(words: Sequence[str] = WORDS, layers: int = 6, heads: int = 8, seed: int = 0) -> Sample:
+def continued(words: Sequence[str] = WORDS, layers: int = 4, heads: int = 6, seed: int = 0) -> Sample:
     """A language model: causal self-attention, effects of every head, and rollout."""
     made = begun("2.attn", 3, seed)
     axes = {"text": text([f" {word}" for word in words], [0])}
@@ -21,7 +21,7 @@ def continued(words: Sequence[str] = WORDS, layers: int = 6, heads: int = 8, see
     for layer in range(layers):
         made.site(f"{layer}.attn", "text", "text", heads, causal=True)
     made.effects()
-    made.given("rollout.5", "text", "text", mixed(made, layers), derived=True)
+    made.given("rollout", "text", "text", mixed(made, layers), derived=True)
     return made
 
 
@@ -53,11 +53,11 @@ def translated(source: Sequence[str] = ARABIC, target: Sequence[str] = CHINESE) 
 def seen() -> Sample:
     """A picture in cells behind a class token, and a coarser grid that looks at a finer one."""
     made = begun("1.attn", 2)
-    axes = {"cells": grid(14, 14, 1), "coarse": grid(7, 7)}
+    axes = {"cells": grid(10, 10, 1), "coarse": grid(5, 5)}
     made.run("tiny vision model", "meadow.png", axes, outcome("classes", ["apple"], None), picture=picture())
-    for layer in range(3):
-        made.site(f"{layer}.attn", "cells", "cells", 6, sharp=1.2)
-    made.site("3.pooled", "coarse", "cells", 2)
+    for layer in range(2):
+        made.site(f"{layer}.attn", "cells", "cells", 4, sharp=1.2)
+    made.site("2.pooled", "coarse", "cells", 2)
     return made
 
 

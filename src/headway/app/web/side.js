@@ -1,7 +1,7 @@
 // The right side: the chosen query, its strongest keys, how wide it looks, and what each dimension adds to a score.
 
 import { detailOf, sumOf } from "./detail.js";
-import { fill, foreign, make, rove } from "./dom.js";
+import { fill, foreign, make, point, rove } from "./dom.js";
 import { spreadOf, strongest } from "./field.js";
 import { ABSENT } from "./source.js";
 import { MEAN } from "./state.js";
@@ -46,11 +46,18 @@ export class SidePart {
     if (app.field.signed) entropy.textContent = "difference of two runs";
     else if (exact) entropy.textContent = `entropy ${decimal(spread, 2)} of at most ${decimal(most, 2)} nats`;
     else entropy.textContent = `bounds only: the weights are ${ABSENT}`;
-    const focus = keys.contains(document.activeElement);
+    const held = keys.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     const best = strongest(weights, KEYS_SHOWN);
     const top = best.length > 0 ? Math.abs(best[0][1]) : 1;
     fill(keys, ...best.map(([key, weight], at) => this.entry(key, weight, top, exact, at === 0)));
-    if (focus) keys.querySelector("[aria-current], button")?.focus();
+    if (held !== null) this.hold(held);
+  }
+
+  // Whoever goes through the list stays at the key where they were.
+  hold(key) {
+    const node = this.keys.querySelector(`[data-key="${key}"]`) ?? this.keys.querySelector("button");
+    point(this.keys, "button", node);
+    node?.focus();
   }
 
   entry(key, weight, top, exact, first) {
@@ -62,7 +69,7 @@ export class SidePart {
     const kind = app.columns.special.has(key) ? "name special" : "name";
     const name = foreign(shownLabel(app.columns, key), { class: kind });
     const number = make("span", { class: "number" }, `${exact ? "" : "≤ "}${weightText(weight)}`);
-    const tell = { tabindex: first ? 0 : -1, "aria-current": chosen ? "true" : null };
+    const tell = { tabindex: first ? 0 : -1, "aria-current": chosen ? "true" : null, "data-key": key };
     const title = visible(app.columns.label(key), 200);
     const choose = () => app.change({ column: key });
     return make("li", {}, make("button", { ...tell, title, onclick: choose }, name, number, bar));

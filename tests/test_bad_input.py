@@ -109,7 +109,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Trace(small_model(), "*.wieghts"),
-        "'*.wieghts' matches no site; allowed: heads, values, weights; did you mean '*.weights'?",
+        "'*.wieghts' matches no site; allowed: heads, input, values, weights; did you mean '*.weights'?",
     ),
     (lambda: Trace(small_model(), edit={"wights": torch.zeros_like}), "'wights' matches no site"),
     (lambda: Trace(torch.nn.Linear(2, 2), "*"), "'*' matches no site: this model shows nothing"),

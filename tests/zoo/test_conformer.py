@@ -116,7 +116,8 @@ def test_a_model_is_captured_whole(name: str) -> None:
 
 @models
 def test_what_can_be_recorded(name: str) -> None:
-    layers = [f"{i}.{what}" for i in range(2) for what in ("attn.weights", "attn.values", "attn.heads", "out")]
+    shown = ("attn.input", "attn.weights", "attn.values", "attn.heads", "out")
+    layers = [f"{i}.{what}" for i in range(2) for what in shown]
     assert set(sites_of(built(name))) == {"embed.out", *layers}
 
 

@@ -26,6 +26,7 @@ NEEDED = (
     "pyyaml",
     "pillow",
     "soundfile",
+    "matplotlib",
     "rich",
     "platformdirs",
     "sacrebleu",

@@ -90,10 +90,10 @@ class Asker(Protocol):
 def asker_for(loaded: Loaded, handed: Handed, folder: Path) -> Asker:
     """The way to ask the model in a folder about data: for its loss if it has one, else for what it reads alone."""
     answerer = loaded.answerer()
-    if isinstance(answerer, Speaker) and answerer.way() != answerer.embed_each:
-        return asked(loaded, handed.fitted(loaded, folder))
-    if isinstance(answerer, Observer) and answerer.way() == answerer.classify:
-        return asked(loaded, handed.fitted(loaded, folder))
+    says = isinstance(answerer, Speaker) and answerer.way() != answerer.embed_each
+    if says or (isinstance(answerer, Observer) and answerer.way() == answerer.classify):
+        _, data = handed.fitted(loaded, folder)
+        return asked(loaded, data)
     if len(handed.paths) != 1:
         said = f"{len(handed.paths)} files or folders"
         raise UserError(said, allowed="one, for a model that gives vectors or transcripts")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from headway.app.check import kind_of
 from headway.app.evaluate import fitting, given_data, known
-from headway.app.purpose import Data, purpose_for
+from headway.app.purpose import Data, Purpose, purpose_for
 from headway.checkpoint import Loaded
 from headway.data.kinds import Kind
 from headway.data.recognise import recognise
@@ -39,13 +40,16 @@ class Handed:
             recognise(self.paths, kind=kind, columns=chosen, label_from=self.label_from)
         )
 
-    def fitted(self, loaded: Loaded, folder: Path) -> Data:
-        """The data for what the model in a folder is for."""
-        kind = kind_of(self.task)
-        first = self.seen(kind)
-        purpose = purpose_for(loaded, first.kind, folder)
-        fit = fitting(purpose, first, self.seen if kind is None else None)
+    @cached_property
+    def first(self) -> Data:
+        """The data, read as what it was said to be, before the model is known."""
+        return self.seen(kind_of(self.task))
+
+    def fitted(self, loaded: Loaded, folder: Path) -> tuple[Purpose, Data]:
+        """What the model in a folder is for, and the data for that."""
+        purpose = purpose_for(loaded, self.first.kind, folder)
+        fit = fitting(purpose, self.first, self.seen if kind_of(self.task) is None else None)
         if fit is None:
-            said = f"the model in {folder} {purpose.does}, but {first.why}"
+            said = f"the model in {folder} {purpose.does}, but {self.first.why}"
             raise UserError(said, do=f"give data for {purpose.kind.value}")
-        return fit
+        return purpose, fit

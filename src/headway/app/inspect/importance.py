@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from headway.answer import Wish
-from headway.app.check import kind_of
-from headway.app.evaluate import fitting, given_data, known
 from headway.app.inspect.cells import digits, number, table
 from headway.app.inspect.figures import Drawing, Heat
+from headway.app.inspect.handed import Handed
 from headway.app.inspect.heads import filled
 from headway.app.inspect.reading import some_of
 from headway.app.inspect.told import Found
-from headway.app.purpose import Data, Purpose, check_labels, context_for, purpose_for
+from headway.app.purpose import Data, Purpose, check_labels, context_for
 from headway.app.training.measure import held_loss
 from headway.checkpoint import Loaded
 from headway.data.batched import batched
 from headway.data.keyed import random_for
 from headway.data.kinds import Kind
-from headway.data.recognise import recognise
 from headway.data.sources import Record
 from headway.errors import UserError, listed, nearest
 from headway.inspect.edits import How, Off, Only, Uniform
@@ -47,23 +45,15 @@ def importance(
     """Measures a model on data as it is, and with each head changed; `columns` are as typed: en,de."""
     if how not in WAYS:
         raise UserError(f"--how {how}", allowed=listed(WAYS), meant=nearest(how, WAYS))
-    kind, chosen = kind_of(task), columns.split(",") if columns else ()
-
-    def seen(kind: Kind | None) -> Data:
-        return known([data]) or given_data(recognise([data], kind=kind, columns=chosen))
-
-    first = seen(kind)  # what is wrong with the data is told before the model is loaded
+    handed = Handed((data,), task, columns)
+    _ = handed.first  # what is wrong with the data is told before the model is loaded
 
     def measure(loaded: Loaded) -> Importance:
         heads = heads_of(loaded.model)
         if not heads:
             said = f"the model in {model} has no attention, and so no heads"
             raise UserError(said, do="take a model that attends: headway list shows them")
-        purpose = purpose_for(loaded, first.kind, model)
-        fit = fitting(purpose, first, seen if kind is None else None)
-        if fit is None:
-            said = f"the model in {model} {purpose.does}, but {first.why}"
-            raise UserError(said, do=f"give data for {purpose.kind.value}")
+        purpose, fit = handed.fitted(loaded, model)
         return measured(loaded, purpose, cut(fit, most), how)
 
     return measure

@@ -24,8 +24,8 @@ from headway.data.keyed import random_for
 from headway.data.kinds import Kind
 from headway.data.sources import Record
 from headway.errors import UserError, listed, nearest
-from headway.inspect.edits import How, Off, Only, Uniform
 from headway.inspect.importance import heads_of, one_by_one
+from headway.look.effects import HOWS
 from headway.nn.head import Beside, Classifier, TokenClassifier
 from headway.nn.model import Trunk
 from headway.tasks.labels import Labels, Tags
@@ -34,7 +34,6 @@ from headway.tasks.scores import MEASURES
 from headway.tasks.sensed import SensedLabels
 from headway.tasks.task import RecordTask, ids
 
-WAYS: dict[str, How] = {"off": Off(), "uniform": Uniform(), "only": Only()}
 TOGETHER = 32  # records at a time
 Score = Callable[[], float]
 
@@ -43,8 +42,8 @@ def importance(
     model: Path, data: Path, *, task: str | None, columns: str | None, how: str, most: int
 ) -> Callable[[Loaded], Importance]:
     """Measures a model on data as it is, and with each head changed; `columns` are as typed: en,de."""
-    if how not in WAYS:
-        raise UserError(f"--how {how}", allowed=listed(WAYS), meant=nearest(how, WAYS))
+    if how not in HOWS:
+        raise UserError(f"--how {how}", allowed=listed(HOWS), meant=nearest(how, HOWS))
     handed = Handed((data,), task, columns)
     _ = handed.first  # what is wrong with the data is told before the model is loaded
 
@@ -70,7 +69,7 @@ def measured(loaded: Loaded, purpose: Purpose, data: Data, how: str) -> Importan
     name, score = scored(loaded, purpose, data)
     total, base = sum(heads_of(loaded.model).values()), score()
     found: dict[str, list[float]] = {}
-    for at, one in enumerate(one_by_one(loaded.model, WAYS[how], score), 1):
+    for at, one in enumerate(one_by_one(loaded.model, HOWS[how], score), 1):
         found.setdefault(one.site, []).append(one.measured)
         progress(at, total)
     return Importance(data.why, name, how, base, found)

@@ -41,6 +41,7 @@ from headway.zoo.build import ARCHITECTURES, architecture
 from headway.zoo.plain import from_plain, to_plain
 
 if TYPE_CHECKING:
+    from headway.look.attended import Attended
     from headway.look.shown import Shown
 
 LAYOUT = 1  # of our own folders; what is newer is refused
@@ -76,23 +77,27 @@ class Loaded:
         """
         return self.answerer().answer([text], wish)[0]
 
-    def attend(self, input: str, *, most: int = 16) -> Shown:
+    def attend(self, input: str, *, most: int = 16, said: Attended | None = None) -> Shown:
         """What the model does with one input, recorded: every attention map, lazily, and what came out.
 
         `input` is a text, or the name of a file where the model reads images or sounds.  A model that continues texts
         goes on for at most `most` tokens.  In a notebook the result shows the page of `headway look`.
+
+        A model that writes reads its own words as it goes; with `said`, a recording of another model, it reads what was
+        written there.  Then both have maps with the same rows, and the outcome's steps are the other's words as this
+        model finds them; its text is what this model writes itself.  A model that writes nothing reads the input alone.
         """
         from headway.look.shown import attend  # late: whoever runs or trains a model does not look at it
+        from headway.look.speaking import Terms
 
         if self.preprocess is None and hasattr(self.config, "image"):
-            said = f"this model's folder does not say how images are made fit for {self.architecture}"
-            raise UserError(said, do=f"add {PREPROCESS}")
+            told = f"this model's folder does not say how images are made fit for {self.architecture}"
+            raise UserError(told, do=f"add {PREPROCESS}")
         context: object = getattr(self.config, "context", None)
         return attend(
             self.answerer(),
             input,
-            most=most,
-            context=context if isinstance(context, int) else None,
+            Terms(most, context if isinstance(context, int) else None, None if said is None else said.said),
             title=self.model_type or self.architecture,
             architecture=self.architecture,
         )

@@ -27,7 +27,7 @@ from headway.look.attended import Change
 from headway.look.bundle import bundle
 from tests.app.command import made_place, until
 from tests.app.folders import FOLDERS
-from tests.look.readers import READERS, image, loaded
+from tests.look.readers import READERS, image, loaded, other
 
 JSON = {"Content-Type": "application/json"}
 
@@ -107,8 +107,8 @@ def test_the_page_is_served_without_pieces(client: Client) -> None:
 def test_every_piece_is_served(client: Client) -> None:
     [run] = client.content()["runs"]
     found = bundle([loaded("gpt2").attend("the cat")])
-    for site, other in zip(run["sites"], found.plain["runs"][0]["sites"], strict=True):
-        assert site["shape"] == other["shape"]
+    for site, theirs in zip(run["sites"], found.plain["runs"][0]["sites"], strict=True):
+        assert site["shape"] == theirs["shape"]
         ids = [site["thumbs"]["blob"], *(id for level in site["levels"] for id in level["blobs"].values())]
         ids += [site["detail"]["blob"]] if site["detail"] else []
         for id in ids:
@@ -161,8 +161,9 @@ def test_what_was_read_long_ago_is_forgotten(client: Client, monkeypatch: pytest
 def test_an_image_is_dropped(tmp_path: Path) -> None:
     data = b64encode(Path(image()).read_bytes()).decode()
     with served(loaded("vit"), tmp_path, image()) as client:
+        assert client.content()["runs"][0]["input"] == "image.png"  # and not where it lies
         told = client.post("/attend", {"name": "../../a <b>.png", "data": data}).json
-        assert told["runs"][0]["input"] == "../../a <b>.png"
+        assert told["runs"][0]["input"] == "a <b>.png"
         assert told["runs"][0]["picture"]["src"].startswith("data:image/png")
         [file] = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert file.name == "a _b_.png"
@@ -178,17 +179,34 @@ def test_an_image_is_dropped(tmp_path: Path) -> None:
 
 
 def test_two_models_are_served_together(tmp_path: Path) -> None:
-    model, other = loaded("gpt2"), FOLDERS["causal"]()
-    torch.nn.init.normal_(next(iter(other.model.parameters())))
-    desk = Desk(Viewer(Viewing(Path("one"), Path("two"), tokens=1), [model, other]), tmp_path)
+    model, second = loaded("gpt2"), FOLDERS["causal"]()
+    torch.nn.init.normal_(next(iter(second.model.parameters())))
+    desk = Desk(Viewer(Viewing(Path("one"), Path("two"), tokens=1), [model, second]), tmp_path)
     desk.open("the cat")
-    first, second = desk.plain["runs"]
-    assert (first["title"], second["title"]) == ("one", "two")
+    runs = desk.plain["runs"]
+    assert [run["title"] for run in runs] == ["one", "two"]
     off = [{"site": "0.attn", "head": 1, "how": "off"}]
-    found = [desk.edit({"id": run["id"], "changes": off})["total"] for run in (first, second)]
-    expected = [each.attend("the cat", most=1).edited(Change("0.attn", 1, Off())).total for each in (model, other)]
+    found = [desk.edit({"id": run["id"], "changes": off})["total"] for run in runs]
+    read = model.attend("the cat", most=1)
+    both = read, second.attend("the cat", most=1, said=read)
+    expected = [each.edited(Change("0.attn", 1, Off())).total for each in both]
     assert found == pytest.approx(expected, rel=1e-5)
     assert found[0] != found[1]
+
+
+def test_what_is_typed_is_compared_too(tmp_path: Path) -> None:
+    model, second = loaded("transformer"), other("transformer")
+    desk = Desk(Viewer(Viewing(Path("one"), Path("two")), [model, second]), tmp_path)
+    desk.open("the cat")
+    told = desk.attend({"text": "a dog ran"})
+    assert told["focus"]["compare"] == 1
+    one, two = told["runs"]
+    assert one["axes"] == two["axes"]
+    assert one["outcome"]["text"] != two["outcome"]["text"] == second.run("a dog ran")["output"]
+    assert two["follows"] == {"by": "one", "text": one["outcome"]["text"]}
+    change = [{"site": "decoder.0.cross", "head": 0, "how": "off"}]
+    expected = second.attend("a dog ran", said=model.attend("a dog ran")).edited(Change("decoder.0.cross", 0, Off()))
+    assert desk.edit({"id": two["id"], "changes": change})["total"] == pytest.approx(expected.total, rel=1e-5)
 
 
 def test_sites_can_be_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from headway.app import cli
 from headway.checkpoint import Loaded, load
@@ -16,6 +17,7 @@ from headway.inspect.edits import Off
 from headway.look import effects
 from headway.look.attended import Change
 from headway.look.page import ours
+from tests.app.folders import FOLDERS
 from tests.look.readers import READERS, image, loaded
 
 Look = Callable[..., tuple[int, str, str]]
@@ -128,6 +130,55 @@ def test_two_models_are_compared(look: Look, tmp_path: Path, folders: Path, mode
     assert [run["title"] for run in content(tmp_path / "page.html")["runs"]] == ["causal", "other"]
 
 
+def translator(folder: Path, seed: int) -> Path:
+    """A translator of the same words with other weights."""
+    found = FOLDERS["pairs"]()
+    torch.manual_seed(seed)
+    for parameter in found.model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    found.save(folder)
+    return folder
+
+
+def test_translators_that_write_different_words_are_compared(look: Look, tmp_path: Path, folders: Path) -> None:
+    other = translator(tmp_path / "elsewhere" / "pairs", 9)
+    assert look("pairs", "the cat sat", "--compare", str(other), "--out", "page.html")[0] == 0
+    told = content(tmp_path / "page.html")
+    one, two = told["runs"]
+    assert (one["title"], two["title"]) == ("pairs", "pairs (2)")  # folders of the same name
+    assert told["focus"] == {"run": 0, "site": "decoder.0.cross", "head": 0, "compare": 1}
+    assert one["axes"] == two["axes"]
+    assert one["outcome"]["text"] != two["outcome"]["text"]
+    assert two["outcome"]["text"] == load(other).run("the cat sat")["output"]
+    assert [step["said"] for step in two["outcome"]["steps"]] == [step["said"] for step in one["outcome"]["steps"]]
+    assert (one["follows"], two["follows"]) == (None, {"by": "pairs", "text": one["outcome"]["text"]})
+    forced = load(other).attend("the cat sat", said=load(folders / "pairs").attend("the cat sat"))
+    assert two["outcome"]["total"] == pytest.approx(forced.outcome.total, rel=1e-5)
+
+
+def test_language_models_that_go_on_differently_are_compared(look: Look, tmp_path: Path) -> None:
+    other = FOLDERS["causal"]()
+    torch.nn.init.normal_(next(iter(other.model.parameters())))
+    other.save(tmp_path / "other")
+    assert look("causal", "the cat", "--compare", "other", "--out", "page.html")[0] == 0
+    one, two = content(tmp_path / "page.html")["runs"]
+    assert one["axes"] == two["axes"]
+    assert one["outcome"]["text"] != two["outcome"]["text"]
+    assert two["follows"]["by"] == "causal"
+    assert one["outcome"]["text"] == "the cat" + two["follows"]["text"]
+
+
+def test_a_page_does_not_tell_where_a_file_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded("vit").save(tmp_path / "vit")
+    assert cli.main(["look", str(tmp_path / "vit"), image(), "--out", str(tmp_path / "page.html")]) == 0
+    assert content(tmp_path / "page.html")["runs"][0]["input"] == "image.png"
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert str(Path(image()).parent) not in page
+    assert str(tmp_path) not in page
+    capsys.readouterr()
+
+
 def test_an_image_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loaded("vit").save(tmp_path / "vit")
     assert cli.main(["look", str(tmp_path / "vit"), image(), "--out", str(tmp_path / "page.html")]) == 0
@@ -214,6 +265,14 @@ def test_a_file_that_is_no_image_is_told(tmp_path: Path, capsys: pytest.CaptureF
 def test_models_that_read_differently_are_not_compared(look: Look, folders: Path, tmp_path: Path) -> None:
     told = said(look("causal", "the cat", "--compare", str(folders / "masked")))
     assert re.match(r"causal and masked do not see the same text: \d+ and \d+; take models with the same tokens", told)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_models_of_other_words_are_not_compared(look: Look, tmp_path: Path, folders: Path) -> None:
+    told = said(look("pairs", "the cat", "--compare", str(folders / "spans")))
+    assert re.match(
+        r"pairs wrote '.+', for which the model that shall read it has no token; take models with the", told
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -98,6 +98,21 @@ def long(length: int = 4096) -> Sample:
     return made
 
 
+def afar(length: int = 1024) -> Sample:
+    """Two runs of a long text whose heads look back by 1 and by 2: from afar, they look the same."""
+    made = begun("0.attn")
+    place = np.arange(length)
+    for back in (1, 2):
+        labels = [f"t{at}" for at in range(length)]
+        made.run(f"back by {back}", "…", {"text": text(labels)}, outcome("next", ["end"], length - 1))
+        q = np.zeros((1, length, length), np.uint8)
+        q[0, place, np.maximum(place - back, 0)] = quantised(np.float32(0.7))
+        told = {"name": "0.attn", "label": "layer 1 · attn", "derived": False, "rows": "text", "columns": "text"}
+        stats = {"entropy": [0.6], "distance": [back], "effect": None}
+        made.steps(told | {"stats": stats, "detail": None}, q, [(0, j) for j in range(length // 256)])
+    return made
+
+
 def spoken(tokens: Sequence[str]) -> Sample:
     """Any tokens at all, everywhere that a token can be."""
     made = begun("0.attn")

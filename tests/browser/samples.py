@@ -63,7 +63,7 @@ class Sample:
 
     def run(self, title: str, given: str, axes: Mapping[str, Plain], outcome: Plain, **more: object) -> Plain:
         told = {"title": title, "architecture": "sample", "parameters": 1_234_567, "input": given, "outcome": outcome}
-        media = {"picture": None, "sound": None, "effects": None}
+        media = {"picture": None, "sound": None, "effects": None, "follows": None}
         run = told | media | {"id": len(self.plain["runs"]), "axes": dict(axes), "sites": []} | more
         self.plain["runs"].append(run)
         return run

@@ -82,10 +82,34 @@ def test_two_runs_are_compared_by_their_difference(shown: Shown) -> None:
     page = shown(made, "#site=1.attn&head=2&row=8&column=3&compare=1")
     difference = made.weights[0, "1.attn"] - made.weights[1, "1.attn"]
     assert signed(page.text("hover-weight")) == pytest.approx(difference[2, 8, 3], abs=0.01)
+    assert page.text("compared") == "difference: tiny language model − another model"
     page.evaluate("headway.change({compare: 2, site: '0.attn'})")
     page.settle()
-    assert "no map of this form" in page.evaluate("document.querySelector('#top').innerText")
+    told = "nothing to compare with: a shorter text has a map of 2 × 2 here, and not of 16 × 16. "
+    assert page.text("compared") == f"{told}These are the weights of tiny language model"
+    assert float(page.text("hover-weight")) == pytest.approx(made.weights[0, "0.attn"][2, 8, 3], abs=0.005)
+    page.evaluate("headway.change({site: '1.attn'})")
+    page.settle()
+    assert "a shorter text has no such site" in page.text("compared")
+    page.evaluate("headway.change({compare: -1})")
+    page.settle()
+    assert page.evaluate(f"{found('compared')}.hidden")
     assert page.errors == []
+
+
+def test_what_is_chosen_by_hand_is_compared_at_once(shown: Shown) -> None:
+    """The choice keeps the keyboard, and what it offers follows the run."""
+    page = shown(sample("compared"), "#site=1.attn&head=2")
+    chosen = "(n, value) => (n.focus(), n.value = value, n.dispatchEvent(new Event('change')))"
+    page.evaluate(f"({chosen})({found('compare')}, '2')")
+    page.settle()
+    assert page.text("compared").startswith("nothing to compare with")
+    assert page.evaluate("document.activeElement.dataset.testid") == "compare"
+    page.evaluate(f"({chosen})({found('run')}, '1')")
+    page.settle()
+    offered = page.evaluate(f"[...{found('compare')}.options].map(n => n.value)")
+    assert offered == ["-1", "0", "2"]
+    assert page.evaluate("document.activeElement.dataset.testid") == "run"
 
 
 def signed(text: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Thread
 
@@ -21,11 +21,16 @@ from .page import Page, found
 pytestmark = pytest.mark.slow
 
 
-@contextmanager
-def served(name: str, folder: Path, given: str) -> Iterator[str]:
+def served(name: str, folder: Path, given: str) -> AbstractContextManager[str]:
     """The address at which a model answers."""
+    return serving(Viewer(Viewing(Path("model")), [loaded(name)]), folder, given)
+
+
+@contextmanager
+def serving(viewer: Viewer, folder: Path, given: str) -> Iterator[str]:
+    """The same, of one model or two."""
     with bound(0) as server:
-        server.desk = Desk(Viewer(Viewing(Path("model")), [loaded(name)]), folder)
+        server.desk = Desk(viewer, folder)
         server.desk.open(given)
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

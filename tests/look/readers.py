@@ -231,3 +231,14 @@ def loaded(name: str) -> Loaded:
 @cache
 def read(name: str) -> Shown:
     return loaded(name).attend(READERS[name].given())
+
+
+@cache
+def other(name: str) -> Loaded:
+    """A model of the same form and words with other weights."""
+    found = READERS[name].make()
+    torch.manual_seed(8)
+    for parameter in found.model.parameters():
+        if parameter.dim() > 1:
+            nn.init.normal_(parameter, std=0.3)
+    return found

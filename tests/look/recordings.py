@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.look.attended import Attended, Change, Site
 from headway.look.axis import Axis, Tokens
 from headway.look.detail import Detail
-from headway.look.outcome import Outcome, Step
+from headway.look.outcome import Outcome, Step, Vector
+from headway.look.said import Said
+from headway.look.scene import Axes, Scene
 from headway.ops.reading import Weights
 
 
@@ -38,7 +40,7 @@ class Drawn(Attended):
 def drawn(*sites: Site, title: str = "drawn", outcome: Outcome | None = None, **more: Any) -> Drawn:
     step = Step(0, "b", -0.5, (("b", 0.6), ("c", 0.1)))
     said = outcome or Outcome("next", "a b", (step,), -0.5)
-    given: dict[str, Any] = {"picture": None, "sound": None, "scene": None, "sources": {}, "input": "a b", **more}
+    given: dict[str, Any] = {"picture": None, "sound": None, "scene": scene(), "sources": {}, "input": "a b", **more}
     return Drawn(
         title=title,
         architecture="gpt2",
@@ -47,6 +49,11 @@ def drawn(*sites: Site, title: str = "drawn", outcome: Outcome | None = None, **
         outcome=said,
         **given,
     )
+
+
+def scene(said: Said | None = None) -> Scene:
+    """A scene in which nothing happens; `said` is what is read in it."""
+    return Scene(nn.Identity(), lambda: torch.zeros(1), Vector(), Axes(), said=said)
 
 
 def site(name: str, labels: tuple[str, ...], heads: int = 2, seed: int = 0) -> Site:

@@ -69,6 +69,8 @@ def test_masks_are_filled_and_texts_without_masks_are_scored() -> None:
     axis = whole.sites["0.attn"].rows
     assert [step.said for step in whole.outcome.steps] == [axis.labels[step.at or 0] for step in whole.outcome.steps]
     assert len(whole.outcome.steps) == len(axis) - len(axis.special)
+    for one in (masked.sites["0.attn"].rows, axis):  # framed, as in training
+        assert (one.labels[0], one.labels[-1], one.special) == ("[CLS]", "[SEP]", (0, len(one) - 1))
 
 
 def test_special_tokens_are_marked() -> None:
@@ -306,7 +308,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "too long, rotary": (lambda: loaded("llama").attend(TEXT * 9), "198 tokens and the model a context of 64; shorten"),
     "too long, masked": (
         lambda: loaded("bert").attend("cat " * 99),
-        "99 tokens and the model a context of 16; shorten",
+        "101 tokens and the model a context of 16; shorten",
     ),
     "too long, source": (
         lambda: loaded("bart").attend("cat " * 99),

@@ -17,8 +17,10 @@ from headway.look.attended import Attended, Site
 from headway.look.axis import Tokens, cells, frames
 from headway.look.bundle import FILE, Focus, Limits, agreed, bundle, focus_of, written
 from headway.look.effects import effects
+from headway.look.outcome import Picture
 from headway.look.page import page
 from headway.look.plain import label_of
+from headway.look.said import Said
 from headway.look.tiles import LEVELS, POWER, TILE, quantised, restored
 from headway.ops.reading import Weights
 from headway.zoo.build import architecture
@@ -26,7 +28,7 @@ from tests.app.folders import made
 from tests.app.folders import words as words_of
 from tests.look.read_back import level_of, parts_of, raw, sites_of
 from tests.look.readers import READERS, loaded
-from tests.look.recordings import Drawn, across, drawn, numbered, site
+from tests.look.recordings import Drawn, across, drawn, numbered, scene, site
 
 LONG = Limits(page=60_000, light=0, share=0, code=0)  # room for a part of a map of 600 tokens
 
@@ -96,7 +98,7 @@ def test_the_format_is_as_agreed() -> None:
     [run] = told["runs"]
     assert set(run) == {
         *("id", "title", "architecture", "parameters", "input", "outcome", "picture", "sound", "axes", "sites"),
-        "effects",
+        *("effects", "follows"),
     }
     assert run["outcome"] == {
         "kind": "next",
@@ -192,6 +194,13 @@ def test_it_begins_where_it_looks_across() -> None:
     both = drawn(site("0.attn", ("a",)), across("1.cross", *sides), across("2.cross", *sides), site("3.attn", ("a",)))
     assert focus_of(both) == Focus("2.cross")
     assert focus_of(drawn(*(site(f"{at}.attn", ("a",)) for at in range(4)))) == Focus("2.attn")
+
+
+def test_it_begins_with_a_difference_where_there_is_one() -> None:
+    one = drawn(*(site(f"{at}.attn", ("a",)) for at in range(4)))
+    assert focus_of(one, None, drawn(site("0.attn", ("a",)))) == Focus("0.attn", compare=1)
+    assert focus_of(one, "3.attn", drawn(site("0.attn", ("a",)))) == Focus("3.attn", compare=1)
+    assert focus_of(one, None, drawn(site("2.attn", ("a",), heads=1))) == Focus("2.attn", compare=1)  # nothing shared
 
 
 def test_it_begins_where_it_is_told_to() -> None:
@@ -304,6 +313,37 @@ def test_what_cannot_be_compared_is_told(labels: tuple[str, ...], said: str) -> 
         agreed(one, two)
     assert str(caught.value).startswith(said)
     agreed(one, one)
+
+
+def test_special_tokens_may_be_spelled_otherwise() -> None:
+    """One decoder begins with <s> and another with </s>: what they read is the same."""
+
+    def reading(labels: tuple[str, ...], special: tuple[int, ...]) -> Drawn:
+        axis = Tokens("prefix", labels, special)
+        return drawn(across("0.attn", axis, axis))
+
+    agreed(reading(("<s>", "a"), (0,)), reading(("</s>", "a"), (0,)))
+    for labels, special in ((("</s>", "b"), (0,)), (("</s>", "a"), ())):
+        with pytest.raises(UserError, match="do not see the same prefix: 2, but not the same; take models"):
+            agreed(reading(("<s>", "a"), (0,)), reading(labels, special))
+
+
+def test_whose_words_were_read_is_told() -> None:
+    one = drawn(site("0.attn", ("a", "b")), title="one")
+    two = drawn(site("0.attn", ("a", "b")), title="two", scene=scene(Said(("b",), "b", by="one")))
+    found = bundle([one, two], Focus("0.attn", compare=1)).plain
+    assert [run["follows"] for run in found["runs"]] == [None, {"by": "one", "text": "b"}]
+    assert found["focus"] == {"run": 0, "site": "0.attn", "head": 0, "compare": 1}
+
+
+def test_a_page_does_not_tell_the_folders_of_its_author(tmp_path: Path) -> None:
+    seen = drawn(site("0.attn", ("a",)), input=str(tmp_path / "cat.png"), picture=Picture(b"", 1, 1))
+    assert bundle([seen]).plain["runs"][0]["input"] == "cat.png"
+    (tmp_path / "digits").write_bytes(b"")
+    one = replace(seen, input=str(tmp_path / "digits" / "7"))  # one of the images of a file
+    assert bundle([one]).plain["runs"][0]["input"] == "digits/7"
+    text = drawn(site("0.attn", ("a",)), input="either/or")
+    assert bundle([text]).plain["runs"][0]["input"] == "either/or"
 
 
 def test_nothing_in_common_is_told() -> None:

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headway import UserError
@@ -58,6 +59,7 @@ def test_what_takes_long_is_not_quick() -> None:
         (("0.atn", 0, "off"), "no site '0.atn' to edit; allowed: 0.attn; did you mean '0.attn'?"),
         ((None, 0, "off"), "no site None to edit; allowed: 0.attn"),
         (("0.attn", 2, "off"), "0.attn has no head 2; allowed: 0 to 1"),
+        (("0.attn", -1, "off"), "0.attn has no head -1; allowed: 0 to 1"),
         (("0.attn", "0", "off"), "0.attn has no head '0'; allowed: 0 to 1"),
         (("0.attn", True, "off"), "0.attn has no head True; allowed: 0 to 1"),
         (("0.attn", 1, "gone"), "a head cannot be made 'gone'; allowed: off, uniform, only"),
@@ -68,6 +70,22 @@ def test_an_edit_that_cannot_be_is_told(asked: tuple[Any, Any, Any], said: str) 
     with pytest.raises(UserError) as caught:
         change(drawn(site("0.attn", ("a",))), *asked)
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("head", [2, -1, True, "0"])
+def test_a_head_is_checked_in_one_way(head: Any) -> None:
+    attended = loaded("gpt2").attend("the cat")
+    with pytest.raises(UserError) as asked:
+        change(attended, "0.attn", head, "off")
+    with pytest.raises(UserError) as edited:
+        attended.edited(Change("0.attn", head, Off()))
+    assert str(asked.value) == str(edited.value) == f"0.attn has no head {head!r}; allowed: 0 to 1"
+
+
+def test_a_head_may_be_numbered_by_an_array() -> None:
+    attended = loaded("gpt2").attend("the cat")
+    [head] = np.array([1])
+    assert attended.edited(Change("0.attn", head, Off())) == attended.edited(Change("0.attn", 1, Off()))
 
 
 def test_steps_of_many_effects_give_way() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from headway.app.look import Viewer
 from headway.app.starters import reads_files, starter
 from headway.errors import UserError
-from headway.look.bundle import SIDES, Bundle, focus_of, opened
+from headway.look.bundle import SIDES, Bundle, opened
 from headway.look.effects import Effect, change
 from headway.look.exhibit import Exhibit
 from headway.look.page import page
@@ -36,22 +36,19 @@ class Desk:
 
     def open(self, given: str | None) -> None:
         """Reads the first input, or one of ours where none is given."""
-        if given is not None:
-            self.read(given, given)
-            return
-        made = starter(self.viewer.models[0], self.folder)
-        self.read(made, Path(made).name if self.takes_files else made)
+        self.read(starter(self.viewer.models[0], self.folder) if given is None else given)
 
     @property
     def takes_files(self) -> bool:
         return reads_files(self.viewer.models[0])
 
-    def read(self, given: str, called: str) -> Plain:
-        """Has the models read an input, and shows it under the name that a person gave it."""
+    def read(self, given: str, called: str | None = None) -> Plain:
+        """Has the models read an input, and shows it, under the name that a person gave a file."""
         runs = self.viewer.attend(given)
-        effects, focus = self.viewer.effects(runs, SHARE), focus_of(runs[0], self.viewer.viewing.site)
+        effects, focus = self.viewer.effects(runs, SHARE), self.viewer.focus(runs)
         shown = [Exhibit(run, next(self.numbers), SIDE) for run in runs]
-        told = [whole(exhibit, effects.get(at)) | {"input": called} for at, exhibit in enumerate(shown)]
+        named = {} if called is None else {"input": called}
+        told = [whole(exhibit, effects.get(at)) | named for at, exhibit in enumerate(shown)]
         self.shown, self.plain = shown, opened(told, focus, live=True)
         self.kept |= {exhibit.number: exhibit for exhibit in shown}
         for number in sorted(self.kept)[:-KEPT]:
@@ -92,12 +89,12 @@ class Desk:
         if isinstance(text, str):
             if self.takes_files:
                 raise UserError("this model reads files, and no texts", do="drop a file on the page")
-            return self.read(text, text)
+            return self.read(text)
         if not isinstance(name, str) or not isinstance(data, str):
             raise UserError("nothing to read", do="type a text, or drop a file")
         if not self.takes_files:
             raise UserError("this model reads texts, and no files", do="type a text")
-        return self.read(str(self.dropped(name, data)), name)
+        return self.read(str(self.dropped(name, data)), Path(name).name)
 
     def dropped(self, name: str, data: str) -> Path:
         """A file that was dropped, in a folder of its own and under a name that leads nowhere else."""

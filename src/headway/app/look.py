@@ -14,7 +14,7 @@ from headway.errors import UserError
 if TYPE_CHECKING:
     from headway.checkpoint import Loaded
     from headway.look.attended import Attended
-    from headway.look.bundle import Bundle
+    from headway.look.bundle import Bundle, Focus
     from headway.look.effects import Effect
 
 BEGINNING = 4096  # bytes of a file that tell whether it is a page of ours
@@ -39,6 +39,12 @@ class Viewing:
     def folders(self) -> list[Path]:
         return [self.model] if self.compare is None else [self.model, self.compare]
 
+    @property
+    def titles(self) -> list[str]:
+        """What the models are called; of two that have the same name, the second has a number too."""
+        names = [name_of(folder) for folder in self.folders]
+        return [f"{name} ({at + 1})" if name in names[:at] else name for at, name in enumerate(names)]
+
 
 @dataclass(frozen=True)
 class Viewer:
@@ -48,15 +54,23 @@ class Viewer:
     models: list[Loaded] = field(repr=False)
 
     def attend(self, given: str) -> Sequence[Attended]:
-        """How each model reads an input; two of them, only where their maps can be compared."""
+        """How each model reads an input.  The second reads what the first wrote, and only what can be compared."""
+        from headway.look.attended import Attended
         from headway.look.bundle import agreed
 
-        named = zip(self.viewing.folders, self.models, strict=True)
-        found = [(name_of(folder), model.attend(given, most=self.viewing.tokens)) for folder, model in named]
-        runs = [replace(run, title=name) for name, run in found]
+        runs = list[Attended]()
+        for title, model in zip(self.viewing.titles, self.models, strict=True):
+            run = model.attend(given, most=self.viewing.tokens, said=runs[0] if runs else None)
+            runs.append(replace(run, title=title))
         if len(runs) == 2:
             agreed(*runs)
         return runs
+
+    def focus(self, runs: Sequence[Attended]) -> Focus:
+        """Where the page begins."""
+        from headway.look.bundle import focus_of
+
+        return focus_of(runs[0], self.viewing.site, runs[1] if len(runs) == 2 else None)
 
     def effects(self, runs: Sequence[Attended], share: float = 1.0) -> dict[int, list[Effect]]:
         """What edits of heads give, by the number of the run: where that is quick (in a share of the time) or asked."""
@@ -84,13 +98,13 @@ def viewer(viewing: Viewing) -> Viewer:
 def write_page(viewing: Viewing, given: str, out: Path | None, *, show: bool) -> str:
     """Writes the page of an input, shows it if asked to, and says what was written."""
     from headway.files import write_text
-    from headway.look.bundle import bundle, focus_of
+    from headway.look.bundle import bundle
     from headway.look.page import page
 
     path = free(out or Path(f"{name_of(viewing.model)}-look.html"))
     eye = viewer(viewing)
     runs = eye.attend(given)
-    found = bundle(runs, focus_of(runs[0], viewing.site), eye.effects(runs))
+    found = bundle(runs, eye.focus(runs), eye.effects(runs))
     write_text(path, page(found))
     shown = show and webbrowser.open(path.resolve().as_uri())
     return f"wrote {path}, {size(path.stat().st_size)}: {told(found)}; {'opened' if shown else 'open it'} in a browser"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
+from operator import index
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ from headway.look.axis import Axis
 from headway.look.detail import Detail, detail_of
 from headway.look.outcome import Outcome, Picture, Sound, Step
 from headway.look.placed import Tiling
+from headway.look.said import Said
 from headway.look.scene import Scene, Spot, laid, spots
 from headway.nn.trace import Trace, record, unmatched
 from headway.ops.map import AttentionMap
@@ -41,6 +44,13 @@ class Site:
     @property
     def heads(self) -> int:
         return self.map.shape[1]
+
+    def head(self, number: object) -> int:
+        """The number of one of its heads, checked, whoever gives it."""
+        # True is an int, and no head
+        if isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) not in range(self.heads):
+            raise UserError(f"{self.name} has no head {number!r}", allowed=f"0 to {self.heads - 1}")
+        return index(number)
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,18 @@ class Attended:
     def __getitem__(self, name: str) -> Readable:
         return self.sites[self.resolve(name)].map
 
+    @property
+    def said(self) -> Said | None:
+        """What was written and read, for another model to read the same; None where nothing is written."""
+        said = self.scene.said
+        return said if said is None or said.by is not None else replace(said, by=self.title)
+
+    @property
+    def follows(self) -> Said | None:
+        """What another model wrote, where that was read; None where the model read its own words, or none."""
+        said = self.scene.said
+        return None if said is None or said.by is None else said
+
     def resolve(self, name: str) -> str:
         """The name of a site, which may be told with `.weights` behind it."""
         found = name.removesuffix(".weights")
@@ -112,10 +134,8 @@ class Attended:
         found: dict[str, Edit] = {}
         for change in changes:
             name = self.resolve(change.site)
-            heads, source = self.sites[name].heads, self.sources[name]
-            if not 0 <= change.head < heads:
-                raise UserError(f"{name} has no head {change.head}", allowed=f"0 to {heads - 1}")
-            edit = in_turn(change.how(change.head), source.turn, source.turns)
+            source = self.sources[name]
+            edit = in_turn(change.how(self.sites[name].head(change.head)), source.turn, source.turns)
             weights = weights_of(source.spot)
             found[weights] = then(found[weights], edit) if weights in found else edit
         return found

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from gzip import compress
 
 from headway.errors import UserError, listed, nearest
 from headway.look.attended import Attended
+from headway.look.axis import Axis
 from headway.look.effects import Effect
 from headway.look.exhibit import Exhibit
 from headway.look.plain import PARTS, Plain, halves, plain_detail
@@ -51,10 +52,11 @@ NOTEBOOK = Limits(4_000_000, light=600_000)  # it is saved in the notebook, each
 
 @dataclass(frozen=True)
 class Focus:
-    """What a page opens with: a head of a site of the first recording."""
+    """What a page opens with: a head of a site of the first recording, perhaps less that of the one to `compare`."""
 
     site: str
     head: int = 0
+    compare: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,8 @@ def bundle(
 
 def opened(runs: list[Plain], focus: Focus | None, *, live: bool = False) -> Plain:
     """All recordings, and where to begin."""
-    at = {"run": 0, "site": focus.site, "head": focus.head} if focus else None
+    told = {name: value for name, value in asdict(focus).items() if value is not None} if focus else None
+    at = None if told is None else {"run": 0, **told}
     quant = {"levels": LEVELS, "power": POWER}
     return {"format": FORMAT, "live": live, "focus": at, "quant": quant, "runs": runs}
 
@@ -96,36 +99,51 @@ def written(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def focus_of(attended: Attended, site: str | None = None) -> Focus:
-    """The site to begin with: the one asked for; else the last that looks across; else one in the middle."""
-    names = list(attended.sites)
+def focus_of(attended: Attended, site: str | None = None, beside: Attended | None = None) -> Focus:
+    """The site to begin with: the one asked for; else the last that looks across; else one in the middle.
+
+    With another recording `beside` it, the page begins with their difference, where both have a site of the same form.
+    """
+    names, compare = list(attended.sites), None if beside is None else 1
     if site is not None:
         name = site.removesuffix(".weights")
         if name not in names:
             raise UserError(f"the model has no site {site!r}", allowed=listed(names), meant=nearest(site, names))
-        return Focus(name)
-    across = [name for name, each in attended.sites.items() if each.rows.name != each.columns.name]
-    return Focus(across[-1] if across else names[len(names) // 2])
+        return Focus(name, compare=compare)
+    names = [name for name in names if beside is None or formed(attended, name) == formed(beside, name)] or names
+    across = [name for name in names if attended.sites[name].rows.name != attended.sites[name].columns.name]
+    return Focus(across[-1] if across else names[len(names) // 2], compare=compare)
+
+
+def formed(attended: Attended, name: str) -> tuple[int, ...] | None:
+    """The form of a site's map; None where there is no such site."""
+    return attended.sites[name].map.shape if name in attended.sites else None
 
 
 def agreed(first: Attended, second: Attended) -> None:
     """Two recordings can be compared where what their maps share has the same rows and columns."""
     ours, theirs = axes_of(first), axes_of(second)
-    for name in ours.keys() & theirs.keys():
-        if ours[name] != theirs[name]:
+    for name in [name for name in ours if name in theirs]:
+        if not alike(ours[name], theirs[name]):
             one, other = (len(axes[name]) for axes in (ours, theirs))
             told = f"{one} and {other}" if one != other else f"{one}, but not the same"
             said = f"{first.title} and {second.title} do not see the same {name}: {told}"
-            raise UserError(
-                said, do="take models with the same tokens; where they write different words, give --tokens 1"
-            )
+            raise UserError(said, do="take models with the same tokens")
     if not ours.keys() & theirs.keys():
         said = f"{first.title} sees {listed(ours)} and {second.title} {listed(theirs)}: nothing can be compared"
         raise UserError(said, do="look at each by itself")
 
 
-def axes_of(attended: Attended) -> dict[str, tuple[str, ...]]:
-    return {axis.name: axis.labels for site in attended.sites.values() for axis in (site.rows, site.columns)}
+def alike(one: Axis, other: Axis) -> bool:
+    """Whether both stand for the same; how special tokens are spelled does not matter."""
+    apart = {*one.special} & {*other.special}
+    return len(one) == len(other) and all(
+        ours == theirs or at in apart for at, (ours, theirs) in enumerate(zip(one.labels, other.labels, strict=True))
+    )
+
+
+def axes_of(attended: Attended) -> dict[str, Axis]:
+    return {axis.name: axis for site in attended.sites.values() for axis in (site.rows, site.columns)}
 
 
 class Packing:

@@ -54,9 +54,7 @@ def change(attended: Attended, site: object, head: object, how: object) -> Chang
     if not isinstance(site, str) or site not in attended.sites:
         names = list(attended.sites)
         raise UserError(f"no site {site!r} to edit", allowed=listed(names), meant=nearest(str(site), names))
-    heads = attended.sites[site].heads
-    if type(head) is not int or not 0 <= head < heads:  # True is an int, and no head
-        raise UserError(f"{site} has no head {head!r}", allowed=f"0 to {heads - 1}")
+    number = attended.sites[site].head(head)
     if not isinstance(how, str) or how not in HOWS:
         raise UserError(f"a head cannot be made {how!r}", allowed=listed(HOWS))
-    return Change(site, head, HOWS[how])
+    return Change(site, number, HOWS[how])

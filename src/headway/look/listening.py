@@ -14,14 +14,18 @@ from headway.generate.feed import context_of
 from headway.generate.transcribe import Listening, Transcriber, embedding
 from headway.look.axis import frames
 from headway.look.media import sound_of
+from headway.look.said import Said
 from headway.look.scene import Scene
 from headway.look.speaking import Writing
 from headway.nn.context import EMPTY
 from headway.observer import Listener, place_of
 
 
-def listening(listener: Listener, given: str) -> Scene:
-    """The window with what the model writes for it, in the language it hears, which no edit changes."""
+def listening(listener: Listener, given: str, said: Said | None) -> Scene:
+    """The window with what the model writes for it, in the language it hears, which no edit changes.
+
+    It reads what another `said` in place of its own words, if that is given.
+    """
     model, words = listener.model, listener.words
     ear = Transcriber.of(model, words, listener.settings, listener.window)
     rate, weight = ear.sound.rate, next(model.parameters())
@@ -44,6 +48,7 @@ def listening(listener: Listener, given: str) -> Scene:
     text = words.decode(ear.marks.text(tokens)).strip()
     factor, hop = embedding(model).factor, ear.sound.hop
     axis = frames(len(window) // factor, factor * hop / rate)
-    scene = Writing(model, window[None].to(weight.dtype), EMPTY, words, axis, axis).after(prompt, tokens, text, again)
+    writing = Writing(model, window[None].to(weight.dtype), EMPTY, words, axis, axis, said)
+    scene = writing.after(prompt, tokens, text, again)
     sound = sound_of(wave[: len(window) * hop], rate, window[: min(real, len(window))])
     return replace(scene, sound=sound)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ from headway.errors import UserError
 from headway.look.axis import Axis, Frames, Items, cells, frames
 from headway.look.media import picture_of, sound_of
 from headway.look.outcome import Choices, Picture, Sound, Vector
+from headway.look.said import Said
 from headway.look.scene import Axes, Scene
 from headway.look.speaking import Writing, same
 from headway.look.words import piece
@@ -51,11 +53,14 @@ class Sensed(NamedTuple):
     sound: Sound | None = None
 
 
-def observing(observer: Observer, given: str) -> Scene:
-    """What the model is for, done with one file, or one text of numbers."""
+def observing(observer: Observer, given: str, said: Said | None) -> Scene:
+    """What the model is for, done with one file, or one text of numbers.
+
+    A model that writes reads what another `said`, if that is given, in place of its own words.
+    """
     sensed = sense(observer, given)
     ways: dict[Callable[[Read, Wish], list[Answer]], Callable[[Observer, Sensed], Scene]] = {
-        observer.write: telling,
+        observer.write: partial(telling, said=said),
         observer.classify: naming,
         observer.transcribe: hearing,
         observer.embed_each: placing,
@@ -104,7 +109,7 @@ class Symbols:
         return self.words.decode([symbol - self.first for symbol in found])
 
 
-def telling(observer: Observer, sensed: Sensed) -> Scene:
+def telling(observer: Observer, sensed: Sensed, said: Said | None) -> Scene:
     """A text for all of it: a caption, or what was said."""
     model, words = observer.model, observer.words
     assert isinstance(model, EncoderDecoder)
@@ -114,7 +119,7 @@ def telling(observer: Observer, sensed: Sensed) -> Scene:
     inputs, context = sensed.read
     memory = cells(model.grid(inputs)) if isinstance(model, Captioner) else sensed.axis
     assert memory is not None
-    writing = Writing(model, inputs, context, words, sensed.axis, memory)
+    writing = Writing(model, inputs, context, words, sensed.axis, memory, said)
     return writing.by(lambda: speaker.writing_from(model.remember(inputs, context), 1, Wish()))
 
 

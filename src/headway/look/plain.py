@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,11 +32,26 @@ def plain_run(attended: Attended) -> Plain:
         "title": attended.title,
         "architecture": attended.architecture,
         "parameters": attended.parameters,
-        "input": attended.input,
+        "input": named_input(attended),
         "outcome": plain_outcome(attended.outcome),
+        "follows": plain_follows(attended),
         "picture": plain_picture(attended),
         "sound": plain_sound(attended),
     }
+
+
+def named_input(attended: Attended) -> str:
+    """A text; or the name of a file without its folders, which are nobody's business where a page is passed on."""
+    if attended.picture is None and attended.sound is None:
+        return attended.input
+    path = Path(attended.input)
+    return f"{path.parent.name}/{path.name}" if path.parent.is_file() else path.name  # one of many in a file
+
+
+def plain_follows(attended: Attended) -> Plain | None:
+    """Whose words were read, and which."""
+    said = attended.follows
+    return None if said is None else {"by": said.by, "text": said.text}
 
 
 def plain_outcome(outcome: Outcome) -> Plain:

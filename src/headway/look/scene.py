@@ -16,6 +16,7 @@ from headway.errors import UserError
 from headway.look.axis import Axis, cells, items
 from headway.look.outcome import Picture, Sound, Told
 from headway.look.placed import Grid, Placed, Still, Tiling, pooled_grids, tiling_of
+from headway.look.said import Said
 from headway.nn.attention import Attention, CrossAttention
 from headway.nn.grid import LocalAttention, PooledAttention, Windowed
 from headway.nn.trace import Trace, sites_of
@@ -45,7 +46,10 @@ class Axes:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """`call` runs the model once and gives what `told` reads; `text` is what it said, where that is known before."""
+    """`call` runs the model once and gives what `told` reads; `text` is what it says, where that is known before.
+
+    `said` is what it read of its own words, or of another's.
+    """
 
     model: nn.Module
     call: Callable[[], Tensor]
@@ -54,6 +58,7 @@ class Scene:
     text: str | None = None
     picture: Picture | None = None
     sound: Sound | None = None
+    said: Said | None = None
 
 
 class Spot(NamedTuple):

@@ -13,7 +13,7 @@ from headway.look.attended import Attended, read_by
 from headway.look.listening import listening
 from headway.look.observing import observing
 from headway.look.scene import Scene, check_attends
-from headway.look.speaking import speaking
+from headway.look.speaking import Terms, speaking
 from headway.observer import Listener, Observer
 
 if TYPE_CHECKING:
@@ -48,22 +48,20 @@ class Shown(Attended):
         return page(bundle([self], effects=known, limits=limits))
 
 
-def attend(
-    whom: Speaker | Observer | Listener, given: str, *, most: int, context: int | None, title: str, architecture: str
-) -> Shown:
+def attend(whom: Speaker | Observer | Listener, given: str, terms: Terms, *, title: str, architecture: str) -> Shown:
     """One input, read by whoever answers it."""
     check_attends(whom.model, architecture)
-    scene = scene_of(whom, given, most, context)
+    scene = scene_of(whom, given, terms)
     read = read_by(scene, title=title, input=given, architecture=architecture)
     return Shown(**vars(read))
 
 
 @torch.no_grad()
-def scene_of(whom: Speaker | Observer | Listener, given: str, most: int, context: int | None) -> Scene:
+def scene_of(whom: Speaker | Observer | Listener, given: str, terms: Terms) -> Scene:
     match whom:
         case Speaker():
-            return speaking(whom, given, most, context)
+            return speaking(whom, given, terms)
         case Observer():
-            return observing(whom, given)
+            return observing(whom, given, terms.said)
         case Listener():
-            return listening(whom, given)
+            return listening(whom, given, terms.said)

@@ -4,6 +4,7 @@
 
 import { Axis } from "./axis.js";
 import { Scale } from "./colour.js";
+import { unlikeness } from "./compare.js";
 import { DifferenceField, HeadField, MeanField } from "./field.js";
 import { Shelf } from "./shelf.js";
 import { MEAN, NONE, START, clamp, fromHash, toHash } from "./state.js";
@@ -24,7 +25,7 @@ export class App {
     this.bundle = bundle;
     this.fields = new Map();
     this.axes = new Map();
-    const arrived = () => this.touch("data");
+    const arrived = () => this.arrived();
     this.bitmaps = new Shelf(240, arrived);
     this.details = new Shelf(8, () => this.touch("detail"));
     const { levels, power } = bundle.quant;
@@ -77,9 +78,9 @@ export class App {
 
   // The same site of the run to compare with, if its map has the same form; else null.
   get other() {
-    const site = this.state.compare === NONE ? null : this.siteOf(this.state.compare, this.state.site);
-    const same = site !== null && site.heads === this.site.heads && String(site.shape) === String(this.site.shape);
-    return same ? site : null;
+    const { compare, site: name, head } = this.state;
+    const site = compare === NONE ? null : this.siteOf(compare, name);
+    return unlikeness(this.site, site, head) === "" ? site : null;
   }
 
   get field() {
@@ -171,6 +172,14 @@ export class App {
   touch(key) {
     this.changed.add(key);
     if (this.frame === 0 && this.parts.length > 0) this.frame = requestAnimationFrame(() => this.draw());
+  }
+
+  // What a frame was left out for is drawn at once, not a frame later.
+  arrived() {
+    this.touch("data");
+    if (this.due === 0 || this.missing) return;
+    cancelAnimationFrame(this.frame);
+    this.draw();
   }
 
   draw() {

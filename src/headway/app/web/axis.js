@@ -10,6 +10,7 @@ export class Axis {
     this.first = told.first ?? 0; // tokens before the cells of a grid
     this.grid = told.grid ?? null; // rows, columns of cells
     this.seconds = told.seconds ?? 0; // of each frame
+    this.widths = new Map(); // of its widest label, by font
   }
 
   label(index) {

@@ -1,9 +1,9 @@
 // The middle: the views of one site, what belongs to them, and the number under the pointer.
 
+import { comparison } from "./compare.js";
 import { fill, foreign, make, point, rove, sized } from "./dom.js";
 import { Scene } from "./scene.js";
 import { play } from "./sound.js";
-import { ABSENT } from "./source.js";
 import { MEAN } from "./state.js";
 import { TablePart } from "./table.js";
 import { short, weightText } from "./text.js";
@@ -15,6 +15,7 @@ export class CentrePart {
   constructor(app, box) {
     Object.assign(this, { app, scene: new Scene(app), table: new TablePart(app) });
     this.where = make("h2", { class: "where" });
+    this.compared = make("p", { class: "fact", testid: "compared", "aria-live": "polite", hidden: true });
     this.tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "Views" });
     rove(this.tabs, "button");
     this.weight = make("output", { testid: "hover-weight", class: "weight" });
@@ -22,7 +23,7 @@ export class CentrePart {
     this.announced = make("div", { class: "unseen", "aria-live": "polite", testid: "announced" });
     const reading = make("div", { class: "reading" }, this.pair, this.weight);
     const head = make("div", { class: "row centre-head" }, this.where, this.tabs);
-    fill(box, head, this.tools(), this.scene.box, this.table.box, reading, this.announced);
+    fill(box, head, this.compared, this.tools(), this.scene.box, this.table.box, reading, this.announced);
   }
 
   tools() {
@@ -54,6 +55,7 @@ export class CentrePart {
   update(any) {
     const { app } = this;
     if (any("site", "head", "run")) this.named();
+    if (any("site", "head", "run", "compare")) this.beside();
     if (any("site", "run", "view")) this.offered();
     if (any("theme", "data", "site", "head", "run", "compare", "root", "view")) this.key();
     const still = any(...REDRAWN, "scroll");
@@ -69,6 +71,14 @@ export class CentrePart {
     const head = site.heads === 1 ? "" : state.head === MEAN ? "mean over heads" : `head ${state.head}`;
     const name = site.label && site.label !== site.name ? make("code", {}, site.name) : null;
     fill(this.where, foreign(site.label ?? site.name), make("small", {}, head), name);
+  }
+
+  // What is compared with what, or that nothing is.
+  beside() {
+    const told = comparison(this.app);
+    fill(this.compared, ...told);
+    this.compared.hidden = told.length === 0;
+    this.compared.classList.toggle("warn", told.length > 0 && this.app.other === null);
   }
 
   offered() {
@@ -114,8 +124,9 @@ export class CentrePart {
     if (found === undefined) return;
     const [query, key] = [short(app.rows.label(row), 28), short(app.columns.label(column), 28)];
     fill(this.pair, foreign(query), " → ", foreign(key), pinned ? make("small", {}, " pinned") : null);
-    this.weight.textContent = `${found.exact ? "" : "≤ "}${weightText(found.weights[column])}`;
-    this.weight.title = found.exact ? "" : `the largest of the cells around; the weight itself is ${ABSENT}`;
+    const { mark, told } = found.exact ? { mark: "", told: "" } : app.field.bound;
+    this.weight.textContent = `${mark}${weightText(found.weights[column])}`;
+    this.weight.title = told;
     this.scene.base.setAttribute("aria-label", `query ${query}, key ${key}, weight ${this.weight.textContent}`);
     clearTimeout(this.pause);
     this.pause = setTimeout(() => (this.announced.textContent = `${query} to ${key}: ${this.weight.textContent}`), 400);

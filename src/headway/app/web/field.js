@@ -4,6 +4,8 @@
 // a thin diagonal is not lost.  tile(level, i, j) answers at once: floats, null (not in this file) or undefined (on
 // its way); row(r) gives a query's weights, and `exact` says whether they are the weights or only bounds.
 
+import { ABSENT } from "./source.js";
+
 export class Field {
   constructor(site) {
     this.shape = site.shape;
@@ -14,6 +16,11 @@ export class Field {
 
   get signed() {
     return false;
+  }
+
+  // What stands before a number that is not exact, and what it is then.
+  get bound() {
+    return { mark: "≤ ", told: `the largest of the cells around; the weight itself is ${ABSENT}` };
   }
 
   get coarsest() {
@@ -149,6 +156,19 @@ export class DifferenceField extends Field {
 
   get signed() {
     return true;
+  }
+
+  // The largest weights of two blocks may stand in different cells: their difference bounds nothing.
+  get bound() {
+    const told = "the difference of the largest weights around, which may stand in different cells";
+    return { mark: "coarse ", told: `${told}; the weights themselves are ${ABSENT}` };
+  }
+
+  // Where only blocks are known, no difference is larger than the largest weight.
+  peak() {
+    if (this.coarsest.scale === 1) return super.peak();
+    const [ours, theirs] = [this.ours.peak(), this.theirs.peak()];
+    return ours === undefined || theirs === undefined ? undefined : Math.max(ours, theirs);
   }
 
   tile(level, i, j) {

@@ -24,7 +24,8 @@ const TOLD = [
   there.  Thumbnails show the largest weight of the cells they stand for.  Rollout multiplies the maps of the layers
   up to there.`,
   `Colours are cividis, from no weight to the largest of this head.  Differences of two runs are blue where the other
-  run is larger, and orange where this one is.`,
+  run is larger, and orange where this one is.  Of two models that write, the second reads what the first wrote, so that
+  both have the same rows; its probabilities are of these words, and what it would write itself is told beside them.`,
   `Off takes a head's weights away, uniform lets it look alike at all that it may see, only this head switches the
   others of its layer off.  Δ log p says how much less likely the model then finds what it said before.`,
 ];

@@ -59,14 +59,20 @@ function stack(pen, text, x, y, room) {
   signs.forEach((sign, at) => pen.fillText(sign, x, y - (signs.length - at - 0.5) * size));
 }
 
-// How wide the widest of an axis' labels is, looking at no more than 400 of them.
+// How wide the widest of an axis' labels is, looking at no more than 400 of them; measured once.
 export function widest(pen, axis, most) {
+  const key = `${pen.font}/${most}`;
+  if (!axis.widths.has(key)) axis.widths.set(key, Math.min(most, Math.ceil(measuredWidth(pen, axis, most))));
+  return axis.widths.get(key);
+}
+
+function measuredWidth(pen, axis, most) {
   const seen = Math.min(axis.count, 400);
   let width = 0;
   for (let at = 0; at < seen && width < most; at++) {
     width = Math.max(width, pen.measureText(short(axis.label(at), 40)).width);
   }
-  return Math.min(most, Math.ceil(width));
+  return width;
 }
 
 // The colour of a label: the chosen one, special tokens, and the rest.

@@ -72,6 +72,6 @@ export class LivePart {
 }
 
 // What stays when something else is read.
-function lasting({ site, head, view, sort, root, theme }) {
-  return { site, head, view, sort, root, theme };
+function lasting({ run, compare, site, head, view, sort, root, theme }) {
+  return { run, compare, site, head, view, sort, root, theme };
 }

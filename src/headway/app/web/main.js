@@ -37,11 +37,11 @@ async function start() {
     new TopPart(app, place("top"), help),
     prompt,
     new LivePart(app, prompt.left),
-    centre,
     new SidePart(app, place("side")),
     new EditsPart(app, place("edits")),
     new FootPart(app, place("foot")),
-    new OverviewPart(app, place("overview")), // last: it scrolls, for which everything must be in its place
+    centre, // it measures, and the overview scrolls: last, as for both everything must be in its place
+    new OverviewPart(app, place("overview")),
   ];
   listenKeys(app, centre.scene, help);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.touch("theme"));

@@ -20,11 +20,10 @@ export const matrixView = {
     const plan = planned(scene);
     scene.plan = plan;
     const scale = app.scale;
-    plan.whole = paint(scene, app.field, scale, plan);
+    scene.say(paint(scene, app.field, scale, plan));
     if (Math.min(plan.w, plan.h) >= 9) gaps(pen, plan, app.inks.paper);
     if (Math.min(plan.w, plan.h) >= 34) figures(scene, plan, scale);
     names(scene, plan);
-    if (!plan.whole) notice(scene, plan);
   },
 
   over(scene) {
@@ -198,18 +197,4 @@ export function outline(pen, x, y, width, height, colour, line) {
   pen.strokeStyle = colour;
   pen.lineWidth = line;
   pen.strokeRect(x, y, width, height);
-}
-
-// Where the file holds only the coarse map, the page says so in place.
-function notice(scene, plan) {
-  const { pen, app, height } = scene;
-  pen.font = font(12);
-  const text = "coarse here: the fine weights are not in this file; headway look … --live has them";
-  const wide = pen.measureText(text).width + 16;
-  pen.fillStyle = app.inks.card;
-  pen.fillRect(plan.start + 6, height - PAD - 28, wide, 22);
-  pen.fillStyle = app.inks.ink;
-  pen.textAlign = "left";
-  pen.textBaseline = "middle";
-  pen.fillText(text, plan.start + 14, height - PAD - 17);
 }

@@ -2,9 +2,10 @@
 // or dropped here.
 
 import { fill, foreign, make } from "./dom.js";
-import { direction, percent, short, signed, visible } from "./text.js";
+import { direction, percent, quoted, short, signed, visible } from "./text.js";
 
 const TOKENS = 220; // as many pieces of the input as are shown at once
+const OWN = { next: "would go on with", written: "would write" }; // where it reads the words of another
 const KINDS = {
   next: "goes on with",
   fill: "fills in",
@@ -22,20 +23,21 @@ export class PromptPart {
     this.output = make("p", { testid: "output", class: "said-text", dir: "auto" });
     this.slider = make("input", { type: "range", min: 0, step: 1, testid: "step", "aria-label": "Step",
       oninput: () => this.stepped(Number(this.slider.value)) });
+    this.follows = make("p", { class: "fact follows", testid: "follows", hidden: true });
     this.step = make("p", { class: "fact", "aria-live": "polite" });
     this.top = make("ul", { class: "probable", testid: "probable" });
     this.kind = make("h2", {});
     this.which = make("h2", {}, "reads");
     this.left = make("div", { class: "input-side" }, this.which, this.input);
     const line = make("div", { class: "row" }, this.slider, this.step);
-    fill(box, this.left, make("div", { class: "output-side" }, this.kind, this.output, line, this.top));
+    fill(box, this.left, make("div", { class: "output-side" }, this.kind, this.output, this.follows, line, this.top));
   }
 
   update(any) {
     if (any("run", "site", "column", "row")) this.read(any("run", "site"));
     if (any("row", "head", "site", "run", "compare", "data", "theme", "root")) this.weigh();
     if (any("run")) this.said();
-    if (any("run", "step")) this.tell();
+    if (any("run", "step", "compare")) this.tell();
   }
 
   // The pieces of the input, or what picture or sound it was.
@@ -72,7 +74,7 @@ export class PromptPart {
     const image = seen ? make("img", seen) : null;
     const sound = run.sound ? make("audio", { src: run.sound.src, controls: true, preload: "metadata" }) : null;
     this.input.dir = "auto";
-    fill(this.input, image, sound, foreign(visible(run.input.split(/[\\/]/).pop(), 120)));
+    fill(this.input, image, sound, foreign(visible(run.input, 120)));
   }
 
   // Each piece in a colour as strong as the weight that the chosen query gives it.
@@ -94,8 +96,11 @@ export class PromptPart {
   }
 
   said() {
-    const { outcome } = this.app.run;
-    this.kind.textContent = KINDS[outcome.kind] ?? "says";
+    const { outcome, follows } = this.app.run;
+    this.kind.textContent = (follows ? OWN[outcome.kind] : KINDS[outcome.kind]) ?? "says";
+    const by = follows ? ["reads what ", foreign(visible(follows.by, 60)), " wrote: "] : [];
+    fill(this.follows, ...by, follows ? foreign(quoted(follows.text, 300)) : null);
+    this.follows.hidden = !follows;
     this.output.textContent = visible(outcome.text, 2000);
     this.slider.max = String(Math.max(0, outcome.steps.length - 1));
     this.slider.hidden = outcome.steps.length < 2;
@@ -115,8 +120,16 @@ export class PromptPart {
     fill(this.top);
     if (step === undefined) return fill(this.step);
     const place = outcome.steps.length > 1 ? `${this.app.state.step + 1} of ${outcome.steps.length}: ` : "";
-    fill(this.step, place, foreign(short(step.said, 40)), ` · log p ${signed(step.logprob, 2)}`);
+    fill(this.step, place, foreign(short(step.said, 40)), ` · log p ${signed(step.logprob, 2)}`, ...this.beside(step));
     fill(this.top, ...step.top.slice(0, 6).map(([label, p]) => probable(label, p, label === step.said)));
+  }
+
+  // How likely the run to compare with finds the same word.
+  beside(step) {
+    const run = this.app.bundle.runs[this.app.state.compare];
+    const theirs = run?.outcome.steps[this.app.state.step];
+    if (theirs?.said !== step.said || theirs.at !== step.at) return [];
+    return [" · ", foreign(visible(run.title, 40)), ` ${signed(theirs.logprob, 2)}`];
   }
 }
 

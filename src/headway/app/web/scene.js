@@ -9,6 +9,7 @@
 //   pen, glass      2-d contexts of the drawing and of the glass
 //   width, height   in CSS pixels
 //   app             the model; scene.plan is where a view keeps its layout from `draw` to `over` and `at`
+//   say(text)       what is to be known of the drawing
 
 import { make, sized } from "./dom.js";
 import { clamp } from "./state.js";
@@ -18,7 +19,8 @@ export class Scene {
     Object.assign(this, { app, width: 1, height: 1, scroll: 0, limit: 0, plan: null, drag: null, hovering: false });
     this.base = make("canvas", { class: "drawing", testid: "canvas", tabindex: 0, role: "application" });
     this.front = make("canvas", { class: "glass", "aria-hidden": "true" });
-    this.box = make("div", { class: "stage" }, this.base, this.front);
+    this.notice = make("p", { class: "notice", testid: "notice", hidden: true });
+    this.box = make("div", { class: "stage" }, this.base, this.front, this.notice);
     this.base.setAttribute("aria-roledescription", "attention map");
     new ResizeObserver(() => this.measured() && this.resized()).observe(this.box);
     this.listen();
@@ -44,8 +46,14 @@ export class Scene {
     if (this.pen === undefined) this.measured();
     if (this.pen === undefined || this.app.view.draw === undefined) return;
     this.pen.clearRect(0, 0, this.width, this.height);
+    this.say("");
     this.app.view.draw(this);
     this.over();
+  }
+
+  say(text) {
+    if (this.notice.textContent !== text) this.notice.textContent = text;
+    this.notice.hidden = text === "";
   }
 
   over() {

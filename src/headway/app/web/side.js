@@ -43,7 +43,7 @@ export class SidePart {
     const { weights, exact } = found;
     const most = app.columns.count > 1 ? Math.log(app.columns.count) : 1;
     const spread = spreadOf(weights);
-    if (app.field.signed) entropy.textContent = "difference of two runs";
+    if (app.field.signed) entropy.textContent = exact ? "difference of two runs" : app.field.bound.told;
     else if (exact) entropy.textContent = `entropy ${decimal(spread, 2)} of at most ${decimal(most, 2)} nats`;
     else entropy.textContent = `bounds only: the weights are ${ABSENT}`;
     const held = keys.contains(document.activeElement) ? document.activeElement.dataset.key : null;
@@ -68,7 +68,7 @@ export class SidePart {
     if (app.field.signed) bar.style.background = weight < 0 ? app.inks.blue : app.inks.orange;
     const kind = app.columns.special.has(key) ? "name special" : "name";
     const name = foreign(shownLabel(app.columns, key), { class: kind });
-    const number = make("span", { class: "number" }, `${exact ? "" : "≤ "}${weightText(weight)}`);
+    const number = make("span", { class: "number" }, `${exact ? "" : app.field.bound.mark}${weightText(weight)}`);
     const tell = { tabindex: first ? 0 : -1, "aria-current": chosen ? "true" : null, "data-key": key };
     const title = visible(app.columns.label(key), 200);
     const choose = () => app.change({ column: key });

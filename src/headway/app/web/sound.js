@@ -31,7 +31,7 @@ export const soundView = {
     heard(scene);
     times(scene);
     band(scene);
-    paint(scene, app.field, app.scale, plan);
+    scene.say(paint(scene, app.field, app.scale, plan));
     pen.font = font(12);
     const every = Math.max(1, Math.ceil(14 / h));
     for (let row = 0; row < rows; row += every) {

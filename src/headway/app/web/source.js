@@ -67,6 +67,10 @@ function unfolded(text) {
 }
 
 async function unzipped(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const { readable, writable } = new DecompressionStream("gzip");
+  const writer = writable.getWriter();
+  const failed = () => {}; // whoever reads is told
+  writer.write(bytes).catch(failed);
+  writer.close().catch(failed);
+  return new Uint8Array(await new Response(readable).arrayBuffer());
 }

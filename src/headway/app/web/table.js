@@ -54,7 +54,7 @@ function tableRow(app, row) {
   const entropy = app.field.signed ? "" : decimal(spreadOf(found.weights), 2);
   const cells = strongest(found.weights, KEYS).flatMap(([key, weight]) => [
     make("td", {}, `${key} `, foreign(visible(app.columns.label(key), 40))),
-    make("td", { class: "number" }, `${found.exact ? "" : "≤ "}${weightText(weight)}`),
+    make("td", { class: "number" }, `${found.exact ? "" : app.field.bound.mark}${weightText(weight)}`),
   ]);
   return make("tr", {}, name, make("td", { class: "number" }, entropy), ...cells);
 }

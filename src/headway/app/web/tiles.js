@@ -4,7 +4,7 @@ import { HeadField } from "./field.js";
 import { thumbsOf } from "./thumbs.js";
 
 // Paints cells y0 … y1, x0 … x1 of a field: cell (y, x) stands at (left + x·w, top + y·h) and is w × h large.
-// Nothing is painted outside the frame.  Answers whether all that was wanted is in the file.
+// Nothing is painted outside the frame.  Answers what is to be said of it: "" where cells are what they seem.
 export function paint(scene, field, scale, { left, top, w, h, y0, y1, x0, x1, frame }) {
   const { pen, app } = scene;
   pen.save();
@@ -29,7 +29,15 @@ export function paint(scene, field, scale, { left, top, w, h, y0, y1, x0, x1, fr
     }
   }
   pen.restore();
-  return whole;
+  return remark(field, whole, wanted.scale);
+}
+
+// Where the file holds only the coarse map, and where a difference is one of blocks, the page says so in place.
+function remark(field, whole, scale) {
+  const blocks = "each cell is the difference of the largest weights of two blocks, and may hide others inside";
+  const absent = "the fine weights are not in this file; headway look … --live has them";
+  if (!whole) return `coarse here: ${field.signed ? `${blocks}; ` : ""}${absent}`;
+  return field.signed && scale > 1 ? `from afar, ${blocks}; go nearer to see each` : "";
 }
 
 // The coarsest level of which a cell still takes about a pixel.

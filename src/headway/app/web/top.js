@@ -28,7 +28,7 @@ export class TopPart {
       const size = ` · ${counted(app.run.parameters ?? 0)} parameters`;
       fill(this.facts, foreign(visible(app.run.architecture ?? "", 60)), size);
     }
-    if (any("run", "compare", "site")) this.choices();
+    if (any("run", "compare")) this.choices();
     if (any("theme")) this.theme.textContent = app.state.theme === "auto" ? "theme: auto" : `theme: ${app.state.theme}`;
   }
 
@@ -42,9 +42,9 @@ export class TopPart {
     const compare = labelled("compare with", chooser(tell, others, String(app.state.compare)));
     const runs = chooser({ testid: "run", onchange: pick("run") }, names, String(app.state.run));
     const run = names.length > 1 ? labelled("run", runs) : null;
-    const unlike = app.state.compare !== NONE && app.other === null;
-    const note = unlike ? make("span", { class: "warn" }, "the other run has no map of this form here") : null;
-    if (!this.runs.contains(document.activeElement)) fill(this.runs, ...[run, note, compare].filter(Boolean));
+    const held = this.runs.contains(document.activeElement) ? document.activeElement.dataset.testid : null;
+    fill(this.runs, run, compare);
+    if (held !== null) this.runs.querySelector(`[data-testid=${held}]`)?.focus();
   }
 
   // The address holds what is chosen; where it cannot be copied it can be selected.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer as Backend
@@ -21,10 +22,13 @@ from headway import UserError
 from headway.answer import Speaker, Wish
 from headway.app import cli
 from headway.checkpoint import Loaded
+from headway.data.keyed import random_for
+from headway.data.levels import frame
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.generate.beam import Beam
 from headway.generate.sampling import Greedy, Sample
 from headway.generate.speculative import LookUp
+from headway.tasks.masked import Masked
 from headway.zoo.build import build, config_of
 
 WORDS = [
@@ -75,12 +79,25 @@ def test_a_masked_model_fills() -> None:
 
 
 def test_masks_are_read_where_texts_are_literal() -> None:
-    free = speaker("bert-tiny", top="words")
-    literal = Speaker(free.model, replace(words(), literal=True))
-    text = ["<mask> cat sat on a <mask>"]
-    assert [mask[0]["token"] for mask in literal.answer(text)[0]["masks"]] == [
-        mask[0]["token"] for mask in free.answer(text)[0]["masks"]
-    ]
+    known = words()
+    frame(known.backend, ["<s>"], ["</s>"])
+    free = replace(speaker("bert-tiny", top="words"), tokenizer=known)
+    literal = replace(free, tokenizer=replace(known, literal=True))
+    text = ["<mask> cat sat on a <mask>", "the <mask>"]
+    assert literal.answer(text) == free.answer(text)
+    assert literal.masked("<s> <mask>", known.id("<mask>"))[1:-2] == literal.tokenizer.plain("<s>")  # a text is a text
+
+
+@pytest.mark.parametrize("text", ["the cat sat on a mat", "dog", "far and far and far"])
+def test_a_mask_is_asked_for_as_it_was_learned(text: str) -> None:
+    """The ids are those of training, which hides tokens of a text and frames it."""
+    known = replace(words(), literal=True)
+    model = replace(speaker("bert-tiny", top="words"), tokenizer=known)
+    learned = Masked(known, shown=(1.0, 0.0)).hidden(np.array(known.plain(text)), random_for(text))
+    shown = " ".join(known.token(id) for id in learned.read[1:-1])
+    assert "<mask>" in shown
+    assert model.masked(shown, known.id("<mask>")) == learned.read.tolist()
+    assert (learned.read[0], learned.read[-1]) == (known.bos, known.eos)
 
 
 def test_a_classifier_names_its_classes() -> None:

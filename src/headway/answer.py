@@ -23,14 +23,15 @@ from headway.generate.feed import remembered, vocab_of
 from headway.generate.request import Generated
 from headway.generate.rules import FREE, Rules
 from headway.generate.sampling import GREEDY, Choice
-from headway.generate.settings import longest, rules_of, shortest, tokens
+from headway.generate.settings import begin_of, longest, rules_of, shortest, tokens
 from headway.generate.speculative import Draft, DraftModel, LookUp
 from headway.generate.stopping import Stop
 from headway.generate.task import Task
 from headway.nn.context import Context
-from headway.nn.head import Beside, Classifier, LMHead, MeanPool, MLMHead, TokenClassifier
+from headway.nn.head import Classifier, LMHead, MeanPool, MLMHead, TokenClassifier, main_of
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.nn.rows import Rows
+from headway.tasks.masked import Masked
 
 Answer = dict[str, Any]
 
@@ -82,8 +83,7 @@ class Speaker:
             return self.write
         if not isinstance(self.model, Trunk):
             raise UserError(f"there is no way to run a {type(self.model).__name__}")
-        head = self.model.head
-        head = head.main if isinstance(head, Beside) else head
+        head = main_of(self.model.head)
         ways = {LMHead: self.go_on, MLMHead: self.fill, Classifier: self.classify, TokenClassifier: self.tag}
         return next((way for kind, way in ways.items() if isinstance(head, kind)), self.embed_each)
 
@@ -152,13 +152,8 @@ class Speaker:
 
     def writing_from(self, memory: Context, rows: int, wish: Wish, draft: Draft | None = None) -> Task:
         """The task of writing so many texts with something encoded before the decoder's eyes."""
-        model, begin = self.model, self.tokens.get("decoder_start_token_id")
+        model, begin = self.model, begin_of(self.tokens, self.words.bos)
         assert isinstance(model, EncoderDecoder)
-        begin = self.start() if begin is None else begin
-        if begin is None:
-            raise UserError(
-                "the model does not say with which token it begins to write", do="set decoder_start_token_id"
-            )
         stop, rules = self.stop(wish, begun=1), self.rules(model.decoder, begins=True)
         return Task(model.decoder, [[begin]] * rows, stop, rules, draft, memory)
 
@@ -183,11 +178,15 @@ class Speaker:
         return self.filled(ids, asked, keep, chances.topk(min(wish.best, chances.shape[-1])))
 
     def masked(self, text: str, mask: int) -> list[int]:
-        """A text's ids, its masks read as such also where a tokenizer takes every text literally."""
+        """A text's ids between those that frame it, as in training: [CLS] and [SEP].
+
+        Its masks are read as such also where a tokenizer takes every text literally.
+        """
         if not self.tokenizer.literal:
             return self.tokenizer.encode(text)
+        before, after = Masked(self.tokenizer).around
         first, *others = self.tokenizer.plain_batch(text.split(self.tokenizer.token(mask)))
-        return [*first, *(id for piece in others for id in (mask, *piece))]
+        return [*before, *first, *(id for piece in others for id in (mask, *piece)), *after]
 
     def filled(self, ids: Tensor, asked: Tensor, keep: Tensor, top: Any) -> list[Answer]:
         best = ids.masked_scatter(asked, top.indices[:, 0])

@@ -27,7 +27,7 @@ from headway.generate.beam import Beam
 from headway.generate.ctc import PrefixBeam, greedy
 from headway.generate.feed import context_of
 from headway.generate.transcribe import Listening, MeanBeam, Transcriber
-from headway.nn.head import Beside, Classifier, CTCHead, MeanPool
+from headway.nn.head import Classifier, CTCHead, MeanPool, main_of
 from headway.nn.masked_image import MaskedAutoencoder, MaskedImageModel
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.nn.towers import TwoTowers
@@ -80,7 +80,7 @@ class Observer:
             return self.embed_each
         if not isinstance(self.model, Trunk):
             raise UserError(f"there is no way to run a {type(self.model).__name__} on files")
-        head = self.model.head.main if isinstance(self.model.head, Beside) else self.model.head
+        head = main_of(self.model.head)
         ways = {Classifier: self.classify, CTCHead: self.transcribe}
         return next((way for kind, way in ways.items() if isinstance(head, kind)), self.embed_each)
 

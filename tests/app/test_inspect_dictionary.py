@@ -12,8 +12,9 @@ import torch
 from PIL import Image
 
 from headway.app import cli
+from headway.app.inspect.askers import asker_for
 from headway.app.inspect.atoms import Place
-from headway.app.inspect.calls import alike, asker_for, mean_loss
+from headway.app.inspect.calls import alike, mean_loss
 from headway.app.inspect.dictionary import losses, place_in, places
 from headway.app.inspect.gathered import gather
 from headway.app.inspect.handed import Handed
@@ -223,6 +224,7 @@ def drawn(figure: Path) -> None:
         (("causal", "--site", "0.out"), "no data was given"),
         (("causal", "labels", "--site", "0.out"), "continues texts"),
         (("causal", "causal"), "--site"),
+        (("causal", "causal", "--site", "0.out", "--heads", "2"), "which tells the heads"),
         (("nowhere", "causal", "--site", "0.out"), "nowhere"),
     ],
 )
@@ -283,6 +285,7 @@ def test_superposition_is_drawn(hidden: str, tmp_path: Path, capsys: pytest.Capt
         (("--decay", "0"), "decay=0"),
         (("--steps", "0"), "steps=0"),
         (("--figure", "toy.gif"), ".png or .svg"),
+        (("--heads", "2"), "has no option '--heads'"),
         (("--sparsity", "much"), "much"),
     ],
 )

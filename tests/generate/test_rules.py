@@ -19,7 +19,7 @@ from headway.generate.feed import remembered
 from headway.generate.loop import generate
 from headway.generate.rules import FREE, Rules, repeating
 from headway.generate.sampling import Sample
-from headway.generate.settings import longest, rules_of, shortest
+from headway.generate.settings import begin_of, longest, rules_of, shortest
 from headway.generate.speculative import LookUp
 from headway.generate.stopping import Stop
 from headway.nn.model import EncoderDecoder, Trunk
@@ -88,6 +88,14 @@ def test_impossible_rules_are_told() -> None:
         rules_of({"forced_bos_token_id": "x"}, 9, begins=True)
     with pytest.raises(UserError, match=r"min_length=-2"):
         shortest({"min_length": -2}, 1, 9)
+
+
+def test_where_a_text_begins() -> None:
+    assert begin_of({"decoder_start_token_id": 0, "bos_token_id": 4}, 5) == 0
+    assert begin_of({"decoder_start_token_id": None, "bos_token_id": 4}, 5) == 4
+    assert begin_of({"bos_token_id": None}, 0) == 0
+    with pytest.raises(UserError, match="with which token it begins to write"):
+        begin_of({}, None)
 
 
 def test_settings_are_read() -> None:

@@ -10,9 +10,19 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.inspect.rollout import gradient_rollout, rollout
+from headway.inspect.rollout import (
+    Across,
+    Own,
+    Reach,
+    evened,
+    gradient_rollout,
+    gradient_rollout_across,
+    rollout,
+    rollout_across,
+)
 
 H, T, LAYERS = 3, 4, 3
+S = 5  # tokens of a source
 
 
 def maps(seed: int = 0) -> list[Tensor]:
@@ -90,3 +100,117 @@ def test_what_does_not_follow_on_is_refused(shapes: list[tuple[int, ...]]) -> No
 def test_maps_and_gradients_belong_together() -> None:
     with pytest.raises(UserError, match="1 gradients"):
         gradient_rollout(maps(), maps()[:1])
+
+
+# ---- from a decoder to its encoder
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def decoder() -> list[Own | Across]:
+    """Two layers, of which the second looks across before it looks at itself."""
+    own, across = ([drawn(H, T, count, seed=seed).softmax(-1) for seed in (count, 9)] for count in (T, S))
+    return [Own(own[0]), Across(across[0]), Across(across[1]), Own(own[1])]
+
+
+def memory() -> Tensor:
+    return rollout([drawn(H, S, S, seed=seed).softmax(-1) for seed in range(2)])[-1]
+
+
+def test_across_is_the_rollout_of_source_and_target_as_one_set_of_tokens() -> None:
+    """Layers of one side leave the tokens of the other as they are."""
+    source = [drawn(S, S, seed=seed).softmax(-1) for seed in range(2)]
+    whole = [torch.block_diag(map, torch.eye(T, dtype=torch.float64)) for map in source]
+    for layer in decoder():
+        both = torch.eye(S + T, dtype=torch.float64)
+        both[S:] = 0.0
+        seen = slice(S, None) if isinstance(layer, Own) else slice(S)
+        both[S:, seen] = layer.weights.mean(0)
+        whole.append(both)
+    found = rollout_across(decoder(), rollout(source)[-1])
+    for reach, joint in zip(found, rollout(whole)[len(source) :], strict=True):
+        assert_close(torch.cat([reach.source, reach.target], -1), joint[S:])
+
+
+def test_all_of_a_token_comes_from_target_and_source() -> None:
+    layers = decoder()
+    layers[1].weights[:, 2] = 0.0  # a token that may see nothing of the source keeps what it has
+    before, after = rollout_across(layers, memory())[:2]
+    for reach in rollout_across(layers, memory()):
+        assert_close(reach.source.sum(-1) + reach.target.sum(-1), torch.ones(T, dtype=torch.float64))
+    assert_close(after.target[2], before.target[2])
+    assert_close(after.target[1], before.target[1] / 2)
+
+
+def tensor(*rows: list[float]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float32)
+
+
+def test_two_layers_of_a_decoder_that_can_be_checked_by_eye() -> None:
+    first = tensor([1, 0], [1, 0])  # both tokens of the target look at its first one
+    alike, last = tensor([1, 0], [0, 1]), tensor([0, 1], [0, 1])
+    layers = [Own(first), Across(alike), Own(first), Across(last)]
+    found = rollout_across(layers, tensor([1, 0], [0.5, 0.5]))
+    expected = [
+        Reach(tensor([1, 0], [0.5, 0.5]), torch.zeros(2, 2)),
+        Reach(tensor([0.5, 0], [0.25, 0.25]), tensor([0.5, 0], [0.25, 0.25])),
+        Reach(tensor([0.5, 0], [0.375, 0.125]), tensor([0.5, 0], [0.375, 0.125])),
+        Reach(tensor([0.25, 0], [0.1875, 0.0625]), tensor([0.5, 0.25], [0.4375, 0.3125])),
+    ]
+    assert_close(found, expected)
+
+
+def test_two_layers_with_gradients_that_can_be_checked_by_eye() -> None:
+    """Weights of which each raises the score as much as it is large.  R̄ of the memory is [[1, 1], [0, 1]]."""
+    layers = [
+        Own(tensor([0, 0], [2, 0])),
+        Across(tensor([0.5, 0], [0, 0.25])),
+        Own(tensor([0, 0], [1, 0])),
+        Across(tensor([0, 0], [1, 1])),
+    ]
+    found = gradient_rollout_across(layers, [torch.ones(2, 2)] * 4, tensor([1, 3], [0, 1]))
+    expected = [
+        Reach(tensor([1, 0], [2, 1]), torch.zeros(2, 2)),
+        Reach(tensor([1, 0], [2, 1]), tensor([0.5, 0.75], [0, 0.25])),  # the first is a part of the second
+        Reach(tensor([1, 0], [3, 1]), tensor([0.5, 0.75], [0.5, 1])),
+        Reach(tensor([1, 0], [3, 1]), tensor([1.5, 2.75], [1.5, 3])),
+    ]
+    assert_close(found, expected)
+
+
+def test_where_the_target_mixes_nothing_the_source_is_what_was_looked_at() -> None:
+    layers, gradients = decoder(), [drawn(*layer.weights.shape, seed=7) - 0.5 for layer in decoder()]
+    gradients[0], gradients[3] = -gradients[0].abs(), -gradients[3].abs()  # nothing in the target speaks for it
+    *_, last = gradient_rollout_across(layers, gradients, memory())
+    assert_close(last.target, torch.eye(T, dtype=torch.float64))
+    first, second = ((layers[at].weights * gradients[at]).relu().mean(0) for at in (1, 2))
+    assert_close(last.source, (first + second) @ evened(memory()))
+
+
+def test_nothing_of_the_source_is_relevant_where_nothing_speaks_for_the_score() -> None:
+    for weight in (0.0, -1.0):
+        found = gradient_rollout_across(decoder(), [weight * layer.weights for layer in decoder()], memory())
+        for reach in found:
+            assert_close(reach, Reach(torch.eye(T, dtype=torch.float64), torch.zeros(T, S, dtype=torch.float64)))
+
+
+def test_relevance_is_evened_by_rows() -> None:
+    relevance = torch.eye(T, dtype=torch.float64) + drawn(T, T)
+    assert_close(evened(relevance).sum(-1), torch.full((T,), 2.0, dtype=torch.float64))
+    assert_close(evened(torch.eye(T)), torch.eye(T))  # nothing was mixed
+
+
+@pytest.mark.parametrize(
+    ("layers", "columns"),
+    [
+        ([Own(drawn(T, T)), Across(drawn(T, S))], S + 1),
+        ([Own(drawn(T, T)), Across(drawn(T + 1, S))], S),
+        ([Own(drawn(T, S))], S),
+        ([], S),
+    ],
+)
+def test_sides_that_do_not_fit_are_refused(layers: list[Own | Across], columns: int) -> None:
+    with pytest.raises(UserError, match=r"cannot be (followed|rolled out)"):
+        rollout_across(layers, torch.eye(columns))

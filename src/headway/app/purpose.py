@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.answer import Answer, Speaker, Wish
-from headway.app.perplexity import causal_probe, masked_probe, span_probe, text_scores
+from headway.app import asking
+from headway.app.perplexity import Probe, text_scores
 from headway.app.training.measure import (
     Ranked,
     measures_for,
@@ -34,21 +35,15 @@ from headway.data.kinds import Kind
 from headway.data.sources import Record, counted
 from headway.errors import UserError, listed, nearest
 from headway.generate.feed import context_of
-from headway.nn.head import Beside, Classifier, TokenClassifier
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.model import EncoderDecoder
 from headway.nn.towers import TwoTowers
 from headway.observer import Listener, Observer
-from headway.tasks.causal import Causal
-from headway.tasks.labels import Labels, Tags
 from headway.tasks.masked import Masked
 from headway.tasks.scores import Scores
-from headway.tasks.sensed import SensedLabels
 from headway.tasks.senses import Hearing, Sight, Vectors
-from headway.tasks.spans import Spans
-from headway.tasks.task import some
+from headway.tasks.task import RecordTask
 
 MANY = 1000  # records that are answered before the next are read
-USUAL = 512  # tokens that are read at once by a model that has no limit
 
 
 @dataclass(frozen=True)
@@ -72,11 +67,16 @@ class Data:
 
 @dataclass(frozen=True)
 class Purpose:
-    """What a model does, the data that shows how well, and how that is measured."""
+    """What a model does, the data that shows how well, and how that is measured.
+
+    Where its answers have a loss, it is asked for them record by record by a `task`, or of texts by a `probe`.
+    """
 
     does: str
     kind: Kind
     measure: Callable[[Loaded, Data, Wish], Measured]
+    task: Callable[[Loaded], RecordTask] | None = None
+    probe: Callable[[Loaded], Probe] | None = None
 
     @property
     def writes(self) -> bool:
@@ -108,7 +108,7 @@ def observed(observer: Observer, kind: Kind, folder: Path) -> Purpose:
         raise UserError(f"the model in {folder} gives vectors, which no data can be compared with", do="train a head")
     kinds = SENSED[type(observer.sense)]
     chosen = kind if kind in kinds else next(iter(kinds))
-    return Purpose(f"names the class of {kinds[chosen]}", chosen, measure_sensed)
+    return Purpose(f"names the class of {kinds[chosen]}", chosen, measure_sensed, asking.sensed)
 
 
 def heard(speaker: Speaker, kind: Kind, folder: Path) -> Purpose:
@@ -157,40 +157,32 @@ def readable(speaker: Speaker, part: list[Record]) -> list[Record]:
 
 def measure_names(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     """Classes of texts or words; what is longer than the model can read is cut, as it is in training."""
-    speaker, model = loaded.speaker(), loaded.model
-    assert isinstance(model, Trunk)
-    head = model.head.main if isinstance(model.head, Beside) else model.head
-    assert isinstance(head, Classifier | TokenClassifier)
-    labels = tuple(speaker.label(k) for k in range(head.out.out_features))
-    longest = context_for(loaded)
-    task = (Labels if data.kind is Kind.LABELS else Tags)(speaker.tokenizer, labels, longest=longest)
+    task = asking.labels(loaded) if data.kind is Kind.LABELS else asking.tags(loaded)
     long = 0
 
     def answered() -> Iterator[Any]:
         nonlocal long
         for part in batched(data.read(), MANY):
-            check_labels(data.kind, part, labels)
-            rows = speaker.tokenizer.encode_batch([record.fields[0] for record in part])
-            long += sum(len(row) > longest for row in rows)
-            yield from named(task, model, part)
+            check_labels(data.kind, part, task.labels)
+            rows = task.words.encode_batch([record.fields[0] for record in part])
+            long += sum(len(row) > task.longest for row in rows)
+            yield from named(task, loaded.model, part)
 
     scores = name_scores(task, answered())
-    note = f"{counted(long, 'text')} of more than {longest:,} tokens cut to that"
+    note = f"{counted(long, 'text')} of more than {task.longest:,} tokens cut to that"
     return Measured(scores, (note,) if long else (), {"cut": long})
 
 
 def measure_sensed(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     """Classes of images, sounds or numbers."""
-    observer = loaded.observer()
-    labels = tuple(observer.labels)
-    task = SensedLabels(observer.sense, labels)
+    task = asking.sensed(loaded)
 
     def answered() -> Iterator[Ranked]:
         for part in batched(data.read(), MANY):
-            check_labels(data.kind, part, labels)
+            check_labels(data.kind, part, task.labels)
             yield from ranked(task, loaded.model, part)
 
-    return Measured(ranked_scores(answered(), len(labels)))
+    return Measured(ranked_scores(answered(), len(task.labels)))
 
 
 def measure_speech(loaded: Loaded, data: Data, wish: Wish) -> Measured:
@@ -222,28 +214,22 @@ def check_labels(kind: Kind, part: Sequence[Record], labels: Sequence[str]) -> N
 
 
 def measure_causal(loaded: Loaded, data: Data, wish: Wish) -> Measured:
-    speaker = loaded.speaker()
-    ends = speaker.stop(wish).tokens
-    probe = causal_probe(Causal(speaker.tokenizer), context_for(loaded), some(speaker.start()), list(ends[:1]))
+    probe = asking.causal(loaded)
     return Measured(
         text_scores(probe, loaded.model, data.read()), told={"objective": "causal", "window": probe.size - 1}
     )
 
 
 def measure_masked(loaded: Loaded, data: Data, wish: Wish) -> Measured:
-    task = Masked(loaded.speaker().tokenizer)
-    probe = masked_probe(task, context_for(loaded))
-    note = f"of {task.share:.0%} of the words, which were masked"
+    probe = asking.masked(loaded)
+    assert isinstance(probe.task, Masked)
+    note = f"of {probe.task.share:.0%} of the words, which were masked"
     scores = text_scores(probe, loaded.model, data.read())
     return Measured(scores, (note,), {"objective": "masked", "window": probe.size})
 
 
 def measure_spans(loaded: Loaded, data: Data, wish: Wish) -> Measured:
-    speaker = loaded.speaker()
-    begin = loaded.kept.get("decoder_start_token_id", speaker.start())
-    if begin is None:
-        raise UserError("the model does not say with which token it begins to write", do="set decoder_start_token_id")
-    probe = span_probe(Spans(speaker.tokenizer, begin, marks_of(speaker.tokenizer)), context_for(loaded))
+    probe = asking.spans(loaded)
     scores = text_scores(probe, loaded.model, data.read())
     return Measured(scores, ("of spans that were taken out of the texts",), {"objective": "span", "window": probe.size})
 
@@ -256,17 +242,9 @@ SENSED: dict[type, dict[Kind, str]] = {  # what a sense is for
 TRANSCRIBES = Purpose("writes what is said in a sound", Kind.SPEECH, measure_speech)
 DESCRIBES = Purpose("writes what is on an image", Kind.CAPTIONS, measure_captions)
 FINDS = Purpose("finds the texts that belong to an image", Kind.CAPTIONS, measure_matches)
-WRITES = Purpose("writes a text from a text", Kind.PAIRS, measure_pairs)
-NAMES = Purpose("names the class of a text", Kind.LABELS, measure_names)
-TAGS = Purpose("names the class of each word", Kind.TAGS, measure_names)
-CONTINUES = Purpose("continues texts", Kind.TEXTS, measure_causal)
-FILLS = Purpose("fills masks in texts", Kind.TEXTS, measure_masked)
-RESTORES = Purpose("writes what was taken out of texts", Kind.TEXTS, measure_spans)
-
-
-def context_for(loaded: Loaded) -> int:
-    """Tokens that the model reads at once: its table of positions, or what its config says."""
-    trunk = loaded.model.encoder if isinstance(loaded.model, EncoderDecoder) else loaded.model
-    assert isinstance(trunk, Trunk)
-    rooms = (context_of(trunk), getattr(loaded.config, "context", None), USUAL)
-    return next(room for room in rooms if room is not None)
+WRITES = Purpose("writes a text from a text", Kind.PAIRS, measure_pairs, asking.pairs)
+NAMES = Purpose("names the class of a text", Kind.LABELS, measure_names, asking.labels)
+TAGS = Purpose("names the class of each word", Kind.TAGS, measure_names, asking.tags)
+CONTINUES = Purpose("continues texts", Kind.TEXTS, measure_causal, probe=asking.causal)
+FILLS = Purpose("fills masks in texts", Kind.TEXTS, measure_masked, probe=asking.masked)
+RESTORES = Purpose("writes what was taken out of texts", Kind.TEXTS, measure_spans, probe=asking.spans)

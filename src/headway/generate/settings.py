@@ -39,6 +39,18 @@ def rules_of(settings: Mapping[str, Any], vocab: int | None, *, begins: bool) ->
     )
 
 
+def begin_of(settings: Mapping[str, Any], bos: int | None) -> int:
+    """The token that a text is written after: as the settings say, or else `bos`, the first one of its words."""
+    told = (*tokens(settings, "decoder_start_token_id"), *tokens(settings, "bos_token_id"))
+    begin = next(iter(told), bos)
+    if begin is None:
+        raise UserError(
+            "the model does not say with which token it begins to write",
+            do="set decoder_start_token_id in its config.json, or take a tokenizer with a first token, such as <s>",
+        )
+    return begin
+
+
 def tokens(settings: Mapping[str, Any], name: str) -> tuple[int, ...]:
     """A setting that is no token, one or several."""
     value = settings.get(name)

@@ -192,11 +192,13 @@ class Transcriber:
         return found.body
 
     def hear(self, frames: Tensor, at: int) -> Context:
-        """The memory of the window that begins at frame `at`; what is missing at its end is 0."""
-        part = frames[at : at + self.window]
-        part = F.pad(part, (0, 0, 0, self.window - len(part)))
-        weight = next(self.model.parameters())
-        return self.model.remember(part[None].to(weight.device, weight.dtype))
+        """The memory of the window that begins at frame `at`."""
+        return self.model.remember(self.part(frames, at)[None])
+
+    def part(self, frames: Tensor, at: int) -> Tensor:
+        """The window that begins at frame `at`, as the model reads it, W M; what is missing at its end is 0."""
+        part, weight = frames[at : at + self.window], next(self.model.parameters())
+        return F.pad(part, (0, 0, 0, self.window - len(part))).to(weight.device, weight.dtype)
 
     def seconds(self, frames: int) -> float:
         return frames * self.sound.hop / self.sound.rate

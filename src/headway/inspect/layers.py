@@ -39,15 +39,18 @@ def around(module: nn.Module, others: Iterable[nn.Module]) -> bool:
 
 
 @torch.no_grad()
-def pooled_layers(model: nn.Module, trunk: Trunk, inputs: Tensor, ctx: Context) -> dict[str, Tensor]:
+def pooled_layers(
+    model: nn.Module, trunk: Trunk, inputs: Tensor, ctx: Context, real: Context | None = None
+) -> dict[str, Tensor]:
     """The mean of each sample's tokens after each layer, N C, by the layers' names.
 
-    A layer that is called several times, because others share its parameters, has a name for each turn: `0.out@2`.
+    `real` tells which tokens these are, where the model is to see more of them than are counted.  A layer that is
+    called several times, because others share its parameters, has a name for each turn: `0.out@2`.
     """
     sites = layers_of(model, trunk)
     with record(model, *sites) as trace:
         features = trunk.features(inputs, ctx)
-    inner, mean, found = trunk.inner(ctx), MeanPool(), dict[str, Tensor]()
+    inner, mean, found = trunk.inner(ctx) if real is None else real, MeanPool(), dict[str, Tensor]()
     for site in sites:
         values = trace.all(site)
         for turn, value in enumerate(values):

@@ -10,17 +10,53 @@ Chefer, Gur and Wolf's (2021, arXiv:2103.15679, equations 5 and 6), for self-att
 
     Ā = mean over heads of (∂y/∂A ⊙ A)⁺                                        R_l = R_{l−1} + Ā_l · R_{l−1}
 
-Axes:  H heads   T tokens
+A decoder looks at itself and across, at what an encoder gives, so what is in its tokens t is of the target (R^tt) and
+of the source (R^ts, 0 at first).  `rollout_across` is the rollout of all tokens of source and target as one set, of
+which the decoder's layers leave the source's as they are:
+
+    over itself   R^tt ← Ā · R^tt     R^ts ← Ā · R^ts          across   R^ts ← ½ A · R^ss + ½ R^ts     R^tt ← ½ R^tt
+
+`gradient_rollout_across` is Chefer, Gur and Wolf's for an encoder and a decoder, equations 6 to 10 (their 11 adds
+nothing, because no encoder looks at its decoder):
+
+    over itself   R^tt ← R^tt + Ā · R^tt     R^ts ← R^ts + Ā · R^ts
+    across        R^ts ← R^ts + (R̄^tt)ᵀ · Ā · R̄^ss      R̄ = I + (R − I), each row divided by its sum
+
+The transpose is theirs: a token of the target is credited with what was looked up by those that it has become a part
+of.  Where R is I, so that nothing has been mixed, R̄ is I too; 0/0 has no other limit that keeps its rows.
+
+Axes:  H heads   T tokens, of a target where there are two   S tokens of a source
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from headway.errors import UserError
+from headway.errors import UserError, listed
+from headway.ops.attend import shown
+
+
+class Own(NamedTuple):
+    """A layer of a decoder that looks at its own tokens: H T T or T T."""
+
+    weights: Tensor
+
+
+class Across(NamedTuple):
+    """A layer of a decoder that looks at what an encoder gives: H T S or T S."""
+
+    weights: Tensor
+
+
+class Reach(NamedTuple):
+    """What is in each token of a target, after a layer."""
+
+    target: Tensor  # T T
+    source: Tensor  # T S
 
 
 def rollout(maps: Sequence[Tensor]) -> list[Tensor]:
@@ -38,10 +74,69 @@ def gradient_rollout(maps: Sequence[Tensor], gradients: Sequence[Tensor]) -> lis
     `gradients` are the derivatives of one score by the weights in `maps`, each of its map's shape.  Rows sum to 1 or
     more: a token is always relevant to itself, with 1.
     """
+    return products([identity(step) + step for step in checked(relevances(maps, gradients))])
+
+
+def rollout_across(layers: Sequence[Own | Across], memory: Tensor) -> list[Reach]:
+    """How much of each token of target and source is in each of the target after each layer of a decoder.
+
+    `memory` (S S) is how much of each token of the source is in each that the decoder finds: the last of the encoder's
+    rollout.  A row of target and source together sums to 1.
+    """
+    found = [beginning(layers, memory)]
+    for layer in layers:
+        target, source = found[-1]
+        if isinstance(layer, Own):
+            step = with_skip(layer.weights)
+            found.append(Reach(step @ target, step @ source))
+        else:
+            seen = mean_of_heads(layer.weights)
+            all = 1 + seen.sum(-1, keepdim=True)  # 2, but for a token that may see nothing
+            found.append(Reach(target / all, (source + seen @ memory) / all))
+    return found[1:]
+
+
+def gradient_rollout_across(layers: Sequence[Own | Across], gradients: Sequence[Tensor], memory: Tensor) -> list[Reach]:
+    """The relevance of each token of target and source to each of the target after each layer, for a score.
+
+    `gradients` are its derivatives by the layers' weights, `memory` (S S) the last of the encoder's gradient rollout.
+    """
+    found = [beginning(layers, memory)]
+    steps = relevances([layer.weights for layer in layers], gradients)
+    for layer, step in zip(layers, steps, strict=True):
+        target, source = found[-1]
+        if isinstance(layer, Own):
+            found.append(Reach(target + step @ target, source + step @ source))
+        else:
+            found.append(Reach(target, source + evened(target).mT @ step @ evened(memory)))
+    return found[1:]
+
+
+def relevances(maps: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
+    """The mean over heads of (∂y/∂A ⊙ A)⁺ of each layer."""
     if [map.shape for map in maps] != [gradient.shape for gradient in gradients]:
         raise UserError(f"{len(maps)} maps and {len(gradients)} gradients, which differ", allowed="one for each, alike")
-    steps = [mean_of_heads((map * gradient).relu()) for map, gradient in zip(maps, gradients, strict=True)]
-    return products([identity(step) + step for step in checked(steps)])
+    return [mean_of_heads((map * gradient).relu()) for map, gradient in zip(maps, gradients, strict=True)]
+
+
+def evened(relevance: Tensor) -> Tensor:
+    """R̄: what tokens are to each other (all but I) with rows that sum to 1, so that no depth outweighs another."""
+    own = identity(relevance)
+    others = relevance - own
+    total = others.sum(-1, keepdim=True)
+    return own + torch.where(total > 0, others / total, 0.0)
+
+
+def beginning(layers: Sequence[Own | Across], memory: Tensor) -> Reach:
+    """What is in the target's tokens before any layer: each itself alone."""
+    checked([layer.weights for layer in layers if isinstance(layer, Own)])
+    rows = {layer.weights.shape[-2] for layer in layers}
+    columns = {layer.weights.shape[-1] for layer in layers if isinstance(layer, Across)}
+    if len(rows) != 1 or columns - {len(memory)} or memory.shape != (len(memory), len(memory)):
+        sizes = {" × ".join(map(str, layer.weights.shape[-2:])) for layer in layers}
+        said = f"maps of {listed(sorted(sizes))} cannot be followed to a memory of {shown(memory)}"
+        raise UserError(said, allowed="T × T, T × S and a memory of S × S")
+    return Reach(torch.eye(*rows).to(memory), memory.new_zeros(*rows, len(memory)))
 
 
 def with_skip(weights: Tensor) -> Tensor:

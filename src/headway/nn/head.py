@@ -235,9 +235,14 @@ class AttentionPool(nn.Module):
         return self.attention(self.query.expand(rows, 1, -1), seen)[:, 0]
 
 
+def main_of(head: nn.Module) -> nn.Module:
+    """The head that a model answers with, alone or beside others."""
+    return head.main if isinstance(head, Beside) else head
+
+
 def word_head(head: nn.Module) -> WordHead:
     """The head of words that a model has on top, alone or beside others."""
-    head = head.main if isinstance(head, Beside) else head
+    head = main_of(head)
     if not isinstance(head, WordHead):
         raise UserError(f"a model with {type(head).__name__} on top says no words", do="take one with a head of words")
     return head

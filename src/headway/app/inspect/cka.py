@@ -9,8 +9,9 @@ from typing import Any
 
 from headway.app.inspect.cells import digits, number, table
 from headway.app.inspect.figures import Drawing, Heat
-from headway.app.inspect.reading import Reader, samples_in
+from headway.app.inspect.reading import samples_in
 from headway.app.inspect.told import Found
+from headway.app.inspect.windows import reader_of
 from headway.checkpoint import Loaded
 from headway.inspect.cka import cka_matrix
 
@@ -23,8 +24,8 @@ def cka(data: Path, most: int | None, other: Callable[[], Loaded] | None) -> Cal
     samples = samples_in(data, most)
 
     def compare(loaded: Loaded) -> Alike:
-        ours = Reader.of(loaded).layers(samples)
-        theirs = ours if other is None else Reader.of(other()).layers(samples)
+        ours = reader_of(loaded).layers(samples)
+        theirs = ours if other is None else reader_of(other()).layers(samples)
         values = cka_matrix(list(ours.values()), list(theirs.values())).tolist()
         widest = max(layer.shape[1] for layer in (*ours.values(), *theirs.values()))
         return Alike(list(ours), list(theirs), values, len(samples), widest)

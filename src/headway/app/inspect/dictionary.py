@@ -10,18 +10,18 @@ Axes:  N vectors   C width   A atoms
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from headway.app.inspect.askers import asker_for
 from headway.app.inspect.atoms import Atom, Learned, Losses, Place
-from headway.app.inspect.calls import Call, Shown, asker_for, mean_loss
+from headway.app.inspect.calls import Call, Shown, mean_loss
 from headway.app.inspect.gathered import Gathered, gather
 from headway.app.inspect.handed import Handed
-from headway.app.inspect.told import check_figure, tell
-from headway.checkpoint import load
+from headway.checkpoint import Loaded
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.inspect.dictionary import Config, Dictionary, Penalty, Sparseness, Top
@@ -45,31 +45,29 @@ def dictionary(
     atoms: int,
     vectors: int,
     out: Path | None = None,
-    json: bool = False,
-    figure: Path | None = None,
-    heads: int | None = None,
-    unsafe: bool = False,
-) -> int:
-    """Learns a dictionary of what a site shows of data, writes it to `out`, and prints what was found."""
+    quiet: bool = False,
+) -> Callable[[Loaded], Learned]:
+    """Learns a dictionary of what a site of the model in a folder shows of data, and writes it to `out`."""
     keep_memory()
     Config(1, atoms, sparse)  # what cannot be is told before anything is loaded
-    check_figure(figure)
     check_room(vectors, out)
     handed.check()
-    loaded = load(model, heads=heads, unsafe=unsafe)
-    name = one_site(loaded.model, site)
-    asker = asker_for(loaded, handed, model)
-    gathered = gather(loaded.model, name, asker, vectors)
-    config = Config(gathered.vectors.shape[1], atoms, sparse, name)
-    made, moments = learn(gathered.learned, config, practice, (lambda moment: None) if json else progress)
-    if out is not None:
-        made.save(out)
-    counts = (len(gathered.learned), len(gathered.kept))
-    good = quality(made, gathered.learned, gathered.kept)
-    lost = None if asker.target is None else losses(loaded.model, made, gathered.calls, asker.target)
-    shares, best = used(made, gathered)
-    found = Learned(asker.why, config, practice, counts, moments, good, lost, shares, best, out)
-    return tell(found, json=json, figure=figure)
+
+    def look(loaded: Loaded) -> Learned:
+        name = one_site(loaded.model, site)
+        asker = asker_for(loaded, handed, model)
+        gathered = gather(loaded.model, name, asker, vectors)
+        config = Config(gathered.vectors.shape[1], atoms, sparse, name)
+        made, moments = learn(gathered.learned, config, practice, (lambda moment: None) if quiet else progress)
+        if out is not None:
+            made.save(out)
+        counts = (len(gathered.learned), len(gathered.kept))
+        good = quality(made, gathered.learned, gathered.kept)
+        lost = None if asker.target is None else losses(loaded.model, made, gathered.calls, asker.target)
+        shares, best = used(made, gathered)
+        return Learned(asker.why, config, practice, counts, moments, good, lost, shares, best, out)
+
+    return look
 
 
 def sparseness(top: int | None, l1: float | None) -> Sparseness:

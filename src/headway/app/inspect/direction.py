@@ -12,8 +12,9 @@ from torch import Tensor
 from headway.answer import Answer
 from headway.app.inspect.cells import digits, number, table, visible
 from headway.app.inspect.figures import Curves, Drawing
-from headway.app.inspect.reading import Reader, samples_in
+from headway.app.inspect.reading import samples_in
 from headway.app.inspect.told import Found
+from headway.app.inspect.windows import reader_of
 from headway.app.run import shown as answered
 from headway.checkpoint import Loaded
 from headway.errors import UserError, listed, nearest
@@ -40,7 +41,7 @@ def direction(first: Path, second: Path, move: Move | None, most: int | None) ->
     groups = samples_in(first, most), samples_in(second, most)
 
     def find(loaded: Loaded) -> Directions:
-        reader = Reader.of(loaded)
+        reader = reader_of(loaded)
         ours, theirs = (reader.layers(group) for group in groups)
         ways = {name: between(ours[name], theirs[name]) for name in ours}
         sizes = len(groups[0]), len(groups[1])

@@ -16,7 +16,7 @@ from headway.app.inspect.handed import Handed
 from headway.app.inspect.heads import filled
 from headway.app.inspect.reading import some_of
 from headway.app.inspect.told import Found
-from headway.app.purpose import Data, Purpose, check_labels, context_for
+from headway.app.purpose import Data, Purpose, check_labels
 from headway.app.training.measure import held_loss
 from headway.checkpoint import Loaded
 from headway.data.batched import batched
@@ -26,10 +26,7 @@ from headway.data.sources import Record
 from headway.errors import UserError, listed, nearest
 from headway.inspect.importance import heads_of, one_by_one
 from headway.look.effects import HOWS
-from headway.nn.head import Beside, Classifier, TokenClassifier
-from headway.nn.model import Trunk
 from headway.tasks.labels import Labels, Tags
-from headway.tasks.pairs import Pairs
 from headway.tasks.scores import MEASURES
 from headway.tasks.sensed import SensedLabels
 from headway.tasks.task import RecordTask, ids
@@ -77,42 +74,13 @@ def measured(loaded: Loaded, purpose: Purpose, data: Data, how: str) -> Importan
 
 def scored(loaded: Loaded, purpose: Purpose, data: Data) -> tuple[str, Score]:
     """The name of what is measured, and how: the loss where a record has one, and else the model's own score."""
-    task = task_for(loaded, data)
-    if task is not None:
+    if purpose.task is not None:
+        task = purpose.task(loaded)
         batches = list(collated(task, data.read()))
         return "loss", lambda: held_loss(task, loaded.model, batches)
     first = purpose.measure(loaded, data, Wish()).scores
     name = "loss" if "loss" in first.numbers else first.main
     return name, lambda: purpose.measure(loaded, data, Wish()).scores.numbers[name]
-
-
-def task_for(loaded: Loaded, data: Data) -> RecordTask | None:
-    """What a model was trained for, as its folder tells it; None for what is measured otherwise: texts, and speech."""
-    match data.kind:
-        case Kind.PAIRS:
-            speaker = loaded.speaker()
-            begin = loaded.kept.get("decoder_start_token_id", speaker.start())
-            if begin is None:
-                said = "the model does not say with which token it begins to write"
-                raise UserError(said, do="set decoder_start_token_id")
-            prefix = loaded.kept.get("prefix") or ""
-            return Pairs(speaker.tokenizer, speaker.words, begin, 0.0, context_for(loaded), prefix)
-        case Kind.LABELS | Kind.TAGS:
-            speaker, task = loaded.speaker(), Labels if data.kind is Kind.LABELS else Tags
-            labels = tuple(speaker.label(k) for k in range(classes_of(loaded)))
-            return task(speaker.tokenizer, labels, longest=context_for(loaded))
-        case Kind.IMAGES | Kind.SOUNDS | Kind.SERIES | Kind.SETS:
-            observer = loaded.observer()
-            return SensedLabels(observer.sense, tuple(observer.labels))
-        case _:
-            return None
-
-
-def classes_of(loaded: Loaded) -> int:
-    assert isinstance(loaded.model, Trunk)
-    head = loaded.model.head.main if isinstance(loaded.model.head, Beside) else loaded.model.head
-    assert isinstance(head, Classifier | TokenClassifier)
-    return head.out.out_features
 
 
 def collated(task: RecordTask, records: Iterator[Record]) -> Iterator[Any]:

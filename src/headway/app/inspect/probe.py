@@ -11,8 +11,9 @@ from headway.app.check import kind_of
 from headway.app.evaluate import given_data
 from headway.app.inspect.cells import digits, table
 from headway.app.inspect.figures import Curves, Drawing
-from headway.app.inspect.reading import Reader, Samples, some_of
+from headway.app.inspect.reading import Samples, some_of
 from headway.app.inspect.told import Found
+from headway.app.inspect.windows import reader_of
 from headway.checkpoint import Loaded
 from headway.data.kinds import LABELLED, Kind
 from headway.data.recognise import recognise
@@ -36,7 +37,7 @@ def probe(
     samples = Samples(tuple(record.handed[0] for record in kept), given.kind, data)
 
     def fit(loaded: Loaded) -> Probes:
-        layers = Reader.of(loaded).layers(samples)
+        layers = reader_of(loaded).layers(samples)
         return Probes({name: split.probed(x, ridge) for name, x in layers.items()}, split, given.why)
 
     return fit

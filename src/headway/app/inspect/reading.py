@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from headway.answer import Speaker
 from headway.app.evaluate import given_data
-from headway.checkpoint import Loaded
 from headway.data.batched import batched
 from headway.data.keyed import random_for
-from headway.data.kinds import TEXTUAL, Kind
+from headway.data.kinds import HEARD, NUMERIC, PICTURED, TEXTUAL, Kind
 from headway.data.lines import read_lines, suffix_of
 from headway.data.listings import MEDIA
 from headway.data.recognise import recognise
@@ -32,12 +31,13 @@ from headway.generate.feed import context_of
 from headway.inspect.layers import pooled_layers
 from headway.look.observing import encoder_of
 from headway.nn.model import EncoderDecoder, Trunk
-from headway.observer import Listener, Observer
+from headway.observer import Observer
 from headway.tasks.senses import Read
 from headway.tasks.task import Ragged, cut, ids
 
 TOGETHER = 32  # samples at a time
 TABLES = (".tsv", ".csv", ".jsonl")
+KINDS = {"texts": TEXTUAL, "images": PICTURED, "sounds": HEARD, "numbers": NUMERIC}  # of data, by what models read
 
 T = TypeVar("T")
 
@@ -96,6 +96,18 @@ def some_of(things: Iterable[T], text: Callable[[T], str], most: int | None) -> 
     return [thing for _, thing in sorted(chosen, key=lambda pair: pair[0])]
 
 
+def opened(samples: Samples, noun: str, place: Callable[[str], str]) -> Sequence[str]:
+    """What a model of texts, images, sounds or numbers (`noun`) reads; `place` says where a file is that is named."""
+    if noun == "texts" and samples.source.is_dir():
+        raise UserError(f"the model reads texts, and {samples.source} is a folder", do="give a file of texts")
+    if samples.kind is not None and samples.kind not in KINDS[noun]:
+        holds = "texts" if samples.kind in TEXTUAL else f"data for {samples.kind.value}"
+        raise UserError(f"the model reads {noun}, and {samples.source} holds {holds}", do=f"give it {noun}")
+    if samples.kind is not None or noun == "texts":
+        return samples.told
+    return [place(beside(name, samples.source)) for name in samples.told]
+
+
 @dataclass(frozen=True, eq=False)
 class Reader:
     """A model with the part of it that takes samples in."""
@@ -105,20 +117,11 @@ class Reader:
     answerer: Speaker | Observer
 
     @staticmethod
-    def of(loaded: Loaded) -> Reader:
-        answerer = loaded.answerer()
-        match answerer:
-            case Listener():
-                raise UserError(
-                    "a Whisper hears sounds window by window, and its layers cannot be compared sample by sample",
-                    do="take a model that hears whole sounds; headway inspect heads and rollout read a Whisper",
-                )
-            case Observer():
-                return Reader(loaded.model, encoder_of(loaded.model), answerer)
-            case Speaker():
-                model = loaded.model
-                trunk = model.encoder if isinstance(model, EncoderDecoder) else answerer.trunk()
-                return Reader(model, trunk, answerer)
+    def of(answerer: Speaker | Observer) -> Reader:
+        model = answerer.model
+        if isinstance(answerer, Observer):
+            return Reader(model, encoder_of(model), answerer)
+        return Reader(model, model.encoder if isinstance(model, EncoderDecoder) else answerer.trunk(), answerer)
 
     def layers(self, samples: Samples) -> dict[str, Tensor]:
         """The mean over each sample's tokens after each layer, N C, by the layers' names."""
@@ -129,16 +132,7 @@ class Reader:
 
     def opened(self, samples: Samples) -> Sequence[str]:
         """What `read` takes, where the model reads this kind of samples at all."""
-        texts = isinstance(self.answerer, Speaker)
-        if texts and samples.source.is_dir():
-            raise UserError(f"the model reads texts, and {samples.source} is a folder", do="give a file of texts")
-        if samples.kind is not None and texts != (samples.kind in TEXTUAL):
-            holds = "texts" if samples.kind in TEXTUAL else f"data for {samples.kind.value}"
-            do = f"give it {self.noun}"
-            raise UserError(f"the model reads {self.noun}, and {samples.source} holds {holds}", do=do)
-        if samples.kind is not None or isinstance(self.answerer, Speaker):
-            return samples.told
-        return [self.answerer.place(beside(name, samples.source)) for name in samples.told]
+        return opened(samples, self.noun, self.answerer.place if isinstance(self.answerer, Observer) else str)
 
     @property
     def noun(self) -> str:

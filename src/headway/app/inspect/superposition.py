@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.app.inspect.cells import digits, number, table
 from headway.app.inspect.figures import Drawing, Heat
-from headway.app.inspect.told import Found, check_figure, tell
+from headway.app.inspect.told import Found
 from headway.inspect.superposition import PRESENT, Practice, Represented, World, represented
 
 if TYPE_CHECKING:
@@ -24,20 +23,11 @@ FRACTIONS = {"1": 1.0, "1/2": 1 / 2, "2/5": 2 / 5}  # a dimension of its own, ba
 
 
 def superposition(
-    *,
-    features: int = 5,
-    hidden: int = 2,
-    sparsity: Sequence[float] = (0.0, 0.7, 0.9, 0.99),
-    decay: float = 0.9,
-    steps: int = 2000,
-    seed: int = 0,
-    json: bool = False,
-    figure: Path | None = None,
-) -> int:
-    """Learns a toy model for each sparsity, and prints what it has made of its features."""
+    features: int, hidden: int, sparsity: Sequence[float], *, decay: float, steps: int, seed: int
+) -> Superposed:
+    """Learns a toy model for each sparsity: what has it made of its features?"""
     world, practice = World(features, hidden, tuple(sparsity), decay), Practice(steps, seed=seed)
-    check_figure(figure)
-    return tell(Superposed(world, practice, represented(world, practice)), json=json, figure=figure)
+    return Superposed(world, practice, represented(world, practice))
 
 
 @dataclass(frozen=True, eq=False)

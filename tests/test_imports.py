@@ -170,7 +170,7 @@ def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
 
 def test_cyclopts_is_used_only_where_commands_are_declared() -> None:
     users = [f for f in SOURCE.glob("headway/**/*.py") if "cyclopts import" in f.read_text(encoding="utf-8")]
-    commands = ("cli", "cli_dictionary", "cli_inspect", "cli_look", "cli_train", "cli_write")
+    commands = ("cli", "cli_dictionary", "cli_inspect", "cli_look", "cli_options", "cli_train", "cli_write")
     assert {name(file) for file in users} == {f"headway.app.{command}" for command in commands}
 
 

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 from torch.testing import assert_close
 
-from headway.app.report.glimpses import eye_of, heads_seen, places_seen
+from headway.app.report.glimpses import heads_seen, last_site, places_seen
 from headway.app.report.pictures import Picture, drawn_picture
-from headway.app.report.sight import NOTHING, attention_sites
+from headway.app.report.sight import NOTHING
 from headway.data.preprocess import ImagePreprocess
-from headway.nn.model import Trunk
-from headway.nn.trace import record
+from headway.look.observing import encoder_of
+from headway.nn.attention import Attention
+from headway.nn.trace import record, sites_of
 from headway.observer import Observer
 from headway.ops.reading import Readable
 from headway.tasks.senses import Sight
@@ -49,55 +51,69 @@ def observer(config: object) -> Observer:
     return Observer(build(config).eval(), Sight(ImagePreprocess((16, 16))))
 
 
-def eye_and_site(watcher: Observer) -> tuple[Trunk, str]:
-    eye = eye_of(watcher.model)
-    assert isinstance(eye, Trunk)
-    return eye, attention_sites(eye, lambda part: True, "")[-1]
+def seen_by(watcher: Observer, picture: str) -> tuple[str, Tensor]:
+    """The site that is drawn, and how much each of its heads looked at each place."""
+    site = last_site(watcher, picture)
+    assert site is not None
+    return site.name, heads_seen(site, encoder_of(watcher.model))
+
+
+def recorded(watcher: Observer, site: str, picture: str) -> Tensor:
+    """The weights at a site as they are recorded there, B H T S."""
+    with record(watcher.model, site) as trace, torch.no_grad():
+        encoder_of(watcher.model).features(watcher.read([picture]).inputs)
+        weights = trace[site]
+        assert isinstance(weights, Readable)
+        return weights.full()
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_place_has_its_light(name: str, picture: str) -> None:
     config, shape = MODELS[name]
     watcher = observer(config)
-    eye, site = eye_and_site(watcher)
-    assert heads_seen(eye, site, watcher.read([picture]).inputs).shape == shape
+    site, heads = seen_by(watcher, picture)
+    assert heads.shape == shape
     sights = places_seen(watcher, [(picture, "a title")])
     (strip,) = sights.figures
     assert isinstance(strip, Picture)
     assert strip.names == ("the image", "all heads", *(f"head {at + 1}" for at in range(min(3, shape[0]))))
     assert all(file.startswith(b"\x89PNG") for file in strip.files)
-    assert site.removesuffix(".weights") in sights.how
+    assert f" {site}, the last layer" in sights.how
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_last_layer_of_the_eye_is_drawn(name: str, picture: str) -> None:
+    watcher = observer(MODELS[name][0])
+    eye = encoder_of(watcher.model)
+    *_, last = (part for part in eye.modules() if isinstance(part, Attention))
+    site, _ = seen_by(watcher, picture)
+    assert sites_of(watcher.model)[f"{site}.weights"][0] is last
 
 
 def test_a_class_is_read_from_its_token(picture: str) -> None:
     watcher = observer(MODELS["vit"][0])
-    eye, site = eye_and_site(watcher)
-    image = watcher.read([picture]).inputs
-    with record(eye, site) as trace, torch.no_grad():
-        eye(image)
-    seen = trace[site]
-    assert isinstance(seen, Readable)
-    assert_close(heads_seen(eye, site, image), seen.full()[0, :, 0, 1:].reshape(4, 4, 4))
+    site, heads = seen_by(watcher, picture)
+    assert_close(heads, recorded(watcher, site, picture)[0, :, 0, 1:].reshape(4, 4, 4))
 
 
 def test_without_such_a_token_all_parts_look(picture: str) -> None:
     watcher = observer(MODELS["mae"][0])
-    eye, site = eye_and_site(watcher)
-    image = watcher.read([picture]).inputs
-    with record(eye, site) as trace, torch.no_grad():
-        eye.features(image)
-    seen = trace[site]
-    assert isinstance(seen, Readable)
+    site, heads = seen_by(watcher, picture)
+    seen = recorded(watcher, site, picture)
     assert seen.shape == (1, 4, 17, 17)  # all patches are visible
-    assert_close(heads_seen(eye, site, image), seen.full()[0].mean(1)[:, 1:].reshape(4, 4, 4))
+    assert_close(heads, seen[0].mean(1)[:, 1:].reshape(4, 4, 4))
+
+
+def test_pooled_places_stand_in_their_rows(picture: str) -> None:
+    watcher = observer(MODELS["mvit"][0])
+    site, heads = seen_by(watcher, picture)
+    assert_close(heads, recorded(watcher, site, picture)[0].mean(1).reshape(2, 8, 8))
 
 
 def test_windows_are_laid_back_and_lose_nothing(picture: str) -> None:
-    """Each of 4×4 cells gives away one, also where windows of three shift and reach over the edge."""
-    watcher = observer(MODELS["simmim, swin"][0])
-    eye, site = eye_and_site(watcher)
-    found = heads_seen(eye, site, watcher.read([picture]).inputs)
-    assert_close(found.sum((1, 2)), torch.full((2,), 16.0))
+    """Each of 4×4 cells gives away a sixteenth, also where windows of three shift and reach over the edge."""
+    _, heads = seen_by(observer(MODELS["simmim, swin"][0]), picture)
+    assert_close(heads.sum((1, 2)), torch.ones(2))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unkno
 
 from headway import __version__
 from headway.app import cli_inspect, cli_look, cli_train
+from headway.app.cli_options import Heads, Unsafe
 from headway.app.cli_write import GENERATE, Writing
 from headway.errors import UserError, listed, nearest
 
@@ -110,8 +111,8 @@ def run(
     lines: bool = False,
     embed: bool = False,
     json: bool = False,
-    heads: int | None = None,
-    unsafe: bool = False,
+    heads: Heads = None,
+    unsafe: Unsafe = False,
     writing: Writing = WRITING,
 ) -> None:
     """Do what a model is for: continue, fill the mask, translate, classify, tell what is on an image, or embed.
@@ -129,10 +130,6 @@ def run(
         Print the vector of each text instead.
     json
         Print an answer as a line of JSON.
-    heads
-        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
-    unsafe
-        Let weights be read from a PyTorch pickle (no code in it is run).
     """
     from headway.app.run import run
 
@@ -143,7 +140,7 @@ def run(
 
 @app.command(help=GENERATE)
 def generate(
-    model: Path, text: str, /, *, heads: int | None = None, unsafe: bool = False, writing: Writing = WRITING
+    model: Path, text: str, /, *, heads: Heads = None, unsafe: Unsafe = False, writing: Writing = WRITING
 ) -> None:
     """Write with a model, and show the text as it is written.
 
@@ -153,10 +150,6 @@ def generate(
         The folder of a model that writes.
     text
         How the text begins, or what to answer.
-    heads
-        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
-    unsafe
-        Let weights be read from a PyTorch pickle (no code in it is run).
     """
     from headway.app.run import generate
 
@@ -164,9 +157,7 @@ def generate(
 
 
 @app.command
-def convert(
-    source: Path, target: Path, /, *, to: str = "headway", heads: int | None = None, unsafe: bool = False
-) -> None:
+def convert(source: Path, target: Path, /, *, to: str = "headway", heads: Heads = None, unsafe: Unsafe = False) -> None:
     """Write a model folder in another layout.
 
     Parameters
@@ -177,10 +168,6 @@ def convert(
         The folder to write, new or empty.
     to
         The layout to write: headway or hf (Hugging Face's).
-    heads
-        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
-    unsafe
-        Let weights be read from a PyTorch pickle (no code in it is run).
     """
     from headway.app.convert import convert
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from headway.app.cli_options import COMMON, TELLING, Common, Telling
+
 SPARSITIES = (0.0, 0.7, 0.9, 0.99)
 
 
@@ -18,9 +20,7 @@ def superposition(
     decay: float = 0.9,
     steps: int = 2000,
     seed: int = 0,
-    json: bool = False,
-    figure: Path | None = None,
-    debug: bool = False,
+    telling: Telling = TELLING,
 ) -> int:
     """Watch a toy model pack more features than it has dimensions, the more of them the rarer they are.
 
@@ -40,25 +40,10 @@ def superposition(
         Steps of learning.
     seed
         The same seed gives the same numbers.
-    json
-        Print what was found as JSON, and nothing else.
-    figure
-        Draw it into this file: .png or .svg.
-    debug
-        Show where in the code an error came from.
     """
     from headway.app.inspect.superposition import superposition
 
-    return superposition(
-        features=features,
-        hidden=hidden,
-        sparsity=sparsity,
-        decay=decay,
-        steps=steps,
-        seed=seed,
-        json=json,
-        figure=figure,
-    )
+    return telling.tell(lambda: superposition(features, hidden, sparsity, decay=decay, steps=steps, seed=seed))
 
 
 def dictionary(
@@ -76,11 +61,7 @@ def dictionary(
     columns: str | None = None,
     label_from: str | None = None,
     out: Path | None = None,
-    json: bool = False,
-    figure: Path | None = None,
-    heads: int | None = None,
-    unsafe: bool = False,
-    debug: bool = False,
+    common: Common = COMMON,
 ) -> int:
     """Take the vectors of a site apart into a few out of many atoms, and see what excites each of these.
 
@@ -93,7 +74,8 @@ def dictionary(
     model
         A model folder, of headway's or of Hugging Face's layout.
     data
-        Files or folders of what the model reads, as for headway eval, or dates, the embedded data set.
+        Files or folders of what the model reads, as for headway eval, or dates, the embedded data set.  Nothing need be
+        said about images and sounds; with captions or transcripts it is told what the model loses.
     site
         Where to look, as in 3.out or decoder.1.cross.heads; a pattern may be given that means one site.
     atoms
@@ -109,37 +91,27 @@ def dictionary(
     seed
         The same seed gives the same dictionary.
     task
-        What the data is for: translation, classification, tagging or language; recognised unless given.
+        What the data is for, as for headway eval; recognised unless given.
     columns
         Names or numbers of the columns to use, as in en,de; recognised unless given.
     label_from
-        A pattern that finds the class in names of images or sounds.
+        A pattern that finds the class in names of images or sounds, or with --task speech the transcript.
     out
         A new folder to write the dictionary into.
-    json
-        Print what was found as JSON, and nothing else.
-    figure
-        Draw it into this file: .png or .svg.
-    heads
-        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
-    unsafe
-        Let weights be read from a PyTorch pickle (no code in it is run).
-    debug
-        Show where in the code an error came from.
     """
     from headway.app.inspect.dictionary import Handed, Practice, dictionary, sparseness
 
-    return dictionary(
+    return common.look(
         model,
-        Handed(data, task, columns, label_from),
-        site,
-        sparseness(top, l1),
-        Practice(steps=steps, seed=seed),
-        atoms=atoms,
-        vectors=vectors,
-        out=out,
-        json=json,
-        figure=figure,
-        heads=heads,
-        unsafe=unsafe,
+        lambda: dictionary(
+            model,
+            Handed(data, task, columns, label_from),
+            site,
+            sparseness(top, l1),
+            Practice(steps=steps, seed=seed),
+            atoms=atoms,
+            vectors=vectors,
+            out=out,
+            quiet=common.json,
+        ),
     )

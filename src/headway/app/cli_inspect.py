@@ -3,66 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from headway.app import cli_dictionary
+from headway.app.cli_options import COMMON, Common
 from headway.errors import UserError
-
-if TYPE_CHECKING:
-    from headway.app.inspect.told import Found
-    from headway.checkpoint import Loaded
 
 inspect = App(name="inspect", help="Numbers about a model: heads, importance, rollout, probes, neighbours, directions.")
 inspect.command(cli_dictionary.superposition)
 inspect.command(cli_dictionary.dictionary)
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Common:
-    """What every part of inspect can be told.
-
-    Parameters
-    ----------
-    json
-        Print the numbers as JSON, and nothing else.
-    figure
-        Draw them too, into this file (.png or .svg).
-    heads
-        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
-    unsafe
-        Let weights be read from a PyTorch pickle (no code in it is run).
-    debug
-        Show where in the code an error came from.
-    """
-
-    json: bool = False
-    figure: Path | None = None
-    heads: int | None = None
-    unsafe: bool = False
-    debug: bool = False
-
-    def tell(self, model: Path, find: Callable[[], Callable[[Loaded], Found]]) -> int:
-        """Prints what is found in a model; what is wrong with all else is told before the model is loaded."""
-        from headway.app.inspect.told import check_figure, tell
-
-        check_figure(self.figure)
-        look = find()
-        return tell(look(self.load(model)), json=self.json, figure=self.figure)
-
-    def load(self, model: Path) -> Loaded:
-        from headway.checkpoint import load
-
-        return load(model, heads=self.heads, unsafe=self.unsafe)
-
-
-COMMON = Common()
 
 
 @inspect.command(name="heads")
@@ -90,7 +42,7 @@ def show_heads(
     """
     from headway.app.inspect.heads import heads
 
-    return common.tell(model, lambda: heads(given(text, file), by))
+    return common.look(model, lambda: heads(given(text, file), by))
 
 
 @inspect.command
@@ -124,7 +76,7 @@ def importance(
     """
     from headway.app.inspect.importance import importance
 
-    return common.tell(model, lambda: importance(model, data, task=task, columns=columns, how=how, most=most))
+    return common.look(model, lambda: importance(model, data, task=task, columns=columns, how=how, most=most))
 
 
 @inspect.command
@@ -140,6 +92,8 @@ def rollout(
 ) -> int:
     """Follow attention through all layers, from where the answer is read back to the input.
 
+    With an encoder and a decoder, from what is written across to what was read.
+
     Parameters
     ----------
     model
@@ -151,11 +105,12 @@ def rollout(
     gradient
         A class or a token: follow only what speaks for it (gradient-weighted rollout).
     row
-        The token to follow back from; where the answer is read unless given.
+        The token to follow back from, where there is a decoder one of those it reads; where the answer is read unless
+        given.
     """
     from headway.app.inspect.rollout import follow
 
-    return common.tell(model, lambda: follow(given(text, file), gradient, row))
+    return common.look(model, lambda: follow(given(text, file), gradient, row))
 
 
 @inspect.command
@@ -179,6 +134,7 @@ def probe(
         A model folder.
     data
         Labelled texts, images, sounds or numbers, as for headway train; the classes need not be the model's own.
+        Of a sound that is longer than a Whisper hears at once, all windows count.
     task
         What the data is for; recognised unless given.
     columns
@@ -193,7 +149,7 @@ def probe(
     from headway.app.inspect.probe import probe
 
     options = {"task": task, "columns": columns, "label_from": label_from}
-    return common.tell(model, lambda: probe(data, **options, most=most, ridge=ridge))
+    return common.look(model, lambda: probe(data, **options, most=most, ridge=ridge))
 
 
 @inspect.command
@@ -213,7 +169,7 @@ def neighbours(model: Path, /, *words: str, among: Path | None = None, count: in
     """
     from headway.app.inspect.neighbours import neighbours
 
-    return common.tell(model, lambda: neighbours(words, among, count))
+    return common.look(model, lambda: neighbours(words, among, count))
 
 
 @inspect.command
@@ -251,7 +207,7 @@ def direction(
     from headway.app.inspect.direction import Move, direction
 
     wish = None if move is None else Move(move, by, layer)
-    return common.tell(model, lambda: direction(first, second, wish, most))
+    return common.look(model, lambda: direction(first, second, wish, most))
 
 
 @inspect.command
@@ -272,7 +228,7 @@ def cka(model: Path, other: Path | None = None, /, *, data: Path, most: int = 50
     from headway.app.inspect.cka import cka
 
     load_other = None if other is None else partial(common.load, other)
-    return common.tell(model, lambda: cka(data, most, load_other))
+    return common.look(model, lambda: cka(data, most, load_other))
 
 
 def given(text: str | None, file: Path | None) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+from headway.app.cli_options import Heads, Unsafe
 from headway.errors import UserError
 
 LIVE = Group("Served, while the model is at hand", sort_key=10)
@@ -26,8 +27,8 @@ def look(
     site: str | None = None,
     live: Annotated[bool, Parameter(group=LIVE)] = False,
     port: Annotated[int | None, Parameter(group=LIVE)] = None,
-    heads: Annotated[int | None, Parameter(group=MODEL)] = None,
-    unsafe: Annotated[bool, Parameter(group=MODEL)] = False,
+    heads: Annotated[Heads, Parameter(group=MODEL)] = None,
+    unsafe: Annotated[Unsafe, Parameter(group=MODEL)] = False,
 ) -> None:
     """See what a model looks at: every head of every layer, as a page that needs nothing but a browser.
 
@@ -42,7 +43,7 @@ def look(
     open
         Show it in a browser.
     compare
-        Another model that reads the same, to see where their heads differ.
+        Another model, to see where their heads differ; it reads what the first one writes.
     tokens
         New tokens at most, where the model continues a text.
     effects
@@ -53,10 +54,6 @@ def look(
         Serve the page at an address of this machine: type, drop files, edit heads.
     port
         The port of that address; 8765 unless given.
-    heads
-        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
-    unsafe
-        Let weights be read from a PyTorch pickle (no code in it is run).
     """
     from headway.app.look import Viewing, write_page
 

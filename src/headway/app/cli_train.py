@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from headway.app.cli_options import Debug, Heads, Unsafe
 from headway.app.settings.places import ELSEWHERE, SHORT, Flag
 from headway.train.recipe import SETTINGS
 from headway.train.setting import Setting, kinds_of
@@ -104,7 +105,7 @@ def train(
     resume: bool = False,
     dry_run: bool = False,
     print_config: bool = False,
-    debug: bool = False,
+    debug: Debug = False,
 ) -> int:
     """Train a model on your data: pairs, labelled texts, tagged words, or texts.
 
@@ -124,8 +125,6 @@ def train(
         Say what would be done, and touch nothing.
     print_config
         Print the recipe with every choice made, and train nothing.
-    debug
-        Show where in the code an error came from.
     """
     from headway.app.settings.recipe import ask
 
@@ -140,7 +139,7 @@ def bottleneck(
     options: Shared = None,
     presets: str = "rnn-small,rnnsearch-small,transformer-tiny",
     json: bool = False,
-    debug: bool = False,
+    debug: Debug = False,
 ) -> int:
     """Compare models with attention and without: quality against the length of the source.
 
@@ -156,8 +155,6 @@ def bottleneck(
         The models, of headway list.
     json
         Print the numbers as JSON, and all else to standard error.
-    debug
-        Show where in the code an error came from.
     """
     from headway.app.settings.recipe import ask
 
@@ -197,7 +194,7 @@ def check(
     test_from: TestFrom = None,
     longest: int | None = None,
     json: bool = False,
-    debug: bool = False,
+    debug: Debug = False,
 ) -> int:
     """Look through data for what would spoil a training, line by line.
 
@@ -223,8 +220,6 @@ def check(
         Letters of a text, beyond which it is called too long.
     json
         Print what was found as JSON, and nothing else.
-    debug
-        Show where in the code an error came from.
     """
     from headway.app.check import check
     from headway.data.records import LONGEST
@@ -255,9 +250,9 @@ def evaluate(
     test_from: TestFrom = None,
     beam: int | None = None,
     json: bool = False,
-    heads: int | None = None,
-    unsafe: bool = False,
-    debug: bool = False,
+    heads: Heads = None,
+    unsafe: Unsafe = False,
+    debug: Debug = False,
 ) -> int:
     """Measure a model on data: BLEU, chrF, exact match, accuracy, F1 or perplexity, also by length.
 
@@ -283,12 +278,6 @@ def evaluate(
         Search with this many beams.
     json
         Print the numbers as JSON, and nothing else.
-    heads
-        How many heads the model has, where its folder has no config.json to say it (fairseq, nn.Transformer).
-    unsafe
-        Let weights be read from a PyTorch pickle (no code in it is run).
-    debug
-        Show where in the code an error came from.
     """
     from headway.app.evaluate import evaluate
 

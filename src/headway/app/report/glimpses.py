@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.answer import Wish
 from headway.app.report.heat import label
@@ -17,16 +17,17 @@ from headway.app.report.pictures import Picture, png
 from headway.app.report.sight import HEADS, NOTHING, Sights, attention_sites, latest, piece, read_row
 from headway.data.preprocess import ImagePreprocess
 from headway.data.sources import Record
+from headway.generate.settings import begin_of
+from headway.look.attended import Site, read_by
+from headway.look.axis import Cells
+from headway.look.observing import encoder_of, observing
+from headway.look.scene import spots
 from headway.nn.attention import CrossAttention
 from headway.nn.captioner import Captioner
-from headway.nn.embed import PatchEmbed
-from headway.nn.grid import LocalAttention, PooledAttention, Windowed, size_of
-from headway.nn.masked_image import MaskedAutoencoder, MaskedImageModel
+from headway.nn.grid import LocalAttention
 from headway.nn.model import Trunk
-from headway.nn.towers import TwoTowers
 from headway.nn.trace import record, sites_of
 from headway.observer import Observer
-from headway.ops.patches import Grid, patch_grid
 from headway.ops.reading import Readable
 from headway.tasks.captioning import SITE
 
@@ -56,9 +57,8 @@ def strip(observer: Observer, model: Captioner, ready: ImagePreprocess, name: st
     image = observer.read([name]).inputs  # 1 Ch H W
     [answer] = observer.answer([name], Wish(most=WORDS))
     tokens: list[int] = list(answer["tokens"])
-    begin = int(observer.kept["decoder_start_token_id"])
-    weights = looks(model, image, [begin, *tokens[:-1]])
     assert observer.words is not None
+    weights = looks(model, image, [begin_of(observer.kept, observer.words.bos), *tokens[:-1]])
     names = [label(piece(observer.words, token)) for token in tokens]
     return film(f"{name} → {answer['output']}", image, model.maps(weights, image)[0], names, ready)
 
@@ -86,56 +86,42 @@ def places_seen(observer: Observer, images: Sequence[tuple[str, str]]) -> Sights
 
     Nothing, where a model has no attention, or its last one is only among neighbours.
     """
-    eye, ready = eye_of(observer.model), observer.sense.ready
-    if not isinstance(eye, Trunk) or not isinstance(ready, ImagePreprocess) or not images:
+    ready = observer.sense.ready
+    if not isinstance(ready, ImagePreprocess):
         return NOTHING
-    sites = attention_sites(eye, lambda part: True, "")
-    if not sites or isinstance(sites_of(eye)[sites[-1]][0], LocalAttention):
-        return NOTHING
-    strips = [heads_strip(eye, sites[-1], observer.read([name]).inputs, title, ready) for name, title in images]
-    return Sights(SEEN.format(site=sites[-1].removesuffix(".weights")), tuple(strips))
+    strips, named = list[Picture](), ""
+    for name, title in images:
+        site = last_site(observer, name)
+        if site is None:
+            return NOTHING
+        heads = heads_seen(site, encoder_of(observer.model))
+        strips.append(heads_strip(heads, observer.read([name]).inputs, title, ready))
+        named = site.name
+    return Sights(SEEN.format(site=named), tuple(strips)) if strips else NOTHING
 
 
-def eye_of(model: nn.Module) -> nn.Module:
-    """The part of a model that reads images."""
-    match model:
-        case MaskedAutoencoder() | MaskedImageModel():
-            return model.encoder
-        case TwoTowers():
-            return model.image
-        case _:
-            return model
+def last_site(observer: Observer, name: str) -> Site | None:
+    """The last layer of attention at the places of an image; None for one that is only among neighbours, or none."""
+    if not spots(encoder_of(observer.model)):
+        return None
+    scene = observing(observer, name, None)
+    read = read_by(scene, title=name, input=name, architecture=type(observer.model).__name__)
+    *_, last = read.sites.values()
+    near = isinstance(read.sources[last.name].spot.part, LocalAttention)
+    return None if near or not isinstance(last.columns, Cells) else last
 
 
-def heads_strip(eye: Trunk, site: str, image: Tensor, title: str, ready: ImagePreprocess) -> Picture:
-    heads = heads_seen(eye, site, image)
+def heads_seen(site: Site, eye: Trunk) -> Tensor:
+    """How much each head looked at each place of an image, T Y X, for what the head of `eye` reads."""
+    assert isinstance(site.columns, Cells)
+    read = torch.stack([read_row(eye, weights) for weights in site.map.full()[0]])  # T S
+    return read[:, site.columns.first :].unflatten(1, site.columns.grid)
+
+
+def heads_strip(heads: Tensor, image: Tensor, title: str, ready: ImagePreprocess) -> Picture:
     few = heads[:HEADS] if len(heads) > 1 else heads[:0]
     names = ["all heads", *(f"head {at + 1}" for at in range(len(few)))]
     return film(title, image, torch.cat([heads.mean(0, keepdim=True), few]), names, ready)
-
-
-def heads_seen(eye: Trunk, site: str, image: Tensor) -> Tensor:
-    """How much each head looked at each place of an image, 1 Ch H W → T Y X."""
-    with record(eye, site) as trace:
-        features = eye.features(image)
-    seen, part = latest(trace, site), sites_of(eye)[site][0]
-    around = next((one for one in eye.modules() if isinstance(one, Windowed) and one.attention is part), None)
-    if around is not None:
-        grid = size_of(features)  # which no layer behind the last attention changes
-        return around.windows.fit(*grid).merge(seen.received().mT, grid)[0].movedim(-1, 0)
-    if isinstance(part, PooledAttention):
-        return seen.received()[0].unflatten(1, grid_like(image, seen.shape[3]))
-    patch = next(part.patch for part in eye.modules() if isinstance(part, PatchEmbed))
-    rows, cols = patch_grid(image, patch)
-    read = torch.stack([read_row(eye, weights) for weights in seen.full()[0]])  # T S
-    return read[:, -rows * cols :].unflatten(1, (rows, cols))  # a class token stands in front
-
-
-def grid_like(image: Tensor, places: int) -> Grid:
-    """The grid of so many places that strides make of an image."""
-    high, wide = image.shape[-2:]
-    grids = ((-(-high // stride), -(-wide // stride)) for stride in range(1, max(high, wide) + 1))
-    return next(grid for grid in grids if grid[0] * grid[1] == places)
 
 
 def film(title: str, image: Tensor, maps: Tensor, names: Sequence[str], ready: ImagePreprocess) -> Picture:

@@ -20,7 +20,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.look.words import piece
 from headway.nn.attention import Attention, CrossAttention
 from headway.nn.context import Context
-from headway.nn.head import Beside, Classifier, FirstToken, LastToken
+from headway.nn.head import Classifier, FirstToken, LastToken, main_of
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.nn.towers import Projection
 from headway.nn.trace import Trace, record, sites_of
@@ -119,7 +119,7 @@ def ribbons(model: Trunk, examples: Sequence[Example], words: Tokenizer) -> Sigh
 
 def read_row(model: Trunk, weights: Tensor) -> Tensor:
     """The row of the token that the head reads, or the mean of all rows where it reads all: T S → S"""
-    head = model.head.main if isinstance(model.head, Beside) else model.head
+    head = main_of(model.head)
     pool = head.pool if isinstance(head, Classifier | Projection) else None
     if isinstance(pool, FirstToken):
         return weights[0]

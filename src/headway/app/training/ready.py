@@ -13,6 +13,7 @@ from headway.checkpoint import Loaded
 from headway.data.preprocess import Preprocess
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
+from headway.generate.settings import begin_of
 from headway.tasks.causal import Causal
 from headway.tasks.labels import Labels, Tags
 from headway.tasks.masked import Masked
@@ -45,7 +46,7 @@ Make = Callable[[Recipe, Material, Loaded | None], Ready]
 def pairs(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
     data, smoothing = recipe.data, given(recipe.train.smoothing, 0.1)
     reader, writer, chosen = started(start) if start else two_sides(recipe, material)
-    begin = begin_of(start, writer)
+    begin = beginning(start, writer)
     longest = given(data.longest, LONGEST)
     task = Pairs(reader, writer, begin, smoothing, longest, data.prefix)
     return Ready(task, reader, writer, {**chosen, "train.smoothing": smoothing, "data.longest": longest})
@@ -117,8 +118,7 @@ def masked(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
 
 def spans(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
     words, chosen = one_side(recipe, material, start, "bpe", frame=False, after=True, marks=MARKS)
-    begin = begin_of(start, words)
-    return Ready(Spans(words, begin, marks_of(words)), words, words, chosen)
+    return Ready(Spans(words, beginning(start, words), marks_of(words)), words, words, chosen)
 
 
 def one_side(
@@ -139,13 +139,9 @@ def one_side(
     return words, {"data.tokenizer": level, "data.vocab": words.vocab - marks}
 
 
-def begin_of(start: Loaded | None, words: Tokenizer) -> int:
-    """The token that a text is written after."""
-    begin = start.kept.get("decoder_start_token_id") if start else None
-    begin = given(begin, words.bos)
-    if begin is None:
-        raise UserError("this model does not say with which token it begins to write", do="train without --from")
-    return begin
+def beginning(start: Loaded | None, words: Tokenizer) -> int:
+    """The token that a text in these words is written after, in the model that a run goes on from or in a new one."""
+    return begin_of(start.kept if start else {}, words.bos)
 
 
 def started(start: Loaded) -> tuple[Tokenizer, Tokenizer, dict[str, Any]]:

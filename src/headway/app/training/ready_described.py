@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from headway.app.training.material import Material
-from headway.app.training.ready import Ready, begin_of, given, one_side
+from headway.app.training.ready import Ready, beginning, given, one_side
 from headway.app.training.ready_media import AUGMENTS, FACTOR, Table, hearing, sight
 from headway.checkpoint import Loaded
 from headway.data.tokenizer import Tokenizer
@@ -50,7 +50,7 @@ def writing(
 ) -> Ready:
     words, more = one_side(recipe, material, start, level, frame=False, after=True)
     smoothing, longest = given(recipe.train.smoothing, 0.1), given(recipe.data.longest, LONGEST)
-    task = Captions(sense, words, longest, begin_of(start, words), smoothing)
+    task = Captions(sense, words, longest, beginning(start, words), smoothing)
     chosen = {**chosen, **more, "train.smoothing": smoothing, "data.longest": longest}
     return Ready(task, words, words, chosen, 0, {**needs, "vocab": words.vocab}, sense.ready)
 

@@ -24,6 +24,7 @@ def test_the_number_under_the_pointer_is_the_weight(shown: Shown, kind: str) -> 
         weights = made.weights[state["run"], state["site"]]
         weight = weights[state["head"], state["row"], state["column"]]
         assert float(page.text("hover-weight")) == pytest.approx(weight, abs=0.005)
+        assert page.text("foot-softmax") in ("", f"w = {page.text('hover-weight')}")
         seen.add((state["row"], state["column"]))
     assert len(seen) > 2  # the pointer does choose
 

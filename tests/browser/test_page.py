@@ -142,6 +142,12 @@ def test_a_step_moves_the_query_and_shows_what_was_likely(shown: Shown) -> None:
     assert made.plain["runs"][0]["outcome"]["steps"][3]["said"] in page.text("probable")
 
 
+@pytest.mark.parametrize(("kind", "view"), [("language", "matrix"), ("picture", "picture"), ("caption", "strip")])
+def test_a_page_opens_with_the_view_that_says_most(shown: Shown, kind: str, view: str) -> None:
+    page = shown(sample(kind))
+    assert page.evaluate("headway.state.view") == view
+
+
 def test_what_is_chosen_is_in_the_address(shown: Shown) -> None:
     made = sample("translation")
     page = shown(made)

@@ -163,7 +163,9 @@ export class App {
     state.column = clamp(Math.round(state.column), 0, site.shape[1] - 1);
     state.step = clamp(Math.round(state.step), 0, Math.max(0, outcome.steps.length - 1));
     const fitting = this.fitting(state);
-    if (!fitting.some((view) => view.name === state.view)) state.view = fitting[0].name;
+    const chosen = fitting.find((view) => view.name === state.view);
+    const natural = fitting.find((view) => view.first?.(this.axis(state.run, site.rows)));
+    state.view = (chosen ?? natural ?? fitting[0]).name;
     return state;
   }
 

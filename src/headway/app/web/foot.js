@@ -70,12 +70,14 @@ function numbersOf(detail, app) {
   const additive = told.score === "additive";
   const sum = additive ? "a · tanh(q + k)" : `q · k × ${decimal(factor ?? 1, 4)}`;
   const weight = way.weights[column];
+  const kept = app.fieldOf(app.state.run, app.site, head).row(row);
+  const shown = kept?.exact ? kept.weights[column] : weight; // as everywhere: half precision may be further off
   return {
     x: { text: x ? norm("x", x) : "", vectors: [x] },
     qkv: { text: "", vectors: [way.q, k, v] },
     score: { formula: additive ? "s = a · tanh(q + k)" : null, text: `${sum} = ${decimal(score)}`, value: score },
     mask: { text: masked(score, bias) },
-    softmax: { text: `w = ${weightText(weight)}`, value: weight },
+    softmax: { text: `w = ${weightText(shown)}`, value: weight },
     value: { text: v ? `${norm("z", way.z)}, of it ${norm("w v", v, weight)}` : ABSENT, vectors: [way.z] },
     out: { text: way.given ? norm("W_O z", way.given) : ABSENT, vectors: [way.given] },
   };

@@ -13,6 +13,7 @@ export const pictureView = {
   title: "Picture",
   follows: true,
   fits: (rows, columns) => columns.kind === "grid",
+  first: (rows) => rows.kind === "grid",
 
   draw(scene) {
     const { app, width, height } = scene;

@@ -1,6 +1,7 @@
 // The canvas of the centre: the drawing, a glass over it for what follows the pointer, and the pointer itself.
 //
 // A view is {name, title, fits, draw, over, at} and perhaps
+//   first           of sites with such rows it is the one that is shown before another is chosen
 //   follows         it is drawn anew when the query changes, not only its glass
 //   scrolls, zooms  what the wheel does; a view that zooms has `zoom` and `pull`
 //   reads           what a pointer changes while the query is pinned

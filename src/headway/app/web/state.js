@@ -8,7 +8,7 @@ export const START = {
   compare: NONE,
   site: "",
   head: 0,
-  view: "matrix",
+  view: "", // unless chosen: the one that says most of the site
   row: 0,
   column: 0,
   pinned: false,

@@ -15,6 +15,7 @@ export const stripView = {
   scrolls: true,
   follows: true,
   fits: (rows, columns) => columns.kind === "grid" && rows.linear,
+  first: () => true,
   steps: (state, down, right, app, scene) => ({ row: state.row + right + down * (scene.plan?.across ?? 1) }),
 
   draw(scene) {

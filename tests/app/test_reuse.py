@@ -175,7 +175,7 @@ def test_a_linear_probe_changes_the_head_alone_and_says_what_it_reuses(place: Pl
 def test_masked_images_are_shown_in_the_report(place: Place, pretrained: str) -> None:
     page = (place.folder / pretrained / "report.html").read_text(encoding="utf-8")
     assert page.count('<img src="data:image/png;base64,') == 4 * (len(HIDDEN) + 5)  # and all heads, and three of them
-    assert "what of it was looked at in 0.attn" in page
+    assert "what of it was looked at in encoder.0.attn" in page
     assert "Nothing can be drawn" not in page
     assert "masked learning from images" in page
     vector = [float(word) for word in place("run", pretrained, "photos/dark/0.png").out.split()]

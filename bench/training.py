@@ -1,6 +1,6 @@
 """Training speed against peers on the same shapes, contenders in turn: `python bench/training.py` prints JSON.
 
-Figures are real tokens (padding not counted) per CPU second, medians over rounds, one thread, AdamW in all of them.
+Figures are real tokens (padding not counted) per CPU second, of the fastest round, one thread, AdamW in all of them.
 Translators have the usual dropout of 0.1, which `nn.Transformer` has in its attention too and ours has not; the others
 have none.  Lengths of pairs are those of Multi30k where it is beside the project, else drawn to look like it; the more
 rows a batch has, the more random order pads.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,7 +36,7 @@ from headway.train.schedule import Constant
 from headway.zoo import bert, gpt2, transformer
 
 MULTI30K = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
-ROUNDS = 2
+ROUNDS, SECONDS = 2, 60  # of a race: at least so many rounds, and more while it took less time
 ROWS = (128, 256)  # of a batch of pairs, in the mean
 BATCHES = 3
 DIM, LAYERS, HEADS, VOCAB = 256, 3, 4, 8000  # of the translators
@@ -56,15 +55,20 @@ def main() -> None:
 
 
 def race(contenders: dict[str, Batches]) -> dict[str, float]:
-    """Real tokens per CPU second of each, one after the other in each round; the first round warms up."""
+    """Real tokens per CPU second of each, one after the other in each round; the first round warms up.
+
+    The fastest round counts: whatever else the machine does can only slow one.
+    """
     speeds: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(ROUNDS + 1):
+    begun, rounds = time.process_time(), 0
+    while rounds <= ROUNDS or time.process_time() - begun < SECONDS:
         for name, steps in contenders.items():
             start = time.process_time()
             for step, _ in steps:
                 step()
             speeds[name].append(sum(tokens for _, tokens in steps) / (time.process_time() - start))
-    return {name: statistics.median(found[1:]) for name, found in speeds.items()}
+        rounds += 1
+    return {name: max(found[1:]) for name, found in speeds.items()}
 
 
 def pairs(lengths: np.ndarray, size: int) -> dict[str, Batches]:

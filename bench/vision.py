@@ -1,6 +1,6 @@
 """Training speed on images against peers, contenders in turn: `python bench/vision.py` prints JSON.
 
-Figures are images per CPU second, medians over rounds, one thread, AdamW in all of them, no dropout and no stochastic
+Figures are images per CPU second, of the fastest round, one thread, AdamW in all of them, no dropout and no stochastic
 depth.  ViT is of 4×4 patches of 32×32 images, 192 wide; Swin is Swin-T at 224×224, and a small one at 56×56.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Thread
@@ -82,15 +82,25 @@ def test_what_cannot_be_read_is_told(page: Page, tmp_path: Path) -> None:
         assert page.evaluate("headway.bundle.runs[0].input") == "the cat"
 
 
-def test_a_picture_is_dropped(page: Page, tmp_path: Path) -> None:
+def picked(page: Page) -> None:
+    root = page.tell("DOM.getDocument")["root"]["nodeId"]
+    node = page.tell("DOM.querySelector", nodeId=root, selector="[type=file]")
+    page.tell("DOM.setFileInputFiles", files=[image()], nodeId=node["nodeId"])
+
+
+def dropped(page: Page) -> None:
+    held = {"items": [], "files": [image()], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        page.tell("Input.dispatchDragEvent", type=kind, x=400, y=300, data=held)
+
+
+@pytest.mark.parametrize("hand", [picked, dropped])
+def test_a_picture_is_handed_to_the_page(page: Page, tmp_path: Path, hand: Callable[[Page], None]) -> None:
     with served("vit", tmp_path, image()) as address:
         page.open(address)
         before = page.evaluate("headway.bundle.runs[0].id")
         assert page.evaluate(f"{found('live-text')}.hidden")
-        node = page.tell(
-            "DOM.querySelector", nodeId=page.tell("DOM.getDocument")["root"]["nodeId"], selector="[type=file]"
-        )
-        page.tell("DOM.setFileInputFiles", files=[image()], nodeId=node["nodeId"])
+        hand(page)
         page.wait(f"headway.bundle.runs[0].id !== {before}")
         page.settle()
         assert page.evaluate("headway.bundle.runs[0].input") == Path(image()).name

@@ -44,14 +44,12 @@ export class Field {
 
   gathered(r) {
     const weights = new Float32Array(this.shape[1]);
-    let exact = true;
     const [finest] = this.levels;
+    const pieces = [];
     for (let j = 0; j * finest.tile < this.shape[1]; j++) {
-      const found = this.piece(weights, r, j * finest.tile, Math.min(this.shape[1], (j + 1) * finest.tile));
-      if (found === undefined) return undefined;
-      exact &&= found;
+      pieces.push(this.piece(weights, r, j * finest.tile, Math.min(this.shape[1], (j + 1) * finest.tile)));
     }
-    return { weights, exact };
+    return pieces.includes(undefined) ? undefined : { weights, exact: !pieces.includes(false) };
   }
 
   // Fills weights[from:to] by the finest level that is in the file; true if that is the weights themselves.
@@ -72,17 +70,14 @@ export class Field {
   // The largest weight (in size) anywhere; undefined while it is not known.
   peak() {
     if (this.top !== undefined) return this.top;
-    let most = 0;
     const { tile, shape } = this.coarsest;
+    const tiles = [];
     for (let i = 0; i * tile < shape[0]; i++) {
-      for (let j = 0; j * tile < shape[1]; j++) {
-        const values = this.tile(this.coarsest, i, j);
-        if (values === undefined) return undefined;
-        for (let at = 0; values && at < values.length; at++) most = Math.max(most, Math.abs(values[at]));
-      }
+      for (let j = 0; j * tile < shape[1]; j++) tiles.push(this.tile(this.coarsest, i, j));
     }
-    this.top = most;
-    return most;
+    if (tiles.includes(undefined)) return undefined; // all are asked for, and looked through once
+    this.top = Math.max(0, ...tiles.map((values) => (values === null ? 0 : largest(values))));
+    return this.top;
   }
 }
 
@@ -182,6 +177,15 @@ export class DifferenceField extends Field {
     }
     return this.made.get(key);
   }
+}
+
+function largest(values) {
+  let most = 0;
+  for (const value of values) {
+    const size = value < 0 ? -value : value;
+    if (size > most) most = size;
+  }
+  return most;
 }
 
 // Steps as weights.  A loop: `from` with a function takes ten times as long.

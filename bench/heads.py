@@ -16,12 +16,10 @@ from pathlib import Path
 
 import torch
 
-from headway.app.training.words import learned
-from headway.checkpoint import Loaded
-from headway.zoo import llama
-from headway.zoo.build import build
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz      "
+from bench.letters import LETTERS, reader
+
 DIM, LAYERS, HEADS = 256, 4, 4
 
 
@@ -29,9 +27,7 @@ def main(tokens: int) -> None:
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as place:
         model, text = Path(place, "model"), Path(place, "text.txt")
-        words = learned("characters", [LETTERS] * 3, None, False, False, 0)
-        config = llama.Config(vocab=words.vocab, context=tokens, dim=DIM, layers=LAYERS, heads=HEADS, hidden=2 * DIM)
-        Loaded(build(config), config, "llama", "llama", {}, words).save(model)
+        reader(tokens, DIM, LAYERS, HEADS).save(model)
         # of the words' own length: characters, of which none is framed
         text.write_text("".join(random.Random(0).choices(LETTERS, k=tokens)), encoding="utf-8")
         command = [sys.executable, "-m", "headway", "inspect", "heads", str(model), "--file", str(text), "--json"]

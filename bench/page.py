@@ -2,12 +2,13 @@
 
 Pages of 144 heads: MiniLM's maps of two texts, of 128 and of 512 tokens, and a small model of Llama's kind with 12
 layers of 12 heads on 4,095 letters.  Each switch goes to a head that was not looked at before, and ends when all of
-the page that depends on it is drawn, the numbers below the map included.
+the page that depends on it is drawn, the numbers below the map included.  Where there is no browser, nothing is told.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,16 +17,17 @@ from typing import Any
 
 import torch
 
-from headway.app.training.words import learned
-from headway.checkpoint import Loaded, load
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.letters import reader
+from headway.checkpoint import load
 from headway.look.attended import Attended
 from headway.look.bundle import bundle
 from headway.look.page import page
-from headway.zoo import llama
-from headway.zoo.build import build
 from recipes.prove import minilm
-from tests.browser.chrome import Chrome
+from tests.browser.chrome import BROWSER, Chrome
 from tests.browser.page import Page
+from tests.look.readers import two_texts
 
 SWITCHES = """(async () => {
   const took = [];
@@ -41,6 +43,9 @@ SWITCHES = """(async () => {
 
 
 def main() -> None:
+    if not Path(BROWSER).exists():
+        print("{}")
+        return
     torch.manual_seed(0)
     chrome = Chrome()
     tab = Page(chrome)
@@ -50,25 +55,14 @@ def main() -> None:
 
 
 def recordings() -> Iterator[tuple[str, list[Attended]]]:
+    model = load(minilm())
     for tokens in (128, 512):
-        yield f"{tokens}", real(tokens)
+        yield f"{tokens}", two_texts(model, tokens)
     yield "4,095", [long(4_095)]
 
 
-def real(tokens: int) -> list[Attended]:
-    """MiniLM on two parts of our own README."""
-    model = load(minilm())
-    assert model.tokenizer is not None
-    text = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8") * 2
-    parts = [model.tokenizer.encode(part)[1 : tokens - 2] for part in (text, text[3000:])]
-    return [model.attend(model.tokenizer.decode(part)) for part in parts]
-
-
 def long(tokens: int) -> Attended:
-    letters = "abcdefghijklmnopqrstuvwxyz      "
-    words = learned("characters", [letters] * 3, None, False, False, 0)
-    config = llama.Config(vocab=words.vocab, context=tokens + 1, dim=192, layers=12, heads=12, hidden=384)
-    model = Loaded(build(config).eval(), config, "llama", "llama", {}, words)
+    model = reader(tokens + 1, dim=192, layers=12, heads=12)
     return model.attend(("the cat sat on the mat " * tokens)[:tokens], most=1)
 
 

@@ -6,7 +6,6 @@ Absolute times mean little on a shared machine; the growth from row to row is wh
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from typing import Any
 
 HEADS, HEAD_DIM = 8, 64
 LENGTHS = (4_096, 16_384, 65_536)
-BROWSER = "/usr/bin/chromium"
 
 
 def main() -> None:
@@ -64,8 +62,7 @@ def training() -> None:
 
 def raced(file: str, *words: str) -> dict[str, Any]:
     command = [sys.executable, str(Path(__file__).with_name(file)), *words]
-    around = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}  # the pages are driven as in the tests
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=around).stdout)
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def memory() -> None:
@@ -94,15 +91,16 @@ def summary() -> None:
 
 def pages() -> None:
     print("\nThe page of headway look, 144 heads, in Chromium: another head, of the same site and of another one.\n")
-    if not Path(BROWSER).exists():
-        print(f"not measured: there is no {BROWSER}; make browser installs it")
+    found = raced("page.py")
+    if not found:
+        print("not measured: there is no browser; make browser installs it")
         return
     print("| tokens | MB | ready ms | switch, median ms | worst | other site, median ms | worst |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for tokens, found in raced("page.py").items():
-        switches = [found[where][which] for where in ("same site", "other site") for which in ("median", "worst")]
-        told = (f"{milliseconds:.0f}" for milliseconds in (found["ready ms"], *switches))
-        print(f"| {tokens} | {found['MB']:.2f} | {' | '.join(told)} |", flush=True)
+    for tokens, one in found.items():
+        switches = [one[where][which] for where in ("same site", "other site") for which in ("median", "worst")]
+        told = (f"{milliseconds:.0f}" for milliseconds in (one["ready ms"], *switches))
+        print(f"| {tokens} | {one['MB']:.2f} | {' | '.join(told)} |", flush=True)
 
 
 def measured(job: str, length: int) -> dict[str, float]:

@@ -18,6 +18,7 @@ from torch import nn
 from headway.checkpoint import Loaded
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
 from headway.data.tokenizer import Tokenizer
+from headway.look.attended import Attended
 from headway.look.shown import Shown
 from headway.ops.mel import LogMel
 from headway.zoo import simmim
@@ -242,3 +243,11 @@ def other(name: str) -> Loaded:
         if parameter.dim() > 1:
             nn.init.normal_(parameter, std=0.3)
     return found
+
+
+def two_texts(model: Loaded, tokens: int) -> list[Attended]:
+    """How a model reads two parts of our own README, each of nearly so many tokens."""
+    assert model.tokenizer is not None
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8") * 2
+    parts = [model.tokenizer.encode(part)[1 : tokens - 2] for part in (text, text[3000:])]
+    return [model.attend(model.tokenizer.decode(part)) for part in parts]

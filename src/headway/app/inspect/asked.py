@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from headway.app.inspect.calls import Call, Sample, scored
+from headway.app.inspect.calls import Call, Informed, Sample, Uninformed, scored
 from headway.app.inspect.reading import Reader, samples_in
 from headway.app.perplexity import Probe, read
-from headway.app.purpose import Data, check_labels
+from headway.app.purpose import check_labels
 from headway.checkpoint import Loaded
 from headway.data.archives import Place
 from headway.data.batched import batched
@@ -29,24 +30,22 @@ from headway.tasks.pairs import Pairs
 from headway.tasks.sensed import SensedLabels
 from headway.tasks.senses import Sight, kept
 from headway.tasks.spoken import Spoken
-from headway.tasks.task import ids
+from headway.tasks.task import RecordTask, ids
 
 IMAGE = 64  # tokens, more or less, of a sample whose tokens are not counted
 MANY = 256  # records that are encoded before the next are read
 
 
 @dataclass(frozen=True, eq=False)
-class AskedOfTexts:
+class AskedOfTexts(Informed):
     """Windows of texts, of which words are to be said."""
 
     loaded: Loaded
     probe: Probe
-    data: Data
-    target: str | None = "token"
 
     @property
-    def why(self) -> str:
-        return self.data.why
+    def target(self) -> str:
+        return "token"
 
     def samples(self) -> Iterator[Sample]:
         for row in read(self.probe, self.data.read(), []):
@@ -58,58 +57,52 @@ class AskedOfTexts:
         return scored(self.loaded, self.probe.task, batch, samples, site)
 
 
+Learned = TypeVar("Learned", bound=RecordTask)
+TARGETS: dict[type[RecordTask], str] = {
+    Pairs: "token",
+    Labels: "text",
+    Tags: "word",
+    SensedLabels: "sample",
+    Spoken: "symbol",
+    Captions: "token",
+}
+
+
 @dataclass(frozen=True, eq=False)
-class AskedOfRecords:
-    """Texts, of which other texts or classes are to be said."""
+class AskedByTask(Informed, Generic[Learned]):
+    """Records, by the task that the model was trained for."""
 
     loaded: Loaded
-    task: Pairs | Labels | Tags
-    data: Data
+    task: Learned
 
     @property
-    def why(self) -> str:
-        return self.data.why
-
-    @property
-    def target(self) -> str | None:
-        return {Pairs: "token", Labels: "text", Tags: "word"}[type(self.task)]
-
-    def samples(self) -> Iterator[Sample]:
-        for part in batched(self.data.read(), MANY):
-            if not isinstance(self.task, Pairs):
-                check_labels(self.data.kind, part, self.task.labels)
-            for record, row in zip(part, self.task.encode([record.handed for record in part]), strict=True):
-                key = tuple(map(len, row))
-                yield Sample(key, sum(key), tuple(map(ids, row)), record.name)
+    def target(self) -> str:
+        return TARGETS[type(self.task)]
 
     def call(self, samples: Sequence[Sample], site: str) -> Call:
         batch = self.task.collate([sample.row for sample in samples], random_for("unused"))
         return scored(self.loaded, self.task, batch, samples, site)
 
 
-@dataclass(frozen=True, eq=False)
-class AskedOfSamples:
+class AskedOfRecords(AskedByTask[Pairs | Labels | Tags]):
+    """Texts, of which other texts or classes are to be said."""
+
+    def samples(self) -> Iterator[Sample]:
+        for part in batched(self.data.read(), MANY):
+            check_labels(self.task, part)
+            for record, row in zip(part, self.task.encode([record.handed for record in part]), strict=True):
+                key = tuple(map(len, row))
+                yield Sample(key, sum(key), tuple(map(ids, row)), record.name)
+
+
+class AskedOfSamples(AskedByTask[SensedLabels | Spoken | Captions]):
     """Images, sounds or numbers, of which a class or a text is to be said; of several texts about one, the first."""
-
-    loaded: Loaded
-    task: SensedLabels | Spoken | Captions
-    data: Data
-
-    @property
-    def why(self) -> str:
-        return self.data.why
-
-    @property
-    def target(self) -> str | None:
-        return {SensedLabels: "sample", Spoken: "symbol", Captions: "token"}[type(self.task)]
 
     def samples(self) -> Iterator[Sample]:
         known = set[str]()
         for part in batched(self.data.read(), MANY):
-            if isinstance(self.task, SensedLabels):
-                check_labels(self.data.kind, part, self.task.labels)
-            else:
-                part = list(once(part, known))
+            check_labels(self.task, part)
+            part = part if isinstance(self.task, SensedLabels) else list(once(part, known))
             for record, row in zip(part, self.task.encode([record.handed[:3] for record in part]), strict=True):
                 yield self.sample(record, row)
 
@@ -128,10 +121,6 @@ class AskedOfSamples:
             return IMAGE
         return max(1, embed.length(size)) if isinstance(embed, Shortening) else size
 
-    def call(self, samples: Sequence[Sample], site: str) -> Call:
-        batch = self.task.collate([sample.row for sample in samples], random_for("unused"))
-        return scored(self.loaded, self.task, batch, samples, site)
-
 
 def once(records: Iterable[Record], known: set[str]) -> Iterator[Record]:
     """Records of samples that are not yet known: a batch opens each once, and every row is to have its own."""
@@ -142,17 +131,15 @@ def once(records: Iterable[Record], known: set[str]) -> Iterator[Record]:
 
 
 @dataclass(frozen=True, eq=False)
-class AskedOfHidden:
+class AskedOfHidden(Uninformed):
     """Images, parts of which are hidden and to be said: always the same ones."""
 
     loaded: Loaded
     task: HiddenPatches
-    path: Path
-    target: str | None = "image"
 
     @property
-    def why(self) -> str:
-        return str(self.path)
+    def target(self) -> str:
+        return "image"
 
     def samples(self) -> Iterator[Sample]:
         for told in Reader.of(self.loaded.observer()).opened(samples_in(self.path)):

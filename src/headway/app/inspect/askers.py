@@ -37,9 +37,9 @@ def asker_for(loaded: Loaded, handed: Handed, folder: Path) -> Asker:
         case Observer() if answerer.way() in (answerer.write, answerer.transcribe) and described(handed):
             task = asking.described(loaded)
             if task is not None:
-                return AskedOfSamples(loaded, task, handed.fitted(loaded, folder)[1])
+                return AskedOfSamples(handed.fitted(loaded, folder)[1], loaded, task)
         case Listener() if described(handed):
-            return Dictated(WindowReader(answerer), handed.fitted(loaded, folder)[1])
+            return Dictated(handed.fitted(loaded, folder)[1], WindowReader(answerer))
         case _:
             pass
     return alone(loaded, handed)
@@ -49,12 +49,12 @@ def asked(loaded: Loaded, purpose: Purpose, data: Data) -> Asker:
     """As `headway eval` asks it."""
     if purpose.task is None:
         assert purpose.probe is not None
-        return AskedOfTexts(loaded, purpose.probe(loaded), data)
+        return AskedOfTexts(data, loaded, purpose.probe(loaded))
     task = purpose.task(loaded)
     if isinstance(task, SensedLabels):
-        return AskedOfSamples(loaded, task, data)
+        return AskedOfSamples(data, loaded, task)
     assert isinstance(task, Pairs | Labels | Tags)
-    return AskedOfRecords(loaded, task, data)
+    return AskedOfRecords(data, loaded, task)
 
 
 def described(handed: Handed) -> bool:
@@ -71,9 +71,9 @@ def alone(loaded: Loaded, handed: Handed) -> Asker:
         raise UserError(said, allowed="one, where nothing says what is right")
     [path], reader = handed.paths, reader_of(loaded)
     if isinstance(reader, WindowReader):
-        return HeardAlone(reader, path)
+        return HeardAlone(path, reader)
     if isinstance(loaded.model, MaskedAutoencoder | MaskedImageModel):
         sense = loaded.observer().sense
         assert isinstance(sense, Sight)
-        return AskedOfHidden(loaded, HiddenPatches(sense), path)
-    return ReadAlone(reader, path)
+        return AskedOfHidden(path, loaded, HiddenPatches(sense))
+    return ReadAlone(path, reader)

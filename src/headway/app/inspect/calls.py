@@ -8,13 +8,17 @@ Axes:  B rows of a call   T tokens
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from headway.app.purpose import Data
 from headway.checkpoint import Loaded
 from headway.data.batched import batched
 from headway.data.tokenizer import Tokenizer
@@ -53,20 +57,45 @@ class Call(NamedTuple):
     rows: list[Shown]
 
 
-class Asker(Protocol):
+class Asker(ABC):
     """How a model is asked about data.  `why` tells what that is, `target` what a loss is the loss of."""
 
     @property
+    @abstractmethod
     def why(self) -> str: ...
 
     @property
+    @abstractmethod
     def target(self) -> str | None: ...
 
+    @abstractmethod
     def samples(self) -> Iterator[Sample]: ...
 
+    @abstractmethod
     def call(self, samples: Sequence[Sample], site: str) -> Call:
         """Rows with the same key, with the tokens that a site has vectors for."""
-        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Informed(Asker):
+    """Asks about data that says what is right."""
+
+    data: Data
+
+    @property
+    def why(self) -> str:
+        return self.data.why
+
+
+@dataclass(frozen=True, eq=False)
+class Uninformed(Asker):
+    """Asks about samples of which nothing is said."""
+
+    path: Path
+
+    @property
+    def why(self) -> str:
+        return str(self.path)
 
 
 def scored(loaded: Loaded, task: Any, batch: Any, samples: Sequence[Sample], site: str) -> Call:

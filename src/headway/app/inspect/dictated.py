@@ -14,9 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from headway.app.inspect.calls import Call, Sample, Shown, of_decoder
+from headway.app.inspect.calls import Call, Informed, Sample, Shown, of_decoder
 from headway.app.inspect.windows import WindowReader
-from headway.app.purpose import Data
 from headway.data.sources import Record
 from headway.errors import UserError
 from headway.generate.feed import context_of
@@ -26,16 +25,14 @@ from headway.tasks.task import Said, cut
 
 
 @dataclass(frozen=True, eq=False)
-class Dictated:
+class Dictated(Informed):
     """Sounds of one window at most, and their transcripts."""
 
     reader: WindowReader
-    data: Data
-    target: str | None = "token"
 
     @property
-    def why(self) -> str:
-        return self.data.why
+    def target(self) -> str:
+        return "token"
 
     def samples(self) -> Iterator[Sample]:
         for record in self.data.read():

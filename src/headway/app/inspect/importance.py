@@ -26,9 +26,7 @@ from headway.data.sources import Record
 from headway.errors import UserError, listed, nearest
 from headway.inspect.importance import heads_of, one_by_one
 from headway.look.effects import HOWS
-from headway.tasks.labels import Labels, Tags
 from headway.tasks.scores import MEASURES
-from headway.tasks.sensed import SensedLabels
 from headway.tasks.task import RecordTask, ids
 
 TOGETHER = 32  # records at a time
@@ -86,8 +84,7 @@ def scored(loaded: Loaded, purpose: Purpose, data: Data) -> tuple[str, Score]:
 def collated(task: RecordTask, records: Iterator[Record]) -> Iterator[Any]:
     """Batches that every measurement reads anew: what is cut or resized is so only once."""
     for some in batched(records, TOGETHER):
-        if isinstance(task, Labels | Tags | SensedLabels):
-            check_labels(Kind.TAGS if isinstance(task, Tags) else Kind.LABELS, some, task.labels)
+        check_labels(task, some)
         rows = [tuple(map(ids, row)) for row in task.encode([record.handed for record in some])]
         yield task.collate(rows, random_for("unused"))
 

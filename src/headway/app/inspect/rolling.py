@@ -23,7 +23,6 @@ from headway.inspect.rollout import (
     gradient_rollout,
     gradient_rollout_across,
     identity,
-    mean_of_heads,
     rollout,
     rollout_across,
 )
@@ -32,11 +31,8 @@ from headway.look.axis import Axis, Cells
 
 
 def shared_axes(read: Attended) -> dict[Axis, list[str]]:
-    """The sites of self-attention along each axis, the first layer first."""
-    found: dict[Axis, list[str]] = {}
-    for name, site in read.sites.items():
-        if site.rows == site.columns:
-            found.setdefault(site.rows, []).append(name)
+    """The sites of self-attention along each axis, of which there must be some, and none too long."""
+    found = read.along()
     if not found:
         raise UserError("this model has no self-attention to roll out", do="see headway inspect heads")
     longest = max(map(len, found))
@@ -112,16 +108,13 @@ class Looked(Rolling):
     read: Attended
 
     def along(self, sites: Sequence[str]) -> list[Tensor]:
-        return rollout([self.weights(site) for site in sites])
+        return rollout([self.read.mean(site) for site in sites])
 
     def across(self, crossing: Crossing, memory: Tensor) -> list[Reach]:
-        return rollout_across(crossing.layers(self.weights), memory)
+        return rollout_across(crossing.layers(self.read.mean), memory)
 
     def told(self, within: Tensor) -> Tensor:
         return within
-
-    def weights(self, site: str) -> Tensor:
-        return mean_of_heads(self.read.sites[site].map.full()[0])  # at once: all heads of all layers may be much
 
 
 @dataclass(frozen=True, eq=False)

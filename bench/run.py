@@ -51,13 +51,10 @@ def speed() -> None:
 def training() -> None:
     print("\nTraining: real tokens, or images, a CPU second, one thread, AdamW; ratios to the first of each.\n")
     print("| work | contender | a second | ratio |\n| --- | --- | ---: | ---: |")
-    found = raced("training.py")
-    share = found.pop("share of the matrix product's rate")
-    for work, speeds in {**found, **raced("vision.py")}.items():
+    for work, speeds in {**raced("training.py"), **raced("vision.py")}.items():
         first = next(iter(speeds.values()))
         for name, count in speeds.items():
             print(f"| {work} | {name} | {count:,.4g} | {count / first:.2f} |", flush=True)
-    print(f"\nThe text model does {share:.0%} of the operations that one large matrix product does in the same time.")
 
 
 def raced(file: str, *words: str) -> dict[str, Any]:

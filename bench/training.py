@@ -1,25 +1,28 @@
-"""Training speed against peers on the same shapes, contenders in turn: `python bench/training.py` prints JSON.
+"""Training speed against peers on the same shapes: `python bench/training.py` prints JSON; a race's name runs it alone.
 
-Figures are real tokens (padding not counted) per CPU second, of the fastest round, one thread, AdamW in all of them.
-Translators have the usual dropout of 0.1, which `nn.Transformer` has in its attention too and ours has not; the others
-have none.  Lengths of pairs are those of Multi30k where it is beside the project, else drawn to look like it; the more
-rows a batch has, the more random order pads.
+Figures are real tokens (padding not counted) per CPU second, one thread, AdamW in all of them.  Translators have
+the usual dropout of 0.1, which `nn.Transformer` has in its attention too and ours has not; the others have none.
+Lengths of pairs are those of Multi30k where it is beside the project, else drawn to look like it; the more rows a batch
+has, the more random order pads.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import time
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.race import Batches, hf_step, learner_of, our_step, raced
 from headway.data.order import Buckets
 from headway.data.train_tokenizer import train_bpe
 from headway.nn.head import word_head
@@ -28,51 +31,22 @@ from headway.tasks.causal import CausalBatch
 from headway.tasks.masked import MaskedBatch
 from headway.tasks.pairs import pair_batch, said_after
 from headway.tasks.task import Ragged
-from headway.train.groups import groups
-from headway.train.learner import Learner
-from headway.train.memory import keep_memory
-from headway.train.optimiser import AdamW, Optimiser
-from headway.train.schedule import Constant
 from headway.zoo import bert, gpt2, transformer
 
 MULTI30K = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
-ROUNDS, SECONDS = 2, 60  # of a race: at least so many rounds, and more while it took less time
 ROWS = (128, 256)  # of a batch of pairs, in the mean
 BATCHES = 3
 DIM, LAYERS, HEADS, VOCAB = 256, 3, 4, 8000  # of the translators
 
-Batches = list[tuple[Callable[[], object], int]]  # a step and its real tokens
-
 
 def main() -> None:
-    keep_memory()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    lengths = pair_lengths()
-    translators = {f"pairs, {rows} a batch": race(pairs(lengths, rows)) for rows in ROWS}
-    found = {**translators, "masked words": race(masked()), "text": race(text())}
-    print(json.dumps({**found, "share of the matrix product's rate": gemm_share(found["text"]["headway"])}))
+    translators = {f"pairs, {rows} a batch": partial(pairs, rows) for rows in ROWS}
+    print(json.dumps(raced({**translators, "masked words": masked, "text": text})))
 
 
-def race(contenders: dict[str, Batches]) -> dict[str, float]:
-    """Real tokens per CPU second of each, one after the other in each round; the first round warms up.
-
-    The fastest round counts: whatever else the machine does can only slow one.
-    """
-    speeds: dict[str, list[float]] = {name: [] for name in contenders}
-    begun, rounds = time.process_time(), 0
-    while rounds <= ROUNDS or time.process_time() - begun < SECONDS:
-        for name, steps in contenders.items():
-            start = time.process_time()
-            for step, _ in steps:
-                step()
-            speeds[name].append(sum(tokens for _, tokens in steps) / (time.process_time() - start))
-        rounds += 1
-    return {name: max(found[1:]) for name, found in speeds.items()}
-
-
-def pairs(lengths: np.ndarray, size: int) -> dict[str, Batches]:
+def pairs(size: int) -> dict[str, Batches]:
     """Translation: `nn.Transformer` on padded batches in random order and in order of length, and ours."""
+    lengths = pair_lengths()
     random = np.random.default_rng(0)
     rows = {row: tuple(random.integers(4, VOCAB, n) for n in lengths[row]) for row in range(len(lengths))}
     config = transformer.Config(vocab=VOCAB, dim=DIM, layers=LAYERS, heads=HEADS, tied="all", dropout=0.1)
@@ -163,7 +137,7 @@ def masked_loss(model: nn.Module, batch: MaskedBatch) -> Tensor:
 
 
 def text() -> dict[str, Batches]:
-    """nanoGPT's shape for letters: 6 layers, 384 wide, 256 letters, 65 signs."""
+    """nanoGPT's shape for letters: 6 layers, 384 wide, 256 letters, 65 signs; and what no model can reach."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     sizes = {"vocab_size": 65, "n_positions": 256, "n_embd": 384, "n_layer": 6, "n_head": 6}
@@ -173,7 +147,11 @@ def text() -> dict[str, Batches]:
     ids = torch.randint(0, 65, (8, 257))
     batch = CausalBatch(Ragged(ids[:, :-1].contiguous(), None), ids[:, 1:].flatten())
     given = {"input_ids": ids[:, :-1], "labels": ids[:, :-1]}
-    return {"transformers GPT-2": [hf_step(theirs, given, 8 * 256)], "headway": [our_step(ours, batch)]}
+    return {
+        "transformers GPT-2": [hf_step(theirs, given, 8 * 256)],
+        "headway": [our_step(ours, batch)],
+        "as many operations, in one kind of product": [product(8 * 256)],
+    }
 
 
 def causal_loss(model: nn.Module, batch: CausalBatch) -> Tensor:
@@ -181,43 +159,18 @@ def causal_loss(model: nn.Module, batch: CausalBatch) -> Tensor:
     return word_head(model.head).loss(model.features(batch.read.ids).flatten(0, 1), batch.wanted)
 
 
-def gemm_share(tokens: float) -> float:
-    """Operations of the text model at this speed, against those of its largest matrix product alone."""
+def product(tokens: int) -> tuple[Callable[[], object], int]:
+    """As many operations as learning from so many letters takes, all in products of 2048×384 by 384×1536."""
     weights = 6 * 12 * 384**2 + 65 * 384
     attention = 6 * 2 * 256 / 2 * 384 * 2  # scores and sums, over half of the keys
-    return tokens * (6 * weights + 3 * attention) / gemm_rate()
-
-
-def gemm_rate() -> float:
-    """Operations in a CPU second of 2048×384 by 384×1536."""
+    count = round(tokens * (6 * weights + 3 * attention) / (2 * 2048 * 384 * 1536))
     a, b = torch.randn(2048, 384), torch.randn(384, 1536)
-    for _ in range(5):
-        a @ b
-    start, count = time.process_time(), 60
-    for _ in range(count):
-        a @ b
-    return 2 * 2048 * 384 * 1536 * count / (time.process_time() - start)
-
-
-def hf_step(model: Any, given: dict[str, Tensor], tokens: int) -> tuple[Callable[[], object], int]:
-    optimiser = torch.optim.AdamW(model.parameters(), fused=True)
 
     def step() -> None:
-        optimiser.zero_grad()
-        model(**given).loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        for _ in range(count):
+            torch.mm(a, b)
 
     return step, tokens
-
-
-def learner_of(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor]) -> Learner:
-    return Learner(model, loss, Optimiser(AdamW(), groups(model)), Constant(), seed=0)
-
-
-def our_step(learner: Learner, batch: Any) -> tuple[Callable[[], object], int]:
-    numbers: Iterator[int] = iter(range(1, 10**9))
-    return lambda: learner.learn(next(numbers), [batch]), batch.tokens
 
 
 if __name__ == "__main__":

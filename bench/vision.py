@@ -1,7 +1,7 @@
-"""Training speed on images against peers, contenders in turn: `python bench/vision.py` prints JSON.
+"""Training speed on images against peers: `python bench/vision.py` prints JSON; a race's name runs it alone.
 
-Figures are images per CPU second, of the fastest round, one thread, AdamW in all of them, no dropout and no stochastic
-depth.  ViT is of 4×4 patches of 32×32 images, 192 wide; Swin is Swin-T at 224×224, and a small one at 56×56.
+Figures are images per CPU second, one thread, AdamW in all of them, no dropout and no stochastic depth.  ViT is of 4×4
+patches of 32×32 images, 192 wide; Swin is Swin-T at 224×224, and a small one at 56×56.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.training import Batches, hf_step, learner_of, our_step, race
-from headway.train.memory import keep_memory
+from bench.race import Batches, hf_step, learner_of, our_step, raced
 from headway.zoo import swin, vit
 from tests.interop.timm_models import timm_models
 
@@ -43,13 +43,10 @@ class Images(NamedTuple):
 
 
 def main() -> None:
-    keep_memory()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
     large = swin.Config(classes=CLASSES, depth_dropout=0.0)
     small = swin.Config(56, 3, 2, 48, (2, 4), (3, 6), (7, 7), classes=CLASSES, depth_dropout=0.0)
-    found = {"ViT": race(vits(16)), "Swin, small": race(swins(small, 16)), "Swin-T": race(swins(large, 4))}
-    print(json.dumps(found))
+    races = {"ViT": partial(vits, 16), "Swin, small": partial(swins, small, 16), "Swin-T": partial(swins, large, 4)}
+    print(json.dumps(raced(races)))
 
 
 def vits(batch: int) -> dict[str, Batches]:

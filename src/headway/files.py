@@ -13,6 +13,8 @@ from typing import Any
 
 from headway.errors import UserError
 
+CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes on from, until it is done
+
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a file beside `path`, and puts it in its place when it is safely on the disk."""

@@ -87,6 +87,9 @@ def test_a_header_that_claims_too_much_is_told(tmp_path: Path, claimed: int) -> 
 def test_a_folder_without_weights_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds no weights; allowed: model\.safetensors, or"):
         read_weights(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(UserError, match=r"holds no weights yet; wait for .*headway train --out .* --resume"):
+        read_weights(tmp_path)
 
 
 def test_pickles_are_read_on_request_and_run_nothing(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from headway.app.training.plan import Plan, plan
 from headway.app.training.resume import DATA, RECIPE, facts, run_in, taken_up
 from headway.app.training.told import told_end, told_plan
 from headway.errors import UserError
-from headway.files import write_json, write_text
+from headway.files import CHECKPOINTS, write_json, write_text
 from headway.train.journal import Journal
 from headway.train.loop import End, Run
 from headway.train.memory import keep_memory
@@ -36,8 +36,6 @@ from headway.train.progress import progress_to
 from headway.train.recipe import Recipe
 from headway.train.signals import Interruption
 from headway.train.store import Store
-
-CHECKPOINTS = "checkpoints"
 
 
 def train(asked: Asked, *, resume: bool = False, dry_run: bool = False, print_config: bool = False) -> int:

@@ -44,6 +44,7 @@ from headway.tasks.task import Task
 from headway.train.loop import Sample
 
 ANSWERS = 200  # held-out records that are answered at each evaluation
+NAMED = 2000  # where an answer is a class: that takes no longer than the loss, and few would choose a model by chance
 
 
 def examiner_of(made: Plan) -> Examiner | None:
@@ -51,14 +52,13 @@ def examiner_of(made: Plan) -> Examiner | None:
     if not made.prepared.held:
         return None
     task = made.ready.task.measured()
-    return Examiner(task, made.prepared.held, answering(made, made.material.some_held(ANSWERS)))
-
-
-def answering(made: Plan, records: Sequence[Record]) -> Answering | None:
-    """How the model is asked, where it answers with more than a probability."""
     way = way_of(made.ready.task)
-    if way is None:
-        return None
+    return Examiner(task, made.prepared.held, None if way is None else answering(made, way))
+
+
+def answering(made: Plan, way: Way) -> Answering:
+    """How the model is asked at each evaluation."""
+    records = made.material.some_held(way.most)
 
     def answers(model: nn.Module) -> tuple[Scores, list[Sample]]:
         asked = Asked(made, model, records)
@@ -109,6 +109,7 @@ class Way(NamedTuple):
 
     answer: Callable[[Asked], list[Sample]]
     score: Callable[[Asked, Sequence[Sample]], Scores]
+    most: int = ANSWERS
 
 
 def way_of(task: Task) -> Way | None:
@@ -172,9 +173,9 @@ def score_matches(asked: Asked, samples: Sequence[Sample]) -> Scores:
 
 WAYS: dict[type, Way] = {
     Pairs: Way(write, score_texts),
-    Labels: Way(name, score_names),
-    Tags: Way(name, score_names),
-    SensedLabels: Way(name, score_sensed),
+    Labels: Way(name, score_names, NAMED),
+    Tags: Way(name, score_names, NAMED),
+    SensedLabels: Way(name, score_sensed, NAMED),
     Spoken: Way(tell, score_spoken),
     Captions: Way(tell, score_captions),
     Matches: Way(match, score_matches),

@@ -14,6 +14,7 @@ from headway.nn.block import StochasticDepth
 from headway.nn.embed import LearnedGridPosition, LearnedPosition, PatchEmbed, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.frames import FrameEmbed
+from headway.nn.image import PatchDropout
 from headway.nn.moe import MoE
 from headway.ops.pattern import Causal, Chunked, Global, Prefix, Window
 from headway.ops.reading import Weights
@@ -132,6 +133,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: FFN(16, 8, layers=4), "FFN(layers=4); allowed: 2 or 3 layers; stack several FFNs to go deeper"),
     (lambda: StochasticDepth(1.0), "StochasticDepth(1.0); allowed: a probability from 0 up to, but not, 1"),
+    (lambda: PatchDropout(-0.1), "PatchDropout(-0.1); allowed: a probability from 0 up to, but not, 1"),
     (
         lambda: PatchEmbed(3, 16, 4)(torch.zeros(1, 3, 10, 8)),
         "an image of 10×8 does not divide into patches of 4; allowed: sides that are multiples of 4; resize it to 8×8",

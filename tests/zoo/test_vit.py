@@ -119,9 +119,25 @@ def test_every_layer_can_be_read() -> None:
 
 
 def test_what_is_dropped_is_dropped_only_while_it_learns() -> None:
-    model, x = small(dropout=0.5, depth_dropout=0.5), images()
+    model, x = small(dropout=0.5, depth_dropout=0.5, patch_dropout=0.5), images()
     assert_close(model(x), small()(x))
     assert not torch.allclose(model.train()(x), model(x))
+
+
+@pytest.mark.parametrize(("share", "seen"), [(0.5, 4), (0.25, 7), (0.99, 1)])
+def test_an_image_of_which_patches_are_left_out_is_that_image_of_fewer_tokens(share: float, seen: int) -> None:
+    """The class token and some patches, each with its own position, in their order, and others in each image."""
+    model, x = small(patch_dropout=share), images(64)
+    whole, part = model.embed(x), model.train().embed(x)
+    assert part.shape == (64, 1 + seen, 16)
+    assert_close(part[:, 0], whole[:, 0], rtol=0, atol=0)
+    same = (part[:, 1:, None] == whole[:, None, 1:]).all(-1)  # B V N
+    assert same.sum(-1).eq(1).all()
+    places = same.long().argmax(-1)
+    assert places.diff().gt(0).all()
+    counts = places.flatten().bincount(minlength=9)
+    assert counts.gt(0).all()
+    assert counts.max() < 3 * counts.float().mean()
 
 
 def test_the_first_layer_is_never_left_out_and_the_last_as_often_as_told() -> None:

@@ -49,6 +49,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
         dropout=float(o.take("proj_drop_rate", 0.0)),
         attention_dropout=float(o.take("attn_drop_rate", 0.0)),
         depth_dropout=float(o.take("drop_path_rate", 0.0)),
+        patch_dropout=float(o.take("patch_drop_rate", 0.0)),
     )
     o.done()
     return config
@@ -105,6 +106,7 @@ def write_config(c: Config) -> dict[str, Any]:
             "proj_drop_rate": c.dropout,
             "attn_drop_rate": c.attention_dropout,
             "drop_path_rate": c.depth_dropout,
+            "patch_drop_rate": c.patch_dropout,
         },
     }
 

@@ -162,8 +162,7 @@ class StochasticDepth(nn.Module):
 
     def __init__(self, probability: float):
         super().__init__()
-        if not 0.0 <= probability < 1.0:
-            raise UserError(f"StochasticDepth({probability})", allowed="a probability from 0 up to, but not, 1")
+        check_probability("StochasticDepth", probability)
         self.probability = probability
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
@@ -178,6 +177,12 @@ class StochasticDepth(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.probability:g}"
+
+
+def check_probability(name: str, given: float) -> None:
+    """That a part which leaves out so much leaves something."""
+    if not 0.0 <= given < 1.0:
+        raise UserError(f"{name}({given})", allowed="a probability from 0 up to, but not, 1")
 
 
 def adopt(parent: nn.Module, children: dict[str, nn.Module]) -> None:

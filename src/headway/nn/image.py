@@ -1,6 +1,7 @@
 """From images to tokens: patches marked with where they stand, behind a class token where there is one.
 
-Axes:  B batch   Ch channels   Y X rows and columns of patches   N = Y·X patches   T tokens   C width
+Axes:  B batch   Ch channels   Y X rows and columns of patches   N = Y·X patches   V of them that are seen
+       T tokens   C width
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.block import Dropout, Same
+from headway.nn.block import Dropout, Same, check_probability
 from headway.nn.context import EMPTY, Context
 from headway.nn.embed import ClassToken, PatchEmbed
 from headway.ops.attend import shown
 
 
 class ImageEmbed(nn.Module):
-    """drop(norm(token(position(patches(images))))): B Ch H W → B T C, the patches row by row.
+    """drop(norm(token(thin(position(patches(images)))))): B Ch H W → B T C, the patches row by row.
 
-    `token` puts a class token in front, or nothing; CLIP has a `norm`.  `marks` are what the patches take besides:
-    which are hidden.
+    `thin` leaves out patches, or nothing; `token` puts a class token in front, or nothing; CLIP has a `norm`.  `marks`
+    are what the patches take besides: which are hidden.
     """
 
     emits = ("out",)
@@ -29,17 +30,41 @@ class ImageEmbed(nn.Module):
         patches: PatchEmbed,
         position: nn.Module,
         *,
+        thin: nn.Module | None = None,
         token: ClassToken | None = None,
         norm: nn.Module | None = None,
         dropout: float = 0.0,
     ):
         super().__init__()
         self.patches, self.position = patches, position
-        self.token, self.norm, self.drop = token or Same(), norm or Same(), Dropout(dropout)
+        self.thin, self.token, self.norm = thin or Same(), token or Same(), norm or Same()
+        self.drop = Dropout(dropout)
 
     def forward(self, images: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
         grid = self.position(self.patches(images, ctx, *marks), ctx)  # B Y X C
-        return ctx.emit(self, "out", self.drop(self.norm(self.token(grid.flatten(1, 2)))))
+        return ctx.emit(self, "out", self.drop(self.norm(self.token(self.thin(grid.flatten(1, 2))))))
+
+
+class PatchDropout(nn.Module):
+    """While training, leaves out a share of the patches of each image, and costs as much less: B N C → B V C.
+
+    Liu et al. 2022.  Which ones is drawn anew for each image; the others keep their order.
+    """
+
+    def __init__(self, probability: float):
+        super().__init__()
+        check_probability("PatchDropout", probability)
+        self.probability = probability
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.probability == 0.0:
+            return x
+        seen = max(1, round(x.shape[1] * (1.0 - self.probability)))
+        chosen = torch.rand(x.shape[:2], device=x.device).topk(seen).indices.sort(1).values  # B V
+        return x.take_along_dim(chosen[..., None], 1)
+
+    def extra_repr(self) -> str:
+        return f"{self.probability:g}"
 
 
 class PlacedClassToken(ClassToken):

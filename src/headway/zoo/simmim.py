@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from headway.errors import UserError
 from headway.nn.embed import PatchEmbed
 from headway.nn.image import MaskedPatches
 from headway.nn.masked_image import MaskedImageModel
@@ -38,6 +39,9 @@ def build(c: Config) -> MaskedImageModel:
     e = c.encoder
     match e:
         case Vit():
+            if e.patch_dropout:
+                said = f"patch_dropout={e.patch_dropout} of SimMIM's encoder, which says the pixels of every patch"
+                raise UserError(said, do="leave it at 0, or use MAE, whose encoder sees a part")
             trunk, stride, dim = vit.build(replace(e, top="none")), e.patch, e.dim
         case Swin():
             trunk, (stride, dim) = swin.build(replace(e, classes=0)), last_stage(e)

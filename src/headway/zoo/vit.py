@@ -17,7 +17,7 @@ from headway.nn.block import Block, Dropout, Plain, Residual, Stack, StochasticD
 from headway.nn.embed import LearnedGridPosition, PatchEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import Beside, Classifier, FirstToken, MeanPool, Pool, Pooler
-from headway.nn.image import ImageEmbed, PlacedClassToken
+from headway.nn.image import ImageEmbed, PatchDropout, PlacedClassToken
 from headway.nn.model import Trunk
 from headway.ops.patches import Resample, bicubic, bicubic_smooth
 from headway.zoo.init import dense_xavier
@@ -44,6 +44,7 @@ class Config:
     dropout: float = 0.0
     attention_dropout: float = 0.0
     depth_dropout: float = 0.0  # how often the last layer is left out; those before it less, the first never
+    patch_dropout: float = 0.0  # the share of an image's patches that training leaves out
 
 
 RESAMPLES: dict[str, Resample] = {"bicubic": bicubic, "bicubic, smooth": bicubic_smooth}
@@ -64,6 +65,7 @@ def build(c: Config) -> Trunk:
     embed = ImageEmbed(
         PatchEmbed(c.channels, c.dim, c.patch),
         LearnedGridPosition(side, side, c.dim, resample=resample),
+        thin=PatchDropout(c.patch_dropout),
         token=PlacedClassToken(c.dim) if c.pool == "class" else None,
         dropout=c.dropout,
     )

@@ -169,13 +169,15 @@ def test_timm_smooths_positions_for_images_of_other_sizes(high: int, wide: int) 
 def test_timms_folder_is_read_and_written_again(tmp_path: Path) -> None:
     model, (first, second) = timm_model(), (tmp_path / "first", tmp_path / "second")
     first.mkdir()
-    (first / "config.json").write_text(json.dumps({**told(), "num_classes": 5, "global_pool": "token"}))
+    rates = {"drop_path_rate": 0.25, "patch_drop_rate": 0.5}
+    (first / "config.json").write_text(json.dumps({**told(**rates), "num_classes": 5, "global_pool": "token"}))
     write_weights(first, model.state_dict())
     loaded = load(first)
     assert (loaded.model_type, loaded.architecture) == ("timm_vit", "vit")
     assert_close(loaded.model(images()), model(images()), **close)
     loaded.save_hf(second)
     assert load(second).config == loaded.config
+    assert (loaded.config.depth_dropout, loaded.config.patch_dropout) == (0.25, 0.5)
     written = json.loads((second / "config.json").read_text())
     again = timm_models().create_model(written["architecture"], **written["model_args"], num_classes=5).eval()
     again.load_state_dict(load_file(second))

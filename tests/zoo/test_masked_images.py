@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -189,6 +190,7 @@ MISTAKES = [
     (lambda: autoencoder()(images(2, 12, 13), drawn(2, 9, 3)), "an image of 12×13 does not divide into patches of 4"),
     (lambda: over("swin")(images(2, 18, 16), torch.zeros(2, 72).bool()), "does not divide into patches of 4"),
     (lambda: over("vit")(images(2, 16, 16), torch.zeros(2, 63).bool()), "hidden patches are 2×63 of bool"),
+    (lambda: simmim.build(simmim.Config(replace(VIT, patch_dropout=0.5))), r"patch_dropout=0\.5 of SimMIM's encoder"),
 ]
 
 

@@ -83,7 +83,7 @@ def compare(presets: Sequence[str], minutes: float) -> None:
             print(f"{folder} is there from an earlier proof; remove it to train again")
             continue
         given = ("--preset", preset, "--minutes", f"{minutes:g}", "--train.threads", "1", "--out", str(folder))
-        headway("train", "--config", "recipes/fashion.yaml", *given)
+        headway("train", "--config", "recipes/fashion-table.yaml", *given)
         write_line("architecture", preset, (*trained(folder), clothing(folder), f"{date.today()}"))
 
 

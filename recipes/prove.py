@@ -48,7 +48,7 @@ def main() -> None:
     words = ArgumentParser(description="Train on real data and write docs/RESULTS.md.")
     words.add_argument("name", help=f"{', '.join(PROOFS)}, or {TABLE}")
     words.add_argument("presets", nargs="*", help=f"for {TABLE}: which of {', '.join(ARCHITECTURES)}; else all")
-    words.add_argument("--minutes", type=float, default=12, help=f"for {TABLE}: of training, for each; 12 unless given")
+    words.add_argument("--minutes", type=float, default=10, help=f"for {TABLE}: of training, for each; 10 unless given")
     asked = words.parse_args()
     if asked.name not in (*PROOFS, TABLE):
         words.error(f"no proof {asked.name!r}; allowed: {', '.join((*PROOFS, TABLE))}")

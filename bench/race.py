@@ -60,16 +60,21 @@ def race(prepare: Callable[[], dict[str, Batches]]) -> dict[str, float]:
     return {name: median(found[1:]) for name, found in speeds.items()}
 
 
-def hf_step(model: Any, given: dict[str, Tensor], tokens: int) -> tuple[Callable[[], object], int]:
-    optimiser = torch.optim.AdamW(model.parameters(), fused=True)
+class Peer:
+    """Another library's model, trained in the common way."""
 
-    def step() -> None:
-        optimiser.zero_grad()
-        model(**given).loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+    def __init__(self, model: nn.Module):
+        self.model = model.train()
+        self.optimiser = torch.optim.AdamW(model.parameters(), fused=True)
 
-    return step, tokens
+    def step(self, loss: Callable[[], Tensor], tokens: int) -> tuple[Callable[[], object], int]:
+        def step() -> None:
+            self.optimiser.zero_grad()
+            loss().backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimiser.step()
+
+        return step, tokens
 
 
 def learner_of(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor]) -> Learner:

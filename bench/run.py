@@ -40,8 +40,7 @@ def start_up() -> None:
 def speed() -> None:
     print("\nAgainst transformers on the same weights, one thread, CPU seconds; a ratio above 1 is in our favour.\n")
     print("| work | transformers | headway | ratio |\n| --- | ---: | ---: | ---: |")
-    command = [sys.executable, str(Path(__file__).with_name("speed.py"))]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    found = printed("speed.py")
     for work, times in found["against transformers"].items():
         print(f"| {work} | {times['theirs s']:.2f} | {times['ours s']:.2f} | {times['ratio']:.2f} |", flush=True)
     told = ", ".join(f"{ms:.1f} ms after {before}" for before, ms in found["a token after"].items())
@@ -51,13 +50,14 @@ def speed() -> None:
 def training() -> None:
     print("\nTraining: real tokens, or images, a CPU second, one thread, AdamW; ratios to the first of each.\n")
     print("| work | contender | a second | ratio |\n| --- | --- | ---: | ---: |")
-    for work, speeds in {**raced("training.py"), **raced("vision.py")}.items():
+    for work, speeds in {**printed("training.py"), **printed("vision.py")}.items():
         first = next(iter(speeds.values()))
         for name, count in speeds.items():
             print(f"| {work} | {name} | {count:,.4g} | {count / first:.2f} |", flush=True)
 
 
-def raced(file: str, *words: str) -> dict[str, Any]:
+def printed(file: str, *words: str) -> dict[str, Any]:
+    """What a program beside this one prints, read as JSON."""
     command = [sys.executable, str(Path(__file__).with_name(file)), *words]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
@@ -71,7 +71,7 @@ def memory() -> None:
     for length in LENGTHS:
         cells = [f"{length:,}"]
         for job in ("forward", "read"):
-            done = measured(job, length)
+            done = printed("memory.py", job, str(length))
             cells += [f"{done['MiB']:.0f}", growth(before.get(job), length, done["MiB"]), f"{done['seconds']:.1f}"]
             before[job] = length, done["MiB"]
         stored = HEADS * length * length * 4 / 2**20
@@ -82,13 +82,13 @@ def summary() -> None:
     print("\nheadway inspect heads on one text, 4 layers of 4 heads: all the memory that the command held.\n")
     print("| tokens | MiB | CPU s |\n| ---: | ---: | ---: |")
     for tokens in (4_096, 32_768):
-        done = raced("heads.py", str(tokens))
+        done = printed("heads.py", str(tokens))
         print(f"| {tokens:,} | {done['MiB']:,.0f} | {done['CPU s']:.0f} |", flush=True)
 
 
 def pages() -> None:
     print("\nThe page of headway look, 144 heads, in Chromium: another head, of the same site and of another one.\n")
-    found = raced("page.py")
+    found = printed("page.py")
     if not found:
         print("not measured: there is no browser; make browser installs it")
         return
@@ -98,11 +98,6 @@ def pages() -> None:
         switches = [one[where][which] for where in ("same site", "other site") for which in ("median", "worst")]
         told = (f"{milliseconds:.0f}" for milliseconds in (one["ready ms"], *switches))
         print(f"| {tokens} | {one['MB']:.2f} | {' | '.join(told)} |", flush=True)
-
-
-def measured(job: str, length: int) -> dict[str, float]:
-    command = [sys.executable, str(Path(__file__).with_name("memory.py")), job, str(length)]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def growth(before: tuple[int, float] | None, length: int, mebibytes: float) -> str:

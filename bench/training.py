@@ -1,9 +1,9 @@
 """Training speed against peers on the same shapes: `python bench/training.py` prints JSON; a race's name runs it alone.
 
-Figures are real tokens (padding not counted) per CPU second, one thread, AdamW in all of them.  Translators have
-the usual dropout of 0.1, which `nn.Transformer` has in its attention too and ours has not; the others have none.
-Lengths of pairs are those of Multi30k where it is beside the project, else drawn to look like it; the more rows a batch
-has, the more random order pads.
+Figures are real tokens (padding not counted) per CPU second, one thread, AdamW in all of them.  Translators have the
+usual dropout of 0.1, which `nn.Transformer` has in its attention too and ours has not; the others have none.  Lengths
+of pairs are those of Multi30k where it is beside the project, else drawn to look like it; the more rows a batch has,
+the more random order pads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.race import Batches, hf_step, learner_of, our_step, raced
+from bench.race import Batches, Peer, learner_of, our_step, raced
 from headway.data.order import Buckets
 from headway.data.train_tokenizer import train_bpe
 from headway.nn.head import word_head
@@ -52,11 +52,16 @@ def pairs(size: int) -> dict[str, Batches]:
     config = transformer.Config(vocab=VOCAB, dim=DIM, layers=LAYERS, heads=HEADS, tied="all", dropout=0.1)
     learner = learner_of(transformer.build(config), lambda model, batch: said_after(model, batch).loss(0.1))
     theirs = TorchTranslator()
+    peer = Peer(theirs)
+
+    def steps(batches: Iterable[Iterable[int]]) -> Batches:
+        return [torch_step(peer, theirs, [rows[i] for i in batch]) for batch in batches]
+
     padded = [random.integers(0, len(rows), size) for _ in range(BATCHES)]
     buckets = Buckets(lengths, round(size * lengths.sum(1).mean()), 0).epoch(0)[:BATCHES]
     return {
-        "nn.Transformer, random batches": [torch_step(theirs, [rows[i] for i in batch]) for batch in padded],
-        "nn.Transformer, batches of like length": [torch_step(theirs, [rows[i] for i in batch]) for batch in buckets],
+        "nn.Transformer, random batches": steps(padded),
+        "nn.Transformer, batches of like length": steps(buckets),
         "headway": [our_step(learner, pair_batch([rows[i] for i in batch], 1)) for batch in buckets],
     }
 
@@ -78,7 +83,6 @@ class TorchTranslator(nn.Module):
         super().__init__()
         self.table = nn.Embedding(VOCAB, DIM)
         self.body = nn.Transformer(DIM, HEADS, LAYERS, LAYERS, 4 * DIM, 0.1, batch_first=True, norm_first=True)
-        self.optimiser = torch.optim.AdamW(self.parameters(), fused=True)
 
     def loss(self, source: Tensor, target: Tensor) -> Tensor:
         shown, wanted = target[:, :-1], target[:, 1:]
@@ -95,19 +99,14 @@ class TorchTranslator(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=0, label_smoothing=0.1)
 
 
-def torch_step(model: TorchTranslator, rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[Callable[[], object], int]:
+def torch_step(
+    peer: Peer, model: TorchTranslator, rows: list[tuple[np.ndarray, np.ndarray]]
+) -> tuple[Callable[[], object], int]:
     source, target = (
         nn.utils.rnn.pad_sequence([torch.from_numpy(row) for row in side], batch_first=True)
         for side in ([a for a, _ in rows], [np.concatenate([[1], b]) for _, b in rows])
     )
-
-    def step() -> None:
-        model.optimiser.zero_grad()
-        model.loss(source, target).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        model.optimiser.step()
-
-    return step, sum(len(a) + len(b) for a, b in rows)
+    return peer.step(lambda: model.loss(source, target), sum(len(a) + len(b) for a, b in rows))
 
 
 def masked() -> dict[str, Batches]:
@@ -126,7 +125,7 @@ def masked() -> dict[str, Batches]:
     places = chosen.flatten().nonzero()[:, 0]
     batch = MaskedBatch(Ragged(ids, None), places, ids.flatten()[places])
     return {
-        "transformers BERT": [hf_step(theirs, {"input_ids": ids, "labels": labels}, ids.numel())],
+        "transformers BERT": [Peer(theirs).step(lambda: theirs(ids, labels=labels).loss, ids.numel())],
         "headway": [our_step(ours, batch)],
     }
 
@@ -146,9 +145,9 @@ def text() -> dict[str, Batches]:
     ours = learner_of(gpt2.build(config), causal_loss)
     ids = torch.randint(0, 65, (8, 257))
     batch = CausalBatch(Ragged(ids[:, :-1].contiguous(), None), ids[:, 1:].flatten())
-    given = {"input_ids": ids[:, :-1], "labels": ids[:, :-1]}
+    shown = ids[:, :-1]
     return {
-        "transformers GPT-2": [hf_step(theirs, given, 8 * 256)],
+        "transformers GPT-2": [Peer(theirs).step(lambda: theirs(shown, labels=shown).loss, 8 * 256)],
         "headway": [our_step(ours, batch)],
         "as many operations, in one kind of product": [product(8 * 256)],
     }

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.race import Batches, hf_step, learner_of, our_step, raced
+from bench.race import Batches, Peer, learner_of, our_step, raced
 from headway.zoo import swin, vit
 from tests.interop.timm_models import timm_models
 
@@ -59,7 +58,7 @@ def vits(batch: int) -> dict[str, Batches]:
     ours = vit.build(vit.Config(32, patch=4, dim=192, heads=3, classes=CLASSES))
     seen = drawn(batch, 32)
     return {
-        "transformers ViT": [hf_step(theirs, {"pixel_values": seen.pixels, "labels": seen.classes}, batch)],
+        "transformers ViT": [Peer(theirs).step(lambda: theirs(seen.pixels, labels=seen.classes).loss, batch)],
         "headway": [our_step(learner_of(ours, loss), seen)],
     }
 
@@ -72,22 +71,9 @@ def swins(c: swin.Config, batch: int) -> dict[str, Batches]:
     )
     seen = drawn(batch, c.image)
     return {
-        "timm Swin": [timm_step(theirs, seen)],
+        "timm Swin": [Peer(theirs).step(lambda: F.cross_entropy(theirs(seen.pixels), seen.classes), batch)],
         "headway": [our_step(learner_of(swin.build(c), loss), seen)],
     }
-
-
-def timm_step(model: Any, seen: Images) -> tuple[Callable[[], object], int]:
-    optimiser = torch.optim.AdamW(model.parameters(), fused=True)
-    model.train()
-
-    def step() -> None:
-        optimiser.zero_grad()
-        F.cross_entropy(model(seen.pixels), seen.classes).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-
-    return step, seen.tokens
 
 
 def loss(model: nn.Module, batch: Images) -> Tensor:

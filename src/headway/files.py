@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ from typing import Any
 from headway.errors import UserError
 
 CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes on from, until it is done
+
+
+def going_on(folder: Path) -> str:
+    """The command that goes on with the training of a folder."""
+    return f"headway train --out {shlex.quote(str(folder))} --resume"
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:

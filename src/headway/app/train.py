@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shlex
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
@@ -28,7 +27,7 @@ from headway.app.training.plan import Plan, plan
 from headway.app.training.resume import DATA, RECIPE, facts, run_in, taken_up
 from headway.app.training.told import told_end, told_plan
 from headway.errors import UserError
-from headway.files import CHECKPOINTS, write_json, write_text
+from headway.files import CHECKPOINTS, going_on, write_json, write_text
 from headway.train.journal import Journal
 from headway.train.loop import End, Run
 from headway.train.memory import keep_memory
@@ -98,7 +97,7 @@ def begin(made: Plan) -> None:
 def run(made: Plan, *, resume: bool) -> int:
     """Trains, and leaves the folder of a model, or of a run that can be resumed."""
     folder = out_of(made.recipe)
-    again = f"headway train --out {shlex.quote(str(folder))} --resume"
+    again = going_on(folder)
     with alone(folder), Interruption() as interruption:
         try:
             end = trained(made, interruption, resume=resume)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError, listed
-from headway.files import CHECKPOINTS, read_json, write_whole
+from headway.files import CHECKPOINTS, going_on, read_json, write_whole
 
 Tensors = dict[str, Tensor]
 
@@ -29,8 +28,8 @@ def read_weights(folder: Path, *, unsafe: bool = False) -> Tensors:
         if index.exists():
             return read_shards(index, read)
     if (folder / CHECKPOINTS).is_dir():
-        again = f"headway train --out {shlex.quote(str(folder))} --resume"
-        raise UserError(f"{folder} holds no weights yet", do=f"wait for its training, or go on with {again}")
+        do = f"wait for its training, or go on with {going_on(folder)}"
+        raise UserError(f"{folder} holds no weights yet", do=do)
     raise UserError(f"{folder} holds no weights", allowed=f"{SAFE}, or {SAFE}.index.json with its shards")
 
 

@@ -157,13 +157,22 @@ class Dropout(nn.Dropout):
         return drop(input, self.p)
 
 
-class StochasticDepth(nn.Module):
-    """While training, leaves out the whole change of a row with `probability`, and enlarges the others to make up."""
+class Omission(nn.Module):
+    """What is left out while training with `probability`, and never all of it."""
 
     def __init__(self, probability: float):
         super().__init__()
-        check_probability("StochasticDepth", probability)
+        if not 0.0 <= probability < 1.0:
+            said = f"{type(self).__name__}({probability})"
+            raise UserError(said, allowed="a probability from 0 up to, but not, 1")
         self.probability = probability
+
+    def extra_repr(self) -> str:
+        return f"{self.probability:g}"
+
+
+class StochasticDepth(Omission):
+    """While training, leaves out the whole change of a row with `probability`, and enlarges the others to make up."""
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         if not self.training or self.probability == 0.0:
@@ -174,15 +183,6 @@ class StochasticDepth(nn.Module):
         if ctx.rows is not None:
             return x * factor[ctx.rows.owners][None, :, None]
         return x * factor.view(-1, *[1] * (x.dim() - 1))
-
-    def extra_repr(self) -> str:
-        return f"{self.probability:g}"
-
-
-def check_probability(name: str, given: float) -> None:
-    """That a part which leaves out so much leaves something."""
-    if not 0.0 <= given < 1.0:
-        raise UserError(f"{name}({given})", allowed="a probability from 0 up to, but not, 1")
 
 
 def adopt(parent: nn.Module, children: dict[str, nn.Module]) -> None:

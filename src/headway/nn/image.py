@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.block import Dropout, Same, check_probability
+from headway.nn.block import Dropout, Omission, Same
 from headway.nn.context import EMPTY, Context
 from headway.nn.embed import ClassToken, PatchEmbed
 from headway.ops.attend import shown
@@ -45,16 +45,11 @@ class ImageEmbed(nn.Module):
         return ctx.emit(self, "out", self.drop(self.norm(self.token(self.thin(grid.flatten(1, 2))))))
 
 
-class PatchDropout(nn.Module):
+class PatchDropout(Omission):
     """While training, leaves out a share of the patches of each image, and costs as much less: B N C → B V C.
 
     Liu et al. 2022.  Which ones is drawn anew for each image; the others keep their order.
     """
-
-    def __init__(self, probability: float):
-        super().__init__()
-        check_probability("PatchDropout", probability)
-        self.probability = probability
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.probability == 0.0:
@@ -62,9 +57,6 @@ class PatchDropout(nn.Module):
         seen = max(1, round(x.shape[1] * (1.0 - self.probability)))
         chosen = torch.rand(x.shape[:2], device=x.device).topk(seen).indices.sort(1).values  # B V
         return x.take_along_dim(chosen[..., None], 1)
-
-    def extra_repr(self) -> str:
-        return f"{self.probability:g}"
 
 
 class PlacedClassToken(ClassToken):

@@ -26,6 +26,7 @@ from headway.app.training.plan import Plan
 from headway.app.training.told import size_told, spent, words_told
 from headway.data.given import GOAL
 from headway.data.kinds import Kind
+from headway.files import going_on
 from headway.tasks.scores import MEASURES, Scores
 from headway.train.journal import Journal, read_lines
 from headway.train.loop import End
@@ -197,6 +198,6 @@ def commands(outcome: Outcome) -> list[tuple[str, str]]:
         (f"headway run {folder} {shlex.quote(outcome.said)}", "use the model"),
         (f"headway eval {folder} DATA", "measure it on other data"),
         (f"headway train --config {recipe} --out NEW", "train it again: the same data and threads give the same bits"),
-        (f"headway train --out {folder} --resume", "go on with this run, where it was interrupted"),
+        (going_on(Path(outcome.folder)), "go on with this run, where it was interrupted"),
         (f"headway train DATA --from {folder} --out NEW", "go on from this model with other data"),
     ]

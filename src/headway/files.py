@@ -17,7 +17,7 @@ from headway.errors import UserError
 CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes on from, until it is done
 
 
-def going_on(folder: Path) -> str:
+def going_on(folder: Path | str) -> str:
     """The command that goes on with the training of a folder."""
     return f"headway train --out {shlex.quote(str(folder))} --resume"
 

@@ -198,6 +198,6 @@ def commands(outcome: Outcome) -> list[tuple[str, str]]:
         (f"headway run {folder} {shlex.quote(outcome.said)}", "use the model"),
         (f"headway eval {folder} DATA", "measure it on other data"),
         (f"headway train --config {recipe} --out NEW", "train it again: the same data and threads give the same bits"),
-        (going_on(Path(outcome.folder)), "go on with this run, where it was interrupted"),
+        (going_on(outcome.folder), "go on with this run, where it was interrupted"),
         (f"headway train DATA --from {folder} --out NEW", "go on from this model with other data"),
     ]

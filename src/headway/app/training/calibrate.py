@@ -14,13 +14,14 @@ from time import perf_counter
 
 from headway.app.training.assemble import batches_of, learner_of, some
 from headway.app.training.exams import examiner_of
-from headway.app.training.plan import Plan, paced
+from headway.app.training.plan import EVALUATIONS, Plan, paced
+from headway.train.recipe import Recipe
 
 LOOK = 3.0  # seconds of steps to look at, and no fewer than LEAST of them
 LEAST = 3
 PART = 10  # of a short run's steps no more than a tenth are looked at
 GUESS = 1000  # steps that a run is taken to have while its length is sought
-LOOKS = 11  # evaluations of a run
+SHARE = 0.25  # of the time that was asked for, evaluations take no more, but for one at the end and the report
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,22 @@ def timed(made: Plan) -> tuple[Plan, Pulse]:
     trial = made if recipe.train.steps else replace(made, recipe=paced(recipe, GUESS))
     pulse = measured(trial)
     if recipe.train.steps is None:
-        left = 60 * some(recipe.train.minutes) - LOOKS * pulse.evaluation
-        made = replace(made, recipe=paced(recipe, max(1, int(left / pulse.step))))
+        made = replace(made, recipe=fitted(recipe, pulse))
     return made, pulse
+
+
+def fitted(recipe: Recipe, pulse: Pulse) -> Recipe:
+    """The recipe with as many steps as its minutes have time for beside evaluations and the report, as long as one."""
+    seconds, every = 60 * some(recipe.train.minutes), recipe.train.evaluate_every
+    if every is not None:
+        return paced(recipe, most((seconds - pulse.evaluation) / (pulse.step + pulse.evaluation / every)))
+    looks = most(SHARE * seconds / pulse.evaluation - 1, EVALUATIONS)
+    return paced(recipe, most((seconds - (looks + 1) * pulse.evaluation) / pulse.step), looks)
+
+
+def most(number: float, limit: int = sys.maxsize) -> int:
+    """As many whole ones as there are in a number, but one at least."""
+    return max(1, int(min(number, limit)))
 
 
 def measured(made: Plan) -> Pulse:

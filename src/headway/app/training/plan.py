@@ -33,6 +33,7 @@ from headway.zoo.build import architecture, architecture_of, config_of
 from headway.zoo.cost import cost
 from headway.zoo.presets import PRESETS, preset
 
+EVALUATIONS = 10  # of a run, the last at its end
 NUMBERS = 2**31  # what a row of images or sounds may hold: the bytes of a name, and how long a sound is
 
 
@@ -166,15 +167,14 @@ def tuned(recipe: Recipe) -> bool:
     return recipe.model.start is not None and recipe.model.freeze != (ENCODER,)
 
 
-def paced(recipe: Recipe, steps: int) -> Recipe:
+def paced(recipe: Recipe, steps: int, evaluations: int = EVALUATIONS) -> Recipe:
     """The recipe for so many steps, with what is counted in them."""
     train = recipe.train
-    often = given(train.evaluate_every, max(1, steps // 10))
     chosen = {
         "train.steps": steps,
         "train.minutes": None,
         "train.warmup": given(train.warmup, min(steps // 10, 2000)),
-        "train.evaluate_every": often,
+        "train.evaluate_every": given(train.evaluate_every, -(-steps // evaluations)),
         "train.checkpoint_every": given(train.checkpoint_every, max(1, steps // 20)),
         "train.log_every": given(train.log_every, max(1, steps // 100)),
     }

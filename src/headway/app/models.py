@@ -7,6 +7,7 @@ from itertools import groupby
 from json import dumps
 from typing import TYPE_CHECKING, cast
 
+from headway.tasks.scores import spaced
 from headway.zoo import presets
 
 if TYPE_CHECKING:
@@ -98,10 +99,6 @@ def table(rows: list[tuple[str, ...]], left: int) -> str:
         return "  ".join(cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(cells)).rstrip()
 
     return "\n".join(line(row) for row in rows)
-
-
-def spaced(number: int) -> str:
-    return f"{number:,}".replace(",", " ")
 
 
 def short(number: int) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.errors import listed
 from headway.train.groups import groups
 from headway.train.learner import Learner
 from headway.train.memory import keep_memory
@@ -31,6 +32,8 @@ Batches = list[tuple[Callable[[], object], int]]  # a step and its real tokens
 def raced(races: Mapping[str, Callable[[], dict[str, Batches]]]) -> dict[str, dict[str, float]]:
     """The speeds in each race that the command names, or else in all of them."""
     names = sys.argv[1:] or list(races)
+    if unknown := [name for name in names if name not in races]:
+        sys.exit(f"error: no race {listed(unknown)}; allowed: {listed(races)}")
     if len(names) == 1:
         return {names[0]: race(races[names[0]])}
     return {name: elsewhere(name)[name] for name in names}

@@ -112,10 +112,6 @@ def test_maps_lie_on_the_image_sum_to_one_and_differ_from_word_to_word(name: str
 def test_a_place_of_the_map_is_a_place_of_the_image() -> None:
     """A change in one corner is felt at that corner of the grid, rows down and columns across."""
     model = built("soft")
-    layers = model.encoder.embed.layers
-    assert isinstance(layers, nn.Sequential)
-    for at in range(1, len(layers), 3):
-        layers[at] = nn.Identity()  # a norm over the image would carry the change everywhere
     plain, spot = torch.zeros(1, 3, 32, 48), torch.zeros(1, 3, 32, 48)
     spot[..., :4, 44:] = 5.0
     grids = []
@@ -215,7 +211,8 @@ def test_hard_attention_learns_by_trial() -> None:
     loss.backward()
     assert [path for path, p in model.named_parameters() if p.grad is None or p.grad.abs().max() == 0] == []
     assert after.batches == 1
-    assert after.value == pytest.approx(float(-said_of(model.eval(), batch("hard")).losses().sum() / 3), rel=0.5)
+    torch.manual_seed(0)
+    assert after.value == pytest.approx(float(-said_of(model, batch("hard")).losses().sum() / 3))
 
 
 def test_a_step_of_hard_attention_is_its_seed_and_baseline() -> None:
@@ -293,8 +290,8 @@ def test_mistakes_are_told() -> None:
         build("captioner-small", attention="harder")
     with pytest.raises(UserError, match="'gpt2' reads no images"):
         build("captioner-small", encoder="gpt2")
-    with pytest.raises(UserError, match=r"widths of \[9\]; allowed: one stage or more"):
-        build("captioner-small", widths=(9,))
+    with pytest.raises(UserError, match="a captioner without stages; allowed: widths of one stage or more"):
+        build("captioner-small", widths=())
     with pytest.raises(UserError, match="images are 2×1×16×16; allowed: B 3 H W"):
         built("soft")(torch.zeros(2, 1, 16, 16), targets()[:2])
 

@@ -5,14 +5,11 @@ Axes:  B batch   Ch channels   Y X rows and columns of the grid   S = Y·X place
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
 from headway.nn.model import EncoderDecoder, Trunk
-from headway.ops.attend import shown
 from headway.ops.reading import Readable
 
 
@@ -39,32 +36,6 @@ class Captioner(EncoderDecoder):
             said = f"attention at {weights.shape[3]} places for images of {grid[0]}×{grid[1]}"
             raise UserError(said, do="record the decoder's attention at the memory, on these images")
         return weights.full().mean(1).unflatten(-1, grid)
-
-
-class ConvGrid(nn.Module):
-    """In stages relu(norm(conv 3×3)) twice, the first with a stride of 2: B Ch H W → B ⌈H/2ⁿ⌉ ⌈W/2ⁿ⌉ C, n stages.
-
-    Each stage has its width.  The norm is over groups of channels, so that an image is not seen by its neighbours.
-    """
-
-    emits = ("out",)
-
-    def __init__(self, channels: int, widths: Sequence[int], *, groups: int = 8):
-        super().__init__()
-        if not widths or any(width % groups for width in widths):
-            allowed = f"one stage or more, each of a multiple of {groups} channels"
-            raise UserError(f"ConvGrid with widths of {list(widths)}", allowed=allowed)
-        self.channels = channels
-        self.layers = nn.Sequential()
-        for before, width in zip((channels, *widths), widths, strict=False):
-            for given, stride in ((before, 2), (width, 1)):
-                conv = nn.Conv2d(given, width, 3, stride, padding=1, bias=False)
-                self.layers.extend([conv, nn.GroupNorm(groups, width), nn.ReLU()])
-
-    def forward(self, images: Tensor, ctx: Context = EMPTY) -> Tensor:
-        if images.dim() != 4 or images.shape[1] != self.channels or 0 in images.shape[2:]:
-            raise UserError(f"images are {shown(images)}", allowed=f"B {self.channels} H W")
-        return ctx.emit(self, "out", self.layers(images).movedim(1, -1))
 
 
 class Places(nn.Module):

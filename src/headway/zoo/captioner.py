@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from torch import nn
+
+from headway.errors import UserError
 from headway.nn.alignment import Alignment, RecurrentDecoder
 from headway.nn.block import Plain, Same
-from headway.nn.captioner import Captioner, ConvGrid, Places
+from headway.nn.captioner import Captioner, Places
+from headway.nn.convnet import GridConv, Normed, Stem
 from headway.nn.embed import TokenEmbed
 from headway.nn.glimpse import DeepOutput, Gated, HardAlignment
 from headway.nn.head import LMHead, MeanPool
@@ -59,4 +63,10 @@ def build(c: Config) -> Captioner:
 
 
 def convolutions(c: Config) -> ImageEncoder:
-    return ImageEncoder(Trunk(ConvGrid(c.channels, c.widths), Plain(Same())), c.widths[-1], 2 ** len(c.widths))
+    """Stages of two convolutions with batch norm, the first of which halves the grid."""
+    if not c.widths:
+        raise UserError("a captioner without stages", allowed="widths of one stage or more, or an encoder")
+    parts = list[nn.Module]()
+    for before, width in zip((c.channels, *c.widths), c.widths, strict=False):
+        parts += Normed(GridConv(before, width, 3, stride=2), width), Normed(GridConv(width, width, 3), width)
+    return ImageEncoder(Trunk(Stem(c.channels, *parts), Plain(Same())), c.widths[-1], 2 ** len(c.widths))

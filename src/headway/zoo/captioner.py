@@ -64,8 +64,9 @@ def build(c: Config) -> Captioner:
 
 def convolutions(c: Config) -> ImageEncoder:
     """Stages of two convolutions with batch norm, the first of which halves the grid."""
-    if not c.widths:
-        raise UserError("a captioner without stages", allowed="widths of one stage or more, or an encoder")
+    if min(c.widths, default=0) < 1:
+        allowed = "one stage or more, each of one channel or more"
+        raise UserError(f"a captioner with widths of {list(c.widths)}", allowed=allowed)
     parts = list[nn.Module]()
     for before, width in zip((c.channels, *c.widths), c.widths, strict=False):
         parts += Normed(GridConv(before, width, 3, stride=2), width), Normed(GridConv(width, width, 3), width)

@@ -51,13 +51,13 @@ def fitted(recipe: Recipe, pulse: Pulse) -> Recipe:
     seconds, every = 60 * some(recipe.train.minutes), recipe.train.evaluate_every
     if every is not None:
         return paced(recipe, most((seconds - pulse.evaluation) / (pulse.step + pulse.evaluation / every)))
-    looks = most(SHARE * seconds / pulse.evaluation - 1, EVALUATIONS)
+    looks = min(EVALUATIONS, most(SHARE * seconds / pulse.evaluation - 1))
     return paced(recipe, most((seconds - (looks + 1) * pulse.evaluation) / pulse.step), looks)
 
 
-def most(number: float, limit: int = sys.maxsize) -> int:
+def most(number: float) -> int:
     """As many whole ones as there are in a number, but one at least."""
-    return max(1, int(min(number, limit)))
+    return max(1, int(number))
 
 
 def measured(made: Plan) -> Pulse:

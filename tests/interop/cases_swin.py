@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from tests.interop.parity import Case, Kind
 
 SIZES = {
@@ -17,7 +19,9 @@ SIZES = {
 
 
 def case(name: str, architecture: str, **options: Any) -> Case:
-    return Case(name, lambda: model(architecture, **options), Kind.PYRAMID)
+    # of Swin-V2 the reference's own gradients are 1.1e-5 off in single precision, where a processor has AVX-512
+    precision = torch.float64 if architecture.startswith("Swinv2") else torch.float32
+    return Case(name, lambda: model(architecture, **options), Kind.PYRAMID, precision)
 
 
 def model(architecture: str, **options: Any) -> Any:

@@ -44,12 +44,27 @@ class Case:
     name: str
     make: Callable[[], Any]  # a Hugging Face model with attn_implementation="eager"
     kind: Kind
+    precision: torch.dtype = torch.float32
+
+    @property
+    def limit(self) -> float:
+        """The largest difference that is rounding."""
+        return {torch.float32: 1e-5, torch.float64: 1e-12}[self.precision]
 
     def __str__(self) -> str:
         return self.name
 
 
 def compare(case: Case) -> dict[str, float]:
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(case.precision)
+    try:
+        return compared(case)
+    finally:
+        torch.set_default_dtype(usual)
+
+
+def compared(case: Case) -> dict[str, float]:
     torch.manual_seed(0)
     theirs = shaken(case.make()).eval()
     known = family(theirs.config.model_type)

@@ -11,5 +11,5 @@ from tests.interop.table import CASES
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_numbers_are_the_references(case: Case) -> None:
     found = compare(case)
-    assert {quantity: value for quantity, value in found.items() if not value <= 1e-5} == {}
+    assert {quantity: value for quantity, value in found.items() if not value <= case.limit} == {}
     assert found["export"] == 0

@@ -18,6 +18,7 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
+from headway.nn.moe import MoE
 from headway.nn.rows import Rows
 from headway.nn.state import FixedState, State
 from headway.nn.trace import Trace, record, sites_of
@@ -44,9 +45,12 @@ def run(subject: Subject, x: Tensor, ctx: Context = EMPTY, model: nn.Module | No
 @obeying(Trait.CAUSAL)
 @pytest.mark.parametrize("cut", [1, 4, LENGTH - 1])
 def test_the_future_is_unseen(subject: Subject, cut: int) -> None:
-    x = subject.sample(3, LENGTH)
+    x, model = subject.sample(3, LENGTH), subject.build()
     other = torch.cat([x[:, :cut], changed(x[:, cut:])], 1)
-    assert_close(run(subject, x)[:, :cut], run(subject, other)[:, :cut], atol=0, rtol=0)
+    # an expert's product has as many rows as tokens chose it, those of the future among them, and rounds by that
+    rounds = any(isinstance(part, MoE) for part in model.modules())
+    same = {"atol": 1e-6, "rtol": 1e-5} if rounds else {"atol": 0, "rtol": 0}
+    assert_close(run(subject, x, model=model)[:, :cut], run(subject, other, model=model)[:, :cut], **same)
 
 
 @obeying(Trait.CAUSAL)

@@ -28,6 +28,7 @@ from headway.data.tokenizer import Roles, Tokenizer
 from headway.generate.beam import Beam
 from headway.generate.sampling import Greedy, Sample
 from headway.generate.speculative import LookUp
+from headway.tasks.labels import Tags, likeliest
 from headway.tasks.masked import Masked
 from headway.zoo.build import build, config_of
 
@@ -109,9 +110,19 @@ def test_a_classifier_names_its_classes() -> None:
     assert sum(answer["probabilities"].values()) == pytest.approx(1)
 
 
-def test_a_tagger_tags_each_token() -> None:
-    [answer] = speaker("bert-tiny", top="tokens", classes=3).answer(["the cat sat"])
-    assert [token for token, _ in answer["output"]] == ["the", "cat", "sat"]
+def test_a_tagger_tags_each_word() -> None:
+    """As it was taught: at the word's first piece; what frames a text and what goes on with a word has no tag."""
+    labels = ("A", "B", "C")
+    tagger = replace(speaker("bert-tiny", top="tokens", classes=3), labels=labels)
+    task, texts = Tags(tagger.tokenizer, labels), ["the cat-dog  sat far", "dog", ""]
+    assert len(tagger.tokenizer.plain("cat-dog")) == 3
+    for text, answer in zip(texts, tagger.answer(texts), strict=True):
+        words = text.split()
+        assert [word for word, _ in answer["output"]] == words
+        if words:
+            [row] = task.encode([(" ".join(words), " ".join(["A"] * len(words)))])
+            batch = task.collate([tuple(np.array(part) for part in row)], np.random.default_rng(0))
+            assert [[labels.index(tag) for _, tag in answer["output"]]] == likeliest(tagger.model, batch)
 
 
 def test_an_encoder_embeds_rows_as_alone() -> None:

@@ -31,7 +31,8 @@ from headway.nn.context import Context
 from headway.nn.head import Classifier, LMHead, MeanPool, MLMHead, TokenClassifier, main_of
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.nn.rows import Rows
-from headway.tasks.masked import Masked
+from headway.tasks.labels import spelled
+from headway.tasks.task import around
 
 Answer = dict[str, Any]
 
@@ -184,7 +185,7 @@ class Speaker:
         """
         if not self.tokenizer.literal:
             return self.tokenizer.encode(text)
-        before, after = Masked(self.tokenizer).around
+        before, after = around(self.tokenizer)
         first, *others = self.tokenizer.plain_batch(text.split(self.tokenizer.token(mask)))
         return [*before, *first, *(id for piece in others for id in (mask, *piece)), *after]
 
@@ -204,12 +205,14 @@ class Speaker:
         return [self.named(row) for row in chances]
 
     def tag(self, texts: list[str], wish: Wish) -> list[Answer]:
-        rows = self.tokenizer.encode_batch(texts)
-        ids, keep = padded(rows, self.tokenizer.pad or 0)
+        """The class of each word, read where it was learned, at the word's first piece."""
+        words = [text.split() for text in texts]
+        rows = [spelled(some, self.tokenizer) for some in words]
+        ids, keep = padded([row.ids for row in rows], self.tokenizer.pad or 0)
         picks = self.model(ids, Context(keep=keep)).argmax(-1)  # B T
         return [
-            {"output": [[self.tokenizer.token(i), self.label(k)] for i, k in zip(row, pick, strict=False)]}
-            for row, pick in zip(rows, picks.tolist(), strict=True)
+            {"output": [[word, self.label(pick[at])] for word, at in zip(one, row.firsts, strict=True)]}
+            for one, row, pick in zip(words, rows, picks.tolist(), strict=True)
         ]
 
     def embed_each(self, texts: list[str], wish: Wish) -> list[Answer]:

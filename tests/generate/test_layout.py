@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from headway.generate.layout import arrange
 from headway.generate.loop import generate
 from headway.nn.attention import SelfAttention
-from headway.nn.joined import each, joined
+from headway.nn.joined import each, joined, side_by_side
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, told
 from tests.laws.subjects import Subject
 
@@ -25,7 +25,7 @@ def test_arranged_is_the_same(subject: Subject) -> None:
     assert moved
     attentions = [part for part in model.modules() if type(part) is SelfAttention and alike(part)]
     with torch.no_grad():
-        assert all(joined((part.q, part.k, part.v)) for part in attentions)
+        assert all(side_by_side([part.q, part.k, part.v]) for part in attentions)
     for (name, ours), theirs in zip(model.named_parameters(), plain.parameters(), strict=True):
         assert ours.shape == theirs.shape
         assert_close(ours, theirs, atol=0, rtol=0, msg=name)
@@ -57,33 +57,33 @@ def attention(**options: int) -> SelfAttention:
 def test_layers_side_by_side_are_each_by_itself(options: dict[str, int]) -> None:
     part, x = attention(**options), torch.randn(2, 1, 8)
     alone = each(x, part.q, part.k, part.v)
-    assert joined((part.q, part.k, part.v)) is None
+    assert side_by_side([part.q, part.k, part.v]) is None
     arrange(part)
-    assert joined((part.q, part.k, part.v)) is not None
-    assert joined((part.q, part.v, part.k)) is None
+    assert side_by_side([part.q, part.k, part.v]) is not None
+    assert side_by_side([part.q, part.v, part.k]) is None
     for one, other in zip(each(x, part.q, part.k, part.v), alone, strict=True):
         assert_close(one, other)
 
 
 @torch.no_grad()
 def test_who_needs_a_layer_by_itself_gets_it() -> None:
-    """A hook, another tensor in its place, a subclass; and a gradient."""
+    """A hook, another tensor in its place; and a gradient."""
     part = attention()
     arrange(part)
     layers, seen = (part.q, part.k, part.v), list[int]()
     with torch.enable_grad():
-        assert joined(layers) is None
+        assert joined(layers, 1) is None
     handle = part.k.register_forward_hook(lambda *given: seen.append(1))
     part(torch.randn(1, 1, 8))
     handle.remove()
     assert seen == [1]
-    assert joined(layers) is not None
+    assert joined(layers, 1) is not None
     part.v.weight = nn.Parameter(part.v.weight.clone())
-    assert joined(layers) is None
+    assert joined(layers, 1) is None
     part = attention()
     arrange(part)
     part.k.bias = nn.Parameter(part.k.bias.clone())
-    assert joined((part.q, part.k, part.v)) is None
+    assert joined((part.q, part.k, part.v), 1) is None
 
 
 @pytest.mark.parametrize("fused", [True, False])

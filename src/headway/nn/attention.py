@@ -14,7 +14,7 @@ from headway.errors import UserError
 from headway.nn.block import Same
 from headway.nn.context import EMPTY, Context
 from headway.nn.joined import each
-from headway.nn.rows import Rows, packed, padded
+from headway.nn.rows import Chosen, Rows, packed, padded
 from headway.ops.attend import divisors, shown
 from headway.ops.map import AttentionMap, Bias
 from headway.ops.pattern import Full, Pattern, both
@@ -87,7 +87,10 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         x = ctx.emit(self, "input", x)
         positions = self.locate(x, ctx)
-        q, keys = self.queries_keys(x, positions, ctx)
+        return self.attended(*self.queries_keys(x, positions, ctx), positions, ctx)
+
+    def attended(self, q: Tensor, keys: Keys, positions: Positions, ctx: Context) -> Tensor:
+        """What queries, B H T D, see from their positions."""
         amap = AttentionMap(q, keys.k, positions, keys.positions, self.pattern, keys.keep, self.logit_bias, self.score)
         y = self.weigh(amap, keys.v, ctx)  # B H T D
         return self.out(packed(merge(y), ctx.rows))
@@ -139,6 +142,16 @@ class SelfAttention(Attention):
         q, k, v = each(x, self.q, self.k, self.v)
         k, v = self.keys_values(k, v, positions, ctx.rows)
         return self.queries(q, positions, ctx.rows), self.keys(k, v, positions, ctx)
+
+    def at(self, chosen: Chosen, x: Tensor, ctx: Context) -> Tensor:
+        """What comes out at some tokens, 1 M C: only these ask, and what they see is all tokens."""
+        positions = self.locate(x, ctx)
+        k, v = each(x, self.k, self.v)
+        keys = self.keys(*self.keys_values(k, v, positions, ctx.rows), positions, ctx)
+        stand = positions.at.expand(x.shape[:2]) if ctx.rows is None else ctx.rows.positions
+        asking = Positions(chosen.rows.pad(chosen.of(stand)))
+        q = self.queries(self.q(chosen.of(x)), asking, chosen.rows)
+        return self.attended(q, keys, asking, Context(rows=chosen.rows))
 
     def keys(self, k: Tensor, v: Tensor, positions: Positions, ctx: Context) -> Keys:
         if ctx.state is None:

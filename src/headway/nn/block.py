@@ -46,8 +46,11 @@ class Residual(nn.Module):
         self.drop = drop if isinstance(drop, nn.Module) else Dropout(drop)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        change = self.inside(self.body(self.before(x), ctx))
-        return self.after(self.skip(x) + self.scale(self.drop(change, ctx)))
+        return self.added(x, self.body(self.before(x), ctx), ctx)
+
+    def added(self, x: Tensor, change: Tensor, ctx: Context) -> Tensor:
+        """What becomes of x by what the body has made of it."""
+        return self.after(self.skip(x) + self.scale(self.drop(self.inside(change), ctx)))
 
 
 class Parallel(nn.Module):

@@ -19,7 +19,7 @@ from headway.nn.attention import CrossAttention
 from headway.nn.block import Dropout, Scale, adopt
 from headway.nn.context import EMPTY, Context
 from headway.nn.ffn import Activation
-from headway.nn.rows import padded
+from headway.nn.rows import Chosen, Rows, padded
 from headway.ops.attend import shown
 from headway.ops.cross_entropy import linear_cross_entropy, token_losses
 
@@ -128,7 +128,15 @@ class TokenClassifier(nn.Module):
         return self.out(self.drop(x))
 
 
-class Classifier(nn.Module):
+class RowHead(nn.Module):
+    """A head that reads of each row what `pool` makes of it, and nothing else."""
+
+    def __init__(self, pool: nn.Module):
+        super().__init__()
+        self.pool = pool
+
+
+class Classifier(RowHead):
     """out(drop(inside(norm(pool(x))))): classes of a whole row, B T C or B Y X C → B K.
 
     BERT has inside=TanhLayer(dim); ViT that averages has pool=MeanPool() and a norm.
@@ -144,21 +152,21 @@ class Classifier(nn.Module):
         inside: nn.Module | None = None,
         dropout: float = 0.0,
     ):
-        super().__init__()
-        self.pool, self.norm = pool or FirstToken(), norm or nn.Identity()
-        self.inside, self.drop = inside or nn.Identity(), Dropout(dropout)
+        super().__init__(pool or FirstToken())
+        self.norm, self.inside = norm or nn.Identity(), inside or nn.Identity()
+        self.drop = Dropout(dropout)
         self.out = nn.Linear(dim, classes)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.out(self.drop(self.inside(self.norm(self.pool(x, ctx)))))
 
 
-class Pooler(nn.Module):
+class Pooler(RowHead):
     """inside(pool(x)): BERT's vector of a whole row, B T C → B C."""
 
     def __init__(self, dim: int):
-        super().__init__()
-        self.pool, self.inside = FirstToken(), TanhLayer(dim)
+        super().__init__(FirstToken())
+        self.inside = TanhLayer(dim)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.inside(self.pool(x, ctx))
@@ -190,27 +198,44 @@ class Pool(nn.Module):
     """One vector for each row from its real tokens: B T C, a grid B Y X C, or packed 1 N C → B C."""
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        x = padded(x, ctx.rows).flatten(1, -2)
-        real = ctx.real(x.shape[1])
-        return self.pooled(x, x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real.expand(x.shape[:2]))
+        x = x.flatten(1, -2)
+        return self.pooled(padded(x, ctx.rows), real_tokens(x, ctx))
 
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:
         """B T C → B C, where `real` (B T) is True."""
         raise NotImplementedError
 
 
-class FirstToken(Pool):
+class OneToken(Pool):
+    """One of the real tokens."""
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        return taken(x, self.place(real))
+
+    def place(self, real: Tensor) -> Tensor:
+        """Which one, B, where `real` (B T) is True."""
+        raise NotImplementedError
+
+    def chosen(self, x: Tensor, ctx: Context) -> Chosen:
+        """That one of each row of a batch, B T C or packed."""
+        real = real_tokens(x, ctx)
+        slots = torch.arange(len(real), device=x.device) * real.shape[1] + self.place(real)
+        index = slots if ctx.rows is None else torch.searchsorted(ctx.rows.slots, slots)
+        return Chosen(index, Rows.of([1] * len(real), x.device))
+
+
+class FirstToken(OneToken):
     """The first real token: the class token, where there is one."""
 
-    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
-        return taken(x, real.int().argmax(1))
+    def place(self, real: Tensor) -> Tensor:
+        return real.int().argmax(1)
 
 
-class LastToken(Pool):
+class LastToken(OneToken):
     """The last real token: the one that has seen all others, in a causal model."""
 
-    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
-        return taken(x, x.shape[1] - 1 - real.flip(1).int().argmax(1))
+    def place(self, real: Tensor) -> Tensor:
+        return real.shape[1] - 1 - real.flip(1).int().argmax(1)
 
 
 class MeanPool(Pool):
@@ -246,6 +271,19 @@ def word_head(head: nn.Module) -> WordHead:
     if not isinstance(head, WordHead):
         raise UserError(f"a model with {type(head).__name__} on top says no words", do="take one with a head of words")
     return head
+
+
+def tokens_read(head: nn.Module, x: Tensor, ctx: Context) -> Chosen | None:
+    """The tokens of x, B T C or packed, that a head reads; None: more than one of a row."""
+    head = main_of(head)
+    return head.pool.chosen(x, ctx) if isinstance(head, RowHead) and isinstance(head.pool, OneToken) else None
+
+
+def real_tokens(x: Tensor, ctx: Context) -> Tensor:
+    """Which tokens of a batch, B T C or packed, are not padding, in its padded view, B T."""
+    shape = x.shape[:2] if ctx.rows is None else ctx.rows.keep.shape[::2]
+    real = ctx.real(shape[1])
+    return x.new_ones(shape, dtype=torch.bool) if real is None else real.expand(shape)
 
 
 def taken(x: Tensor, index: Tensor) -> Tensor:

@@ -9,15 +9,19 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
+from headway.nn.asked import can_ask, stack_at
 from headway.nn.block import Plain
 from headway.nn.context import EMPTY, Context
 from headway.nn.frames import Shortening
+from headway.nn.head import tokens_read
+from headway.nn.rows import Chosen, owners_of
 
 
 class Trunk(nn.Module):
     """head(stack(embed(inputs))): a language model, an encoder, or the decoder of an encoder–decoder.
 
-    `marks` are what the embedding takes besides: BERT's segments.
+    `marks` are what the embedding takes besides: BERT's segments.  While it learns, its last layer is asked only for the
+    tokens that the head reads (`asked`).
     """
 
     def __init__(self, embed: nn.Module, stack: nn.Module, head: nn.Module | None = None):
@@ -25,11 +29,28 @@ class Trunk(nn.Module):
         self.embed, self.stack, self.head = embed, stack, head or Plain(nn.Identity())
 
     def forward(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
-        return self.head(self.features(inputs, ctx, *marks), self.inner(ctx))
+        x, inner = self.embed(inputs, ctx, *marks), self.inner(ctx)
+        read = self.readable(inputs, inner)
+        chosen = tokens_read(self.head, x, read) if can_ask(self.stack, x, inner) else None
+        if chosen is None:
+            return self.head(self.stack(x, inner), read)
+        return self.head(stack_at(self.stack, chosen, x, inner), Context(rows=chosen.rows))
 
     def features(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
         """What the head reads: call the head only on the tokens that have a target."""
         return self.stack(self.embed(inputs, ctx, *marks), self.inner(ctx))
+
+    def features_at(self, index: Tensor, inputs: Tensor, ctx: Context) -> Tensor:
+        """features(inputs, ctx) at some of all tokens, one row after the other, M C; `index` is ascending."""
+        x, inner = self.embed(inputs, ctx), self.inner(ctx)
+        chosen = Chosen.among(index, owners_of(x, inner.rows)) if can_ask(self.stack, x, inner) else None
+        if chosen is None:
+            return self.stack(x, inner).flatten(0, 1)[index]
+        return stack_at(self.stack, chosen, x, inner)[0]
+
+    def readable(self, inputs: Tensor, ctx: Context) -> Context:
+        """What the head may read."""
+        return ctx
 
     def inner(self, ctx: Context) -> Context:
         """The context of what the stack sees: fewer tokens, where the embedding shortens its input."""

@@ -3,7 +3,7 @@
 Norms, projections, feed-forward layers and heads work token by token and do not notice.  Parts that look sideways
 (attention, convolution, recurrence, pooling) take the padded view, B T …, and pack their result again.
 
-Axes:  B batch   T longest row   N all tokens
+Axes:  B batch   T longest row   N all tokens   M chosen tokens
 """
 
 from __future__ import annotations
@@ -60,6 +60,31 @@ class Rows:
             )
         padded = x.new_zeros(len(self.lengths) * self.longest, *x.shape[2:]).index_copy(0, self.slots, x[0])
         return padded.unflatten(0, (len(self.lengths), self.longest))
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Some tokens of every row of a batch."""
+
+    index: Tensor  # M      among all tokens, one row after the other
+    rows: Rows  # of the M tokens, packed
+
+    @staticmethod
+    def among(index: Tensor, owners: Tensor) -> Chosen | None:
+        """The tokens at `index`, ascending, of those whose rows are `owners`; None: there is none of some row."""
+        counts = torch.bincount(owners[index], minlength=int(owners[-1]) + 1)
+        return Chosen(index, Rows.of(counts)) if int(counts.min()) else None
+
+    def of(self, x: Tensor) -> Tensor:
+        """B T … or packed 1 N … → packed 1 M …"""
+        return x.flatten(0, 1).index_select(0, self.index)[None]
+
+
+def owners_of(x: Tensor, rows: Rows | None) -> Tensor:
+    """The row of each token of B T … or packed 1 N …, one row after the other."""
+    if rows is not None:
+        return rows.owners
+    return torch.arange(x.shape[0], device=x.device).repeat_interleave(x.shape[1])
 
 
 def padded(x: Tensor, rows: Rows | None) -> Tensor:

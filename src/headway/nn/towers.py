@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
+from headway.nn.head import RowHead
 from headway.nn.model import Trunk
 from headway.ops.contrastive import cosines
 from headway.ops.pattern import both
@@ -48,16 +49,15 @@ class EndingTrunk(Trunk):
         super().__init__(embed, stack, head)
         self.end = end
 
-    def forward(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
-        features = self.features(inputs, ctx, *marks)
+    def readable(self, inputs: Tensor, ctx: Context) -> Context:
         if ctx.rows is not None:
-            return self.head(features, ctx)
+            return ctx
         ends = inputs == self.end
         before = ends.cumsum(1) - ends.long() == 0  # B T: no end stands before the token
-        return self.head(features, replace(ctx, keep=both(ctx.keep, before[:, None])))
+        return replace(ctx, keep=both(ctx.keep, before[:, None]))
 
 
-class Projection(nn.Module):
+class Projection(RowHead):
     """W inside(norm(pool(x))): one vector of a whole row, to be compared with others.  B T C or B Y X C → B P"""
 
     def __init__(
@@ -69,8 +69,8 @@ class Projection(nn.Module):
         norm: nn.Module | None = None,
         inside: nn.Module | None = None,
     ):
-        super().__init__()
-        self.pool, self.norm, self.inside = pool, norm or nn.Identity(), inside or nn.Identity()
+        super().__init__(pool)
+        self.norm, self.inside = norm or nn.Identity(), inside or nn.Identity()
         self.out = nn.Linear(dim, width, bias=False)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from headway.data.tokenizer import Tokenizer
 from headway.nn.head import word_head
 from headway.nn.model import Trunk
-from headway.tasks.task import Ragged, Row, Said, ids, some
+from headway.tasks.task import Ragged, Row, Said, around, ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Causal:
 
     @property
     def frame(self) -> tuple[list[int], list[int]]:
-        return some(self.words.bos), some(self.words.eos)
+        return around(self.words)
 
     def stride(self, context: int) -> int:
         return context  # the last token of a span is said and not read

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from itertools import accumulate, chain
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
-from headway.tasks.task import Ragged, Row, Tokens, cut, ids, some
+from headway.tasks.task import Ragged, Row, Tokens, around, cut, ids, some
 
 NONE = -100  # no target here; the number that torch's cross-entropy leaves out
 
@@ -107,22 +108,35 @@ class Tags(Naming):
 
     def encoded(self, words: list[str], tags: list[str]) -> tuple[list[int], list[int]]:
         """Ids, and for each one more than its class, or 0 where it has none (files hold no negative numbers)."""
-        # a space before each but the first, as it has in running text, which byte-level pieces spell
-        pieces = self.words.plain_batch([word if at == 0 else f" {word}" for at, word in enumerate(words)])
-        before, after = some(self.words.bos), some(self.words.eos)
-        nothing = some(self.words.unk) or after
-        found, told = list[int](), list[int]()
-        for piece, tag in zip(pieces, tags, strict=True):
-            piece = piece or nothing  # a word of signs that the tokenizer drops is a word all the same
-            found += piece
-            told += [1 + number(tag, self.labels), *[0] * (len(piece) - 1)][: len(piece)]
-        room = self.longest - len(before) - len(after)
-        return [*before, *found[:room], *after], [0] * len(before) + told[:room] + [0] * len(after)
+        _, after = around(self.words)
+        read = spelled(words, self.words)
+        told = [0] * len(read.ids)
+        for first, tag in zip(read.firsts, tags, strict=True):
+            told[first] = 1 + number(tag, self.labels)
+        end = min(self.longest, len(read.ids)) - len(after)
+        return [*read.ids[:end], *after], [*told[:end], *[0] * len(after)]
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> LabelBatch:
         classes = ids(*(row[1] for row in rows)) - 1
         wanted = torch.from_numpy(np.where(classes < 0, NONE, classes))
         return LabelBatch(Ragged.of([row[0] for row in rows]), wanted, tuple(len(row[1]) for row in rows))
+
+
+class Spelled(NamedTuple):
+    """Words as a model reads them, framed, and where each begins."""
+
+    ids: list[int]
+    firsts: list[int]
+
+
+def spelled(words: Sequence[str], tokenizer: Tokenizer) -> Spelled:
+    # a space before each but the first, as it has in running text, which byte-level pieces spell
+    pieces = tokenizer.plain_batch([word if at == 0 else f" {word}" for at, word in enumerate(words)])
+    before, after = around(tokenizer)
+    nothing = some(tokenizer.unk) or after or some(tokenizer.pad)
+    found = [piece or nothing for piece in pieces]  # a word of signs that the tokenizer drops is a word all the same
+    *firsts, _ = accumulate(map(len, found), initial=len(before))
+    return Spelled([*before, *chain(*found), *after], firsts)
 
 
 def number(label: str, labels: Sequence[str]) -> int:

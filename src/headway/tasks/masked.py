@@ -19,7 +19,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.head import word_head
 from headway.nn.model import Trunk
-from headway.tasks.task import Ragged, Row, Said, ids, some
+from headway.tasks.task import Ragged, Row, Said, around, ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +68,8 @@ class Masked:
     def frame(self) -> tuple[list[int], list[int]]:
         return [], []  # spans of documents are framed anew each time
 
-    @property
-    def around(self) -> tuple[list[int], list[int]]:
-        """The tokens that begin and end every text, as `encode` puts them around people's texts."""
-        return some(self.words.bos), some(self.words.eos)
-
     def stride(self, context: int) -> int:
-        return context - 1 - sum(map(len, self.around))
+        return context - 1 - sum(map(len, around(self.words)))
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> MaskedBatch:
         return masked_batch([self.hidden(row, random) for (row,) in rows])
@@ -88,7 +83,7 @@ class Masked:
         inside[chosen[draw < mask]] = self.words.mask
         replaced = chosen[(draw >= mask) & (draw < mask + other)]
         inside[replaced] = random.integers(0, self.words.vocab, len(replaced))
-        before, after = self.around
+        before, after = around(self.words)
         return Hidden(ids(before, inside, after), len(before) + chosen, row[chosen])
 
     def loss(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
@@ -96,8 +91,8 @@ class Masked:
 
     def said(self, model: nn.Module, batch: MaskedBatch) -> Said:
         assert isinstance(model, Trunk)
-        features = model.features(batch.read.ids, batch.read.context).flatten(0, 1)
-        return Said(word_head(model.head), features[batch.chosen], batch.wanted)
+        features = model.features_at(batch.chosen, batch.read.ids, batch.read.context)
+        return Said(word_head(model.head), features, batch.wanted)
 
     def measured(self) -> Masked:
         return self

@@ -181,6 +181,11 @@ def some(id: int | None) -> list[int]:
     return [] if id is None else [id]
 
 
+def around(words: Tokenizer) -> tuple[list[int], list[int]]:
+    """The tokens that begin and end every text, as `encode` puts them around people's texts."""
+    return some(words.bos), some(words.eos)
+
+
 def cut(row: list[int], longest: int) -> list[int]:
     """At most `longest` ids of a text; the last one, which ends it, stays."""
     return row if len(row) <= longest else [*row[: longest - 1], row[-1]]

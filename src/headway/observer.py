@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from headway.answer import PLAIN, Answer, Speaker, Wish
 from headway.data.archives import Place, inside
 from headway.data.batched import batched
+from headway.data.given_numbers import numbers_of
 from headway.data.idx import numbered
 from headway.data.keyed import random_for
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
@@ -29,13 +30,14 @@ from headway.generate.feed import context_of
 from headway.generate.transcribe import Listening, MeanBeam, Transcriber
 from headway.nn.head import Classifier, CTCHead, MeanPool, main_of
 from headway.nn.masked_image import MaskedAutoencoder, MaskedImageModel
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.model import EncoderDecoder, Forecaster, Trunk
 from headway.nn.towers import TwoTowers
 from headway.tasks.senses import Hearing, Read, Sense, Sight, Vectors
 from headway.tasks.spoken import heard
 from headway.tasks.task import Ragged, cut, ids
 
 TOGETHER = 32  # samples at a time
+ROWS = 10  # that are foreseen, unless more are wished for
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +65,16 @@ class Observer:
         return found
 
     def read(self, inputs: Sequence[str]) -> Read:
+        return self.sensed([self.place(one) for one in inputs])
+
+    def sensed(self, places: Sequence[str]) -> Read:
         never = random_for("unused")
-        return self.sense.together([self.sense.look(self.place(one), never) for one in inputs])
+        return self.sense.together([self.sense.look(place, never) for place in places])
 
     def place(self, given: str) -> str:
-        """What the sense opens: numbers as they are, and files by their place."""
+        """What the sense opens: numbers as they are, or those of a table, and files by their place."""
         if isinstance(self.sense, Vectors):
-            return given
+            return numbers_of(given, self.kept.get("columns"), len(self.sense.ready.mean))
         return place_of(given).spelled()
 
     def way(self) -> Callable[[Read, Wish], list[Answer]]:
@@ -80,6 +85,8 @@ class Observer:
             return self.embed_each
         if not isinstance(self.model, Trunk):
             raise UserError(f"there is no way to run a {type(self.model).__name__} on files")
+        if isinstance(self.model, Forecaster):
+            return self.foresee
         head = main_of(self.model.head)
         ways = {Classifier: self.classify, CTCHead: self.transcribe}
         return next((way for kind, way in ways.items() if isinstance(head, kind)), self.embed_each)
@@ -107,6 +114,23 @@ class Observer:
         chances = self.model(*read).softmax(-1)  # B K
         names = [self.label(k) for k in range(chances.shape[1])]
         return [likeliest_first(names, row) for row in chances]
+
+    def foresee(self, read: Read, wish: Wish) -> list[Answer]:
+        """The rows that come next, as many as are wished for."""
+        assert isinstance(self.model, Forecaster)
+        assert isinstance(self.sense, Vectors)
+        rows = read.context.rows
+        series = read.inputs if rows is None else read.inputs[0].split(list(rows.lengths))
+        count = ROWS if wish.most is None else wish.most
+        found = [self.sense.unscaled(self.model.ahead(one[None], count)[0]) for one in series]  # each count F
+        return [{"output": one.tolist(), "columns": list(self.kept.get("columns", ()))} for one in found]
+
+    def row(self, numbers: Tensor) -> str:
+        """A row of a forecaster's, F, with the names of its columns."""
+        assert isinstance(self.sense, Vectors)
+        values = self.sense.unscaled(numbers).tolist()
+        names = self.kept.get("columns") or range(1, len(values) + 1)
+        return ", ".join(f"{name} {value:.4g}" for name, value in zip(names, values, strict=True))
 
     @torch.inference_mode()
     def compare(self, image: str, texts: Sequence[str]) -> Answer:

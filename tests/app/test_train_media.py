@@ -94,15 +94,13 @@ def test_an_objective_that_the_data_does_not_have_is_told(place: Place) -> None:
     assert "--objective masked has no meaning for series" in refused.err
 
 
-def test_numbers_without_labels_are_told_what_they_would_need(place: Place) -> None:
+def test_numbers_without_labels_are_foreseen_or_said_to_have_one(place: Place) -> None:
     rows = "".join(f"{at},{at + 1},{at * 7 % 5}\n" for at in range(20))
-    (place.folder / "moments.csv").write_text(f"open,high,low\n{rows}", encoding="utf-8")
-    said = place("train", "moments.csv", "--dry-run").said
-    assert "moments.csv: 20 lines of 3 numbers, so forecasting (change with --task): nothing here learns that" in said
-    assert "allowed: numbers and a label in each row" in said
-    assert "--task series" in said
-    done = place("train", "moments.csv", "--task", "series", *SMALL, *SHORT, "--dry-run")
+    (place.folder / "prices.csv").write_text(f"open,high,low\n{rows}", encoding="utf-8")
+    done = place("train", "prices.csv", *SMALL, *SHORT, "--dry-run")
     assert (done.code, done.err) == (0, "")
+    assert "prices.csv: 20 lines of 3 numbers, so forecasting (change with --task)" in done.out
+    assert "classification of series" in place("train", "prices.csv", "--task", "series", *SHORT, "--dry-run").out
 
 
 TEST = ["--data.test-from", "_.-.$"]  # ten recordings of thirty

@@ -36,6 +36,7 @@ def objects(**columns: list[Any]) -> str:
 
 
 LABELS = list("ababababa")
+TIMED = "date,price\n" + "".join(f"2024-01-0{at + 1},{at * 1.5}\n" for at in range(9))
 CASES = {
     "numbers and a label": (
         "a.csv",
@@ -48,6 +49,7 @@ CASES = {
     "a label of numbers": ("a.csv", rows(False, "p,q,r,label\n"), {}, Kind.SERIES, "9 lines of 3 numbers and a label"),
     "moments": ("a.csv", rows(False), {}, Kind.FORECAST, "9 lines of 4 numbers, so forecasting (change with --task)"),
     "moments with names": ("a.csv", rows(False, "open,high,low,close\n"), {}, Kind.FORECAST, "9 lines of 4 numbers"),
+    "a time and one number": ("a.csv", TIMED, {}, Kind.FORECAST, "9 lines of 1 number, so forecasting"),
     "the last column": ("a.csv", rows(False), {"kind": Kind.SERIES}, Kind.SERIES, "9 lines of 3 numbers and a label"),
     "chosen columns": (
         "a.csv",

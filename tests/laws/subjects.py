@@ -42,6 +42,7 @@ from headway.zoo import bert as bert_zoo
 from headway.zoo import captioner as captioner_zoo
 from headway.zoo import clip as clip_zoo
 from headway.zoo import conformer as conformer_zoo
+from headway.zoo import forecaster as forecaster_zoo
 from headway.zoo import gpt2 as gpt2_zoo
 from headway.zoo import llama as llama_zoo
 from headway.zoo import mixtral as mixtral_zoo
@@ -281,6 +282,10 @@ def zoo_gpt2() -> nn.Module:
     return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS)))
 
 
+def zoo_forecaster() -> nn.Module:
+    return lively(forecaster_zoo.build(forecaster_zoo.Config(DIM, 4, DIM, layers=2, heads=HEADS)))
+
+
 def zoo_llama(window: int | None = None) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM}
     return lively(llama_zoo.build(llama_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, window=window)))
@@ -390,6 +395,7 @@ SUBJECTS = [
     Subject("rnnenc", lambda: recurrent_decoder(FixedContext(), RNNCell), RECURRENT - SEEING, tokens, memory),
     Subject("gru", lambda: RecurrentEncoder(DIM, DIM, layers=2), RECURRENT - SEEING, vectors),
     Subject("zoo gpt2", zoo_gpt2, DECODER, tokens),
+    Subject("zoo forecaster", zoo_forecaster, DECODER | RELATIVE, vectors),
     Subject("zoo llama", zoo_llama, DECODER | RELATIVE, tokens),
     Subject("zoo mistral", lambda: zoo_llama(window=4), DECODER | RELATIVE, tokens),
     Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),

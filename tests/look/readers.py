@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -159,6 +159,12 @@ def numbers(order: str) -> Loaded:
     return built("vectors", ready, features=2, classes=3, dim=16, layers=2, heads=2, order=order)
 
 
+def forecaster() -> Loaded:
+    ready = NumberPreprocess((0.0, 1.0), (1.0, 2.0))
+    loaded = built("forecaster", ready, features=2, context=3, dim=16, layers=2, heads=2)
+    return replace(loaded, kept={"columns": ["open", "close"]})
+
+
 def told(make: Callable[[], Loaded], kind: str, *sites: str, given: Callable[[], str] = text) -> Reader:
     return Reader(make, given, kind, sites)
 
@@ -220,6 +226,7 @@ READERS: dict[str, Reader] = {
     "wav2vec2, classes": heard(lambda: wav2vec2("rows"), "classes", "1.attn"),
     "whisper": heard(whisper, "written", *ENCODER_DECODER),
     "series": told(lambda: numbers("series"), "classes", "1.attn", given=lambda: "0 1; 2 3; -1 0.5; 1e-3 4"),
+    "forecast": told(forecaster, "foreseen", "1.attn", given=lambda: "0 1; 2 3; -1 0.5; 1e-3 4"),
     "sets": told(lambda: numbers("set"), "classes", "0.attn", given=lambda: "0 1; 2 3"),
 }
 

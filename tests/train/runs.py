@@ -77,6 +77,8 @@ def write_media(folder: Path) -> None:
     rows = ["a,b,c,d,e,f,label", *(",".join(map(str, row)) for row in series)]
     (folder / "series.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     heaps = [draw.normal(at % 2, 1.0, (1 + at % 4, 2)).round(3).tolist() for at in range(60)]
+    moments = [f"{at / 7 % 3:.3f},{np.sin(at / 4) + draw.normal(0, 0.1):.3f}" for at in range(90)]
+    (folder / "moments.csv").write_text("\n".join(["ramp,wave", *moments]) + "\n", encoding="utf-8")
     sets = [{"points": heap, "label": f"c{at % 2}"} for at, heap in enumerate(heaps)]
     (folder / "sets.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in sets), encoding="utf-8")
 
@@ -139,6 +141,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     | {"model.decoder_layers": "1", "train.dropout": "0.1"},
     "clip": {**CAPTIONS, **SMALL, **TOWERS, "model.preset": "clip-nano", "model.width": "8", "train.batch": "12"},
     "sets": {**SMALL, "data.path": ("sets.jsonl",), "model.preset": "vectors-small", "train.batch": "40"},
+    "forecast": {**SMALL, "data.path": ("moments.csv",), "data.task": "forecast", "train.batch": "16"},
 }
 
 # the tasks that no family above stands for

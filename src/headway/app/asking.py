@@ -15,10 +15,12 @@ from headway.nn.head import Classifier, CTCHead, TokenClassifier, main_of
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.tasks.causal import Causal
 from headway.tasks.described import Captions
+from headway.tasks.forecast import Forecasting
 from headway.tasks.labels import Labels, Tags
 from headway.tasks.masked import Masked
 from headway.tasks.pairs import Pairs
 from headway.tasks.sensed import SensedLabels
+from headway.tasks.senses import Vectors
 from headway.tasks.spans import Spans
 from headway.tasks.spoken import Spoken
 from headway.tasks.task import some
@@ -54,6 +56,12 @@ def naming(loaded: Loaded, task: type[Naming]) -> Naming:
 def sensed(loaded: Loaded) -> SensedLabels:
     observer = loaded.observer()
     return SensedLabels(observer.sense, tuple(observer.labels))
+
+
+def rows(loaded: Loaded) -> Forecasting:
+    observer = loaded.observer()
+    assert isinstance(observer.sense, Vectors)
+    return Forecasting(observer.sense, tuple(loaded.kept.get("columns", ())))
 
 
 def described(loaded: Loaded) -> Spoken | Captions | None:

@@ -122,8 +122,8 @@ def run(
     model
         A model folder, of headway's or of Hugging Face's layout.
     texts
-        What to answer: texts; or files, for a model of images or sounds.  For a CLIP, first an image, and then the
-        texts that it may belong to.
+        What to answer: texts; or files, for a model of images, sounds or tables of numbers.  For a CLIP, first an
+        image, and then the texts that it may belong to.
     lines
         Answer each line of standard input.
     embed

@@ -107,7 +107,7 @@ def train(
     print_config: bool = False,
     debug: Debug = False,
 ) -> int:
-    """Train a model on your data: pairs, labelled texts, tagged words, or texts.
+    """Train a model on your data: texts, images, recordings or numbers.
 
     Options win over HEADWAY_* variables (HEADWAY_TRAIN_STEPS=500), those over the
     file of --config, and that over the preset.  What is not given is chosen, and
@@ -116,7 +116,8 @@ def train(
     Parameters
     ----------
     data
-        Files or folders (.tsv, .csv, .jsonl, .txt, each also .gz), or dates, the embedded data set.
+        Tables and texts (.tsv, .csv, .jsonl, .txt, each also .gz); a folder or .tar of images or sounds, in a folder
+        for each class or with a table beside them; IDX files; or dates, the embedded data set.
     config
         A recipe, as headway init and --print-config write it.
     resume

@@ -52,7 +52,7 @@ class Writing:
     Parameters
     ----------
     most
-        New tokens at most; 64 unless the model's own settings tell.
+        New tokens at most; 64 unless the model's own settings tell.  Rows of a forecast; 10 unless given.
     stop
         End before this text; may be given several times.
     temperature

@@ -28,16 +28,20 @@ from headway.app.training.measure import (
     written_of,
 )
 from headway.app.training.measure_described import by_chance, caption_scores, compared, retrieval_scores
+from headway.app.training.measure_rows import by_column, column_table, foreseen, row_scores
 from headway.app.training.words import marks_of
 from headway.checkpoint import Loaded
 from headway.data.batched import batched
 from headway.data.kinds import Kind
+from headway.data.numbers import vectors
+from headway.data.records import by_document
 from headway.data.sources import Record, counted
 from headway.errors import UserError, listed, nearest
 from headway.generate.feed import context_of
 from headway.nn.model import EncoderDecoder
 from headway.nn.towers import TwoTowers
 from headway.observer import Listener, Observer
+from headway.tasks.forecast import Forecasting
 from headway.tasks.labels import Labels, Tags
 from headway.tasks.masked import Masked
 from headway.tasks.scores import Scores
@@ -104,6 +108,8 @@ def observed(observer: Observer, kind: Kind, folder: Path) -> Purpose:
         return TRANSCRIBES
     if observer.way() == observer.write:
         return DESCRIBES if isinstance(observer.sense, Sight) else TRANSCRIBES
+    if observer.way() == observer.foresee:
+        return FORESEES
     if isinstance(observer.model, TwoTowers):
         return FINDS
     if observer.way() != observer.classify:
@@ -207,6 +213,26 @@ def measure_matches(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     )
 
 
+def measure_rows(loaded: Loaded, data: Data, wish: Wish) -> Measured:
+    """Tables of numbers, each from its second row on."""
+    task = asking.rows(loaded)
+    tables = ([task.batch([(vectors(text), 0)])] for text in map(";".join, by_document(checked_rows(task, data))))
+    found = [one for table in tables for one in foreseen(task, loaded.model, table)]
+    if not found:
+        raise UserError(f"{data.why}, of which none has one before it", do="give two rows or more")
+    return Measured(row_scores(found), (column_table(task, found),), {"columns": by_column(task, found)})
+
+
+def checked_rows(task: Forecasting, data: Data) -> Iterator[Record]:
+    """Rows of as many numbers as the model reads."""
+    for record in data.read():
+        width = len(record.fields[0].split())
+        if width != task.columns:
+            said = f"{record.file} has {counted(width, 'column')} of numbers, and the model foresees {task.columns}"
+            raise UserError(said, do=f"choose them, as in --columns {','.join(map(str, task.names))}")
+        yield record
+
+
 def check_labels(task: RecordTask, part: Sequence[Record]) -> None:
     """Records of classes have only those of the task; other tasks have none."""
     if not isinstance(task, Labels | Tags | SensedLabels):
@@ -246,6 +272,7 @@ SENSED: dict[type, dict[Kind, str]] = {  # what a sense is for
 }
 TRANSCRIBES = Purpose("writes what is said in a sound", Kind.SPEECH, measure_speech)
 DESCRIBES = Purpose("writes what is on an image", Kind.CAPTIONS, measure_captions)
+FORESEES = Purpose("foresees the next row of a table", Kind.FORECAST, measure_rows)
 FINDS = Purpose("finds the texts that belong to an image", Kind.CAPTIONS, measure_matches)
 WRITES = Purpose("writes a text from a text", Kind.PAIRS, measure_pairs, asking.pairs)
 NAMES = Purpose("names the class of a text", Kind.LABELS, measure_names, asking.labels)

@@ -92,6 +92,11 @@ def drafted(speaker: Speaker | Observer | Listener, wish: Wish, draft: Path | No
     return replace(wish, draft=smaller.model)
 
 
+def rounded(number: float) -> str:
+    """As many digits as a number has that is kept in four bytes."""
+    return f"{number:.6g}"
+
+
 def embedded(speaker: Speaker | Observer | Listener, texts: list[str]) -> list[Answer]:
     return [{"input": text, "output": row.tolist()} for text, row in zip(texts, speaker.embed(texts), strict=True)]
 
@@ -108,6 +113,8 @@ def shown(answer: Answer) -> str:
     if "best" in answer:
         begun = answer["text"][: -len(output) or None] if "text" in answer else ""
         return "\n".join(f"{one['score']:8.3f}  {begun}{one['output']}" for one in answer["best"])
+    if "columns" in answer:
+        return "\n".join(",".join(map(str, row)) for row in [answer["columns"], *(map(rounded, row) for row in output)])
     if isinstance(output, str):
         return answer.get("text", output)
     if output and isinstance(output[0], list):

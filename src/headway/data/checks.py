@@ -54,7 +54,7 @@ def check(given: Given, *, validation: Given | None = None, longest: int = LONGE
         theirs = Look(validation, longest, found, known=ours.classes)
         found.leaks(theirs.survey, ours.survey)
         lines.append(theirs.told(" for validation"))
-    return Checked(len(ours.survey) + ours.bad, len(ours.survey), found.kept(), dict(found.counts), tuple(lines))
+    return Checked(ours.good + ours.bad, ours.good, found.kept(), dict(found.counts), tuple(lines))
 
 
 @dataclass
@@ -156,13 +156,14 @@ class Look:
     """One reading of data: its survey, its classes, and what was bad."""
 
     def __init__(self, given: Given, longest: int, found: Findings, known: Counter[str] | None = None):
-        self.survey, self.classes, self.bad = Survey(), Counter[str](), 0
+        self.survey, self.classes, self.good, self.bad = Survey(), Counter[str](), 0, 0
         for one in records(given, longest):
             if isinstance(one, Problem):
                 self.bad += one.lines
                 found.add(one)
                 continue
             self.survey.add(one)
+            self.good += given.kind is Kind.FORECAST or not one.goes_on  # a document is one, a table many rows
             for label in labels_of(one, given.kind):
                 if known and label not in known and len(known) < CLASSES:
                     found.add(Problem(one.file, one.line, What.CLASS, f"training has no {label!r}"))
@@ -170,7 +171,7 @@ class Look:
                     self.classes[label] += 1
 
     def told(self, role: str) -> str:
-        count = f"{counted(len(self.survey) + self.bad, 'record')}{role}, {len(self.survey):,} good"
+        count = f"{counted(self.good + self.bad, 'record')}{role}, {self.good:,} good"
         if not self.classes:
             return count
         common = listed((f"{label} {number:,}" for label, number in self.classes.most_common()), 8)

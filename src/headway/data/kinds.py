@@ -27,4 +27,5 @@ PICTURED = frozenset({Kind.IMAGES, Kind.CAPTIONS})  # records name an image
 HEARD = frozenset({Kind.SOUNDS, Kind.SPEECH})  # records name a sound
 NUMERIC = frozenset({Kind.SERIES, Kind.SETS, Kind.FORECAST})  # records are numbers
 LABELLED = frozenset({Kind.LABELS, Kind.IMAGES, Kind.SOUNDS, Kind.SERIES, Kind.SETS})  # the second field is a class
+STREAMED = frozenset({Kind.TEXTS, Kind.FORECAST})  # records go on from one to the next
 ENDLESS = frozenset({Kind.TEXTS}) | NUMERIC  # what is not measured in characters

@@ -16,7 +16,7 @@ from headway.data.sources import Table, counted, read_objects
 from headway.errors import UserError, listed
 
 MOST = 0.9  # of the values in a column that are to be numbers
-FEW = 3  # columns of numbers that are taken for such without being asked: two may be a text and its translation
+FEW = 3  # columns of numbers that are taken for such without being asked or a time: two may be a pair of texts
 LABELS = LABEL | {"target", "y"}
 TIME = words("date time timestamp datetime day month year hour")
 
@@ -59,12 +59,19 @@ def columns_of(head: Head, asked: Asked, kind: Kind | None) -> tuple[Kind, tuple
     columns = tuple(head.find(column) for column in asked.columns) or tuple(
         at for at in range(head.width) if head.name(at) not in BESIDES | TIME
     )
+    if kind is Kind.FORECAST and asked.columns:
+        return kind, columns
     label = [at for at in columns if head.name(at) in LABELS] or [at for at in columns if not numeric(head, at)]
     label = label or ([columns[-1]] if kind is Kind.SERIES else [])
     numbers = tuple(at for at in columns if at not in label[:1] and numeric(head, at))
     if kind is Kind.FORECAST:
         label = []
-    if len(numbers) < (FEW if kind is None else 1) or len(numbers) + len(label) < len(columns) or len(label) > 1:
+    timed = any(head.name(at) in TIME for at in range(head.width))
+    if (
+        len(numbers) < (FEW if kind is None and not timed else 1)
+        or len(numbers) + len(label) < len(columns)
+        or len(label) > 1
+    ):
         if kind is None:
             return None
         raise UserError(f"{head.file} has other columns than of numbers and one label", do="choose some with --columns")

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from headway.answer import Answer, Speaker, Wish
-from headway.data.numbers import number_in
 from headway.data.preprocess import ImagePreprocess
 from headway.data.sounds import read_sound
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.look.axis import Axis, Frames, Items, cells, frames
 from headway.look.media import picture_of, sound_of
-from headway.look.outcome import Choices, Picture, Sound, Vector
+from headway.look.outcome import Choices, Next, Picture, Sound, Vector
 from headway.look.said import Said
 from headway.look.scene import Axes, Scene
 from headway.look.speaking import Writing, same
@@ -41,7 +40,6 @@ from headway.tasks.senses import Hearing, Read, Vectors, Waves
 
 SILENT = "∅"  # CTC's blank: nothing is said here
 LETTERS = 24  # of a vector's numbers, in its label
-NUMBERS = "numbers apart by spaces, vectors by semicolons, as in 0.5 1; 2 3"
 
 
 class Sensed(NamedTuple):
@@ -63,6 +61,7 @@ def observing(observer: Observer, given: str, said: Said | None) -> Scene:
         observer.write: partial(telling, said=said),
         observer.classify: naming,
         observer.transcribe: hearing,
+        observer.foresee: foreseeing,
         observer.embed_each: placing,
     }
     scene = ways[observer.way()](observer, sensed)
@@ -73,6 +72,11 @@ def naming(observer: Observer, sensed: Sensed) -> Scene:
     """One class for all of it."""
     told = Choices("classes", (None,), None, observer.label, lambda best: observer.label(best[0]), same)
     return Scene(observer.model, lambda: observer.model(*sensed.read), told, along(sensed.axis))
+
+
+def foreseeing(observer: Observer, sensed: Sensed) -> Scene:
+    """The row that comes next."""
+    return Scene(observer.model, lambda: observer.model(*sensed.read)[0, -1], Next(observer.row), along(sensed.axis))
 
 
 def placing(observer: Observer, sensed: Sensed) -> Scene:
@@ -126,7 +130,7 @@ def telling(observer: Observer, sensed: Sensed, said: Said | None) -> Scene:
 def sense(observer: Observer, given: str) -> Sensed:
     """A sample opened, and what the model's encoder makes of it."""
     if isinstance(observer.sense, Vectors):
-        return numbered(observer.sense, observer, given)
+        return numbered(observer, given)
     read, trunk = observer.read([given]), encoder_of(observer.model)
     if isinstance(observer.sense.ready, ImagePreprocess):
         return Sensed(read, patches(trunk, read.inputs), picture_of(read.inputs[0], observer.sense.ready))
@@ -138,17 +142,10 @@ def sense(observer: Observer, given: str) -> Sensed:
     return Sensed(read, axis, sound=sound_of(samples, mel.rate, drawn))
 
 
-def numbered(sense: Vectors, observer: Observer, given: str) -> Sensed:
-    """Vectors by their numbers; what is none is told to the person."""
-    rows, width = [row.strip() for row in given.split(";")], len(sense.ready.mean)
-    for row in rows:
-        if len(row.split()) != width or not all(map(is_number, row.split())):
-            raise UserError(f"{row[:60]!r} is no vector of {width} numbers", allowed=NUMBERS)
-    return Sensed(observer.read([given]), Items("items", tuple(row[:LETTERS] for row in rows)))
-
-
-def is_number(text: str) -> bool:
-    return (value := number_in(text)) is not None and abs(value) < 3e38
+def numbered(observer: Observer, given: str) -> Sensed:
+    """Vectors by their numbers."""
+    told = observer.place(given)
+    return Sensed(observer.sensed([told]), Items("items", tuple(row.strip()[:LETTERS] for row in told.split(";"))))
 
 
 def encoder_of(model: nn.Module) -> Trunk:

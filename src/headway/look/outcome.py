@@ -1,7 +1,8 @@
 """What came out, as data: what was said, how likely that was, and what else might have been said.
 
 A model that chooses (a word, a class, a tag, a symbol) is scored by what it chose before any edit: the sum of these
-choices' log-probabilities, which an edit changes.  A model that gives a vector is scored by how far that has turned.
+choices' log-probabilities, which an edit changes.  A model that gives a vector is scored by how far that has turned,
+and one that foresees a row by how far that has moved.
 
 Axes:  N steps   C width   K choices: words, classes, symbols
 """
@@ -33,10 +34,11 @@ class Step:
 class Outcome:
     """What a model said; `total` is the sum of the logprobs of what it said before any edit.
 
-    For "vector" it is the cosine with the vector before any edit, less 1: nothing changed, nothing lost.
+    For "vector" it is the cosine with the vector before any edit, less 1: nothing changed, nothing lost.  For
+    "foreseen" it is how far the row has moved, in deviations of its columns, below 0.
     """
 
-    kind: str  # "next", "fill", "written", "classes", "tags", "heard" or "vector"
+    kind: str  # "next", "fill", "written", "classes", "tags", "heard", "foreseen" or "vector"
     text: str
     steps: tuple[Step, ...]
     total: float
@@ -112,6 +114,22 @@ class Vector(Told):
         # cos − 1 = −|a − b|² / 2, which is exactly 0 where nothing has changed
         turned = -0.5 * float((found - self.before).float().square().sum())
         return Outcome("vector", f"a vector of {len(found)} numbers", (), turned + 0.0)  # no −0
+
+
+@dataclass(frozen=True, eq=False)
+class Next(Told):
+    """The row that comes next, C, compared with what it was `before` any edit; `tell` says it."""
+
+    tell: Callable[[Tensor], str]
+    before: Tensor | None = None
+
+    def settled(self, found: Tensor) -> Next:
+        return replace(self, before=found)
+
+    def outcome(self, found: Tensor, text: str | None = None) -> Outcome:
+        assert self.before is not None
+        moved = float((found - self.before).float().square().mean().sqrt())
+        return Outcome("foreseen", self.tell(found), (), 0.0 - moved)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """Whole models in outline: what is embedded, what it goes through, what is read off.
 
-Axes:  B batch   T tokens   S source tokens   C width   V vocabulary
+Axes:  B batch   T tokens   S source tokens   C width   V vocabulary   F numbers of a row
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from headway.nn.asked import can_ask, stack_at
@@ -15,13 +16,14 @@ from headway.nn.context import EMPTY, Context
 from headway.nn.frames import Shortening
 from headway.nn.head import tokens_read
 from headway.nn.rows import Chosen, owners_of
+from headway.nn.state import State
 
 
 class Trunk(nn.Module):
     """head(stack(embed(inputs))): a language model, an encoder, or the decoder of an encoder–decoder.
 
-    `marks` are what the embedding takes besides: BERT's segments.  While it learns, its last layer is asked only for the
-    tokens that the head reads (`asked`).
+    `marks` are what the embedding takes besides: BERT's segments.  While it learns, its last layer is asked only for
+    the tokens that the head reads (`asked`).
     """
 
     def __init__(self, embed: nn.Module, stack: nn.Module, head: nn.Module | None = None):
@@ -55,6 +57,21 @@ class Trunk(nn.Module):
     def inner(self, ctx: Context) -> Context:
         """The context of what the stack sees: fewer tokens, where the embedding shortens its input."""
         return self.embed.shortened(ctx) if isinstance(self.embed, Shortening) else ctx
+
+
+class Forecaster(Trunk):
+    """inputs + head(stack(embed(inputs))): of rows of numbers, B T F, those that come next, each as a change."""
+
+    def forward(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
+        return inputs + super().forward(inputs, ctx, *marks)
+
+    def ahead(self, rows: Tensor, count: int) -> Tensor:
+        """The `count` rows that come next, each read in its turn.  B T F → B count F"""
+        state, found = State(), list[Tensor]()
+        for _ in range(count):
+            rows = self(rows, Context(state=state))[:, -1:]
+            found.append(rows)
+        return torch.cat(found, 1)
 
 
 class EncoderDecoder(nn.Module):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from headway.data.tokenizer import Tokenizer
 from headway.nn.head import word_head
 from headway.nn.model import Trunk
-from headway.tasks.task import Ragged, Row, Said, around, ids
+from headway.tasks.task import Documents, Ragged, Row, Said, around, ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class CausalBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class Causal:
+class Causal(Documents):
     """Continue the text.  A document has `bos` before it and `eos` behind it, where the tokenizer has these."""
 
     words: Tokenizer

@@ -19,7 +19,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.head import word_head
 from headway.nn.model import Trunk
-from headway.tasks.task import Ragged, Row, Said, around, ids
+from headway.tasks.task import Documents, Ragged, Row, Said, around, ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ def masked_batch(rows: Sequence[Hidden]) -> MaskedBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class Masked:
+class Masked(Documents):
     """Say what stood at a `share` of the places: 80 % of them show the mask, 10 % a random token, 10 % what it was."""
 
     words: Tokenizer
@@ -63,10 +63,6 @@ class Masked:
     def __post_init__(self) -> None:
         if self.words.mask is None:
             raise UserError("this tokenizer has no mask token", do="train one here, or use --objective causal")
-
-    @property
-    def frame(self) -> tuple[list[int], list[int]]:
-        return [], []  # spans of documents are framed anew each time
 
     def stride(self, context: int) -> int:
         return context - 1 - sum(map(len, around(self.words)))

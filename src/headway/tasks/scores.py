@@ -118,6 +118,8 @@ MEASURES = {
     "byte_perplexity": Measure("perplexity of bytes", higher=False, digits=3),
     "bits_per_byte": Measure("bits per byte", higher=False, digits=3),
     "top5": Measure("top 5", percent=True),
+    "error": Measure("error in deviations", higher=False, digits=4),
+    "gain": Measure("less than by repeating", percent=True),
     "cider": Measure("CIDEr-D", digits=3),
     **{f"bleu_{n}": Measure(f"BLEU-{n}", percent=True) for n in (1, 2, 3, 4)},
     **{f"{found}_{k}": Measure(f"{found} @{k}", percent=True) for found in ("texts", "images") for k in (1, 5, 10)},

@@ -155,8 +155,15 @@ class Vectors:
         return told.count(";") + 1
 
     def look(self, told: str, random: np.random.Generator) -> Tensor:
-        x = torch.from_numpy(vectors(told))
+        return self.scaled(torch.from_numpy(vectors(told)))
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """… F, as a model reads it."""
         return (x - x.new_tensor(self.ready.mean)) / x.new_tensor(self.ready.deviation)
+
+    def unscaled(self, x: Tensor) -> Tensor:
+        """… F, as it stands in a file."""
+        return x * x.new_tensor(self.ready.deviation) + x.new_tensor(self.ready.mean)
 
     def together(self, samples: Sequence[Tensor]) -> Read:
         return ragged(samples)

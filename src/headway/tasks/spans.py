@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.tasks.pairs import PairBatch, pair_batch, said_after
-from headway.tasks.task import Row, Said, ids, some
+from headway.tasks.task import Documents, Row, Said, ids, some
 
 
 @dataclass(frozen=True, eq=False)
-class Spans:
+class Spans(Documents):
     """Write the runs that were taken out: a `share` of the tokens, in runs of `length` on average.
 
     `marks` are the ids of the tokens that stand for the runs, in their order.
@@ -37,10 +37,6 @@ class Spans:
     def __post_init__(self) -> None:
         if len(self.marks) < 2:
             raise UserError(f"{len(self.marks)} tokens to mark spans with", allowed="2 or more, such as <extra_id_0>")
-
-    @property
-    def frame(self) -> tuple[list[int], list[int]]:
-        return [], []
 
     def stride(self, context: int) -> int:
         return context - 1 - len(some(self.words.eos))  # marks are never more than the tokens they stand for

@@ -9,8 +9,9 @@ Axes:  B batch   T tokens   N tokens of all rows   M targets   C width   V vocab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -95,20 +96,51 @@ class RecordTask(Task, Protocol):
         ...
 
 
-class TextTask(Task, Protocol):
-    """A task whose rows are spans of documents, which all stand in one long stream."""
+class StreamTask(Task, Protocol):
+    """A task whose rows are spans of documents, which all stand in one long stream, `columns` numbers wide."""
 
     @property
-    def words(self) -> Tokenizer: ...
+    def columns(self) -> int: ...
 
     @property
-    def frame(self) -> tuple[list[int], list[int]]:
-        """The ids that stand before and behind each document in the stream."""
+    def vocab(self) -> int:
+        """What no number of the stream reaches."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """What places of the stream are called when some are counted."""
+        ...
+
+    def document(self, pieces: Iterable[str]) -> list[Iterable[int]]:
+        """A document that comes in pieces, column by column."""
         ...
 
     def stride(self, context: int) -> int:
         """How far apart spans begin, each of which has one token more, for a model that reads `context` tokens."""
         ...
+
+
+class Documents:
+    """Texts whose tokens stand in one long stream."""
+
+    words: Tokenizer
+    columns = 1
+    unit = "tokens"
+
+    @property
+    def vocab(self) -> int:
+        return self.words.vocab
+
+    @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        """The ids that stand before and behind each document in the stream: none, where spans are framed anew."""
+        return [], []
+
+    def document(self, pieces: Iterable[str]) -> list[Iterable[int]]:
+        """The ids of a text, which come as its pieces are read."""
+        before, after = self.frame
+        return [chain(before, (id for piece in pieces for id in self.words.plain(piece)), after)]
 
 
 class Tokens:

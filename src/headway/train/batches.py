@@ -48,12 +48,37 @@ class Stretches:
     first: int = 0
 
     def rows(self, numbers: Sequence[int] | np.ndarray) -> list[Row]:
-        stream, found = self.shards.stream(), list[Row]()
-        for begin in (self.first + int(number) for number in numbers):
-            end = min(begin + self.length + 1, len(stream))
-            cuts = np.cumsum(stream.pieces(begin, end))[:-1]
-            found += [(piece,) for piece in np.split(stream[begin:end], cuts)]
-        return found
+        return [self.columns(piece) for number in numbers for piece in self.pieces(int(number))]
+
+    def pieces(self, number: int) -> Iterator[slice]:
+        """Where the pieces of a span lie in the stream."""
+        stream, begin = self.shards.stream(), self.first + number
+        for size in stream.pieces(begin, min(begin + self.length + 1, len(stream))).tolist():
+            yield slice(begin, begin + size)
+            begin += size
+
+    def columns(self, piece: slice) -> Row:
+        return tuple(self.shards.stream(column)[piece] for column in range(self.shards.columns))
+
+
+@dataclass(frozen=True, eq=False)
+class Ahead(Stretches):
+    """The same, where the first `known` places of a span are there to be looked back at, and nobody is asked for them.
+
+    Behind the columns of a piece stands how many of its own places these are.
+    """
+
+    known: int = 0
+
+    def rows(self, numbers: Sequence[int] | np.ndarray) -> list[Row]:
+        return [
+            (
+                *self.columns(piece),
+                np.array([min(max(0, begin + self.known - piece.start), piece.stop - piece.start - 1)]),
+            )
+            for begin in (self.first + int(number) for number in numbers)
+            for piece in self.pieces(begin - self.first)
+        ]
 
 
 class Collate(Protocol):

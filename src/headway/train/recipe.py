@@ -106,7 +106,9 @@ class Train:
     steps: int | None = setting(None, "updates of the weights; or epochs, or minutes; null: chosen", least=1)
     epochs: float | None = setting(None, "times through the data", least=0.001)
     minutes: float | None = setting(None, "the time to train, made into steps before the run", least=0.01)
-    batch: int | None = setting(None, "tokens of a batch, padding not counted; null: chosen", least=1)
+    batch: int | None = setting(
+        None, "tokens of a batch, padding not counted, or images, frames, rows; null: chosen", least=1
+    )
     accumulate: int = setting(1, "batches of an update", least=1)
     optimiser: Literal["adamw", "adam", "adafactor", "muon"] = setting("adamw", "what makes an update of the gradients")
     rate: float | None = setting(None, "the highest learning rate; null: the preset's", least=0)

@@ -21,6 +21,7 @@ ARCHITECTURES = {
     "clip": "headway.zoo.clip",
     "clip_image": "headway.zoo.clip_image",
     "conformer": "headway.zoo.conformer",
+    "forecaster": "headway.zoo.forecaster",
     "gpt2": "headway.zoo.gpt2",
     "llama": "headway.zoo.llama",
     "lrnet": "headway.zoo.lrnet",

@@ -356,6 +356,7 @@ PRESETS: dict[str, Preset] = {
     "whisper-large-v2": whisper(1280, 32, 20),
     "whisper-large-v3": whisper(1280, 32, 20, vocab=51_866, mels=128),
     "whisper-turbo": whisper(1280, 32, 20, vocab=51_866, mels=128, decoder_layers=4),
-    # series and sets of vectors, for a laptop
+    # series and sets of vectors, and what comes next in rows of numbers, for a laptop
     "vectors-small": Preset("vectors", {"dim": 64, "layers": 3, "heads": 4}),
+    "forecaster-small": Preset("forecaster", {"dim": 64, "layers": 3, "heads": 4}),
 }

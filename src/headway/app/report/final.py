@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+import torch
 from torch import nn
 
 from headway.answer import Wish
+from headway.app.report.figures import Curve, Point
 from headway.app.report.final_texts import of_texts
 from headway.app.report.glimpses import looked_at, places_seen
 from headway.app.report.pictures import Picture, hidden_pictures
-from headway.app.report.sight import NOTHING, PIECES, SIGHTS, Example, Sights, alignments, ribbons, self_maps, titled
+from headway.app.report.sight import (
+    FEW,
+    NOTHING,
+    PIECES,
+    SIGHTS,
+    Example,
+    Sights,
+    alignments,
+    ribbons,
+    self_maps,
+    titled,
+    within,
+)
 from headway.app.training.exams import Asked, way_of
 from headway.app.training.measure import held_loss, pair_scores, written
+from headway.app.training.measure_rows import row_told
 from headway.app.training.plan import Plan
 from headway.data.dates import Part
 from headway.data.embedded import date_records
 from headway.data.sources import Record
 from headway.nn.model import EncoderDecoder, Trunk
 from headway.tasks.described import Captions
+from headway.tasks.forecast import Forecasting
 from headway.tasks.hidden import HiddenPatches
 from headway.tasks.labels import Labels, Tags
 from headway.tasks.matches import Matches
@@ -29,6 +45,10 @@ from headway.tasks.sensed import SensedLabels
 from headway.tasks.views import TwoViews
 from headway.train.loop import End, Sample
 
+ROWS = 150  # of a table that are drawn, the last ones that were held out
+WITHIN_ROWS = (
+    "Rows are the last rows that were held out, columns those that each of them looks back at, in the last layer."
+)
 RECORDS = 1000  # held-out records that are answered
 UNSEEN = 500  # dates in ways of writing that training has not seen
 
@@ -42,6 +62,7 @@ class Final:
     sights: Sights = NOTHING
     unseen: Scores | None = None
     pictures: tuple[Picture, ...] = ()
+    series: Mapping[str, Sequence[Curve]] = field(default_factory=dict[str, Sequence[Curve]])  # by column, over rows
 
 
 def measured(made: Plan, end: End, model: nn.Module) -> Final:
@@ -60,7 +81,8 @@ def measured(made: Plan, end: End, model: nn.Module) -> Final:
     samples = told_already(end, asked.records) or way.answer(asked)
     draw = DRAWN.get(type(task))
     sights = NOTHING if draw is None else draw(asked, samples)
-    return Final(way.score(asked, samples), tuple(samples), sights, unseen_dates(asked))
+    series = columns_drawn(asked) if isinstance(task, Forecasting) else {}
+    return Final(way.score(asked, samples), tuple(samples), sights, unseen_dates(asked), series=series)
 
 
 def told_already(end: End, records: Sequence[Record]) -> list[Sample]:
@@ -124,11 +146,35 @@ def pictured(asked: Asked, samples: Sequence[Sample]) -> Sights:
     return places_seen(asked.observer, [(samples[at].source, titled(samples[at])) for at in few(samples)])
 
 
+def rows_read(asked: Asked, samples: Sequence[Sample]) -> Sights:
+    """The last rows that were held out."""
+    task, model = asked.task, asked.model
+    assert isinstance(task, Forecasting)
+    assert isinstance(model, Trunk)
+    rows = asked.made.prepared.held[-1].read.inputs[-1, -FEW:]  # T F
+    return within(model, rows[None], [row_told(task, row) for row in rows], WITHIN_ROWS)
+
+
+def columns_drawn(asked: Asked) -> dict[str, Sequence[Curve]]:
+    """What came in each column, and what was expected one row before."""
+    task, found = asked.task, asked.foreseen[-ROWS:]
+    assert isinstance(task, Forecasting)
+    sides = {"came": [one.came for one in found], "expected": [one.expected for one in found]}
+    values = {name: task.sense.unscaled(torch.stack(rows)).T.tolist() for name, rows in sides.items()}  # each F M
+    return {
+        str(column): [
+            Curve(name, [Point(row + 1, x) for row, x in enumerate(rows[at])]) for name, rows in values.items()
+        ]
+        for at, column in enumerate(task.names)
+    }
+
+
 DRAWN: dict[type, Callable[[Asked, Sequence[Sample]], Sights]] = {  # what a model looked at, for some records
     Pairs: aligned,
     Labels: read_texts,
     Tags: read_texts,
     SensedLabels: pictured,
+    Forecasting: rows_read,
     Captions: captioned,
     Matches: pictured,
 }

@@ -70,7 +70,7 @@ def told(made: Plan, end: End, journal: Journal, model: nn.Module, final: Final)
         recipe=to_yaml(made.recipe),
         smoothed=bool(made.recipe.train.smoothing),
         final=final,
-        said=example(final),
+        said=made.example or example(final),
     )
 
 

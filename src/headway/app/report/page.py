@@ -141,6 +141,13 @@ def samples(outcome: Outcome) -> Iterator[Markup]:
     if told is not None and told.main == "cider":
         yield sample_table("Held-out images", ["image", "the model", "people"], spread(found))
         return
+    if told is not None and told.things == "rows":
+        for name, lines in outcome.final.series.items():
+            if drawing := chart(f"{name}, by row", lines, across="row"):
+                yield tag("h3", cut(name, NAME), dir="auto")
+                yield drawing
+        yield sample_table("Held-out rows", ["the row before", "expected", "came"], spread(found))
+        return
     if told is not None and told.things == "tokens":
         yield sample_table("Held-out texts", ["text", "the model", "what was there"], found[:SHOWN])
         return

@@ -93,14 +93,20 @@ def written_maps(model: EncoderDecoder, one: Example, sites: Sequence[str]) -> d
 @torch.inference_mode()
 def self_maps(model: Trunk, example: Example, words: Tokenizer) -> Sights:
     """Which pieces of one text look at which, in the last layer: the mean over heads, and a few heads."""
+    ids = example.read[:FEW]
+    return within(model, torch.tensor([ids]), pieces(words, ids), WITHIN)
+
+
+@torch.inference_mode()
+def within(model: Trunk, inputs: Tensor, names: Sequence[str], how: str) -> Sights:
+    """Which parts of one input, by their names, look at which in the last layer."""
     sites = attention_sites(model, lambda part: True, "")
     if not sites:
         return NOTHING
-    ids = example.read[:FEW]
-    heads = last_map(model, ids, sites[-1])  # H T S
+    heads = last_map(model, inputs, sites[-1])  # H T S
     views = [("the mean of all heads", heads.mean(0)), *((f"head {at + 1}", heads[at]) for at in range(len(heads)))]
     some = views[: HEADS + 1] if len(heads) > 1 else views[1:]
-    return Sights(WITHIN, tuple(mapped(name, ids, ids, weights, FEW, words, words) for name, weights in some))
+    return Sights(how, tuple(Map(name, list(names), list(names), weights.float().tolist()) for name, weights in some))
 
 
 @torch.inference_mode()
@@ -112,7 +118,7 @@ def ribbons(model: Trunk, examples: Sequence[Example], words: Tokenizer) -> Sigh
     found = list[Ribbon]()
     for one in examples:
         ids = one.read[:LONG]
-        row = read_row(model, last_map(model, ids, sites[-1]).mean(0))  # S
+        row = read_row(model, last_map(model, torch.tensor([ids]), sites[-1]).mean(0))  # S
         found.append(Ribbon(one.title, [piece(words, id) for id in ids], row.tolist()))
     return Sights(READ, tuple(found))
 
@@ -126,10 +132,10 @@ def read_row(model: Trunk, weights: Tensor) -> Tensor:
     return weights[-1] if isinstance(pool, LastToken) else weights.mean(0)
 
 
-def last_map(model: Trunk, ids: Sequence[int], site: str) -> Tensor:
-    """H T S of one text."""
+def last_map(model: Trunk, inputs: Tensor, site: str) -> Tensor:
+    """H T S of one input."""
     with record(model, site) as trace:
-        model.features(torch.tensor([ids]), Context())
+        model.features(inputs, Context())
     return latest(trace, site).full()[0]
 
 

@@ -65,18 +65,13 @@ CRAFTS: dict[Kind, tuple[Craft, ...]] = {  # the usual way first
     ),
     Kind.SERIES: (Craft(media.numbers, ("vectors",), ("vectors-small",)),),
     Kind.SETS: (Craft(media.numbers, ("vectors",), ("vectors-small",)),),
+    Kind.FORECAST: (Craft(media.rows, ("forecaster",), ("forecaster-small",)),),
 }
 
 
 def craft_of(data: Material, objective: str | None, architecture: str | None) -> Craft:
     """How data is learned from: as asked, or as an architecture does, or as usual for its kind."""
-    kind, ways = data.kind, CRAFTS.get(data.kind)
-    if ways is None:
-        raise UserError(
-            f"{data.why}: nothing here learns that",
-            allowed="numbers and a label in each row",
-            do="give the column of labels the name label, or say --task series if it is the last one",
-        )
+    kind, ways = data.kind, CRAFTS[data.kind]
     if objective is not None:
         found = next((way for way in ways if way.objective == objective), None)
         if found is None:

@@ -25,6 +25,7 @@ from headway.app.training.measure import (
     written_of,
 )
 from headway.app.training.measure_described import caption_scores, compared, nearest_texts, retrieval_scores
+from headway.app.training.measure_rows import Foreseen, expected, foreseen, row_scores
 from headway.app.training.plan import Plan
 from headway.checkpoint import Loaded
 from headway.data.drawn import drawn
@@ -32,6 +33,7 @@ from headway.data.sources import Record
 from headway.observer import Observer
 from headway.tasks.buckets import quantile_edges
 from headway.tasks.described import Captions
+from headway.tasks.forecast import Forecasting
 from headway.tasks.labels import Labels, Tags
 from headway.tasks.matches import Matches
 from headway.tasks.pairs import Pairs
@@ -97,6 +99,13 @@ class Asked:
     @property
     def observer(self) -> Observer:
         return self.loaded.observer()
+
+    @cached_property
+    def foreseen(self) -> list[Foreseen]:
+        """The rows that were held out, as a forecaster expects them."""
+        task = self.task
+        assert isinstance(task, Forecasting)
+        return foreseen(task, self.model, self.made.prepared.held)
 
     @cached_property
     def near(self) -> Tensor:
@@ -171,11 +180,22 @@ def score_matches(asked: Asked, samples: Sequence[Sample]) -> Scores:
     return retrieval_scores(asked.near, asked.records)
 
 
+def expect(asked: Asked) -> list[Sample]:
+    task = asked.task
+    assert isinstance(task, Forecasting)
+    return expected(task, asked.foreseen[:: -(-len(asked.foreseen) // ANSWERS)])
+
+
+def score_rows(asked: Asked, samples: Sequence[Sample]) -> Scores:
+    return row_scores(asked.foreseen)
+
+
 WAYS: dict[type, Way] = {
     Pairs: Way(write, score_texts),
     Labels: Way(name, score_names, NAMED),
     Tags: Way(name, score_names, NAMED),
     SensedLabels: Way(name, score_sensed, NAMED),
+    Forecasting: Way(expect, score_rows),
     Spoken: Way(tell, score_spoken),
     Captions: Way(tell, score_captions),
     Matches: Way(match, score_matches),

@@ -82,7 +82,7 @@ FITS: dict[str, Callable[[Need, Sizes], Sizes]] = {
     "t5": one_vocabulary,
     "transformer": two_tables,
     **dict.fromkeys(("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "conformer", "vectors"), sensed),
-    **dict.fromkeys(("clip_image", "mae", "simmim", "simclr"), sensed),
+    **dict.fromkeys(("clip_image", "mae", "simmim", "simclr", "forecaster"), sensed),
     **dict.fromkeys(("captioner", "vit_captioner", "clip"), sensed),
 }
 

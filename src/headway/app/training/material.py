@@ -15,7 +15,7 @@ from headway.data.dates import Part
 from headway.data.digest import digest
 from headway.data.drawn import drawn
 from headway.data.embedded import NAME, date_records, is_embedded
-from headway.data.kinds import TASKS, Kind
+from headway.data.kinds import STREAMED, TASKS, Kind
 from headway.data.named import split_by_names, without_test
 from headway.data.recognise import Given, recognise
 from headway.data.sources import Record
@@ -47,6 +47,7 @@ class Material:
     files: tuple[Path, ...] = ()
     beside: tuple[Path, ...] = ()
     tail: float = 0.0
+    columns: tuple[str | int, ...] = ()  # names of those in use, or their numbers from 1
     skipped: Skipped | None = None
 
     @property
@@ -81,13 +82,15 @@ def material(recipe: Recipe) -> Material:
     name = (recipe.data.source or Path(recipe.data.path[0])).name
     beside = held.files if held else ()
     told = digest((*given.files, *beside), *read_as(given), repr((len(beside), recipe.data.skip_bad)))
-    whole = Material(name, given.kind, given.why, everything, nothing, told, given.files, beside, 0.0, skipped)
+    whole = Material(
+        name, given.kind, given.why, everything, nothing, told, given.files, beside, 0.0, given.columns, skipped
+    )
     if held is not None:
         return replace(whole, held=lambda: good_records(held, Skipped() if recipe.data.skip_bad else None))
     share = recipe.data.held_out
     if share == 0:
         return whole
-    if given.kind is Kind.TEXTS and sum(not record.goes_on for record in everything()) <= FEW:
+    if given.kind in STREAMED and sum(not record.goes_on for record in everything()) <= FEW:
         return replace(whole, tail=share)
     chosen = share_for((key(record) for record in everything()), share, recipe.seed, most=MOST)
 

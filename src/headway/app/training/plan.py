@@ -18,15 +18,15 @@ from headway.app.training import choose
 from headway.app.training.crafts import Craft, check_suited, craft_of
 from headway.app.training.fit import Need, config_for, known_sizes
 from headway.app.training.material import Material, material
-from headway.app.training.prepare import Prepared, Shelf, prepare_records, prepare_texts
+from headway.app.training.prepare import Prepared, Shelf, prepare_records, prepare_series, prepare_texts
 from headway.app.training.ready import LONGEST, Ready, given
 from headway.app.training.reuse import Encoder, Taken, encoder_of, reused, take_over, taken
 from headway.checkpoint import Loaded, load
 from headway.data.digest import digest
 from headway.data.keyed import keyed
-from headway.data.kinds import Kind
+from headway.data.kinds import STREAMED, Kind
 from headway.errors import UserError
-from headway.tasks.task import RecordTask, TextTask
+from headway.tasks.task import RecordTask, StreamTask
 from headway.train.groups import ENCODER
 from headway.train.recipe import Recipe, flat, from_flat
 from headway.zoo.build import architecture, architecture_of, config_of
@@ -52,6 +52,11 @@ class Plan:
     @property
     def architecture(self) -> str:
         return architecture_of(self.config)
+
+    @property
+    def example(self) -> str | None:
+        """A file of the data that the model can be tried with; None where a record of it is what to try."""
+        return str(self.material.files[0]) if self.material.kind is Kind.FORECAST else None
 
     def shape(self) -> nn.Module:
         """The model with whatever weights it is drawn with."""
@@ -82,7 +87,7 @@ def plan(asked: Asked, scratch: Path | None = None) -> Plan:
     craft = craft_for(draft, data, start)
     part = reused(start, craft.architectures, craft.told(data.kind)) if start else None
     made = craft.ready(draft, data, start)
-    longest = given(draft.data.longest, LONGEST)
+    longest = longest_of(draft, made)
     key = digest((), data.digest, repr(made.task), *words_told(made), str((draft.seed, draft.data.held_out, longest)))
     prepared = prepared_for(made, data, draft.seed, longest, Shelf(key, scratch))
     if data.skipped is not None and not data.skipped.counts:  # where all was in the cache, nobody has read it yet
@@ -95,7 +100,7 @@ def finished(
 ) -> Plan:
     """The plan, once there are tokens to count."""
     threads = given(draft.train.threads, torch.get_num_threads())
-    longest = given(draft.data.longest, LONGEST)
+    longest = longest_of(draft, made)
     minutes = given(draft.train.minutes, choose.MINUTES)
     name = draft.model.preset
     if name is None and part is None:
@@ -111,10 +116,10 @@ def finished(
 
 
 def prepared_for(made: Ready, data: Material, seed: int, longest: int, shelf: Shelf) -> Prepared:
-    if data.kind is Kind.TEXTS:
-        task = cast(TextTask, made.task)
-        length = task.stride(longest)
-        return prepare_texts(task, data, seed, length, shelf)
+    if data.kind in STREAMED:
+        task = cast(StreamTask, made.task)
+        prepare = prepare_texts if data.kind is Kind.TEXTS else prepare_series
+        return prepare(task, data, seed, task.stride(longest), shelf)
     known = [words.vocab for words in (made.reader, made.writer) if words]
     vocab = NUMBERS if made.needs else max(made.classes + 1, *known)
     return prepare_records(cast(RecordTask, made.task), data, seed, vocab, shelf)
@@ -149,7 +154,7 @@ def settled(
     chosen = {
         "data.task": data.kind.value,
         "data.objective": craft.objective,
-        "data.longest": given(recipe.data.longest, LONGEST),
+        "data.longest": longest_of(recipe, made),
         "train.steps": steps,
         "train.epochs": None,
         "train.batch": batch,
@@ -224,6 +229,11 @@ def config_dim(config: Any) -> int:
     if encoder and not hasattr(config, "dim"):  # a model that is an encoder and little else
         return config_dim(config_of(encoder) if isinstance(encoder, str) else encoder)
     return max(getattr(config, "dim", 0), getattr(config, "hidden", 0) if hasattr(config, "cell") else 0)
+
+
+def longest_of(recipe: Recipe, made: Ready) -> int:
+    """Tokens of a row at most: as asked, as chosen by the data, or as usual."""
+    return made.chosen.get("data.longest", given(recipe.data.longest, LONGEST))
 
 
 def words_told(made: Ready) -> list[str]:

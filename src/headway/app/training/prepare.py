@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from headway.app.training.material import Material
 from headway.data.batched import batched
@@ -20,8 +22,8 @@ from headway.data.records import by_document
 from headway.data.shards import Shards, write_shards
 from headway.data.sources import Record
 from headway.errors import UserError
-from headway.tasks.task import RecordTask, TextTask
-from headway.train.batches import Batches, Held, Lines, Stretches, span_batches
+from headway.tasks.task import RecordTask, StreamTask
+from headway.train.batches import Ahead, Batches, Held, Lines, Stretches, span_batches
 
 MANY = 1000  # records that are encoded at a time
 MEASURED = {"tokens": 8192, "images": 128, "frames": 16_384, "vectors": 8192}  # of a batch for validation
@@ -72,25 +74,57 @@ def prepare_records(task: RecordTask, material: Material, seed: int, vocab: int,
     return Prepared(batches, found, int(lengths.sum()), len(train), task.unit)
 
 
-def prepare_texts(task: TextTask, material: Material, seed: int, length: int, shelf: Shelf) -> Prepared:
+def prepare_texts(task: StreamTask, material: Material, seed: int, length: int, shelf: Shelf) -> Prepared:
     """Spans of one long stream of documents."""
-    vocab = task.words.vocab
-    train = shelf.stored("train", lambda: documents(task, material.train()), 1, vocab)
-    held = shelf.stored("held", lambda: documents(task, material.held()), 1, vocab)
+    stream = streamed(task, material, length, shelf)
+    size = len(stream.last.stream()) - stream.first
+    width = min(length, size - 1)  # little text is measured in one piece
+    spans = span_batches(size, width, 32) if width > 0 else []
+    held = Held(task.measured(), Stretches(stream.last, width, stream.first), spans)
+    return Prepared(stream.batches(task, Stretches(stream.train, length), seed), held, stream.cut, len(stream.train))
+
+
+def prepare_series(task: StreamTask, material: Material, seed: int, length: int, shelf: Shelf) -> Prepared:
+    """Spans of one long series; every row that is held out is asked for, after as many before it as in training."""
+    stream = streamed(task, material, length, shelf)
+    known = min(length, stream.first - 1) if material.tail else 0
+    first, size = max(0, stream.first - 1 - known), MEASURED[task.unit]
+    count = len(stream.last.stream()) - first - known - 1  # rows that are asked for
+    spans = [np.array([at]) for at in range(0, count, size)]
+    held = Held(task.measured(), Ahead(stream.last, known + size, first, known), spans)
+    batches = stream.batches(task, Ahead(stream.train, length), seed)
+    return Prepared(batches, held, stream.cut, stream.cut, task.unit)
+
+
+@dataclass(frozen=True, eq=False)
+class Streamed:
+    """One long stream on disk, learned from up to `cut`; what is held out lies in `last`, from `first` on."""
+
+    train: Shards
+    cut: int
+    last: Shards
+    first: int
+
+    def batches(self, task: StreamTask, examples: Stretches, seed: int) -> Callable[[int, int], Batches]:
+        def made(tokens: int, accumulate: int) -> Batches:
+            windows: Order = Windows(self.cut, examples.length, max(1, tokens // examples.length), seed)
+            return Batches(task, examples, Steps(windows, accumulate), seed)
+
+        return made
+
+
+def streamed(task: StreamTask, material: Material, length: int, shelf: Shelf) -> Streamed:
+    """Documents on disk, enough for one span at least."""
+    train, held = (
+        shelf.stored(part, partial(documents, task, records), task.columns, task.vocab)
+        for part, records in (("train", material.train), ("held", material.held))
+    )
     total = len(train.stream())
     cut = total - round(total * material.tail)
     if cut <= length:
-        said = f"{material.name} has {cut} tokens to learn from, which are no row of {length} + 1"
-        raise UserError(said, do=f"give more text, or a smaller --data.longest, such as {max(2, cut // 4)}")
-
-    def batches(tokens: int, accumulate: int) -> Batches:
-        windows: Order = Windows(cut, length, max(1, tokens // length), seed)
-        return Batches(task, Stretches(train, length), Steps(windows, accumulate), seed)
-
-    last, first, size = (train, cut, total - cut) if material.tail else (held, 0, len(held.stream()))
-    width = min(length, size - 1)  # little text is measured in one piece
-    spans = span_batches(size, width, 32) if width > 0 else []
-    return Prepared(batches, Held(task.measured(), Stretches(last, width, first), spans), cut, len(train))
+        said = f"{material.name} has {cut} {task.unit} to learn from, which are no row of {length} + 1"
+        raise UserError(said, do=f"give more, or a smaller --data.longest, such as {max(2, cut // 4)}")
+    return Streamed(train, cut, train, cut) if material.tail else Streamed(train, cut, held, 0)
 
 
 def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:
@@ -113,8 +147,6 @@ def unreadable(task: RecordTask, records: list[Record]) -> UserError:
     raise AssertionError("together they could not be read, and each alone could")
 
 
-def documents(task: TextTask, records: Iterable[Record]) -> Iterator[list[Iterable[int]]]:
-    """Each document as one row, whose ids come as its pieces are read."""
-    before, after = task.frame
-    for pieces in by_document(records):
-        yield [chain(before, (id for piece in pieces for id in task.words.plain(piece)), after)]
+def documents(task: StreamTask, records: Callable[[], Iterable[Record]]) -> Iterator[list[Iterable[int]]]:
+    """Each document as one row."""
+    return map(task.document, by_document(records()))

@@ -28,6 +28,7 @@ from headway.data.transforms.randaugment import RandAugment
 from headway.data.transforms.sound import AddedNoise, Gain, SpecAugment, Speed
 from headway.errors import UserError, listed, nearest
 from headway.ops.mel import LogMel
+from headway.tasks.forecast import Forecasting
 from headway.tasks.sensed import SensedLabels
 from headway.tasks.senses import Hearing, Sense, Sight, Vectors
 from headway.tasks.spoken import Spoken
@@ -41,6 +42,7 @@ SIDE = 96  # pixels of larger images, unless the preset or a person says otherwi
 GRID = 32  # pixels: sides are multiples of it, where nobody says otherwise, which suits every architecture
 PATCH = 4  # pixels: the same for small images
 FACTOR = 4  # frames to a token of a model that hears
+SPANS, CONTEXT = 16, (8, 128)  # a series is so many spans at least, of so many rows at least and at most
 SHIFT = 8  # one part of so many, by which an image is moved at random
 
 Table = Mapping[str, Callable[[ImagePreprocess], Transform]]  # what images are changed by
@@ -68,11 +70,29 @@ def speech(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
 
 
 def numbers(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
-    rows = np.concatenate([vectors(record.fields[0]) for record in material.some(LOOKED)])
-    deviation = np.maximum(rows.std(0), 1e-6)
-    sense = Vectors(NumberPreprocess(tuple(rows.mean(0).tolist()), tuple(deviation.tolist())))
-    order = "set" if material.kind is Kind.SETS else "series"
-    return classes(recipe, material, sense, {"features": rows.shape[1], "order": order}, {})
+    sense, order = reading(material, start), "set" if material.kind is Kind.SETS else "series"
+    return classes(recipe, material, sense, {"features": len(sense.ready.mean), "order": order}, {})
+
+
+def rows(recipe: Recipe, material: Material, start: Loaded | None) -> Ready:
+    """What comes next in a table; a row is foreseen from fewer where there are few to learn from."""
+    sense, count = reading(material, start), sum(1 for _ in material.train())
+    context = given(recipe.data.longest, min(max(count // SPANS, CONTEXT[0]), CONTEXT[1]))
+    needs = {"features": len(sense.ready.mean), "context": context}
+    return Ready(Forecasting(sense, material.columns), None, None, {"data.longest": context}, 0, needs, sense.ready)
+
+
+def reading(material: Material, start: Loaded | None) -> Vectors:
+    """Numbers on the scale that the model knows, or on their own."""
+    seen = np.concatenate([vectors(record.fields[0]) for record in material.some(LOOKED)])
+    if start is not None and isinstance(start.preprocess, NumberPreprocess):
+        ready = start.preprocess
+        if len(ready.mean) != seen.shape[1]:
+            said = f"vectors of {seen.shape[1]} numbers for a model that reads vectors of {len(ready.mean)}"
+            raise UserError(said, do="choose as many columns with --columns, or leave --from out")
+        return Vectors(ready)
+    deviation = np.maximum(seen.std(0), 1e-6)
+    return Vectors(NumberPreprocess(tuple(seen.mean(0).tolist()), tuple(deviation.tolist())))
 
 
 def classes(

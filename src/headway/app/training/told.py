@@ -88,7 +88,8 @@ def told_end(made: Plan, end: End) -> str:
     folder = shlex.quote(str(made.recipe.out))
     found = [] if end.found is None else [", ".join(f"{name} {value:.4f}" for name, value in end.found.values.items())]
     usual = "image.png" if made.prepared.unit == "images" else "text"
-    sample = end.found.samples[0].source if end.found and end.found.samples else usual
+    said = end.found.samples[0].source if end.found and end.found.samples else usual
+    sample = made.example or said
     measured = f"headway eval {folder} DATA"
     if isinstance(made.ready.task, HiddenPatches | TwoViews):
         measured = f"headway train DATA --from {folder} --freeze encoder"  # by what its encoder is good for

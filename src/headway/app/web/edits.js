@@ -6,6 +6,7 @@ import { ABSENT } from "./source.js";
 import { MEAN } from "./state.js";
 import { percent, quoted, signed, visible } from "./text.js";
 
+const DELTAS = { vector: "Δ cosine", foreseen: "Δ row" }; // of what is not chosen by its probability
 const WAYS = [["off", "off"], ["uniform", "uniform"], ["only", "only this head"]];
 
 export class EditsPart {
@@ -75,7 +76,7 @@ export class EditsPart {
     if (failure || !outcome) return fill(this.output, failure || this.hint());
     const delta = outcome.total - before.total;
     this.delta.dataset.value = String(delta);
-    this.delta.textContent = `${before.kind === "vector" ? "Δ cosine" : "Δ log p"} ${signed(delta)}`;
+    this.delta.textContent = `${DELTAS[before.kind] ?? "Δ log p"} ${signed(delta)}`;
     const words = outcome.text === before.text ? sameWords(before) : changedWords(before, outcome);
     fill(this.output, this.changes(), ...words, likely(outcome.steps[app.state.step]));
   }

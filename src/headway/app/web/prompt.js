@@ -13,6 +13,7 @@ const KINDS = {
   classes: "says",
   tags: "tags",
   heard: "hears",
+  foreseen: "foresees",
   vector: "gives a vector",
 };
 

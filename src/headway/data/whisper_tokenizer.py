@@ -33,6 +33,7 @@ END, BEGIN, UNTIMED = "<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|
 OTHERS = ("<|startoflm|>", "<|startofprev|>", "<|nospeech|>", UNTIMED)
 ENGLISH, ENGLISH_VOCAB = 50_256, 51_864  # <|endoftext|> and all tokens of the models that know no other language
 TIMES = 1501  # 0.00 to 30.00 seconds
+EMPTY = "="  # the last piece of multilingual.tiktoken, which has no bytes
 LATEST = 50  # steps of time: in its first second a window's first segment begins
 
 
@@ -119,7 +120,8 @@ def read_ranks(file: Path) -> dict[str, int]:
     for number, line in enumerate(read_text(file).splitlines(), 1):
         piece, _, rank = line.partition(" ")
         try:
-            ranks["".join(letters[byte] for byte in base64.b64decode(piece, validate=True))] = int(rank)
+            found = b"" if piece == EMPTY else base64.b64decode(piece, validate=True)
+            ranks["".join(letters[byte] for byte in found)] = int(rank)
         except (binascii.Error, ValueError):
             raise UserError(f"{file} line {number}: {line[:60]!r} is no piece in base 64 with its number") from None
     if max(check_vocab(ranks, file).values()) != len(ranks) - 1:

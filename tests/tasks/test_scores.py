@@ -280,12 +280,20 @@ def test_the_table_is_aligned() -> None:
 
 def test_classes_are_shown_with_what_they_were_taken_for() -> None:
     shown = score_classes(list("aabbc"), list("ababa")).shown()
-    assert shown.splitlines()[-4:] == [
+    assert shown.splitlines()[-9:] == [
         "class  count  precision   recall       F1  taken for",
         "a          3    50.00 %  33.33 %  40.00 %      b (1)",
         "b          2    50.00 %  50.00 %  50.00 %      a (1)",
         "c          0     0.00 %   0.00 %   0.00 %",
+        "",
+        "asked \\ said  a  b  c",
+        "a             1  1  1",
+        "b             1  1  ·",
+        "c             ·  ·  ·",
     ]
+    cloth = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle-boot"]
+    assert "asked \\ said  Ankl  Bag  Coat  Dres" in score_classes(cloth, cloth).shown()
+    assert "asked" not in score_classes(list("ab"), list("ab")).shown()  # the table above says as much
     many = [f"a class with a very long name {n}" for n in range(50)]
     assert score_classes(many, many).shown().endswith("and 30 more")
 

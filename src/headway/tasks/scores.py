@@ -15,6 +15,7 @@ from headway.tasks.measures import Classes
 
 WIDTH = 80  # columns of the table for people
 CLASSES = 20  # that have a row in it
+LETTERS = 3  # by which a class is known at the head of a column
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Scores:
         blocks = [f"{spaced(self.count)} {self.things}", *map(self.table, self.columns())]
         if self.classes is not None:
             blocks.append(class_table(self.classes))
+            blocks += [table] if (table := confusion_table(self.classes)) else []
         signed = [f"{MEASURES[name].title}  {signature}" for name, signature in self.signatures.items()]
         return "\n\n".join([*blocks, *(["\n".join(signed)] if signed else [])])
 
@@ -142,6 +144,18 @@ def class_table(classes: Classes) -> str:
         rows.append((cut(label), spaced(classes.asked[label]), *map(PERCENT.shown, shares), taken_for(classes, label)))
     rest = len(ordered) - CLASSES
     return aligned(rows) + (f"\nand {rest} more" if rest > 0 else "")
+
+
+def confusion_table(classes: Classes) -> str | None:
+    """What was answered (columns) for each class (rows); None where there are too many to stand side by side."""
+    labels, corner = [cut(label) for label in classes.labels], "asked \\ said"
+    room = (WIDTH - max(map(len, [corner, *labels]))) // len(labels) - 2  # letters of a column
+    if len(labels) < 3 or room < LETTERS:
+        return None
+    counts = [[str(classes.counts[asked, said] or "·") for said in classes.labels] for asked in classes.labels]
+    rows = ([label, *row] for label, row in zip(labels, counts, strict=True))
+    table = aligned([(corner, *(label[:room] for label in labels)), *rows])
+    return table if widest(table) <= WIDTH else None
 
 
 def taken_for(classes: Classes, label: str) -> str:

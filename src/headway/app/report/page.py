@@ -115,6 +115,8 @@ def scores(outcome: Outcome) -> Iterator[Markup]:
     yield table(f"On {found.count:,} held-out {found.things}", heads, rows)
     if found.classes is not None:
         yield class_table(found.classes)
+        if 2 < len(found.classes.labels) <= CLASSES:
+            yield figure(confusion(found.classes))
     for name, signature in found.signatures.items():
         yield tag("p", f"{MEASURES[name].title}: ", tag("code", signature), class_="soft")
 
@@ -126,6 +128,15 @@ def class_table(classes: Classes) -> Markup:
         shares = (classes.precision(label), classes.recall(label), classes.f1(label))
         rows.append([cut(label), f"{classes.asked[label]:,}", *map(PERCENT.shown, shares), taken_for(classes, label)])
     return table("The most frequent classes", ["class", "count", "precision", "recall", "F1", "taken for"], rows)
+
+
+def confusion(classes: Classes) -> Map:
+    """Of each class the share that was taken for each."""
+    labels = classes.labels
+    shares = [[classes.counts[one, other] / max(1, classes.asked[one]) for other in labels] for one in labels]
+    return Map(
+        "Confusion: each class in a row, by the share that was taken for each in a column", labels, labels, shares
+    )
 
 
 def samples(outcome: Outcome) -> Iterator[Markup]:

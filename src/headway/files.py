@@ -36,7 +36,8 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     def write(part: Path) -> None:
-        part.write_text(text, encoding="utf-8")
+        # a name of a file may have bytes that are no UTF-8; JSON and YAML read what stands for them back as they were
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     write_whole(path, write)
 

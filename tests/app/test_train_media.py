@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -165,3 +166,58 @@ def test_a_bad_image_is_named(place: Place) -> None:
         assert "1" in done.out
     finally:
         bad.unlink()
+
+
+def test_what_is_left_out_of_validation_is_told(place: Place) -> None:
+    for at in range(4):
+        kind = place.folder / "shown" / ("dark", "light")[at % 2]
+        kind.mkdir(parents=True, exist_ok=True)
+        (kind / f"{at}.png").write_bytes((place.folder / "photos" / kind.name / f"{at}.png").read_bytes())
+    (place.folder / "shown" / "dark" / "bad.png").write_text("no image")
+    words = [
+        "train",
+        "photos",
+        "--validation",
+        "shown",
+        "--skip-bad",
+        "--preset",
+        "vit-nano",
+        *SMALL,
+        *SHORT,
+        "--dry-run",
+    ]
+    done = place(*words)
+    assert (done.code, done.err) == (0, "")
+    assert "; of the validation data: 1 record left out (unreadable image 1)" in done.out
+
+
+def test_names_that_are_no_utf8_are_trained_on(place: Place) -> None:
+    for at in range(4):
+        kind = place.folder / "odd" / ("dark", "light")[at % 2]
+        kind.mkdir(parents=True, exist_ok=True)
+        name = os.path.join(os.fsencode(kind), f"caf{at}".encode() + b"\xe9.png")
+        with open(name, "wb") as file:
+            file.write((place.folder / "photos" / kind.name / f"{at}.png").read_bytes())
+    done = place("train", "odd", "--preset", "vit-nano", *SMALL, *SHORT, "--data.held-out", "0", "--out", "odd-model")
+    assert (done.code, done.err) == (0, "")
+    told = json.loads((place.folder / "odd-model" / "data.json").read_text(encoding="utf-8"))
+    assert "caf0\udce9.png" in json.dumps(told, ensure_ascii=False)
+
+
+def test_a_measurement_says_how_to_see_what_is_wrong(place: Place) -> None:
+    assert place("train", "photos", "--preset", "vit-nano", *SMALL, *SHORT, "--out", "for eval").code == 0
+    (place.folder / "marred").mkdir()
+    for kind in ("dark", "light"):
+        (place.folder / "marred" / kind).mkdir()
+        (place.folder / "marred" / kind / "0.png").write_text("no image")
+    refused = place("eval", "for eval", "marred")
+    assert refused.code == 2
+    assert refused.err.endswith("see headway check marred\n")
+
+
+def test_who_asks_for_what_is_not_there_is_told_so(place: Place) -> None:
+    for words in (["nowhere", "--task", "images"], ["photos", "--validation", "nowhere"]):
+        assert "nowhere does not exist" in place("train", *words, "--dry-run").err
+    (place.folder / "hollow").mkdir(exist_ok=True)
+    assert "the folder hollow is empty" in place("check", "hollow").err
+    assert "did you mean 'shown/../photos'" in place("check", "shown/../photo").err

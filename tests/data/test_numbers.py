@@ -194,3 +194,35 @@ def test_numbers_are_not_measured_in_letters(tmp_path: Path) -> None:
     found = list(records(recognise([tmp_path / "a.csv"])))
     assert len(found) == 6
     assert all(isinstance(one, Record) and len(one.fields[0]) > 10_000 for one in found)
+
+
+def test_a_value_that_is_no_list_is_named_wherever_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(objects(points=[5, *POINTS, *POINTS], label=["a", *LABELS, *LABELS]))
+    data = recognise([tmp_path / "a.jsonl"])
+    assert data.kind is Kind.SETS
+    with pytest.raises(UserError, match=r"a\.jsonl:1: 'points' is 5, not a list of vectors"):
+        list(good_records(data, None))
+
+
+def test_numbers_that_four_bytes_cannot_hold_are_none(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(rows(True) + "1e39,0,0,0,a\n")
+    data = recognise([tmp_path / "a.csv"])
+    with pytest.raises(UserError, match=r'a\.csv:10: column 1 is "1e39"'):
+        list(good_records(data, None))
+
+
+def test_beside_a_time_y_is_a_number_like_the_others(tmp_path: Path) -> None:
+    moments = "".join(f"2024-01-0{at + 1},{at},{at * 2},{at * 3}\n" for at in range(9))
+    (tmp_path / "a.csv").write_text(f"date,x,y,z\n{moments}")
+    for kind in (None, Kind.FORECAST):
+        data = recognise([tmp_path / "a.csv"], kind=kind)
+        assert (data.kind, data.columns) == (Kind.FORECAST, ("x", "y", "z"))
+    assert recognise([tmp_path / "a.csv"], kind=Kind.SERIES).columns == ("x", "z", "y")
+
+
+def test_a_column_of_numbers_may_have_many_holes(tmp_path: Path) -> None:
+    table = [f"{'NA' if at % 3 == 0 else at},{at},{at},{'ab'[at % 2]}\n" for at in range(9)]
+    (tmp_path / "a.csv").write_text("p,q,r,label\n" + "".join(table))
+    skipped = Skipped()
+    assert len(list(good_records(recognise([tmp_path / "a.csv"]), skipped))) == 6
+    assert skipped.total == 3

@@ -11,6 +11,7 @@ from headway.answer import Wish
 from headway.app.check import kind_of
 from headway.app.purpose import Data, Measured, Purpose, purpose_for
 from headway.checkpoint import load
+from headway.data.checks import checking
 from headway.data.dates import Part
 from headway.data.embedded import NAME, date_records, is_embedded
 from headway.data.kinds import Kind
@@ -94,7 +95,7 @@ def given_data(given: Given) -> Data:
     def strict() -> Iterator[Record]:
         for found in records(given):
             if isinstance(found, Problem):
-                raise UserError(str(found), do=f"see headway check {found.file}")
+                raise UserError(str(found), do=f"see {checking(given, found)}")
             yield found
 
     return Data(given.kind, given.why, strict)

@@ -137,12 +137,16 @@ def refused(problem: Problem, rest: Iterator[Record | Problem], given: Given) ->
     unread = next(rest, None) is not None
     more = sum(ahead) + problem.lines - 1
     others = f"; {'at least ' if unread else ''}{counted(more, given.noun)} more like this" if more else ""
-    first = given.sources[0]
-    spelled = " ".join(quote(str(path)) for path in given.paths or (problem.file,))
-    if isinstance(first, Parallel):
-        spelled = f"--source {quote(str(first.source))} --target {quote(str(first.target))}"
-    do = f"see headway check {spelled}, or train without such {given.noun}s with --skip-bad"
+    do = f"see {checking(given, problem)}, or train without such {given.noun}s with --skip-bad"
     return UserError(f"{problem}{others}", do=do)
+
+
+def checking(given: Given, problem: Problem) -> str:
+    """The command that tells all that is wrong with data."""
+    first = given.sources[0]
+    if isinstance(first, Parallel):
+        return f"headway check --source {quote(str(first.source))} --target {quote(str(first.target))}"
+    return f"headway check {' '.join(quote(str(path)) for path in given.paths or (problem.file,))}"
 
 
 def readable(problem: Problem) -> Problem:

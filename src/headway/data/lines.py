@@ -139,7 +139,8 @@ def check_file(file: Path) -> None:
         raise UserError(f"{file} is a folder", allowed="a file")
     if not file.exists():
         beside = [other.name for other in file.parent.iterdir()] if file.parent.is_dir() else []
-        raise UserError(f"{file} does not exist", meant=nearest(file.name, beside))
+        like = nearest(file.name, beside)
+        raise UserError(f"{file} does not exist", meant=like and str(file.with_name(like)))
     if not file.is_file():
         raise UserError(f"{file} can be read only once", allowed="a file on the disk")
 

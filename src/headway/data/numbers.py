@@ -8,7 +8,6 @@ Axes:  T vectors: steps of a series, members of a set   F numbers of each
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,8 @@ from numpy.typing import NDArray
 
 from headway.data.lines import Problem, What
 from headway.data.sources import Record, Rewritten, Table, read_objects, shortened
+
+LARGEST = 3e38  # what four bytes hold
 
 
 def vectors(text: str) -> NDArray[np.float32]:
@@ -126,12 +127,12 @@ def numbers_in(cells: Sequence[str], table: Table, line: int) -> list[float] | P
 
 
 def number_in(cell: str) -> float | None:
-    """A finite number, as programs write it."""
+    """A number that four bytes can hold, as programs write it."""
     try:
         value = float(cell)
     except ValueError:
         return None
-    return value if math.isfinite(value) and "_" not in cell else None
+    return value if is_number(value) and "_" not in cell else None
 
 
 def vectors_in(value: Any) -> list[list[float]] | None:
@@ -145,4 +146,4 @@ def vectors_in(value: Any) -> list[list[float]] | None:
 
 
 def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 3e38
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST

@@ -53,6 +53,8 @@ def recognise(
         return parallel(paths, source, target, kind)
     if not paths:
         raise UserError("no data was given", allowed=ALLOWED)
+    for path in paths:
+        check_there(path)
     asked = Asked(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless)
     for look in () if kind in TEXTUAL else OTHERS:
         if found := look(asked):
@@ -71,6 +73,12 @@ def recognise(
     if ".txt" in suffixes:
         raise UserError(f"{listed(map(str, files), 3)}: tables and texts cannot be read together")
     return tables(files, kind, columns or ())
+
+
+def check_there(path: Path) -> None:
+    """A UserError where nothing has this name, on the disk or within an archive."""
+    if not path.exists() and not any(above.is_file() for above in path.parents):
+        check_file(path)
 
 
 def parallel(paths: Sequence[Path], source: Path | None, target: Path | None, kind: Kind | None) -> Given:
@@ -129,9 +137,10 @@ def unfolded(path: Path) -> list[Path]:
     inside = sorted((file for file in path.rglob("*") if file.is_file()), key=lambda file: file.parts)
     texts = [file for file in inside if suffix_of(file) == ".txt"]
     if not texts:
+        if not inside:
+            raise UserError(f"the folder {path} is empty", allowed=ALLOWED)
         names = listed((str(file.relative_to(path)) for file in inside), 4)
-        found = f", only {names}" if inside else ""
-        raise UserError(f"the folder {path} holds no .txt files{found}", do="name the files that are meant")
+        raise UserError(f"the folder {path} holds no .txt files, only {names}", do="name the files that are meant")
     return texts
 
 

@@ -15,7 +15,8 @@ from headway.data.numbers import Forecast, Series, Sets, number_in, vectors_in
 from headway.data.sources import Table, counted, read_objects
 from headway.errors import UserError, listed
 
-MOST = 0.9  # of the values in a column that are to be numbers
+MOST = 0.9  # of the values under a key of JSON that are to be lists of numbers
+HALF = 0.5  # of the values in a column that are to be numbers: a column of texts has hardly any
 FEW = 3  # columns of numbers that are taken for such without being asked or a time: two may be a pair of texts
 LABELS = LABEL | {"target", "y"}
 TIME = words("date time timestamp datetime day month year hour")
@@ -61,21 +62,24 @@ def columns_of(head: Head, asked: Asked, kind: Kind | None) -> tuple[Kind, tuple
     )
     if kind is Kind.FORECAST and asked.columns:
         return kind, columns
-    label = [at for at in columns if head.name(at) in LABELS] or [at for at in columns if not numeric(head, at)]
-    label = label or ([columns[-1]] if kind is Kind.SERIES else [])
-    numbers = tuple(at for at in columns if at not in label[:1] and numeric(head, at))
-    if kind is Kind.FORECAST:
-        label = []
     timed = any(head.name(at) in TIME for at in range(head.width))
-    if (
-        len(numbers) < (FEW if kind is None and not timed else 1)
-        or len(numbers) + len(label) < len(columns)
-        or len(label) > 1
-    ):
-        if kind is None:
-            return None
-        raise UserError(f"{head.file} has other columns than of numbers and one label", do="choose some with --columns")
-    return (Kind.SERIES, (*numbers, *label)) if label else (Kind.FORECAST, numbers)
+    label = [] if kind is Kind.FORECAST else labels_in(head, columns, kind, timed)
+    numbers = tuple(at for at in columns if at not in label[:1] and numeric(head, at))
+    enough = len(numbers) >= (FEW if kind is None and not timed else 1)
+    if enough and len(label) < 2 and len(numbers) + len(label) == len(columns):
+        return (Kind.SERIES, (*numbers, *label)) if label else (Kind.FORECAST, numbers)
+    if kind is None:
+        return None
+    raise UserError(f"{head.file} has other columns than of numbers and one label", do="choose some with --columns")
+
+
+def labels_in(head: Head, columns: Sequence[int], kind: Kind | None, timed: bool) -> list[int]:
+    """Columns that look like a label: by their names, by having no numbers, or by being the last of a series."""
+    named = [at for at in columns if head.name(at) in LABELS]
+    if timed and kind is None:
+        named = [at for at in named if not numeric(head, at)]  # beside a time, y is a number like the others
+    found = named or [at for at in columns if not numeric(head, at)]
+    return found or ([columns[-1]] if kind is Kind.SERIES else [])
 
 
 def headed(head: Head) -> Head:
@@ -90,7 +94,7 @@ def headed(head: Head) -> Head:
 
 def numeric(head: Head, column: int) -> bool:
     values = head.values(column)
-    return sum(number_in(value) is not None for value in values) >= MOST * len(values)
+    return sum(number_in(value) is not None for value in values) > HALF * len(values)
 
 
 def sets(asked: Asked) -> Given | None:
@@ -112,7 +116,7 @@ def keys_of(
 ) -> Sets | None:
     keys = [str(key) for key in columns] or list(dict.fromkeys(key for value in objects for key in value))
     lists = [key for key in keys if sum(vectors_in(one.get(key)) is not None for one in objects) >= MOST * len(objects)]
-    nested = [key for key in lists if any(isinstance(row, list) for one in objects for row in one.get(key) or ())]
+    nested = [key for key in lists if any(is_nested(one.get(key)) for one in objects)]
     chosen = lists if kind is Kind.SETS else nested  # a flat list of numbers may be tags
     others = [key for key in keys if any(isinstance(one.get(key), str | int) for one in objects)]
     labels = [key for key in others if key.casefold() in LABELS] or [k for k in others if k.casefold() not in BESIDES]
@@ -123,3 +127,8 @@ def keys_of(
         raise UserError(said, do=f"choose two, as in --columns {chosen[0]},{(labels or ['label'])[0]}")
     widths = Counter(len(row) for one in objects for row in vectors_in(one.get(chosen[0])) or ())
     return Sets(file, chosen[0], labels[0], widths.most_common(1)[0][0] if widths else 1)
+
+
+def is_nested(value: Any) -> bool:
+    """Whether a value of JSON is a list in which others stand."""
+    return isinstance(value, list) and any(isinstance(row, list) for row in value)

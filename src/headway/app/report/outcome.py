@@ -95,8 +95,8 @@ def summary(made: Plan, end: End, journal: Journal, model: nn.Module) -> Facts:
         ("weights", end.chosen),
         ("time", time_told(journal, made.prepared.unit)),
     ]
-    if made.material.skipped is not None:
-        facts.insert(3, ("left out", str(made.material.skipped)))
+    if made.material.left_out is not None:
+        facts.insert(3, ("left out", made.material.left_out))
     return tuple(facts)
 
 
@@ -163,7 +163,9 @@ def curves(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Curve]]:
     training = [Point(line["step"], line["loss"]) for line in lines if line.get("loss") is not None]
     checks = [(line["step"], line["valid"]) for line in lines if "valid" in line and "chosen" not in line]
     names = dict.fromkeys(name for _, values in checks for name in values)
-    found = {name: Curve("validation", [Point(step, v[name]) for step, v in checks if name in v]) for name in names}
+    # what is no number is null in the file
+    points = {name: [Point(step, v[name]) for step, v in checks if v.get(name) is not None] for name in names}
+    found = {name: Curve("validation", some) for name, some in points.items()}
     loss = [Curve("training", training), *([found.pop("loss")] if "loss" in found else [])]
     return {"loss": loss, **{name: [curve] for name, curve in found.items()}}
 

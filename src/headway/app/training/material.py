@@ -48,7 +48,15 @@ class Material:
     beside: tuple[Path, ...] = ()
     tail: float = 0.0
     columns: tuple[str | int, ...] = ()  # names of those in use, or their numbers from 1
-    skipped: Skipped | None = None
+    skipped: Skipped | None = None  # what is left out, where that was asked for
+    held_skipped: Skipped | None = None  # the same of validation data of its own
+
+    @property
+    def left_out(self) -> str | None:
+        """What was left out, for a sentence; None where nothing was asked to be."""
+        if self.skipped is None or self.held_skipped is None:
+            return None if self.skipped is None else str(self.skipped)
+        return f"{self.skipped}; of the validation data: {self.held_skipped}"
 
     @property
     def embedded(self) -> bool:
@@ -86,7 +94,8 @@ def material(recipe: Recipe) -> Material:
         name, given.kind, given.why, everything, nothing, told, given.files, beside, 0.0, given.columns, skipped
     )
     if held is not None:
-        return replace(whole, held=lambda: good_records(held, Skipped() if recipe.data.skip_bad else None))
+        beside_skipped = Skipped() if recipe.data.skip_bad else None
+        return replace(whole, held=lambda: good_records(held, beside_skipped), held_skipped=beside_skipped)
     share = recipe.data.held_out
     if share == 0:
         return whole

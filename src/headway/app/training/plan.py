@@ -90,8 +90,9 @@ def plan(asked: Asked, scratch: Path | None = None) -> Plan:
     longest = longest_of(draft, made)
     key = digest((), data.digest, repr(made.task), *words_told(made), str((draft.seed, draft.data.held_out, longest)))
     prepared = prepared_for(made, data, draft.seed, longest, Shelf(key, scratch))
-    if data.skipped is not None and not data.skipped.counts:  # where all was in the cache, nobody has read it yet
-        deque(data.train(), maxlen=0)
+    for skipped, read in ((data.skipped, data.train), (data.held_skipped, data.held)):
+        if skipped is not None and not skipped.counts:  # where all was in the cache, nobody has read it yet
+            deque(read(), maxlen=0)
     return replace(finished(asked, draft, data, craft, made, part, prepared), start=start)
 
 

@@ -91,8 +91,9 @@ def reading(material: Material, start: Loaded | None) -> Vectors:
             said = f"vectors of {seen.shape[1]} numbers for a model that reads vectors of {len(ready.mean)}"
             raise UserError(said, do="choose as many columns with --columns, or leave --from out")
         return Vectors(ready)
-    deviation = np.maximum(seen.std(0), 1e-6)
-    return Vectors(NumberPreprocess(tuple(seen.mean(0).tolist()), tuple(deviation.tolist())))
+    whole = seen.astype(np.float64)  # the square of a large number would be none in four bytes
+    deviation = np.maximum(whole.std(0), 1e-6)
+    return Vectors(NumberPreprocess(tuple(whole.mean(0).tolist()), tuple(deviation.tolist())))
 
 
 def classes(

@@ -35,7 +35,8 @@ def told_plan(made: Plan, pulse: Pulse | None) -> str:
         lines.append(("time", f"about {spent(pulse.seconds(steps, evaluations))}", "--minutes"))
         lines.append(("memory", f"about {pulse.memory / 2**30:.1f} GiB", "--train.batch"))
     lines.append(("folder", str(recipe.out), "--out"))
-    skipped = [] if made.material.skipped is None else [f"--skip-bad: {made.material.skipped}"]
+    left = made.material.left_out
+    skipped = [] if left is None else [f"--skip-bad: {left}"]
     return "\n".join(
         [made.material.why, *skipped, *(f"  {name:7} {value:44} {option}" for name, value, option in lines)]
     )

@@ -7,6 +7,7 @@ behind an archive, `set.tar/cat/1.jpg`, names a member.
 from __future__ import annotations
 
 import json
+import posixpath
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class Place:
 
 
 def members(archive: Path) -> Mapping[str, Place]:
-    """The files in a .tar archive by name, in its order."""
+    """The files in a .tar archive by name, in its order; also those whose names lead outside it."""
     try:
         stamp = archive.stat()
     except FileNotFoundError:
@@ -73,10 +74,20 @@ def members(archive: Path) -> Mapping[str, Place]:
     return indexed(archive, stamp.st_size, stamp.st_mtime_ns)
 
 
+def leads_outside(name: str) -> bool:
+    """Whether a member's name is that of no file in its archive: /etc/x.png, ../x.png."""
+    return name.startswith(("/", "../"))
+
+
+def on_disk(path: Path) -> Path:
+    """The file that is read for a path: the archive, where the path goes on behind one."""
+    return next((up for up in path.parents if up.suffix.lower() == ".tar" and up.is_file()), path)
+
+
 def inside(path: Path) -> Place | None:
     """The member that a path names, where it goes on behind an archive; None for other paths."""
-    archive = next((up for up in path.parents if up.suffix.lower() == ".tar" and up.is_file()), None)
-    if archive is None:
+    archive = on_disk(path)
+    if archive == path:
         return None
     name, found = path.relative_to(archive).as_posix(), members(archive)
     if name not in found:
@@ -97,7 +108,7 @@ def indexed(archive: Path, size: int, changed: int) -> Mapping[str, Place]:
                         do="pack it again with tar --dereference --hard-dereference",
                     )
                 if member.isfile():
-                    name = member.name.removeprefix("./")
+                    name = posixpath.normpath(member.name)
                     found[name] = Place(archive, name, member.offset_data, member.size)
             end = tar.offset
     except (tarfile.TarError, EOFError, ValueError) as error:

@@ -20,14 +20,16 @@ def digest(files: Iterable[Path], *texts: str | bytes) -> str:
 
 
 def hash_of(path: Path) -> bytes:
-    """The SHA-256 of a file."""
+    """The SHA-256 of a file; what is no file is not opened, for a pipe would never end."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is {'a folder' if path.is_dir() else 'a pipe or a device'}", allowed="a file")
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a folder", allowed="a file") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def encoded(text: str | bytes) -> bytes:

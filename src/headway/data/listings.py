@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from headway.data.beside import Grouped
 from headway.data.columns import look_like_labels, spelled
 from headway.data.given import Asked
 from headway.data.heads import BESIDES, CAPTION, LABEL, TEXT, TRANSCRIPT, Head, read_head, sample
@@ -19,7 +20,6 @@ from headway.data.images import Images
 from headway.data.kinds import Kind
 from headway.data.lines import Problem, What
 from headway.data.looks import Medium
-from headway.data.media import Grouped
 from headway.data.sounds import Sounds
 from headway.data.sources import Record, Source, Table, read_objects, shortened
 from headway.data.tables import Dialect
@@ -72,8 +72,9 @@ class Listing:
         """Records of a name and what is said about it."""
         if self.dialect is None:
             assert self.names is not None
-            return TextLists(self.file, self.names[file], self.names[text], kind is Kind.CAPTIONS)
-        table = Table(self.file, self.dialect, self.width, (file, text), self.names)
+            table = TextLists(self.file, self.names[file], self.names[text], kind is Kind.CAPTIONS)
+        else:
+            table = Table(self.file, self.dialect, self.width, (file, text), self.names)
         return Grouped(table) if kind is Kind.CAPTIONS else table
 
 

@@ -1,15 +1,15 @@
 """Records of images and sounds: files in folders or archives, and what is said about them.
 
 A `Media` source joins two things: entries (where a file is, and its class, captions or transcript) and a medium, which
-looks at its bytes.  A record holds the place of a file, never its pixels or samples.
+looks at its bytes.  A record holds the place of a file, never its pixels or samples.  Everything that is given, a file
+or a line, is a record or a problem, once.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from headway.data.archives import Place
 from headway.data.lines import Problem, What
 from headway.data.looks import Flaw, Medium, looked
 from headway.data.pools import Pool, named_like
-from headway.data.sources import Record, Rewritten, Source
+from headway.data.sources import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,22 @@ class Entry:
     file: Path
     line: int = 0
 
+    @property
+    def stem(self) -> str:
+        return self.place.path.stem
+
+
+@dataclass(frozen=True, slots=True)
+class Spoiled:
+    """A problem and the file that it is about, as far as its name is known."""
+
+    problem: Problem
+    name: str = ""
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.name).stem
+
 
 class Entries(Protocol):
     """Where files are named."""
@@ -39,18 +55,21 @@ class Entries(Protocol):
     @property
     def columns(self) -> tuple[str | int, ...]: ...
 
-    def read(self) -> Iterator[Entry | Problem]: ...
+    def read(self) -> Iterator[Entry | Spoiled]: ...
 
 
 @dataclass(frozen=True)
 class Names:
-    """Files whose names (without what is behind the last dot) have the pattern in them, or `wanted` no: have it not."""
+    """Files whose names (without what is behind the last dot) have the pattern in them, or `wanted` no: have it not.
+
+    A problem is with the file that it is about, so that it is on one side only; where no name is known, it is empty.
+    """
 
     pattern: str
     wanted: bool = True
 
-    def hold(self, place: Place) -> bool:
-        return bool(re.search(self.pattern, place.path.stem)) == self.wanted
+    def hold(self, stem: str) -> bool:
+        return bool(re.search(self.pattern, stem)) == self.wanted
 
 
 @dataclass(frozen=True)
@@ -71,14 +90,12 @@ class Media:
         return self.entries.columns
 
     def read(self) -> Iterator[Record | Problem]:
-        for entry in self.entries.read():
-            if isinstance(entry, Problem):
-                yield entry
-            elif self.wants(entry):
-                yield self.record(entry)
+        for found in self.entries.read():
+            if self.wants(found):
+                yield found.problem if isinstance(found, Spoiled) else self.record(found)
 
-    def wants(self, entry: Entry) -> bool:
-        return all(names.hold(entry.place) for names in self.names)
+    def wants(self, found: Entry | Spoiled) -> bool:
+        return all(names.hold(found.stem) for names in self.names)
 
     def record(self, entry: Entry) -> Record | Problem:
         seen = looked(self.medium, entry.place)
@@ -107,13 +124,11 @@ class Nameless:
     def columns(self) -> tuple[str | int, ...]:
         return ()
 
-    def read(self) -> Iterator[Entry | Problem]:
+    def read(self) -> Iterator[Entry | Spoiled]:
         for name in named_like(self.pool, self.medium):
             place = self.pool.place(name)
-            if place is None:
-                yield Problem(self.pool.path / name, 0, What.MISSING, "is gone")
-            else:
-                yield self.entry(place, PurePosixPath(name))
+            found = self.pool.lost(name) if place is None else self.entry(place, PurePosixPath(name))
+            yield Spoiled(found, name) if isinstance(found, Problem) else found
 
     def entry(self, place: Place, name: PurePosixPath) -> Entry | Problem:
         return Entry(place, (), place.path)
@@ -151,63 +166,3 @@ class ByName(Nameless):
             return None
         text = " ".join(part for part in found.groups() if part) if found.re.groups else found[0]
         return " ".join(text.replace("_", " ").split()) if self.spaced else text
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A table whose first field names a file in the pool; the others are said about it.
-
-    `strays` says whether a file that no line names is a problem, as it is where this table is the only one.
-    """
-
-    table: Source
-    pool: Pool
-    medium: Medium
-    strays: bool = True
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return (*self.table.files, *self.pool.files(self.medium))
-
-    @property
-    def columns(self) -> tuple[str | int, ...]:
-        return self.table.columns
-
-    def read(self) -> Iterator[Entry | Problem]:
-        named = set[str]()
-        for row in self.table.read():
-            if isinstance(row, Problem):
-                yield row
-                continue
-            name, *texts = row.fields
-            named.add(str(PurePosixPath(name)))
-            place = self.pool.place(name)
-            if place is None:
-                yield Problem(row.file, row.line, What.MISSING, f"{name!r} is not in {self.pool.path}")
-            else:
-                yield Entry(place, tuple(texts), row.file, row.line)
-        if self.strays:
-            told = f"is named by no line of {self.table.files[0]}"
-            for name in named_like(self.pool, self.medium):
-                if name not in named:
-                    yield Problem(self.pool.path / name, 0, What.UNNAMED, told)
-
-
-@dataclass(frozen=True)
-class Grouped(Rewritten[Source]):
-    """A table in which lines that follow one another and name the same file are one record with several texts."""
-
-    def read(self) -> Iterator[Record | Problem]:
-        def named(found: Record | Problem) -> str | int:
-            return found.fields[0] if isinstance(found, Record) else found.line
-
-        for _, group in groupby(self.table.read(), named):
-            first, *others = group
-            if isinstance(first, Problem):
-                yield first
-            else:
-                texts = (text for one in others if isinstance(one, Record) for text in one.fields[1:])
-                yield replace(first, fields=(*first.fields, *texts))
-
-    def side(self, field: int) -> tuple[Path, str]:
-        return self.table.side(min(field, 1))

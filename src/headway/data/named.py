@@ -34,7 +34,7 @@ def only_named(given: Given, pattern: str, option: str) -> Given:
 def without_test(given: Given, pattern: str, option: str) -> Given:
     """Files in whose names the pattern is not found: the others are for a test, and left alone until then."""
     others, found = split_by_names(given, pattern, option)
-    count = counted(sum(1 for _ in wanted(found)), "file")
+    count = counted(len({entry.place for entry in wanted(found)}), "file")
     return replace(others, why=f"{given.why}; {count} kept for a test, by {pattern!r} in their names")
 
 

@@ -7,11 +7,12 @@ A folder or a .tar archive holds the files.  Their classes are the folders in it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from headway.data.archives import Place
+from headway.data.archives import Place, leads_outside
+from headway.data.beside import Beside
 from headway.data.digest import digest
 from headway.data.given import Asked, Given, goal
 from headway.data.heads import words
@@ -20,9 +21,9 @@ from headway.data.kinds import HEARD, PICTURED, Kind
 from headway.data.lines import line_count, suffix_of
 from headway.data.listings import KINDS, MEDIA, Naming, find_names
 from headway.data.looks import Medium
-from headway.data.media import Beside, ByName, ClassFolders, Entries, Media, Nameless
+from headway.data.media import ByName, ClassFolders, Entries, Media, Nameless
 from headway.data.named import checked_pattern
-from headway.data.pools import Pool, Tar, named_like
+from headway.data.pools import Pool, Tar, hidden, named_like
 from headway.data.sounds import Sounds, rate_of
 from headway.data.sources import counted
 from headway.data.whereabouts import is_table, pool_at, pool_beside, tables_of
@@ -46,7 +47,7 @@ def recognise_media(asked: Asked) -> Given | None:
         return None if not pools else refuse_many(asked)
     if tables:
         naming = find_names(tables[0], suffix_of(tables[0]), asked)
-        pool = naming and pool_beside(naming, pools)
+        pool = naming and pool_beside(naming, with_inner(pools))
         if naming and not pool and not pools and asked.kind is None and len(naming.others) > 1:
             return None  # a table of texts in which an image is mentioned
         return naming and tabled(asked, naming, pool)
@@ -65,15 +66,32 @@ def pooled(asked: Asked, pool: Pool) -> Given:
     if asked.label_from is not None:
         return by_file_names(asked, pool, checked_pattern(asked.label_from))
     found = [hit for table in tables_of(pool) if (hit := find_names(table, suffix_of(table), asked))]
+    if not found and (inner := only_folder(pool)):
+        return pooled(asked, inner)
     if len(found) > 1:
         files = [str(hit.file) for hit in found]
         do = f"name one, as in headway train {files[0]}"
         raise UserError(f"{pool.path} has several tables: {listed(files)}", do=do)
     if found:
-        return tabled(asked, found[0], pool_beside(found[0], [pool]))
+        return tabled(asked, found[0], pool_beside(found[0], with_inner([pool])))
     if asked.columns:
         raise UserError(f"{pool.path} has no table with columns", do="leave out --columns")
     return by_folders(asked, pool)
+
+
+def only_folder(pool: Pool) -> Pool | None:
+    """The folder that all files are in, where it is no class itself: it has folders or a table."""
+    names = [name for name in pool.names() if not hidden(name) and not leads_outside(name)]
+    folders = [folder for folder in pool.folders() if not hidden(folder)]
+    if len(folders) != 1 or not all("/" in name for name in names):
+        return None
+    inner = pool.folder(folders[0])
+    return inner if tables_of(inner) or any(name.count("/") > 1 for name in names) else None
+
+
+def with_inner(pools: Sequence[Pool]) -> list[Pool]:
+    """Also the folder that all files of one are in."""
+    return [found for pool in pools for found in (pool, only_folder(pool)) if found]
 
 
 def tabled(asked: Asked, naming: Naming, pool: Pool | None) -> Given:
@@ -90,7 +108,8 @@ def tabled(asked: Asked, naming: Naming, pool: Pool | None) -> Given:
     lines = line_count(table) - naming.header
     said = f"{counted(lines, 'line')} of {medium.noun}s{at_rate(medium)} and {PLURAL[kind]}"
     why = f"{table}{'' if within else f' and {pool.path}'}: {said}, {goal(kind)}"
-    return given_by(kind, medium, Beside(source, pool, medium, strays), why, asked, ())
+    names = list(named_like(pool, medium))
+    return given_by(kind, medium, Beside(source, pool, medium, strays), why, asked, names)
 
 
 def by_folders(asked: Asked, pool: Pool) -> Given:
@@ -99,7 +118,7 @@ def by_folders(asked: Asked, pool: Pool) -> Given:
     names = list(named_like(pool, medium))
     if asked.nameless and kind is Kind.IMAGES and asked.kind in (None, kind):
         return without_names(asked, pool, medium, names)
-    folders = Counter(PurePosixPath(name).parts[0] for name in names if "/" in name)
+    folders = Counter(PurePosixPath(name).parts[0] for name in names if "/" in name and not leads_outside(name))
     if asked.kind is texts or not folders:
         raise unlabelled(pool, medium, len(names), texts if asked.kind is texts else kind)
     if len(folders) > 1 and {folder.lower() for folder in folders} <= PARTS:
@@ -109,8 +128,8 @@ def by_folders(asked: Asked, pool: Pool) -> Given:
             do=f"give one of them, as in headway train {pool.path / first} --validation {pool.path / others[0]}",
         )
     medium = exact(medium, asked, [pool.place(name) for name in names[:RATES]])
-    classes = counted(len(folders), "class folder")
-    said = f"{counted(len(names), medium.noun)}{at_rate(medium)} in {classes} ({listed(folders, 5)})"
+    classes = f"{counted(len(folders), 'class folder')} ({listed(folders, 5)}){without(pool, folders, medium)}"
+    said = f"{counted(len(names), medium.noun)}{at_rate(medium)} in {classes}"
     why = f"{pool.path}: {said}{beside(pool, medium)}, {goal(kind)}"
     return given_by(kind, medium, ClassFolders(pool, medium), why, asked, names)
 
@@ -215,6 +234,12 @@ def beside(pool: Pool, medium: Medium) -> str:
     others = [path for path in others if not path.name.startswith(".")]
     kinds = listed(sorted({path.suffix or path.name for path in others}), 3)
     return f" ({counted(len(others), 'other file')} not read: {kinds})" if others else ""
+
+
+def without(pool: Pool, classes: Container[str], medium: Medium) -> str:
+    """Folders in which nothing to learn from is, for a sentence."""
+    empty = [folder for folder in pool.folders() if folder not in classes and not hidden(folder)]
+    return f" and {len(empty)} without {medium.noun}s ({listed(empty, 5)})" if empty else ""
 
 
 def at_rate(medium: Medium) -> str:

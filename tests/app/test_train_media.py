@@ -220,4 +220,4 @@ def test_who_asks_for_what_is_not_there_is_told_so(place: Place) -> None:
         assert "nowhere does not exist" in place("train", *words, "--dry-run").err
     (place.folder / "hollow").mkdir(exist_ok=True)
     assert "the folder hollow is empty" in place("check", "hollow").err
-    assert "did you mean 'shown/../photos'" in place("check", "shown/../photo").err
+    assert "did you mean 'photos/../photos'" in place("check", "photos/../photo").err

@@ -84,8 +84,16 @@ BAD = {
         "holds 113 bytes where its header promises 120",
     ),
     "a cut archive": (
-        {"train-images-idx3-ubyte.gz": gzip.compress(idx(IMAGES))[:-20]},
-        "bytes where its header promises 120",
+        {"train-images-idx3-ubyte.gz": gzip.compress(idx(IMAGES), 0)[:-28]},
+        "is cut off or damaged after 116 of 136 bytes; get the file again",
+    ),
+    "an archive without its end": (
+        {"train-images-idx3-ubyte.gz": gzip.compress(idx(IMAGES))[:-4]},
+        "is cut off or damaged after 136 of 136 bytes; get the file again",
+    ),
+    "a damaged archive": (
+        {"train-images-idx3-ubyte.gz": gzip.compress(idx(IMAGES), 0)[:-20] + bytes(20)},
+        "is cut off or damaged after",
     ),
     "a bomb": (
         {"train-images-idx3-ubyte": header(0x803, 2**31, 2**12, 2**12)},

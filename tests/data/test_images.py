@@ -47,6 +47,8 @@ MODES: dict[str, tuple[bytes, np.ndarray, int]] = {
     ),
     "a transparent colour of a palette": (coded(transparent().quantize(256)), HALF_WHITE, 90),
     "16 bits": (coded(Image.fromarray(GREY.astype(np.uint16) * 257)), GREY, 0),
+    "a .pgm of 16 bits": (b"P5 16 12 65535\n" + (GREY.astype(int) * 257).astype(">u2").tobytes(), GREY, 0),
+    "a .pgm of 12 bits": (b"P5 16 12 4095\n" + (GREY.astype(int) * 16).astype(">u2").tobytes(), GREY, 1),
     "cmyk": (coded(picture().convert("CMYK"), "JPEG", quality=100), RGB, 16),
     "lossy": (jpg(), RGB, 40),
     "webp": (coded(picture(), "WEBP", lossless=True), RGB, 0),
@@ -87,11 +89,12 @@ def test_images_stand_upright(tmp_path: Path, turn: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = turn
     saved = picture().transpose(how[turn]) if turn in how else picture()
-    place = at(tmp_path, coded(saved, "PNG", exif=exif))
-    assert np.array_equal(read_image(place), RGB)
-    seen = looked(Images(), place)
-    assert isinstance(seen, Seen)
-    assert seen.extent == (12, 16)
+    for format in ("PNG", "TIFF"):  # Pillow turns the one by itself
+        place = at(tmp_path, coded(saved, format, exif=exif), f"a.{format}")
+        assert np.array_equal(read_image(place), RGB)
+        seen = looked(Images(), place)
+        assert isinstance(seen, Seen)
+        assert seen.extent == (12, 16)
 
 
 def bomb(width: int, height: int) -> bytes:
@@ -124,7 +127,14 @@ BAD = {
         What.IMAGE,
         "is truncated (image file is truncated",
     ),
-    "a bomb": (bomb(50_000, 50_000), What.LARGE, "has more pixels than are allowed"),
+    "a bomb": (bomb(50_000, 50_000), What.LARGE, "has more pixels than the 100,000,000 that are allowed"),
+    "a strip": (
+        coded(Image.new("L", (100_000, 1))),
+        What.LARGE,
+        "has 100,000 × 1 pixels where one side may be 100 times as long as the other",
+    ),
+    "a strip that stands": (coded(Image.new("L", (2, 201))), What.LARGE, "has 2 × 201 pixels where one side may be"),
+    "a PNG without its end": (png()[:-12], What.IMAGE, "is truncated (the end of the PNG is missing)"),
     "a smaller bomb": (bomb(12_000, 12_000), What.LARGE, "has 12,000 × 12,000 pixels where 100,000,000 are allowed"),
     "an animated gif": (film("GIF"), What.ANIMATED, "is animated: 3 frames where one is expected"),
     "an animated webp": (film("WEBP"), What.ANIMATED, "is animated: 3 frames where one is expected"),
@@ -150,6 +160,27 @@ def test_no_cut_of_a_file_goes_unnoticed(tmp_path: Path) -> None:
     for data in (jpg(), png()):
         for end in range(0, len(data) - 20, max(1, len(data) // 12)):
             assert isinstance(Images().look(at(tmp_path, data[:end])), Flaw), end
+    for end in range(len(png()) - 20, len(png())):
+        assert isinstance(Images().look(at(tmp_path, png()[:end])), Flaw), end
+
+
+def test_what_stands_behind_the_end_of_a_png_does_no_harm(tmp_path: Path) -> None:
+    place = at(tmp_path, png() + b"left by another program")
+    assert isinstance(Images().look(place), Seen)
+    assert np.array_equal(read_image(place), RGB)
+
+
+def test_a_long_image_is_no_strip(tmp_path: Path) -> None:
+    """A line of writing is long, and is read."""
+    place = at(tmp_path, coded(picture(height=3, width=300)))
+    assert isinstance(Images().look(place), Seen)
+    assert read_image(place).shape == (3, 300, 3)
+
+
+def test_a_line_break_in_a_name_does_not_break_the_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        read_image(at(tmp_path, b"", "new\nline.png"))
+    assert str(caught.value) == rf"{tmp_path}/new\nline.png is no image of a known format"
 
 
 def test_the_first_frame_of_a_film_where_that_is_asked_for(tmp_path: Path) -> None:

@@ -183,6 +183,19 @@ def test_crops_by_eye() -> None:
     assert ResizeShort(6)(torch.rand(1, 4, 3), random_for(0)).shape == (1, 8, 6)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_middle_of_a_strip_is_made_without_the_rest(turned: bool) -> None:
+    """A strip of a million pixels would have 9 GB at a height of 28; what is cropped from it is the same."""
+    x = torch.rand(3, 600, 2) if turned else torch.rand(3, 2, 600)
+    whole = geometry.resized(x, *((2400, 8) if turned else (8, 2400)), geometry.BICUBIC)
+    found = ResizeShort(8)(x, random_for(0))
+    assert max(found.shape) == 800
+    crop = CentreCrop(8, 8)
+    assert_close(crop(found, random_for(0)), crop(whole, random_for(0)))
+    assert max(ResizeShort(28)(torch.rand(3, 1, 100_000), random_for(0)).shape) == 2800
+    assert RandomResizedCrop(28, 28)(torch.rand(3, 1, 100_000), random_for(0)).shape == (3, 28, 28)
+
+
 @given(st.integers(1, 90), st.integers(1, 90), st.integers(0, 1000))
 def test_parts_lie_inside_and_have_the_right_area(height: int, width: int, seed: int) -> None:
     step = RandomResizedCrop(8, 8, area=(0.2, 0.5))

@@ -22,7 +22,7 @@ from headway.data.transforms.sound import Gain, SpecAugment, Speed
 from headway.errors import UserError
 from headway.ops.mel import LogMel
 from headway.tasks.sensed import SensedLabels
-from headway.tasks.senses import Hearing, Sense, Sight, Vectors
+from headway.tasks.senses import Hearing, Sense, Sight, Vectors, Waves
 from headway.tasks.spoken import Spoken, heard
 from headway.tasks.task import Row, ids
 from headway.zoo import conformer, vectors, vit
@@ -117,6 +117,24 @@ def test_a_transcript_that_does_not_fit_its_sound_is_refused(sounds: list[tuple[
     place, _, _ = sounds[0]
     with pytest.raises(UserError, match="has 40 symbols, and its sound is"):
         Spoken(Hearing(SOUND), LETTERS, 2).encode([(place, "900 4000", "a" * 40)])
+
+
+def test_the_advice_on_a_long_transcript_is_true(sounds: list[tuple[str, str, str]]) -> None:
+    """900 samples are 23 frames: 6 tokens of 4, 12 of 2, 23 of 1."""
+    place, _, _ = sounds[0]
+
+    def said(text: str, factor: int, sense: Sense) -> str:
+        with pytest.raises(UserError) as caught:
+            Spoken(sense, LETTERS, factor).encode([(place, "900 4000", text)])
+        return caught.value.do or ""
+
+    for text, factor, helps in (("ab" * 5, 4, 2), ("ab" * 10, 4, 1), ("ab" * 10, 2, 1), ("ab" * 3 + "b", 8, 2)):
+        assert said(text, factor, Hearing(SOUND)).endswith(f"with --model.factor {helps}")
+        Spoken(Hearing(SOUND), LETTERS, helps).encode([(place, "900 4000", text)])
+    without = "shorten the transcript, or leave the recording out"
+    for factor in (1, 2, 4):
+        assert said("ab" * 12, factor, Hearing(SOUND)) == without
+    assert said("ab" * 3, 320, Waves(SOUND)) == without  # its frames are made by the model
 
 
 def test_vectors_are_brought_to_one_scale_and_a_set_has_no_order() -> None:

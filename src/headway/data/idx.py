@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from io import BufferedIOBase
 from itertools import repeat
 from pathlib import Path
-from typing import IO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,28 +157,33 @@ def unpacked(file: Path, size: int) -> Path:
     """A packed file as a plain one in the cache; no more than one byte beyond `size` is ever written."""
     folder = cache_folder() / "unpacked"
     plain = folder / digest((file,), "idx")
-    if plain.exists():
+    if plain.exists() and plain.stat().st_size >= size:
         return plain
     folder.mkdir(parents=True, exist_ok=True)
-
-    def write(part: Path) -> None:
-        with bytes_of(file) as stream, part.open("wb") as out:
-            left = size + 1
-            while left > 0 and (data := read_some(stream, min(left, 2**20))):
-                out.write(data)
-                left -= len(data)
-
-    write_whole(plain, write)
+    write_whole(plain, lambda part: unpack(file, part, size))
     return plain
 
 
-def bytes_of(file: Path) -> IO[bytes]:
+def unpack(file: Path, part: Path, size: int) -> None:
+    """Writes what is packed into `part`, and refuses an archive that is not whole."""
+    done = 0
+    with bytes_of(file) as stream, part.open("wb") as out:
+        try:
+            # read1: read(n) of a damaged archive gives nothing of the last n bytes
+            while done <= size and (data := stream.read1(min(size + 1 - done, 2**20))):
+                done += out.write(data)
+        except CUT:
+            said = f"{file} is cut off or damaged after {done:,} of {size:,} bytes"
+            raise UserError(said, do="get the file again") from None
+
+
+def bytes_of(file: Path) -> BufferedIOBase:
     if not file.is_file():
         raise UserError(f"{file} does not exist")
-    return cast("IO[bytes]", gzip.open(file)) if is_packed(file) else file.open("rb")
+    return gzip.GzipFile(file) if is_packed(file) else file.open("rb")
 
 
-def read_some(stream: IO[bytes], most: int) -> bytes:
+def read_some(stream: BufferedIOBase, most: int) -> bytes:
     """At most so many bytes; fewer at the end, also where that comes too early: the length tells it."""
     try:
         return stream.read(most)

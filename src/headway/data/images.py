@@ -8,6 +8,7 @@ Axes:  H height   W width   C channels, 1 or 3
 
 from __future__ import annotations
 
+import struct
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,17 +24,18 @@ from PIL import Image, ImageOps
 from headway.data.archives import Place
 from headway.data.idx import pixels
 from headway.data.lines import What
-from headway.data.looks import Flaw, Seen, contents
-from headway.errors import UserError
+from headway.data.looks import Flaw, Seen, contents, refused
 
 Pixels = NDArray[np.uint8]
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 # no more: some of Pillow's other readers run other programs
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+SLIMMEST = 100  # times the shorter side that the longer one may be: a strip whose height is made 224 fills the memory
 WIDE = ("I", "F")  # Pillow's names for 32-bit numbers, whose white nobody knows
 ORIENTATION = 0x0112  # the EXIF tag
 LYING = (5, 6, 7, 8)  # its values that swap height and width
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
@@ -52,16 +54,14 @@ class Images:
             return data
         try:
             with opened(data) as image:
-                if flaw := self.flaw(image):
+                if flaw := self.flaw(image) or endless(data):
                     return flaw
-                width, height = image.size
-                if image.getexif().get(ORIENTATION) in LYING:
-                    width, height = height, width
-                image.draft(None, (width // 8, height // 8))  # an eighth of a JPEG is made of all of its bytes
+                extent = upright(image)
+                image.draft(None, (image.width // 8, image.height // 8))  # an eighth is made of all bytes of a JPEG
                 image.load()
         except Exception as error:  # Pillow's readers raise whatever they stumble on
-            return broken(error)
-        return Seen(blake2b(data, digest_size=16).hexdigest(), (height, width))
+            return broken(error, self.pixels)
+        return Seen(blake2b(data, digest_size=16).hexdigest(), extent)
 
     def flaw(self, image: Image.Image) -> Flaw | None:
         """What is wrong by the header."""
@@ -71,9 +71,12 @@ class Images:
             return Flaw(What.LARGE, said)
         if width * height == 0:
             return Flaw(What.IMAGE, f"has {width} × {height} pixels")
+        if max(width, height) > SLIMMEST * min(width, height):
+            said = f"has {width:,} × {height:,} pixels where one side may be {SLIMMEST} times as long as the other"
+            return Flaw(What.LARGE, said)
         if (frames := frames_of(image)) > self.frames:
             return Flaw(What.ANIMATED, f"is animated: {frames} frames where one is expected")
-        if image.mode in WIDE:
+        if image.mode in WIDE and not has_16_bits(image):
             return Flaw(What.IMAGE, "has pixels of 32 bits, and nothing says which is white")
         return None
 
@@ -82,15 +85,15 @@ def read_image(place: Place, channels: int = 3, most: int = Images.pixels) -> Pi
     """The pixels of an image, H W C."""
     if place.shape:
         return shaped(pixels(place), channels)
+    data = place.read()
     try:
-        with opened(place.read()) as image:
-            if flaw := Images(most, frames_of(image)).flaw(image):
-                raise UserError(f"{place.path} {flaw.said}")
-            return shaped(decoded(image), channels)
-    except UserError:
-        raise
+        with opened(data) as image:
+            flaw = Images(most, frames_of(image)).flaw(image) or endless(data)
+            if flaw is None:
+                return shaped(decoded(image), channels)
     except Exception as error:
-        raise UserError(f"{place.path} {broken(error).said}") from None
+        flaw = broken(error, most)
+    raise refused(place, flaw)
 
 
 def image_from(file: Path | str, channels: int = 3) -> Pixels:
@@ -119,8 +122,9 @@ def mean_and_std(places: Iterable[Place], channels: int = 3) -> tuple[tuple[floa
 
 def decoded(image: Image.Image) -> Pixels:
     """Upright 8-bit pixels, H W for grey or H W 3."""
+    wide = has_16_bits(image)
     image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I;16"):
+    if wide:
         return np.round(np.asarray(image).astype(np.uint16) / 257).astype(np.uint8)
     if image.has_transparency_data:
         coloured = image.convert("RGBA")
@@ -147,15 +151,42 @@ def opened(data: bytes) -> Image.Image:
         return Image.open(BytesIO(data), formats=FORMATS)
 
 
+def upright(image: Image.Image) -> tuple[int, int]:
+    """Height and width as an image is shown."""
+    if image.format == "TIFF":
+        image.load()  # turns it; the size before that differs among versions of Pillow
+        return image.height, image.width
+    lying = image.getexif().get(ORIENTATION) in LYING
+    return (image.width, image.height) if lying else (image.height, image.width)
+
+
+def has_16_bits(image: Image.Image) -> bool:
+    """Whether white is 65,535; Pillow calls that 32 bits in a .pgm, and means the same."""
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
+
+
 def frames_of(image: Image.Image) -> int:
     # cameras put a second, smaller view into some JPEGs (MPO): these are no films
     return 1 if image.format == "MPO" else cast("int", getattr(image, "n_frames", 1))
 
 
-def broken(error: Exception) -> Flaw:
-    """What Pillow stumbled on, for a person."""
+def endless(data: bytes) -> Flaw | None:
+    """What is wrong with a PNG whose last chunk is missing or cut, which Pillow lets pass."""
+    if not data.startswith(SIGNATURE):
+        return None
+    at = len(SIGNATURE)
+    while at + 12 <= len(data):
+        size, name = struct.unpack_from(">I4s", data, at)
+        if name == b"IEND":
+            return None
+        at += 12 + size
+    return Flaw(What.IMAGE, "is truncated (the end of the PNG is missing)")
+
+
+def broken(error: Exception, most: int) -> Flaw:
+    """What Pillow stumbled on in an image that may have so many pixels, for a person."""
     if isinstance(error, Image.DecompressionBombError):
-        return Flaw(What.LARGE, f"has more pixels than are allowed: {error}")
+        return Flaw(What.LARGE, f"has more pixels than the {most:,} that are allowed")
     if isinstance(error, Image.UnidentifiedImageError):
         return Flaw(What.IMAGE, "is no image of a known format")
     told = str(error) or type(error).__name__

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
+from unicodedata import category
 
 from headway.data.archives import inside
 from headway.errors import UserError, nearest
@@ -24,6 +25,7 @@ BLANKS = 1000  # lines at the end of a file that are let pass
 MEANT = {".ndjson": ".jsonl", ".tab": ".tsv"}  # other spellings
 GZIP, BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
+BREAKS = ("Cc", "Zl", "Zp")  # Unicode's categories of what would break a line or move a cursor
 CUT = (EOFError, gzip.BadGzipFile, zlib.error)  # what a damaged archive raises while it is read
 
 
@@ -73,7 +75,15 @@ class Problem:
 
 def spot(file: Path, line: int) -> str:
     """Where a record stands, as editors read it; line 0 is a file that is one record."""
-    return f"{file}:{line}" if line else str(file)
+    return f"{shown(file)}:{line}" if line else shown(file)
+
+
+def shown(path: Path) -> str:
+    """A path in one line: what would break it is escaped."""
+    return "".join(
+        letter.encode("unicode_escape").decode("ascii") if category(letter) in BREAKS else letter
+        for letter in str(path)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from headway.data.archives import LARGEST, Place
-from headway.data.lines import What
+from headway.data.lines import What, shown
 from headway.errors import UserError
 
 KEPT = 2**16  # looks that are remembered: data is read through several times before a training
@@ -58,6 +58,11 @@ def contents(place: Place, what: What) -> bytes | Flaw:
         return place.read()
     except UserError as error:
         return Flaw(what, error.said.removeprefix(f"{place.path} "))
+
+
+def refused(place: Place, flaw: Flaw) -> UserError:
+    """What is said to somebody who opens a file that has a flaw."""
+    return UserError(f"{shown(place.path)} {flaw.said}")
 
 
 @lru_cache(KEPT)

@@ -14,15 +14,14 @@ from hashlib import blake2b
 from io import BytesIO
 from math import gcd
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.archives import Place
 from headway.data.lines import What
-from headway.data.looks import Flaw, Seen, contents
-from headway.errors import UserError
+from headway.data.looks import Flaw, Seen, contents, refused
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
@@ -32,9 +31,15 @@ Samples = NDArray[np.float32]
 SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".mp3"})
 RATES = (1000, 384_000)  # samples a second that a recording may have
 CHANNELS = 64
+LOUDEST = 1000.0  # 60 dB above full scale, which is 1: no recorder makes it, and floats never divided by 32,768 do
 BLOCK = 2**16  # samples that are decoded at a time
 BROKEN = (RuntimeError, ValueError, TypeError)  # what a decoder raises
 UNKNOWN = 0xFFFFFFFF  # the length in a WAV that was written into a pipe
+UNTOLD = 2**63 - 1  # the frames of a FLAC that was, as libsndfile counts them
+TAGS = (b"Xing", b"Info", b"VBRI")  # one of them begins the part of an MP3 that says how long it is,
+TAGGED = 2**12  # among its first bytes
+GUESSED = 0.9  # share of the length that a decoder guesses, without such a part, that must be there
+LENGTHLESS = "has a header that does not say how long it is"
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,14 @@ class Sounds:
             return flaw
         try:
             with opened(data) as file:
-                flaw = self.flaw(file) or unsound(file)
-                seen = Seen(blake2b(data, digest_size=16).hexdigest(), (file.frames, file.samplerate))
+                if flaw := self.flaw(file):
+                    return flaw
+                read = samples_in(file, data)
+                if isinstance(read, Flaw):
+                    return read
+                return Seen(blake2b(data, digest_size=16).hexdigest(), (read, file.samplerate))
         except BROKEN as error:
-            return Flaw(What.SOUND, f"cannot be decoded ({told(error)})")
-        return flaw or seen
+            return undecodable(error)
 
     def flaw(self, file: SoundFile) -> Flaw | None:
         """What is wrong by the header."""
@@ -69,6 +77,8 @@ class Sounds:
             return Flaw(What.SOUND, f"has {file.samplerate:,} samples a second, which no recorder makes")
         if file.channels > CHANNELS:
             return Flaw(What.SOUND, f"has {file.channels} channels where {CHANNELS} are allowed")
+        if file.frames == UNTOLD:
+            return Flaw(What.SOUND, LENGTHLESS)
         if file.frames > self.seconds * file.samplerate:
             said = f"lasts {file.frames / file.samplerate:,.0f} seconds where {self.seconds:,.0f} are allowed"
             return Flaw(What.LARGE, said)
@@ -80,21 +90,28 @@ class Sounds:
 def read_sound(place: Place, rate: int | None = None, seconds: float = Sounds.seconds) -> Samples:
     """The samples of a recording, N, as one channel; at another rate they are resampled."""
     data = place.read()
-    flaw = empty(data) or forged(data)
-    try:
-        if flaw is None:
-            with opened(data) as file:
-                flaw = Sounds(seconds).flaw(file)
-                if flaw is None:
-                    return at_rate(file.read(dtype="float32", always_2d=True).mean(1), file.samplerate, rate)
-    except BROKEN as error:
-        flaw = Flaw(What.SOUND, f"cannot be decoded ({told(error)})")
-    raise UserError(f"{place.path} {flaw.said}")
+    found = empty(data) or forged(data) or decoded(data, rate, Sounds(seconds))
+    if isinstance(found, Flaw):
+        raise refused(place, found)
+    return found
 
 
 def sound_from(file: Path | str, rate: int | None = None) -> Samples:
     """The samples of a file that somebody names, N."""
     return read_sound(Place(Path(file)), rate)
+
+
+def decoded(data: bytes, rate: int | None, allowed: Sounds) -> Samples | Flaw:
+    """The samples in the bytes of a file, N, or why they cannot be had."""
+    try:
+        with opened(data) as file:
+            if flaw := allowed.flaw(file):
+                return flaw
+            values = file.read(dtype="float32", always_2d=True)  # at once: an MP3 in blocks is rounded otherwise
+            flaw = wild(values) or short(len(values), promised(file, data))
+            return flaw or at_rate(values.mean(1), file.samplerate, rate)
+    except BROKEN as error:
+        return undecodable(error)
 
 
 def at_rate(samples: Samples, own: int, rate: int | None) -> Samples:
@@ -127,16 +144,43 @@ def rate_of(place: Place) -> int | None:
         return None
 
 
-def unsound(file: SoundFile) -> Flaw | None:
-    """What is wrong by the samples."""
+def samples_in(file: SoundFile, data: bytes) -> int | Flaw:
+    """How many samples each channel has, or what is wrong with them."""
     read = 0
     while len(block := file.read(BLOCK, dtype="float32", always_2d=True)):
         read += len(block)
-        if not np.isfinite(block).all():
-            return Flaw(What.SOUND, "has samples that are not numbers")
-    if read != file.frames:
-        return Flaw(What.SOUND, f"ends after {read:,} of {file.frames:,} samples")
+        if flaw := wild(block):
+            return flaw
+    return short(read, promised(file, data)) or read
+
+
+def wild(values: NDArray[Any]) -> Flaw | None:
+    """What is wrong with some samples of each channel."""
+    if not np.isfinite(values).all():
+        return Flaw(What.SOUND, "has samples that are not numbers")
+    if (peak := float(np.abs(values).max(initial=0.0))) > LOUDEST:
+        said = f"has samples as large as {peak:,.6g}, where 1 is as loud as can be and {LOUDEST:,.0f} is let pass"
+        return Flaw(What.SOUND, said)
     return None
+
+
+def short(read: int, least: int) -> Flaw | None:
+    return None if read >= least else Flaw(What.SOUND, f"ends after {read:,} of {least:,} samples")
+
+
+def promised(file: SoundFile, data: bytes) -> int:
+    """The samples that must be there: all that the file tells, or most of what a decoder guesses by its bytes."""
+    begin = frames_at(data)
+    guessed = file.format == "MP3" and not any(tag in data[begin : begin + TAGGED] for tag in TAGS)
+    return max(1, int(file.frames * GUESSED)) if guessed else file.frames
+
+
+def frames_at(data: bytes) -> int:
+    """Where the sound of an MP3 begins: behind words about it (ID3), whose length has 7 bits to a byte."""
+    if data[:3] != b"ID3" or len(data) < 10:
+        return 0
+    a, b, c, d = data[6:10]
+    return 10 + (a << 21 | b << 14 | c << 7 | d)
 
 
 def empty(data: bytes) -> Flaw | None:
@@ -153,7 +197,7 @@ def forged(data: bytes) -> Flaw | None:
         there = len(data) - at - 8
         if name == b"data":
             if size == UNKNOWN:
-                return Flaw(What.SOUND, "has a header that does not say how long it is")
+                return Flaw(What.SOUND, LENGTHLESS)
             if size > there:
                 return Flaw(What.SOUND, f"has a header that promises {size:,} bytes of sound, and {there:,} are there")
             return None
@@ -161,5 +205,6 @@ def forged(data: bytes) -> Flaw | None:
     return Flaw(What.SOUND, "is a WAV without sound in it")
 
 
-def told(error: Exception) -> str:
-    return str(error).rpartition(": ")[2].rstrip(".") or type(error).__name__
+def undecodable(error: Exception) -> Flaw:
+    told = str(error).rpartition(": ")[2].rstrip(".") or type(error).__name__
+    return Flaw(What.SOUND, f"cannot be decoded ({told})")

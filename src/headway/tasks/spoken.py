@@ -20,8 +20,10 @@ from headway.errors import UserError
 from headway.nn.model import Trunk
 from headway.nn.rows import padded
 from headway.ops.ctc import ctc_loss, frames_needed
-from headway.tasks.senses import Read, Sense, Sensing, kept, size_of
+from headway.tasks.senses import Hearing, Read, Sense, Sensing, kept, size_of
 from headway.tasks.task import Row
+
+FACTORS = (8, 4, 2, 1)  # frames to a token that models are made for
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +53,17 @@ class Spoken(Sensing[Sense]):
     def symbols(self, text: str, frames: int) -> list[int]:
         """The symbols of a text, which must have room in the frames of its sound."""
         found = [1 + id for id in self.words.plain(text)]
-        room = -(-frames // self.factor)
-        if frames_needed(found) > room:
+        if frames_needed(found) > (room := tokens_of(frames, self.factor)):
             said = f"{text[:60]!r} has {len(found)} symbols, and its sound is {room} tokens long"
-            raise UserError(said, do="check the transcript, or let fewer frames be a token with --model.factor 2")
+            raise UserError(said, do=self.advice(frames_needed(found), frames))
         return found
+
+    def advice(self, needed: int, frames: int) -> str:
+        """What helps where a sound of so many frames has fewer tokens than its transcript needs."""
+        fits = [factor for factor in FACTORS if factor < self.factor and tokens_of(frames, factor) >= needed]
+        if fits and isinstance(self.sense, Hearing):  # models of bare samples have a factor of their own
+            return f"check the transcript, or let fewer frames be a token with --model.factor {fits[0]}"
+        return "shorten the transcript, or leave the recording out"
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> SpokenBatch:
         read = self.read(rows, random)
@@ -73,6 +81,11 @@ class Spoken(Sensing[Sense]):
 
     def kept(self) -> Mapping[str, Any]:
         return {}
+
+
+def tokens_of(frames: int, factor: int) -> int:
+    """How many tokens so many frames are."""
+    return -(-frames // factor)
 
 
 def heard(model: nn.Module, read: Read) -> tuple[Tensor, list[int]]:

@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.data.images import SLIMMEST
+
 BILINEAR, BICUBIC = "bilinear", "bicubic"  # torch's names
 
 
@@ -33,12 +35,16 @@ class Resize:
 
 @dataclass(frozen=True)
 class ResizeShort:
-    """The shorter side becomes `short` long, and the longer one as much longer as it was."""
+    """The shorter side becomes `short` long, and the longer one as much longer as it was.
+
+    Of a strip, which would fill the memory, the middle is taken, SLIMMEST times as long as its shorter side.
+    """
 
     short: int
     mode: str = BICUBIC
 
     def __call__(self, x: Tensor, random: np.random.Generator) -> Tensor:
+        x = less_slim(x)
         height, width = x.shape[-2:]
         long = int(self.short * max(height, width) / min(height, width))
         sides = (self.short, long) if height <= width else (long, self.short)
@@ -127,6 +133,14 @@ def resized(x: Tensor, height: int, width: int, mode: str) -> Tensor:
     if tuple(x.shape[-2:]) == (height, width):
         return x
     return F.interpolate(x[None], (height, width), mode=mode, antialias=True, align_corners=False)[0].clamp(0, 1)
+
+
+def less_slim(x: Tensor) -> Tensor:
+    """The middle of a strip, or all of what is none."""
+    most = SLIMMEST * min(x.shape[-2:])
+    height, width = (min(side, most) for side in x.shape[-2:])
+    top, left = (x.shape[-2] - height) // 2, (x.shape[-1] - width) // 2
+    return x[..., top : top + height, left : left + width]
 
 
 def warped(x: Tensor, matrix: tuple[float, float, float, float, float, float], fill: float = 0.5) -> Tensor:

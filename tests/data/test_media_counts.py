@@ -18,7 +18,7 @@ from headway.data.pools import is_link_elsewhere
 from headway.data.recognise import recognise
 from headway.data.records import Record, records
 from headway.errors import UserError
-from tests.data.files import png, put, tarred
+from tests.data.files import png, put, tarred, wav
 
 PHOTOS = {f"{name}/{at}.png": png(10 * n + at) for n, name in enumerate(("cat", "dog")) for at in range(4)}
 FLAT = {f"{at}.png": png(at) for at in range(8)}
@@ -253,3 +253,16 @@ def test_an_empty_class_folder_is_told(tmp_path: Path) -> None:
     (put(tmp_path, PHOTOS | {"notes/a.md": b"hello"}) / "bird").mkdir()
     told = "8 images in 2 class folders (cat, dog) and 2 without images (bird, notes) (1 other file not read: .md), so"
     assert told in recognise([tmp_path]).why
+
+
+def test_a_transcript_that_nobody_could_say_is_a_problem(tmp_path: Path) -> None:
+    for at in range(12):
+        (tmp_path / f"{at}.wav").write_bytes(wav(at, 4000))
+    lines = [f"{at}.wav\t{'ab ' * (200 if at == 3 else 2)}end" for at in range(12)]
+    (tmp_path / "transcripts.tsv").write_text("\n".join(lines) + "\n")
+    skipped = Skipped()
+    given = recognise([tmp_path], kind=Kind.SPEECH)
+    assert len(list(good_records(given, skipped))) == 11
+    assert skipped.counts == {What.LONG: 1}
+    with pytest.raises(UserError, match=r"transcripts\.tsv:4: has a transcript of 603 letters for 0\.50 seconds"):
+        list(good_records(given, None))

@@ -16,6 +16,7 @@ from headway.data.sources import Record, Source, counted
 
 __all__ = ["LONGEST", "Problem", "Record", "What", "by_document", "records"]
 
+FASTEST = 100  # letters a second: one in each frame of 10 ms is all that CTC can say
 LONGEST = 10_000  # characters of a text that is learned as one row
 
 
@@ -53,7 +54,7 @@ def checked(record: Record, source: Source, kind: Kind, longest: int) -> Record 
             return Problem(record.file if record.place else file, record.line, flaw[0], f"{name} {flaw[1]}")
     if kind is Kind.TAGS:
         return tagged(record)
-    return record
+    return sayable(record) if kind is Kind.SPEECH else record
 
 
 def flaw_of(text: str, kind: Kind, longest: int) -> tuple[What, str] | None:
@@ -75,6 +76,16 @@ def half_pair(text: str) -> int | None:
     except UnicodeEncodeError as error:
         return error.start + 1
     return None
+
+
+def sayable(record: Record) -> Record | Problem:
+    """A transcript that could have been said in its sound."""
+    samples, rate = record.extent
+    letters, seconds = len(record.fields[1]), samples / rate
+    if letters <= max(1, FASTEST * seconds):
+        return record
+    said = f"has a transcript of {counted(letters, 'letter')} for {seconds:.2f} seconds"
+    return Problem(record.file, record.line, What.LONG, said)
 
 
 def tagged(record: Record) -> Record | Problem:

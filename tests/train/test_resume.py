@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -99,3 +102,24 @@ def check_rows(trial: Trial) -> None:
         expected = [rows.tolist() for rows in order.epoch(epoch)]
         assert read == expected if epoch < places[-1][0] else read == expected[: len(read)]
         assert set(Counter(row for rows in read for row in rows).values()) == {1}
+
+
+TOLD = """
+from tests.train.runs import FAMILIES, MORE, planned
+for name in {**FAMILIES, **MORE}:
+    print(name, planned(name).material.digest)
+"""
+
+
+@pytest.mark.slow
+def test_another_process_finds_the_same_data(place: Path) -> None:
+    """A hash of Python's own differs from process to process; what a run knows its data and its cache by must not."""
+    here = str(Path(__file__).parents[2])
+    told, kept = list[str](), list[set[str]]()
+    for seed in ("1", "2"):
+        named = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": here}
+        done = subprocess.run([sys.executable, "-c", TOLD], env=named, capture_output=True, text=True, check=True)
+        told.append(done.stdout)
+        kept.append({str(file) for file in (place / "cache").rglob("*") if file.is_dir()})
+    assert told[0] == told[1]
+    assert kept[0] == kept[1]

@@ -28,7 +28,7 @@ from headway.data.looks import Flaw, Seen, contents, refused
 
 Pixels = NDArray[np.uint8]
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 # no more: some of Pillow's other readers run other programs
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 SLIMMEST = 100  # times the shorter side that the longer one may be: a strip whose height is made 224 fills the memory
@@ -45,7 +45,7 @@ class Images:
     pixels: int = 100_000_000
     frames: int = 1
     noun: str = "image"
-    suffixes: frozenset[str] = SUFFIXES
+    suffixes: tuple[str, ...] = SUFFIXES
 
     def look(self, place: Place) -> Seen | Flaw:
         """The hash of a file, height and width; or why it cannot be learned from."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Samples = NDArray[np.float32]
 
-SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".mp3"})
+SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
 RATES = (1000, 384_000)  # samples a second that a recording may have
 CHANNELS = 64
 LOUDEST = 1000.0  # 60 dB above full scale, which is 1: no recorder makes it, and floats never divided by 32,768 do
@@ -49,7 +49,7 @@ class Sounds:
     seconds: float = 900.0
     rate: int | None = None
     noun: str = "sound"
-    suffixes: frozenset[str] = SUFFIXES
+    suffixes: tuple[str, ...] = SUFFIXES
 
     def look(self, place: Place) -> Seen | Flaw:
         """The hash of a file, its samples and their rate; or why it cannot be learned from."""

@@ -289,7 +289,7 @@ def test_a_folder_is_converted_there_and_back(shared: Path, tmp_path: Path, caps
     ("words", "told"),
     [
         (["run", "nowhere", "text"], "nowhere is not a folder"),
-        (["run", "nowhere"], "headway run needs a text; give it as in"),
+        (["run", "nowhere"], "headway run needs something to answer; give a text or a file, as in"),
         (["run", "nowhere", "text", "--beam", "2", "--top-k", "3"], "--beam searches and does not draw"),
         (["run", "nowhere", "text", "--top-p", "2"], "top_p=2"),
         (["generate", "nowhere", "text", "--best", "2"], "--best is for beams; give --beam too"),

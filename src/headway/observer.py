@@ -33,7 +33,7 @@ from headway.nn.masked_image import MaskedAutoencoder, MaskedImageModel
 from headway.nn.model import EncoderDecoder, Forecaster, Trunk
 from headway.nn.towers import TwoTowers
 from headway.tasks.senses import Hearing, Read, Sense, Sight, Vectors
-from headway.tasks.spoken import heard
+from headway.tasks.spoken import first_word, heard
 from headway.tasks.task import Ragged, cut, ids
 
 TOGETHER = 32  # samples at a time
@@ -102,13 +102,20 @@ class Observer:
 
     def transcribe(self, read: Read, wish: Wish) -> list[Answer]:
         """What a CTC head has heard, by the best path or, with beams, by all paths."""
-        assert self.words is not None
+        if self.words is None:
+            raise UserError(
+                "this model's folder holds no words for what it hears", do="add tokenizer.json or vocab.json"
+            )
         log_probs, frames = heard(self.model, read)
         if isinstance(wish.how, Beam):
             found = [many[0] for many in PrefixBeam(wish.how.width)(log_probs, frames)]
         else:
             found = greedy(log_probs, frames)
-        return [{"output": self.words.decode([s - 1 for s in one.symbols]), "score": one.score} for one in found]
+        assert isinstance(self.model, Trunk)
+        head = main_of(self.model.head)
+        assert isinstance(head, CTCHead)
+        first = first_word(self.words, head)
+        return [{"output": self.words.decode([s - first for s in one.symbols]), "score": one.score} for one in found]
 
     def classify(self, read: Read, wish: Wish) -> list[Answer]:
         chances = self.model(*read).softmax(-1)  # B K
@@ -162,8 +169,7 @@ class Observer:
         """The mean of each sample's features, of length 1, B C; where a model compares, what it compares by."""
         if isinstance(self.model, TwoTowers):
             return F.normalize(self.model.image(*read), dim=-1)
-        model = self.model.encoder if isinstance(self.model, MaskedAutoencoder | MaskedImageModel) else self.model
-        assert isinstance(model, Trunk)
+        model = encoder_of(self.model)
         features = model.features(*read)
         features = features.flatten(1, 2) if features.dim() == 4 else features
         return F.normalize(MeanPool()(features, model.inner(read.context)), dim=-1)
@@ -194,6 +200,19 @@ class Listener:
 
     def embed(self, inputs: Sequence[str]) -> Tensor:
         raise UserError("a Whisper gives texts and no vectors", do="leave --embed out")
+
+
+def encoder_of(model: nn.Module) -> Trunk:
+    """The part of a model that takes in the sample."""
+    match model:
+        case EncoderDecoder() | MaskedAutoencoder() | MaskedImageModel():
+            return model.encoder
+        case TwoTowers():
+            return model.image
+        case Trunk():
+            return model
+        case _:
+            raise UserError(f"there is no way to look into a {type(model).__name__}")
 
 
 def likeliest_first(names: Sequence[str], chances: Tensor) -> Answer:

@@ -212,3 +212,32 @@ REFUSED = {
 def test_wrong_combinations_get_one_sentence(place: Place, pretrained: str, name: str) -> None:
     words, said = REFUSED[name]
     assert said in place("train", *words, "--dry-run").said
+
+
+@pytest.mark.slow
+def test_a_linear_probe_of_clip_leaves_the_norm_that_its_head_takes_over(place: Place) -> None:
+    small = [
+        "--model.dim",
+        "16",
+        "--model.heads",
+        "2",
+        "--model.layers",
+        "1",
+        "--model.width",
+        "8",
+        "--model.patch",
+        "4",
+    ]
+    tower = ["--model.image-dim", "16", "--model.image-heads", "2", "--model.image-layers", "1"]
+    words = ["told", "--preset", "clip-nano", *small, *tower, *SHORT, "--train.steps", "2", "--out", "clip"]
+    assert place("train", *words).code == 0
+    probed = ["--from", "clip", "--freeze", "encoder", *SHORT, "--train.steps", "3", "--out", "of clip"]
+    done = place("train", "photos", *probed)
+    assert (done.code, done.err) == (0, "")
+    before, after = tensors(place.folder / "clip"), tensors(place.folder / "of clip")
+    assert [
+        name
+        for name in after
+        if not name.startswith("head.out.") and not torch.equal(after[name], before[f"image.{name}"])
+    ] == []
+    assert "head.norm.weight" in after

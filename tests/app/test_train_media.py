@@ -221,3 +221,47 @@ def test_who_asks_for_what_is_not_there_is_told_so(place: Place) -> None:
     (place.folder / "hollow").mkdir(exist_ok=True)
     assert "the folder hollow is empty" in place("check", "hollow").err
     assert "did you mean 'photos/../photos'" in place("check", "photos/../photo").err
+
+
+@pytest.mark.parametrize("size", ["dim 0", "layers -1", "patch 0", "hidden -1", "image 0"])
+def test_sizes_that_are_none_are_told(place: Place, size: str) -> None:
+    name, value = size.split()
+    refused = place("train", "photos", "--preset", "vit-nano", f"--model.{name}", value, "--dry-run")
+    assert (refused.code, refused.out) == (2, "")
+    assert f"--model.{name} {value}; allowed: whole numbers of 1 or more" in refused.err
+
+
+def test_sizes_of_stages_may_stand_between_commas(place: Place) -> None:
+    done = place("train", "photos", "--preset", "swin-nano", "--model.layers", "1,1", *SHORT, "--dry-run")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_tip_mends_the_value_and_not_the_option(place: Place) -> None:
+    refused = place("train", "photos", "--data.augment", "specaugment", "--dry-run")
+    assert "tip: headway train photos --data.augment randaugment --dry-run" in refused.err
+
+
+@pytest.mark.slow
+def test_what_hears_classes_learns_to_write_letters(place: Place) -> None:
+    heard = ["sounds", "--data.label-from", r"(\d)", *HEARING, *SHORT, "--out", "heard"]
+    assert place("train", *heard).code == 0
+    letters = ["sounds", "--task", "speech", "--data.label-from", r"(\d_\d_\d)", "--model.factor", "2"]
+    done = place("train", *letters, "--from", "heard", *SHORT, "--out", "spelled")
+    assert (done.code, done.err) == (0, "")
+    assert "  reuses  " in done.out
+    assert "new: " in done.out
+
+
+@pytest.mark.slow
+def test_a_captioner_has_vectors_and_does_not_write_from_texts(place: Place) -> None:
+    small = ["--model.widths", "8,8", "--model.dim", "8", "--model.hidden", "12", "--model.align", "8"]
+    words = ["told", "--preset", "captioner-small", *small, "--model.image", "8", *SHORT, "--out", "telling"]
+    assert place("train", *words).code == 0
+    vector = [float(x) for x in place("run", "telling", "told/0.png", "--embed").out.split()]
+    assert sum(x * x for x in vector) == pytest.approx(1, abs=1e-3)
+    refused = place("generate", "telling", "told/0.png")
+    assert refused.code == 2
+    assert "does not write from texts; try headway run telling" in refused.err
+    card = (place.folder / "telling" / "README.md").read_text()
+    assert "A model for captioning" in card
+    assert "trained with headway on told, " in card

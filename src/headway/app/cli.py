@@ -277,8 +277,11 @@ def unknown(command: str, kind: str, word: str, names: list[str], meant: str | N
 
 def tips(error: UserError, words: list[str]) -> list[str]:
     """The command as it was probably meant, ready to be copied."""
-    wrong = nearest(error.meant, [word.partition("=")[0] for word in words]) if error.meant else None
-    if not (error.meant and wrong):
+    if not error.meant:
+        return []
+    option = error.meant.startswith("-")
+    wrong = nearest(error.meant, [word.partition("=")[0] for word in words if word.startswith("-") == option])
+    if not wrong:
         return []
     mended = [error.meant + word[len(wrong) :] if word.partition("=")[0] == wrong else word for word in words]
     return [f"  tip: headway {shlex.join(mended)}"]

@@ -210,7 +210,7 @@ def check(
     validation
         What to measure on, to be compared with the data: a file, or two parallel ones.
     task
-        What the data is for: translation, classification, tagging or language; recognised unless given.
+        What the data is for, as for headway train: translation, images, speech …; recognised unless given.
     columns
         Names or numbers of the columns to use, as in en,de; recognised unless given.
     label_from
@@ -255,7 +255,11 @@ def evaluate(
     unsafe: Unsafe = False,
     debug: Debug = False,
 ) -> int:
-    """Measure a model on data: BLEU, chrF, exact match, accuracy, F1 or perplexity, also by length.
+    """Measure a model on data, by what it is for.
+
+    Texts: BLEU, chrF, exact match, accuracy, F1, perplexity, also by length.  Classes of images, sounds and numbers:
+    accuracy, top 5, F1 and confusion.  Captions: CIDEr, BLEU-1 to 4.  Speech: errors of words and letters.  Images and
+    texts: recall among all.  Forecasts: error against repeating the row before.
 
     Parameters
     ----------
@@ -268,7 +272,7 @@ def evaluate(
     target
         The file of targets.
     task
-        What the data is for: translation, classification, tagging or language; recognised unless given.
+        What the data is for, as for headway train: translation, images, speech …; recognised unless given.
     columns
         Names or numbers of the columns to use, as in en,de; recognised unless given.
     label_from

@@ -38,7 +38,8 @@ def run(
 
     if lines == bool(texts):
         raise UserError(
-            "headway run needs a text", do='give it as in headway run MODEL "text", or --lines to read them'
+            "headway run needs something to answer",
+            do='give a text or a file, as in headway run MODEL "text", or --lines to read them',
         )
     speaker = load(folder, heads=heads, unsafe=unsafe).answerer()
     wish = drafted(speaker, wish, draft, unsafe=unsafe)
@@ -58,12 +59,13 @@ def generate(
     draft: Path | None = None,
 ) -> None:
     """What the model writes, as it comes: behind the text where it continues, by itself where it answers."""
+    from headway.answer import Speaker
     from headway.checkpoint import load
     from headway.generate.beam import Beam
 
-    speaker = load(folder, heads=heads, unsafe=unsafe).speaker()
-    if speaker.way() not in (speaker.go_on, speaker.write):
-        raise UserError(f"the model in {folder} does not write", do=f'try headway run {folder} "{text}"')
+    speaker = load(folder, heads=heads, unsafe=unsafe).answerer()
+    if not isinstance(speaker, Speaker) or speaker.way() not in (speaker.go_on, speaker.write):
+        raise UserError(f"the model in {folder} does not write from texts", do=f'try headway run {folder} "{text}"')
     wish = drafted(speaker, wish, draft, unsafe=unsafe)
     if isinstance(wish.how, Beam):  # which words are the best is known in the end
         out.write(shown(speaker.answer([text], wish)[0]) + "\n")

@@ -29,14 +29,13 @@ from headway.nn.captioner import Captioner
 from headway.nn.embed import ClassToken
 from headway.nn.frames import Shortening
 from headway.nn.image import ImageEmbed
-from headway.nn.masked_image import MaskedAutoencoder, MaskedImageModel
 from headway.nn.model import EncoderDecoder, Trunk
-from headway.nn.towers import TwoTowers
-from headway.observer import Observer, place_of
+from headway.observer import Observer, encoder_of, place_of
 from headway.ops.ctc import BLANK, collapsed
 from headway.ops.mel import LogMel
 from headway.ops.patches import patch_grid
 from headway.tasks.senses import Hearing, Read, Vectors, Waves
+from headway.tasks.spoken import first_word
 
 SILENT = "∅"  # CTC's blank: nothing is said here
 LETTERS = 24  # of a vector's numbers, in its label
@@ -99,7 +98,7 @@ class Symbols:
 
     def __init__(self, words: Tokenizer | None, head: nn.Module):
         assert isinstance(head, nn.Linear)
-        self.words, self.first = words, 0 if words is not None and words.vocab >= head.out_features else 1
+        self.words, self.first = words, 1 if words is None else first_word(words, head)
 
     def label(self, symbol: int) -> str:
         if symbol == BLANK:
@@ -146,19 +145,6 @@ def numbered(observer: Observer, given: str) -> Sensed:
     """Vectors by their numbers."""
     told = observer.place(given)
     return Sensed(observer.sensed([told]), Items("items", tuple(row.strip()[:LETTERS] for row in told.split(";"))))
-
-
-def encoder_of(model: nn.Module) -> Trunk:
-    """The part of a model that takes in the sample."""
-    match model:
-        case EncoderDecoder() | MaskedAutoencoder() | MaskedImageModel():
-            return model.encoder
-        case TwoTowers():
-            return model.image
-        case Trunk():
-            return model
-        case _:
-            raise UserError(f"there is no way to look into a {type(model).__name__}")
 
 
 def along(axis: Axis | None) -> Axes:

@@ -83,6 +83,11 @@ class Spoken(Sensing[Sense]):
         return {}
 
 
+def first_word(words: Tokenizer, head: nn.Linear) -> int:
+    """The symbol of CTC that is word 0: 1, behind the blank, or 0 where published words count the blank among them."""
+    return 0 if words.vocab >= head.out_features else 1
+
+
 def tokens_of(frames: int, factor: int) -> int:
     """How many tokens so many frames are."""
     return -(-frames // factor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -84,11 +84,15 @@ def freeze(model: nn.Module, what: int | Sequence[str]) -> list[str]:
     which `*` stands for anything: "encoder.embed", "encoder.stack.blocks.0", "*.attn".  "encoder", where no part is
     called so, is all but the head.
     """
-    names = frozen_layers(model, what) if isinstance(what, int) else frozen_parts(model, what)
+    leave(model, frozen_layers(model, what) if isinstance(what, int) else frozen_parts(model, what))
+    return [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+
+
+def leave(model: nn.Module, names: Collection[str]) -> None:
+    """Lets parameters of these names be as they are."""
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if name in names:
             parameter.requires_grad_(False)
-    return [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
 
 
 def frozen_layers(model: nn.Module, count: int) -> set[str]:

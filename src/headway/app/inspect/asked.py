@@ -21,8 +21,8 @@ from headway.data.archives import Place
 from headway.data.batched import batched
 from headway.data.keyed import random_for
 from headway.data.sources import Record
-from headway.look.observing import encoder_of
 from headway.nn.frames import Shortening
+from headway.observer import encoder_of
 from headway.tasks.described import Captions
 from headway.tasks.hidden import HiddenPatches
 from headway.tasks.labels import Labels, Tags

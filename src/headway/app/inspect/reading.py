@@ -29,9 +29,8 @@ from headway.data.split import place
 from headway.errors import UserError
 from headway.generate.feed import context_of
 from headway.inspect.layers import pooled_layers
-from headway.look.observing import encoder_of
 from headway.nn.model import EncoderDecoder, Trunk
-from headway.observer import Observer
+from headway.observer import Observer, encoder_of
 from headway.tasks.senses import Read
 from headway.tasks.task import Ragged, cut, ids
 

@@ -11,7 +11,8 @@ from headway.tasks.scores import MEASURES
 FILES = (
     ("config.json", "the architecture and its sizes"),
     ("model.safetensors", "the weights"),
-    ("tokenizer.json", "the words (those of what is written in `target/`, where these are others)"),
+    ("tokenizer.json", "the words, where it has any (those of what is written in `target/`, where these are others)"),
+    ("preprocessor_config.json", "how images, sounds or numbers are made fit for it, where it reads such"),
     ("recipe.yaml", "every choice of the run"),
     ("data.json", "what the data was, by its hash"),
     ("metrics.jsonl, times.jsonl", "the numbers of the run, and the clock's"),
@@ -70,8 +71,8 @@ def limits(outcome: Outcome) -> str:
     """What nobody should expect of it."""
     facts = dict(outcome.summary)
     lines = [
-        f"It has learned from {plain(facts['size of the data'])} and knows nothing else: texts of another kind, "
-        "language or length are answered badly, and with no sign of doubt.",
+        f"It has learned from {plain(facts['size of the data'])} and knows nothing else: what is of another kind, "
+        "language, size or length is answered badly, and with no sign of doubt.",
         "What is wrong, unfair or private in the data may show in its answers; nobody has looked for that.",
     ]
     if outcome.final.scores is None:

@@ -20,14 +20,14 @@ from headway.data.sources import Record
 from headway.generate.settings import begin_of
 from headway.look.attended import Site, read_by
 from headway.look.axis import Cells
-from headway.look.observing import encoder_of, observing
+from headway.look.observing import observing
 from headway.look.scene import spots
 from headway.nn.attention import CrossAttention
 from headway.nn.captioner import Captioner
 from headway.nn.grid import LocalAttention
 from headway.nn.model import Trunk
 from headway.nn.trace import record, sites_of
-from headway.observer import Observer
+from headway.observer import Observer, encoder_of
 from headway.ops.reading import Readable
 from headway.tasks.captioning import SITE
 

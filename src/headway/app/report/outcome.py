@@ -22,10 +22,12 @@ from headway.app.report.figures import Curve, Point
 from headway.app.report.final import Final
 from headway.app.settings.recipe import to_yaml
 from headway.app.training.calibrate import peak
+from headway.app.training.material import NAMELESS
 from headway.app.training.plan import Plan
 from headway.app.training.told import size_told, spent, words_told
 from headway.data.given import GOAL
-from headway.data.kinds import Kind
+from headway.data.kinds import HEARD, PICTURED, Kind
+from headway.data.sources import counted
 from headway.files import going_on
 from headway.tasks.scores import MEASURES, Scores
 from headway.train.journal import Journal, read_lines
@@ -78,7 +80,8 @@ def task_of(made: Plan) -> str:
     if made.material.kind is Kind.TEXTS:
         return f"{made.recipe.data.objective} language modelling"
     objective = made.recipe.data.objective
-    return f"{objective} learning from images" if objective else GOAL[made.material.kind]
+    nameless = objective in NAMELESS
+    return f"{objective} learning from images" if nameless else GOAL[made.material.kind]
 
 
 def summary(made: Plan, end: End, journal: Journal, model: nn.Module) -> Facts:
@@ -104,6 +107,9 @@ def data_files(made: Plan) -> Iterator[str]:
     files = made.material.files
     if not files:
         yield f"{made.material.name}, the embedded data set"
+    if made.material.kind in PICTURED | HEARD:  # names of thousands of images say less than that of their folder
+        yield f"{made.material.name}, {counted(len(files), 'file')}"
+        return
     yield from (file.name for file in files[:FILES])
     if len(files) > FILES:
         yield f"and {len(files) - FILES:,} more files"

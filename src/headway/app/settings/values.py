@@ -6,6 +6,7 @@ A list is written `a,b` in words, or, where it is of paths, as the system joins 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import NoneType
@@ -14,6 +15,8 @@ from typing import Any, Literal, cast, get_args, get_origin
 from headway.app.settings import yaml12
 from headway.errors import UserError, nearest
 from headway.train.setting import Setting, kinds_of
+
+NUMBERS = re.compile(r"\d+(,\d+)+")
 
 ENDLESS = 1e300
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -55,6 +58,8 @@ def plain(kind: Any, text: str) -> Any:
 
 def size(text: str, name: str) -> Any:
     """A field of an architecture's config, of which only its own file knows the type."""
+    if NUMBERS.fullmatch(text):  # 2,2,6,2 as presets are read aloud
+        text = f"[{text}]"
     return yaml12.read(text, name).value if text[:1] in ("{", "[") else yaml12.scalar(text)
 
 

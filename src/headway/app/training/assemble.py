@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 from torch import nn
 
 from headway.app.training.plan import Plan, config_dim
+from headway.app.training.reuse import OUT
 from headway.checkpoint import Loaded
 from headway.tasks.task import Remembering
 from headway.train.average import Average
-from headway.train.groups import freeze, groups
+from headway.train.groups import ENCODER, freeze, groups, leave
 from headway.train.learner import Learner
 from headway.train.loop import Pace
 from headway.train.optimiser import Adafactor, Adam, AdamW, Choice, Muon, Optimiser
@@ -28,6 +29,8 @@ def learner_of(made: Plan) -> Learner:
     train = recipe.train
     if recipe.model.freeze is not None:
         freeze(model, recipe.model.freeze)
+        if recipe.model.freeze == (ENCODER,) and (found := made.taken(model)):
+            leave(model, [name for name in found.tensors if not name.startswith(OUT)])  # a norm that the head took over
     average = Average(model, train.ema) if train.ema else None
     task = made.ready.task
     memory = task.memory(model) if isinstance(task, Remembering) else None

@@ -106,6 +106,7 @@ def dropouts(name: str, known: set[str], dropout: float, sizes: Sizes) -> Sizes:
 def config_for(name: str, sizes: Sizes, need: Need, kind: Kind, dropout: float | None) -> object:
     """The config of architecture `name`: its sizes, and what the data asks for."""
     known = {*known_sizes(name, sizes)}
+    check_sizes(name, sizes)
     told = {**sizes, **FITS[name](need, sizes)}
     if name in TOPS:
         told["top"] = need.senses.get("top", TOPS[name][kind])
@@ -117,6 +118,15 @@ def config_for(name: str, sizes: Sizes, need: Need, kind: Kind, dropout: float |
     if "attention_dropout" in known and "attention_dropout" not in sizes:
         told["attention_dropout"] = 0.0
     return from_plain(architecture(name).Config, folded(name, told))
+
+
+def check_sizes(name: str, sizes: Sizes) -> None:
+    """Refuses sizes below 1, but 0 where that is what an architecture has by itself."""
+    for known in fields(architecture(name).Config):
+        value: Any = sizes.get(known.name)
+        for number in value if isinstance(value, tuple | list) else (value,):
+            if type(number) is int and number < (0 if known.default == 0 else 1):
+                raise UserError(f"--model.{known.name.replace('_', '-')} {value}", allowed="whole numbers of 1 or more")
 
 
 def known_sizes(name: str, sizes: Sizes) -> list[str]:

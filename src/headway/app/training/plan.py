@@ -135,7 +135,9 @@ def fitting(recipe: Recipe, data: Material, made: Ready, part: Encoder | None, l
     if recipe.train.dropout is not None:
         told.pop("embed_dropout", None)
     told |= recipe.model.sizes
-    kept = {name: told[name] for name in ("vocab", "source_vocab", "target_vocab", "context", "tied") if name in told}
+    new_words = "data.tokenizer" in made.chosen  # the model had none
+    same = () if new_words else ("vocab", "source_vocab", "target_vocab", "context", "tied")
+    kept = {name: told[name] for name in same if name in told}
     made_config = config_for(part.architecture, told, need, data.kind, recipe.train.dropout)
     return replace(cast(Any, made_config), **kept)
 

@@ -131,7 +131,7 @@ def one_side(
     after: bool = False,
     marks: int = 0,
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    if start:
+    if start and (start.tokenizer or start.preprocess is None):  # one that names classes of sounds has no words yet
         reader, _, chosen = started(start)
         return reader, chosen
     level = recipe.data.tokenizer or usual

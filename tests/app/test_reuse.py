@@ -241,3 +241,9 @@ def test_a_linear_probe_of_clip_leaves_the_norm_that_its_head_takes_over(place: 
         if not name.startswith("head.out.") and not torch.equal(after[name], before[f"image.{name}"])
     ] == []
     assert "head.norm.weight" in after
+
+
+def test_a_model_that_is_there_has_its_own_sizes(place: Place, pretrained: str) -> None:
+    refused = place("train", "photos", "--from", pretrained, "--preset", "swin-nano", "--dry-run")
+    assert refused.code == 2
+    assert "--preset swin-nano with --from mae, which is a model already; leave one of them out" in refused.err

@@ -148,6 +148,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
 MORE: dict[str, dict[str, Any]] = {
     "dictation": {**SOUNDS, **SMALL, "data.task": "speech", "data.label_from": r"(\d_\d_\d)", "data.objective": "text"}
     | {"model.factor": "2", "model.decoder_layers": "1"},
+    "clip over a swin": {**CAPTIONS, **SMALL, "model.preset": "clip-resnet-18", "model.encoder": "swin-nano"}
+    | {"model.width": "8", "train.batch": "12"},
     "spans": {**TEXT, **SMALL, "model.preset": "t5-tiny", "model.head_dim": "8", "model.hidden": "16"},
     "tags": {**FAMILIES["classes"], "data.path": ("tags.jsonl",)},
     "series": {**FAMILIES["sets"], "data.path": ("series.csv",)},

@@ -18,7 +18,7 @@ from headway.nn.model import Trunk
 from headway.nn.rows import Rows
 from headway.nn.towers import TwoTowers
 from headway.ops.contrastive import cosines, info_nce, nt_xent
-from headway.zoo import clip, simclr, vit
+from headway.zoo import clip, image_text, simclr, vit
 from headway.zoo.build import build, config_of
 from headway.zoo.image_encoder import image_encoder
 
@@ -207,3 +207,23 @@ def test_mistakes_are_told() -> None:
         clip.build(clip.Config(**{**TINY, "image": 13}))
     with pytest.raises(UserError, match="could not learn"):
         TwoTowers(towers().image, towers().text, start=200.0)
+
+
+# ---- CLIP over any encoder
+
+
+@pytest.mark.parametrize("encoder", ["vit-nano", "swin-nano", "mvit-nano", "resnet-nano", "lrnet-nano"])
+def test_any_eye_is_compared_with_texts(encoder: str) -> None:
+    torch.manual_seed(1)
+    sizes = {key: value for key, value in TINY.items() if not key.startswith("image") and key != "patch"}
+    model = image_text.build(image_text.Config(encoder, 28, **sizes)).eval()
+    seen, (ids, real) = torch.randn(2, 3, 28, 28), texts()
+    near = model(seen, ids, text_ctx=Context(keep=real[:, None]))
+    assert near.shape == (2, 3)
+    assert_close(near, model.scale * cosines(model.image(seen), model.text(ids, Context(keep=real[:, None]))))
+    info_nce(model.image(seen), model.text(ids[:2]), model.scale).backward()
+    assert all(p.grad is not None for p in model.image.parameters())
+    # the texts are read as by a CLIP of these sizes
+    other = clip.build(clip.Config(**TINY)).eval()
+    other.text.load_state_dict(model.text.state_dict())
+    assert_close(model.text(ids), other.text(ids), atol=0, rtol=0)

@@ -23,6 +23,7 @@ ARCHITECTURES = {
     "conformer": "headway.zoo.conformer",
     "forecaster": "headway.zoo.forecaster",
     "gpt2": "headway.zoo.gpt2",
+    "image_text": "headway.zoo.image_text",
     "llama": "headway.zoo.llama",
     "lrnet": "headway.zoo.lrnet",
     "mae": "headway.zoo.mae",

@@ -285,6 +285,13 @@ PRESETS: dict[str, Preset] = {
     "clip-vit-b16": clip(16, 768, 12),
     "clip-vit-l14": clip(14, 1024, 24, dim=768, width=768),
     "clip-vit-l14-336": clip(14, 1024, 24, dim=768, width=768, image=336),
+    "clip-resnet-18": Preset(  # any other encoder of images goes too; for 128 pixels and 4000 words
+        "image_text",
+        {
+            **{"encoder": "resnet-18", "image": 128, "vocab": 4000, "end": 2, "context": 40},
+            **{"dim": 128, "layers": 3, "heads": 4, "width": 128},
+        },
+    ),
     # Chen et al. 2020; nano: for 28×28 grey images on a laptop
     "simclr-nano": Preset("simclr", {"encoder": "resnet-nano", "image": 28, "channels": 1, "width": 64}),
     "simclr-resnet-50": Preset("simclr", {"encoder": "resnet-50"}),

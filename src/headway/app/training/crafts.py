@@ -61,7 +61,7 @@ CRAFTS: dict[Kind, tuple[Craft, ...]] = {  # the usual way first
     ),
     Kind.CAPTIONS: (
         Craft(described.captions, TELLING, ("captioner-small", "captioner"), "text"),
-        Craft(described.matches, ("clip",), ("clip-nano", "clip-vit-b32"), "contrastive"),
+        Craft(described.matches, ("clip", "image_text"), ("clip-nano", "clip-vit-b32"), "contrastive"),
     ),
     Kind.SERIES: (Craft(media.numbers, ("vectors",), ("vectors-small",)),),
     Kind.SETS: (Craft(media.numbers, ("vectors",), ("vectors-small",)),),

@@ -83,7 +83,7 @@ FITS: dict[str, Callable[[Need, Sizes], Sizes]] = {
     "transformer": two_tables,
     **dict.fromkeys(("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "conformer", "vectors"), sensed),
     **dict.fromkeys(("clip_image", "mae", "simmim", "simclr", "forecaster"), sensed),
-    **dict.fromkeys(("captioner", "vit_captioner", "clip"), sensed),
+    **dict.fromkeys(("captioner", "vit_captioner", "clip", "image_text"), sensed),
 }
 
 JOINT = tuple(name for name, fit in FITS.items() if fit is one_vocabulary)

@@ -84,6 +84,9 @@ def plan(asked: Asked, scratch: Path | None = None) -> Plan:
     data, start = material(draft), started(draft)
     if data.embedded and start is None and draft.model.preset is None:
         draft = resolve(asked, choose.DATES)
+    if start is not None and draft.model.preset is not None:
+        said = f"--preset {draft.model.preset} with --from {draft.model.start}, which is a model already"
+        raise UserError(said, do="leave one of them out")
     craft = craft_for(draft, data, start)
     part = reused(start, craft.architectures, craft.told(data.kind)) if start else None
     made = craft.ready(draft, data, start)

@@ -39,6 +39,7 @@ ENCODERS: dict[str, Callable[[Any], Encoder]] = {
     "simmim": lambda c: Encoder(as_base(c.encoder), "encoder."),
     "simclr": lambda c: Encoder(config_of(c.encoder, image=c.image, channels=c.channels)),
     "clip": lambda c: Encoder(clip_image.tower_config(c), "image."),
+    "image_text": lambda c: Encoder(config_of(c.encoder, image=c.image, channels=3), "image."),
 }
 
 

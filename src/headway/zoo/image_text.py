@@ -1,0 +1,57 @@
+"""CLIP over any eye: an encoder of images and CLIP's tower of texts, that learn which text belongs to which image.
+
+As in CLIP's own models with a ResNet; what an image is compared by is the mean of its cells, or its class token where
+there is one, projected to the space of the texts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from headway.nn.head import FirstToken, MeanPool
+from headway.nn.model import Trunk
+from headway.nn.towers import Projection, TwoTowers
+from headway.zoo import clip
+from headway.zoo.image_encoder import image_encoder
+
+
+@dataclass(frozen=True)
+class Config:
+    encoder: str = "resnet-50"  # a preset of images
+    image: int = 224
+    vocab: int = 49_408
+    end: int = 49_407  # the token that ends a text
+    context: int = 77
+    dim: int = 512  # of the texts' tower, as all below
+    layers: int = 12
+    heads: int = 8
+    hidden: int | None = None  # 4 · dim
+    width: int = 512  # of the vectors that are compared
+    act: str = "quick_gelu"
+    attention_dropout: float = 0.0
+
+
+def build(c: Config) -> TwoTowers:
+    eye = image_encoder(c.encoder, c.image, channels=3)
+    pool = FirstToken() if eye.first else MeanPool()
+    head = Projection(eye.dim, c.width, pool=pool, norm=nn.LayerNorm(eye.dim))
+    nn.init.normal_(head.out.weight, std=eye.dim**-0.5)
+    return TwoTowers(Trunk(eye.trunk.embed, eye.trunk.stack, head), clip.text_tower(texts(c)))
+
+
+def texts(c: Config) -> clip.Config:
+    """The sizes of the texts' tower, as a CLIP has them."""
+    return clip.Config(
+        vocab=c.vocab,
+        end=c.end,
+        context=c.context,
+        dim=c.dim,
+        layers=c.layers,
+        heads=c.heads,
+        hidden=c.hidden,
+        width=c.width,
+        act=c.act,
+        attention_dropout=c.attention_dropout,
+    )

@@ -96,6 +96,35 @@ def test_a_model_of_no_named_family_is_written_as_its_own_architecture(tmp_path:
     assert read_json(tmp_path / "config.json")["model_type"] == "t5"
 
 
+WRITTEN_AS = {
+    "mae-nano": ("mae", "ViTMAEForPreTraining", {"image": 16, "patch": 8, "decoder_layers": 1}),
+    "wav2vec2-conformer-large": ("wav2vec2_conformer", "Wav2Vec2ConformerForCTC", {"channels": (8, 8, 8)}),
+}
+
+
+@pytest.mark.parametrize("preset", WRITTEN_AS)
+def test_a_family_of_another_name_is_found_by_its_architecture(preset: str, tmp_path: Path) -> None:
+    import transformers
+
+    name, kind, sizes = WRITTEN_AS[preset]
+    waves = {"kernels": (5, 3, 2), "strides": (3, 2, 1), "top": "ctc", "vocab": 9} if "channels" in sizes else {}
+    config = config_of(preset, dim=16, layers=1, heads=2, hidden=16, **sizes, **waves)
+    made = Loaded(build(config).eval(), config, name)
+    made.save_hf(tmp_path)
+    assert_close(numbers(load(tmp_path)), numbers(made))
+    theirs: Any = getattr(transformers, kind)
+    assert theirs.from_pretrained(tmp_path).config.hidden_size == 16
+
+
+def test_what_is_to_be_added_is_told_by_what_a_model_reads() -> None:
+    for preset, told in {"swin-t": "images", "conformer-s": "sounds or numbers"}.items():
+        config = config_of(preset)
+        unready = Loaded(torch.nn.Linear(1, 1), config, preset)
+        for ask in (unready.run, unready.attend):
+            with pytest.raises(UserError, match=f"how {told} are made fit for .*; add preprocessor_config.json"):
+                ask("one.jpg")
+
+
 def test_ties_stay_one_parameter(folder: Path) -> None:
     loaded = load(folder)
     assert loaded.model.head.weight is loaded.model.embed.token.weight  # type: ignore[union-attr]

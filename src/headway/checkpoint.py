@@ -18,7 +18,15 @@ from torch import Tensor, nn
 
 from headway.answer import PLAIN, Answer, Speaker, Wish
 from headway.data.preprocess import FILE as PREPROCESS
-from headway.data.preprocess import Preprocess, SoundPreprocess, read_preprocess, write_preprocess
+from headway.data.preprocess import (
+    ImagePreprocess,
+    Preprocess,
+    SoundPreprocess,
+    read_preprocess,
+    read_timm,
+    timm_told,
+    write_preprocess,
+)
 from headway.data.read_fairseq import read_sides
 from headway.data.read_tokenizer import READERS, load_tokenizer
 from headway.data.tokenizer import Tokenizer
@@ -28,8 +36,9 @@ from headway.files import read_json, write_json
 from headway.generate.layout import arrange
 from headway.generate.settings import LENGTHS, MASKS, is_setting
 from headway.interop.bare import recognised
-from headway.interop.families import FAMILIES, Family, family, model_type_of
-from headway.interop.weights import read_weights, write_weights
+from headway.interop.families import Family, family, model_type_of, type_for
+from headway.interop.timm_folder import SETTINGS, read_names, settings_of, with_settings
+from headway.interop.weights import OPENAI, read_weights, write_weights
 from headway.interop.whisper import check_sound, read_openai, write_sound
 from headway.nn.embed import TokenEmbed
 from headway.nn.model import EncoderDecoder, Trunk, tensors_of
@@ -51,7 +60,7 @@ RATES = (
     *("encoder_layerdrop", "decoder_layerdrop", "resid_pdrop", "embd_pdrop", "router_jitter_noise"),
     *("classif_dropout", "classifier_dropout", "seq_classif_dropout", "qa_dropout", "summary_first_dropout"),
 )
-OPENAI = ".pt"  # the file of a Whisper as OpenAI publishes it
+SENSED = {"image": "images", "features": "sounds or numbers"}  # what a config with such a field is made for
 TARGET = "target"  # the folder of the tokenizer of what is written, where it is another
 COUNT = ".num_batches_tracked"  # of a batch norm, which old files leave out and nothing here computes with
 
@@ -69,6 +78,7 @@ class Loaded:
     writer: Tokenizer | None = None  # the words of what it writes, where these are others
     assumed: str = ""  # what no file tells, and was taken as usual
     preprocess: Preprocess | None = None  # how images or sounds are made fit for it
+    lacking: str = ""  # the file that would hold its words, where that is not tokenizer.json
 
     def run(self, text: str, wish: Wish = PLAIN) -> Answer:
         """Does what the model is for: continues, fills masks, writes, classifies, tags or embeds.
@@ -90,9 +100,6 @@ class Loaded:
         from headway.look.shown import attend  # late: whoever runs or trains a model does not look at it
         from headway.look.speaking import Terms
 
-        if self.preprocess is None and hasattr(self.config, "image"):
-            told = f"this model's folder does not say how images are made fit for {self.architecture}"
-            raise UserError(told, do=f"add {PREPROCESS}")
         context: object = getattr(self.config, "context", None)
         return attend(
             self.answerer(),
@@ -132,13 +139,16 @@ class Loaded:
 
     def speaker(self) -> Speaker:
         """The model with its words."""
+        sensed = next((what for field, what in SENSED.items() if hasattr(self.config, field)), None)
+        if sensed and self.preprocess is None:
+            said = f"this model's folder does not say how {sensed} are made fit for {self.architecture}"
+            raise UserError(said, do=f"add {PREPROCESS}")
         return Speaker(self.model, self.vocabulary(), self.kept, self.labels(), self.writer)
 
     def vocabulary(self) -> Tokenizer:
         if self.tokenizer is None:
-            raise UserError(
-                "this model's folder holds no tokenizer", do="call model(ids) with numbers, or add tokenizer.json"
-            )
+            where = f"put {self.lacking} beside it" if self.lacking else "add tokenizer.json"
+            raise UserError("this model's folder holds no tokenizer", do=f"call model(ids) with numbers, or {where}")
         return self.tokenizer
 
     def save(self, folder: str | Path) -> None:
@@ -156,6 +166,9 @@ class Loaded:
         written = known.write_config(self.config)  # refused, if at all, before anything is written
         kept = {name: value for name, value in self.kept.items() if name not in (*LENGTHS, *MASKS)}
         told = {**kept, **written, **{name: value for name, value in kept.items() if name not in RATES}}
+        if SETTINGS in written:  # timm's
+            ready = timm_told(self.preprocess) if isinstance(self.preprocess, ImagePreprocess) else {}
+            told = with_settings(told, ready, self.labels())
         tensors, place = known.keymap(self.config).save(tensors_of(self.model)), made(folder)
         write_weights(place, tensors)
         write_json(place / "config.json", told)
@@ -174,9 +187,10 @@ class Loaded:
             write_preprocess(self.preprocess, folder)
 
     def family(self) -> Family:
-        name = self.model_type or self.architecture
-        if name not in FAMILIES:
-            raise UserError(f"{name} models have no place in Hugging Face's layout", do="use --to headway")
+        name = self.model_type or type_for(self.architecture)
+        if name is None:
+            said = f"{self.architecture} models have no place in Hugging Face's layout"
+            raise UserError(said, do="use --to headway")
         return family(name)
 
 
@@ -200,7 +214,8 @@ def load(
     check_words(reader, writer, loaded.model, place)
     if isinstance(loaded.config, whisper.Config) and (place / PREPROCESS).is_file():
         check_sound(read_json(place / PREPROCESS), loaded.config)
-    return replace(loaded, tokenizer=reader, writer=writer, preprocess=read_preprocess(place))
+    ready = read_preprocess(place) or loaded.preprocess
+    return replace(loaded, tokenizer=reader, writer=writer, preprocess=ready)
 
 
 def configured(place: Path, heads: int | None, unsafe: bool) -> tuple[Loaded, Mapping[str, Tensor]]:
@@ -250,7 +265,7 @@ def openai(place: Path, heads: int | None, unsafe: bool) -> tuple[Loaded, Mappin
     loaded = Loaded(without_memory(architecture("whisper").build, config), config, "whisper", "whisper")
     words = place.with_name("gpt2.tiktoken" if config.vocab == ENGLISH_VOCAB else "multilingual.tiktoken")
     if not words.is_file():
-        return loaded, tensors
+        return replace(loaded, lacking=f"{words.name} of OpenAI's package"), tensors
     tokenizer = read_tiktoken(words, config.vocab)
     kept = usual_settings(tokenizer, marks_of(tokenizer))
     return replace(loaded, tokenizer=tokenizer, kept=kept), tensors
@@ -283,7 +298,11 @@ def told_there(values: Mapping[str, Any], known: Family, tensors: Mapping[str, T
     """The same from Hugging Face's; what the config leaves open is seen from the tensors' names."""
     config = known.settle(known.read_config(values), tensors)
     kept = {name: value for name, value in values.items() if name in (*KEPT, *RATES) or is_setting(name)}
-    return Loaded(without_memory(known.build, config), config, known.architecture, model_type_of(values), kept)
+    loaded = Loaded(without_memory(known.build, config), config, known.architecture, model_type_of(values), kept)
+    if "model_type" in values:
+        return loaded
+    ready = read_timm(settings_of(values), (config.channels, config.image, config.image))
+    return replace(loaded, kept={**kept, **read_names(values, config.classes)}, preprocess=ready)
 
 
 def words_of(folder: Path) -> tuple[Tokenizer | None, Tokenizer | None]:

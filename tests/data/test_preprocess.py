@@ -19,6 +19,7 @@ from headway.data.preprocess import (
     SoundPreprocess,
     read_preprocess,
     timm_preprocess,
+    timm_told,
     write_preprocess,
 )
 from headway.data.transforms.chain import as_image
@@ -123,6 +124,23 @@ def test_frames_that_the_file_could_not_tell_are_not_promised() -> None:
 def test_timms_settings() -> None:
     told = {"input_size": [3, 224, 224], "interpolation": "bicubic", "crop_pct": 0.9, "mean": HALF[0], "std": HALF[1]}
     assert timm_preprocess(told) == ImagePreprocess(248, (224, 224), 3, *HALF)
+    assert timm_preprocess({**told, "crop_mode": "squash"}) == ImagePreprocess((248, 248), (224, 224), 3, *HALF)
+    assert timm_preprocess({**told, "crop_mode": "squash", "crop_pct": 1.0}) == ImagePreprocess(
+        (224, 224), None, 3, *HALF
+    )
+    assert timm_preprocess({"input_size": [3, 224, 224], "mean": None}) == ImagePreprocess(256, (224, 224))
+
+
+@pytest.mark.parametrize("mode", ["center", "squash"])
+@pytest.mark.parametrize("share", [0.875, 0.9, 0.94, 0.95, 0.96, 0.965, 1.0])
+def test_timms_settings_are_written_as_they_were_read(share: float, mode: str) -> None:
+    told = {"input_size": [3, 224, 224], "crop_pct": share, "crop_mode": mode, "interpolation": "bilinear"}
+    told |= {"mean": list(HALF[0]), "std": list(HALF[1])}
+    assert timm_told(timm_preprocess(told)) == told
+
+
+def test_what_timm_has_no_words_for_is_not_written() -> None:
+    assert timm_told(ImagePreprocess((256, 224), (192, 192))) == {}
 
 
 SIZE = {"size": 224, "image_mean": HALF[0], "image_std": HALF[1]}

@@ -11,8 +11,13 @@ from torch.testing import assert_close
 
 from headway import UserError
 from headway import load as read
+from headway.app.convert import convert
+from headway.data.archives import Place
+from headway.data.sounds import read_sound
+from headway.files import write_json
 from headway.interop.wav2vec2_conformer import keymap, read_config, write_config
 from headway.zoo.wav2vec2_conformer import Config, build
+from tests.data.files import wav
 from tests.interop.cases_wav2vec2_conformer import CASES, LAYERED, SIZES, model
 from tests.interop.parity import Case, answer, load, shaken
 
@@ -51,6 +56,27 @@ def test_files_are_read_by_either_library(tmp_path: Path) -> None:
         expected = theirs(x).logits
         assert_close(again(x).logits, expected)
         assert_close(read(tmp_path / "ours").model(x[..., None]), expected.log_softmax(-1), atol=1e-5, rtol=1e-5)
+
+
+def test_a_published_folder_is_run_and_converted(tmp_path: Path) -> None:
+    from transformers import Wav2Vec2CTCTokenizer, Wav2Vec2FeatureExtractor
+
+    tokens = ["<pad>", "<s>", "</s>", "<unk>", "|", "E", "T", "A", "H"]
+    write_json(tmp_path / "vocab.json", {token: id for id, token in enumerate(tokens)})
+    words: Any = Wav2Vec2CTCTokenizer(str(tmp_path / "vocab.json"))
+    theirs: Any = shaken(model("Wav2Vec2ConformerForCTC", **LAYERED)).eval()
+    with torch.no_grad():
+        theirs.lm_head.bias[:4] = -9.0  # letters are heard
+    for part in (theirs, words, Wav2Vec2FeatureExtractor()):
+        part.save_pretrained(tmp_path / "theirs")
+    (tmp_path / "one.wav").write_bytes(wav(length=2000, rate=16_000))
+    found = read(tmp_path / "theirs").run(str(tmp_path / "one.wav"))
+    with torch.no_grad():
+        samples = torch.from_numpy(read_sound(Place(tmp_path / "one.wav"), 16_000))
+        heard = theirs(((samples - samples.mean()) / (samples.var(unbiased=False) + 1e-7).sqrt())[None]).logits
+    assert found["output"] == words.batch_decode(heard.argmax(-1))[0] != ""
+    convert(tmp_path / "theirs", tmp_path / "ours", "headway", unsafe=False)
+    assert read(tmp_path / "ours").run(str(tmp_path / "one.wav")) == found
 
 
 def test_statistics_of_the_batch_norm_go_both_ways() -> None:

@@ -87,6 +87,11 @@ def test_a_header_that_claims_too_much_is_told(tmp_path: Path, claimed: int) -> 
 def test_a_folder_without_weights_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds no weights; allowed: model\.safetensors, or"):
         read_weights(tmp_path)
+    (tmp_path / "tiny.en.pt").touch()
+    with pytest.raises(
+        UserError, match=r"holds no weights; .*Whisper of OpenAI's, name the file itself: .*tiny\.en\.pt"
+    ):
+        read_weights(tmp_path)
     (tmp_path / "checkpoints").mkdir()
     with pytest.raises(UserError, match=r"holds no weights yet; wait for .*headway train --out .* --resume"):
         read_weights(tmp_path)

@@ -184,6 +184,12 @@ class Forged:
         return eval, ("open('executed', 'w')",)
 
 
+def test_the_words_that_an_openai_file_lacks_are_named(tmp_path: Path) -> None:
+    torch.save(published(made(), TINY), tmp_path / "tiny.pt")
+    with pytest.raises(UserError, match=r"put multilingual\.tiktoken of OpenAI's package beside it"):
+        load_model(tmp_path / "tiny.pt", unsafe=True).run("one.wav")
+
+
 def test_a_forged_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"dims": Forged(), "model_state_dict": {}}, tmp_path / "tiny.pt")

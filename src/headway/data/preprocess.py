@@ -7,10 +7,10 @@ An option that would change what a model sees and is not known here is refused b
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.errors import UserError
 from headway.files import read_json, write_json
@@ -19,9 +19,14 @@ from headway.ops.mel import LogMel
 if TYPE_CHECKING:
     from headway.data.transforms.chain import Chain
 
+P = TypeVar("P")
+
 FILE = "preprocessor_config.json"
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard deviation of red, green and blue
 MODES = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+SHARE = 0.875  # of the shorter side that timm's crop is, where a file does not say
+CROPS = ("center", "squash")  # timm's: of an image that keeps its shape, or of one that was made square
+TIMM = ("interpolation", "crop_pct", "crop_mode", "mean", "std")  # of which timm takes the usual where it is not told
 KNOWN = frozenset({"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb"})
 SOUND = ("sampling_rate", "feature_size")  # by which a file about sounds is known
 USUAL = LogMel(n_fft=400)  # what transformers' feature extractors take where a file does not say
@@ -142,14 +147,23 @@ def read_preprocess(folder: Path) -> Preprocess | None:
     if not file.is_file():
         return None
     told = read_json(file)
-    try:
+
+    def read() -> Preprocess:
         if "deviation" in told:
             return NumberPreprocess(tuple(told["mean"]), tuple(told["deviation"]))
         return sound_preprocess(told) if all(name in told for name in SOUND) else image_preprocess(told)
+
+    return understood(str(file), read)
+
+
+def understood(place: str, read: Callable[[], P]) -> P:
+    """What is read, or an error that names the place."""
+    try:
+        return read()
     except UserError as error:
-        raise UserError(f"{file}: {error.said}", allowed=error.allowed, do=error.do) from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{file} cannot be understood: {type(error).__name__} {error}") from None
+        raise UserError(f"{place}: {error.said}", allowed=error.allowed, do=error.do) from None
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise UserError(f"{place} cannot be understood: {type(error).__name__} {error}") from None
 
 
 def image_preprocess(told: Mapping[str, Any]) -> ImagePreprocess:
@@ -174,15 +188,50 @@ def image_preprocess(told: Mapping[str, Any]) -> ImagePreprocess:
     return ImagePreprocess(resize, crop, channels, *spread, mode=MODES[told.get("resample", 2)])
 
 
+def read_timm(told: Mapping[str, Any], size: tuple[int, int, int]) -> ImagePreprocess | None:
+    """What timm's pretrained_cfg says of a model of images Ch H W; None where it says nothing of such images."""
+
+    def read() -> ImagePreprocess | None:
+        fits = len(told.get("mean") or told.get("std") or IMAGENET[0]) == size[0]
+        return timm_preprocess({**told, "input_size": size}) if fits and any(told.get(x) for x in TIMM) else None
+
+    return understood("config.json: pretrained_cfg", read)
+
+
 def timm_preprocess(told: Mapping[str, Any]) -> ImagePreprocess:
     """timm's pretrained_cfg: the image is resized so that the crop is the share `crop_pct` of its shorter side."""
     channels, height, width = told["input_size"]
-    if told.get("interpolation", "bicubic") not in MODES.values():
-        raise UserError(f"interpolation {told['interpolation']!r} is not known", allowed=", ".join(MODES.values()))
-    short = math.floor(height / told.get("crop_pct", 0.875))
-    mean, std = told.get("mean", IMAGENET[0]), told.get("std", IMAGENET[1])
-    mode = told.get("interpolation", "bicubic")
-    return ImagePreprocess(short, (height, width), channels, tuple(mean), tuple(std), mode)
+    mode, crop = told.get("interpolation") or "bicubic", told.get("crop_mode") or CROPS[0]
+    if mode not in MODES.values():
+        raise UserError(f"interpolation {mode!r} is not known", allowed=", ".join(MODES.values()))
+    if crop not in CROPS:
+        raise UserError(f"crop_mode {crop!r} is not known", allowed=", ".join(CROPS))
+    high, wide = (math.floor(side / (told.get("crop_pct") or SHARE)) for side in (height, width))
+    mean, std = tuple(told.get("mean") or IMAGENET[0]), tuple(told.get("std") or IMAGENET[1])
+    if crop == "squash":
+        whole = (high, wide) == (height, width)
+        return ImagePreprocess((high, wide), None if whole else (height, width), channels, mean, std, mode)
+    return ImagePreprocess(high, (height, width), channels, mean, std, mode)
+
+
+def timm_told(ready: ImagePreprocess) -> dict[str, Any]:
+    """The same as timm's pretrained_cfg tells it; nothing where that has no words for it."""
+    short = isinstance(ready.resize, int)
+    told = {
+        "input_size": [ready.channels, *ready.size],
+        "interpolation": ready.mode,
+        "crop_pct": share(ready.size[0], ready.resize if isinstance(ready.resize, int) else ready.resize[0]),
+        "crop_mode": CROPS[0] if short else CROPS[1],
+        "mean": list(ready.mean),
+        "std": list(ready.std),
+    }
+    return told if timm_preprocess(told) == ready else {}
+
+
+def share(size: int, resized: int) -> float:
+    """The share with the fewest digits by which timm comes from one size to the other: 0.9 from 224 to 248."""
+    rounded = (size * 10**digits // resized / 10**digits for digits in range(1, 15))
+    return next((x for x in (SHARE, *rounded) if x and math.floor(size / x) == resized), size / resized)
 
 
 def sound_preprocess(told: Mapping[str, Any]) -> SoundPreprocess:

@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | tokenizer.json | ours, Hugging Face's | this file |
 | vocab.json + merges.txt | GPT-2, RoBERTa, BART | this file |
+| vocab.json alone | Wav2Vec2 and its Conformer | read_letters.py |
 | vocab.txt | BERT | this file |
 | *.model, *.spm | SentencePiece: Llama, T5, ALBERT, Marian | read_sentencepiece.py |
 | tok*.bin | llama2.c | read_llama2c.py |
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from headway.data.levels import byte_bpe, frame, wordpiece
 from headway.data.read_fairseq import read_fairseq
+from headway.data.read_letters import holds_letters, read_letters
 from headway.data.read_llama2c import read_llama2c
 from headway.data.read_sentencepiece import read_sentencepiece
 from headway.data.tokenizer import Tokenizer
@@ -73,6 +75,12 @@ def read_pipeline(file: Path) -> Tokenizer:
         literal=told.get("split_special_tokens") is True,
         known=known if isinstance(known, int) else None,
     )
+
+
+def read_vocab(file: Path) -> Tokenizer:
+    """vocab.json, of letters or of GPT-2's tokens."""
+    alone = not file.with_name("merges.txt").is_file()
+    return read_letters(file) if alone and file.is_file() and holds_letters(file) else read_gpt2(file)
 
 
 def read_gpt2(file: Path) -> Tokenizer:
@@ -134,5 +142,5 @@ READERS: dict[str, Callable[[Path], Tokenizer]] = {
     "dict.*.txt": read_fairseq,
     "vocab.txt": read_bert,
     "tok*.bin": read_llama2c,
-    "vocab.json": read_gpt2,
+    "vocab.json": read_vocab,
 }

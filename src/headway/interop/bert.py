@@ -17,7 +17,7 @@ from headway.interop.encoders import (
     write_common,
 )
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options
+from headway.interop.options import Options, written_as
 from headway.zoo.bert import Config
 
 ARCHITECTURES = {
@@ -65,7 +65,7 @@ def read_sizes(o: Options, known: Mapping[str, str], vocab: int, first: int) -> 
 
 def write_config(c: Config) -> dict[str, Any]:
     if c.first:
-        raise UserError(f"BERT's positions begin at 0 there and here at {c.first}", do="write it as a roberta model")
+        raise UserError(f"BERT's positions begin at 0 there and here at {c.first}", do=written_as("roberta"))
     return {**architecture(c.top, ARCHITECTURES, "bert"), **write_sizes(c), "pad_token_id": 0}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from headway.errors import UserError
 from headway.interop.encoders import architecture, classes, labels, norm, plain_encoder, top
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options
+from headway.interop.options import SPELLED, Options, written_as
 from headway.zoo.bert import Config
 
 ARCHITECTURES = {
@@ -51,7 +51,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
 def write_config(c: Config) -> dict[str, Any]:
     if c.segments or c.first or c.eps != EPS:
         said = f"a DistilBERT has no segments, positions from 0 and norms with an ε of {EPS}, and this model others"
-        raise UserError(said, do="write it as a bert or roberta model")
+        raise UserError(said, do=written_as("roberta" if c.first else "bert"))
     return {
         **architecture(c.top, ARCHITECTURES, "distilbert"),
         "vocab_size": c.vocab,

@@ -92,6 +92,13 @@ def family(model_type: str) -> Family:
     return Family(FAMILIES[model_type], there.read_config, there.write_config, there.keymap, here.build, settle)
 
 
+def type_for(architecture: str) -> str | None:
+    """As which model_type an architecture of ours is written: that of its name, else the one that is read as it."""
+    if architecture in FAMILIES:
+        return architecture
+    return next((model_type for model_type, ours in FAMILIES.items() if ours == architecture), None)
+
+
 def as_told(config: Any, names: Collection[str]) -> Any:
     """Most configs leave nothing open."""
     return config

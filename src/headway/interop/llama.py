@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.errors import UserError
 from headway.interop.keymap import KeyMap, Rule
-from headway.interop.options import SPELLED, Options
+from headway.interop.options import SPELLED, Options, written_as
 from headway.interop.rotary import read_frequencies, write_frequencies
 from headway.nn.attention import share
 from headway.zoo import mixtral
@@ -49,7 +49,7 @@ def write_mistral(c: Config) -> dict[str, Any]:
 def write_qwen2(c: Config) -> dict[str, Any]:
     if c.biases != "qkv":
         said = f"there, a Qwen2 has biases of queries, keys and values, and this model {c.biases!r}"
-        raise UserError(said, do="write it as a llama model")
+        raise UserError(said, do=written_as("llama"))
     windows = {"use_sliding_window": c.window is not None, "sliding_window": c.window, "max_window_layers": 0}
     return {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **write_decoder(c), **windows}
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
+from headway.interop.options import written_as
 from headway.interop.t5 import keymap, read, write
 from headway.zoo.t5 import Config
 
@@ -29,6 +30,6 @@ def read_config(values: Mapping[str, Any]) -> Config:
 def write_config(c: Config) -> dict[str, Any]:
     if c.tied and c.decoder_layers != 0:
         raise UserError(
-            "there, an mT5 has an output of its own, and this model the table of words", do="write it as t5"
+            "there, an mT5 has an output of its own, and this model the table of words", do=written_as("t5")
         )
     return write(c, "mt5", "MT5")

@@ -165,3 +165,9 @@ class Options:
 
 def told(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:
     return [f"{name}={values[name]!r}"[:60] for name in names]
+
+
+def written_as(model_type: str) -> str:
+    """What helps where a model has a place in another family's layout than its own."""
+    way = f"dataclasses.replace(load(folder), model_type={model_type!r}).save_hf(target)"
+    return f"use --to headway, or write it as a {model_type} model in Python: {way}"

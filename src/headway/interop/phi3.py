@@ -9,7 +9,7 @@ from typing import Any
 from headway.errors import UserError
 from headway.interop.keymap import KeyMap, Portions, Rule, Split
 from headway.interop.llama import decoder_keymap, read_decoder, write_decoder
-from headway.interop.options import Options
+from headway.interop.options import Options, written_as
 from headway.interop.rotary import ORIGINAL
 from headway.nn.attention import share
 from headway.ops.rotary import UNSCALED, LongRope
@@ -45,7 +45,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
 def write_config(c: Config) -> dict[str, Any]:
     check(c)
     if c.biases != "none":
-        raise UserError(f"there, a Phi-3 has no bias vectors, and this model {c.biases!r}", do="write it as llama")
+        raise UserError(f"there, a Phi-3 has no bias vectors, and this model {c.biases!r}", do=written_as("llama"))
     scaling = c.rotary.scaling
     return {
         "model_type": "phi3",

@@ -16,7 +16,7 @@ from headway.errors import UserError
 from headway.interop.bert import encoder_map, read_sizes, write_sizes
 from headway.interop.encoders import WORDS, architecture, norm, settled
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options
+from headway.interop.options import Options, written_as
 from headway.zoo.bert import Config
 
 TOPS = {
@@ -52,7 +52,7 @@ def read(values: Mapping[str, Any], family: str, name: str, vocab: int) -> Confi
 
 def write(c: Config, family: str, name: str) -> dict[str, Any]:
     if c.first < 1:
-        raise UserError("RoBERTa's positions begin behind the padding's and here at 0", do="write it as a bert model")
+        raise UserError("RoBERTa's positions begin behind the padding's and here at 0", do=written_as("bert"))
     special = {"pad_token_id": c.first - 1, "bos_token_id": 0, "eos_token_id": 2}
     return {**architecture(c.top, architectures(name), family), **write_sizes(c), **special}
 

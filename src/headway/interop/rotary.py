@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.options import Options
+from headway.interop.options import Options, written_as
 from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, LongRope, Scaling, Yarn
 from headway.zoo.llama import Frequencies
 
@@ -40,7 +40,7 @@ def read_frequencies(o: Options, context: int, *, parts: bool = False) -> Freque
 def write_frequencies(f: Frequencies, context: int, *, parts: bool = False) -> dict[str, Any]:
     """In the older spelling, which every version reads."""
     if f.part != 1.0 and not parts:
-        raise UserError(f"only a Phi-3 turns a part of each head there, and this model {f.part}", do="write it as phi3")
+        raise UserError(f"only a Phi-3 turns a part of each head there, and this model {f.part}", do=written_as("phi3"))
     part = {"partial_rotary_factor": f.part} if parts else {}
     return {"rope_theta": f.base, "rope_scaling": write_scaling(f.scaling, context), **part}
 

@@ -13,7 +13,7 @@ from typing import Any
 from headway.errors import UserError
 from headway.interop.encoders import classes, labels
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options
+from headway.interop.options import SPELLED, Options, written_as
 from headway.zoo.swin import Config
 
 CLASSIFIER, BARE = "SwinForImageClassification", "SwinModel"
@@ -66,7 +66,7 @@ def side(o: Options, name: str, default: int) -> int:
 def write_config(c: Config) -> dict[str, Any]:
     if len(set(c.windows)) != 1:
         said = f"windows={c.windows} differ from stage to stage, and there is one window_size there"
-        raise UserError(said, do="write it as a timm model")
+        raise UserError(said, do=written_as("timm_swin"))
     return {"model_type": "swin", **write_sizes(c, CLASSIFIER, BARE), "window_size": c.windows[0]}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.errors import UserError, listed, nearest
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options
+from headway.interop.options import Options, written_as
 from headway.interop.resnet import batch_norm, check
 from headway.zoo.resnet import Config
 
@@ -52,7 +52,7 @@ def write_config(c: Config) -> dict[str, Any]:
     check(c, "timm")
     if c.dim != DIM or len(c.layers) != 4:
         said = f"timm's ResNets have no dim={c.dim} with {len(c.layers)} stages"
-        raise UserError(said, allowed=f"dim={DIM} with 4 stages", do="write it as transformers has it")
+        raise UserError(said, allowed=f"dim={DIM} with 4 stages", do=written_as("resnet"))
     known = [name for name, sizes in SIZES.items() if sizes == (c.block, c.layers)]
     other = [name for name, (block, _) in SIZES.items() if block == c.block]
     return {

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.errors import UserError, listed
 from headway.interop.keymap import KeyMap, Rule, Split, linear
-from headway.interop.options import Options
+from headway.interop.options import Options, written_as
 from headway.interop.swin import side
 from headway.interop.vit import Table
 from headway.zoo.vit import Config
@@ -84,7 +84,7 @@ def write_config(c: Config) -> dict[str, Any]:
     """The base architecture, with all sizes as changes to it."""
     if c.act != "gelu" or c.eps != EPS or c.top == "pooler":
         said = f"timm's ViT models have act='gelu', norms with an ε of {EPS} and no pooler, and this model others"
-        raise UserError(said, do="write it as a vit model")
+        raise UserError(said, do=written_as("vit"))
     classes = c.classes if c.top == "classes" else 0
     hidden = 4 * c.dim if c.hidden is None else c.hidden
     return {

@@ -15,7 +15,7 @@ from torch import Tensor, cat
 from headway.errors import UserError
 from headway.interop.encoders import architecture, classes, labels
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options
+from headway.interop.options import SPELLED, Options, written_as
 from headway.interop.swin import side
 from headway.zoo.mae import Config as Mae
 from headway.zoo.vit import Config
@@ -54,7 +54,8 @@ def read_sizes(o: Options) -> dict[str, Any]:
 
 def write_config(c: Config) -> dict[str, Any]:
     if c.pool != "class":
-        raise UserError(f"a ViT has a class token there, and this one pool={c.pool!r}", do="write it as a timm model")
+        said = f"a ViT has a class token there, and this one pool={c.pool!r}"
+        raise UserError(said, do=written_as("timm_vit"))
     return {
         **architecture(c.top, ARCHITECTURES, "vit"),
         **write_sizes(c),

@@ -15,6 +15,7 @@ from headway.files import CHECKPOINTS, going_on, read_json, write_whole
 Tensors = dict[str, Tensor]
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
+OPENAI = ".pt"  # the file of a Whisper as OpenAI publishes it
 
 
 def read_weights(folder: Path, *, unsafe: bool = False) -> Tensors:
@@ -30,7 +31,9 @@ def read_weights(folder: Path, *, unsafe: bool = False) -> Tensors:
     if (folder / CHECKPOINTS).is_dir():
         do = f"wait for its training, or go on with {going_on(folder)}"
         raise UserError(f"{folder} holds no weights yet", do=do)
-    raise UserError(f"{folder} holds no weights", allowed=f"{SAFE}, or {SAFE}.index.json with its shards")
+    single = sorted(folder.glob(f"*{OPENAI}"))
+    do = f"if {single[0].name} is a Whisper of OpenAI's, name the file itself: {single[0]}" if single else None
+    raise UserError(f"{folder} holds no weights", allowed=f"{SAFE}, or {SAFE}.index.json with its shards", do=do)
 
 
 def read_shards(index: Path, read: Callable[[Path], Tensors]) -> Tensors:

@@ -28,7 +28,7 @@ def recurrent_model() -> Trunk:
 
 
 MODELS = [
-    *(subject for subject in having(Trait.CACHED) if isinstance(subject.make(), Trunk)),
+    *(subject for subject in having(Trait.CACHED) if subject.sample is tokens and isinstance(subject.make(), Trunk)),
     Subject("mixture model", mixture_model, DECODER, tokens),
     Subject("recurrent model", recurrent_model, RECURRENT, tokens),
 ]

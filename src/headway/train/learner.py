@@ -64,10 +64,12 @@ class Learner:
         self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
         self.seed, self.most, self.average, self.memory = seed, most, average, memory
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
+        set_training(model)
 
     def learn(self, step: int, batches: Sequence[Any]) -> Update:
         """The update of `step`, which counts from 1."""
-        set_training(self.model)
+        if not self.model.training:  # it was asked something; looking through all parts in each step takes its time
+            set_training(self.model)
         before, memory = [gathered.clone() for gathered in self.model.buffers()], self.memory
         targets, tokens = sum(batch.targets for batch in batches), sum(batch.tokens for batch in batches)
         self.optimiser.zero_grad()

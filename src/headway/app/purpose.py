@@ -216,10 +216,8 @@ def measure_matches(loaded: Loaded, data: Data, wish: Wish) -> Measured:
 def measure_rows(loaded: Loaded, data: Data, wish: Wish) -> Measured:
     """Tables of numbers, each from its second row on."""
     task = asking.rows(loaded)
-    tables = ([task.batch([(vectors(text), 0)])] for text in map(";".join, by_document(checked_rows(task, data))))
-    found = [one for table in tables for one in foreseen(task, loaded.model, table)]
-    if not found:
-        raise UserError(f"{data.why}, of which none has one before it", do="give two rows or more")
+    tables = map(";".join, by_document(checked_rows(task, data)))
+    found = foreseen(loaded.model, (task.batch([(vectors(text), 0)]) for text in tables))
     return Measured(row_scores(found), (column_table(task, found),), {"columns": by_column(task, found)})
 
 

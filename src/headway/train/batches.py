@@ -72,13 +72,15 @@ class Ahead(Stretches):
 
     def rows(self, numbers: Sequence[int] | np.ndarray) -> list[Row]:
         return [
-            (
-                *self.columns(piece),
-                np.array([min(max(0, begin + self.known - piece.start), piece.stop - piece.start - 1)]),
-            )
-            for begin in (self.first + int(number) for number in numbers)
-            for piece in self.pieces(begin - self.first)
+            (*self.columns(piece), np.array([self.unasked(int(number), piece)]))
+            for number in numbers
+            for piece in self.pieces(int(number))
         ]
+
+    def unasked(self, number: int, piece: slice) -> int:
+        """How many places of a piece of a span nobody is asked for: as far as all before them is known."""
+        known = self.first + number + self.known - piece.start
+        return min(max(0, known), piece.stop - piece.start - 1)
 
 
 class Collate(Protocol):

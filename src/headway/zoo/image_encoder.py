@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from headway.errors import UserError
+from headway.nn.head import FirstToken, MeanPool, Pool
 from headway.nn.model import Trunk
 from headway.zoo.build import build, config_of
 
@@ -23,6 +24,10 @@ class ImageEncoder(NamedTuple):
     dim: int
     stride: int  # pixels from one cell to the next
     first: int = 0  # tokens before those of the grid: a class token
+
+    def pool(self) -> Pool:
+        """What an image is read off by: its class token, where there is one, or the mean of its cells."""
+        return FirstToken() if self.first else MeanPool()
 
 
 def image_encoder(preset_or_config: str | object, image: int, channels: int) -> ImageEncoder:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from headway.nn.head import FirstToken, MeanPool
 from headway.nn.model import Trunk
 from headway.nn.towers import Projection, TwoTowers
 from headway.zoo import clip
@@ -35,8 +34,7 @@ class Config:
 
 def build(c: Config) -> TwoTowers:
     eye = image_encoder(c.encoder, c.image, channels=3)
-    pool = FirstToken() if eye.first else MeanPool()
-    head = Projection(eye.dim, c.width, pool=pool, norm=nn.LayerNorm(eye.dim))
+    head = Projection(eye.dim, c.width, pool=eye.pool(), norm=nn.LayerNorm(eye.dim))
     nn.init.normal_(head.out.weight, std=eye.dim**-0.5)
     return TwoTowers(Trunk(eye.trunk.embed, eye.trunk.stack, head), clip.text_tower(texts(c)))
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 
 from headway.nn.ffn import Hidden
-from headway.nn.head import FirstToken, MeanPool
 from headway.nn.model import Trunk
 from headway.nn.towers import Projection
 from headway.zoo.image_encoder import image_encoder
@@ -30,6 +29,5 @@ class Config:
 def build(c: Config) -> Trunk:
     """B Ch H W → B width; its features are the encoder's, of which the class token is read where there is one."""
     eye = image_encoder(c.encoder, c.image, c.channels)
-    pool = FirstToken() if eye.first else MeanPool()
-    head = Projection(eye.dim, c.width, pool=pool, inside=Hidden(eye.dim, F.relu, bias=True))
+    head = Projection(eye.dim, c.width, pool=eye.pool(), inside=Hidden(eye.dim, F.relu, bias=True))
     return Trunk(eye.trunk.embed, eye.trunk.stack, head)

@@ -103,9 +103,7 @@ class Asked:
     @cached_property
     def foreseen(self) -> list[Foreseen]:
         """The rows that were held out, as a forecaster expects them."""
-        task = self.task
-        assert isinstance(task, Forecasting)
-        return foreseen(task, self.model, self.made.prepared.held)
+        return foreseen(self.model, self.made.prepared.held)
 
     @cached_property
     def near(self) -> Tensor:

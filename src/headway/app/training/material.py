@@ -54,9 +54,10 @@ class Material:
     @property
     def left_out(self) -> str | None:
         """What was left out, for a sentence; None where nothing was asked to be."""
-        if self.skipped is None or self.held_skipped is None:
-            return None if self.skipped is None else str(self.skipped)
-        return f"{self.skipped}; of the validation data: {self.held_skipped}"
+        if self.skipped is None:
+            return None
+        beside = "" if self.held_skipped is None else f"; of the validation data: {self.held_skipped}"
+        return f"{self.skipped}{beside}"
 
     @property
     def embedded(self) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from headway.errors import UserError
 from headway.tasks.forecast import ForecastBatch, Forecasting
 from headway.tasks.scores import Scores, aligned
 from headway.train.loop import Sample
@@ -27,12 +28,16 @@ class Foreseen(NamedTuple):
 
 
 @torch.inference_mode()
-def foreseen(task: Forecasting, model: nn.Module, batches: Iterable[ForecastBatch]) -> list[Foreseen]:
-    return [
+def foreseen(model: nn.Module, batches: Iterable[ForecastBatch]) -> list[Foreseen]:
+    """All rows that batches ask for."""
+    found = [
         Foreseen(*rows)
         for batch in batches
         for rows in zip(batch.before(), batch.foreseen(model), batch.wanted, strict=True)
     ]
+    if not found:
+        raise UserError("no row that is to be foreseen has one before it", do="give tables of two rows or more")
+    return found
 
 
 def row_scores(found: Sequence[Foreseen]) -> Scores:

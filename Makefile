@@ -7,10 +7,11 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 help:  ## list these targets
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
 
-setup: $(READY)  ## make .venv with the pinned versions
+setup: $(READY)  ## create .venv and install headway with the pinned versions; then: source .venv/bin/activate
 
-demo: $(READY)  ## see what headway does
+demo: $(READY)  ## train a translator of dates (three minutes) and show its attention
 	@$(BIN)/headway demo
+	@echo; echo "to use the command in this shell: source .venv/bin/activate"
 
 browser:  ## install Debian's chromium for the browser tests, where that is possible; without it they are skipped
 	@if [ -x /usr/bin/chromium ]; then echo "chromium is there"; \
@@ -20,17 +21,17 @@ browser:  ## install Debian's chromium for the browser tests, where that is poss
 	  >/dev/null 2>&1; then echo "installed chromium"; \
 	else echo "browser tests will be skipped: apt-get could not install chromium"; fi
 
-test: $(READY)  ## every test but the proofs, at most 15 minutes
+test: $(READY)  ## every test but the proofs, at most 12 minutes
 	@start=$$(date +%s); $(PYTEST) -n 2; code=$$?; \
 	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
 
-check: $(READY)  ## before each commit: format, lint, types and the fast tests
+check: $(READY)  ## before each commit: format, lint, types and the fast tests, under 90 seconds
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/basedpyright
 	@HEADWAY_CASES=4 $(PYTEST) -n 2 -m "not slow and not proof"
 
-proof: $(READY)  ## the long proofs: laws on more cases, and a deliberate defect for each law
+proof: $(READY)  ## long proofs: the laws on more cases, and a deliberate defect for each law
 	@$(PYTEST) -m proof || [ $$? -eq 5 ]  # 5: no test is marked so yet
 	@HEADWAY_CASES=200 $(PYTEST) -n 2 tests/laws
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/laws/mutants.py
@@ -39,14 +40,14 @@ proof: $(READY)  ## the long proofs: laws on more cases, and a deliberate defect
 proof-%: $(READY)  ## train on real data and write docs/RESULTS.md; NAME: multi30k, multi30k-rnn, shakespeare, …
 	@$(BIN)/python recipes/prove.py $* $(ARGS)
 
-bench: $(READY)  ## time and memory, as tables
+bench: $(READY)  ## benchmarks: time and memory, as tables
 	@$(BIN)/python bench/run.py
 
-format: $(READY)  ## rewrite the code in the common form
+format: $(READY)  ## format the code and fix lint findings
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
 
-clean:  ## remove all that can be made again
+clean:  ## remove .venv, builds and caches
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 

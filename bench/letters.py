@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from headway.app.training.words import learned
-from headway.checkpoint import Loaded
+from headway.model import Model
+from headway.tasks.vocabulary import Framing, trained
 from headway.zoo import llama
 from headway.zoo.build import build
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz      "
 
 
-def reader(context: int, dim: int, layers: int, heads: int) -> Loaded:
-    words = learned("characters", [LETTERS] * 3, None, False, False, 0)
+def reader(context: int, dim: int, layers: int, heads: int) -> Model:
+    words = trained("characters", [LETTERS] * 3, None, Framing())
     config = llama.Config(vocab=words.vocab, context=context, dim=dim, layers=layers, heads=heads, hidden=2 * dim)
-    return Loaded(build(config).eval(), config, "llama", "llama", {}, words)
+    return Model(build(config).eval(), config, "llama", "llama", {}, words)

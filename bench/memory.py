@@ -12,8 +12,8 @@ import torch
 
 from headway.nn.attention import SelfAttention
 from headway.nn.trace import record
+from headway.ops.lazy_map import Readable
 from headway.ops.pattern import Causal
-from headway.ops.reading import Readable
 
 HEADS, HEAD_DIM = 8, 64
 

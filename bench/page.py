@@ -20,10 +20,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.letters import reader
-from headway.checkpoint import load
-from headway.look.attended import Attended
-from headway.look.bundle import bundle
-from headway.look.page import page
+from headway.look.bundle import pack_bundle
+from headway.look.html_page import render_page
+from headway.look.recording import Recording
+from headway.model import load
 from recipes.prove import minilm
 from tests.browser.chrome import BROWSER, Chrome
 from tests.browser.page import Page
@@ -54,20 +54,20 @@ def main() -> None:
     chrome.close()
 
 
-def recordings() -> Iterator[tuple[str, list[Attended]]]:
+def recordings() -> Iterator[tuple[str, list[Recording]]]:
     model = load(minilm())
     for tokens in (128, 512):
         yield f"{tokens}", two_texts(model, tokens)
     yield "4,095", [long(4_095)]
 
 
-def long(tokens: int) -> Attended:
+def long(tokens: int) -> Recording:
     model = reader(tokens + 1, dim=192, layers=12, heads=12)
     return model.attend(("the cat sat on the mat " * tokens)[:tokens], most=1)
 
 
-def shown(tab: Page, runs: list[Attended]) -> dict[str, Any]:
-    text = page(bundle(runs))
+def shown(tab: Page, runs: list[Recording]) -> dict[str, Any]:
+    text = render_page(pack_bundle(runs))
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "page.html")
         file.write_text(text, encoding="utf-8")

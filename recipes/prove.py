@@ -53,7 +53,7 @@ def main() -> None:
     if asked.name not in (*PROOFS, TABLE):
         words.error(f"no proof {asked.name!r}; allowed: {', '.join((*PROOFS, TABLE))}")
     if not DATA.is_dir():
-        sys.exit(f"error: {DATA} is not there, and the proofs learn from it")
+        sys.exit(f"error: {DATA} is not there, and the proofs learn from it; recipes/README.md says where to get it")
     if asked.name == TABLE:
         compare(asked.presets or ARCHITECTURES, asked.minutes)
     else:

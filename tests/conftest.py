@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# before torch is imported: on virtual machines that announce AMX and do not let it run, a matrix product in bfloat16
+# (torch's own Muon, the reference of ours) ends the process with "illegal instruction"
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+
 import pytest
 import torch
 from hypothesis import settings

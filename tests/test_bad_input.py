@@ -16,8 +16,8 @@ from headway.nn.ffn import FFN
 from headway.nn.frames import FrameEmbed
 from headway.nn.image import PatchDropout
 from headway.nn.moe import MoE
+from headway.ops.lazy_map import Weights
 from headway.ops.pattern import Causal, Chunked, Global, Prefix, Window
-from headway.ops.reading import Weights
 
 X = torch.zeros(2, 3, 16)
 Q = torch.zeros(2, 4, 3, 8)

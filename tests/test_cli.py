@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.app import cli
-from headway.app.explain import TOPICS
+from headway.cli import main as cli
 from headway.errors import UserError
+from headway.learn.explain import TOPICS
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "headway"]
@@ -79,18 +79,20 @@ def raising(error: BaseException):
 
 
 def test_a_user_error_in_a_command_is_one_line(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.app.explain.explain", raising(UserError("no such file 'a.txt'", do="check the name")))
+    monkeypatch.setattr(
+        "headway.learn.explain.explain", raising(UserError("no such file 'a.txt'", do="check the name"))
+    )
     said = headway_says(capsys, "explain", "attention")
     assert said == (2, "", "error: no such file 'a.txt'; check the name\n")
 
 
 def test_ctrl_c_is_quiet(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.app.explain.explain", raising(KeyboardInterrupt()))
+    monkeypatch.setattr("headway.learn.explain.explain", raising(KeyboardInterrupt()))
     assert headway_says(capsys, "explain", "attention") == (130, "", "")
 
 
 def test_a_defect_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.app.explain.explain", raising(KeyError("ours")))
+    monkeypatch.setattr("headway.learn.explain.explain", raising(KeyError("ours")))
     with pytest.raises(KeyError, match="ours"):
         cli.main(["explain", "attention"])
 
@@ -203,3 +205,24 @@ def test_a_full_disk_is_told() -> None:
         done = subprocess.run([*COMMAND, "--version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     told = "error: No space left on device; check space, rights and path\n"
     assert (done.returncode, done.stderr) == (1, told)
+
+
+SPELLED = {
+    "data.columns and data.label_from": ("train", "--columns and --data.label-from"),
+    "data.columns, data.label_from.": ("eval", "--columns, --label-from."),
+    "train.lr is given twice": ("train", "--train.lr is given twice"),
+    "the run has train.lr = 0.1": ("train", "the run has train.lr = 0.1"),
+    "beam= searches": ("run", "--beam searches"),
+    "max_new_tokens= is 0": ("generate", "--most is 0"),
+    "heads=12 in a config": ("run", "heads=12 in a config"),
+    "beam= searches and embeds": ("look", "beam= searches and embeds"),
+    "data.columns.tsv, /data.columns and data.nothing": ("train", "data.columns.tsv, /data.columns and data.nothing"),
+    "model.safetensors": ("train", "model.safetensors"),
+    "data.path": ("train", "DATA"),
+}
+
+
+@pytest.mark.parametrize("message", SPELLED)
+def test_the_command_spells_what_the_library_names(message: str) -> None:
+    command, told = SPELLED[message]
+    assert cli.spelled(message, [command]) == told

@@ -1,4 +1,4 @@
-"""Imports go downward only, and nothing heavy is imported before it is needed."""
+"""Imports and resources go downward only, and nothing heavy is imported before it is needed."""
 
 from __future__ import annotations
 
@@ -17,26 +17,30 @@ SOURCE = Path(__file__).parent.parent / "src"
 LAYERS = {
     "errors": 0,
     "files": 1,
+    "figures": 2,
+    "recipe": 1,
     "ops": 1,
     "nn": 2,
     "zoo": 3,
-    "interop": 3,
     "data": 3,
-    "tasks": 4,
+    "metrics": 3,
+    "interop": 4,
     "generate": 4,
-    "train": 4,
-    "inspect": 4,
-    "answer": 5,
-    "observer": 6,
-    "look": 7,
-    "checkpoint": 8,
-    "app": 9,
-    "headway": 10,  # the lazy façade, above all the others
-    "__main__": 10,
+    "tasks": 5,
+    "look": 6,
+    "evaluation": 6,
+    "model": 7,
+    "inspect": 8,
+    "learn": 8,
+    "conversion": 8,
+    "doctor": 8,
+    "training": 9,
+    "cli": 11,
+    "headway": 12,  # the lazy façade, above all the others
+    "__main__": 12,
 }
 # Besides what lies below it and its own folder, a part may import these.
-ALSO = {("interop", "zoo"), ("app", "headway")}
-APP = ("settings", "training", "report")  # folders of the command, each below the next
+ALSO = {("cli", "headway"), ("doctor", "headway"), ("training", "headway")}
 
 Imports = dict[str, set[str]]
 
@@ -80,12 +84,17 @@ def name(file: Path) -> str:
 
 
 def imported(module: str, file: Path, known: set[str]) -> Iterator[str]:
-    """The modules of headway that a file imports anywhere: at the top, in functions, for type checking."""
+    """The modules of headway that a file imports anywhere (at the top, in functions, for type checking), and resources.
+
+    A resource counts as a module of its folder: files("headway").joinpath("look", "web") is headway.look.web.
+    """
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
         for target in targets(node, package, known):
             if target.split(".")[0] == "headway":
                 yield target
+    yield from resources(tree)
 
 
 def targets(node: ast.AST, package: str, known: set[str]) -> list[str]:
@@ -98,6 +107,33 @@ def targets(node: ast.AST, package: str, known: set[str]) -> list[str]:
     return [full if (full := f"{base}.{alias.name}") in known else base for alias in node.names]
 
 
+def resources(tree: ast.AST) -> Iterator[str]:
+    """The package resources that a file reads by literal names."""
+    inner = set[ast.AST]()
+    for node in ast.walk(tree):  # outermost expressions first
+        path = resource(node)
+        if path is not None and node not in inner and path[0] == "headway":
+            yield ".".join(path)
+        if path is not None:
+            inner |= set(ast.walk(node))
+
+
+def resource(node: ast.AST) -> list[str] | None:
+    """The path that files("headway").joinpath("look", "web"), or files("headway.look") / "web", names."""
+    match node:
+        case ast.Call(func=ast.Name("files") | ast.Attribute(attr="files"), args=[ast.Constant(str() as package)]):
+            return package.split(".")
+        case ast.Call(func=ast.Attribute(value=base, attr="joinpath"), args=words):
+            pass
+        case ast.BinOp(left=base, op=ast.Div(), right=word):
+            words = [word]
+        case _:
+            return None
+    path = resource(base)
+    texts = [word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+    return None if path is None else [*path, *(name for text in texts for name in text.split("/"))]
+
+
 def test_every_module_has_a_layer() -> None:
     assert {part(module) for module in read_imports()} <= set(LAYERS)
 
@@ -106,16 +142,9 @@ def test_imports_go_downward() -> None:
     assert violations((m, other) for m, others in read_imports().items() for other in others) == []
 
 
-def test_folders_of_the_command_go_downward() -> None:
-    for module, others in read_imports().items():
-        for other in others:
-            places = [APP.index(folder) for name in (module, other) if (folder := inner(name)) in APP]
-            assert places == sorted(places, reverse=True), f"{module} must not import {other}"
-
-
-def inner(module: str) -> str:
-    """The folder of a module within app, or its own name."""
-    return [*module.removeprefix("headway.app.").split("."), ""][0]
+def test_nothing_imports_the_command_line() -> None:
+    users = {m for m, others in read_imports().items() if any(part(other) == "cli" for other in others)}
+    assert {part(user) for user in users} <= {"cli", "__main__"}
 
 
 def test_no_cycles_within_a_folder() -> None:
@@ -128,15 +157,16 @@ def test_no_cycles_within_a_folder() -> None:
         ("headway.errors", "headway.ops.attend"),
         ("headway.ops.attend", "headway.nn.block"),
         ("headway.ops.attend", "headway"),
-        ("headway.nn.block", "headway.app.cli"),
+        ("headway.nn.block", "headway.cli.main"),
         ("headway.zoo.bert", "headway.interop.bert"),
-        ("headway.zoo.bert", "headway.train.loop"),
+        ("headway.zoo.bert", "headway.training.loop"),
         ("headway.data.text", "headway.zoo.bert"),
-        ("headway.tasks.translation", "headway.generate.loop"),
-        ("headway.train.loop", "headway.tasks.translation"),
-        ("headway.inspect.rollout", "headway.checkpoint"),
-        ("headway.inspect.edits", "headway.look.attended"),
-        ("headway.look.attended", "headway.checkpoint"),
+        ("headway.generate.job", "headway.tasks.seq2seq"),
+        ("headway.metrics.text", "headway.tasks.seq2seq"),
+        ("headway.tasks.seq2seq", "headway.training.loop"),
+        ("headway.inspect.attribution", "headway.training.loop"),
+        ("headway.look.recording", "headway.inspect.attribution"),
+        ("headway.look.recording", "headway.model"),
     ],
 )
 def test_a_planted_violation_is_caught(pair: tuple[str, str]) -> None:
@@ -145,7 +175,7 @@ def test_a_planted_violation_is_caught(pair: tuple[str, str]) -> None:
 
 def test_what_is_allowed_passes() -> None:
     downward = [("headway.nn.block", "headway.ops.attend"), ("headway.nn.block", "headway.nn.context")]
-    besides = [("headway.interop.bert", "headway.zoo.bert"), ("headway.app.cli", "headway")]
+    besides = [("headway.interop.bert", "headway.zoo.bert"), ("headway.cli.main", "headway")]
     assert violations(downward + besides) == []
 
 
@@ -168,10 +198,35 @@ def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
     assert found == {"headway.errors", "headway.nn.context", "headway.ops.attend", "headway.zoo.bert", "headway"}
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'files("headway").joinpath("cli", "web")',
+        'files("headway").joinpath("cli/web/page.html").read_text()',
+        'resources.files("headway") / "cli" / "web"',
+        'files("headway.cli").joinpath(name)',
+    ],
+)
+def test_a_planted_resource_of_a_higher_layer_is_caught(tmp_path: Path, expression: str) -> None:
+    file = tmp_path / "html_page.py"
+    file.write_text(f"def read(name):\n    return {expression}\n")
+    found = list(imported("headway.look.html_page", file, set()))
+    assert [part(path) for path in found] == ["cli"]
+    assert len(violations(("headway.look.html_page", path) for path in found)) == 1
+
+
+def test_resources_of_the_own_layer_pass_and_are_seen() -> None:
+    assert "headway.look.web" in read_imports()["headway.look.html_page"]
+
+
+def test_no_file_is_found_from_where_a_module_stands() -> None:
+    """The layers of resources are checked by their names in the package, which __file__ would evade."""
+    assert [f.name for f in SOURCE.glob("headway/**/*.py") if "__file__" in f.read_text(encoding="utf-8")] == []
+
+
 def test_cyclopts_is_used_only_where_commands_are_declared() -> None:
     users = [f for f in SOURCE.glob("headway/**/*.py") if "cyclopts import" in f.read_text(encoding="utf-8")]
-    commands = ("cli", "cli_dictionary", "cli_inspect", "cli_look", "cli_options", "cli_train", "cli_write")
-    assert {name(file) for file in users} == {f"headway.app.{command}" for command in commands}
+    assert {part(name(file)) for file in users} == {"cli"}
 
 
 LIGHT = [
@@ -200,7 +255,7 @@ LIGHT = [
 
 @pytest.mark.parametrize("words", LIGHT, ids=" ".join)
 def test_help_and_mistakes_import_nothing_heavy(words: list[str]) -> None:
-    assert heavy_after(f"from headway.app.cli import main; main({words})") == []
+    assert heavy_after(f"from headway.cli.main import main; main({words})") == []
 
 
 def test_import_headway_imports_nothing_heavy() -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from headway.app.models import binary, cost, list_presets, short
+from headway.cli.preset_tables import binary, cost, list_presets, short
 from headway.errors import UserError
 from headway.zoo.presets import PRESETS
 
@@ -67,7 +67,8 @@ def test_a_mistyped_preset_is_told_without_torch() -> None:
     with pytest.raises(UserError, match=r"no preset 'gpt-2'; .*did you mean 'gpt2'\?"):
         cost("gpt-2")
     told = (
-        "import sys\nfrom headway.app.models import cost, list_presets\nlist_presets(); list_presets(json=True)\n"
+        "import sys\nfrom headway.cli.preset_tables import cost, list_presets\n"
+        "list_presets(); list_presets(json=True)\n"
         "try: cost('gpt-2')\nexcept ValueError: print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from headway.app.settings.recipe import ask, resolve
+from headway.training.recipe_sources import read_layers, resolve
 from headway.zoo.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
@@ -44,7 +44,7 @@ def prove(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 
 @pytest.mark.parametrize("file", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda file: file.stem)
 def test_recipes_can_be_resolved(file: Path) -> None:
-    recipe = resolve(ask({}, file, environ={}))
+    recipe = resolve(read_layers({}, file, environ={}))
     assert recipe.seed == 0
     assert recipe.data.path or recipe.data.source
 
@@ -60,11 +60,11 @@ def test_tests_are_measured_on_what_recipes_leave_for_them(prove: ModuleType, mo
     assert prove.digits(Path("x")) == "accuracy 50.0 % of 7"
     assert prove.transcribed(Path("x")) == "word error rate 25.0 % on 7 recordings"
     for name, words in zip(("spoken-digits", "yesno"), asked, strict=True):
-        data = resolve(ask({}, ROOT / "recipes" / f"{name}.yaml", environ={})).data
+        data = resolve(read_layers({}, ROOT / "recipes" / f"{name}.yaml", environ={})).data
         assert words[0] == data.path[0]
         assert words[words.index("--test-from") + 1] == data.test_from
         assert words[words.index("--label-from") + 1] == data.label_from
-        assert data.held_from is not None or data.held_out > 0
+        assert data.validation_from is not None or data.validation_split > 0
 
 
 LINES = {

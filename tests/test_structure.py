@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+NOT_YET = {"Outcome", "outcome"}  # names that still mean two things
 FILES = sorted((ROOT / "src").glob("**/*.py"))
 
 
 def test_softmax_over_keys_stands_in_one_place() -> None:
     """Experts, words and classes have probabilities of their own; over keys there is one."""
     users = {file.relative_to(ROOT / "src" / "headway").as_posix() for file in FILES if ".softmax(" in code(file)}
-    assert users == {"ops/attend.py", "nn/moe.py", "answer.py", "observer.py"}
+    answers = {
+        f"tasks/{name}.py" for name in ("image_text", "masked_lm", "media_classification", "text_classification")
+    }
+    assert users == {"ops/attend.py", "nn/moe.py", *answers}
 
 
 def test_the_fused_kernel_is_called_in_one_place() -> None:
@@ -22,6 +28,17 @@ def test_the_fused_kernel_is_called_in_one_place() -> None:
 
 def test_files_can_be_finished() -> None:
     assert [file.name for file in FILES if len(file.read_text(encoding="utf-8").splitlines()) > 400] == []
+
+
+def test_names_mean_one_thing() -> None:
+    """A class or a module has a name of its own; architectures and checkpoint maps share theirs by design."""
+    classes, modules = Counter[str](), Counter[str]()
+    for file in FILES:
+        if file.relative_to(ROOT / "src" / "headway").parts[0] not in ("zoo", "interop"):
+            nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            classes.update(node.name for node in nodes if isinstance(node, ast.ClassDef))
+            modules.update([] if file.stem.startswith("__") else [file.stem])
+    assert {name for name, count in (classes | modules).items() if count > 1} - NOT_YET == set()
 
 
 def test_nothing_names_a_machine() -> None:

@@ -1,5 +1,10 @@
 """headway: every attention and transformer model out of one set of parts.
 
+    model = headway.train("pairs.tsv", minutes=20)          # what `headway train` does, with the same settings
+    model = headway.load("folder")                          # headway's or Hugging Face's
+    model.predict("…"), model.evaluate("test.tsv"), model.attend("…"), model.save("folder")
+    for batch in headway.batches("pairs.tsv"): …            # a training loop of your own
+
 This module is a façade.  Its names are imported when they are first used, so that `import headway` costs nothing.
 """
 
@@ -11,14 +16,21 @@ from typing import TYPE_CHECKING
 from headway.errors import UserError
 
 if TYPE_CHECKING:
-    from headway.checkpoint import load
-    from headway.look.attended import Attended
+    from headway import inspect
+    from headway.data.sources import Record
+    from headway.evaluation import evaluate
+    from headway.look.recording import Recording
+    from headway.look.recording import Recording as Attended
+    from headway.model import Model, load
     from headway.nn.context import Context
-    from headway.nn.rows import Rows
+    from headway.nn.packed import PackedLengths
+    from headway.nn.packed import PackedLengths as Rows
     from headway.nn.state import FixedState, State
     from headway.nn.trace import Trace, record
     from headway.ops.attend import attend
-    from headway.ops.map import AttentionMap
+    from headway.ops.attention_map import AttentionMap
+    from headway.tasks.base import Task
+    from headway.training.api import batches, train
     from headway.zoo.build import build
 
 __version__ = "0.1.0"
@@ -27,36 +39,58 @@ __all__ = [
     "AttentionMap",
     "Context",
     "FixedState",
+    "Model",
+    "PackedLengths",
+    "Record",
+    "Recording",
     "Rows",
     "State",
+    "Task",
     "Trace",
     "UserError",
     "attend",
+    "batches",
     "build",
+    "evaluate",
+    "inspect",
     "load",
     "record",
+    "train",
 ]
 
 LATE = {
-    "Attended": "headway.look.attended",
-    "AttentionMap": "headway.ops.map",
+    "Attended": "headway.look.recording",
+    "AttentionMap": "headway.ops.attention_map",
     "Context": "headway.nn.context",
     "FixedState": "headway.nn.state",
-    "Rows": "headway.nn.rows",
+    "Model": "headway.model",
+    "PackedLengths": "headway.nn.packed",
+    "Record": "headway.data.sources",
+    "Recording": "headway.look.recording",
+    "Rows": "headway.nn.packed",
     "State": "headway.nn.state",
+    "Task": "headway.tasks.base",
     "Trace": "headway.nn.trace",
     "attend": "headway.ops.attend",
+    "batches": "headway.training.api",
     "build": "headway.zoo.build",
-    "load": "headway.checkpoint",
+    "evaluate": "headway.evaluation",
+    "load": "headway.model",
     "record": "headway.nn.trace",
+    "train": "headway.training.api",
 }
+
+ALIASES = {"Attended": "Recording", "Rows": "PackedLengths"}  # names of the version before
+PACKAGES = ("inspect",)
 
 
 def __getattr__(name: str) -> object:
+    if name in PACKAGES:
+        return import_module(f"headway.{name}")
     if name not in LATE:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
-    return getattr(import_module(LATE[name]), name)
+    return getattr(import_module(LATE[name]), ALIASES.get(name, name))
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *LATE])
+    return sorted([*globals(), *LATE, *PACKAGES])

@@ -2,7 +2,7 @@
 
 import sys
 
-from headway.app.cli import main
+from headway.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

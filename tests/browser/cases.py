@@ -28,7 +28,7 @@ def continued(words: Sequence[str] = WORDS, layers: int = 4, heads: int = 6, see
 def compared() -> Sample:
     """Two models that read the same, and one that reads something else."""
     made = continued(layers=2, heads=4)
-    made.run("another model", " ".join(WORDS), made.plain["runs"][0]["axes"], outcome("next", ["or"], 15))
+    made.run("another model", " ".join(WORDS), made.data["runs"][0]["axes"], outcome("next", ["or"], 15))
     for layer in range(2):
         made.site(f"{layer}.attn", "text", "text", 4, causal=True)
     made.run("a shorter text", "The cat", {"text": text(["The", "cat"])}, outcome("next", ["or"], 1))

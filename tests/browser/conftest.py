@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.look.bundle import Bundle
-from headway.look.page import page as page_of
+from headway.look.html_page import render_page as page_of
 
 from .chrome import BROWSER, Chrome
 from .page import Page
@@ -45,7 +45,7 @@ def shown(page: Page, tmp_path: Path) -> Shown:
 
     def show(sample: Sample, hash: str = "") -> Page:
         file = tmp_path / "page.html"
-        file.write_text(page_of(Bundle(sample.plain, sample.blobs)), encoding="utf-8")
+        file.write_text(page_of(Bundle(sample.data, sample.blobs)), encoding="utf-8")
         page.open(file.as_uri() + hash)
         return page
 

@@ -47,9 +47,9 @@ WORDS = [
 
 @dataclass
 class Sample:
-    """A bundle in the making: plain data, pieces, and the weights that it tells, by run and site."""
+    """A bundle under construction: JSON data, blobs, and the weights that it tells, by run and site."""
 
-    plain: Plain
+    data: Plain
     blobs: dict[str, str] = field(default_factory=dict)
     weights: dict[tuple[int, str], Floats] = field(default_factory=dict)
     seed: int = 0
@@ -64,13 +64,13 @@ class Sample:
     def run(self, title: str, given: str, axes: Mapping[str, Plain], outcome: Plain, **more: object) -> Plain:
         told = {"title": title, "architecture": "sample", "parameters": 1_234_567, "input": given, "outcome": outcome}
         media = {"picture": None, "sound": None, "effects": None, "follows": None}
-        run = told | media | {"id": len(self.plain["runs"]), "axes": dict(axes), "sites": []} | more
-        self.plain["runs"].append(run)
+        run = told | media | {"id": len(self.data["runs"]), "axes": dict(axes), "sites": []} | more
+        self.data["runs"].append(run)
         return run
 
     def site(self, name: str, rows: str, columns: str, heads: int, *, causal: bool = False, sharp: float = 2.5) -> None:
         """A site whose weights follow from random queries and keys, with all the numbers behind them."""
-        axes = self.plain["runs"][-1]["axes"]
+        axes = self.data["runs"][-1]["axes"]
         T, S, D = count(axes[rows]), count(axes[columns]), 16
         q, k, v = (self.random.normal(size=(heads, n, D)).astype(np.float16) for n in (T, S, S))
         q = (q * sharp).astype(np.float16)
@@ -92,7 +92,7 @@ class Sample:
         near = np.abs(np.arange(T)[:, None] - np.arange(S)[None])
         distance = (w * near).sum(-1).mean(-1).tolist() if rows == columns else None
         stats = {"entropy": entropy.tolist(), "distance": distance, "effect": None}
-        self.weights[len(self.plain["runs"]) - 1, name] = w
+        self.weights[len(self.data["runs"]) - 1, name] = w
         told = {"name": name, "label": name.replace(".", " "), "derived": derived, "rows": rows, "columns": columns}
         self.steps(told | {"stats": stats, "detail": detail}, quantised(w))
 
@@ -107,11 +107,11 @@ class Sample:
         thumbs = pooled(q, ceil(T / 24), ceil(S / 24))
         small = {"blob": self.put(f"{prefix}.t", thumbs.tobytes()), "shape": list(thumbs.shape)}
         shape = {"heads": heads, "shape": [T, S], "levels": levels, "thumbs": small}
-        self.plain["runs"][-1]["sites"].append(told | shape)
+        self.data["runs"][-1]["sites"].append(told | shape)
 
     @property
     def prefix(self) -> str:
-        runs = self.plain["runs"]
+        runs = self.data["runs"]
         return f"{len(runs) - 1}.{len(runs[-1]['sites'])}"
 
     def level(self, prefix: str, q: NDArray[np.uint8], scale: int, wanted: Sequence[tuple[int, int]] | None) -> Plain:
@@ -128,7 +128,7 @@ class Sample:
 
     def effects(self) -> None:
         """Every head of every site of the last run, edited in each way, with made-up outcomes."""
-        run = self.plain["runs"][-1]
+        run = self.data["runs"][-1]
         run["effects"] = []
         for site in (one for one in run["sites"] if not one["derived"]):
             totals = self.random.normal(-1, 0.4, size=(site["heads"], 3))

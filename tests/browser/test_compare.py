@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from headway.app import cli
-from headway.app.look import Viewer, Viewing
-from headway.checkpoint import Loaded, load
-from headway.look.attended import Attended
+from headway.cli import main as cli
+from headway.look.page_session import Explorer
+from headway.look.recording import Recording
+from headway.model import Model, load
 from headway.zoo import transformer
 from headway.zoo.build import architecture
-from tests.app.folders import FOLDERS
+from tests.cli.folders import FOLDERS
 from tests.look.readers import loaded, other
 
 from . import cases
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 TEXT = "the cat sat on the mat"
 
 
-def translator(seed: int, **sizes: int) -> Loaded:
+def translator(seed: int, **sizes: int) -> Model:
     """A translator of the words of `pairs`, with weights and perhaps sizes of its own."""
     like = FOLDERS["pairs"]()
     assert isinstance(like.config, transformer.Config)
@@ -47,8 +47,8 @@ class Compared:
     """A page of two models, and what Python says of both."""
 
     page: Page
-    one: Attended
-    two: Attended
+    one: Recording
+    two: Recording
 
     def difference(self, state: dict[str, int | str]) -> float:
         """Of the weights of the chosen cell."""
@@ -58,7 +58,7 @@ class Compared:
         return (ours - theirs)[int(state["row"]), int(state["column"])].item()
 
 
-def opened(page: Page, folder: Path, *models: Loaded) -> Compared:
+def opened(page: Page, folder: Path, *models: Model) -> Compared:
     """As `headway look ONE TEXT --compare TWO` writes it."""
     for name, model in zip(("one", "two"), models, strict=True):
         model.save(folder / name)
@@ -142,7 +142,7 @@ def test_models_of_other_sizes(page: Page, tmp_path: Path, capsys: pytest.Captur
 
 def test_what_is_typed_is_compared(page: Page, tmp_path: Path) -> None:
     models = [loaded("transformer"), other("transformer")]
-    with serving(Viewer(Viewing(Path("one"), Path("two")), models), tmp_path, "the cat") as address:
+    with serving(Explorer({"one": models[0], "two": models[1]}), tmp_path, "the cat") as address:
         page.open(address)
         page.evaluate("headway.change({site: 'decoder.0.cross', head: 1})")
         page.evaluate(f"{found('live-text')}.value = 'a dog ran'")
@@ -167,7 +167,7 @@ def test_what_is_typed_is_compared(page: Page, tmp_path: Path) -> None:
 def test_differences_from_afar_are_told_to_be_of_blocks(shown: Shown) -> None:
     """Both heads have 0.7 in every block near the diagonal; only nearby is seen that they stand in other cells."""
     page = shown(cases.afar(), "#compare=1&row=100&column=99")
-    assert page.text("notice").startswith("from afar, each cell is the difference of the largest weights of two blocks")
+    assert page.text("notice").startswith("zoomed out: each cell is the difference of two block maxima")
     assert float(page.text("hover-weight")) == pytest.approx(0.7, abs=0.01)
     assert float(page.text("peak")) == pytest.approx(0.7, abs=0.005)  # not 0, which the blocks would say
     page.evaluate("headway.change({zoom: 40, x: 90, y: 90})")
@@ -175,10 +175,10 @@ def test_differences_from_afar_are_told_to_be_of_blocks(shown: Shown) -> None:
     assert page.evaluate(f"{found('notice')}.hidden")
     page.evaluate("headway.change({x: 800, y: 800, row: 805, column: 804})")  # whose fine weights are not in the file
     page.settle()
-    assert page.text("notice").startswith("coarse here: each cell is the difference of the largest weights")
+    assert page.text("notice").startswith("coarse here: each cell is the difference of two block maxima")
     assert "not in this file" in page.text("notice")
     assert page.text("hover-weight") == "coarse 0.000"
-    assert "which may stand in different cells" in page.text("entropy")
+    assert "which may be in different cells" in page.text("entropy")
     page.evaluate("headway.change({compare: -1})")
     page.settle()
     assert page.text("notice").startswith("coarse here: the fine weights are not in this file")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.app import cli
-from headway.checkpoint import load
-from headway.inspect.edits import Off, Only, Uniform
-from headway.look.attended import Attended, Change
+from headway.cli import main as cli
+from headway.look.recording import HeadEdit, Recording
+from headway.model import load
+from headway.nn.head_edits import Off, Only, Uniform
 from tests.look.readers import READERS, loaded
 
 from .page import Page, found
@@ -41,7 +41,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def opened(name: str, page: Page, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Page, Attended]:
+def opened(name: str, page: Page, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Page, Recording]:
     """The page of a model that was saved, and what Python says of the same."""
     folder, file = tmp_path / "model", tmp_path / "page.html"
     loaded(name).save(folder)
@@ -52,29 +52,29 @@ def opened(name: str, page: Page, tmp_path: Path, capsys: pytest.CaptureFixture[
     return page, load(folder).attend(given)
 
 
-def test_a_page_shows_what_python_says(opened: tuple[Page, Attended], name: str) -> None:
-    page, attended = opened
+def test_a_page_shows_what_python_says(opened: tuple[Page, Recording], name: str) -> None:
+    page, recording = opened
     assert page.text("title") == "model"
     said = page.evaluate("headway.bundle.runs[0].outcome.text")
-    assert said == attended.outcome.text
+    assert said == recording.outcome.text
     views = set[str]()
-    for site in attended.sites:
+    for site in recording.sites:
         page.evaluate(f"headway.change({{site: {json.dumps(site)}, head: 0}})")
         page.settle()
-        numbers(page, attended, site)
+        numbers(page, recording, site)
         for view in page.evaluate("headway.views()"):
             page.click(f"view-{view}")
             views.add(view)
-        pointed(page, attended, site)
+        pointed(page, recording, site)
     assert views == MODELS[name]
-    edits(page, attended)
+    edits(page, recording)
     assert page.asked_for() == []
     assert page.errors == []
 
 
-def numbers(page: Page, attended: Attended, site: str) -> None:
+def numbers(page: Page, recording: Recording, site: str) -> None:
     """Some weights of every head, and the way by which the foot comes to them."""
-    weights = attended[site].full()[0]
+    weights = recording[site].full()[0]
     draw = random.Random(site)
     for head, rows in enumerate(weights):
         row, column = draw.randrange(len(rows)), draw.randrange(rows.shape[1])
@@ -85,7 +85,7 @@ def numbers(page: Page, attended: Attended, site: str) -> None:
     page.evaluate(f"headway.change({{row: {row}, column: {column}}})")
     page.settle()
     assert told_by(page, "foot-softmax") == pytest.approx(weights[0, row, column].item(), abs=0.02)  # in float16
-    terms = attended.detail(site).terms(0, row, column).sum().item()
+    terms = recording.detail(site).terms(0, row, column).sum().item()
     assert told_by(page, "foot-score") == pytest.approx(terms, rel=0.02, abs=0.02)
 
 
@@ -93,25 +93,25 @@ def told_by(page: Page, testid: str) -> float:
     return float(page.evaluate(f"{found(testid)}.dataset.value"))
 
 
-def pointed(page: Page, attended: Attended, site: str) -> None:
+def pointed(page: Page, recording: Recording, site: str) -> None:
     """The number under the pointer."""
     page.click("view-matrix")
     box = page.evaluate(f"{found('canvas')}.getBoundingClientRect().toJSON()")
     page.hover(box["x"] + 0.52 * box["width"], box["y"] + 0.47 * box["height"])
     state = page.evaluate("headway.state")
-    weight = attended[site].full()[0, state["head"], state["row"], state["column"]].item()
+    weight = recording[site].full()[0, state["head"], state["row"], state["column"]].item()
     assert float(page.text("hover-weight")) == pytest.approx(weight, abs=0.005)
 
 
-def edits(page: Page, attended: Attended) -> None:
+def edits(page: Page, recording: Recording) -> None:
     """Each way to change a head of the last site."""
-    site = list(attended.sites)[-1]
-    head = attended.sites[site].heads - 1
+    site = list(recording.sites)[-1]
+    head = recording.sites[site].heads - 1
     page.evaluate(f"headway.change({{site: {json.dumps(site)}, head: {head}}})")
     page.settle()
     for how, edit in EDITS.items():
         page.click(f"edit-{how}")
-        outcome = attended.edited(Change(site, head, edit))
-        assert told_by(page, "edit-delta") == pytest.approx(outcome.total - attended.outcome.total, abs=1e-3)
-        if outcome.text != attended.outcome.text:
+        outcome = recording.edited(HeadEdit(site, head, edit))
+        assert told_by(page, "edit-delta") == pytest.approx(outcome.total - recording.outcome.total, abs=1e-3)
+        if outcome.text != recording.outcome.text:
             assert page.evaluate("document.querySelector('.edit-output ins') !== null")

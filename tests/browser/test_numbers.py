@@ -82,11 +82,11 @@ def test_side_and_foot_follow_the_numbers_of_the_cell(shown: Shown) -> None:
     assert told == pytest.approx(sorted(weights, reverse=True)[: len(told)], abs=0.005)
     softmax = float(page.evaluate(f"{found('foot-softmax')}.dataset.value"))
     assert softmax == pytest.approx(weights[3], abs=1e-4)  # by way of q, k and the softmax, not by the map
-    assert "How this weight comes about" in page.text("foot")
+    assert "How this weight is computed" in page.text("foot")
     assert "16 dimensions" in page.text("terms")
     page.evaluate("headway.change({column: 12})")
     page.settle()
-    assert "hidden" in page.text("foot")  # the future
+    assert "masked" in page.text("foot")  # the future
     page.evaluate("headway.change({head: -1})")
     page.settle()
     assert "Choose one head" in page.text("foot")

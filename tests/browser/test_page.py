@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headway.look.bundle import Bundle
-from headway.look.page import iframe
-from headway.look.page import page as page_of
+from headway.look.html_page import iframe
+from headway.look.html_page import render_page as page_of
 
 from .cases import KINDS, sample
 from .conftest import Shown
@@ -28,7 +28,7 @@ VIEWS = {
 def test_every_view_of_every_site_draws_in_silence(shown: Shown, kind: str) -> None:
     made = sample(kind)
     page = shown(made)
-    for site in made.plain["runs"][0]["sites"]:
+    for site in made.data["runs"][0]["sites"]:
         page.evaluate(f"headway.change({{site: '{site['name']}'}})")
         page.settle()
         views = page.evaluate("headway.views()")
@@ -55,8 +55,8 @@ def colours(page: Page) -> int:
 def test_an_edit_tells_the_new_output_and_how_much_less_likely_the_old_one_is(shown: Shown) -> None:
     made = sample("language")
     page = shown(made, "#site=1.attn&head=2")
-    effects = {(e["site"], e["head"], e["how"]): e["outcome"] for e in made.plain["runs"][0]["effects"]}
-    before = made.plain["runs"][0]["outcome"]["total"]
+    effects = {(e["site"], e["head"], e["how"]): e["outcome"] for e in made.data["runs"][0]["effects"]}
+    before = made.data["runs"][0]["outcome"]["total"]
     for how in ("off", "uniform", "only"):
         page.click(f"edit-{how}")
         outcome = effects["1.attn", 2, how]
@@ -123,12 +123,12 @@ def test_heads_are_sorted_by_what_was_measured(shown: Shown) -> None:
         page.evaluate(f"headway.change({{sort: '{stat}'}})")
         page.settle()
         told = page.evaluate("[...document.querySelectorAll('.ranked .number')].map(n => Number(n.innerText))")
-        stats = [one for site in made.plain["runs"][0]["sites"] for one in site["stats"][stat]]
+        stats = [one for site in made.data["runs"][0]["sites"] for one in site["stats"][stat]]
         assert told == pytest.approx(sorted(stats, key=lambda value: way * value), abs=0.006)
     page.evaluate("headway.change({sort: 'effect'})")
     page.settle()
     first = page.evaluate("document.querySelector('.ranked .number').innerText")
-    effects = [one for site in made.plain["runs"][0]["sites"] for one in site["stats"]["effect"] or []]
+    effects = [one for site in made.data["runs"][0]["sites"] for one in site["stats"]["effect"] or []]
     assert signed(first) == pytest.approx(max(effects, key=abs), abs=0.001)
 
 
@@ -139,7 +139,7 @@ def test_a_step_moves_the_query_and_shows_what_was_likely(shown: Shown) -> None:
     page.evaluate(script)
     page.settle()
     assert page.evaluate("headway.state.row") == 3
-    assert made.plain["runs"][0]["outcome"]["steps"][3]["said"] in page.text("probable")
+    assert made.data["runs"][0]["outcome"]["steps"][3]["said"] in page.text("probable")
 
 
 @pytest.mark.parametrize(("kind", "view"), [("language", "matrix"), ("picture", "picture"), ("caption", "strip")])
@@ -184,7 +184,7 @@ def test_a_page_in_a_sandbox_works(page: Page, tmp_path: Path) -> None:
     """As notebooks show it: no origin, no address, no storage."""
     made = sample("language")
     file = tmp_path / "book.html"
-    file.write_text(f"<!doctype html><body>{iframe(page_of(Bundle(made.plain, made.blobs)))}", encoding="utf-8")
+    file.write_text(f"<!doctype html><body>{iframe(page_of(Bundle(made.data, made.blobs)))}", encoding="utf-8")
     inner = page.framed(file)
     inner.wait("window.headway?.ready === true")
     assert float(inner.text("hover-weight")) > 0

@@ -9,11 +9,10 @@ from threading import Thread
 
 import pytest
 
-from headway.app.desk import Desk
-from headway.app.live import bound
-from headway.app.look import Viewer, Viewing
-from headway.inspect.edits import Off, Uniform
-from headway.look.attended import Change
+from headway.look.page_session import Explorer, PageSession
+from headway.look.recording import HeadEdit
+from headway.look.server import bind
+from headway.nn.head_edits import Off, Uniform
 from tests.look.readers import image, loaded
 
 from .page import Page, found
@@ -23,15 +22,15 @@ pytestmark = pytest.mark.slow
 
 def served(name: str, folder: Path, given: str) -> AbstractContextManager[str]:
     """The address at which a model answers."""
-    return serving(Viewer(Viewing(Path("model")), [loaded(name)]), folder, given)
+    return serving(Explorer({"model": loaded(name)}), folder, given)
 
 
 @contextmanager
-def serving(viewer: Viewer, folder: Path, given: str) -> Iterator[str]:
+def serving(explorer: Explorer, folder: Path, given: str) -> Iterator[str]:
     """The same, of one model or two."""
-    with bound(0) as server:
-        server.desk = Desk(viewer, folder)
-        server.desk.open(given)
+    with bind(0) as server:
+        server.session = PageSession(explorer, folder)
+        server.session.open(given)
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -48,9 +47,9 @@ def test_a_text_is_typed_and_heads_are_edited(page: Page, tmp_path: Path) -> Non
         page.click("live-read")
         page.wait("headway.bundle.runs[0].input === 'a dog ran'")
         page.settle()
-        attended = loaded("transformer").attend("a dog ran")
-        assert page.evaluate("headway.bundle.runs[0].outcome.text") == attended.outcome.text
-        weights = attended["decoder.0.cross"].full()[0]
+        recording = loaded("transformer").attend("a dog ran")
+        assert page.evaluate("headway.bundle.runs[0].outcome.text") == recording.outcome.text
+        weights = recording["decoder.0.cross"].full()[0]
         assert page.evaluate("headway.weight('decoder.0.cross', 1, 2, 1)") == pytest.approx(
             weights[1, 2, 1].item(), abs=0.005
         )
@@ -60,9 +59,9 @@ def test_a_text_is_typed_and_heads_are_edited(page: Page, tmp_path: Path) -> Non
         page.evaluate("headway.change({site: 'encoder.0.attn', head: 0})")
         page.settle()
         page.click("edit-uniform")
-        both = attended.edited(Change("decoder.0.cross", 1, Off()), Change("encoder.0.attn", 0, Uniform()))
+        both = recording.edited(HeadEdit("decoder.0.cross", 1, Off()), HeadEdit("encoder.0.attn", 0, Uniform()))
         delta = float(page.evaluate(f"{found('edit-delta')}.dataset.value"))
-        assert delta == pytest.approx(both.total - attended.outcome.total, abs=1e-3)
+        assert delta == pytest.approx(both.total - recording.outcome.total, abs=1e-3)
         assert "decoder.0.cross head 1 off" in page.text("edit-output")
         assert {url.removeprefix(address).split("?")[0] for url in page.asked_for()} <= {
             "blob",

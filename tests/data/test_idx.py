@@ -12,10 +12,12 @@ import pytest
 from headway.data.checks import Skipped, check, good_records
 from headway.data.idx import read_idx
 from headway.data.images import read_image
-from headway.data.kinds import Kind
+from headway.data.kinds import DataKind
 from headway.data.recognise import recognise
-from headway.data.records import Record, records
+from headway.data.records import records
+from headway.data.sources import Record
 from headway.errors import UserError
+from headway.tasks.registry import sentence
 from tests.data.files import idx, put
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 4, 5), np.uint8)
@@ -36,8 +38,8 @@ def packed(files: dict[str, bytes]) -> dict[str, bytes]:
 @pytest.mark.parametrize("files", [FILES, packed(FILES)], ids=["plain", "packed"])
 def test_images_are_those_in_the_file(tmp_path: Path, files: dict[str, bytes]) -> None:
     given = recognise([put(tmp_path, files)])
-    assert given.kind is Kind.IMAGES
-    assert "6 images of 4 × 5 pixels and labels, so image classification (change with --task)" in given.why
+    assert given.kind is DataKind.IMAGES
+    assert "6 images of 4 × 5 pixels and labels, so image classification (change with --task)" in sentence(given)
     found = [one for one in records(given) if isinstance(one, Record)]
     assert [one.fields[1] for one in found] == ["0", "1", "2", "0", "1", "2"]
     assert [one.line for one in found] == [1, 2, 3, 4, 5, 6]
@@ -60,7 +62,7 @@ def test_values_are_mapped_not_read(tmp_path: Path) -> None:
 def test_a_folder_with_two_sets_gives_the_one_for_training(tmp_path: Path) -> None:
     given = recognise([put(tmp_path, FILES | TEST)])
     assert len(list(records(given))) == 6
-    assert f"({tmp_path}/t10k-images-idx3-ubyte is left for --validation)" in given.why
+    assert f"({tmp_path}/t10k-images-idx3-ubyte is left for --validation)" in sentence(given)
     assert len(list(records(recognise([tmp_path / "t10k-images-idx3-ubyte"])))) == 2
 
 
@@ -138,7 +140,7 @@ def test_images_without_classes_need_no_labels(tmp_path: Path, name: str) -> Non
     put(tmp_path, {name: gzip.compress(data) if name.endswith(".gz") else data})
     given = recognise([tmp_path / name], nameless=True)
     assert given.files == (tmp_path / name,)
-    assert given.why == (
+    assert sentence(given) == (
         f"{tmp_path / name}: 6 images of 4 × 5 pixels, to be learned from without classes (change with --objective)"
     )
     found = list(good_records(given, None))

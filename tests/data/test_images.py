@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from headway.data.archives import Place
+from headway.data.archives import MediaLocation
 from headway.data.images import Images, mean_and_std, read_image
-from headway.data.lines import What
-from headway.data.looks import Flaw, Seen, looked
+from headway.data.media_sources import MediaFlaw, MediaProbe, probe
+from headway.data.text_lines import Flaw
 from headway.errors import UserError
 from tests.data.files import coded, jpg, picture, png
 
@@ -22,9 +22,9 @@ GREY = np.asarray(picture(channels=1))
 RGB = np.asarray(picture())
 
 
-def at(tmp_path: Path, data: bytes, name: str = "a.png") -> Place:
+def at(tmp_path: Path, data: bytes, name: str = "a.png") -> MediaLocation:
     (tmp_path / name).write_bytes(data)
-    return Place(tmp_path / name)
+    return MediaLocation(tmp_path / name)
 
 
 def transparent() -> Image.Image:
@@ -67,7 +67,7 @@ def test_every_mode_is_decoded(tmp_path: Path, mode: str) -> None:
     assert found.dtype == np.uint8
     assert found.shape == expected.shape
     assert np.abs(found.astype(int) - expected).max() <= tolerance
-    assert isinstance(looked(Images(), place), Seen)
+    assert isinstance(probe(Images(), place), MediaProbe)
     one = read_image(place, channels=1)
     assert one.shape == (12, 16, 1)
     if np.ptp(expected, -1).max() == 0:
@@ -92,8 +92,8 @@ def test_images_stand_upright(tmp_path: Path, turn: int) -> None:
     for format in ("PNG", "TIFF"):  # Pillow turns the one by itself
         place = at(tmp_path, coded(saved, format, exif=exif), f"a.{format}")
         assert np.array_equal(read_image(place), RGB)
-        seen = looked(Images(), place)
-        assert isinstance(seen, Seen)
+        seen = probe(Images(), place)
+        assert isinstance(seen, MediaProbe)
         assert seen.extent == (12, 16)
 
 
@@ -115,31 +115,43 @@ def film(format: str) -> bytes:
 
 
 BAD = {
-    "an empty file": (b"", What.IMAGE, "is no image of a known format"),
-    "a text": (b"not an image at all", What.IMAGE, "is no image of a known format"),
-    "postscript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", What.IMAGE, "is no image of a known format"),
-    "half a JPEG": (jpg()[:-200], What.IMAGE, "is truncated"),
-    "half a PNG": (png()[: len(png()) // 2], What.IMAGE, "is truncated"),
-    "a wrong byte in a PNG": (png()[:60] + b"\xff\xff\xff\xff" + png()[64:], What.IMAGE, "cannot be decoded"),
-    "a header only": (png()[:33], What.IMAGE, "is no image of a known format"),
+    "an empty file": (b"", Flaw.IMAGE, "is no image of a known format"),
+    "a text": (b"not an image at all", Flaw.IMAGE, "is no image of a known format"),
+    "postscript": (
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+        Flaw.IMAGE,
+        "is no image of a known format",
+    ),
+    "half a JPEG": (jpg()[:-200], Flaw.IMAGE, "is truncated"),
+    "half a PNG": (png()[: len(png()) // 2], Flaw.IMAGE, "is truncated"),
+    "a wrong byte in a PNG": (png()[:60] + b"\xff\xff\xff\xff" + png()[64:], Flaw.IMAGE, "cannot be decoded"),
+    "a header only": (png()[:33], Flaw.IMAGE, "is no image of a known format"),
     "a JPEG without its last rows": (
         coded(picture(height=200, width=200), "JPEG")[:-400],
-        What.IMAGE,
+        Flaw.IMAGE,
         "is truncated (image file is truncated",
     ),
-    "a bomb": (bomb(50_000, 50_000), What.LARGE, "has more pixels than the 100,000,000 that are allowed"),
+    "a bomb": (bomb(50_000, 50_000), Flaw.LARGE, "has more pixels than the 100,000,000 that are allowed"),
     "a strip": (
         coded(Image.new("L", (100_000, 1))),
-        What.LARGE,
+        Flaw.LARGE,
         "has 100,000 × 1 pixels where one side may be 100 times as long as the other",
     ),
-    "a strip that stands": (coded(Image.new("L", (2, 201))), What.LARGE, "has 2 × 201 pixels where one side may be"),
-    "a PNG without its end": (png()[:-12], What.IMAGE, "is truncated (the end of the PNG is missing)"),
-    "a smaller bomb": (bomb(12_000, 12_000), What.LARGE, "has 12,000 × 12,000 pixels where 100,000,000 are allowed"),
-    "an animated gif": (film("GIF"), What.ANIMATED, "is animated: 3 frames where one is expected"),
-    "an animated webp": (film("WEBP"), What.ANIMATED, "is animated: 3 frames where one is expected"),
-    "pages": (film("TIFF"), What.ANIMATED, "is animated: 3 frames where one is expected"),
-    "32 bits": (coded(picture(channels=1).convert("F"), "TIFF"), What.IMAGE, "has pixels of 32 bits"),
+    "a strip that stands": (
+        coded(Image.new("L", (2, 201))),
+        Flaw.LARGE,
+        "has 2 × 201 pixels where one side may be",
+    ),
+    "a PNG without its end": (png()[:-12], Flaw.IMAGE, "is truncated (the end of the PNG is missing)"),
+    "a smaller bomb": (
+        bomb(12_000, 12_000),
+        Flaw.LARGE,
+        "has 12,000 × 12,000 pixels where 100,000,000 are allowed",
+    ),
+    "an animated gif": (film("GIF"), Flaw.ANIMATED, "is animated: 3 frames where one is expected"),
+    "an animated webp": (film("WEBP"), Flaw.ANIMATED, "is animated: 3 frames where one is expected"),
+    "pages": (film("TIFF"), Flaw.ANIMATED, "is animated: 3 frames where one is expected"),
+    "32 bits": (coded(picture(channels=1).convert("F"), "TIFF"), Flaw.IMAGE, "has pixels of 32 bits"),
 }
 
 
@@ -147,11 +159,11 @@ BAD = {
 def test_what_cannot_be_read_says_why(tmp_path: Path, case: str) -> None:
     data, what, said = BAD[case]
     place = at(tmp_path, data)
-    flaw = looked(Images(), place)
-    assert isinstance(flaw, Flaw)
+    flaw = probe(Images(), place)
+    assert isinstance(flaw, MediaFlaw)
     assert flaw.what is what
     assert flaw.said.startswith(said)
-    if what is not What.ANIMATED:
+    if what is not Flaw.ANIMATED:
         with pytest.raises(UserError, match=r"a\.png (is|has|cannot)"):
             read_image(place)
 
@@ -159,21 +171,21 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, case: str) -> None:
 def test_no_cut_of_a_file_goes_unnoticed(tmp_path: Path) -> None:
     for data in (jpg(), png()):
         for end in range(0, len(data) - 20, max(1, len(data) // 12)):
-            assert isinstance(Images().look(at(tmp_path, data[:end])), Flaw), end
+            assert isinstance(Images().probe(at(tmp_path, data[:end])), MediaFlaw), end
     for end in range(len(png()) - 20, len(png())):
-        assert isinstance(Images().look(at(tmp_path, png()[:end])), Flaw), end
+        assert isinstance(Images().probe(at(tmp_path, png()[:end])), MediaFlaw), end
 
 
 def test_what_stands_behind_the_end_of_a_png_does_no_harm(tmp_path: Path) -> None:
     place = at(tmp_path, png() + b"left by another program")
-    assert isinstance(Images().look(place), Seen)
+    assert isinstance(Images().probe(place), MediaProbe)
     assert np.array_equal(read_image(place), RGB)
 
 
 def test_a_long_image_is_no_strip(tmp_path: Path) -> None:
     """A line of writing is long, and is read."""
     place = at(tmp_path, coded(picture(height=3, width=300)))
-    assert isinstance(Images().look(place), Seen)
+    assert isinstance(Images().probe(place), MediaProbe)
     assert read_image(place).shape == (3, 300, 3)
 
 
@@ -185,40 +197,40 @@ def test_a_line_break_in_a_name_does_not_break_the_sentence(tmp_path: Path) -> N
 
 def test_the_first_frame_of_a_film_where_that_is_asked_for(tmp_path: Path) -> None:
     place = at(tmp_path, film("WEBP"))
-    assert isinstance(looked(Images(frames=3), place), Seen)
+    assert isinstance(probe(Images(frames=3), place), MediaProbe)
     assert np.abs(read_image(place).astype(int) - RGB).max() < 60
 
 
 def test_a_file_that_changed_is_looked_at_again(tmp_path: Path) -> None:
     place = at(tmp_path, png())
-    assert isinstance(looked(Images(), place), Seen)
-    assert isinstance(looked(Images(), at(tmp_path, png()[:-30])), Flaw)
+    assert isinstance(probe(Images(), place), MediaProbe)
+    assert isinstance(probe(Images(), at(tmp_path, png()[:-30])), MediaFlaw)
 
 
 def test_the_hash_is_of_the_contents(tmp_path: Path) -> None:
     one, same, other = (
-        looked(Images(), at(tmp_path, png(seed), f"{seed}{name}")) for seed, name in ((0, "a"), (0, "b"), (1, "c"))
+        probe(Images(), at(tmp_path, png(seed), f"{seed}{name}")) for seed, name in ((0, "a"), (0, "b"), (1, "c"))
     )
-    assert isinstance(one, Seen)
-    assert isinstance(other, Seen)
+    assert isinstance(one, MediaProbe)
+    assert isinstance(other, MediaProbe)
     assert one == same
     assert one.content != other.content
 
 
 def test_a_place_can_be_spelled(tmp_path: Path) -> None:
     for place in (
-        Place(tmp_path / "é x.png"),
-        Place(tmp_path / "a.tar", "b/c.png", 512, 99),
-        Place(tmp_path, "", 16, 4, (2, 2)),
+        MediaLocation(tmp_path / "é x.png"),
+        MediaLocation(tmp_path / "a.tar", "b/c.png", 512, 99),
+        MediaLocation(tmp_path, "", 16, 4, (2, 2)),
     ):
-        assert Place.parsed(place.spelled()) == place
+        assert MediaLocation.parsed(place.spelled()) == place
 
 
 def test_bytes_of_a_part_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "all").write_bytes(b"before" + png() + b"after")
-    assert np.array_equal(read_image(Place(tmp_path / "all", "x.png", 6, len(png()))), RGB)
+    assert np.array_equal(read_image(MediaLocation(tmp_path / "all", "x.png", 6, len(png()))), RGB)
     with pytest.raises(UserError, match="gone does not exist"):
-        Place(tmp_path / "gone").read()
+        MediaLocation(tmp_path / "gone").read()
     with pytest.raises(UserError, match="has 10 bytes where 4 are allowed"):
         at(tmp_path, b"0123456789").read(4)
 
@@ -226,10 +238,10 @@ def test_bytes_of_a_part_of_a_file(tmp_path: Path) -> None:
 def test_a_large_jpeg_is_looked_at_faster_than_it_is_decoded(tmp_path: Path) -> None:
     """An eighth is decoded, and every cut is still found."""
     data = coded(picture(height=600, width=800), "JPEG")
-    seen = Images().look(at(tmp_path, data))
-    assert isinstance(seen, Seen)
+    seen = Images().probe(at(tmp_path, data))
+    assert isinstance(seen, MediaProbe)
     assert seen.extent == (600, 800)
-    assert isinstance(Images().look(at(tmp_path, data[: int(len(data) * 0.9)])), Flaw)
+    assert isinstance(Images().probe(at(tmp_path, data[: int(len(data) * 0.9)])), MediaFlaw)
     assert io.BytesIO(data).read(2) == b"\xff\xd8"
 
 
@@ -245,8 +257,10 @@ def test_mean_and_deviation(tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = at(tmp_path, png())
-    monkeypatch.setattr("headway.data.looks.LARGEST", 100)
-    assert Images().look(place) == Flaw(What.LARGE, f"has {len(png())} bytes where 100 are allowed")
-    assert looked(Images(), Place(tmp_path / "gone.png")) == Flaw(What.MISSING, "is gone")
+    monkeypatch.setattr("headway.data.media_sources.MAX_FILE_BYTES", 100)
+    assert Images().probe(place) == MediaFlaw(Flaw.LARGE, f"has {len(png())} bytes where 100 are allowed")
+    assert probe(Images(), MediaLocation(tmp_path / "gone.png")) == MediaFlaw(Flaw.MISSING, "is gone")
     (tmp_path / "folder.png").mkdir()
-    assert Images().look(Place(tmp_path / "folder.png", size=9)) == Flaw(What.IMAGE, "cannot be read: Is a directory")
+    assert Images().probe(MediaLocation(tmp_path / "folder.png", size=9)) == MediaFlaw(
+        Flaw.IMAGE, "cannot be read: Is a directory"
+    )

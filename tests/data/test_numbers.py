@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.data.checks import Skipped, check, good_records
-from headway.data.kinds import Kind
-from headway.data.lines import Problem, What
+from headway.data.kinds import DataKind
 from headway.data.numbers import vectors, written
 from headway.data.recognise import recognise
-from headway.data.records import Record, by_document, records
+from headway.data.records import by_document, records
+from headway.data.sources import Record
+from headway.data.text_lines import Flaw, Problem
 from headway.errors import UserError
+from headway.tasks.registry import sentence
 
 RANDOM = np.random.default_rng(0)
 TABLE = RANDOM.normal(size=(9, 4)).round(3)
@@ -42,34 +44,58 @@ CASES = {
         "a.csv",
         rows(True),
         {},
-        Kind.SERIES,
+        DataKind.SERIES,
         "9 lines of 4 numbers and a label, so classification of series",
     ),
-    "a header": ("a.csv", rows(True, "p,q,r,s,kind\n"), {}, Kind.SERIES, "9 lines of 4 numbers and a label"),
-    "a label of numbers": ("a.csv", rows(False, "p,q,r,label\n"), {}, Kind.SERIES, "9 lines of 3 numbers and a label"),
-    "moments": ("a.csv", rows(False), {}, Kind.FORECAST, "9 lines of 4 numbers, so forecasting (change with --task)"),
-    "moments with names": ("a.csv", rows(False, "open,high,low,close\n"), {}, Kind.FORECAST, "9 lines of 4 numbers"),
-    "a time and one number": ("a.csv", TIMED, {}, Kind.FORECAST, "9 lines of 1 number, so forecasting"),
-    "the last column": ("a.csv", rows(False), {"kind": Kind.SERIES}, Kind.SERIES, "9 lines of 3 numbers and a label"),
+    "a header": ("a.csv", rows(True, "p,q,r,s,kind\n"), {}, DataKind.SERIES, "9 lines of 4 numbers and a label"),
+    "a label of numbers": (
+        "a.csv",
+        rows(False, "p,q,r,label\n"),
+        {},
+        DataKind.SERIES,
+        "9 lines of 3 numbers and a label",
+    ),
+    "moments": (
+        "a.csv",
+        rows(False),
+        {},
+        DataKind.ROWS,
+        "9 lines of 4 numbers, so forecasting (change with --task)",
+    ),
+    "moments with names": (
+        "a.csv",
+        rows(False, "open,high,low,close\n"),
+        {},
+        DataKind.ROWS,
+        "9 lines of 4 numbers",
+    ),
+    "a time and one number": ("a.csv", TIMED, {}, DataKind.ROWS, "9 lines of 1 number, so forecasting"),
+    "the last column": (
+        "a.csv",
+        rows(False),
+        {"kind": DataKind.SERIES},
+        DataKind.SERIES,
+        "9 lines of 3 numbers and a label",
+    ),
     "chosen columns": (
         "a.csv",
         rows(True),
-        {"columns": (1, 5), "kind": Kind.SERIES},
-        Kind.SERIES,
+        {"columns": (1, 5), "kind": DataKind.SERIES},
+        DataKind.SERIES,
         "9 lines of 1 number and",
     ),
     "sets": (
         "a.jsonl",
         objects(points=POINTS, label=LABELS),
         {},
-        Kind.SETS,
+        DataKind.SETS,
         "9 lines of sets of vectors of 2 numbers and a label",
     ),
     "flat sets": (
         "a.jsonl",
         objects(x=[[1, 2, at] for at in range(9)], y=LABELS),
-        {"kind": Kind.SETS},
-        Kind.SETS,
+        {"kind": DataKind.SETS},
+        DataKind.SETS,
         "vectors of 1 number",
     ),
 }
@@ -81,7 +107,7 @@ def test_what_numbers_are_taken_for(tmp_path: Path, case: str) -> None:
     (tmp_path / name).write_text(text)
     data = recognise([tmp_path / name], **options)
     assert data.kind is kind
-    assert why in data.why
+    assert why in sentence(data)
     found = list(records(data))
     assert all(isinstance(one, Record) for one in found)
     assert len(found) == 9
@@ -120,37 +146,37 @@ def bad_line(line: str) -> tuple[str, str]:
 
 
 BAD = {
-    "a word": (*bad_row("1,2,n/a,4,a"), What.NUMBER, 'column 3 is "n/a", not a number'),
-    "not a number": (*bad_row("1,nan,3,4,a"), What.NUMBER, 'column 2 is "nan", not a number'),
-    "without end": (*bad_row("inf,2,3,4,a"), What.NUMBER, 'column 1 is "inf", not a number'),
-    "an empty cell": (*bad_row("1,2,,4,a"), What.EMPTY, 'column 3 is "", not a number'),
-    "an empty label": (*bad_row("1,2,3,4,"), What.EMPTY, "column 5 is empty"),
-    "a number too few": (*bad_row("1,2,3,a"), What.COLUMNS, "4 columns where the file has 5"),
+    "a word": (*bad_row("1,2,n/a,4,a"), Flaw.NUMBER, 'column 3 is "n/a", not a number'),
+    "not a number": (*bad_row("1,nan,3,4,a"), Flaw.NUMBER, 'column 2 is "nan", not a number'),
+    "without end": (*bad_row("inf,2,3,4,a"), Flaw.NUMBER, 'column 1 is "inf", not a number'),
+    "an empty cell": (*bad_row("1,2,,4,a"), Flaw.EMPTY, 'column 3 is "", not a number'),
+    "an empty label": (*bad_row("1,2,3,4,"), Flaw.EMPTY, "column 5 is empty"),
+    "a number too few": (*bad_row("1,2,3,a"), Flaw.COLUMNS, "4 columns where the file has 5"),
     "a ragged set": (
         *bad_line('{"points": [[1, 2], [3]], "label": "a"}'),
-        What.NUMBER,
+        Flaw.NUMBER,
         "a vector of 1 numbers where others have 2",
     ),
     "a wider set": (
         *bad_line('{"points": [[1, 2, 3]], "label": "a"}'),
-        What.NUMBER,
+        Flaw.NUMBER,
         "a vector of 3 numbers where others have 2",
     ),
-    "an empty set": (*bad_line('{"points": [], "label": "a"}'), What.NUMBER, "'points' is empty"),
+    "an empty set": (*bad_line('{"points": [], "label": "a"}'), Flaw.NUMBER, "'points' is empty"),
     "words in a set": (
         *bad_line('{"points": [["x", 2]], "label": "a"}'),
-        What.NUMBER,
+        Flaw.NUMBER,
         "not a list of vectors of numbers",
     ),
     "NaN in a set": (
         *bad_line('{"points": [[NaN, 2]], "label": "a"}'),
-        What.NUMBER,
+        Flaw.NUMBER,
         "not a list of vectors of numbers",
     ),
-    "no label": (*bad_line('{"points": [[1, 2]]}'), What.KEY, "no 'label' among its keys"),
+    "no label": (*bad_line('{"points": [[1, 2]]}'), Flaw.KEY, "no 'label' among its keys"),
     "a label that is a list": (
         *bad_line('{"points": [[1, 2]], "label": ["a"]}'),
-        What.VALUE,
+        Flaw.VALUE,
         "'label' is [\"a\"], not a label",
     ),
 }
@@ -173,10 +199,10 @@ def test_bad_numbers_are_named_or_counted(tmp_path: Path, case: str) -> None:
 
 def test_columns_that_are_no_numbers_are_texts(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("".join(f"{at}\t{at * 7}\n" for at in range(9)))
-    assert recognise([tmp_path / "a.tsv"]).kind is Kind.PAIRS
+    assert recognise([tmp_path / "a.tsv"]).kind is DataKind.PAIRS
     (tmp_path / "b.csv").write_text("".join(f"word {at},b {at},c\n" for at in range(9)))
     with pytest.raises(UserError, match=r"b\.csv has other columns than of numbers and one label"):
-        recognise([tmp_path / "b.csv"], kind=Kind.FORECAST)
+        recognise([tmp_path / "b.csv"], kind=DataKind.ROWS)
 
 
 def test_which_is_the_label(tmp_path: Path) -> None:
@@ -199,7 +225,7 @@ def test_numbers_are_not_measured_in_letters(tmp_path: Path) -> None:
 def test_a_value_that_is_no_list_is_named_wherever_it_stands(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(objects(points=[5, *POINTS, *POINTS], label=["a", *LABELS, *LABELS]))
     data = recognise([tmp_path / "a.jsonl"])
-    assert data.kind is Kind.SETS
+    assert data.kind is DataKind.SETS
     with pytest.raises(UserError, match=r"a\.jsonl:1: 'points' is 5, not a list of vectors"):
         list(good_records(data, None))
 
@@ -214,10 +240,10 @@ def test_numbers_that_four_bytes_cannot_hold_are_none(tmp_path: Path) -> None:
 def test_beside_a_time_y_is_a_number_like_the_others(tmp_path: Path) -> None:
     moments = "".join(f"2024-01-0{at + 1},{at},{at * 2},{at * 3}\n" for at in range(9))
     (tmp_path / "a.csv").write_text(f"date,x,y,z\n{moments}")
-    for kind in (None, Kind.FORECAST):
+    for kind in (None, DataKind.ROWS):
         data = recognise([tmp_path / "a.csv"], kind=kind)
-        assert (data.kind, data.columns) == (Kind.FORECAST, ("x", "y", "z"))
-    assert recognise([tmp_path / "a.csv"], kind=Kind.SERIES).columns == ("x", "z", "y")
+        assert (data.kind, data.columns) == (DataKind.ROWS, ("x", "y", "z"))
+    assert recognise([tmp_path / "a.csv"], kind=DataKind.SERIES).columns == ("x", "z", "y")
 
 
 def test_a_column_of_numbers_may_have_many_holes(tmp_path: Path) -> None:

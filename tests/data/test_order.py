@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.keyed import Numbers
-from headway.data.order import PADDED, Buckets, Steps, Windows, spans
+from headway.data.order import PADDED, Buckets, Steps, StreamWindows, spans
+from headway.data.rng import Numbers
 from headway.errors import UserError
 
 SMALL = Buckets(np.random.default_rng(0).integers(1, 30, (200, 2)), tokens=100, seed=3)
-TEXT = Windows(total=1000, length=16, rows=5, seed=3)
+TEXT = StreamWindows(total=1000, length=16, rows=5, seed=3)
 ORDERS = {"buckets": SMALL, "windows": TEXT}
 
 any_lengths = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=120)
@@ -33,14 +33,14 @@ def padded_size(lengths: Numbers, batch: Numbers) -> int:
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
-def test_an_epoch_is_pure(order: Buckets | Windows) -> None:
+def test_an_epoch_is_pure(order: Buckets | StreamWindows) -> None:
     again = pickle.loads(pickle.dumps(order))
     for number in (4, 0, 2):
         assert as_lists(again.epoch(number)) == as_lists(order.epoch(number))
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
-def test_epochs_and_seeds_differ(order: Buckets | Windows) -> None:
+def test_epochs_and_seeds_differ(order: Buckets | StreamWindows) -> None:
     orders = [as_lists(replace(order, seed=seed).epoch(number)) for seed in range(3) for number in range(3)]
     assert all(one != other for i, one in enumerate(orders) for other in orders[:i])
 
@@ -105,9 +105,9 @@ def test_a_row_above_the_budget_stands_alone() -> None:
 def test_windows_say_every_token_once(total: int, length: int, rows: int, number: int) -> None:
     if total <= length:
         with pytest.raises(UserError, match="too short"):
-            Windows(total, length, rows, 0)
+            StreamWindows(total, length, rows, 0)
         return
-    batches = Windows(total, length, rows, 0).epoch(number)
+    batches = StreamWindows(total, length, rows, 0).epoch(number)
     assert all(len(batch) == rows for batch in batches[:-1])
     assert 1 <= len(batches[-1]) <= rows
     said = sorted(token for start in np.concatenate(batches) for token in range(start + 1, start + length + 1))
@@ -146,7 +146,7 @@ def test_steps_by_hand() -> None:
 
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("order", [*ORDERS.values(), Counted()], ids=[*ORDERS, "counted"])
-def test_steps_are_pure(order: Buckets | Windows | Counted, accumulate: int) -> None:
+def test_steps_are_pure(order: Buckets | StreamWindows | Counted, accumulate: int) -> None:
     total = Steps(order, accumulate).steps_for(3) + 2
     forward = Steps(order, accumulate)
     read = {step: told(forward, step) for step in range(total)}
@@ -194,10 +194,10 @@ def test_no_more_than_two_epochs_are_kept() -> None:
         (lambda: Buckets(np.empty(0, dtype=int), 10, 0), "no rows"),
         (lambda: Buckets(np.ones(3), 0, 0), "0 tokens in a batch"),
         (lambda: Buckets(np.ones(3), 5, 0, rows=0), "0 rows in a batch"),
-        (lambda: Windows(100, 0, 1, 0), "0 tokens in a span"),
-        (lambda: Windows(100, 5, 0, 0), "0 rows in a batch"),
-        (lambda: Windows(0, 5, 1, 0), "give more text"),
-        (lambda: Windows(5, 5, 1, 0), "a context of 4 or less"),
+        (lambda: StreamWindows(100, 0, 1, 0), "0 tokens in a span"),
+        (lambda: StreamWindows(100, 5, 0, 0), "0 rows in a batch"),
+        (lambda: StreamWindows(0, 5, 1, 0), "give more text"),
+        (lambda: StreamWindows(5, 5, 1, 0), "a context of 4 or less"),
         (lambda: Steps(SMALL, 0), "0 batches in a step"),
     ],
 )

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.data.keyed import random_for
 from headway.data.preprocess import (
     FILE,
     IMAGENET,
@@ -22,7 +21,8 @@ from headway.data.preprocess import (
     timm_told,
     write_preprocess,
 )
-from headway.data.transforms.chain import as_image
+from headway.data.rng import random_for
+from headway.data.transforms.compose import as_image
 from headway.errors import UserError
 from headway.ops.mel import WHISPER, LogMel
 from tests.data.files import picture

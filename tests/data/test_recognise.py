@@ -5,14 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.data.recognise import Given, Kind, recognise
-from headway.data.records import Record, records
+from headway.data.kinds import DataKind
+from headway.data.recognise import recognise
+from headway.data.records import RecognisedData, records
+from headway.data.sources import Record
 from headway.errors import UserError
+from headway.tasks.registry import sentence
 
 SENTENCES = [f"The {thing} number {at} is {'big' if at % 3 else 'small'}." for at in range(40) for thing in ("cat",)]
 GERMAN = [f"Die Katze Nummer {at} ist {'groß' if at % 3 else 'klein'}." for at in range(40)]
@@ -32,97 +37,97 @@ def objects(**columns: list[Any]) -> str:
     )
 
 
-CASES: dict[str, tuple[str, str, Kind, tuple[str | int, ...], str]] = {
+CASES: dict[str, tuple[str, str, DataKind, tuple[str | int, ...], str]] = {
     "two texts": (
         "a.tsv",
         joined(SENTENCES, GERMAN),
-        Kind.PAIRS,
+        DataKind.PAIRS,
         (1, 2),
         "40 lines of two text columns, so translation",
     ),
     "languages": (
         "a.tsv",
         joined(SENTENCES, GERMAN, head="en\tde\n"),
-        Kind.PAIRS,
+        DataKind.PAIRS,
         ("en", "de"),
         "40 lines of two text columns (en, de), so translation",
     ),
     "text and label": (
         "a.tsv",
         joined(SENTENCES, LABELS),
-        Kind.LABELS,
+        DataKind.LABELS,
         (1, 2),
         "40 lines of text and label, so classification",
     ),
-    "label first": ("a.csv", joined(LABELS, SENTENCES, by=","), Kind.LABELS, (2, 1), "text and label"),
+    "label first": ("a.csv", joined(LABELS, SENTENCES, by=","), DataKind.LABELS, (2, 1), "text and label"),
     "named label, all different": (
         "a.csv",
         joined(SENTENCES, GERMAN, head="text;label\n", by=";"),
-        Kind.LABELS,
+        DataKind.LABELS,
         ("text", "label"),
         "text and label (text, label)",
     ),
     "target with few values": (
         "a.csv",
         joined(SENTENCES, LABELS, head="Text,Target\n", by=","),
-        Kind.LABELS,
+        DataKind.LABELS,
         ("Text", "Target"),
         "classification",
     ),
     "named pairs": (
         "a.csv",
         joined(LABELS, SENTENCES, head="output,input\n", by=","),
-        Kind.PAIRS,
+        DataKind.PAIRS,
         ("input", "output"),
         "translation",
     ),
     "an id beside": (
         "a.tsv",
         joined([str(at) for at in range(40)], SENTENCES, LABELS, head="id\ttext\tlabel\n"),
-        Kind.LABELS,
+        DataKind.LABELS,
         ("text", "label"),
         "classification",
     ),
-    "letters to sounds": ("a.tsv", joined(SENTENCES, PHONES), Kind.PAIRS, (1, 2), "translation"),
+    "letters to sounds": ("a.tsv", joined(SENTENCES, PHONES), DataKind.PAIRS, (1, 2), "translation"),
     "texts that repeat on both sides": (
         "a.tsv",
         joined(LABELS, [f"ja {label}" for label in LABELS]),
-        Kind.PAIRS,
+        DataKind.PAIRS,
         (1, 2),
         "translation",
     ),
     "a first row with one word of headers": (
         "a.tsv",
         joined(["text", *SENTENCES[1:]], GERMAN),
-        Kind.PAIRS,
+        DataKind.PAIRS,
         (1, 2),
         "translation",
     ),
-    "tags": ("a.tsv", joined(WORDS, TAGS), Kind.TAGS, (1, 2), "40 lines of words and tags, so tagging"),
-    "one column": ("a.tsv", joined(SENTENCES), Kind.TEXTS, (1,), "one text column, so a language model"),
-    "a document": ("a.txt", joined(SENTENCES, GERMAN), Kind.TEXTS, (), "40 lines of text, so a language model"),
+    "tags": ("a.tsv", joined(WORDS, TAGS), DataKind.TAGS, (1, 2), "40 lines of words and tags, so tagging"),
+    "one column": ("a.tsv", joined(SENTENCES), DataKind.TEXTS, (1,), "one text column, so a language model"),
+    "a document": ("a.txt", joined(SENTENCES, GERMAN), DataKind.TEXTS, (), "40 lines of text, so a language model"),
     "objects": (
         "a.jsonl",
         objects(id=list(range(40)), de=GERMAN, en=SENTENCES),
-        Kind.PAIRS,
+        DataKind.PAIRS,
         ("de", "en"),
         "translation",
     ),
     "objects with whole numbers for labels": (
         "a.jsonl",
         objects(text=SENTENCES, label=[0, 1, 0, 1] * 10),
-        Kind.LABELS,
+        DataKind.LABELS,
         ("text", "label"),
         "classification",
     ),
     "objects with lists": (
         "a.ndjson",
         objects(tokens=[text.split() for text in WORDS], ner_tags=[[1] * len(text.split()) for text in WORDS]),
-        Kind.TAGS,
+        DataKind.TAGS,
         ("tokens", "ner_tags"),
         "tagging",
     ),
-    "objects with texts": ("a.jsonl", objects(text=SENTENCES), Kind.TEXTS, ("text",), "a language model"),
+    "objects with texts": ("a.jsonl", objects(text=SENTENCES), DataKind.TEXTS, ("text",), "a language model"),
 }
 
 
@@ -134,16 +139,16 @@ def test_data_is_recognised_and_told(tmp_path: Path, case: str, packed: bool) ->
     file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
     found = recognise([file])
     assert (found.kind, found.columns, found.files) == (kind, columns, (file,))
-    assert found.why.startswith(f"{file}: 40 lines of ")
-    assert said in found.why
-    assert found.why.endswith(" (change with --task)")
+    assert sentence(found).startswith(f"{file}: 40 lines of ")
+    assert said in sentence(found)
+    assert sentence(found).endswith(" (change with --task)")
     assert sum(isinstance(one, Record) for one in records(found)) == (1 if case == "a document" else 40)
 
 
 def test_the_sentence_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("pairs.tsv").write_text("".join(f"a {at}\tb {at}\n" for at in range(29_000)))
-    told = recognise([Path("pairs.tsv")]).why
+    told = sentence(recognise([Path("pairs.tsv")]))
     assert told == "pairs.tsv: 29,000 lines of two text columns, so translation (change with --task)"
 
 
@@ -163,7 +168,7 @@ def wide(tmp_path: Path, head: str = "") -> Path:
     return tmp_path / "wide.tsv"
 
 
-def fields(found: Given) -> tuple[str, ...]:
+def fields(found: RecognisedData) -> tuple[str, ...]:
     first = next(records(found))
     assert isinstance(first, Record)
     return first.fields
@@ -174,22 +179,22 @@ def test_columns_are_chosen_by_number_or_name(tmp_path: Path) -> None:
     named = wide(tmp_path, "what\tenglisch\tdeutsch\tlaut\n")
     found = recognise([named], columns=("deutsch", "englisch"))
     assert (found.kind, found.columns, fields(found)) == (
-        Kind.PAIRS,
+        DataKind.PAIRS,
         ("deutsch", "englisch"),
         (GERMAN[0], SENTENCES[0]),
     )
-    assert recognise([named], columns=("englisch", "what")).kind is Kind.LABELS
-    assert recognise([named], columns=("laut",)).kind is Kind.TEXTS
+    assert recognise([named], columns=("englisch", "what")).kind is DataKind.LABELS
+    assert recognise([named], columns=("laut",)).kind is DataKind.TEXTS
 
 
 def test_a_kind_that_is_asked_for_wins(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(joined(LABELS, SENTENCES))
-    pairs = recognise([tmp_path / "a.tsv"], kind=Kind.PAIRS)
-    assert (pairs.kind, fields(pairs)) == (Kind.PAIRS, (LABELS[0], SENTENCES[0]))
+    pairs = recognise([tmp_path / "a.tsv"], kind=DataKind.PAIRS)
+    assert (pairs.kind, fields(pairs)) == (DataKind.PAIRS, (LABELS[0], SENTENCES[0]))
     (tmp_path / "b.tsv").write_text(joined(GERMAN, SENTENCES))
-    assert recognise([tmp_path / "b.tsv"], kind=Kind.LABELS).columns == (1, 2)
+    assert recognise([tmp_path / "b.tsv"], kind=DataKind.LABELS).columns == (1, 2)
     (tmp_path / "a.txt").write_text(joined(SENTENCES, GERMAN))
-    assert fields(recognise([tmp_path / "a.txt"], kind=Kind.PAIRS)) == (SENTENCES[0], GERMAN[0])
+    assert fields(recognise([tmp_path / "a.txt"], kind=DataKind.PAIRS)) == (SENTENCES[0], GERMAN[0])
 
 
 def test_parallel_files(tmp_path: Path) -> None:
@@ -197,9 +202,9 @@ def test_parallel_files(tmp_path: Path) -> None:
     source.write_text(joined(SENTENCES))
     target.write_text(joined(GERMAN))
     found = recognise([], source=source, target=target)
-    assert (found.kind, found.files, found.columns) == (Kind.PAIRS, (source, target), ())
+    assert (found.kind, found.files, found.columns) == (DataKind.PAIRS, (source, target), ())
     assert fields(found) == (SENTENCES[0], GERMAN[0])
-    assert "parallel files of 40 lines each, so translation" in found.why
+    assert "parallel files of 40 lines each, so translation" in sentence(found)
 
 
 def test_a_folder_is_its_texts_in_order(tmp_path: Path) -> None:
@@ -209,7 +214,7 @@ def test_a_folder_is_its_texts_in_order(tmp_path: Path) -> None:
         file.write_bytes(gzip.compress(b"packed") if name.endswith("gz") else name.encode())
     found = recognise([tmp_path])
     assert [str(file.relative_to(tmp_path)) for file in found.files] == ["a/10.TXT", "a/2.txt", "b.txt", "c.txt.gz"]
-    assert "4 files of text" in found.why
+    assert "4 files of text" in sentence(found)
     assert [one.fields[0] for one in records(found) if isinstance(one, Record)] == [
         "a/10.TXT",
         "a/2.txt",
@@ -222,7 +227,7 @@ def test_several_tables_are_one(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(joined(SENTENCES, LABELS, head="text\tlabel\n"))
     (tmp_path / "b.csv").write_text(joined(LABELS, SENTENCES, head="label,text\n", by=","))
     found = recognise([tmp_path / "a.tsv", tmp_path / "b.csv"])
-    assert (found.kind, "80 lines" in found.why) == (Kind.LABELS, True)
+    assert (found.kind, "80 lines" in sentence(found)) == (DataKind.LABELS, True)
     assert {one.fields[1] for one in records(found) if isinstance(one, Record)} == set(LABELS)
 
 
@@ -303,6 +308,41 @@ def test_what_cannot_be_recognised_is_one_sentence(tmp_path: Path, monkeypatch: 
     assert "\n" not in str(caught.value)
 
 
+CONVERTED = {
+    "a.parquet": "a.parquet is a Parquet file, which is not read directly; convert it with "
+    'pandas.read_parquet("a.parquet").to_csv("a.csv", index=False)',
+    "a.xlsx": "a.xlsx is an Excel file, which is not read directly; convert it with "
+    'pandas.read_excel("a.xlsx").to_csv("a.csv", index=False)',
+    "a.xls": 'pandas.read_excel("a.xls").to_csv("a.csv", index=False)',
+    "a.json": 'pandas.read_json("a.json").to_json("a.jsonl", orient="records", lines=True)',
+}
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_formats_that_are_not_read_say_how_to_convert(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(b"PAR1")
+    Path("b.txt").write_text("text")
+    options: list[dict[str, Any]] = [{}, *({"kind": kind} for kind in (DataKind.PAIRS, DataKind.ROWS))]
+    for chosen in options:
+        with pytest.raises(UserError) as caught:
+            recognise([Path(name)], **chosen)
+        assert CONVERTED[name] in str(caught.value)
+    with pytest.raises(UserError, match="convert it with pandas"):
+        recognise([], source=Path("b.txt"), target=Path(name))
+
+
+def test_the_command_says_how_to_convert_parquet(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    command = [sys.executable, "-m", "headway", "check", "a.parquet"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'pandas.read_parquet("a.parquet").to_csv("a.csv", index=False)' in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_cannot_be_read_twice(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.tsv")
@@ -312,9 +352,9 @@ def test_a_pipe_cannot_be_read_twice(tmp_path: Path) -> None:
 
 def test_real_data_is_recognised(shared: Path) -> None:
     data = shared / "data"
-    assert recognise([data / "sentence_polarity" / "train.tsv"]).kind is Kind.LABELS
-    assert recognise([data / "cmudict" / "cmudict.tsv.gz"]).kind is Kind.PAIRS
-    assert recognise([data / "tatoeba_de_en" / "pairs.en-de.tsv.gz"]).kind is Kind.PAIRS
-    assert recognise([data / "tinyshakespeare" / "input.txt"]).kind is Kind.TEXTS
+    assert recognise([data / "sentence_polarity" / "train.tsv"]).kind is DataKind.LABELS
+    assert recognise([data / "cmudict" / "cmudict.tsv.gz"]).kind is DataKind.PAIRS
+    assert recognise([data / "tatoeba_de_en" / "pairs.en-de.tsv.gz"]).kind is DataKind.PAIRS
+    assert recognise([data / "tinyshakespeare" / "input.txt"]).kind is DataKind.TEXTS
     with pytest.raises(UserError, match="--columns 2,3"):
         recognise([data / "bible" / "bible.en-de-es.tsv.gz"])

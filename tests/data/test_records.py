@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data import documents
-from headway.data.kinds import Kind
-from headway.data.lines import LINE, Problem, What
-from headway.data.recognise import Given, recognise
-from headway.data.records import Record, records
-from headway.data.sources import Document, JsonLines, Parallel, Source, Table
-from headway.data.tables import Plain, Quoted
+from headway.data import sources
+from headway.data.kinds import DataKind
+from headway.data.recognise import recognise
+from headway.data.records import RecognisedData, records
+from headway.data.sources import ParallelFiles, Record, RecordSource, TextFile
+from headway.data.table import JsonLines, Quoted, Table, TabSeparated
+from headway.data.text_lines import MAX_LINE_BYTES, Flaw, Problem
 
 Pairs = list[tuple[str, str]]
 
@@ -46,8 +46,8 @@ def write(folder: Path, name: str, text: str, packed: bool, mark: bool) -> Path:
     return file
 
 
-def read(kind: Kind, source: Source) -> list[Record | Problem]:
-    return list(records(Given(kind, (source,), "")))
+def read(kind: DataKind, source: RecordSource) -> list[Record | Problem]:
+    return list(records(RecognisedData(kind, (source,), "")))
 
 
 def places(parts: Sequence[str]) -> list[int]:
@@ -56,19 +56,19 @@ def places(parts: Sequence[str]) -> list[int]:
 
 
 def held(
-    pairs: Pairs, parts: Sequence[str], name: str, source: Callable[[Path], Source], packed: bool, mark: bool
+    pairs: Pairs, parts: Sequence[str], name: str, source: Callable[[Path], RecordSource], packed: bool, mark: bool
 ) -> None:
     """A file of these parts reads as these pairs, each at the line where its part begins."""
     with tempfile.TemporaryDirectory() as folder:
         file = write(Path(folder), name, "".join(parts), packed, mark)
-        found = read(Kind.PAIRS, source(file))
+        found = read(DataKind.PAIRS, source(file))
         assert found == [Record(pair, file, line) for pair, line in zip(pairs, places(parts), strict=True)]
 
 
 @given(st.lists(st.tuples(CELLS, CELLS), max_size=8), ENDS, st.booleans(), st.booleans())
 def test_tsv_reads_as_it_was_written(pairs: Pairs, end: str, packed: bool, mark: bool) -> None:
     parts = [f"{a}\t{b}{end}" for a, b in pairs]
-    held(pairs, parts, "a.tsv", lambda file: Table(file, Plain(), 2, (0, 1)), packed, mark)
+    held(pairs, parts, "a.tsv", lambda file: Table(file, TabSeparated(), 2, (0, 1)), packed, mark)
 
 
 @given(
@@ -102,16 +102,16 @@ def test_parallel_files_read_as_they_were_written(pairs: Pairs, end: str, other:
         sides = [end.join(a for a, _ in pairs), other.join(b for _, b in pairs)]
         sides = [side + tail * (last and bool(pairs)) for side, tail in zip(sides, (end, other), strict=True)]
         files = [write(Path(folder), name, side, packed, mark=False) for name, side in zip("ab", sides, strict=True)]
-        found = read(Kind.PAIRS, Parallel(files[0], files[1]))
+        found = read(DataKind.PAIRS, ParallelFiles(files[0], files[1]))
         assert found == [Record(pair, files[0], at) for at, pair in enumerate(pairs, 1)]
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=30).map("".join), st.booleans(), st.booleans(), st.integers(4, 40))
 def test_documents_read_as_they_were_written(text: str, packed: bool, mark: bool, piece: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "PIECE", piece)
+        patch.setattr(sources, "PIECE_CHARACTERS", piece)
         file = write(Path(folder), "a.txt", text, packed, mark)
-        found = [one for one in read(Kind.TEXTS, Document(file)) if isinstance(one, Record)]
+        found = [one for one in read(DataKind.TEXTS, TextFile(file)) if isinstance(one, Record)]
         pieces = [record.fields[0] for record in found]
         assert "".join(pieces) == text.replace("\r\n", "\n")
         assert [record.line for record in found] == places(pieces)
@@ -123,13 +123,13 @@ def test_documents_read_as_they_were_written(text: str, packed: bool, mark: bool
 def test_blank_lines_end_a_table_and_do_not_count(pairs: Pairs, blanks: int) -> None:
     parts = [f"{a}\t{b}\n" for a, b in pairs]
     parts[-1] += "\n" * blanks
-    held(pairs, parts, "a.tsv", lambda file: Table(file, Plain(), 2, (0, 1)), packed=False, mark=False)
+    held(pairs, parts, "a.tsv", lambda file: Table(file, TabSeparated(), 2, (0, 1)), packed=False, mark=False)
 
 
 def test_a_document_is_cut_where_a_tokenizer_minds_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "PIECE", 10)
+    monkeypatch.setattr(sources, "PIECE_CHARACTERS", 10)
     (tmp_path / "a.txt").write_text("One line.\nTwo lines.\n\n  Three.\nand a very-long line goes on\n")
-    found = read(Kind.TEXTS, Document(tmp_path / "a.txt"))
+    found = read(DataKind.TEXTS, TextFile(tmp_path / "a.txt"))
     told = [(one.line, one.fields[0]) for one in found if isinstance(one, Record)]
     assert told == [
         (1, "One line.\n"),
@@ -142,8 +142,8 @@ def test_a_document_is_cut_where_a_tokenizer_minds_least(tmp_path: Path, monkeyp
 def test_quotes_in_csv_and_none_in_tsv(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('"a ""b"", c","two\nlines"\n5" disk,d\n')
     (tmp_path / "a.tsv").write_text('"Go!" he said.\t"Geh!"\n"Open\tOffen\n')
-    csv = read(Kind.PAIRS, Table(tmp_path / "a.csv", Quoted(), 2, (0, 1)))
-    tsv = read(Kind.PAIRS, Table(tmp_path / "a.tsv", Plain(), 2, (1, 0)))
+    csv = read(DataKind.PAIRS, Table(tmp_path / "a.csv", Quoted(), 2, (0, 1)))
+    tsv = read(DataKind.PAIRS, Table(tmp_path / "a.tsv", TabSeparated(), 2, (1, 0)))
     assert [(one.fields, one.line) for one in csv if isinstance(one, Record)] == [
         (('a "b", c', "two\nlines"), 1),
         (('5" disk', "d"), 3),
@@ -153,10 +153,10 @@ def test_quotes_in_csv_and_none_in_tsv(tmp_path: Path) -> None:
 
 def test_lines_lose_their_ends_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_bytes(b"a\tb\r\r\n c \td \x85\n e\tf\r")
-    found = read(Kind.PAIRS, Table(tmp_path / "a.tsv", Plain(), 2, (0, 1)))
-    assert [getattr(one, "what", None) for one in found] == [None, What.ENCODING, None]
+    found = read(DataKind.PAIRS, Table(tmp_path / "a.tsv", TabSeparated(), 2, (0, 1)))
+    assert [getattr(one, "what", None) for one in found] == [None, Flaw.ENCODING, None]
     (tmp_path / "a.tsv").write_bytes("a\tb\r\r\n c \td \x85\n e\tf\r".encode())
-    found = read(Kind.PAIRS, Table(tmp_path / "a.tsv", Plain(), 2, (0, 1)))
+    found = read(DataKind.PAIRS, Table(tmp_path / "a.tsv", TabSeparated(), 2, (0, 1)))
     assert [one.fields for one in found if isinstance(one, Record)] == [("a", "b\r"), (" c ", "d \x85"), (" e", "f\r")]
 
 
@@ -164,7 +164,7 @@ def test_words_and_tags_come_joined_by_single_spaces(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
         '{"words": ["New", "York"], "tags": [1, 2]}\n{"words": " a  b ", "tags": "X\\tY"}\n'
     )
-    found = read(Kind.TAGS, JsonLines(tmp_path / "a.jsonl", ("words", "tags")))
+    found = read(DataKind.TAGS, JsonLines(tmp_path / "a.jsonl", ("words", "tags")))
     assert [one.fields for one in found if isinstance(one, Record)] == [("New York", "1 2"), ("a b", "X Y")]
 
 
@@ -173,15 +173,15 @@ def test_a_line_too_long_for_memory_is_a_problem_of_its_own(tmp_path: Path) -> N
     with gzip.open(tmp_path / "bomb.tsv.gz", "wb", 1) as stream:
         stream.write(b"a\tb\n")
         for _ in range(6):
-            stream.write(b" " * LINE)
+            stream.write(b" " * MAX_LINE_BYTES)
         stream.write(b"\nc\td\n")
     data = recognise([tmp_path / "bomb.tsv.gz"])
     tracemalloc.start()
     found = list(records(data))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert [(one.line, getattr(one, "what", None)) for one in found] == [(1, None), (2, What.LONG), (3, None)]
-    assert peak < 3 * LINE
+    assert [(one.line, getattr(one, "what", None)) for one in found] == [(1, None), (2, Flaw.LONG), (3, None)]
+    assert peak < 3 * MAX_LINE_BYTES
 
 
 def test_memory_does_not_grow_with_a_document_of_one_line(tmp_path: Path) -> None:

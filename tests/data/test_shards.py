@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data import sink
+from headway.data import shards as shards_module
 from headway.data.shards import Shards, write_shards
 from headway.errors import UserError
 
@@ -48,8 +48,8 @@ def test_what_is_written_comes_back(
     rows, columns, vocab = table
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)  # which takes most of the time
-        patch.setattr(sink, "HELD", held)
-        patch.setattr(sink, "BLOCK", block)
+        patch.setattr(shards_module, "BUFFERED_IDS", held)
+        patch.setattr(shards_module, "BLOCK_IDS", block)
         given_rows = ([form(ids) if ids else () for ids in row] for row in rows)
         shards = write_shards(Path(folder) / "s", given_rows, columns, vocab)
         assert rows_of(shards) == rows

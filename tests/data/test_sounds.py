@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import soundfile
 
-from headway.data.archives import Place
-from headway.data.lines import What
-from headway.data.looks import Flaw, Seen
+from headway.data.archives import MediaLocation
+from headway.data.media_sources import MediaFlaw, MediaProbe
 from headway.data.sounds import Sounds, rate_of, read_sound
+from headway.data.text_lines import Flaw
 from headway.errors import UserError
 from tests.data.files import wav
 
 VALUES = np.random.default_rng(0).uniform(-0.5, 0.5, (400, 2)).astype(np.float32)
 
 
-def at(tmp_path: Path, data: bytes, name: str = "a.wav") -> Place:
+def at(tmp_path: Path, data: bytes, name: str = "a.wav") -> MediaLocation:
     (tmp_path / name).write_bytes(data)
-    return Place(tmp_path / name)
+    return MediaLocation(tmp_path / name)
 
 
 def coded(values: np.ndarray, format: str, subtype: str, rate: int = 8000) -> bytes:
@@ -44,9 +44,9 @@ def coded(values: np.ndarray, format: str, subtype: str, rate: int = 8000) -> by
 def test_samples_are_those_that_were_written(tmp_path: Path, format: str, subtype: str, tolerance: float) -> None:
     for values in (VALUES[:, 0], VALUES):
         place = at(tmp_path, coded(values, format, subtype))
-        assert Sounds().look(place) == Sounds().look(place)
-        seen = Sounds().look(place)
-        assert isinstance(seen, Seen)
+        assert Sounds().probe(place) == Sounds().probe(place)
+        seen = Sounds().probe(place)
+        assert isinstance(seen, MediaProbe)
         assert seen.extent == (400, 8000)
         found = read_sound(place)
         assert found.dtype == np.float32
@@ -81,49 +81,53 @@ def untold() -> bytes:
 
 
 BAD = {
-    "an empty file": (b"", What.SOUND, "is an empty file"),
-    "a text": (b"no sound at all, only words", What.SOUND, "cannot be decoded"),
-    "no samples": (wav(length=0), What.SOUND, "has no samples"),
+    "an empty file": (b"", Flaw.SOUND, "is an empty file"),
+    "a text": (b"no sound at all, only words", Flaw.SOUND, "cannot be decoded"),
+    "no samples": (wav(length=0), Flaw.SOUND, "has no samples"),
     "a header that promises more": (
         forged(40, 2_000_000),
-        What.SOUND,
+        Flaw.SOUND,
         "has a header that promises 2,000,000 bytes of sound, and 800 are there",
     ),
-    "a cut file": (wav()[:-300], What.SOUND, "has a header that promises 800 bytes of sound, and 500 are there"),
-    "a length that is not known": (forged(40, 0xFFFFFFFF), What.SOUND, "has a header that does not say how long it is"),
-    "no chunk of sound": (wav()[:36], What.SOUND, "is a WAV without sound in it"),
-    "a rate of nothing": (forged(24, 0), What.SOUND, ""),
-    "a mad rate": (forged(24, 10_000_000), What.SOUND, "has 10,000,000 samples a second"),
-    "no channels": (forged(22, 0, 2), What.SOUND, ""),
-    "a thousand channels": (forged(22, 1000, 2), What.SOUND, ""),
-    "not numbers": (not_numbers(), What.SOUND, "has samples that are not numbers"),
+    "a cut file": (wav()[:-300], Flaw.SOUND, "has a header that promises 800 bytes of sound, and 500 are there"),
+    "a length that is not known": (
+        forged(40, 0xFFFFFFFF),
+        Flaw.SOUND,
+        "has a header that does not say how long it is",
+    ),
+    "no chunk of sound": (wav()[:36], Flaw.SOUND, "is a WAV without sound in it"),
+    "a rate of nothing": (forged(24, 0), Flaw.SOUND, ""),
+    "a mad rate": (forged(24, 10_000_000), Flaw.SOUND, "has 10,000,000 samples a second"),
+    "no channels": (forged(22, 0, 2), Flaw.SOUND, ""),
+    "a thousand channels": (forged(22, 1000, 2), Flaw.SOUND, ""),
+    "not numbers": (not_numbers(), Flaw.SOUND, "has samples that are not numbers"),
     "numbers beyond those of float32": (
         coded(np.array([0.5, 1e300]), "WAV", "DOUBLE"),
-        What.SOUND,
+        Flaw.SOUND,
         "has samples that are not numbers",
     ),
     "absurd numbers": (
         coded(np.array([0.5, -1e30]), "WAV", "FLOAT"),
-        What.SOUND,
+        Flaw.SOUND,
         "has samples as large as 1e+30, where 1 is as loud as can be and 1,000 is let pass",
     ),
     "floats that were never divided by 32,768": (
         coded(VALUES * 32_768, "WAV", "FLOAT"),
-        What.SOUND,
+        Flaw.SOUND,
         "has samples as large as 16,3",
     ),
-    "a FLAC of unknown length": (untold(), What.SOUND, "has a header that does not say how long it is"),
-    "half an MP3": (coded(np.tile(VALUES, (60, 1)), "MP3", "MPEG_LAYER_III")[:3000], What.SOUND, "ends after "),
-    "too long": (wav(length=20_000, rate=1000), What.LARGE, "lasts 20 seconds where 10 are allowed"),
-    "half a FLAC": (coded(VALUES, "FLAC", "PCM_16")[:900], What.SOUND, ""),
+    "a FLAC of unknown length": (untold(), Flaw.SOUND, "has a header that does not say how long it is"),
+    "half an MP3": (coded(np.tile(VALUES, (60, 1)), "MP3", "MPEG_LAYER_III")[:3000], Flaw.SOUND, "ends after "),
+    "too long": (wav(length=20_000, rate=1000), Flaw.LARGE, "lasts 20 seconds where 10 are allowed"),
+    "half a FLAC": (coded(VALUES, "FLAC", "PCM_16")[:900], Flaw.SOUND, ""),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_cannot_be_read_says_why(tmp_path: Path, case: str) -> None:
     data, what, said = BAD[case]
-    flaw = Sounds(seconds=10).look(at(tmp_path, data))
-    assert isinstance(flaw, Flaw)
+    flaw = Sounds(seconds=10).probe(at(tmp_path, data))
+    assert isinstance(flaw, MediaFlaw)
     assert flaw.what is what
     assert flaw.said.startswith(said)
     assert " " in flaw.said
@@ -132,8 +136,8 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize("case", BAD)
 def test_a_reader_says_the_same_and_names_the_file(tmp_path: Path, case: str) -> None:
     place = at(tmp_path, BAD[case][0])
-    flaw = Sounds(seconds=10).look(place)
-    assert isinstance(flaw, Flaw)
+    flaw = Sounds(seconds=10).probe(place)
+    assert isinstance(flaw, MediaFlaw)
     with pytest.raises(UserError) as caught:
         read_sound(place, seconds=10)
     assert str(caught.value) == f"{place.path} {flaw.said}"
@@ -149,16 +153,16 @@ def test_an_mp3_that_does_not_tell_its_length_is_read(tmp_path: Path) -> None:
     words = b"ID3\x03\x00\x00\x00\x00\x01\x48" + bytes(200)
     for one in (data, words + data):
         place = at(tmp_path, one, "a.mp3")
-        seen = Sounds().look(place)
-        assert isinstance(seen, Seen)
+        seen = Sounds().probe(place)
+        assert isinstance(seen, MediaProbe)
         assert seen.extent == (len(read_sound(place)), 44_100)
-    assert isinstance(Sounds().look(at(tmp_path, words + tagged[:-1500])), Flaw)
+    assert isinstance(Sounds().probe(at(tmp_path, words + tagged[:-1500])), MediaFlaw)
 
 
 def test_a_loud_sound_is_no_absurd_one(tmp_path: Path) -> None:
     """Floats may go beyond full scale: by 20 dB in a recording that was mixed too loud."""
     place = at(tmp_path, coded(VALUES * 20, "WAV", "FLOAT"))
-    assert isinstance(Sounds().look(place), Seen)
+    assert isinstance(Sounds().probe(place), MediaProbe)
     assert np.allclose(read_sound(place), (VALUES * 20).mean(1))
 
 
@@ -170,11 +174,13 @@ def test_a_line_break_in_a_name_does_not_break_the_sentence(tmp_path: Path) -> N
 
 def test_another_rate_than_the_others(tmp_path: Path) -> None:
     place = at(tmp_path, wav(rate=8000))
-    assert Sounds(rate=16_000).look(place) == Flaw(What.RATE, "has 8,000 samples a second where the others have 16,000")
-    assert isinstance(Sounds(rate=8000).look(place), Seen)
+    assert Sounds(rate=16_000).probe(place) == MediaFlaw(
+        Flaw.RATE, "has 8,000 samples a second where the others have 16,000"
+    )
+    assert isinstance(Sounds(rate=8000).probe(place), MediaProbe)
 
 
 def test_no_cut_of_a_file_goes_unnoticed(tmp_path: Path) -> None:
     for data in (wav(), coded(VALUES, "FLAC", "PCM_16")):
         for end in range(0, len(data) - 2, max(1, len(data) // 12)):
-            assert isinstance(Sounds().look(at(tmp_path, data[:end])), Flaw), end
+            assert isinstance(Sounds().probe(at(tmp_path, data[:end])), MediaFlaw), end

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.read_tokenizer import load_tokenizer
 from headway.data.tokenizer import Roles, Tokenizer
-from headway.data.train_tokenizer import BERT, LOSSLESS, LOSSY, TRAINERS, train_characters
+from headway.data.tokenizer_readers import load_tokenizer
+from headway.data.tokenizer_training import BERT, LOSSLESS, LOSSY, TRAINERS, train_characters
 from headway.errors import UserError
 from tests.data.texts import CORPUS, VARIED, anything, spellings
 
@@ -164,7 +164,7 @@ def test_spellings_are_read_where_that_is_asked_for() -> None:
 
 LEARN = """
 import hashlib
-from headway.data.train_tokenizer import TRAINERS
+from headway.data.tokenizer_training import TRAINERS
 from tests.data.test_tokenizer import SIZES
 from tests.data.texts import CORPUS
 texts = CORPUS * 2 + ["ab ac ad ae af ba ca da ea fa", "xyz yzx zxy"]

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.read_sentencepiece import whole_charsmap
-from headway.data.read_tokenizer import load_tokenizer
-from headway.data.train_tokenizer import train_characters, train_unigram
+from headway.data.tokenizer_readers import load_tokenizer, whole_charsmap
+from headway.data.tokenizer_training import train_characters, train_unigram
 from headway.errors import UserError
-from tests.data.test_tokenizer_read import learn_pieces
+from tests.data.test_tokenizer_readers import learn_pieces
 from tests.data.texts import CORPUS
 
 BPE = {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}, "added_tokens": []}
@@ -46,7 +45,7 @@ BAD = {
     "same ids in vocab.json": ({"vocab.json": '{"a": 0, "b": 0}', "merges.txt": ""}, "have the same id 0"),
     "not text": ({"vocab.txt": b"\xff\xfe\x00"}, "not a text in UTF-8"),
     "not BERT": ({"vocab.txt": "a\nb\n"}, "not BERT's vocabulary"),
-    "a line twice": ({"vocab.txt": "\n".join([*TOKENS, "a"])}, "'a' stands there twice, as number 4 and 5"),
+    "a line twice": ({"vocab.txt": "\n".join([*TOKENS, "a"])}, "'a' occurs twice, as number 4 and 5"),
     "text as model": ({"spiece.model": "hello there"}, "not a SentencePiece model"),
     "empty model": ({"spiece.model": b""}, "it has no pieces"),
     "length of 2^31": ({"spiece.model": b"\x0a\x80\x80\x80\x80\x08"}, "has 2147483648 bytes where 0 are left"),
@@ -155,3 +154,4 @@ def test_a_lying_table_of_normal_forms_is_refused() -> None:
     assert not whole_charsmap(good[:-1])
     assert not whole_charsmap(struct.pack("<I", 2**32 - 4) + good[4:])
     assert not whole_charsmap(good[:4] + struct.pack("<I", 1 << 30) + good[8:])
+    assert not whole_charsmap(good[:4] + struct.pack("<I", 1 << 31 | 1 << 30) + good[8:])  # a root that is a leaf

@@ -14,15 +14,35 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.data.keyed import random_for
-from headway.data.transforms import colour, geometry, randaugment
-from headway.data.transforms.chain import Chain, Normalise, Sometimes, Transform, as_image, generators
-from headway.data.transforms.colour import Blur, ColourJitter, Grey
-from headway.data.transforms.erasing import RandomErasing
-from headway.data.transforms.geometry import CentreCrop, Flip, RandomCrop, RandomResizedCrop, Resize, ResizeShort
-from headway.data.transforms.mixing import CutMix, Either, Mixing, Mixup, soft_targets
-from headway.data.transforms.randaugment import RandAugment
-from headway.data.transforms.sound import AddedNoise, Gain, SpecAugment, Speed
+from headway.data.rng import random_for
+from headway.data.transforms import colour, geometry
+from headway.data.transforms.colour import Blur, ColourJitter, Grey, RandAugment
+from headway.data.transforms.compose import (
+    AddedNoise,
+    Compose,
+    CutMix,
+    Gain,
+    Mixing,
+    Mixup,
+    Normalise,
+    OneOf,
+    RandomApply,
+    SpecAugment,
+    Speed,
+    Transform,
+    as_image,
+    generators,
+    soft_targets,
+)
+from headway.data.transforms.geometry import (
+    CentreCrop,
+    Flip,
+    RandomCrop,
+    RandomErasing,
+    RandomResizedCrop,
+    Resize,
+    ResizeShort,
+)
 from tests.data.files import picture
 
 PICTURE = picture(height=40, width=56)
@@ -36,13 +56,13 @@ IMAGES: dict[str, Transform] = {
     "part": RandomResizedCrop(16, 24),
     "flip": Flip(),
     "jitter": ColourJitter(0.4, 0.4, 0.4, 0.1),
-    "grey": Sometimes(Grey(), 0.5),
+    "grey": RandomApply(Grey(), 0.5),
     "blur": Blur(),
     "augment": RandAugment(3, 9),
     "erase": RandomErasing(chance=0.8),
     "normalise": Normalise((0.5, 0.4, 0.3), (0.2, 0.2, 0.3)),
 }
-IMAGES["chain"] = Chain(tuple(IMAGES[name] for name in ("part", "flip", "augment", "normalise", "erase")))
+IMAGES["chain"] = Compose(tuple(IMAGES[name] for name in ("part", "flip", "augment", "normalise", "erase")))
 SOUNDS: dict[str, Transform] = {"speed": Speed(), "noise": AddedNoise(), "gain": Gain()}
 EVERY = [
     *((name, step, IMAGE) for name, step in IMAGES.items()),
@@ -156,7 +176,7 @@ def test_warps_are_pillows(matrix: tuple[float, float, float, float, float, floa
 
 
 def test_a_turn_and_its_opposite_undo_each_other() -> None:
-    back = randaugment.rotated(randaugment.rotated(IMAGE, 0.5), -0.5)
+    back = colour.rotated(colour.rotated(IMAGE, 0.5), -0.5)
     assert (back - IMAGE)[:, 15:25, 20:36].abs().max() < 0.08
     turned = colour.turned(colour.turned(IMAGE * 0.4 + 0.3, 0.1), -0.1)
     assert_close(turned, IMAGE * 0.4 + 0.3, atol=1e-4, rtol=0)
@@ -166,7 +186,7 @@ def test_a_turn_and_its_opposite_undo_each_other() -> None:
 
 
 def test_strength_zero_changes_nothing_much() -> None:
-    for change in (randaugment.rotated, randaugment.sheared_across, randaugment.moved_down):
+    for change in (colour.rotated, colour.sheared_across, colour.moved_down):
         assert_close(change(IMAGE, 0.0), IMAGE, atol=1e-4, rtol=0)
     assert ColourJitter(0, 0, 0, 0)(IMAGE, random_for(0)).sub(IMAGE).abs().max() < 1e-5
 
@@ -221,7 +241,7 @@ BATCH, KINDS = torch.rand(6, 3, 10, 12), soft_targets(torch.tensor([0, 1, 2, 3, 
 
 
 @pytest.mark.parametrize(
-    "mix", [Mixup(), CutMix(), Either(), Either(chance=0.0)], ids=["mixup", "cutmix", "either", "none"]
+    "mix", [Mixup(), CutMix(), OneOf(), OneOf(chance=0.0)], ids=["mixup", "cutmix", "either", "none"]
 )
 def test_targets_are_mixed_as_images_are(mix: Mixing) -> None:
     """Where each image is one colour of its own, its mean says what share of whom is in it."""

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headway.data.levels import characters
 from headway.data.tokenizer import Roles, Tokenizer
+from headway.data.tokenizer_training import characters
 from headway.data.whisper_tokenizer import END
 from headway.generate.transcribe import Transcriber
-from headway.interop.families import family
-from headway.nn.model import EncoderDecoder
+from headway.interop.registry import family
+from headway.nn.trunk import EncoderDecoder
 from tests.interop.parity import load
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz ,.ABCDEFGHIJK"  # 40

@@ -12,8 +12,8 @@ from headway.generate.request import Generated
 from headway.nn.context import Context
 from headway.nn.embed import TokenEmbed
 from headway.nn.head import LMHead
-from headway.nn.model import Trunk
 from headway.nn.recurrent import LSTMCell, RecurrentEncoder
+from headway.nn.trunk import Trunk
 from tests.laws.subjects import DECODER, DIM, RECURRENT, VOCAB, Subject, Trait, having, mixture, tokens
 
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10, 11], [12, 13]]

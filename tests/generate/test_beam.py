@@ -14,17 +14,17 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.generate.beam import Beam, beam_search
-from headway.generate.feed import Feed
-from headway.generate.loop import generate
+from headway.generate.decoding import generate
 from headway.generate.request import Generated
-from headway.generate.speculative import LookUp
+from headway.generate.session import DecodingSession
+from headway.generate.speculative import PromptLookup
 from headway.generate.stopping import Reason, Stop
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.head import LMHead
-from headway.nn.model import Trunk
 from headway.nn.trace import record
+from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import Rotary
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, subject, told
@@ -150,16 +150,16 @@ def test_early_ends_when_as_many_have_finished_as_there_are_beams() -> None:
 def test_beams_of_a_sentence_share_its_memory(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a memory gave is there once for each prompt, and the answers are those of copies for each beam."""
     how, memory, kept = Beam(4, best=4, early=False), memory_of(subject, [0, 1, 2, 3]), list[int]()
-    step = Feed.step
+    step = DecodingSession.step
 
-    def counted(feed: Feed, tokens: Tensor) -> Tensor:
+    def counted(feed: DecodingSession, tokens: Tensor) -> Tensor:
         kept.extend(len(x) * how.width - len(tokens) for given in feed.state.kept.values() for x in given)
         return step(feed, tokens)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Feed, "step", counted)
+        patch.setattr(DecodingSession, "step", counted)
         shared = beam_search(built(subject), PROMPTS, how, STOP, memory=memory)
-    monkeypatch.setattr(Feed, "shares", False)
+    monkeypatch.setattr(DecodingSession, "shares", False)
     for one, other in zip(shared, beam_search(built(subject), PROMPTS, how, STOP, memory=memory), strict=True):
         same(one, other)
     if subject.name == "t5 decoder":
@@ -238,4 +238,4 @@ def test_impossible_settings_are_told() -> None:
     with pytest.raises(UserError, match="the best 1 to 2"):
         Beam(2, best=3)
     with pytest.raises(UserError, match="a beam search with a draft"):
-        generate(tiny(0), [[1]], Beam(), draft=LookUp())
+        generate(tiny(0), [[1]], Beam(), draft=PromptLookup())

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from headway.generate.decoding import generate
 from headway.generate.layout import arrange
-from headway.generate.loop import generate
 from headway.nn.attention import SelfAttention
-from headway.nn.joined import each, joined, side_by_side
+from headway.nn.fused_linear import apply_each, fuse, fuse_in_place
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, told
 from tests.laws.subjects import Subject
 
@@ -25,7 +25,7 @@ def test_arranged_is_the_same(subject: Subject) -> None:
     assert moved
     attentions = [part for part in model.modules() if type(part) is SelfAttention and alike(part)]
     with torch.no_grad():
-        assert all(side_by_side([part.q, part.k, part.v]) for part in attentions)
+        assert all(fuse_in_place([part.q, part.k, part.v]) for part in attentions)
     for (name, ours), theirs in zip(model.named_parameters(), plain.parameters(), strict=True):
         assert ours.shape == theirs.shape
         assert_close(ours, theirs, atol=0, rtol=0, msg=name)
@@ -56,12 +56,12 @@ def attention(**options: int) -> SelfAttention:
 @torch.no_grad()
 def test_layers_side_by_side_are_each_by_itself(options: dict[str, int]) -> None:
     part, x = attention(**options), torch.randn(2, 1, 8)
-    alone = each(x, part.q, part.k, part.v)
-    assert side_by_side([part.q, part.k, part.v]) is None
+    alone = apply_each(x, part.q, part.k, part.v)
+    assert fuse_in_place([part.q, part.k, part.v]) is None
     arrange(part)
-    assert side_by_side([part.q, part.k, part.v]) is not None
-    assert side_by_side([part.q, part.v, part.k]) is None
-    for one, other in zip(each(x, part.q, part.k, part.v), alone, strict=True):
+    assert fuse_in_place([part.q, part.k, part.v]) is not None
+    assert fuse_in_place([part.q, part.v, part.k]) is None
+    for one, other in zip(apply_each(x, part.q, part.k, part.v), alone, strict=True):
         assert_close(one, other)
 
 
@@ -72,18 +72,18 @@ def test_who_needs_a_layer_by_itself_gets_it() -> None:
     arrange(part)
     layers, seen = (part.q, part.k, part.v), list[int]()
     with torch.enable_grad():
-        assert joined(layers, 1) is None
+        assert fuse(layers, 1) is None
     handle = part.k.register_forward_hook(lambda *given: seen.append(1))
     part(torch.randn(1, 1, 8))
     handle.remove()
     assert seen == [1]
-    assert joined(layers, 1) is not None
+    assert fuse(layers, 1) is not None
     part.v.weight = nn.Parameter(part.v.weight.clone())
-    assert joined(layers, 1) is None
+    assert fuse(layers, 1) is None
     part = attention()
     arrange(part)
     part.k.bias = nn.Parameter(part.k.bias.clone())
-    assert joined((part.q, part.k, part.v), 1) is None
+    assert fuse((part.q, part.k, part.v), 1) is None
 
 
 @pytest.mark.parametrize("fused", [True, False])

@@ -12,17 +12,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.checkpoint import load
 from headway.errors import UserError
 from headway.generate.beam import Beam, beam_search
-from headway.generate.feed import remembered
-from headway.generate.loop import generate
-from headway.generate.rules import FREE, Rules, repeating
-from headway.generate.sampling import Sample
-from headway.generate.settings import begin_of, longest, rules_of, shortest
-from headway.generate.speculative import LookUp
+from headway.generate.decoding import generate
+from headway.generate.generation_config import begin_of, max_new_tokens, min_new_tokens, rules_of
+from headway.generate.rules import FREE, Rules, repeated_ngrams
+from headway.generate.sampling import RandomSampler
+from headway.generate.session import encode_sources
+from headway.generate.speculative import PromptLookup
 from headway.generate.stopping import Stop
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.model import load
+from headway.nn.trunk import EncoderDecoder, Trunk
 from tests.generate.models import PROMPTS, built, subject, told
 
 EVERYTHING = torch.tensor([[-1, 0, 1, 0], [1, 2, 1, 2]])
@@ -55,17 +55,17 @@ def test_a_run_that_was_there_is_barred(ids: list[int], size: int) -> None:
     expected = [token for token in range(4) if [*ids[len(ids) - size + 1 :], token] in runs]
     if len(ids) < size:
         return
-    assert repeating(torch.tensor([ids]), size, 4)[0].nonzero()[:, 0].tolist() == expected
+    assert repeated_ngrams(torch.tensor([ids]), size, 4)[0].nonzero()[:, 0].tolist() == expected
 
 
-@pytest.mark.parametrize("how", [Beam(3, best=3), Sample(seed=1)], ids=["beam", "sample"])
-def test_rules_hold_however_tokens_are_chosen(how: Beam | Sample) -> None:
+@pytest.mark.parametrize("how", [Beam(3, best=3), RandomSampler(seed=1)], ids=["beam", "sample"])
+def test_rules_hold_however_tokens_are_chosen(how: Beam | RandomSampler) -> None:
     rules = Rules(first=(7,), last=(9,), never=(16, 10, 12), no_repeat=2)
     model, stop = built(subject("llama")), Stop(most=12)
     if isinstance(how, Beam):
         many = beam_search(model, PROMPTS, how, stop, rules=rules)
     else:
-        many = [generate(model, [prompt], how, stop, rules=rules, draft=LookUp()) for prompt in PROMPTS]
+        many = [generate(model, [prompt], how, stop, rules=rules, draft=PromptLookup()) for prompt in PROMPTS]
     for prompt, found in zip(PROMPTS, many, strict=True):
         for one in found:
             ids = [*prompt, *one.tokens]
@@ -87,7 +87,7 @@ def test_impossible_rules_are_told() -> None:
     with pytest.raises(UserError, match=r"forced_bos_token_id='x'; allowed: a token's number"):
         rules_of({"forced_bos_token_id": "x"}, 9, begins=True)
     with pytest.raises(UserError, match=r"min_length=-2"):
-        shortest({"min_length": -2}, 1, 9)
+        min_new_tokens({"min_length": -2}, 1, 9)
 
 
 def test_where_a_text_begins() -> None:
@@ -102,12 +102,20 @@ def test_settings_are_read() -> None:
     told = {"forced_bos_token_id": 4, "forced_eos_token_id": [2, 3], "suppress_tokens": [-1, 5, 99]}
     assert rules_of(told, 9, begins=True) == Rules(first=(4,), last=(2, 3), never=(5,))
     assert rules_of(told, 9, begins=False) == Rules(last=(2, 3), never=(5,))
-    assert (longest({"max_length": 20}, 1, 64), longest({}, 1, 64), longest({"max_new_tokens": 5}, 1, 64)) == (
+    assert (
+        max_new_tokens({"max_length": 20}, 1, 64),
+        max_new_tokens({}, 1, 64),
+        max_new_tokens({"max_new_tokens": 5}, 1, 64),
+    ) == (
         19,
         64,
         5,
     )
-    assert (shortest({"min_length": 20}, 1, 64), shortest({"min_length": 20}, 1, 9), shortest({}, 1, 9)) == (19, 9, 0)
+    assert (
+        min_new_tokens({"min_length": 20}, 1, 64),
+        min_new_tokens({"min_length": 20}, 1, 9),
+        min_new_tokens({}, 1, 9),
+    ) == (19, 9, 0)
 
 
 # ---- as transformers does it
@@ -150,12 +158,12 @@ def test_settings_mean_what_they_mean_to_transformers(settings: dict[str, Any], 
     most = settings.get("max_length", 13) - 1
     given = {"num_beams": beams, "do_sample": False, "length_penalty": 0.0, "early_stopping": beams > 1}
     made = theirs.generate(torch.tensor(SOURCE), max_new_tokens=most, **given)[0, 1:].tolist()
-    model, kept = loaded.model, loaded.kept
+    model, kept = loaded.model, loaded.extra_config
     assert isinstance(model, EncoderDecoder)
-    stop = Stop(longest(kept, 1, most), (END,), least=shortest(kept, 1, most))
-    how: Any = Beam(beams, alpha=0.0) if beams > 1 else Sample(temperature=0.0)
+    stop = Stop(max_new_tokens(kept, 1, most), (END,), least=min_new_tokens(kept, 1, most))
+    how: Any = Beam(beams, alpha=0.0) if beams > 1 else RandomSampler(temperature=0.0)
     rules = rules_of(kept, 24, begins=True)
-    found = generate(model.decoder, [[2]], how, stop, memory=remembered(model, SOURCE), rules=rules)
+    found = generate(model.decoder, [[2]], how, stop, memory=encode_sources(model, SOURCE), rules=rules)
     assert list(found[0].tokens) == made
 
 

@@ -12,18 +12,18 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.generate.loop import generate
+from headway.generate.decoding import generate
 from headway.generate.sampling import (
-    Choice,
     Greedy,
     MinP,
+    RandomSampler,
     Repetition,
-    Sample,
+    Sampler,
     Temperature,
     TopK,
     TopP,
-    drawn,
-    likeliest,
+    draw_index,
+    keep_top_k,
 )
 from headway.generate.stopping import Stop
 from tests.generate.models import MODELS, PROMPTS, built, likelihood, memory_of, subject, told
@@ -85,7 +85,7 @@ def test_repetition(logits: list[float], seen: list[int], penalty: float) -> Non
 @given(values, st.floats(0.1, 5.0))
 def test_temperature(logits: list[float], value: float) -> None:
     expected = torch.tensor(probabilities([x / value for x in logits]), dtype=torch.float64)
-    assert_close(Sample(temperature=value).probabilities(Temperature(value)(torch.tensor(logits), [])), expected)
+    assert_close(RandomSampler(temperature=value).probabilities(Temperature(value)(torch.tensor(logits), [])), expected)
 
 
 @given(values)
@@ -100,28 +100,28 @@ def test_what_is_left_keeps_its_value(logits: list[float]) -> None:
 @given(values)
 def test_nothing_asked_is_the_model(logits: list[float]) -> None:
     x = torch.tensor(logits)
-    for how in (Sample(), Sample(top_k=99, top_p=1.0, min_p=1e-9, temperature=1.0, repetition=1.0)):
-        assert_close(how.probabilities(how.changed(x, [0])), torch.tensor(probabilities(logits)).double())
+    for how in (RandomSampler(), RandomSampler(top_k=99, top_p=1.0, min_p=1e-9, temperature=1.0, repetition=1.0)):
+        assert_close(how.probabilities(how.process(x, [0])), torch.tensor(probabilities(logits)).double())
 
 
 def test_changes_follow_one_another() -> None:
     """Top-p counts the mass of what top-k has left: of 4 equal tokens 0.6 needs 3, of 2 it needs both."""
     flat = torch.zeros(4)
-    assert left(Sample(top_p=0.6).changed(flat, [])) == [0, 1, 2]
-    assert left(Sample(top_p=0.6, top_k=2).changed(flat, [])) == [0, 1]
+    assert left(RandomSampler(top_p=0.6).process(flat, [])) == [0, 1, 2]
+    assert left(RandomSampler(top_p=0.6, top_k=2).process(flat, [])) == [0, 1]
     # repetition comes before temperature, and both before the cut
     logits = torch.tensor([2.0, 1.5, 0.0])
-    assert left(Sample(top_k=1).changed(logits, [0])) == [0]
-    assert left(Sample(top_k=1, repetition=2.0).changed(logits, [0])) == [1]
-    assert Greedy(repetition=2.0).changed(logits, [0]).tolist() == [1.0, 1.5, 0.0]
+    assert left(RandomSampler(top_k=1).process(logits, [0])) == [0]
+    assert left(RandomSampler(top_k=1, repetition=2.0).process(logits, [0])) == [1]
+    assert Greedy(repetition=2.0).process(logits, [0]).tolist() == [1.0, 1.5, 0.0]
 
 
 ONE_TOKEN = [
-    Sample(top_k=1, seed=3),
-    Sample(temperature=0.0, seed=3),
-    Sample(temperature=1e-300, seed=3),
-    Sample(top_p=1e-6, seed=3),
-    Sample(min_p=1.0, seed=3),
+    RandomSampler(top_k=1, seed=3),
+    RandomSampler(temperature=0.0, seed=3),
+    RandomSampler(temperature=1e-300, seed=3),
+    RandomSampler(top_p=1e-6, seed=3),
+    RandomSampler(min_p=1.0, seed=3),
 ]
 
 
@@ -135,8 +135,8 @@ def test_the_narrowest_sampling_is_greedy(subject: Subject) -> None:
 
 def test_the_narrowest_sampling_is_greedy_among_equals() -> None:
     logits = torch.tensor([0.0, 1.0, 1.0, 1.0])
-    for how in (Sample(top_k=1), Sample(temperature=0.0), Sample(top_p=0.01), Greedy()):
-        assert how.pick(how.changed(logits, []), torch.Generator().manual_seed(1)) == 1
+    for how in (RandomSampler(top_k=1), RandomSampler(temperature=0.0), RandomSampler(top_p=0.01), Greedy()):
+        assert how.pick(how.process(logits, []), torch.Generator().manual_seed(1)) == 1
     assert Greedy().probabilities(logits).tolist() == [0.0, 1.0, 0.0, 0.0]
 
 
@@ -150,7 +150,7 @@ def test_a_repeated_token_becomes_rare() -> None:
 def test_log_probabilities_are_the_models_own() -> None:
     """Whatever is done to the logits before the choice."""
     model = built(subject("llama"))
-    (one,) = generate(model, [[1, 2]], Sample(temperature=0.3, top_k=3, seed=1), Stop(most=5))
+    (one,) = generate(model, [[1, 2]], RandomSampler(temperature=0.3, top_k=3, seed=1), Stop(most=5))
     with torch.no_grad():
         logprobs = model(torch.tensor([[1, 2, *one.tokens]]))[0, 1:-1].log_softmax(-1)
     assert_close(torch.tensor(one.logprobs), logprobs.gather(1, torch.tensor(one.tokens)[:, None])[:, 0])
@@ -159,14 +159,14 @@ def test_log_probabilities_are_the_models_own() -> None:
 def test_draws_are_as_frequent_as_their_weights() -> None:
     weights = torch.tensor([0.5, 0.0, 0.2, 0.3, 0.0], dtype=torch.float64) * 7
     draw = torch.Generator().manual_seed(0)
-    counts = torch.bincount(torch.tensor([drawn(weights, draw) for _ in range(4000)]), minlength=5)
+    counts = torch.bincount(torch.tensor([draw_index(weights, draw) for _ in range(4000)]), minlength=5)
     assert counts[[1, 4]].tolist() == [0, 0]
     assert likelihood(counts[[0, 2, 3]], torch.tensor([2000.0, 800.0, 1200.0])) > 0.01
 
 
 @given(values, st.integers(1, 9))
 def test_likeliest_leaves_that_many(logits: list[float], count: int) -> None:
-    assert len(left(likeliest(torch.tensor(logits), count))) == min(count, len(logits))
+    assert len(left(keep_top_k(torch.tensor(logits), count))) == min(count, len(logits))
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_likeliest_leaves_that_many(logits: list[float], count: int) -> None:
 )
 def test_impossible_settings_are_told(settings: dict[str, float], told: str) -> None:
     with pytest.raises(UserError, match=told):
-        Sample(**settings)  # type: ignore[arg-type]
+        RandomSampler(**settings)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="repetition=-1"):
         Greedy(repetition=-1.0)
 
 
 def test_settings_are_values() -> None:
-    assert Sample(0.5, seed=1) == Sample(temperature=0.5, seed=1)
-    assert isinstance(hash(Sample()), int)
-    ways: list[Choice] = [Greedy(), Sample()]
-    assert [len(way.changes()) for way in ways] == [0, 0]
-    assert log(Sample().probabilities(torch.zeros(4))[0]) == pytest.approx(log(0.25))
+    assert RandomSampler(0.5, seed=1) == RandomSampler(temperature=0.5, seed=1)
+    assert isinstance(hash(RandomSampler()), int)
+    ways: list[Sampler] = [Greedy(), RandomSampler()]
+    assert [len(way.processors()) for way in ways] == [0, 0]
+    assert log(RandomSampler().probabilities(torch.zeros(4))[0]) == pytest.approx(log(0.25))

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.generate.feed import Feed
-from headway.generate.loop import generate, stream
+from headway.generate.decoding import generate, stream
 from headway.generate.request import Request
-from headway.generate.sampling import Choice, Greedy, Sample
-from headway.generate.speculative import Draft, DraftModel, LookUp
+from headway.generate.sampling import Greedy, RandomSampler, Sampler
+from headway.generate.session import DecodingSession
+from headway.generate.speculative import Draft, DraftModel, PromptLookup
 from headway.generate.stopping import Stop
 from headway.nn.block import Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.head import LMHead
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 from tests.generate.models import MODELS, PROMPTS, REWINDING, built, likelihood, memory_of, subject, told
 from tests.laws.subjects import CONTEXT, Subject
 
@@ -33,8 +33,8 @@ STOP = Stop(most=10, tokens=(3,))
 def drafts() -> list[tuple[Draft, int | None]]:
     """Each with the size of the pieces in which prompts are read."""
     return [
-        (LookUp(), None),
-        (LookUp(ahead=1, longest=1), 2),
+        (PromptLookup(), None),
+        (PromptLookup(ahead=1, longest=1), 2),
         (DraftModel(built(subject("window")), ahead=3), None),
         (DraftModel(built(subject("gpt")), ahead=5), 3),
     ]
@@ -53,8 +53,8 @@ def test_guesses_leave_greedy_tokens_as_they_are(subject: Subject) -> None:
 
 def test_a_model_that_agrees_with_itself_reads_in_leaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """16 tokens by guesses of 3: one for the prompt, then 4 at a time; the draft reads one by one."""
-    model, calls, features = built(subject("llama")), list[int](), Feed.features
-    monkeypatch.setattr(Feed, "features", lambda *given: calls.append(given[1].shape[1]) or features(*given))
+    model, calls, features = built(subject("llama")), list[int](), DecodingSession.features
+    monkeypatch.setattr(DecodingSession, "features", lambda *given: calls.append(given[1].shape[1]) or features(*given))
     generate(model, [[1, 2]], stop=Stop(most=17), draft=DraftModel(subject("llama").build(), ahead=3))  # type: ignore[arg-type]
     assert sum(calls) <= 2 * (2 + 17)  # nothing is read twice
     assert sum(1 for length in calls if length >= 4) == 4
@@ -62,9 +62,9 @@ def test_a_model_that_agrees_with_itself_reads_in_leaps(monkeypatch: pytest.Monk
 
 def test_a_sample_with_a_draft_that_agrees_is_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = list[int]()
-    monkeypatch.setattr(Feed, "rewind", lambda feed, length: lost.append(feed.read - length))
+    monkeypatch.setattr(DecodingSession, "rewind", lambda feed, length: lost.append(feed.read - length))
     draft = DraftModel(subject("llama").build(), ahead=3)  # type: ignore[arg-type]
-    generate(built(subject("llama")), [[1, 2]], Sample(seed=4), Stop(most=17), draft=draft)
+    generate(built(subject("llama")), [[1, 2]], RandomSampler(seed=4), Stop(most=17), draft=draft)
     assert set(lost) == {0}
 
 
@@ -82,22 +82,24 @@ def bigrams(seed: int) -> Trunk:
     return model
 
 
-def chance_of(model: Trunk, how: Choice, prompt: list[int], tokens: tuple[int, ...]) -> float:
+def chance_of(model: Trunk, how: Sampler, prompt: list[int], tokens: tuple[int, ...]) -> float:
     chance, ids = 1.0, list(prompt)
     for token in tokens:
         with torch.no_grad():
             logits = model(torch.tensor([ids]))[0, -1]
-        chance *= float(how.probabilities(how.changed(logits, ids))[token])
+        chance *= float(how.probabilities(how.process(logits, ids))[token])
         ids.append(token)
     return chance
 
 
-@pytest.mark.parametrize("way", [Sample(), Sample(temperature=0.7, top_k=3, repetition=1.3)], ids=["plain", "changed"])
-@pytest.mark.parametrize("draft", [DraftModel(bigrams(1), ahead=2), LookUp(ahead=2), DraftModel(bigrams(0), 3)])
-def test_guesses_leave_the_distribution_as_it_is(way: Sample, draft: Draft) -> None:
+@pytest.mark.parametrize(
+    "way", [RandomSampler(), RandomSampler(temperature=0.7, top_k=3, repetition=1.3)], ids=["plain", "changed"]
+)
+@pytest.mark.parametrize("draft", [DraftModel(bigrams(1), ahead=2), PromptLookup(ahead=2), DraftModel(bigrams(0), 3)])
+def test_guesses_leave_the_distribution_as_it_is(way: RandomSampler, draft: Draft) -> None:
     """Three tokens of a small vocabulary, drawn by many seeds, against the chance of each triple."""
     model, prompt, runs = bigrams(0), [0, 1, 2, 0, 1], 500
-    hows = [Sample(way.temperature, way.top_k, repetition=way.repetition, seed=seed) for seed in range(runs)]
+    hows = [RandomSampler(way.temperature, way.top_k, repetition=way.repetition, seed=seed) for seed in range(runs)]
     counts = Counter(told(generate(model, [prompt] * runs, hows, Stop(most=3), draft=draft)))
     expected = {tokens: runs * chance_of(model, way, prompt, tokens) for tokens in product(range(WORDS), repeat=3)}
     assert all(expected[tokens] > 0 for tokens in counts)
@@ -110,8 +112,8 @@ def test_guesses_leave_the_distribution_as_it_is(way: Sample, draft: Draft) -> N
 
 def test_a_wrong_distribution_would_be_seen() -> None:
     """The draft's own draws, taken as they are, fail the test above by far."""
-    model, draft, runs, how = bigrams(0), bigrams(1), 1500, Sample()
-    hows = [Sample(seed=seed) for seed in range(runs)]
+    model, draft, runs, how = bigrams(0), bigrams(1), 1500, RandomSampler()
+    hows = [RandomSampler(seed=seed) for seed in range(runs)]
     counts = Counter(told(generate(draft, [[1]] * runs, hows, Stop(most=1))))
     seen = torch.tensor([counts[(token,)] for token in range(WORDS)], dtype=torch.float64)
     hoped = torch.tensor([runs * chance_of(model, how, [1], (token,)) for token in range(WORDS)], dtype=torch.float64)
@@ -120,7 +122,7 @@ def test_a_wrong_distribution_would_be_seen() -> None:
 
 def test_a_sample_is_its_own_whatever_is_beside_it() -> None:
     model, draft = built(subject("llama")), DraftModel(built(subject("window")), ahead=3)
-    hows = [Sample(seed=seed) for seed in range(4)]
+    hows = [RandomSampler(seed=seed) for seed in range(4)]
     found = told(generate(model, PROMPTS, hows, STOP, draft=draft))
     assert found[::-1] == told(generate(model, PROMPTS[::-1], hows[::-1], STOP, draft=draft))
     assert found[1:2] == told(generate(model, PROMPTS[1:2], hows[1], STOP, draft=draft))
@@ -141,7 +143,7 @@ def continued(ids: list[int], longest: int) -> list[int]:
 def guesses(ids: list[int], longest: int, given: int, beside: tuple[int, ...] = ()) -> list[int]:
     """What is guessed after `ids`, of which all but the first `given` come token by token."""
     request = Request(0, ids[:given], Greedy(), Stop(), 64)
-    finder = LookUp(99, longest, (beside,)).begin(request)
+    finder = PromptLookup(99, longest, (beside,)).begin(request)
     for token in ids[given:]:
         finder.guess(99, 10)
         request.take(token, 0.0)
@@ -164,7 +166,7 @@ def test_places_are_kept_as_they_would_be_found(ids: list[int], longest: int, da
 def test_the_context_holds_with_guesses() -> None:
     gpt, prompt = built(subject("gpt")), [[1, 2] * (CONTEXT // 2 - 2)]
     plain = generate(gpt, prompt, stop=Stop(most=20))
-    for draft in (LookUp(), DraftModel(built(subject("gpt")), ahead=9)):
+    for draft in (PromptLookup(), DraftModel(built(subject("gpt")), ahead=9)):
         assert generate(gpt, prompt, stop=Stop(most=20), draft=draft)[0].tokens == plain[0].tokens
     # a draft whose own context is shorter than the model's falls silent
     llama, long = built(subject("llama")), [list(range(20)) * 2]
@@ -173,26 +175,28 @@ def test_the_context_holds_with_guesses() -> None:
 
 
 def test_steps_come_one_by_one() -> None:
-    steps = list(stream(built(subject("llama")), PROMPTS, stop=Stop(most=4), draft=LookUp()))
+    steps = list(stream(built(subject("llama")), PROMPTS, stop=Stop(most=4), draft=PromptLookup()))
     assert [len(batch) for batch in steps] == [1] * 16
     assert [batch[0].row for batch in steps] == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4
 
 
 def test_no_prompts_no_continuations() -> None:
-    assert generate(built(subject("llama")), [], draft=LookUp()) == []
+    assert generate(built(subject("llama")), [], draft=PromptLookup()) == []
 
 
 @pytest.mark.parametrize("subject", sorted(set(MODELS) - set(REWINDING), key=str), ids=str)
 def test_a_recurrent_model_takes_no_draft(subject: Subject) -> None:
     with pytest.raises(UserError, match=r"recurrent state cannot be set back; .* without a draft"):
-        generate(built(subject), PROMPTS, stop=Stop(most=30), memory=memory_of(subject, [0, 1, 2, 3]), draft=LookUp())
+        generate(
+            built(subject), PROMPTS, stop=Stop(most=30), memory=memory_of(subject, [0, 1, 2, 3]), draft=PromptLookup()
+        )
 
 
 def test_impossible_drafts_are_told() -> None:
-    with pytest.raises(UserError, match=r"LookUp\(ahead=0\)"):
-        LookUp(ahead=0)
-    with pytest.raises(UserError, match=r"LookUp\(longest=0\)"):
-        LookUp(longest=0)
+    with pytest.raises(UserError, match=r"PromptLookup\(ahead=0\)"):
+        PromptLookup(ahead=0)
+    with pytest.raises(UserError, match=r"PromptLookup\(longest=0\)"):
+        PromptLookup(longest=0)
     with pytest.raises(UserError, match=r"DraftModel\(ahead=0\)"):
         DraftModel(bigrams(0), ahead=0)
     with pytest.raises(UserError, match="draft model is in training mode"):

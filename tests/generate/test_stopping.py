@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.read_tokenizer import load_tokenizer
 from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer_readers import load_tokenizer
 from headway.generate.request import Request
 from headway.generate.sampling import Greedy
-from headway.generate.stopping import Reason, Stop, Watch
+from headway.generate.stopping import Reason, Stop, StopMatcher
 
 TOKENIZERS = ("gpt2_tokenizer", "llama_stories260k")
 STRINGS = ("\n\n", " the", "e", "ab", "é", "日本", ". A", "   ")
@@ -39,10 +39,10 @@ def test_a_string_is_heard_with_the_token_that_completes_it(name: str, data: st.
         Stop(strings=strings, decode=words.decode),
         Stop(strings=strings, decode=words.decode, stream=words.stream),
     )
-    assert heard(Watch(quick), ids) == heard(Watch(slow), ids)
+    assert heard(StopMatcher(quick), ids) == heard(StopMatcher(slow), ids)
 
 
-def heard(watch: Watch, ids: Sequence[int]) -> list[bool]:
+def heard(watch: StopMatcher, ids: Sequence[int]) -> list[bool]:
     return [watch.push(token) for token in ids]
 
 
@@ -51,14 +51,14 @@ def heard(watch: Watch, ids: Sequence[int]) -> list[bool]:
 def test_a_copy_goes_on_by_itself(name: str, text: str, others: str, at: int, shared: Path) -> None:
     words = read(shared / "weights" / name)
     ids, strings = words.plain(text), ("ab", "é")
-    watch = Watch(Stop(strings=strings, decode=words.decode, stream=words.stream))
+    watch = StopMatcher(Stop(strings=strings, decode=words.decode, stream=words.stream))
     begun, stream = heard(watch, ids[:at]), words.stream()
     said = "".join(stream.push(token) for token in ids[:at])
-    fork, copied = watch.forked(), copy(stream)
+    fork, copied = watch.fork(), copy(stream)
     heard(fork, words.plain(others))
     for token in words.plain(others):
         copied.push(token)
-    alone = Watch(watch.stop)
+    alone = StopMatcher(watch.stop)
     assert begun + heard(watch, ids[at:]) == heard(alone, ids)
     assert said + "".join(stream.push(token) for token in ids[at:]) + stream.end() == words.decode(ids)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from headway.generate.timestamps import Cut, Span, TimeRules, cut
+from headway.generate.timestamps import TimedSpan, TimeRules, WindowSegments, cut_segments
 from tests.laws.subjects import cases
 
 END, UNTIMED, FIRST, VOCAB = 6, 9, 10, 18  # six words, the end, two marks, <|notimestamps|>, eight times
@@ -81,17 +81,23 @@ T = FIRST
 @pytest.mark.parametrize(
     ("tokens", "expected"),
     [
-        ([], Cut([Span(0, 7, ())], 7)),
-        ([1, 2], Cut([Span(0, 7, (1, 2))], 7)),
-        ([T, 1, 2], Cut([Span(0, 7, (T, 1, 2))], 7)),  # only its beginning is known
-        ([T + 1, 1, T + 4], Cut([Span(0, 4, (T + 1, 1, T + 4))], 7)),  # nothing follows
-        ([T, 1, T + 2, T + 2, 3], Cut([Span(0, 2, (T, 1, T + 2))], 2)),  # the rest is heard again
-        ([T, 1, T + 2, T + 3, 3, T + 5], Cut([Span(0, 2, (T, 1, T + 2)), Span(3, 5, (T + 3, 3, T + 5))], 7)),
-        ([T, 1, T + 2, T + 3, 3, T + 5, T + 5], Cut([Span(0, 2, (T, 1, T + 2)), Span(3, 5, (T + 3, 3, T + 5))], 5)),
+        ([], WindowSegments([TimedSpan(0, 7, ())], 7)),
+        ([1, 2], WindowSegments([TimedSpan(0, 7, (1, 2))], 7)),
+        ([T, 1, 2], WindowSegments([TimedSpan(0, 7, (T, 1, 2))], 7)),  # only its beginning is known
+        ([T + 1, 1, T + 4], WindowSegments([TimedSpan(0, 4, (T + 1, 1, T + 4))], 7)),  # nothing follows
+        ([T, 1, T + 2, T + 2, 3], WindowSegments([TimedSpan(0, 2, (T, 1, T + 2))], 2)),  # the rest is heard again
+        (
+            [T, 1, T + 2, T + 3, 3, T + 5],
+            WindowSegments([TimedSpan(0, 2, (T, 1, T + 2)), TimedSpan(3, 5, (T + 3, 3, T + 5))], 7),
+        ),
+        (
+            [T, 1, T + 2, T + 3, 3, T + 5, T + 5],
+            WindowSegments([TimedSpan(0, 2, (T, 1, T + 2)), TimedSpan(3, 5, (T + 3, 3, T + 5))], 5),
+        ),
     ],
 )
-def test_cuts_by_eye(tokens: list[int], expected: Cut) -> None:
-    assert cut(tokens, FIRST, 7) == expected
+def test_cuts_by_eye(tokens: list[int], expected: WindowSegments) -> None:
+    assert cut_segments(tokens, FIRST, 7) == expected
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,16 @@ from torch.testing import assert_close
 from headway.data.whisper_tokenizer import marks_of
 from headway.errors import UserError
 from headway.generate.beam import Beam
-from headway.generate.sampling import GREEDY, Choice
+from headway.generate.sampling import GREEDY, Sampler
 from headway.generate.transcribe import WINDOW as PUBLISHED
-from headway.generate.transcribe import Listening, MeanBeam, Segment, Transcriber, transcribe
+from headway.generate.transcribe import MeanBeam, Segment, Transcriber, TranscriptionOptions, transcribe
 from headway.ops.mel import WHISPER
 from tests.generate.hearing import FIRST_TIME, ID, LETTERS, SETTINGS, WINDOW, Pair, frames, pair, words
 
 RATE = 16_000
 Told = list[tuple[list[int], float, float]]
 
-HOW: dict[str, tuple[Choice | Beam, dict[str, Any]]] = {
+HOW: dict[str, tuple[Sampler | Beam, dict[str, Any]]] = {
     "greedy": (GREEDY, {}),
     "beam": (MeanBeam(3), {"num_beams": 3, "early_stopping": True}),
     "patient beam": (MeanBeam(4, early=False), {"num_beams": 4, "early_stopping": "never"}),
@@ -36,7 +36,7 @@ def same(found: list[Segment], other: Told) -> None:
     assert [time for one in found for time in (one.start, one.end)] == pytest.approx(times)
 
 
-def heard(ours: Transcriber, features: Tensor, wish: Listening) -> list[Segment]:
+def heard(ours: Transcriber, features: Tensor, wish: TranscriptionOptions) -> list[Segment]:
     with torch.inference_mode():
         return list(ours.segments(features, len(features), wish, ours.hear(features, 0)))
 
@@ -64,9 +64,9 @@ def test_a_window_is_written_as_by_transformers(how: str, seed: int) -> None:
     theirs, ours = pair(seed)
     choice, asked = HOW[how]
     features = frames(seed, WINDOW)
-    [found] = heard(ours, features, Listening("de", how=choice))
+    [found] = heard(ours, features, TranscriptionOptions("de", how=choice))
     assert list(found.tokens) == written(theirs, features, 4, language="de", task="transcribe", **asked)
-    timed = heard(ours, features, Listening("de", timed=True, how=choice))
+    timed = heard(ours, features, TranscriptionOptions("de", timed=True, how=choice))
     same(timed, expected(theirs, features, language="de", task="transcribe", return_timestamps=True, **asked))
 
 
@@ -77,7 +77,7 @@ def test_windows_follow_one_another_as_in_transformers(how: str, seed: int, leng
     theirs, ours = pair(seed)
     choice, asked = HOW[how]
     features = frames(100 + seed, length)
-    found = heard(ours, features, Listening("fr", "translate", how=choice))
+    found = heard(ours, features, TranscriptionOptions("fr", "translate", how=choice))
     same(found, expected(theirs, features, language="fr", task="translate", return_timestamps=True, **asked))
     assert len(found) > 2
 
@@ -146,22 +146,24 @@ def test_another_rate_is_heard_at_its_own() -> None:
 
 def test_one_function_from_a_waveform_to_text() -> None:
     ours = pair(1, 50, 80).ours
-    found = transcribe(ours.model, words(), clip(1.2), RATE, Listening("en"), SETTINGS, window=100)
-    assert found == ours.transcribe(clip(1.2), RATE, Listening("en"))
+    found = transcribe(ours.model, words(), clip(1.2), RATE, TranscriptionOptions("en"), SETTINGS, window=100)
+    assert found == ours.transcribe(clip(1.2), RATE, TranscriptionOptions("en"))
     assert found.language == "en"
     assert PUBLISHED == 3000
 
 
 def test_times_need_not_be_told_where_a_clip_fits_a_window() -> None:
     ours = pair(1, 50, 80).ours
-    untimed, timed = (ours.transcribe(clip(0.5), RATE, Listening("en", timed=timed)) for timed in (False, True))
+    untimed, timed = (
+        ours.transcribe(clip(0.5), RATE, TranscriptionOptions("en", timed=timed)) for timed in (False, True)
+    )
     assert [(one.start, one.end) for one in untimed.segments] == [(0.0, 0.5)]
     assert timed.segments[0].tokens[0] >= FIRST_TIME
 
 
 def test_as_many_tokens_as_are_asked_for() -> None:
     ours = pair(1, 50, 80).ours
-    assert len(ours.transcribe(clip(0.5), RATE, Listening("en", most=3)).segments[0].tokens) <= 3
+    assert len(ours.transcribe(clip(0.5), RATE, TranscriptionOptions("en", most=3)).segments[0].tokens) <= 3
 
 
 # ---- what it is told, and what it may not write
@@ -182,7 +184,7 @@ def test_a_model_of_english_is_told_neither_language_nor_task() -> None:
         theirs.generation_config = deepcopy(kept)
         theirs.generation_config.is_multilingual = False
         del theirs.generation_config.lang_to_id
-        [found] = heard(english, features, Listening())
+        [found] = heard(english, features, TranscriptionOptions())
         assert list(found.tokens) == written(theirs, features, 2)
     finally:
         theirs.generation_config = kept
@@ -199,11 +201,11 @@ def test_where_no_file_bars_anything_openai_does() -> None:
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        (Listening("dee"), r"knows no language 'dee'; allowed: en, de, fr; did you mean 'de'"),
-        (Listening("de", task="transcripe"), r"no task 'transcripe'.*did you mean 'transcribe'"),
+        (TranscriptionOptions("dee"), r"knows no language 'dee'; allowed: en, de, fr; did you mean 'de'"),
+        (TranscriptionOptions("de", task="transcripe"), r"no task 'transcripe'.*did you mean 'transcribe'"),
     ],
 )
-def test_wishes_that_cannot_be_are_told(wish: Listening, said: str) -> None:
+def test_wishes_that_cannot_be_are_told(wish: TranscriptionOptions, said: str) -> None:
     with pytest.raises(UserError, match=said):
         pair(0, 50, 80).ours.transcribe(clip(0.3), RATE, wish)
 
@@ -219,7 +221,7 @@ def test_clips_that_cannot_be_are_told(wave: Tensor) -> None:
 def test_a_model_without_times_is_told() -> None:
     ours = replace(pair(0).ours, window=WINDOW + 2)
     with pytest.raises(UserError, match=r"has 62 tokens, and the times of a window end at number 62; cut the clip"):
-        heard(ours, frames(0, WINDOW + 4), Listening("de"))
+        heard(ours, frames(0, WINDOW + 4), TranscriptionOptions("de"))
 
 
 def test_english_cannot_be_asked_for_another_language() -> None:

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from headway import Context, Trace
-from headway.interop.families import family
 from headway.interop.keymap import KeyMap
+from headway.interop.registry import family
 from headway.nn.head import CTCHead
-from headway.nn.model import tensors_of
 from headway.nn.trace import Seen
-from headway.ops.reading import Readable
+from headway.nn.trunk import tensors_of
+from headway.ops.lazy_map import Readable
 
 LENGTHS = (9, 6)
 

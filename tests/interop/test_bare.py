@@ -13,10 +13,10 @@ from torch import nn
 from torch.testing import assert_close
 
 import headway
-from headway.app.cli import main
-from headway.checkpoint import load
+from headway.cli.main import main
 from headway.errors import UserError
 from headway.interop import fairseq
+from headway.model import load
 from headway.zoo.transformer import Config, build
 from tests.interop.parity import shaken
 
@@ -66,8 +66,8 @@ def test_fairseq_goes_through_our_folder(tmp_path: Path) -> None:
     source, target = torch.tensor([[4, 5, 6, 2]]), torch.tensor([[2, 4, 7]])
     assert_close(loaded.model(source, target), theirs(source, target))
     assert loaded.tokenizer is not None
-    assert loaded.writer is not None
-    assert (loaded.tokenizer.encode(" AB b "), loaded.writer.vocab) == ([4, 6, 2], 8)
+    assert loaded.target_tokenizer is not None
+    assert (loaded.tokenizer.encode(" AB b "), loaded.target_tokenizer.vocab) == ([4, 6, 2], 8)
     loaded.save(tmp_path / "ours")
     again = load(tmp_path / "ours")
     assert again.run("Ab B") == loaded.run("ab b") | {"input": "Ab B"}

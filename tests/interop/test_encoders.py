@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from headway import Context, UserError
-from headway.interop.families import family
+from headway.interop.registry import family
 from headway.zoo.bert import Config
 from tests.interop.cases_bert import CASES, SIZES, model
 from tests.interop.parity import Case, answer, load, ragged, shaken

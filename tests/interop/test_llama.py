@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.interop import llama, mistral, mixtral, phi3, qwen2
-from headway.interop.families import family
+from headway.interop.registry import family
 from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, LongRope, Ntk, Scaling, Yarn
 from headway.zoo.llama import Config, Frequencies
 from headway.zoo.llama import build as build_llama

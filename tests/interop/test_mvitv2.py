@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from headway import Context, Trace, UserError
 from headway.interop import mvitv2 as interop
-from headway.interop.families import model_type_of
+from headway.interop.registry import model_type_of
 from headway.zoo.build import build, config_of
 from headway.zoo.mvitv2 import Config
 from tests.interop.parity import difference, gradients, load, pull, shaken, tensor

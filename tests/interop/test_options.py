@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headway.errors import UserError
-from headway.interop.families import FAMILIES, family
-from headway.interop.options import Options
+from headway.interop.config_reader import Options
+from headway.interop.registry import FAMILIES, family
 
 
 def test_an_option_is_taken_or_its_default() -> None:

@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from headway import Context, Rows
 from headway.interop import bert
 from headway.nn.head import MeanPool
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 from headway.zoo.bert import build
 from tests.interop.parity import load
 

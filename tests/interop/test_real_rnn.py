@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from headway.generate.beam import Beam
-from headway.generate.feed import remembered
-from headway.generate.loop import generate
-from headway.generate.sampling import GREEDY, Choice
+from headway.generate.decoding import generate
+from headway.generate.sampling import GREEDY, Sampler
+from headway.generate.session import encode_sources
 from headway.generate.stopping import Stop
 from headway.interop.keymap import KeyMap, Rule
-from headway.nn.model import EncoderDecoder
+from headway.nn.trunk import EncoderDecoder
 from headway.zoo.seq2seq import Config, build
 
 VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW"
@@ -51,10 +51,10 @@ def speaker(shared: Path) -> EncoderDecoder:
     return model.eval()
 
 
-def spoken(model: EncoderDecoder, words: list[str], how: Choice | Beam = GREEDY) -> list[str]:
+def spoken(model: EncoderDecoder, words: list[str], how: Sampler | Beam = GREEDY) -> list[str]:
     """What the model says to all words at once, whatever their lengths."""
     starts, stop = [[SOUNDS.index("<s>")]] * len(words), Stop(most=20, tokens=(SOUNDS.index("</s>"),))
-    found = generate(model.decoder, starts, how, stop, memory=remembered(model, [spelled(word) for word in words]))
+    found = generate(model.decoder, starts, how, stop, memory=encode_sources(model, [spelled(word) for word in words]))
     return [" ".join(SOUNDS[i] for i in one.body) for one in found]
 
 
@@ -77,7 +77,7 @@ def test_words_are_spoken(speaker: EncoderDecoder, word: str) -> None:
 
 
 @pytest.mark.parametrize("how", [GREEDY, Beam(width=3)], ids=["greedy", "beam"])
-def test_a_batch_is_its_words(speaker: EncoderDecoder, how: Choice | Beam) -> None:
+def test_a_batch_is_its_words(speaker: EncoderDecoder, how: Sampler | Beam) -> None:
     assert spoken(speaker, list(SAID), how) == list(SAID.values())
 
 

@@ -13,8 +13,8 @@ from torch.testing import assert_close
 
 from headway import Context
 from headway.interop.fairseq import keymap, read_config
-from headway.nn.model import EncoderDecoder
 from headway.nn.state import FixedState
+from headway.nn.trunk import EncoderDecoder
 from headway.zoo.transformer import Config, build
 from tests.interop.parity import load
 

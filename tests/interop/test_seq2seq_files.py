@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from headway.errors import UserError
-from headway.interop.families import family
+from headway.interop.registry import family
 from headway.zoo import bart, marian, t5
 from tests.interop.cases_seq2seq import CASES
 from tests.interop.parity import Case, Kind, difference, load, ragged, shaken

@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from headway import UserError
-from headway.interop.families import family
+from headway.interop.registry import family
 from headway.zoo import swin, swinv2
 from tests.interop.cases_swin import CASES, SIZES, model
 from tests.interop.parity import Case, answer, difference, load, shaken

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from headway import load
-from headway.checkpoint import Loaded
 from headway.data.preprocess import FILE, ImagePreprocess
 from headway.errors import UserError
 from headway.files import read_json, write_json
 from headway.interop.timm_folder import read_names
 from headway.interop.weights import write_weights
-from headway.nn.model import tensors_of
+from headway.model import Model, class_list
+from headway.nn.trunk import tensors_of
 from headway.zoo.build import build
 from headway.zoo.vit import Config
 from tests.data.files import picture
@@ -35,7 +35,7 @@ READY = ImagePreprocess(17, (16, 16), 3, (0.5, 0.4, 0.3), (0.2, 0.3, 0.4), "bili
 def published(folder: Path, **told: Any) -> Path:
     """A tiny ViT as timm publishes one."""
     config = Config(image=16, patch=8, classes=3, dim=8, layers=1, heads=2, hidden=32, eps=1e-6)
-    loaded = Loaded(build(config), config, "vit", "timm_vit")
+    loaded = Model(build(config), config, "vit", "timm_vit")
     folder.mkdir(parents=True)
     write_weights(folder, loaded.family().keymap(config).save(tensors_of(loaded.model)))
     own = {"architecture": "vit_tiny_patch16_224", "num_classes": 3, "model_args": SIZES, "label_names": NAMES}
@@ -63,7 +63,7 @@ def test_what_was_read_is_written(tmp_path: Path) -> None:
     assert "id2label" not in written
     (tmp_path / "back" / FILE).unlink()  # timm reads config.json alone
     again = load(tmp_path / "back")
-    assert (again.preprocess, again.labels()) == (READY, NAMES)
+    assert (again.preprocess, class_list(again.extra_config)) == (READY, NAMES)
 
 
 def test_the_file_of_transformers_goes_before_timms(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway import Context, Trace, load
-from headway.app.convert import convert
+from headway.conversion import convert
 from headway.errors import UserError
 from headway.interop import timm_vit, vit, vit_mae
-from headway.interop.families import family
+from headway.interop.registry import family
 from headway.interop.weights import write_weights
-from headway.ops.patches import hidden_from, unpatchify
+from headway.ops.patches import hidden_mask, unpatchify
 from headway.zoo import mae, simmim
 from headway.zoo.build import build
 from headway.zoo.vit import Config
@@ -69,7 +69,7 @@ def test_their_folder_is_read_and_ours_is_read_by_them(name: str, tmp_path: Path
 )
 def test_a_folder_is_converted_and_compared_where_it_names_classes(name: str, told: str, tmp_path: Path) -> None:
     theirs(name).save_pretrained(tmp_path / "theirs")
-    assert told in convert(tmp_path / "theirs", tmp_path / "ours", "headway", unsafe=False)
+    assert told in convert(tmp_path / "theirs", tmp_path / "ours", "headway").to_text()
 
 
 @pytest.mark.parametrize(("high", "wide"), [(16, 8), (24, 24), (8, 12)])
@@ -117,7 +117,7 @@ def test_simmim_is_theirs() -> None:
     tensors["out.weight"] = head.weight[..., 0, 0].unflatten(0, (3, 16)).transpose(0, 1).flatten(0, 1)
     tensors["out.bias"] = head.bias.unflatten(0, (3, 16)).T.flatten()
     ours.load_state_dict(tensors)
-    x, hidden = images(), hidden_from(torch.tensor([[0, 4, 5], [1, 2, 8]]), 9)
+    x, hidden = images(), hidden_mask(torch.tensor([[0, 4, 5], [1, 2, 8]]), 9)
     out = model(pixel_values=x, bool_masked_pos=hidden)
     assert_close(unpatchify(ours(x, hidden), (3, 3), 4), out.reconstruction, **close)
     assert_close(ours.loss(x, hidden) / hidden.sum(), out.loss, **close)

@@ -11,8 +11,8 @@ from torch.testing import assert_close
 
 from headway import UserError
 from headway import load as read
-from headway.app.convert import convert
-from headway.data.archives import Place
+from headway.conversion import convert
+from headway.data.archives import MediaLocation
 from headway.data.sounds import read_sound
 from headway.files import write_json
 from headway.interop.wav2vec2_conformer import keymap, read_config, write_config
@@ -72,7 +72,7 @@ def test_a_published_folder_is_run_and_converted(tmp_path: Path) -> None:
     (tmp_path / "one.wav").write_bytes(wav(length=2000, rate=16_000))
     found = read(tmp_path / "theirs").run(str(tmp_path / "one.wav"))
     with torch.no_grad():
-        samples = torch.from_numpy(read_sound(Place(tmp_path / "one.wav"), 16_000))
+        samples = torch.from_numpy(read_sound(MediaLocation(tmp_path / "one.wav"), 16_000))
         heard = theirs(((samples - samples.mean()) / (samples.var(unbiased=False) + 1e-7).sqrt())[None]).logits
     assert found["output"] == words.batch_decode(heard.argmax(-1))[0] != ""
     convert(tmp_path / "theirs", tmp_path / "ours", "headway", unsafe=False)

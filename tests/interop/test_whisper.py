@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.checkpoint import load as load_model
-from headway.data.read_tokenizer import load_tokenizer
+from headway.data.tokenizer_readers import load_tokenizer
 from headway.errors import UserError
-from headway.generate.transcribe import Listening, transcribe
-from headway.interop.families import family
+from headway.generate.transcribe import TranscriptionOptions, transcribe
+from headway.interop.registry import family
 from headway.interop.whisper import (
     check_sound,
     keymap,
@@ -28,7 +27,8 @@ from headway.interop.whisper import (
     write_config,
     write_sound,
 )
-from headway.nn.model import EncoderDecoder
+from headway.model import load as load_model
+from headway.nn.trunk import EncoderDecoder
 from headway.zoo.build import config_of
 from headway.zoo.whisper import Config, build
 from tests.data.test_whisper_tokenizer import lines
@@ -238,7 +238,7 @@ def test_an_openai_file_with_its_words_is_ready_to_listen(tmp_path: Path, shared
     assert loaded.tokenizer is not None
     assert isinstance(loaded.model, EncoderDecoder)
     clip = torch.randn(8000, generator=torch.Generator().manual_seed(1))
-    given = (clip, 16_000, Listening(), loaded.kept, 16)
+    given = (clip, 16_000, TranscriptionOptions(), loaded.extra_config, 16)
     found = transcribe(loaded.model, loaded.tokenizer, *given)
     assert found.language is None
     assert found.segments
@@ -246,7 +246,7 @@ def test_an_openai_file_with_its_words_is_ready_to_listen(tmp_path: Path, shared
     again = load_model(tmp_path / "there")
     assert again.tokenizer is not None
     assert isinstance(again.model, EncoderDecoder)
-    assert again.kept["begin_suppress_tokens"] == [220, 50_256]
+    assert again.extra_config["begin_suppress_tokens"] == [220, 50_256]
     assert transcribe(again.model, again.tokenizer, *given) == found
 
 
@@ -275,7 +275,7 @@ def test_settings_of_a_folder_come_along(tmp_path: Path) -> None:
     loaded = load_model(tmp_path)
     assert loaded.tokenizer is not None
     assert isinstance(loaded.model, EncoderDecoder)
-    found = type(ours).of(loaded.model, loaded.tokenizer, loaded.kept, ours.window)
+    found = type(ours).of(loaded.model, loaded.tokenizer, loaded.extra_config, ours.window)
     assert found.rules == ours.rules
     assert (found.marks, found.latest, found.window) == (ours.marks, ours.latest, ours.window)
     sound = frames(0, ours.window)
@@ -284,7 +284,7 @@ def test_settings_of_a_folder_come_along(tmp_path: Path) -> None:
     loaded.save_hf(tmp_path / "back")
     stored = json.loads((tmp_path / "back" / "generation_config.json").read_text())
     assert stored["lang_to_id"] == theirs.generation_config.lang_to_id
-    assert load_model(tmp_path / "back").kept == loaded.kept
+    assert load_model(tmp_path / "back").extra_config == loaded.extra_config
 
 
 def test_a_preprocessor_of_other_frames_is_refused() -> None:

@@ -15,11 +15,11 @@ from headway.nn.attention import SelfAttention, merge, split
 from headway.nn.bias import ContinuousBias, DecomposedBias, NeighbourBias, WindowBias
 from headway.nn.context import EMPTY, Context
 from headway.nn.convnet import LocalRelation
-from headway.nn.grid import LocalAttention, PooledAttention, Windowed, add_queries
-from headway.nn.score import CosineScore
+from headway.nn.learned_score import CosineScore
 from headway.nn.trace import Trace
+from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed, add_queries
 from headway.ops.attend import attend
-from headway.ops.reading import Readable
+from headway.ops.lazy_map import Readable
 from headway.ops.window import Windows
 from headway.zoo import mae, simmim, vit
 

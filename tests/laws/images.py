@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.nn.embed import PatchEmbed
-from headway.nn.grid import Windowed
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
+from headway.nn.window_attention import Windowed
 from headway.zoo import clip, lrnet, mvit, mvitv2, resnet, simclr, swin, swinv2
 
 CHANNELS, CLASSES = 2, 3

@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from hypothesis import settings
 from torch import Tensor, nn
 
-from headway.nn.alignment import Alignment, FixedContext, RecurrentDecoder
 from headway.nn.attention import UNBIASED, Attention, CrossAttention, SelfAttention
 from headway.nn.bias import Alibi, T5Bias, TransformerXLBias
 from headway.nn.block import Block, LayerScale, Parallel, Repeat, Residual, Stack
@@ -28,11 +27,12 @@ from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.frames import ConvEmbed
 from headway.nn.head import LMHead
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.learned_score import AdditiveScore, BilinearScore, CosineScore
 from headway.nn.moe import MoE
+from headway.nn.packed import to_front
 from headway.nn.recurrent import BidirectionalEncoder, Cell, GRUCell, LSTMCell, RecurrentEncoder, RNNCell
-from headway.nn.rows import to_front
-from headway.nn.score import AdditiveScore, BilinearScore, CosineScore
+from headway.nn.recurrent_attention import Alignment, FixedContext, RecurrentDecoder
+from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal, Chunked, Global, Pattern, Window
 from headway.ops.relative import t5_bucket_backward
 from headway.ops.rotary import HALVES, Rotary

@@ -20,11 +20,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from headway.nn.attention import UNBIASED, SelfAttention, merge, split
 from headway.nn.bias import ContinuousBias, DecomposedBias, NeighbourBias, WindowBias
 from headway.nn.context import Context
-from headway.nn.grid import LocalAttention, PooledAttention, Windowed, add_queries, cheapest
-from headway.nn.score import CosineScore
+from headway.nn.learned_score import CosineScore
 from headway.nn.trace import Trace
+from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed, add_queries, cheapest_tile
 from headway.ops.attend import attend
-from headway.ops.map import AttentionMap
+from headway.ops.attention_map import AttentionMap
 from headway.ops.positions import Positions
 from headway.ops.window import Windows
 from tests.laws.grids import DIM, HEADS, Grid, brute_local, cells, every_part, image, seen
@@ -164,7 +164,7 @@ class Largest(TorchDispatchMode):
 def test_memory_of_local_attention_does_not_grow_with_the_neighbourhood(size: int, prior: bool) -> None:
     model = LocalAttention(64, 2, size, grid_bias=NeighbourBias(2, size) if prior else None)
     x = torch.randn(2, 28, 28, 64, requires_grad=True)
-    halo = cheapest(size, (28, 28))
+    halo = cheapest_tile(size, (28, 28))
     copies = (halo.span / halo.tile) ** 2  # of the feature map, that the keys of all tiles are
     with Largest() as largest:
         model(x).sum().backward()

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.nn.context import EMPTY, Context
-from headway.nn.grid import Windowed
-from headway.nn.model import Trunk
 from headway.nn.trace import Trace
+from headway.nn.trunk import Trunk
+from headway.nn.window_attention import Windowed
 from tests.laws.images import CLASSES, every_model, every_pyramid, images, windowed
 from tests.laws.subjects import cases
 
@@ -109,7 +109,7 @@ def test_padding_changes_nothing(make: Callable[[tuple[int, int]], Trunk], high:
     """Whatever the slots hold that fill a grid up to whole windows."""
     model, x = make((side, side)), images(2, high, wide)
     plain = model(x)
-    with patch("headway.ops.window.filled", rubbish):
+    with patch("headway.ops.window.pad_to_tiles", rubbish):
         assert_close(model(x), plain, atol=1e-5, rtol=1e-4)
 
 

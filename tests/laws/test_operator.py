@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.ops import map as maps
+from headway.ops import attention_map as maps
 from headway.ops.attend import attend
-from headway.ops.map import AttentionMap
+from headway.ops.attention_map import AttentionMap
+from headway.ops.lazy_map import JoinedMap, Weights
 from headway.ops.pattern import Causal, Chunked, Full, Global, Pattern, Prefix, Window, both
 from headway.ops.positions import Positions
-from headway.ops.reading import Joined, Weights
 from headway.ops.score import DOT, Additive, Bilinear, Cosine, Dot, Score
 
 PATTERNS: list[Pattern] = [
@@ -246,7 +246,7 @@ def test_reading_is_the_matrix(pattern: Pattern, T: int, S: int, padded: bool, c
     y = attend(q, k, v, keep=full_keep, edit=lambda w: seen_weights.append(w) or w)
     (matrix,) = seen_weights
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.ops.reading.CELLS", cells)
+        patch.setattr("headway.ops.lazy_map.CELLS", cells)
         for read in (AttentionMap(q, k, run, keys, pattern, keep), Weights(matrix), joined(matrix)):
             assert read.shape == matrix.shape
             assert_close(read.full(), matrix)
@@ -259,8 +259,8 @@ def test_reading_is_the_matrix(pattern: Pattern, T: int, S: int, padded: bool, c
             assert_close(read.full() @ v.repeat_interleave(2, 1), y, atol=1e-5, rtol=1e-5)
 
 
-def joined(matrix: Tensor) -> Joined:
-    return Joined([Weights(matrix[:, :, i : i + 1]) for i in range(matrix.shape[2])])
+def joined(matrix: Tensor) -> JoinedMap:
+    return JoinedMap([Weights(matrix[:, :, i : i + 1]) for i in range(matrix.shape[2])])
 
 
 def test_received_counts_the_queries_it_is_told() -> None:

@@ -19,7 +19,7 @@ from headway.nn.context import Context
 from headway.nn.embed import SinusoidalPosition
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.moe import MoE
-from headway.nn.rows import Rows
+from headway.nn.packed import PackedLengths
 from headway.nn.trace import Trace
 from headway.ops.pattern import Causal
 
@@ -130,7 +130,7 @@ def test_an_even_router_has_balance_of_its_top() -> None:
 
 
 def test_router_losses_are_of_real_tokens() -> None:
-    part, x, rows = MoE(lambda: FFN(DIM, 8), DIM, 4), torch.randn(2, 6, DIM), Rows.of([6, 2])
+    part, x, rows = MoE(lambda: FFN(DIM, 8), DIM, 4), torch.randn(2, 6, DIM), PackedLengths.of([6, 2])
     padded, packed = Trace(part, "*"), Trace(part, "*")
     part(x, Context(keep=rows.keep, trace=padded))
     part(rows.pack(x), Context(rows=rows, trace=packed))
@@ -172,7 +172,7 @@ def test_repeated_blocks_are_copies_of_one() -> None:
 
 
 def test_stochastic_depth_drops_whole_rows_and_keeps_the_mean() -> None:
-    part, rows = StochasticDepth(0.25), Rows.of([3] * 400)
+    part, rows = StochasticDepth(0.25), PackedLengths.of([3] * 400)
     kept = part(torch.ones(400, 3, DIM))
     assert_close(kept.unique(), torch.tensor([0.0, 4 / 3]))
     assert (kept == kept[:, :1, :1]).all()
@@ -182,10 +182,20 @@ def test_stochastic_depth_drops_whole_rows_and_keeps_the_mean() -> None:
     assert part.eval()(torch.ones(4, DIM)).eq(1).all()
 
 
-@given(st.integers(0, 500), st.integers(1, 12))
-def test_sinusoids_tell_near_from_far(first: int, step: int) -> None:
-    """Positions are distinct, and the distance of their marks grows with |i − j| nearby."""
-    marks = SinusoidalPosition(64)(torch.zeros(1, 520, 64))[0]
-    here = marks[first]
-    assert (marks[:first] - here).norm(dim=-1).gt(0.1).all()
-    assert (marks[first + step] - here).norm() > (marks[first + step - 1] - here).norm() or step > 2
+@pytest.mark.parametrize("dim", [32, 64, 128])
+def test_sinusoids_tell_near_from_far(dim: int) -> None:
+    """Of any two positions among 520: ‖p(i) − p(j)‖² = Σ over waves of 2 − 2 cos(ω (i − j)), whatever i is.
+
+    So it grows with |i − j| up to 3, while the fastest wave (ω = 1) is in its first half turn, and no two positions
+    that lie further apart are as near as that.
+    """
+    length, near = 520, 3
+    marks = SinusoidalPosition(dim)(torch.zeros(1, length, dim))[0].double()
+    distances = torch.cdist(marks, marks)
+    apart = torch.arange(length, dtype=torch.float64)
+    waves = 10_000.0 ** -(torch.arange(dim // 2, dtype=torch.float64) / (dim // 2))
+    expected = (2 - 2 * torch.cos(apart[:, None] * waves)).sum(-1).sqrt()
+    assert_close(distances, expected[(apart[:, None] - apart).abs().long()], atol=1e-4, rtol=0)
+    for step in range(1, near + 1):
+        assert distances.diagonal(step).min() > distances.diagonal(step - 1).max()
+    assert min(distances.diagonal(step).min() for step in range(near + 1, length)) > distances.diagonal(near).max()

@@ -19,10 +19,10 @@ from torch.testing import assert_close
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
 from headway.nn.moe import MoE
-from headway.nn.rows import Rows
+from headway.nn.packed import PackedLengths
 from headway.nn.state import FixedState, State
 from headway.nn.trace import Trace, record, sites_of
-from headway.ops.reading import Readable
+from headway.ops.lazy_map import Readable
 from tests.laws.subjects import Subject, Trait, cases, changed, having
 
 LENGTH = 11
@@ -128,7 +128,7 @@ def test_a_batch_is_its_rows(subject: Subject) -> None:
 @given(lengths=st.lists(st.integers(1, LENGTH), min_size=1, max_size=4))
 @cases(15)
 def test_packed_is_padded(subject: Subject, lengths: list[int]) -> None:
-    rows = Rows.of(lengths)
+    rows = PackedLengths.of(lengths)
     x = subject.sample(len(lengths), rows.longest)
     padded = run(subject, x, Context(keep=rows.keep))
     model = subject.build()

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from headway.look.bundle import Bundle
-from headway.look.plain import PARTS
 from headway.look.tiles import TILE
+from headway.look.to_json import PARTS
 
 
 def raw(found: Bundle, id: str) -> bytes:
@@ -41,7 +41,7 @@ def level_of(found: Bundle, told: dict[str, Any], number: int, head: int) -> np.
 
 
 def sites_of(found: Bundle, run: int = 0) -> dict[str, dict[str, Any]]:
-    return {each["name"]: each for each in found.plain["runs"][run]["sites"]}
+    return {each["name"]: each for each in found.data["runs"][run]["sites"]}
 
 
 def parts_of(found: Bundle, detail: dict[str, Any]) -> dict[str, torch.Tensor | None]:

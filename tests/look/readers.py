@@ -15,15 +15,15 @@ import torch
 from PIL import Image
 from torch import nn
 
-from headway.checkpoint import Loaded
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
 from headway.data.tokenizer import Tokenizer
-from headway.look.attended import Attended
-from headway.look.shown import Shown
+from headway.look.recording import Recording
+from headway.look.recording_view import RecordingView
+from headway.model import Model
 from headway.ops.mel import LogMel
 from headway.zoo import simmim
 from headway.zoo.build import architecture
-from tests.app.folders import CONTEXT, FOLDERS, made, sizes, words
+from tests.cli.folders import CONTEXT, FOLDERS, made, sizes, words
 from tests.generate.hearing import FIRST_TIME, MELS, SETTINGS, STEPS
 from tests.generate.hearing import words as heard_words
 
@@ -42,18 +42,18 @@ EYE = {"image": 20, "dim": 16, "hidden": 12}
 class Reader:
     """How to make a model, what it is given, what kind of outcome it has, and names of some of its sites."""
 
-    make: Callable[[], Loaded]
+    make: Callable[[], Model]
     given: Callable[[], str]
     kind: str
     sites: tuple[str, ...]
 
 
-def built(name: str, ready: Preprocess | None = None, known: Tokenizer | None = None, **sizes: Any) -> Loaded:
+def built(name: str, ready: Preprocess | None = None, known: Tokenizer | None = None, **sizes: Any) -> Model:
     """A model with large weights, so that what it says depends on what it reads."""
     config = architecture(name).Config(**sizes)
     model = lively(architecture(name).build(config).eval())
     kept = NAMES if known is None else {"decoder_start_token_id": known.bos, "eos_token_id": known.eos}
-    return Loaded(model, config, name, None, kept, known, preprocess=ready)
+    return Model(model, config, name, None, kept, known, preprocess=ready)
 
 
 def lively(model: nn.Module) -> nn.Module:
@@ -86,94 +86,94 @@ def sound() -> str:
     return str(folder() / "sound.wav")
 
 
-def llama() -> Loaded:
+def llama() -> Model:
     known = words("characters")
     config = architecture("llama").Config(vocab=known.vocab, context=64, kv_heads=1, **{**sizes, "layers": 2})
     return made("llama", config, known, {"bos_token_id": known.bos, "eos_token_id": known.eos})
 
 
-def albert() -> Loaded:
+def albert() -> Model:
     known = words("wordpiece", before=True, after=True)
     turns = {"vocab": known.vocab, "context": CONTEXT, "width": 8, "dim": 16, "layers": 4, "groups": 2, "heads": 2}
     return made("albert", architecture("albert").Config(**turns), known, {})
 
 
-def marian() -> Loaded:
+def marian() -> Model:
     known = words("words", after=True)
     both = {"decoder_layers": 1, "decoder_heads": 2, "decoder_hidden": 32, "context": CONTEXT}
     config = architecture("marian").Config(vocab=known.vocab, **both, **sizes)
     return made("marian", config, known, {"decoder_start_token_id": known.eos, "eos_token_id": known.eos})
 
 
-def rnn(score: str) -> Loaded:
+def rnn(score: str) -> Model:
     known = words("words", after=True)
     config = architecture("rnn").Config(vocab=known.vocab, dim=8, hidden=8, align=6, readout=8, score=score)
     return made("rnn", config, known, {"decoder_start_token_id": known.bos, "eos_token_id": known.eos})
 
 
-def captioner(attention: str) -> Loaded:
+def captioner(attention: str) -> Model:
     known = words("words", after=True)
     own = {"widths": (8, 16), "align": 6, "attention": attention}
     return built("captioner", SIGHT, known, vocab=known.vocab, **EYE, **own)
 
 
-def vit_captioner(encoder: str = "") -> Loaded:
+def vit_captioner(encoder: str = "") -> Model:
     known = words("words", after=True)
     own = {"image": 20, "patch": 4, "layers": 1, "decoder_layers": 2, "heads": 2, "encoder": encoder}
     return built("vit_captioner", SIGHT, known, vocab=known.vocab, dim=16, **own)
 
 
-def clip() -> Loaded:
+def clip() -> Model:
     known = words("words", after=True)
     texts = {"vocab": known.vocab, "end": known.eos, "context": CONTEXT, "dim": 16, "layers": 1, "heads": 2}
     images = {"image": 20, "patch": 4, "image_dim": 16, "image_layers": 2, "image_heads": 2, "width": 8}
     return built("clip", SIGHT, known, **texts, **images)
 
 
-def conformer(top: str) -> Loaded:
+def conformer(top: str) -> Model:
     known = words("characters", after=True) if top != "rows" else None
     vocab = 3 if known is None else known.vocab + (top == "ctc")
     return built("conformer", SOUND, known, top=top, vocab=vocab, classes=3, decoder_layers=1, **EAR)
 
 
-def wav2vec2(top: str) -> Loaded:
+def wav2vec2(top: str) -> Model:
     waves = {"channels": (4, 4), "kernels": (10, 3), "strides": (5, 2)}
     own = {"vocab": 9, "dim": 16, "layers": 2, "heads": 2, "hidden": 16, "kernel": 3, "width": 8, "classes": 3}
     return built("wav2vec2_conformer", top=top, **waves, **own)
 
 
-def whisper() -> Loaded:
+def whisper() -> Model:
     heads = {"heads": 2, "decoder_heads": 2, "hidden": 16, "decoder_hidden": 16}
     shape = {"mels": MELS, "source_context": STEPS, "context": 24, "dim": 16, "layers": 1, "decoder_layers": 2}
     loaded = built("whisper", vocab=FIRST_TIME + STEPS + 1, **shape, **heads)
-    return Loaded(loaded.model, loaded.config, "whisper", "whisper", SETTINGS, heard_words())
+    return Model(loaded.model, loaded.config, "whisper", "whisper", SETTINGS, heard_words())
 
 
-def hidden_swin() -> Loaded:
+def hidden_swin() -> Model:
     config = simmim.Config(simmim.Swin(**{**PYRAMID, "classes": 0}, windows=(4, 4)))
-    return Loaded(lively(simmim.build(config).eval()), config, "simmim", preprocess=SIGHT)
+    return Model(lively(simmim.build(config).eval()), config, "simmim", preprocess=SIGHT)
 
 
-def numbers(order: str) -> Loaded:
+def numbers(order: str) -> Model:
     ready = NumberPreprocess((0.0, 1.0), (1.0, 2.0))
     return built("vectors", ready, features=2, classes=3, dim=16, layers=2, heads=2, order=order)
 
 
-def forecaster() -> Loaded:
+def forecaster() -> Model:
     ready = NumberPreprocess((0.0, 1.0), (1.0, 2.0))
     loaded = built("forecaster", ready, features=2, context=3, dim=16, layers=2, heads=2)
-    return replace(loaded, kept={"columns": ["open", "close"]})
+    return replace(loaded, extra_config={"columns": ["open", "close"]})
 
 
-def told(make: Callable[[], Loaded], kind: str, *sites: str, given: Callable[[], str] = text) -> Reader:
+def told(make: Callable[[], Model], kind: str, *sites: str, given: Callable[[], str] = text) -> Reader:
     return Reader(make, given, kind, sites)
 
 
-def seen(make: Callable[[], Loaded], kind: str, *sites: str) -> Reader:
+def seen(make: Callable[[], Model], kind: str, *sites: str) -> Reader:
     return Reader(make, image, kind, sites)
 
 
-def heard(make: Callable[[], Loaded], kind: str, *sites: str) -> Reader:
+def heard(make: Callable[[], Model], kind: str, *sites: str) -> Reader:
     return Reader(make, sound, kind, sites)
 
 
@@ -232,17 +232,17 @@ READERS: dict[str, Reader] = {
 
 
 @cache
-def loaded(name: str) -> Loaded:
+def loaded(name: str) -> Model:
     return READERS[name].make()
 
 
 @cache
-def read(name: str) -> Shown:
+def read(name: str) -> RecordingView:
     return loaded(name).attend(READERS[name].given())
 
 
 @cache
-def other(name: str) -> Loaded:
+def other(name: str) -> Model:
     """A model of the same form and words with other weights."""
     found = READERS[name].make()
     torch.manual_seed(8)
@@ -252,7 +252,7 @@ def other(name: str) -> Loaded:
     return found
 
 
-def two_texts(model: Loaded, tokens: int) -> list[Attended]:
+def two_texts(model: Model, tokens: int) -> list[Recording]:
     """How a model reads two parts of our own README, each of nearly so many tokens."""
     assert model.tokenizer is not None
     text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8") * 2

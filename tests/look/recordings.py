@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.look.attended import Attended, Change, Site
-from headway.look.axis import Axis, Tokens
 from headway.look.detail import Detail
-from headway.look.outcome import Outcome, Step, Vector
-from headway.look.said import Said
-from headway.look.scene import Axes, Scene
-from headway.ops.reading import Weights
+from headway.look.recording import HeadEdit, RecordedSite, Recording
+from headway.ops.lazy_map import Weights
+from headway.tasks.axes import Axis, TokenAxis
+from headway.tasks.forced_text import ForcedText
+from headway.tasks.outcome import Outcome, OutcomeStep, Vector
+from headway.tasks.tracing import Axes, TracedRun
 
 
-class Drawn(Attended):
+class Drawn(Recording):
     """A recording whose numbers behind the weights are drawn, and in which each edit costs a bit."""
 
     width = 4
@@ -24,7 +24,7 @@ class Drawn(Attended):
     def details(self, *sites: str) -> dict[str, Detail]:
         return {name: self.drawn(self.sites[name]) for name in sites}
 
-    def drawn(self, site: Site) -> Detail:
+    def drawn(self, site: RecordedSite) -> Detail:
         torch.manual_seed(sum(map(ord, site.name)))
         _, heads, rows, columns = site.map.shape
         q, k, v = (torch.randn(heads, count, self.width) for count in (rows, columns, columns))
@@ -32,15 +32,15 @@ class Drawn(Attended):
         out = torch.randn(heads * self.width, heads * self.width)
         return Detail("dot", 0.5, q, k, v, torch.randn(rows, heads * self.width), out, hidden, None)
 
-    def edited(self, *changes: Change) -> Outcome:
-        step = Step(0, "</script>", -1.5, (("a", 0.5), ("b", 0.25), ("c", 0.125), ("d", 0.0625)))
+    def edited(self, *changes: HeadEdit) -> Outcome:
+        step = OutcomeStep(0, "</script>", -1.5, (("a", 0.5), ("b", 0.25), ("c", 0.125), ("d", 0.0625)))
         return Outcome("next", "other", (step,), self.outcome.total - sum(1 + change.head for change in changes))
 
 
-def drawn(*sites: Site, title: str = "drawn", outcome: Outcome | None = None, **more: Any) -> Drawn:
-    step = Step(0, "b", -0.5, (("b", 0.6), ("c", 0.1)))
+def drawn(*sites: RecordedSite, title: str = "drawn", outcome: Outcome | None = None, **more: Any) -> Drawn:
+    step = OutcomeStep(0, "b", -0.5, (("b", 0.6), ("c", 0.1)))
     said = outcome or Outcome("next", "a b", (step,), -0.5)
-    given: dict[str, Any] = {"picture": None, "sound": None, "scene": scene(), "sources": {}, "input": "a b", **more}
+    given: dict[str, Any] = {"picture": None, "sound": None, "run": traced(), "sources": {}, "input": "a b", **more}
     return Drawn(
         title=title,
         architecture="gpt2",
@@ -51,18 +51,18 @@ def drawn(*sites: Site, title: str = "drawn", outcome: Outcome | None = None, **
     )
 
 
-def scene(said: Said | None = None) -> Scene:
-    """A scene in which nothing happens; `said` is what is read in it."""
-    return Scene(nn.Identity(), lambda: torch.zeros(1), Vector(), Axes(), said=said)
+def traced(forced: ForcedText | None = None) -> TracedRun:
+    """A run that does nothing; `forced` is the output that it reads."""
+    return TracedRun(nn.Identity(), lambda: torch.zeros(1), Vector(), Axes(), forced_text=forced)
 
 
-def site(name: str, labels: tuple[str, ...], heads: int = 2, seed: int = 0) -> Site:
-    axis = Tokens("text", labels)
-    return Site(name, axis, axis, Weights(weights(heads, len(labels), len(labels), seed)))
+def site(name: str, labels: tuple[str, ...], heads: int = 2, seed: int = 0) -> RecordedSite:
+    axis = TokenAxis("text", labels)
+    return RecordedSite(name, axis, axis, Weights(weights(heads, len(labels), len(labels), seed)))
 
 
-def across(name: str, rows: Axis, columns: Axis, heads: int = 2) -> Site:
-    return Site(name, rows, columns, Weights(weights(heads, len(rows), len(columns), 1)))
+def across(name: str, rows: Axis, columns: Axis, heads: int = 2) -> RecordedSite:
+    return RecordedSite(name, rows, columns, Weights(weights(heads, len(rows), len(columns), 1)))
 
 
 def weights(heads: int, rows: int, columns: int, seed: int = 0, sharpness: float = 3.0) -> Tensor:

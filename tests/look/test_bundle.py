@@ -12,25 +12,25 @@ import pytest
 import torch
 
 from headway import UserError
-from headway.checkpoint import load
-from headway.look.attended import Attended, Site
-from headway.look.axis import Tokens, cells, frames
-from headway.look.bundle import FILE, Focus, Limits, agreed, bundle, focus_of, written
-from headway.look.effects import effects
-from headway.look.outcome import Picture
-from headway.look.page import page
-from headway.look.plain import label_of
-from headway.look.said import Said
-from headway.look.tiles import LEVELS, POWER, TILE, quantised, restored
-from headway.ops.reading import Weights
+from headway.look.bundle import FILE_LIMITS, Focus, PageLimits, check_comparable, choose_focus, pack_bundle, script_json
+from headway.look.head_effects import head_effects
+from headway.look.html_page import render_page
+from headway.look.recording import RecordedSite, Recording
+from headway.look.tiles import QUANT_LEVELS, QUANT_POWER, TILE, dequantise, quantise
+from headway.look.to_json import site_label
+from headway.model import load
+from headway.ops.lazy_map import Weights
+from headway.tasks.axes import TokenAxis, cells, frames
+from headway.tasks.forced_text import ForcedText
+from headway.tasks.outcome import InputImage
 from headway.zoo.build import architecture
-from tests.app.folders import made
-from tests.app.folders import words as words_of
+from tests.cli.folders import made
+from tests.cli.folders import words as words_of
 from tests.look.read_back import level_of, parts_of, raw, sites_of
 from tests.look.readers import READERS, loaded, two_texts
-from tests.look.recordings import Drawn, across, drawn, numbered, scene, site
+from tests.look.recordings import Drawn, across, drawn, numbered, site, traced
 
-LONG = Limits(page=60_000, light=0, share=0, code=0)  # room for a part of a map of 600 tokens
+LONG = PageLimits(page=60_000, light=0, share=0, code=0)  # room for a part of a map of 600 tokens
 
 
 # ---- laws, tried on every kind of model
@@ -38,13 +38,13 @@ LONG = Limits(page=60_000, light=0, share=0, code=0)  # room for a part of a map
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_page_has_what_python_reads(name: str) -> None:
-    attended = loaded(name).attend(READERS[name].given())
-    found = bundle([attended])
-    told = json.loads(written(found.plain))["runs"][0]
-    rolled = attended.rollout()
-    assert [each["name"] for each in told["sites"]] == [*attended.sites, *rolled]
+    recording = loaded(name).attend(READERS[name].given())
+    found = pack_bundle([recording])
+    told = json.loads(script_json(found.data))["runs"][0]
+    rolled = recording.rollout()
+    assert [each["name"] for each in told["sites"]] == [*recording.sites, *rolled]
     for each in told["sites"]:
-        source = {**attended.sites, **rolled}[each["name"]]
+        source = {**recording.sites, **rolled}[each["name"]]
         assert each["shape"] == [len(source.rows), len(source.columns)]
         assert (each["rows"], each["columns"]) == (source.rows.name, source.columns.name)
         assert told["axes"][each["rows"]]["count"] == each["shape"][0]
@@ -53,15 +53,15 @@ def test_a_page_has_what_python_reads(name: str) -> None:
         for head in range(source.heads):
             cells_told = level_of(found, each, 0, head)
             assert cells_told is not None
-            weights = (cells_told / LEVELS) ** POWER
+            weights = (cells_told / QUANT_LEVELS) ** QUANT_POWER
             assert np.abs(weights - full[head].numpy()).max() <= 0.005
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_the_numbers_behind_the_weights_give_the_weights(name: str) -> None:
     """Read as the page reads them, in half precision, they lead to the weights of the map."""
-    attended = loaded(name).attend(READERS[name].given())
-    found = bundle([attended], limits=Limits(2**40, light=2**40))
+    recording = loaded(name).attend(READERS[name].given())
+    found = pack_bundle([recording], limits=PageLimits(2**40, light=2**40))
     for each in sites_of(found).values():
         if each["derived"]:
             assert each["detail"] is None
@@ -78,22 +78,22 @@ def test_the_numbers_behind_the_weights_give_the_weights(name: str) -> None:
         logits = logits if bias is None else logits + bias
         weights = (logits - logits.amax(-1, keepdim=True)).exp()
         weights = weights / weights.sum(-1, keepdim=True)
-        assert (weights - attended[each["name"]].full()[0]).abs().max() < 0.03  # float16 of large logits
+        assert (weights - recording[each["name"]].full()[0]).abs().max() < 0.03  # float16 of large logits
 
 
 # ---- what is told
 
 
 def test_the_format_is_as_agreed() -> None:
-    attended = drawn(
-        site("0.attn", ("a", "b", "c")), across("1.cross", Tokens("target", ("x",)), Tokens("source", ("y",)))
+    recording = drawn(
+        site("0.attn", ("a", "b", "c")), across("1.cross", TokenAxis("target", ("x",)), TokenAxis("source", ("y",)))
     )
-    told = bundle([attended], effects={0: list(effects(attended))}).plain
+    told = pack_bundle([recording], effects={0: list(head_effects(recording))}).data
     assert {name: told[name] for name in ("format", "live", "focus", "quant")} == {
         "format": 1,
         "live": False,
         "focus": {"run": 0, "site": "1.cross", "head": 0},
-        "quant": {"levels": LEVELS, "power": POWER},
+        "quant": {"levels": QUANT_LEVELS, "power": QUANT_POWER},
     }
     [run] = told["runs"]
     assert set(run) == {
@@ -117,15 +117,15 @@ def test_the_format_is_as_agreed() -> None:
 
 def test_thumbnails_are_the_map_where_it_is_small() -> None:
     one = site("0.attn", ("a", "b", "c"))
-    found = bundle([drawn(one)])
-    assert raw(found, "0.t0") == quantised(one.map.full()[0]).numpy().tobytes()
+    found = pack_bundle([drawn(one)])
+    assert raw(found, "0.t0") == quantise(one.map.full()[0]).numpy().tobytes()
 
 
 def test_pieces_that_are_the_same_are_in_once() -> None:
     """The tiles above the diagonal of a causal map, say."""
-    axis = Tokens("text", numbered(600))
-    causal = Site("0.attn", axis, axis, Weights(torch.eye(600)[None, None].expand(1, 2, 600, 600)))
-    found = bundle([drawn(causal)])
+    axis = TokenAxis("text", numbered(600))
+    causal = RecordedSite("0.attn", axis, axis, Weights(torch.eye(600)[None, None].expand(1, 2, 600, 600)))
+    found = pack_bundle([drawn(causal)])
     [level] = [level for level in sites_of(found)["0.attn"]["levels"] if level["scale"] == 1]
     assert len(level["blobs"]) == 2 * 9
     assert (
@@ -134,12 +134,12 @@ def test_pieces_that_are_the_same_are_in_once() -> None:
     for head in range(2):
         told = level_of(found, sites_of(found)["0.attn"], 0, head)
         assert told is not None
-        assert (told == quantised(torch.eye(600)).numpy()).all()
+        assert (told == quantise(torch.eye(600)).numpy()).all()
 
 
 def test_axes_leave_out_what_the_page_can_name() -> None:
     grid, sound = cells((2, 3), ("[CLS]",)), frames(4, 0.04)
-    told = bundle([drawn(across("0.attn", grid, grid), across("1.attn", sound, sound))]).plain["runs"][0]["axes"]
+    told = pack_bundle([drawn(across("0.attn", grid, grid), across("1.attn", sound, sound))]).data["runs"][0]["axes"]
     assert told[grid.name] == {
         "kind": "grid",
         "count": 7,
@@ -152,15 +152,15 @@ def test_axes_leave_out_what_the_page_can_name() -> None:
 
 
 def test_distance_is_told_where_rows_and_columns_stand_side_by_side() -> None:
-    attended = drawn(
-        site("0.attn", ("a", "b", "c")), across("1.cross", Tokens("target", ("x",)), Tokens("source", ("y",)))
+    recording = drawn(
+        site("0.attn", ("a", "b", "c")), across("1.cross", TokenAxis("target", ("x",)), TokenAxis("source", ("y",)))
     )
-    sites = sites_of(bundle([attended]))
-    full = attended["0.attn"].full()[0]
+    sites = sites_of(pack_bundle([recording]))
+    full = recording["0.attn"].full()[0]
     apart = (torch.arange(3)[:, None] - torch.arange(3)).abs()
     assert sites["0.attn"]["stats"]["distance"] == pytest.approx((full * apart).sum(-1).mean(-1).tolist(), abs=1e-5)
     assert sites["0.attn"]["stats"]["entropy"] == pytest.approx(
-        attended["0.attn"].entropy()[0].mean(-1).tolist(), abs=1e-5
+        recording["0.attn"].entropy()[0].mean(-1).tolist(), abs=1e-5
     )
     assert sites["1.cross"]["stats"]["distance"] is None
 
@@ -177,12 +177,12 @@ def test_distance_is_told_where_rows_and_columns_stand_side_by_side() -> None:
     ],
 )
 def test_sites_are_counted_from_one(name: str, label: str) -> None:
-    assert label_of(name) == label
+    assert site_label(name) == label
 
 
 def test_numbers_that_json_lacks_are_none() -> None:
     said = replace(drawn().outcome, total=-torch.inf)
-    told = json.loads(written(bundle([drawn(site("0.attn", ("a",)), outcome=said)]).plain))
+    told = json.loads(script_json(pack_bundle([drawn(site("0.attn", ("a",)), outcome=said)]).data))
     assert told["runs"][0]["outcome"]["total"] is None
 
 
@@ -190,33 +190,35 @@ def test_numbers_that_json_lacks_are_none() -> None:
 
 
 def test_it_begins_where_it_looks_across() -> None:
-    sides = Tokens("target", ("x",)), Tokens("source", ("y",))
+    sides = TokenAxis("target", ("x",)), TokenAxis("source", ("y",))
     both = drawn(site("0.attn", ("a",)), across("1.cross", *sides), across("2.cross", *sides), site("3.attn", ("a",)))
-    assert focus_of(both) == Focus("2.cross")
-    assert focus_of(drawn(*(site(f"{at}.attn", ("a",)) for at in range(4)))) == Focus("2.attn")
+    assert choose_focus(both) == Focus("2.cross")
+    assert choose_focus(drawn(*(site(f"{at}.attn", ("a",)) for at in range(4)))) == Focus("2.attn")
 
 
 def test_it_begins_with_a_difference_where_there_is_one() -> None:
     one = drawn(*(site(f"{at}.attn", ("a",)) for at in range(4)))
-    assert focus_of(one, None, drawn(site("0.attn", ("a",)))) == Focus("0.attn", compare=1)
-    assert focus_of(one, "3.attn", drawn(site("0.attn", ("a",)))) == Focus("3.attn", compare=1)
-    assert focus_of(one, None, drawn(site("2.attn", ("a",), heads=1))) == Focus("2.attn", compare=1)  # nothing shared
+    assert choose_focus(one, None, drawn(site("0.attn", ("a",)))) == Focus("0.attn", compare=1)
+    assert choose_focus(one, "3.attn", drawn(site("0.attn", ("a",)))) == Focus("3.attn", compare=1)
+    assert choose_focus(one, None, drawn(site("2.attn", ("a",), heads=1))) == Focus(
+        "2.attn", compare=1
+    )  # nothing shared
 
 
 def test_it_begins_where_it_is_told_to() -> None:
-    attended = drawn(site("0.attn", ("a",)), site("1.attn", ("a",)))
-    assert focus_of(attended, "0.attn.weights") == Focus("0.attn")
+    recording = drawn(site("0.attn", ("a",)), site("1.attn", ("a",)))
+    assert choose_focus(recording, "0.attn.weights") == Focus("0.attn")
     with pytest.raises(UserError, match=r"no site '0.atn'; allowed: 0.attn, 1.attn; did you mean '0.attn'\?"):
-        focus_of(attended, "0.atn")
+        choose_focus(recording, "0.atn")
 
 
 # ---- what there is room for
 
 
 def test_what_does_not_fit_is_left_out_coarse_first_and_focus_first() -> None:
-    attended = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(3)))
-    found = bundle([attended], Focus("1.attn", 1), limits=LONG)
-    size = sum(map(len, found.blobs.values())) + len(written(found.plain))
+    recording = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(3)))
+    found = pack_bundle([recording], Focus("1.attn", 1), limits=LONG)
+    size = sum(map(len, found.blobs.values())) + len(script_json(found.data))
     assert size <= LONG.page
     sites = sites_of(found)
     for each in sites.values():
@@ -227,25 +229,25 @@ def test_what_does_not_fit_is_left_out_coarse_first_and_focus_first() -> None:
 
 
 def test_the_chosen_head_is_in_before_others() -> None:
-    attended = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(3)))
-    limits = Limits(page=450_000, light=0, share=0, code=0)
-    found = bundle([attended], Focus("1.attn", 1), limits=limits)
+    recording = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(3)))
+    limits = PageLimits(page=450_000, light=0, share=0, code=0)
+    found = pack_bundle([recording], Focus("1.attn", 1), limits=limits)
     sites = sites_of(found)
     fine = [
         (name, head) for name, each in sites.items() for head in range(2) if level_of(found, each, 0, head) is not None
     ]
     assert ("1.attn", 1) in fine
     assert len(fine) < 6, "a limit that leaves nothing out tests nothing"
-    full = attended["1.attn"].full()[0, 1]
+    full = recording["1.attn"].full()[0, 1]
     cells_told = level_of(found, sites["1.attn"], 0, 1)
     assert cells_told is not None
-    assert np.abs((cells_told / LEVELS) ** POWER - full.numpy()).max() <= 0.005
+    assert np.abs((cells_told / QUANT_LEVELS) ** QUANT_POWER - full.numpy()).max() <= 0.005
 
 
 def test_all_of_a_head_is_in_or_nothing() -> None:
-    attended = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(2)))
+    recording = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(2)))
     for most in (100_000, 300_000, 500_000, 700_000):
-        for each in sites_of(bundle([attended], limits=Limits(most, 0, 0, 0))).values():
+        for each in sites_of(pack_bundle([recording], limits=PageLimits(most, 0, 0, 0))).values():
             for level in each["levels"]:
                 tiles = -(-level["shape"][0] // TILE) * -(-level["shape"][1] // TILE)
                 counts = [sum(key.startswith(f"{head}/") for key in level["blobs"]) for head in range(2)]
@@ -253,13 +255,13 @@ def test_all_of_a_head_is_in_or_nothing() -> None:
 
 
 def test_details_have_room_of_their_own() -> None:
-    attended = drawn(*(site(f"{at}.attn", numbered(20)) for at in range(3)))
-    without = bundle([attended], Focus("1.attn"), limits=Limits(10**6, light=0, share=0))
+    recording = drawn(*(site(f"{at}.attn", numbered(20)) for at in range(3)))
+    without = pack_bundle([recording], Focus("1.attn"), limits=PageLimits(10**6, light=0, share=0))
     assert all(each["detail"] is None for each in sites_of(without).values())
-    whole = {each["name"]: each["detail"] for each in sites_of(bundle([attended], Focus("1.attn"))).values()}
+    whole = {each["name"]: each["detail"] for each in sites_of(pack_bundle([recording], Focus("1.attn"))).values()}
     assert all(detail is not None for name, detail in whole.items() if not name.startswith("rollout"))
-    lights = (Limits(10**6, light=light, share=0, code=0) for light in range(4_000, 60_000, 200))
-    tight = (sites_of(bundle([attended], Focus("1.attn"), limits=limits)) for limits in lights)
+    lights = (PageLimits(10**6, light=light, share=0, code=0) for light in range(4_000, 60_000, 200))
+    tight = (sites_of(pack_bundle([recording], Focus("1.attn"), limits=limits)) for limits in lights)
     some = next(sites for sites in tight if sites["1.attn"]["detail"])
     assert some["1.attn"]["detail"]["layout"]["q"] is not None
     assert some["1.attn"]["detail"]["layout"]["out"] is None
@@ -267,19 +269,19 @@ def test_details_have_room_of_their_own() -> None:
 
 
 def test_numbers_that_are_too_many_are_not_even_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.look.exhibit.DETAILED", 2 * 20 * 20 - 1)
-    attended = drawn(site("0.attn", numbered(20)), site("1.attn", numbered(19)))
-    sites = sites_of(bundle([attended]))
+    monkeypatch.setattr("headway.look.page_data.MAX_DETAIL_WEIGHTS", 2 * 20 * 20 - 1)
+    recording = drawn(site("0.attn", numbered(20)), site("1.attn", numbered(19)))
+    sites = sites_of(pack_bundle([recording]))
     assert sites["0.attn"]["detail"] is None
     assert sites["1.attn"]["detail"] is not None
 
 
 def test_hidden_keys_stay_hidden_and_large_numbers_finite(monkeypatch: pytest.MonkeyPatch) -> None:
-    attended = drawn(site("0.attn", ("a", "b")))
-    detail = attended.detail("0.attn")
+    recording = drawn(site("0.attn", ("a", "b")))
+    detail = recording.detail("0.attn")
     detail.q[0, 0, 0] = 1e9
     monkeypatch.setattr(Drawn, "details", lambda *_: {"0.attn": detail})
-    found = bundle([attended])
+    found = pack_bundle([recording])
     parts = parts_of(found, sites_of(found)["0.attn"]["detail"])
     assert parts["q"] is not None
     assert parts["bias"] is not None
@@ -292,12 +294,12 @@ def test_hidden_keys_stay_hidden_and_large_numbers_finite(monkeypatch: pytest.Mo
 
 def test_two_runs_are_in_one_page() -> None:
     first, second = (drawn(site("0.attn", ("a", "b"), seed=seed), title=f"m{seed}") for seed in (1, 2))
-    found = bundle([first, second])
-    assert [run["title"] for run in found.plain["runs"]] == ["m1", "m2"]
+    found = pack_bundle([first, second])
+    assert [run["title"] for run in found.data["runs"]] == ["m1", "m2"]
     for number, run in enumerate((first, second)):
         told = level_of(found, sites_of(found, number)["0.attn"], 0, 0)
         assert told is not None
-        assert np.abs((told / LEVELS) ** POWER - run["0.attn"].full()[0, 0].numpy()).max() <= 0.005
+        assert np.abs((told / QUANT_LEVELS) ** QUANT_POWER - run["0.attn"].full()[0, 0].numpy()).max() <= 0.005
 
 
 @pytest.mark.parametrize(
@@ -310,66 +312,66 @@ def test_two_runs_are_in_one_page() -> None:
 def test_what_cannot_be_compared_is_told(labels: tuple[str, ...], said: str) -> None:
     one, two = drawn(site("0.attn", ("a", "b")), title="one"), drawn(site("0.attn", labels), title="two")
     with pytest.raises(UserError) as caught:
-        agreed(one, two)
+        check_comparable(one, two)
     assert str(caught.value).startswith(said)
-    agreed(one, one)
+    check_comparable(one, one)
 
 
 def test_special_tokens_may_be_spelled_otherwise() -> None:
     """One decoder begins with <s> and another with </s>: what they read is the same."""
 
     def reading(labels: tuple[str, ...], special: tuple[int, ...]) -> Drawn:
-        axis = Tokens("prefix", labels, special)
+        axis = TokenAxis("prefix", labels, special)
         return drawn(across("0.attn", axis, axis))
 
-    agreed(reading(("<s>", "a"), (0,)), reading(("</s>", "a"), (0,)))
+    check_comparable(reading(("<s>", "a"), (0,)), reading(("</s>", "a"), (0,)))
     for labels, special in ((("</s>", "b"), (0,)), (("</s>", "a"), ())):
         with pytest.raises(UserError, match="do not see the same prefix: 2, but not the same; take models"):
-            agreed(reading(("<s>", "a"), (0,)), reading(labels, special))
+            check_comparable(reading(("<s>", "a"), (0,)), reading(labels, special))
 
 
 def test_whose_words_were_read_is_told() -> None:
     one = drawn(site("0.attn", ("a", "b")), title="one")
-    two = drawn(site("0.attn", ("a", "b")), title="two", scene=scene(Said(("b",), "b", by="one")))
-    found = bundle([one, two], Focus("0.attn", compare=1)).plain
+    two = drawn(site("0.attn", ("a", "b")), title="two", run=traced(ForcedText(("b",), "b", by="one")))
+    found = pack_bundle([one, two], Focus("0.attn", compare=1)).data
     assert [run["follows"] for run in found["runs"]] == [None, {"by": "one", "text": "b"}]
     assert found["focus"] == {"run": 0, "site": "0.attn", "head": 0, "compare": 1}
 
 
 def test_a_page_does_not_tell_the_folders_of_its_author(tmp_path: Path) -> None:
-    seen = drawn(site("0.attn", ("a",)), input=str(tmp_path / "cat.png"), picture=Picture(b"", 1, 1))
-    assert bundle([seen]).plain["runs"][0]["input"] == "cat.png"
+    seen = drawn(site("0.attn", ("a",)), input=str(tmp_path / "cat.png"), picture=InputImage(b"", 1, 1))
+    assert pack_bundle([seen]).data["runs"][0]["input"] == "cat.png"
     (tmp_path / "digits").write_bytes(b"")
     one = replace(seen, input=str(tmp_path / "digits" / "7"))  # one of the images of a file
-    assert bundle([one]).plain["runs"][0]["input"] == "digits/7"
+    assert pack_bundle([one]).data["runs"][0]["input"] == "digits/7"
     text = drawn(site("0.attn", ("a",)), input="either/or")
-    assert bundle([text]).plain["runs"][0]["input"] == "either/or"
+    assert pack_bundle([text]).data["runs"][0]["input"] == "either/or"
 
 
 def test_nothing_in_common_is_told() -> None:
     grid = cells((2, 2))
     with pytest.raises(UserError, match="nothing can be compared; look at each by itself"):
-        agreed(drawn(site("0.attn", ("a",))), drawn(across("0.attn", grid, grid)))
+        check_comparable(drawn(site("0.attn", ("a",))), drawn(across("0.attn", grid, grid)))
 
 
 # ---- sizes
 
 
-def sharp(tokens: int, layers: int, heads: int) -> Attended:
+def sharp(tokens: int, layers: int, heads: int) -> Recording:
     """A recording of so many heads whose maps are neither flat nor alike."""
     return drawn(*(site(f"{at}.attn", numbered(tokens), heads, seed=at) for at in range(layers)))
 
 
 def test_a_page_of_128_tokens_is_small() -> None:
-    found = bundle([sharp(128, 12, 12)])
-    assert sum(map(len, found.blobs.values())) + len(written(found.plain)) + FILE.code <= 1_500_000
+    found = pack_bundle([sharp(128, 12, 12)])
+    assert sum(map(len, found.blobs.values())) + len(script_json(found.data)) + FILE_LIMITS.code <= 1_500_000
     assert all(level_of(found, each, 0, 11) is not None for each in sites_of(found).values() if not each["derived"])
 
 
 @pytest.mark.slow
 def test_a_page_of_512_tokens_fits() -> None:
-    found = bundle([sharp(512, 12, 12)])
-    assert sum(map(len, found.blobs.values())) + len(written(found.plain)) + FILE.code <= 15_000_000
+    found = pack_bundle([sharp(512, 12, 12)])
+    assert sum(map(len, found.blobs.values())) + len(script_json(found.data)) + FILE_LIMITS.code <= 15_000_000
     assert all(level_of(found, each, 0, 11) is not None for each in sites_of(found).values() if not each["derived"])
 
 
@@ -383,26 +385,28 @@ def test_pages_of_real_weights_fit(tokens: int, most: int) -> None:
     model = load(Path(str(spec.origin)).parent / "model")
     runs = two_texts(model, tokens)
     assert all(tokens - 8 <= len(run.sites["0.attn"].rows) <= tokens for run in runs)
-    assert len(page(bundle(runs)).encode("utf-8")) <= most
+    assert len(render_page(pack_bundle(runs)).encode("utf-8")) <= most
 
 
 @pytest.mark.slow
 def test_four_thousand_tokens_are_in_tiles() -> None:
     config = architecture("llama").Config(vocab=300, context=4096, kv_heads=1, dim=16, layers=1, heads=2, hidden=32)
     known = words_of("characters")
-    attended = made("llama", config, known, {}).attend("the cat sat on the mat, " * 170, most=1)
-    found = bundle([attended])
-    assert len(page(found).encode("utf-8")) <= 15_000_000
+    recording = made("llama", config, known, {}).attend("the cat sat on the mat, " * 170, most=1)
+    found = pack_bundle([recording])
+    assert len(render_page(found).encode("utf-8")) <= 15_000_000
     [told] = [each for each in sites_of(found).values() if not each["derived"]]
     assert min(told["shape"]) > 4000
     assert [level["scale"] for level in told["levels"]] == [1, 4, 8]
-    weights = attended["0.attn"].rows(4000, 4001)[0]
+    weights = recording["0.attn"].rows(4000, 4001)[0]
     for head in range(2):
         cells_told = level_of(found, told, 0, head)
         assert cells_told is not None
-        assert np.abs((cells_told[4000] / LEVELS) ** POWER - weights[head, 0].numpy()).max() <= 0.005
+        assert np.abs((cells_told[4000] / QUANT_LEVELS) ** QUANT_POWER - weights[head, 0].numpy()).max() <= 0.005
 
 
 def test_restoring_is_what_the_page_does() -> None:
-    steps = torch.arange(LEVELS + 1, dtype=torch.uint8)
-    assert restored(steps).tolist() == pytest.approx([(step / LEVELS) ** POWER for step in range(LEVELS + 1)], abs=1e-6)
+    steps = torch.arange(QUANT_LEVELS + 1, dtype=torch.uint8)
+    assert dequantise(steps).tolist() == pytest.approx(
+        [(step / QUANT_LEVELS) ** QUANT_POWER for step in range(QUANT_LEVELS + 1)], abs=1e-6
+    )

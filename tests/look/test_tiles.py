@@ -8,51 +8,51 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.look import tiles
-from headway.look.tiles import LEVELS, Level, Tiled, levels, pooled, quantised, restored
-from headway.ops.reading import Band, Readable, Weights
+from headway.look.tiles import QUANT_LEVELS, TiledMap, TileLevel, dequantise, max_pool, quantise, tile_levels
+from headway.ops.lazy_map import Band, Readable, Weights
 from tests.look.recordings import weights
 
 STEPS = torch.linspace(0, 1, 100_001)
 
 
 def test_a_weight_is_missed_by_less_than_half_a_hundredth() -> None:
-    assert (restored(quantised(STEPS)) - STEPS).abs().max() <= 0.005
+    assert (dequantise(quantise(STEPS)) - STEPS).abs().max() <= 0.005
 
 
 def test_steps_keep_the_order_and_the_ends() -> None:
-    steps = quantised(STEPS).int()
+    steps = quantise(STEPS).int()
     assert (steps.diff() >= 0).all()
-    assert (steps[0], steps[-1]) == (0, LEVELS)
-    assert LEVELS < 256
+    assert (steps[0], steps[-1]) == (0, QUANT_LEVELS)
+    assert QUANT_LEVELS < 256
 
 
 def test_small_weights_still_differ() -> None:
     """Those of 512 tokens are 0.002 on average: half of that and four times that must look different."""
-    assert len(quantised(torch.tensor([0.0005, 0.002, 0.008])).unique()) == 3
+    assert len(quantise(torch.tensor([0.0005, 0.002, 0.008])).unique()) == 3
 
 
 def test_what_is_no_weight_breaks_nothing() -> None:
-    assert quantised(torch.tensor([torch.nan, -0.1, 1.1, torch.inf])).tolist() == [0, 0, LEVELS, LEVELS]
+    assert quantise(torch.tensor([torch.nan, -0.1, 1.1, torch.inf])).tolist() == [0, 0, QUANT_LEVELS, QUANT_LEVELS]
 
 
 def test_the_largest_of_a_block_stands_for_it() -> None:
     cells = torch.tensor([[[1, 2, 3, 4, 5], [6, 7, 8, 9, 1], [0, 0, 0, 0, 9]]], dtype=torch.uint8)
-    assert pooled(cells, 2, 2).tolist() == [[[7, 9, 5], [0, 0, 9]]]
-    assert pooled(cells, 3, 5).tolist() == [[[9]]]
-    assert pooled(cells, 1, 1).equal(cells)
+    assert max_pool(cells, 2, 2).tolist() == [[[7, 9, 5], [0, 0, 9]]]
+    assert max_pool(cells, 3, 5).tolist() == [[[9]]]
+    assert max_pool(cells, 1, 1).equal(cells)
 
 
 def test_a_thin_diagonal_survives() -> None:
-    thumbs = Tiled(Weights(torch.eye(1000)[None, None]), 512).thumbs
+    thumbs = TiledMap(Weights(torch.eye(1000)[None, None]), 512).thumbs
     assert max(thumbs.shape[1:]) <= 24
-    assert (thumbs[0].diagonal() == LEVELS).all()
+    assert (thumbs[0].diagonal() == QUANT_LEVELS).all()
 
 
 def test_bytes_of_the_largest_are_the_largest_of_bytes() -> None:
     given = weights(2, 30, 50)[0]
     largest = torch.nn.functional.max_pool2d(given, 4, ceil_mode=True)
-    assert pooled(quantised(given), 4, 4).equal(quantised(pooled(given, 4, 4)))
-    assert pooled(given, 4, 4).equal(largest)
+    assert max_pool(quantise(given), 4, 4).equal(quantise(max_pool(given, 4, 4)))
+    assert max_pool(given, 4, 4).equal(largest)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_bytes_of_the_largest_are_the_largest_of_bytes() -> None:
     ],
 )
 def test_levels_end_where_the_map_fits(rows: int, columns: int, side: int, scales: list[int]) -> None:
-    found = levels(rows, columns, side)
+    found = tile_levels(rows, columns, side)
     assert [level.scale for level in found] == scales
     assert found[0].shape == (rows, columns)
     assert max(found[-1].shape) <= side
 
 
 def test_tiles_lie_row_by_row() -> None:
-    level = Level(1, (300, 600))
+    level = TileLevel(1, (300, 600))
     assert level.tiles == (2, 3)
     assert list(level.places()) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
 
@@ -102,10 +102,10 @@ def test_tiles_of_all_levels_are_the_map(cells: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tiles, "CELLS", cells)
     monkeypatch.setattr(tiles, "TILE", 8)
     given = weights(3, 37, 70)
-    tiled = Tiled(Weights(given), 20)
+    tiled = TiledMap(Weights(given), 20)
     assert [level.scale for level in tiled.levels] == [1, 4]
     for number, level in enumerate(tiled.levels):
-        whole = pooled(quantised(given[0]), level.scale, level.scale)
+        whole = max_pool(quantise(given[0]), level.scale, level.scale)
         assert tuple(whole.shape[1:]) == level.shape
         for i, j in level.places():
             assert tiled.tile(number, i, j).equal(whole[:, i * 8 : (i + 1) * 8, j * 8 : (j + 1) * 8])
@@ -128,9 +128,9 @@ class Sparse(Counted):
 def test_keys_that_no_row_sees_weigh_nothing(start: int, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "TILE", 8)
     sparse = Sparse(weights(2, 20, 70), start, step)
-    tiled = Tiled(sparse, 20)
+    tiled = TiledMap(sparse, 20)
     for number, level in enumerate(tiled.levels):
-        whole = pooled(quantised(sparse.values[0]), level.scale, level.scale)
+        whole = max_pool(quantise(sparse.values[0]), level.scale, level.scale)
         for i in range(level.tiles[0]):
             assert tiled.strip(number, i).equal(whole[:, i * 8 : (i + 1) * 8])
 
@@ -138,20 +138,20 @@ def test_keys_that_no_row_sees_weigh_nothing(start: int, step: int, monkeypatch:
 @pytest.mark.parametrize("held", [1_000, 2**24])
 def test_coarse_levels_are_made_of_finer_ones_or_of_the_map(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same either way; in little memory, the map is asked again."""
-    monkeypatch.setattr(tiles, "HELD", held)
+    monkeypatch.setattr(tiles, "MAX_CACHED_LEVEL", held)
     given = weights(1, 150, 150)
-    tiled = Tiled(Weights(given), 20)
+    tiled = TiledMap(Weights(given), 20)
     assert [level.scale for level in tiled.levels] == [1, 4, 8]
-    assert tiled.kept(1) is (held > 1_000)
+    assert tiled.is_cached(1) is (held > 1_000)
     for number in (2, 1, 0):
         scale = tiled.levels[number].scale
-        assert tiled.tile(number, 0, 0).equal(pooled(quantised(given[0]), scale, scale))
+        assert tiled.tile(number, 0, 0).equal(max_pool(quantise(given[0]), scale, scale))
 
 
 def test_a_long_map_is_never_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "CELLS", 20_000)
     counted = Counted(weights(4, 600, 600))
-    tiled = Tiled(counted, 64)
+    tiled = TiledMap(counted, 64)
     assert tiled.thumbs.shape == tiled.thumbs_shape == (4, 19, 19)
     for number, level in enumerate(tiled.levels):
         for i, j in level.places():
@@ -161,16 +161,16 @@ def test_a_long_map_is_never_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_strip_serves_all_its_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiled = Tiled(Weights(weights(1, 10, 600)), 2**20)
+    tiled = TiledMap(Weights(weights(1, 10, 600)), 2**20)
     for j in range(3):
         assert tiled.tile(0, 0, j).shape == (1, 10, min(256, 600 - j * 256))
     assert tiled.strip.cache_info().misses == 1
 
 
 def test_one_piece_may_hold_all_heads_of_a_small_map() -> None:
-    assert Tiled(Weights(weights(2, 256, 256)), 512).whole
-    assert not Tiled(Weights(weights(2, 256, 257)), 512).whole
+    assert TiledMap(Weights(weights(2, 256, 256)), 512).whole
+    assert not TiledMap(Weights(weights(2, 256, 257)), 512).whole
 
 
 def test_restored_weights_are_floats() -> None:
-    assert_close(restored(torch.tensor([0, LEVELS], dtype=torch.uint8)), torch.tensor([0.0, 1.0]))
+    assert_close(dequantise(torch.tensor([0, QUANT_LEVELS], dtype=torch.uint8)), torch.tensor([0.0, 1.0]))

@@ -28,12 +28,12 @@ from headway.nn.bias import (
     T5Bias,
     TransformerXLBias,
     WindowBias,
-    of_distance,
-    skewed,
+    bias_by_distance,
+    skew,
 )
 from headway.nn.context import Context
 from headway.nn.trace import Trace
-from headway.ops.map import AttentionMap, Bias
+from headway.ops.attention_map import AttentionMap, Bias
 from headway.ops.pattern import Full
 from headway.ops.positions import Positions
 from headway.ops.relative import alibi_slopes, log_offsets, t5_bucket_backward, t5_bucket_both_ways
@@ -308,7 +308,7 @@ def test_decomposed_tables_stretch_to_other_grids() -> None:
 def test_skewing_by_eye(T: int, S: int) -> None:
     x = torch.arange(T * (T + S + 1)).view(T, T + S + 1)
     expected = [[x[i, j - i + T].item() for j in range(S)] for i in range(T)]
-    assert skewed(x).tolist() == expected
+    assert skew(x).tolist() == expected
 
 
 def test_values_of_distances_are_computed_once_for_runs() -> None:
@@ -318,7 +318,7 @@ def test_values_of_distances_are_computed_once_for_runs() -> None:
         asked.append(distance.numel())
         return distance[None].float()
 
-    got = of_distance(values, Positions.run(4, 3), Positions.run(0, 2))
+    got = bias_by_distance(values, Positions.run(4, 3), Positions.run(0, 2))
     assert got.tolist() == [[[[-4.0, -3.0], [-5.0, -4.0], [-6.0, -5.0]]]]
     assert asked == [6]
 

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.block import Plain
+from headway.nn.block import IgnoreContext
 from headway.nn.context import EMPTY, Context
 from headway.nn.conv import BatchNorm, ConvModule
 from headway.nn.convnet import GridNorm
 from headway.nn.frames import Subsample
-from headway.nn.rows import Rows, to_front
+from headway.nn.packed import PackedLengths, to_front
 from headway.nn.state import State
 
 C, FEATURES, T = 6, 10, 13
@@ -29,7 +29,7 @@ close = {"atol": 5e-6, "rtol": 1e-5}
 
 MODULES: dict[str, Callable[[], ConvModule]] = {
     "batch norm": lambda: ConvModule(C, kernel=5),
-    "layer norm": lambda: ConvModule(C, kernel=7, norm=lambda dim: Plain(nn.LayerNorm(dim))),
+    "layer norm": lambda: ConvModule(C, kernel=7, norm=lambda dim: IgnoreContext(nn.LayerNorm(dim))),
     "wide": lambda: ConvModule(C, kernel=31),
     "pointwise": lambda: ConvModule(C, kernel=1),
 }
@@ -98,7 +98,7 @@ def test_padding_on_either_side_changes_nothing(name: str, length: int, left: in
 @given(lengths=st.lists(st.integers(1, T), min_size=2, max_size=4))
 @settings(max_examples=10)
 def test_packed_is_padded(name: str, mode: str, lengths: list[int]) -> None:
-    rows = Rows.of(lengths)
+    rows = PackedLengths.of(lengths)
     x = frames(len(lengths), rows.longest)
     a, b = (getattr(built(name), mode)() for _ in range(2))
     assert_close(a(rows.pack(x), Context(rows=rows)), rows.pack(b(x, Context(keep=rows.keep))), **close)
@@ -158,7 +158,7 @@ def test_a_row_is_shortened_as_alone(factor: int, length: int) -> None:
 @given(lengths=st.lists(st.integers(1, T), min_size=1, max_size=4))
 @settings(max_examples=10)
 def test_packed_frames_are_shortened_as_padded(factor: int, lengths: list[int]) -> None:
-    part, rows = subsample(factor), Rows.of(lengths)
+    part, rows = subsample(factor), PackedLengths.of(lengths)
     x = frames(len(lengths), rows.longest, FEATURES)
     packed, padded = Context(rows=rows), Context(keep=rows.keep)
     after = part.shortened(packed).rows
@@ -225,7 +225,7 @@ def test_helpers_by_eye() -> None:
     assert to_front(real).tolist() == [[1, 2, 0, 3], [0, 2, 3, 1]]
     assert EMPTY.real(4) is None
     assert_close(Context(keep=real[:, None]).real(4), real)
-    assert_close(Context(rows=Rows.of([1, 2])).real(2), torch.tensor([[True, False], [True, True]]))
+    assert_close(Context(rows=PackedLengths.of([1, 2])).real(2), torch.tensor([[True, False], [True, True]]))
 
 
 def test_errors_say_what_to_do() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.convnet import GridConv, LocalRelation, MaxPool, Normed, Stem, same
+from headway.nn.convnet import GridConv, LocalRelation, MaxPool, Normed, Stem, no_activation
 from tests.laws.subjects import cases
 
 grids = st.tuples(st.integers(1, 9), st.integers(1, 9))
@@ -124,4 +124,4 @@ def test_mistakes_are_told(call: Callable[[], object], told: str) -> None:
 
 def test_no_activation_is_no_change() -> None:
     x = torch.randn(3)
-    assert same(x) is x
+    assert no_activation(x) is x

@@ -30,9 +30,9 @@ from headway.nn.head import (
     TanhLayer,
     TokenClassifier,
 )
-from headway.nn.rows import Rows
+from headway.nn.packed import PackedLengths
 from headway.nn.trace import record
-from headway.ops.reading import Readable
+from headway.ops.lazy_map import Readable
 
 C, V, K, T = 8, 11, 4, 7
 close = {"atol": 5e-6, "rtol": 1e-5}
@@ -85,7 +85,7 @@ def test_any_selection_of_tokens(name: str) -> None:
     assert_close(head(x[chosen]), y[chosen], **close)
     assert_close(head(x[1, 2]), y[1, 2], **close)
     assert_close(head(x[:, None, :, None]), y[:, None, :, None], **close)
-    rows = Rows.of([2, 5])
+    rows = PackedLengths.of([2, 5])
     assert_close(head(rows.pack(x[:2, :5]), Context(rows=rows)), rows.pack(y[:2, :5]), **close)
 
 
@@ -149,7 +149,7 @@ def test_padding_on_either_side_changes_nothing(name: str, length: int, left: in
 @given(lengths=st.lists(st.integers(1, T), min_size=1, max_size=4))
 @settings(max_examples=10)
 def test_packed_is_padded(name: str, lengths: list[int]) -> None:
-    head, rows = built(name), Rows.of(lengths)
+    head, rows = built(name), PackedLengths.of(lengths)
     x = vectors(len(lengths), rows.longest)
     assert_close(head(rows.pack(x), Context(rows=rows)), head(x, Context(keep=rows.keep)), **close)
 

@@ -17,7 +17,11 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.alignment import (
+from headway.nn.context import EMPTY, Context
+from headway.nn.head import AttentionPool, FirstToken, LastToken, MeanPool
+from headway.nn.packed import PackedLengths
+from headway.nn.recurrent import BidirectionalEncoder, Cell, GRUCell, LSTMCell, RecurrentEncoder, RNNCell
+from headway.nn.recurrent_attention import (
     Alignment,
     FirstBackward,
     FixedContext,
@@ -25,13 +29,9 @@ from headway.nn.alignment import (
     RecurrentDecoder,
     state_and_input,
 )
-from headway.nn.context import EMPTY, Context
-from headway.nn.head import AttentionPool, FirstToken, LastToken, MeanPool
-from headway.nn.recurrent import BidirectionalEncoder, Cell, GRUCell, LSTMCell, RecurrentEncoder, RNNCell
-from headway.nn.rows import Rows
 from headway.nn.state import FixedState, State
 from headway.nn.trace import Trace, record, sites_of
-from headway.ops.reading import Readable, Weights
+from headway.ops.lazy_map import Readable, Weights
 
 C, H, M, T, S = 5, 6, 8, 9, 7
 close = {"atol": 5e-6, "rtol": 1e-5}
@@ -207,7 +207,7 @@ def test_an_encoder_gives_zeros_at_padding(name: str) -> None:
 @given(lengths=st.lists(st.integers(1, T), min_size=3, max_size=3))
 @settings(max_examples=10)
 def test_packed_is_padded(name: str, lengths: list[int]) -> None:
-    part, rows, ctx = built(name), Rows.of(lengths), given_memory(name)
+    part, rows, ctx = built(name), PackedLengths.of(lengths), given_memory(name)
     x = inputs(3, rows.longest)
     packed = part(rows.pack(x), replace(ctx, rows=rows))
     assert_close(packed, rows.pack(part(x, replace(ctx, keep=rows.keep))), **close)
@@ -217,7 +217,7 @@ def test_packed_is_padded(name: str, lengths: list[int]) -> None:
 def test_packed_memory_is_padded_memory(name: str) -> None:
     decoder, x, ctx = built(name), inputs(), remembering()
     assert ctx.memory is not None
-    rows = Rows.of([7, 4, 1])
+    rows = PackedLengths.of([7, 4, 1])
     packed = Context(memory=rows.pack(ctx.memory), memory_rows=rows)
     assert_close(decoder(x, packed), decoder(x, ctx), **close)
 
@@ -406,7 +406,7 @@ def test_one_token_is_enough(name: str) -> None:
 
 def test_errors_say_what_to_do() -> None:
     x, ctx = inputs(), remembering()
-    decoder, rows = search(), Rows.of([2, 1])
+    decoder, rows = search(), PackedLengths.of([2, 1])
     with pytest.raises(UserError, match="backwards cannot be called in chunks; call it without a state"):
         BidirectionalEncoder(C, H)(x, Context(state=State()))
     with pytest.raises(UserError, match="given no memory; pass Context"):

@@ -15,11 +15,11 @@ from headway import Context, FixedState, State, Trace
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import Block, Repeat, Residual, Stack
 from headway.nn.embed import LearnedPosition, TokenEmbed
-from headway.nn.model import EncoderDecoder, Trunk
 from headway.nn.trace import sites_of
-from headway.ops.map import AttentionMap
+from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.ops.attention_map import AttentionMap
+from headway.ops.lazy_map import Readable, Weights
 from headway.ops.pattern import Causal
-from headway.ops.reading import Readable, Weights
 
 DIM, HEADS = 16, 4
 

@@ -15,23 +15,23 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.block import Same
+from headway.nn.block import Identity
 from headway.nn.context import Context
-from headway.nn.rows import Rows
-from headway.nn.waves import ChannelNorm, TimeNorm, WaveEmbed, Window
+from headway.nn.packed import PackedLengths
+from headway.nn.waves import ChannelNorm, ConvWindow, TimeNorm, WaveEmbed
 from tests.laws.subjects import cases
 
 DIM, SAMPLES = 6, 60
 NORMS: dict[str, Callable[[], list[nn.Module]]] = {
     "over channels": lambda: [ChannelNorm(4), ChannelNorm(5), ChannelNorm(3)],
-    "over time": lambda: [TimeNorm(4), Same(), Same()],
+    "over time": lambda: [TimeNorm(4), Identity(), Identity()],
 }
 norms = pytest.mark.parametrize("norm", NORMS)
 
 
 def built(norm: str) -> WaveEmbed:
     torch.manual_seed(1)
-    windows = [Window(4, 5, 3, Same()), Window(5, 3, 2, Same()), Window(3, 2, 1, Same())]
+    windows = [ConvWindow(4, 5, 3, Identity()), ConvWindow(5, 3, 2, Identity()), ConvWindow(3, 2, 1, Identity())]
     chosen = zip(windows, NORMS[norm](), strict=True)
     return WaveEmbed(DIM, [window._replace(norm=part) for window, part in chosen], bias=True).double().eval()
 
@@ -45,7 +45,7 @@ def sound(batch: int, samples: int = SAMPLES) -> Tensor:
 @given(lengths=st.lists(st.integers(17, SAMPLES), min_size=1, max_size=4), left=st.booleans())
 @cases(10)
 def test_a_clip_is_the_same_alone_padded_and_packed(norm: str, lengths: list[int], left: bool) -> None:
-    embed, rows = built(norm), Rows.of(lengths)
+    embed, rows = built(norm), PackedLengths.of(lengths)
     waves = sound(len(lengths), rows.longest)
     keep = rows.keep.flip(2) if left else rows.keep
     padded, ctx = embed(waves, Context(keep=keep)), embed.shortened(Context(keep=keep))
@@ -77,8 +77,8 @@ def test_one_token_is_made_of_the_least() -> None:
     with pytest.raises(UserError, match="too short for one token; allowed: 17 samples or more"):
         embed(sound(1, 16))
     with pytest.raises(UserError, match="too short for one token"):
-        embed(sound(1, 36), Context(rows=Rows.of([20, 16])))
+        embed(sound(1, 36), Context(rows=PackedLengths.of([20, 16])))
     with pytest.raises(UserError, match="one or more, with channels, kernel and stride"):
-        WaveEmbed(DIM, [Window(4, 0, 1, Same())])
+        WaveEmbed(DIM, [ConvWindow(4, 0, 1, Identity())])
     with pytest.raises(UserError, match="one or more, with channels, kernel and stride"):
         WaveEmbed(DIM, [])

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.ops.ctc import Span, aligned, collapsed, ctc_loss, frames_needed, spans
+from headway.ops.ctc import AlignedSpan, align, collapse, ctc_loss, frames_needed, symbol_spans
 from tests.laws.subjects import cases
 
 SYMBOLS = 3
@@ -72,22 +72,22 @@ def test_an_alignment_is_the_best_path(symbols: list[int], frames: int, seed: in
     log_probs = drawn(1, frames, seed)[0]
     if frames < frames_needed(symbols):
         with pytest.raises(UserError, match="have no path in"):
-            aligned(log_probs, symbols)
+            align(log_probs, symbols)
     else:
-        assert tuple(aligned(log_probs, symbols)) == max(paths(log_probs, symbols))[1]
+        assert tuple(align(log_probs, symbols)) == max(paths(log_probs, symbols))[1]
 
 
 def test_what_a_path_says() -> None:
     path = [0, 3, 3, 0, 0, 3, 2, 2, 2, 0]
-    assert collapsed(path) == [3, 3, 2]
-    assert spans(path) == [Span(3, 1, 3), Span(3, 5, 6), Span(2, 6, 9)]
-    assert spans([]) == spans([0, 0]) == []
+    assert collapse(path) == [3, 3, 2]
+    assert symbol_spans(path) == [AlignedSpan(3, 1, 3), AlignedSpan(3, 5, 6), AlignedSpan(2, 6, 9)]
+    assert symbol_spans([]) == symbol_spans([0, 0]) == []
     assert [frames_needed(x) for x in ([], [1], [1, 2], [1, 1], [1, 1, 1, 2])] == [0, 1, 2, 3, 6]
 
 
 def test_an_alignment_by_eye() -> None:
     """The second 1 must wait for a blank, though every frame would rather say 1."""
     log_probs = torch.tensor([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7], [0.1, 0.9]]).log()
-    assert aligned(log_probs, [1]) == [1, 1, 1, 1]
-    assert aligned(log_probs, [1, 1]) == [1, 1, 0, 1]
-    assert aligned(log_probs, []) == [0, 0, 0, 0]
+    assert align(log_probs, [1]) == [1, 1, 1, 1]
+    assert align(log_probs, [1, 1]) == [1, 1, 0, 1]
+    assert align(log_probs, []) == [0, 0, 0, 0]

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.ops.mel import WHISPER, AsIs, BelowPeak, Fixed, Inside, Level, LogMel, PerClip, mirrored
+from headway.ops.mel import WHISPER, AsIs, BelowPeak, Fixed, Inside, LogMel, MelLevel, PerClip, reflect
 from headway.ops.mel_scale import HTK, SLANEY, UNIT_AREA, UNIT_PEAK, Height, MelScale, mel_filters
-from headway.zoo.plain import from_plain, to_plain
+from headway.zoo.config_io import from_plain, to_plain
 from tests.laws.subjects import cases
 
 SMALL = LogMel(rate=1000, mels=6, n_fft=32, window=20, hop=8)
@@ -64,7 +64,7 @@ def test_what_stands_behind_a_clip_is_not_heard(kind: str) -> None:
 
 
 @pytest.mark.parametrize("level", [PerClip(), BelowPeak()], ids=str)
-def test_louder_is_the_same(level: Level) -> None:
+def test_louder_is_the_same(level: MelLevel) -> None:
     """A factor moves all logarithms alike, which these levels take out; `BelowPeak` keeps the peak itself."""
     mel, waves = replace(SMALL, level=level, floor=1e-30), sound(2, 75)
     a, b = mel(waves), mel(10 * waves)
@@ -230,7 +230,7 @@ def test_speech_at_any_rate(rate: int) -> None:
 def test_a_mirror_at_both_ends() -> None:
     at = torch.arange(-4, 8)
     lengths = torch.tensor([[4], [2], [1]])
-    assert mirrored(at, lengths).tolist() == [
+    assert reflect(at, lengths).tolist() == [
         [2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1],
         [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1],
         [0] * 12,

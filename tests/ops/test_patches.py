@@ -16,8 +16,8 @@ from headway.ops.patches import (
     bicubic,
     bicubic_smooth,
     exact,
-    hidden_from,
-    normalised,
+    hidden_mask,
+    normalise,
     patchify,
     squared_error,
     unpatchify,
@@ -51,10 +51,10 @@ def test_an_image_that_does_not_divide_is_told() -> None:
 
 
 def test_normalised_patches_have_mean_0_and_variance_1() -> None:
-    patches = normalised(5 + 3 * torch.randn(2, 4, 12))
+    patches = normalise(5 + 3 * torch.randn(2, 4, 12))
     assert_close(patches.mean(-1), torch.zeros(2, 4), atol=1e-6, rtol=0)
     assert_close(patches.var(-1), torch.ones(2, 4), atol=1e-4, rtol=0)
-    assert normalised(torch.full((1, 1, 12), 7.0)).abs().max() == 0  # of one colour
+    assert normalise(torch.full((1, 1, 12), 7.0)).abs().max() == 0  # of one colour
 
 
 @pytest.mark.parametrize("error", [squared_error, absolute_error])
@@ -79,7 +79,7 @@ def test_errors_by_hand() -> None:
 
 
 def test_what_is_not_visible_is_hidden() -> None:
-    hidden = hidden_from(torch.tensor([[2, 0], [1, 3]]), 4)
+    hidden = hidden_mask(torch.tensor([[2, 0], [1, 3]]), 4)
     assert hidden.tolist() == [[False, True, False, True], [True, False, True, False]]
 
 

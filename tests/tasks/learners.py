@@ -15,16 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.app.training.words import learned, marks_of
 from headway.data.tokenizer import Tokenizer
 from headway.nn.context import Context
-from headway.nn.model import EncoderDecoder
-from headway.tasks.causal import Causal, CausalBatch
-from headway.tasks.labels import LabelBatch, Labels, Tags
-from headway.tasks.masked import Masked, MaskedBatch
-from headway.tasks.pairs import PairBatch, Pairs
-from headway.tasks.spans import Spans
-from headway.tasks.task import Ragged, Row, ids
+from headway.nn.trunk import EncoderDecoder
+from headway.tasks.base import Row, ids
+from headway.tasks.causal_lm import CausalBatch, CausalLM
+from headway.tasks.masked_lm import MaskedBatch, MaskedLM
+from headway.tasks.seq2seq import PairBatch, Seq2Seq
+from headway.tasks.span_corruption import SpanCorruption
+from headway.tasks.tagging import Tagging
+from headway.tasks.text_classification import LabelBatch, TextClassification
+from headway.tasks.token_rows import PackedBatch
+from headway.tasks.vocabulary import Framing, sentinels_of, trained
 from headway.zoo import albert, bart, bert, gpt2, llama, rnn, seq2seq, t5, transformer
 
 TEXTS = ["the cat sat on the mat", "a dog ran after the cat", "the dog sat", "on and on ran the cat, after a dog"]
@@ -34,7 +36,7 @@ CONTEXT = 64
 
 def words(level: str = "characters", *, before: bool = False, after: bool = True, marks: int = 0) -> Tokenizer:
     vocab = None if level == "characters" else 120
-    return learned(level, TEXTS, vocab, before, after, marks)
+    return trained(level, TEXTS, vocab, Framing(before, after, marks))
 
 
 LETTERS = words()
@@ -42,12 +44,12 @@ MARKED = words(marks=20)
 PIECES = words("wordpiece", before=True)
 
 TASKS: dict[str, Any] = {
-    "pairs": Pairs(LETTERS, LETTERS, begin=1, smoothing=0.1),
-    "causal": Causal(LETTERS),
-    "masked": Masked(PIECES),
-    "spans": Spans(MARKED, begin=1, marks=marks_of(MARKED)),
-    "labels": Labels(PIECES, LABELS, smoothing=0.1),
-    "tags": Tags(PIECES, LABELS, smoothing=0.2),
+    "pairs": Seq2Seq(LETTERS, LETTERS, start_token=1, label_smoothing=0.1),
+    "causal": CausalLM(LETTERS),
+    "masked": MaskedLM(PIECES),
+    "spans": SpanCorruption(MARKED, start_token=1, sentinels=sentinels_of(MARKED)),
+    "labels": TextClassification(PIECES, LABELS, label_smoothing=0.1),
+    "tags": Tagging(PIECES, LABELS, label_smoothing=0.2),
 }
 
 sizes: dict[str, Any] = {"dim": 16, "layers": 2, "heads": 4, "hidden": 24}
@@ -137,7 +139,7 @@ def built(learning: Learning) -> nn.Module:
 def plain_loss(task: Any, model: nn.Module, batch: Any) -> Tensor:
     """The loss over padded rows and all logits, by torch's own cross-entropy."""
     logits, wanted = plain_logits(model, batch)
-    smoothing = getattr(task, "smoothing", 0.0)
+    smoothing = getattr(task, "label_smoothing", 0.0)
     return F.cross_entropy(logits, wanted, reduction="sum", label_smoothing=smoothing)
 
 
@@ -158,20 +160,20 @@ def plain_logits(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
     return found if found.dim() == 2 else found[real], batch.wanted
 
 
-def spread(ragged: Ragged) -> tuple[Tensor, Tensor]:
+def spread(ragged: PackedBatch) -> tuple[Tensor, Tensor]:
     """The rows with padding behind them, and where they are, both B T."""
     rows = rows_of(ragged)
     pad = partial(nn.utils.rnn.pad_sequence, batch_first=True)
     return pad(rows, padding_value=3), pad([torch.ones(len(row), dtype=torch.bool) for row in rows])
 
 
-def rows_of(ragged: Ragged) -> list[Tensor]:
+def rows_of(ragged: PackedBatch) -> list[Tensor]:
     return list(ragged.ids) if ragged.rows is None else list(ragged.ids[0].split(ragged.rows.lengths))
 
 
 def tensors(batch: Any) -> list[Tensor]:
     """All that a batch holds, to compare."""
-    ragged = [part for part in vars(batch).values() if isinstance(part, Ragged)]
+    ragged = [part for part in vars(batch).values() if isinstance(part, PackedBatch)]
     return [
         *(row for one in ragged for row in rows_of(one)),
         *(p for p in vars(batch).values() if isinstance(p, Tensor)),

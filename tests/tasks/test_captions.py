@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import UserError
-from headway.tasks.captions import bleu, cider, cider_each, score_captions, words
-from headway.tasks.retrieval import chance, first_ranks, recall, score_retrieval
+from headway.metrics.captions import bleu, cider, cider_each, score_captions, words
+from headway.metrics.retrieval import chance, first_ranks, recall, score_retrieval
 
 caption = st.lists(st.sampled_from(["a", "dog", "cat", "runs", "on", "grass"]), min_size=1, max_size=8).map(" ".join)
 images = st.lists(st.tuples(caption, st.lists(caption, min_size=1, max_size=4)), min_size=1, max_size=5)

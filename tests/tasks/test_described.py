@@ -13,25 +13,25 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headway.data.archives import Place
-from headway.data.keyed import random_for
+from headway.data.archives import MediaLocation
 from headway.data.preprocess import ImagePreprocess, SoundPreprocess
-from headway.data.transforms.chain import Chain, Normalise
+from headway.data.rng import random_for
+from headway.data.transforms.compose import Compose, Normalise
 from headway.data.transforms.geometry import RandomResizedCrop
 from headway.nn.towers import TwoTowers
+from headway.ops.caption_loss import Baseline
 from headway.ops.contrastive import info_nce
-from headway.ops.glimpse import Baseline
 from headway.ops.mel import LogMel
-from headway.tasks.captioning import hard_loss, looks_by_chance, looks_softly, said_of
-from headway.tasks.described import Captions, Described
-from headway.tasks.matches import Matches
-from headway.tasks.senses import Hearing, Sense, Sight
-from headway.tasks.task import Row, ids
+from headway.tasks.base import Row, ids
+from headway.tasks.caption_batches import caption_predictions, hard_loss, has_hard_attention, has_soft_attention
+from headway.tasks.captioning import Captioning, TextsAboutMedia
+from headway.tasks.image_text import ImageTextContrastive
+from headway.tasks.inputs import ImageInput, Input, MelInput
 from headway.zoo import captioner, clip, conformer, vit_captioner
 from tests.tasks.learners import LETTERS, words
 
 SIGHT = ImagePreprocess((8, 8), None, 3, (0.5,) * 3, (0.25,) * 3)
-CHANGED = Chain((RandomResizedCrop(8, 8, (0.3, 1.0)), Normalise(SIGHT.mean, SIGHT.std)))
+CHANGED = Compose((RandomResizedCrop(8, 8, (0.3, 1.0)), Normalise(SIGHT.mean, SIGHT.std)))
 SOUND = SoundPreprocess(LogMel(4000, 10, 128, 100, 40))
 FRAMED = words(before=True)
 END = LETTERS.eos or 0
@@ -62,7 +62,7 @@ def images(tmp_path: Path) -> list[tuple[str, ...]]:
     draw = np.random.default_rng(0)
     for at in range(3):
         Image.fromarray(draw.integers(0, 255, (9, 12, 3), np.uint8)).save(tmp_path / f"{at}.png")
-    return [(Place(tmp_path / f"{at}.png").spelled(), "9 12", *texts) for at, texts in enumerate(TEXTS)]
+    return [(MediaLocation(tmp_path / f"{at}.png").spelled(), "9 12", *texts) for at, texts in enumerate(TEXTS)]
 
 
 @pytest.fixture
@@ -70,14 +70,14 @@ def sounds(tmp_path: Path) -> list[tuple[str, ...]]:
     draw = np.random.default_rng(0)
     for at in range(3):
         soundfile.write(tmp_path / f"{at}.wav", draw.normal(0, 0.1, 900 + 333 * at), 4000)
-    return [(Place(tmp_path / f"{at}.wav").spelled(), f"{900 + 333 * at} 4000", *TEXTS[at]) for at in range(3)]
+    return [(MediaLocation(tmp_path / f"{at}.wav").spelled(), f"{900 + 333 * at} 4000", *TEXTS[at]) for at in range(3)]
 
 
-def captions(sense: Sense, **more: Any) -> Captions:
-    return Captions(sense, LETTERS, 30, LETTERS.bos or 0, **more)
+def captions(sense: Input, **more: Any) -> Captioning:
+    return Captioning(sense, LETTERS, 30, LETTERS.bos or 0, **more)
 
 
-def rows_of(task: Described, fields: list[tuple[str, ...]]) -> list[Row]:
+def rows_of(task: TextsAboutMedia, fields: list[tuple[str, ...]]) -> list[Row]:
     return [tuple(map(ids, row)) for row in task.encode(fields)]
 
 
@@ -86,14 +86,14 @@ def apart(fields: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [(place, extent, text) for place, extent, *texts in fields for text in texts]
 
 
-def loss_of(task: Captions, model: nn.Module, rows: list[Row]) -> Tensor:
+def loss_of(task: Captioning, model: nn.Module, rows: list[Row]) -> Tensor:
     batch = task.collate(rows, random_for("x"))
     doubled = batch.seen._replace(inputs=batch.seen.inputs.double())
     return task.loss(model, type(batch)(doubled, batch.owners, batch.read, batch.wanted, batch.tokens))
 
 
 def test_an_image_is_opened_once_for_all_its_captions(images: list[tuple[str, ...]]) -> None:
-    task = captions(Sight(SIGHT, CHANGED))
+    task = captions(ImageInput(SIGHT, CHANGED))
     whole = task.collate(rows_of(task, images), random_for("x"))
     assert whole.seen.inputs.shape == (3, 3, 8, 8)
     assert whole.owners.tolist() == [0, 0, 1, 2, 2, 2]
@@ -105,35 +105,37 @@ def test_an_image_is_opened_once_for_all_its_captions(images: list[tuple[str, ..
 
 
 def test_what_is_read_begins_and_what_is_wanted_ends(images: list[tuple[str, ...]]) -> None:
-    task = captions(Sight(SIGHT))
+    task = captions(ImageInput(SIGHT))
     batch = task.collate(rows_of(task, images[1:2]), random_for("x"))
     text = LETTERS.plain("on a mat")
     assert batch.read.ids.tolist() == [[LETTERS.bos, *text]]
     assert batch.wanted.tolist() == [*text, END]
-    assert task.kept() == {"decoder_start_token_id": LETTERS.bos, "eos_token_id": END}
-    short = Captions(Sight(SIGHT), LETTERS, 4, LETTERS.bos or 0)
+    assert task.extra_config() == {"decoder_start_token_id": LETTERS.bos, "eos_token_id": END}
+    short = Captioning(ImageInput(SIGHT), LETTERS, 4, LETTERS.bos or 0)
     assert rows_of(short, images[1:2])[0][2].tolist() == [*text[:3], END]
 
 
 @pytest.mark.parametrize("name", ["soft", "hard", "vit"])
 def test_a_batch_is_the_sum_of_its_captions(name: str, images: list[tuple[str, ...]]) -> None:
-    model, task = built(name), captions(Sight(SIGHT), evenness=0.7)
-    assert (looks_softly(model), looks_by_chance(model)) == (name == "soft", name == "hard")
+    model, task = built(name), captions(ImageInput(SIGHT), evenness=0.7)
+    assert (has_soft_attention(model), has_hard_attention(model)) == (name == "soft", name == "hard")
     parts = [loss_of(task, model, [row]) for row in rows_of(task, apart(images))]
     assert_close(loss_of(task, model, rows_of(task, images)), torch.stack(parts).sum(), **close)
-    assert loss_of(task.measured(), model, rows_of(task, images)) < loss_of(task, model, rows_of(task, images))
+    assert loss_of(task.without_augmentation(), model, rows_of(task, images)) < loss_of(
+        task, model, rows_of(task, images)
+    )
 
 
 def test_so_is_a_batch_of_sounds(sounds: list[tuple[str, ...]]) -> None:
     """Of different lengths, and one of them with several texts."""
-    model, task = built("conformer"), captions(Hearing(SOUND))
+    model, task = built("conformer"), captions(MelInput(SOUND))
     parts = [loss_of(task, model, [row]) for row in rows_of(task, apart(sounds))]
     assert_close(loss_of(task, model, rows_of(task, sounds)), torch.stack(parts).sum(), **close)
     assert task.memory(model) is None
 
 
 def test_a_captioner_that_draws_remembers_how_good_it_was(images: list[tuple[str, ...]]) -> None:
-    model, task = built("hard").float().train(), captions(Sight(SIGHT))
+    model, task = built("hard").float().train(), captions(ImageInput(SIGHT))
     memory = task.memory(model)
     assert memory is not None
     batch, known = task.collate(rows_of(task, images), random_for("x")), Baseline()
@@ -146,7 +148,7 @@ def test_a_captioner_that_draws_remembers_how_good_it_was(images: list[tuple[str
         assert loss.item() == expected.item()
         assert (memory["value"].item(), int(memory["batches"])) == (known.value, known.batches)
     assert task.memory(built("soft")) is None
-    assert said_of(model, batch).losses().shape == batch.wanted.shape
+    assert caption_predictions(model, batch).losses().shape == batch.wanted.shape
 
 
 # ---- images and texts
@@ -159,7 +161,7 @@ def towers() -> TwoTowers:
 
 
 def test_pairs_are_told_apart_but_for_those_of_one_image(images: list[tuple[str, ...]]) -> None:
-    task, model = Matches(Sight(SIGHT), FRAMED, 30), towers()
+    task, model = ImageTextContrastive(ImageInput(SIGHT), FRAMED, 30), towers()
     batch = task.collate(rows_of(task, apart(images)), random_for("x"))
     assert batch.owners.tolist() == [0, 0, 1, 2, 2, 2]
     assert (batch.targets, batch.tokens, len(batch.seen.inputs)) == (6, 6, 3)
@@ -171,7 +173,7 @@ def test_pairs_are_told_apart_but_for_those_of_one_image(images: list[tuple[str,
 
 
 def test_one_text_of_an_image_is_drawn_each_time(images: list[tuple[str, ...]]) -> None:
-    task = Matches(Sight(SIGHT), FRAMED, 30)
+    task = ImageTextContrastive(ImageInput(SIGHT), FRAMED, 30)
     rows = rows_of(task, images)
     drawn = [read_texts(task, rows, key) for key in range(20)]
     assert drawn[0] == read_texts(task, rows, 0)
@@ -179,7 +181,7 @@ def test_one_text_of_an_image_is_drawn_each_time(images: list[tuple[str, ...]]) 
         assert {texts[at] for texts in drawn} == set(known)
 
 
-def read_texts(task: Matches, rows: list[Row], key: int) -> list[str]:
+def read_texts(task: ImageTextContrastive, rows: list[Row], key: int) -> list[str]:
     texts = task.collate(rows, random_for("x", key)).texts
     parts = [texts.ids[0]] if texts.rows is None else texts.ids[0].split(texts.rows.lengths)
     return [FRAMED.decode(part.tolist()) for part in parts]

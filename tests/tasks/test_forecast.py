@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headway.data.keyed import random_for
 from headway.data.preprocess import NumberPreprocess
+from headway.data.rng import random_for
 from headway.data.shards import Shards, write_shards
 from headway.nn.context import Context
-from headway.nn.model import Forecaster
-from headway.tasks.forecast import ForecastBatch, Forecasting, bits, numbers
-from headway.tasks.senses import Vectors
-from headway.train.batches import Ahead, Row
+from headway.nn.trunk import Forecaster
+from headway.tasks.forecasting import ForecastBatch, Forecasting, bits, numbers
+from headway.tasks.inputs import SeriesInput
+from headway.training.batches import ExampleRow, HistoryExamples
 from headway.zoo.build import build
 
-TASK = Forecasting(Vectors(NumberPreprocess((1.0, 10.0), (2.0, 5.0))), ("open", "close"))
+TASK = Forecasting(SeriesInput(NumberPreprocess((1.0, 10.0), (2.0, 5.0))), ("open", "close"))
 
 
 def table(first: int, count: int) -> np.ndarray:
@@ -35,13 +35,13 @@ def stored(folder: Path, *lengths: int) -> Shards:
     return write_shards(folder / "shards", [TASK.document(rows) for rows in texts], TASK.columns, TASK.vocab)
 
 
-def collated(rows: list[Row]) -> ForecastBatch:
+def collated(rows: list[ExampleRow]) -> ForecastBatch:
     return TASK.collate(rows, random_for("unused"))
 
 
 def row_numbers(scaled: Tensor) -> list[int]:
     """Which rows these are."""
-    return TASK.sense.unscaled(scaled)[..., 0].round().long().flatten().tolist()
+    return TASK.input.unscaled(scaled)[..., 0].round().long().flatten().tolist()
 
 
 def test_numbers_come_back_from_their_bits() -> None:
@@ -50,7 +50,7 @@ def test_numbers_come_back_from_their_bits() -> None:
 
 
 def test_each_row_is_said_from_those_before_it(tmp_path: Path) -> None:
-    batch = collated(Ahead(stored(tmp_path, 9), 3).rows([0, 4]))
+    batch = collated(HistoryExamples(stored(tmp_path, 9), 3).rows([0, 4]))
     assert row_numbers(batch.read.inputs) == [0, 1, 2, 4, 5, 6]
     assert row_numbers(batch.wanted) == [1, 2, 3, 5, 6, 7]
     assert (batch.targets, batch.tokens) == (6, 6)
@@ -59,7 +59,7 @@ def test_each_row_is_said_from_those_before_it(tmp_path: Path) -> None:
 
 
 def test_nobody_sees_from_one_table_into_the_next(tmp_path: Path) -> None:
-    batch = collated(Ahead(stored(tmp_path, 4, 1, 4), 6).rows([2]))
+    batch = collated(HistoryExamples(stored(tmp_path, 4, 1, 4), 6).rows([2]))
     assert batch.read.context.rows is not None
     assert batch.read.context.rows.lengths == (1, 3)  # a table of one row has nothing to say
     assert row_numbers(batch.wanted) == [3, 6, 7, 8]
@@ -68,13 +68,13 @@ def test_nobody_sees_from_one_table_into_the_next(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("lengths", "asked"), [((12,), [9, 10, 11]), ((6, 6), [9, 10, 11]), ((10, 2), [9, 11])])
 def test_what_is_known_is_read_and_not_asked_for(tmp_path: Path, lengths: tuple[int, ...], asked: list[int]) -> None:
-    batch = collated(Ahead(stored(tmp_path, *lengths), 7, first=4, known=4).rows([0]))
+    batch = collated(HistoryExamples(stored(tmp_path, *lengths), 7, first=4, known=4).rows([0]))
     assert row_numbers(batch.wanted) == asked
     assert row_numbers(batch.before()) == [row - 1 for row in asked]
 
 
 def test_a_lone_row_teaches_nothing(tmp_path: Path) -> None:
-    batch = collated(Ahead(stored(tmp_path, 1), 3).rows([0]))
+    batch = collated(HistoryExamples(stored(tmp_path, 1), 3).rows([0]))
     assert batch.targets == 0
     assert TASK.loss(small(), batch).item() == 0
 
@@ -85,7 +85,7 @@ class Repeating(nn.Module):
 
 
 def test_the_loss_is_the_mean_square_of_a_row_summed_over_rows() -> None:
-    batch = TASK.batch([(table(0, 4), 0)])
+    batch = TASK.spans([(table(0, 4), 0)])
     steps = torch.tensor([1 / 2, -100.5 / 5])
     assert_close(TASK.loss(Repeating(), batch), 3 * steps.square().mean())
 

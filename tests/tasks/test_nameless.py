@@ -12,24 +12,32 @@ from PIL import Image
 from torch import nn
 from torch.testing import assert_close
 
-from headway.data.archives import Place
-from headway.data.keyed import random_for
+from headway.data.archives import MediaLocation
 from headway.data.preprocess import ImagePreprocess
-from headway.data.transforms.chain import Chain, Normalise
+from headway.data.rng import random_for
+from headway.data.transforms.compose import Compose, Normalise
 from headway.data.transforms.geometry import Flip, RandomResizedCrop
 from headway.errors import UserError
-from headway.nn.masked_image import MaskedAutoencoder
+from headway.nn.masked_autoencoder import MaskedAutoencoder
 from headway.ops.contrastive import nt_xent
 from headway.ops.patches import patchify
-from headway.tasks.hidden import HiddenBatch, HiddenPatches, concealed, hidden_cells, restored, spread, visible_patches
-from headway.tasks.senses import Sight
-from headway.tasks.task import Row, ids
-from headway.tasks.views import TwoViews, ViewBatch
+from headway.tasks.base import Row, ids
+from headway.tasks.inputs import ImageInput
+from headway.tasks.masked_image import (
+    MaskedImage,
+    MaskedImageBatch,
+    concealed,
+    hidden_cells,
+    restored,
+    spread,
+    visible_patches,
+)
+from headway.tasks.simclr import SimCLR, ViewBatch
 from headway.zoo import mae, simmim, vit
 from headway.zoo.build import build
 
 READY = ImagePreprocess((16, 16), None, 3, (0.5,) * 3, (0.25,) * 3)
-CHANGED = Chain((RandomResizedCrop(16, 16, (0.3, 1.0)), Flip(), Normalise(READY.mean, READY.std)))
+CHANGED = Compose((RandomResizedCrop(16, 16, (0.3, 1.0)), Flip(), Normalise(READY.mean, READY.std)))
 SWIN = simmim.Swin(image=16, patch=2, dim=8, layers=(1, 1), heads=(1, 2), windows=(2, 2), depth_dropout=0.0)
 
 MODELS = {
@@ -48,21 +56,21 @@ def fields(tmp_path: Path) -> list[tuple[str, ...]]:
     draw, found = np.random.default_rng(0), list[tuple[str, ...]]()
     for at in range(5):
         Image.fromarray(draw.integers(0, 255, (16 + at, 20, 3), np.uint8)).save(tmp_path / f"{at}.png")
-        found.append((Place(tmp_path / f"{at}.png").spelled(), f"{16 + at} 20", *(["a"] if at == 3 else [])))
+        found.append((MediaLocation(tmp_path / f"{at}.png").spelled(), f"{16 + at} 20", *(["a"] if at == 3 else [])))
     return found
 
 
-def rows_of(task: HiddenPatches | TwoViews, fields: list[tuple[str, ...]]) -> list[Row]:
+def rows_of(task: MaskedImage | SimCLR, fields: list[tuple[str, ...]]) -> list[Row]:
     return [tuple(map(ids, row)) for row in task.encode(fields)]
 
 
-def part_of(batch: HiddenBatch, at: int) -> HiddenBatch:
-    return HiddenBatch(batch.images[at : at + 1], batch.draws[at : at + 1])
+def part_of(batch: MaskedImageBatch, at: int) -> MaskedImageBatch:
+    return MaskedImageBatch(batch.images[at : at + 1], batch.draws[at : at + 1])
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_hidden_and_visible_are_complements_in_every_image(name: str, fields: list[tuple[str, ...]]) -> None:
-    model, task = MODELS[name](), HiddenPatches(Sight(READY))
+    model, task = MODELS[name](), MaskedImage(ImageInput(READY))
     batch = task.collate(rows_of(task, fields), random_for("x"))
     found = concealed(model, batch)
     assert found.hidden.sum(1).tolist() == [HIDDEN[name]] * 5
@@ -77,7 +85,7 @@ def test_hidden_and_visible_are_complements_in_every_image(name: str, fields: li
 @pytest.mark.parametrize("name", MODELS)
 def test_the_loss_of_a_batch_is_the_sum_over_its_images(name: str, fields: list[tuple[str, ...]]) -> None:
     torch.manual_seed(0)
-    model, task = MODELS[name]().eval(), HiddenPatches(Sight(READY))
+    model, task = MODELS[name]().eval(), MaskedImage(ImageInput(READY))
     batch = task.collate(rows_of(task, fields), random_for("x"))
     parts = [task.loss(model, part_of(batch, at)) for at in range(5)]
     assert_close(task.loss(model, batch), torch.stack(parts).sum())
@@ -90,7 +98,7 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_images(name: str, fields: list[
 
 @pytest.mark.parametrize("name", MODELS)
 def test_only_hidden_patches_are_changed_when_images_are_restored(name: str, fields: list[tuple[str, ...]]) -> None:
-    model, task = MODELS[name]().eval(), HiddenPatches(Sight(READY))
+    model, task = MODELS[name]().eval(), MaskedImage(ImageInput(READY))
     batch = task.collate(rows_of(task, fields), random_for("x"))
     shown, said = (patchify(one, model.patch) for one in restored(model, batch))
     hidden, real = concealed(model, batch).hidden, patchify(batch.images, model.patch)
@@ -101,7 +109,7 @@ def test_only_hidden_patches_are_changed_when_images_are_restored(name: str, fie
 
 
 def test_what_is_hidden_is_drawn_outside_and_image_by_image(fields: list[tuple[str, ...]]) -> None:
-    task = HiddenPatches(Sight(READY, CHANGED))
+    task = MaskedImage(ImageInput(READY, CHANGED))
     rows = rows_of(task, fields)
     torch.manual_seed(1)
     one = task.collate(rows, random_for("x"))
@@ -111,7 +119,7 @@ def test_what_is_hidden_is_drawn_outside_and_image_by_image(fields: list[tuple[s
     assert torch.equal(one.draws, again.draws)
     assert not torch.equal(one.images, other.images)
     assert not torch.equal(one.draws, other.draws)
-    plain = [task.measured().collate(rows, random_for(key)) for key in "xy"]
+    plain = [task.without_augmentation().collate(rows, random_for(key)) for key in "xy"]
     assert torch.equal(plain[0].images, plain[1].images)
     assert not torch.equal(plain[0].draws, plain[1].draws)
 
@@ -124,18 +132,18 @@ def test_the_lowest_draws_decide() -> None:
 
 
 def test_a_single_patch_and_other_models_are_refused() -> None:
-    batch = HiddenBatch(torch.zeros(1, 3, 4, 4), torch.zeros(1, 4, 4))
+    batch = MaskedImageBatch(torch.zeros(1, 3, 4, 4), torch.zeros(1, 4, 4))
     with pytest.raises(UserError, match="an image of one patch has nothing that could be hidden"):
-        HiddenPatches(Sight(READY)).loss(MODELS["mae"](), batch)
+        MaskedImage(ImageInput(READY)).loss(MODELS["mae"](), batch)
     with pytest.raises(UserError, match="a Trunk does not say hidden patches; take a preset mae-"):
-        HiddenPatches(Sight(READY)).loss(vit.build(vit.Config(image=16, patch=4, dim=16, layers=1, heads=2)), batch)
+        MaskedImage(ImageInput(READY)).loss(vit.build(vit.Config(image=16, patch=4, dim=16, layers=1, heads=2)), batch)
 
 
 def test_two_views_are_drawn_of_each_image_and_compared(fields: list[tuple[str, ...]]) -> None:
     torch.manual_seed(0)
-    task = TwoViews(Sight(READY, CHANGED), temperature=0.2)
+    task = SimCLR(ImageInput(READY, CHANGED), temperature=0.2)
     rows = rows_of(task, fields)
-    batch, again = (task.measured().collate(rows, random_for("x")) for _ in range(2))
+    batch, again = (task.without_augmentation().collate(rows, random_for("x")) for _ in range(2))
     assert torch.equal(batch.one, again.one)
     assert torch.equal(batch.other, again.other)
     assert all(not torch.equal(a, b) for a, b in zip(batch.one, batch.other, strict=True))
@@ -157,7 +165,7 @@ def test_views_of_one_image_that_look_alike_are_what_is_wanted() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.eye(4)[x[:, 0, 0, 0].long()]
 
-    task, image = TwoViews(Sight(READY), 0.1), torch.arange(4.0)[:, None, None, None].expand(4, 1, 2, 2)
+    task, image = SimCLR(ImageInput(READY), 0.1), torch.arange(4.0)[:, None, None, None].expand(4, 1, 2, 2)
     right = task.loss(Apart(), ViewBatch(image, image))
     wrong = task.loss(Apart(), ViewBatch(image, image.roll(1, 0)))
     assert right < 0.01 * wrong

@@ -9,16 +9,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.keyed import random_for
+from headway.data.rng import random_for
 from headway.errors import UserError
-from headway.tasks.labels import NONE, Labels, Tags, likeliest
-from headway.tasks.pairs import Pairs
-from headway.tasks.task import ids
+from headway.tasks.base import ids
+from headway.tasks.seq2seq import Seq2Seq
+from headway.tasks.tagging import Tagging
+from headway.tasks.text_classification import NO_TARGET, TextClassification
 from tests.tasks.learners import LABELS, LETTERS, PIECES, TASKS, Learning, rows_of
 
-PAIRS: Pairs = TASKS["pairs"]
-NAMES: Labels = TASKS["labels"]
-TAGS: Tags = TASKS["tags"]
+PAIRS: Seq2Seq = TASKS["pairs"]
+NAMES: TextClassification = TASKS["labels"]
+TAGS: Tagging = TASKS["tags"]
 words = st.lists(st.text("catdogxyz", min_size=1, max_size=7), min_size=1, max_size=9)
 
 
@@ -30,23 +31,23 @@ def test_a_decoder_reads_what_it_said_before() -> None:
     batch = PAIRS.collate([tuple(map(ids, row))], random_for())
     source, target = (LETTERS.plain(text) for text in ("cat", "dog"))
     assert rows_of(batch.source)[0].tolist() == [*source, LETTERS.eos]
-    assert rows_of(batch.read)[0].tolist() == [PAIRS.begin, *target]
+    assert rows_of(batch.read)[0].tolist() == [PAIRS.start_token, *target]
     assert batch.wanted.tolist() == [*target, LETTERS.eos]
     assert (batch.targets, batch.tokens) == (4, 8)
 
 
-def test_a_prefix_stands_before_every_source_and_is_kept() -> None:
+def test_a_prefix_stands_before_every_source_and_is_extra_config() -> None:
     prefixed = replace(PAIRS, prefix="to dog: ")
     assert prefixed.encode([("cat", "dog")])[0][0] == LETTERS.encode("to dog: cat")
     assert prefixed.encode([("cat", "dog")])[0][1] == LETTERS.encode("dog")
-    told = {"decoder_start_token_id": PAIRS.begin, "eos_token_id": LETTERS.eos}
-    assert PAIRS.kept() == told
-    assert prefixed.kept() == {**told, "prefix": "to dog: "}
+    told = {"decoder_start_token_id": PAIRS.start_token, "eos_token_id": LETTERS.eos}
+    assert PAIRS.extra_config() == told
+    assert prefixed.extra_config() == {**told, "prefix": "to dog: "}
 
 
 @given(texts=st.tuples(st.text("catdog ", max_size=30), st.text("catdog ", max_size=30)), longest=st.integers(1, 20))
 def test_long_sides_are_cut_before_their_end(texts: tuple[str, str], longest: int) -> None:
-    [row] = replace(PAIRS, longest=longest).encode([texts])
+    [row] = replace(PAIRS, max_length=longest).encode([texts])
     for side, text in zip(row, texts, strict=True):
         whole = LETTERS.encode(text)
         assert len(side) == min(len(whole), longest)
@@ -61,18 +62,18 @@ def test_a_text_has_one_class() -> None:
     assert rows == [[PIECES.encode("the cat sat"), [1]], [PIECES.encode("a dog"), [2]]]
     batch = NAMES.collate([tuple(map(ids, row)) for row in rows], random_for())
     assert (batch.wanted.tolist(), batch.targets, batch.lengths) == ([1, 2], 2, (1, 1))
-    assert NAMES.kept()["label2id"] == {"bad": 0, "good": 1, "so so": 2}
-    assert NAMES.kept()["id2label"] == {"0": "bad", "1": "good", "2": "so so"}
+    assert NAMES.extra_config()["label2id"] == {"bad": 0, "good": 1, "so so": 2}
+    assert NAMES.extra_config()["id2label"] == {"0": "bad", "1": "good", "2": "so so"}
 
 
 def test_a_cut_text_keeps_the_tokens_around_it() -> None:
-    [[row, _]] = replace(NAMES, longest=5).encode([("the cat sat on the mat", "bad")])
+    [[row, _]] = replace(NAMES, max_length=5).encode([("the cat sat on the mat", "bad")])
     assert (len(row), row[0], row[-1]) == (5, PIECES.bos, PIECES.eos)
     assert row[:4] == PIECES.encode("the cat sat on the mat")[:4]
 
 
 @pytest.mark.parametrize("task", [NAMES, TAGS])
-def test_a_class_that_is_not_known_is_told(task: Labels | Tags) -> None:
+def test_a_class_that_is_not_known_is_told(task: TextClassification | Tagging) -> None:
     with pytest.raises(UserError, match=r"'god' is not one of the 3 that the model knows.*did you mean 'good'"):
         task.encode([("cat", "god")])
 
@@ -83,11 +84,11 @@ def test_the_likeliest_class_is_the_answer(name: str, model: str) -> None:
     learning = Learning(name, model)
     rows = learning.rows([5, 9, 2])
     batch = learning.task.collate(rows, random_for())
-    found = likeliest(learning.model, batch)
-    alone = [likeliest(learning.model, learning.task.collate([row], random_for()))[0] for row in rows]
+    found = batch.likeliest(learning.model)
+    alone = [learning.task.collate([row], random_for()).likeliest(learning.model)[0] for row in rows]
     assert found == alone
     assert sum(map(len, found)) == batch.targets
-    picks = batch.logits(learning.model).argmax(-1)[batch.wanted != NONE]
+    picks = batch.logits(learning.model).argmax(-1)[batch.wanted != NO_TARGET]
     assert [pick for row in found for pick in row] == picks.tolist()
 
 
@@ -110,14 +111,14 @@ def test_a_class_stands_at_the_first_piece_of_its_word(words: list[str], data: s
     assert at == len(row) - 1
     batch = TAGS.collate([(ids(row), ids(classes))], random_for())
     assert batch.targets == len(words)
-    assert batch.wanted[batch.wanted != NONE].tolist() == [LABELS.index(tag) for tag in tags]
+    assert batch.wanted[batch.wanted != NO_TARGET].tolist() == [LABELS.index(tag) for tag in tags]
 
 
 @given(words=words, longest=st.integers(3, 12))
 def test_a_cut_row_has_the_classes_of_the_words_that_are_left(words: list[str], longest: int) -> None:
     tags = " ".join(["good"] * len(words))
     [[whole, classes]] = TAGS.encode([(" ".join(words), tags)])
-    [[row, left]] = replace(TAGS, longest=longest).encode([(" ".join(words), tags)])
+    [[row, left]] = replace(TAGS, max_length=longest).encode([(" ".join(words), tags)])
     assert len(row) == min(len(whole), longest)
     assert (row[:-1], row[-1]) == (whole[: len(row) - 1], PIECES.eos)
     assert (left[:-1], left[-1]) == (classes[: len(row) - 1], 0)
@@ -131,10 +132,10 @@ def test_a_word_that_the_tokenizer_drops_has_a_class() -> None:
 
 
 def test_byte_level_pieces_spell_the_space_before_a_word() -> None:
-    from headway.data.train_tokenizer import train_bpe
+    from headway.data.tokenizer_training import train_bpe
 
     pieces = train_bpe(["the cat sat on the mat"] * 9, 290)
-    [[row, classes]] = Tags(pieces, LABELS).encode([("the cat", "good bad")])
+    [[row, classes]] = Tagging(pieces, LABELS).encode([("the cat", "good bad")])
     assert row[1:-1] == pieces.plain("the cat")
     assert row[classes.index(1)] == pieces.plain(" cat")[0]
 

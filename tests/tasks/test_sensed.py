@@ -12,19 +12,17 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from headway.data.archives import Place
-from headway.data.keyed import random_for
+from headway.data.archives import MediaLocation
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, SoundPreprocess
-from headway.data.transforms.chain import Chain, Normalise
+from headway.data.rng import random_for
+from headway.data.transforms.compose import Compose, Gain, Mixup, Normalise, SpecAugment, Speed
 from headway.data.transforms.geometry import RandomResizedCrop
-from headway.data.transforms.mixing import Mixup
-from headway.data.transforms.sound import Gain, SpecAugment, Speed
 from headway.errors import UserError
 from headway.ops.mel import LogMel
-from headway.tasks.sensed import SensedLabels
-from headway.tasks.senses import Hearing, Sense, Sight, Vectors, Waves
-from headway.tasks.spoken import Spoken, heard
-from headway.tasks.task import Row, ids
+from headway.tasks.base import Row, ids
+from headway.tasks.ctc_speech import CTC, symbol_log_probs
+from headway.tasks.inputs import ImageInput, Input, MelInput, SeriesInput, WaveformInput
+from headway.tasks.media_classification import ImageClassification, MediaClassification, SetClassification
 from headway.zoo import conformer, vectors, vit
 from tests.tasks.learners import LETTERS
 
@@ -41,7 +39,7 @@ def images(tmp_path: Path) -> list[tuple[str, str, str]]:
     draw = np.random.default_rng(0)
     for at in range(5):
         Image.fromarray(draw.integers(0, 255, (9 + at, 12, 3), np.uint8)).save(tmp_path / f"{at}.png")
-    return [(Place(tmp_path / f"{at}.png").spelled(), f"{9 + at} 12", "abc"[at % 3]) for at in range(5)]
+    return [(MediaLocation(tmp_path / f"{at}.png").spelled(), f"{9 + at} 12", "abc"[at % 3]) for at in range(5)]
 
 
 @pytest.fixture
@@ -50,16 +48,16 @@ def sounds(tmp_path: Path) -> list[tuple[str, str, str]]:
     for at, text in enumerate(["ab", "b", "aab", "ba"]):
         samples = 900 + 333 * at
         soundfile.write(tmp_path / f"{at}.wav", draw.normal(0, 0.1, samples), 4000)
-        found.append((Place(tmp_path / f"{at}.wav").spelled(), f"{samples} 4000", text))
+        found.append((MediaLocation(tmp_path / f"{at}.wav").spelled(), f"{samples} 4000", text))
     return found
 
 
-def rows_of(task: SensedLabels | Spoken, fields: list[tuple[str, str, str]]) -> list[Row]:
+def rows_of(task: MediaClassification | CTC, fields: list[tuple[str, str, str]]) -> list[Row]:
     return [tuple(map(ids, row)) for row in task.encode(fields)]
 
 
 def test_images_are_read_as_their_preprocessing_says(images: list[tuple[str, str, str]]) -> None:
-    task = SensedLabels(Sight(SIGHT), ("a", "b", "c"))
+    task = ImageClassification(ImageInput(SIGHT), ("a", "b", "c"))
     batch = task.collate(rows_of(task, images), random_for("x"))
     assert batch.read.inputs.shape == (5, 3, 8, 8)
     assert batch.wanted.tolist() == [0, 1, 2, 0, 1]
@@ -70,42 +68,42 @@ def test_images_are_read_as_their_preprocessing_says(images: list[tuple[str, str
 
 
 def test_chance_is_what_is_handed_in(images: list[tuple[str, str, str]]) -> None:
-    chain = Chain((RandomResizedCrop(8, 8, (0.3, 1.0)), Normalise(SIGHT.mean, SIGHT.std)))
-    task = SensedLabels(Sight(SIGHT, chain), ("a", "b", "c"), 0.1, Mixup())
+    chain = Compose((RandomResizedCrop(8, 8, (0.3, 1.0)), Normalise(SIGHT.mean, SIGHT.std)))
+    task = ImageClassification(ImageInput(SIGHT, chain), ("a", "b", "c"), 0.1, Mixup())
     rows = rows_of(task, images)
     one, again, other = (task.collate(rows, random_for(key)) for key in ("x", "x", "y"))
     assert torch.equal(one.read.inputs, again.read.inputs)
     assert torch.equal(one.shares, again.shares)
     assert not torch.equal(one.read.inputs, other.read.inputs)
     assert_close(one.shares.sum(1), torch.ones(5))
-    plain = task.measured()
+    plain = task.without_augmentation()
     assert torch.equal(
         plain.collate(rows, random_for("x")).read.inputs, plain.collate(rows, random_for("y")).read.inputs
     )
 
 
-SENSES: list[Sense] = [Hearing(SOUND), Hearing(SOUND, Chain((Speed(), Gain())), Chain((SpecAugment(),)))]
+SENSES: list[Input] = [MelInput(SOUND), MelInput(SOUND, Compose((Speed(), Gain())), Compose((SpecAugment(),)))]
 
 
 @pytest.mark.parametrize("sense", SENSES, ids=["plain", "changed"])
-def test_the_size_of_a_sound_is_its_frames(sense: Hearing, sounds: list[tuple[str, str, str]]) -> None:
-    task = Spoken(sense.plain(), LETTERS, 2)
+def test_the_size_of_a_sound_is_its_frames(sense: MelInput, sounds: list[tuple[str, str, str]]) -> None:
+    task = CTC(sense.without_augmentation(), LETTERS, 2)
     for row, field in zip(rows_of(task, sounds), sounds, strict=True):
-        sample = sense.plain().look(field[0], random_for("x"))
+        sample = sense.without_augmentation().load(field[0], random_for("x"))
         assert row[1].tolist() == [len(sample)]
-        assert sense.look(field[0], random_for("x")).shape[1] == 10
+        assert sense.load(field[0], random_for("x")).shape[1] == 10
 
 
 def test_a_sound_is_heard_the_same_alone_and_among_others(sounds: list[tuple[str, str, str]]) -> None:
     torch.manual_seed(0)
     task, model = (
-        Spoken(Hearing(SOUND), LETTERS, 2),
+        CTC(MelInput(SOUND), LETTERS, 2),
         conformer.build(replace(CONFORMER, vocab=LETTERS.vocab + 1)).eval(),
     )
     rows = rows_of(task, sounds)
-    together, frames = heard(model, task.collate(rows, random_for("x")).read)
+    together, frames = symbol_log_probs(model, task.collate(rows, random_for("x")).read)
     for at, row in enumerate(rows):
-        alone, [count] = heard(model, task.collate([row], random_for("x")).read)
+        alone, [count] = symbol_log_probs(model, task.collate([row], random_for("x")).read)
         assert count == frames[at]
         assert_close(together[at, :count], alone[0], atol=1e-5, rtol=1e-5)
     whole = task.loss(model, task.collate(rows, random_for("x")))
@@ -116,30 +114,30 @@ def test_a_sound_is_heard_the_same_alone_and_among_others(sounds: list[tuple[str
 def test_a_transcript_that_does_not_fit_its_sound_is_refused(sounds: list[tuple[str, str, str]]) -> None:
     place, _, _ = sounds[0]
     with pytest.raises(UserError, match="has 40 symbols, and its sound is"):
-        Spoken(Hearing(SOUND), LETTERS, 2).encode([(place, "900 4000", "a" * 40)])
+        CTC(MelInput(SOUND), LETTERS, 2).encode([(place, "900 4000", "a" * 40)])
 
 
 def test_the_advice_on_a_long_transcript_is_true(sounds: list[tuple[str, str, str]]) -> None:
     """900 samples are 23 frames: 6 tokens of 4, 12 of 2, 23 of 1."""
     place, _, _ = sounds[0]
 
-    def said(text: str, factor: int, sense: Sense) -> str:
+    def said(text: str, factor: int, sense: Input) -> str:
         with pytest.raises(UserError) as caught:
-            Spoken(sense, LETTERS, factor).encode([(place, "900 4000", text)])
+            CTC(sense, LETTERS, factor).encode([(place, "900 4000", text)])
         return caught.value.do or ""
 
     for text, factor, helps in (("ab" * 5, 4, 2), ("ab" * 10, 4, 1), ("ab" * 10, 2, 1), ("ab" * 3 + "b", 8, 2)):
-        assert said(text, factor, Hearing(SOUND)).endswith(f"with --model.factor {helps}")
-        Spoken(Hearing(SOUND), LETTERS, helps).encode([(place, "900 4000", text)])
+        assert said(text, factor, MelInput(SOUND)).endswith(f"with model.factor {helps}")
+        CTC(MelInput(SOUND), LETTERS, helps).encode([(place, "900 4000", text)])
     without = "shorten the transcript, or leave the recording out"
     for factor in (1, 2, 4):
-        assert said("ab" * 12, factor, Hearing(SOUND)) == without
-    assert said("ab" * 3, 320, Waves(SOUND)) == without  # its frames are made by the model
+        assert said("ab" * 12, factor, MelInput(SOUND)) == without
+    assert said("ab" * 3, 320, WaveformInput(SOUND)) == without  # its frames are made by the model
 
 
 def test_vectors_are_brought_to_one_scale_and_a_set_has_no_order() -> None:
     torch.manual_seed(0)
-    task = SensedLabels(Vectors(NumberPreprocess((1.0, 2.0), (2.0, 4.0))), ("a", "b"))
+    task = SetClassification(SeriesInput(NumberPreprocess((1.0, 2.0), (2.0, 4.0))), ("a", "b"))
     rows = [
         tuple(map(ids, row)) for row in task.encode([("1 2; 3 6; 5 -2", "a"), ("5 -2; 1 2; 3 6", "b"), ("1 2", "b")])
     ]

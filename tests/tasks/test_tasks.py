@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
-from headway.data.keyed import random_for
+from headway.data.rng import random_for
 from headway.errors import UserError
-from headway.nn.head import Beside, LMHead, MLMHead, Pooler, WordHead, word_head
-from headway.tasks import task as tasks
-from headway.tasks.task import Ragged, Said, cut, ids
+from headway.nn.head import AuxHeads, LMHead, MLMHead, Pooler, WordHead, word_head
+from headway.tasks import token_rows
+from headway.tasks.base import ids
+from headway.tasks.token_rows import PackedBatch, TokenPrediction, cut
 from tests.conftest import CASES
 from tests.tasks.learners import LEARNINGS, TASKS, Learning, plain_loss, tensors
 
@@ -50,8 +51,8 @@ def test_packed_is_padded(learning: Learning, lengths: list[int], key: int) -> N
     task, model = learning.task, learning.model
     batch = task.collate(learning.rows(lengths), random_for(key))
     assert_close(task.loss(model, batch), plain_loss(task, model, batch))
-    measured = task.measured()
-    assert getattr(measured, "smoothing", 0.0) == 0.0
+    measured = task.without_augmentation()
+    assert getattr(measured, "label_smoothing", 0.0) == 0.0
     assert_close(measured.loss(model, batch), plain_loss(measured, model, batch))
 
 
@@ -72,8 +73,10 @@ def test_gradients_are_those_of_the_plain_loss(learning: Learning) -> None:
 def test_smoothing_changes_the_loss_and_not_what_is_measured(name: str) -> None:
     learning = next(one for one in LEARNINGS if one.name == name)
     batch = learning.task.collate(learning.rows([4, 7]), random_for(2))
-    loss, measured = (task.loss(learning.model, batch) for task in (learning.task, learning.task.measured()))
-    assert (loss != measured) == (getattr(learning.task, "smoothing", 0.0) > 0)
+    loss, measured = (
+        task.loss(learning.model, batch) for task in (learning.task, learning.task.without_augmentation())
+    )
+    assert (loss != measured) == (getattr(learning.task, "label_smoothing", 0.0) > 0)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -105,7 +108,7 @@ def test_other_keys_give_other_batches(name: str) -> None:
 
 
 def test_rows_of_one_length_need_no_packing() -> None:
-    equal, ragged = (Ragged.of([np.arange(n) for n in lengths]) for lengths in ((3, 3), (3, 2)))
+    equal, ragged = (PackedBatch.of([np.arange(n) for n in lengths]) for lengths in ((3, 3), (3, 2)))
     assert (equal.ids.tolist(), equal.rows) == ([[0, 1, 2], [0, 1, 2]], None)
     assert ragged.ids.tolist() == [[0, 1, 2, 0, 1]]
     assert ragged.rows is not None
@@ -159,14 +162,14 @@ def test_what_is_said_is_right_where_the_likeliest_word_is(monkeypatch: pytest.M
     head, x, wanted = HEADS["lm"].double(), torch.randn(50, C, dtype=torch.float64), torch.randint(0, V, (50,))
     right = head(x).argmax(-1) == wanted
     for logits in (1, 3 * V, 10**6):
-        monkeypatch.setattr(tasks, "LOGITS", logits)
-        assert torch.equal(Said(head, x, wanted).right(), right)
+        monkeypatch.setattr(token_rows, "MAX_LOGITS", logits)
+        assert torch.equal(TokenPrediction(head, x, wanted).right(), right)
     assert 0 < int(right.sum()) < 50
-    assert Said(head, x[:0], wanted[:0]).right().shape == (0,)
+    assert TokenPrediction(head, x[:0], wanted[:0]).right().shape == (0,)
 
 
 def test_a_head_of_words_is_found_beside_others() -> None:
     head = LMHead(C, V)
-    assert word_head(Beside(head, pooler=Pooler(C))) is head
+    assert word_head(AuxHeads(head, pooler=Pooler(C))) is head
     with pytest.raises(UserError, match="says no words"):
         word_head(Pooler(C))

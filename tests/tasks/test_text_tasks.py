@@ -18,28 +18,28 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.data.keyed import random_for
-from headway.data.order import Steps, Windows
+from headway.data.order import Steps, StreamWindows
+from headway.data.rng import random_for
 from headway.data.shards import Shards, write_shards
 from headway.data.tokenizer import Roles
-from headway.data.train_tokenizer import train_characters
+from headway.data.tokenizer_training import train_characters
 from headway.errors import UserError
 from headway.nn.head import MLMHead
-from headway.nn.model import Trunk
-from headway.tasks.causal import Causal
-from headway.tasks.masked import Masked
-from headway.tasks.spans import Spans, parts
-from headway.tasks.task import Row
-from headway.train.batches import Batches, Stretches
-from headway.train.groups import groups
-from headway.train.learner import Learner
-from headway.train.optimiser import AdamW, Optimiser
-from headway.train.schedule import Constant
+from headway.nn.trunk import Trunk
+from headway.tasks.base import Row
+from headway.tasks.causal_lm import CausalLM
+from headway.tasks.masked_lm import MaskedLM
+from headway.tasks.span_corruption import SpanCorruption, parts
+from headway.training.batches import Batches, SpanExamples
+from headway.training.groups import groups
+from headway.training.learner import Learner
+from headway.training.optimiser import AdamW, Optimiser
+from headway.training.schedule import Constant
 from headway.zoo import mixtral
 from tests.conftest import CASES
 from tests.tasks.learners import LETTERS, MARKED, MODELS, PIECES, Learning, rows_of
 
-CAUSAL, MASKED = Causal(LETTERS), Masked(PIECES)
+CAUSAL, MASKED = CausalLM(LETTERS), MaskedLM(PIECES)
 some = settings(max_examples=max(10, CASES // 3))
 
 
@@ -66,9 +66,9 @@ def test_every_token_is_said_once_in_an_epoch(lengths: list[int], length: int, r
     said = Counter[int]()
     with TemporaryDirectory() as folder:
         shards = stored(folder, lengths)
-        order = Windows(total, length, rows, seed=3).epoch(epoch)
+        order = StreamWindows(total, length, rows, seed=3).epoch(epoch)
         for numbers in order:
-            batch = CAUSAL.collate(Stretches(shards, length).rows(numbers), random_for())
+            batch = CAUSAL.collate(SpanExamples(shards, length).rows(numbers), random_for())
             assert batch.targets <= batch.tokens
             said.update(batch.wanted.tolist())
             for read in rows_of(batch.read):
@@ -84,23 +84,23 @@ def test_a_document_sees_no_other_and_begins_at_the_first_place() -> None:
     learning = Learning("causal", "gpt2")
     with TemporaryDirectory() as folder:
         shards = stored(folder, [5, 4, 7], LETTERS.vocab)
-        rows = Stretches(shards, 12).rows([2])
+        rows = SpanExamples(shards, 12).rows([2])
     batch = CAUSAL.collate(rows, random_for())
     assert [row.tolist() for row in rows_of(batch.read)] == [[2, 3], [5, 6, 7], [9, 10, 11, 12, 13]]
     assert batch.wanted.tolist() == [3, 4, 6, 7, 8, 10, 11, 12, 13, 14]
     assert batch.read.rows is not None
     assert batch.read.rows.positions.tolist() == [[0, 1, 0, 1, 2, 0, 1, 2, 3, 4]]
-    losses = CAUSAL.said(learning.model, batch).losses()
+    losses = CAUSAL.predicted(learning.model, batch).losses()
     changed = [(row + 20 if at == 1 else row,) for at, (row,) in enumerate(rows)]
-    others = CAUSAL.said(learning.model, CAUSAL.collate(changed, random_for())).losses()
+    others = CAUSAL.predicted(learning.model, CAUSAL.collate(changed, random_for())).losses()
     assert_close(losses[[0, 1, 5, 6, 7, 8, 9]], others[[0, 1, 5, 6, 7, 8, 9]])
     assert (losses[2:5] != others[2:5]).all()
 
 
 def test_a_text_has_its_frame_in_the_stream_where_the_tokenizer_has_one() -> None:
     assert CAUSAL.frame == ([LETTERS.bos], [LETTERS.eos])
-    assert CAUSAL.kept() == {"bos_token_id": LETTERS.bos, "eos_token_id": LETTERS.eos}
-    assert (MASKED.frame, Spans(MARKED, 1, (5, 6)).frame) == (([], []), ([], []))
+    assert CAUSAL.extra_config() == {"bos_token_id": LETTERS.bos, "eos_token_id": LETTERS.eos}
+    assert (MASKED.frame, SpanCorruption(MARKED, 1, (5, 6)).frame) == (([], []), ([], []))
 
 
 @pytest.mark.parametrize("model", ["gpt2", "llama"])
@@ -122,7 +122,7 @@ def test_a_run_over_texts_of_one_token_goes_on(name: str) -> None:
     model = {**MODELS["causal"], "mixtral": mixture}[name]()
     learner = Learner(model, CAUSAL.loss, Optimiser(AdamW(1e-3), groups(model)), Constant(0), seed=0)
     with TemporaryDirectory() as folder:
-        batches = Batches(CAUSAL, Stretches(stored(folder, [1] * 9), 2), Steps(Windows(9, 2, 2, 0)), 0)
+        batches = Batches(CAUSAL, SpanExamples(stored(folder, [1] * 9), 2), Steps(StreamWindows(9, 2, 2, 0)), 0)
         updates = [learner.learn(step, batches[step]) for step in (1, 2, 3)]
     assert [(update.loss, update.targets, update.skipped) for update in updates] == [(0.0, 0, False)] * 3
 
@@ -197,7 +197,7 @@ def test_only_hidden_tokens_go_through_the_output_layer(model: str, monkeypatch:
 def test_a_masked_task_needs_a_mask() -> None:
     bare = train_characters(["abc"], 300, Roles(bos="<s>", eos="</s>"))
     with pytest.raises(UserError, match="no mask token"):
-        Masked(bare)
+        MaskedLM(bare).collate([(np.arange(5),)], random_for(0))
 
 
 # ---- spans
@@ -205,20 +205,20 @@ def test_a_masked_task_needs_a_mask() -> None:
 MARKS = tuple(range(1000, 1020))
 
 
-def spans(share: float = 0.15, length: float = 3.0, marks: tuple[int, ...] = MARKS) -> Spans:
-    return Spans(MARKED, 1, marks, share, length)
+def spans(share: float = 0.15, length: float = 3.0, marks: tuple[int, ...] = MARKS) -> SpanCorruption:
+    return SpanCorruption(MARKED, 1, marks, share, length)
 
 
-def restored(source: list[int], target: list[int], task: Spans) -> list[int]:
+def restored(source: list[int], target: list[int], task: SpanCorruption) -> list[int]:
     """The text: in the place of each mark what follows it in the target."""
     end, runs = MARKED.eos, dict[int, list[int]]()
     assert (source[-1], target[-1]) == (end, end)
     for id in target[:-1]:
-        if id in task.marks:
+        if id in task.sentinels:
             runs[id] = []
         else:
             runs[list(runs)[-1]].append(id)
-    return [id for piece in source[:-1] for id in (runs[piece] if piece in task.marks else [piece])]
+    return [id for piece in source[:-1] for id in (runs[piece] if piece in task.sentinels else [piece])]
 
 
 @given(
@@ -287,7 +287,9 @@ def test_two_marks_are_needed() -> None:
 
 
 @pytest.mark.parametrize(("task", "name"), [(CAUSAL, "causal"), (MASKED, "masked"), (spans(), "spans")])
-def test_a_span_of_the_stream_fills_the_context_and_no_more(task: Causal | Masked | Spans, name: str) -> None:
+def test_a_span_of_the_stream_fills_the_context_and_no_more(
+    task: CausalLM | MaskedLM | SpanCorruption, name: str
+) -> None:
     context, most = 24, 0
     row = np.arange(5, 5 + task.stride(context) + 1)
     for key in range(50):

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.train.disk import Disk
-from headway.train.store import Snapshot, Store
+from headway.training.checkpoint_files import Disk
+from headway.training.store import Snapshot, Store
 
 DTYPES = [torch.float32, torch.int64, torch.bfloat16, torch.bool, torch.float64]
 

@@ -1,6 +1,9 @@
-"""Small models of each kind, for what works on parameters alone."""
+"""Small models of each kind, for what works on parameters alone, and results of evaluations."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -49,3 +52,19 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     """Whether two sets of tensors agree in every name and bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+class Evaluation(NamedTuple):
+    """What an evaluator returns, as far as the training loop looks at it."""
+
+    values: Mapping[str, float]
+    score: float
+    samples: Sequence[Any] = ()
+
+
+class Answered(NamedTuple):
+    """A sample of an evaluation."""
+
+    source: str
+    answer: str
+    wanted: str

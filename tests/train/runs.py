@@ -15,16 +15,15 @@ import pytest
 import soundfile
 from PIL import Image
 
-from headway.app.settings.recipe import ask
-from headway.app.training.assemble import learner_of, pace_of, some
-from headway.app.training.exams import examiner_of
-from headway.app.training.plan import Plan, plan
-from headway.train.batches import Batches
-from headway.train.journal import Journal
-from headway.train.learner import Learner, Update
-from headway.train.loop import End, Examined, Run
-from headway.train.signals import Interruption
-from headway.train.store import Snapshot, Store
+from headway.training.batches import Batches
+from headway.training.build import evaluator_of, learner_of, pace_of, some
+from headway.training.learner import Learner, StepResult
+from headway.training.loop import Run, RunResult
+from headway.training.metrics_log import MetricsLog
+from headway.training.plan import Plan, plan
+from headway.training.recipe_sources import read_layers
+from headway.training.signals import Interruption
+from headway.training.store import Snapshot, Store
 
 NOUNS = ["cat", "dog", "house", "tree", "boat", "bird", "river", "child", "teacher", "moon"]
 VERBS = ["sees", "finds", "likes", "leaves", "paints", "hears", "follows", "knows"]
@@ -109,7 +108,7 @@ SOUNDS |= {"model.kernel": "3", "train.batch": "300"}
 CAPTIONS = {"data.path": ("told",), "data.tokenizer": "words", "train.batch": "8", "model.image": "8"}
 TELLING = {**CAPTIONS, "model.widths": "[8, 8]", "model.dim": "8", "model.hidden": "12", "model.align": "8"}
 TOWERS = {"model.patch": "4", "model.image_dim": "16", "model.image_heads": "2", "model.image_layers": "1"}
-TEXT = {"data.path": ("text.txt",), "train.batch": "192", "data.longest": "24"}
+TEXT = {"data.path": ("text.txt",), "train.batch": "192", "data.max_length": "24"}
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "transformer": {**PAIRS, **SMALL, "model.preset": "transformer-nano", "model.attention_dropout": "0.1"},
@@ -158,9 +157,9 @@ MORE: dict[str, dict[str, Any]] = {
 STEPS = 24
 PACE = {
     "train.steps": str(STEPS),
-    "train.accumulate": "2",
-    "train.rate": "0.01",
-    "train.ema": "0.8",
+    "train.grad_accumulation": "2",
+    "train.lr": "0.01",
+    "train.ema_decay": "0.8",
     "train.average": "2",
     "train.log_every": "3",
     "train.evaluate_every": "12",
@@ -171,17 +170,17 @@ PACE = {
 
 def planned(name: str, **more: Any) -> Plan:
     """The plan of a family's run, on the files of `write_data` in this folder."""
-    return plan(ask({**FAMILIES, **MORE}[name] | {**PACE, "out": "run", **more}, environ={}))
+    return plan(read_layers({**FAMILIES, **MORE}[name] | {**PACE, "out": "run", **more}, environ={}))
 
 
 class Silent:
     """Whoever watches a run and says nothing."""
 
-    def stepped(self, update: Update, seconds: float) -> None: ...
-    def logged(self, line: Mapping[str, Any]) -> None: ...
-    def evaluated(self, step: int, found: Examined, best: bool) -> None: ...
-    def saved(self, step: int) -> None: ...
-    def said(self, sentence: str) -> None: ...
+    def on_step(self, update: StepResult, seconds: float) -> None: ...
+    def on_log(self, line: Mapping[str, Any]) -> None: ...
+    def on_evaluate(self, step: int, found: Any, best: bool) -> None: ...
+    def on_save(self, step: int) -> None: ...
+    def on_message(self, sentence: str) -> None: ...
 
 
 class Noted(list[Any]):
@@ -208,7 +207,7 @@ class Trial:
     workers: int = 0
     seen: list[tuple[int, list[tuple[int, int, list[int]]]]] = field(default_factory=list)
 
-    def run(self, cut: int | None = None, *, resume: bool = False) -> End:
+    def run(self, cut: int | None = None, *, resume: bool = False) -> RunResult:
         """All parts built anew; interrupted after step `cut`."""
         interruption, learner = Interruption(), learner_of(self.made)
         self.watch(learner, interruption, cut)
@@ -217,9 +216,9 @@ class Trial:
             self.batches(),
             pace_of(self.made.recipe),
             self.store,
-            Journal(self.folder),
+            MetricsLog(self.folder),
             Silent(),
-            examiner_of(self.made),
+            evaluator_of(self.made),
         )
         if resume:
             run.resume()
@@ -228,7 +227,7 @@ class Trial:
     def watch(self, learner: Learner, interruption: Interruption, cut: int | None) -> None:
         learn = learner.learn
 
-        def noted(step: int, batches: Noted) -> Update:
+        def noted(step: int, batches: Noted) -> StepResult:
             self.seen.append((step, batches.places))
             if step == cut:
                 interruption.asked = 15
@@ -238,13 +237,13 @@ class Trial:
 
     def batches(self) -> Callable[[int, int], Iterator[list[Any]]]:
         train = self.made.recipe.train
-        plain = self.made.prepared.batches(some(train.batch), train.accumulate)
+        plain = self.made.encoded.batches(some(train.batch), train.grad_accumulation)
         noted = NotedBatches(plain.task, plain.examples, plain.steps, plain.seed)
         return lambda first, last: noted.between(first, last, self.workers)
 
     @property
     def store(self) -> Store:
-        return Store(self.folder / "checkpoints", keep=self.made.recipe.train.keep)
+        return Store(self.folder / "checkpoints", keep=self.made.recipe.train.keep_last)
 
     def left(self) -> tuple[Snapshot, bytes]:
         """The last checkpoint and the metrics."""

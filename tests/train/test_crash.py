@@ -20,9 +20,8 @@ from typing import Any
 import pytest
 
 from headway.errors import UserError
-from headway.train.disk import remove_tree
-from headway.train.manifest import MANIFEST
-from headway.train.store import Snapshot, Store
+from headway.training.checkpoint_files import MANIFEST, remove_tree
+from headway.training.store import Snapshot, Store
 from tests.train.disks import HURRIED, PLAN, File, Make, Save, Stop, Torn, fates, leftovers, same, snapshot, store
 
 
@@ -217,14 +216,14 @@ class DeletesFirst(Store):
 
     def save(self, snapshot: Snapshot, protect: Collection[int] = ()) -> Path:
         old = [step for step in self.steps() if step < snapshot.step]
-        self.drop([self.place(step) for step in old[: 1 - self.keep] if step not in protect])
+        self.remove([self.folder_of(step) for step in old[: 1 - self.keep] if step not in protect])
         return super().save(snapshot, protect)
 
 
 class DeletesInPlace(Store):
     """Deletes file by file under the checkpoint's own name."""
 
-    def drop(self, places: Any) -> None:
+    def remove(self, places: Any) -> None:
         for place in places:
             remove_tree(self.disk, place)
 
@@ -232,32 +231,32 @@ class DeletesInPlace(Store):
 class ReplacesByDeleting(Store):
     """Deletes the old folder of a step before the new one takes its name."""
 
-    def enter(self, part: Path, step: int) -> Path:
-        if self.place(step).exists():
-            self.drop([self.place(step)])
-        return super().enter(part, step)
+    def publish(self, part: Path, step: int) -> Path:
+        if self.folder_of(step).exists():
+            self.remove([self.folder_of(step)])
+        return super().publish(part, step)
 
 
 class FillsInPlace(Store):
     """Writes into the folder that already has the checkpoint's name."""
 
-    def entered(self, step: int, contents: Any) -> Path:
-        if self.place(step).exists():
-            return super().entered(step, contents)
-        self.fill(self.place(step), step, contents)
-        return self.place(step)
+    def write(self, step: int, contents: Any) -> Path:
+        if self.folder_of(step).exists():
+            return super().write(step, contents)
+        self.write_files(self.folder_of(step), step, contents)
+        return self.folder_of(step)
 
 
 class LeavesLeftovers(Store):
-    def sweep(self) -> None:
+    def remove_remains(self) -> None:
         pass
 
 
 class CountsBadly(Store):
     """Keeps the oldest."""
 
-    def retire(self, newest: int, protect: Any) -> None:
-        self.drop([self.place(step) for step in self.steps()[self.keep :] if step not in protect])
+    def remove_outdated(self, newest: int, protect: Any) -> None:
+        self.remove([self.folder_of(step) for step in self.steps()[self.keep :] if step not in protect])
 
 
 DEFECTS: list[tuple[type[Store], int]] = [  # and how many saves they do not spoil

@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 from headway.errors import UserError
-from headway.train.groups import Depth, depths_of, freeze, groups
+from headway.training.groups import Depth, depths_of, freeze, groups
 from tests.train.models import tiny_albert, tiny_gpt, tiny_mixtral, tiny_rnn, tiny_t5, tiny_transformer
 
 MODELS = [tiny_gpt, tiny_transformer, tiny_t5, tiny_albert, tiny_rnn, tiny_mixtral]

@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.app.training.assemble import learner_of
-from headway.app.training.plan import Plan
-from headway.data.keyed import random_for
+from headway.data.rng import random_for
 from headway.nn.moe import MoE
-from headway.train.learner import Learner, Update
+from headway.training.build import learner_of
+from headway.training.learner import Learner, StepResult
+from headway.training.plan import Plan
 from tests.train.disks import same_tensors
 from tests.train.runs import data_in, planned
 
@@ -36,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def still(name: str) -> Plan:
     """A run without dropout, and without an average."""
     off = {"model.attention_dropout": "0"} if name in ("transformer", "mixtral") else {}
-    return planned(name, **off, **{"train.ema": "0", "train.dropout": "None" if name == "mixtral" else "0"})
+    return planned(name, **off, **{"train.ema_decay": "0", "train.dropout": "None" if name == "mixtral" else "0"})
 
 
 @cache
@@ -46,7 +46,7 @@ def lively(name: str) -> Plan:
 
 def rows_of(made: Plan, count: int) -> list[Any]:
     """The first rows of different lengths of the first epoch."""
-    batches = made.prepared.batches(40, 1)
+    batches = made.encoded.batches(40, 1)
     numbers = [number for rows in batches.steps.order.epoch(0) for number in rows.tolist()][:count]
     return batches.examples.rows(numbers)
 
@@ -54,13 +54,13 @@ def rows_of(made: Plan, count: int) -> list[Any]:
 def collated(made: Plan, parts: Sequence[Sequence[Any]]) -> list[Any]:
     """A batch of each part; what is drawn for a row is the same, however rows are parted."""
     random = random_for("rows")
-    return [made.ready.task.collate(part, random) for part in parts]
+    return [made.task.collate(part, random) for part in parts]
 
 
 # Several batches are one.
 
 
-def learned(made: Plan, batches: list[Any]) -> tuple[Update, dict[str, Tensor]]:
+def learned(made: Plan, batches: list[Any]) -> tuple[StepResult, dict[str, Tensor]]:
     """What an update is, and the gradients that it takes, in float64."""
     learner = learner_of(made)
     learner.balance = 0.0  # which is each batch's own

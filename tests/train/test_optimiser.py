@@ -14,24 +14,35 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.ops.cross_entropy import linear_cross_entropy
-from headway.train.groups import freeze, groups
-from headway.train.muon import OrthogonalMomentum, orthogonal
-from headway.train.optimiser import Adafactor, Adam, AdamW, Choice, Muon, Optimiser, clip, finite_norm, slots_of
+from headway.training.groups import freeze, groups
+from headway.training.optimiser import (
+    Adafactor,
+    Adam,
+    AdamW,
+    Muon,
+    Optimiser,
+    OptimiserChoice,
+    OrthogonalMomentum,
+    clip_grad_norm,
+    orthogonal,
+    slots_of,
+    total_grad_norm,
+)
 from tests.train.models import random_gradients, same, tiny_gpt, tiny_rnn, tiny_t5, weights
 
-CHOICES: list[Choice] = [AdamW(1e-2), Adam(1e-2), Adafactor(1e-2), Muon(1e-2)]
+CHOICES: list[OptimiserChoice] = [AdamW(1e-2), Adam(1e-2), Adafactor(1e-2), Muon(1e-2)]
 each_choice = pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: type(choice).__name__)
 
 
-def optimiser(model: nn.Module, choice: Choice, layer_decay: float = 0.9) -> Optimiser:
+def optimiser(model: nn.Module, choice: OptimiserChoice, layer_decay: float = 0.9) -> Optimiser:
     return Optimiser(choice, groups(model, layer_decay=layer_decay))
 
 
 def advance(model: nn.Module, made: Optimiser, steps: range) -> None:
     for step in steps:
         random_gradients(model, step)
-        clip(made.parameters, 1.0)
-        made.set_rate(1.0 / step)
+        clip_grad_norm(made.parameters, 1.0)
+        made.set_lr(1.0 / step)
         made.step()
         made.zero_grad()
 
@@ -43,7 +54,7 @@ def stored(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @each_choice
 @pytest.mark.parametrize("build", [tiny_gpt, tiny_t5])
-def test_resumed_it_makes_the_same_updates(choice: Choice, build: Callable[[], nn.Module]) -> None:
+def test_resumed_it_makes_the_same_updates(choice: OptimiserChoice, build: Callable[[], nn.Module]) -> None:
     model = build()
     made = optimiser(model, choice)
     advance(model, made, range(1, 4))
@@ -61,7 +72,7 @@ def test_resumed_it_makes_the_same_updates(choice: Choice, build: Callable[[], n
 
 
 @each_choice
-def test_without_its_state_it_does_not(choice: Choice) -> None:
+def test_without_its_state_it_does_not(choice: OptimiserChoice) -> None:
     model = tiny_gpt()
     made = optimiser(model, choice)
     advance(model, made, range(1, 4))
@@ -73,7 +84,7 @@ def test_without_its_state_it_does_not(choice: Choice) -> None:
 
 
 @each_choice
-def test_the_same_gradients_make_the_same_bits(choice: Choice) -> None:
+def test_the_same_gradients_make_the_same_bits(choice: OptimiserChoice) -> None:
     torch.manual_seed(3)
     one = tiny_gpt()
     torch.manual_seed(3)
@@ -84,7 +95,7 @@ def test_the_same_gradients_make_the_same_bits(choice: Choice) -> None:
 
 
 @each_choice
-def test_what_is_remembered_is_what_is_expected(choice: Choice) -> None:
+def test_what_is_remembered_is_what_is_expected(choice: OptimiserChoice) -> None:
     model = tiny_t5()
     made = optimiser(model, choice)
     assert {name.rpartition("/")[2] for name in made.state_tensors()} == {"fresh"}
@@ -146,7 +157,7 @@ def test_another_optimiser_s_state_is_refused() -> None:
 
 def test_adam_literally() -> None:
     """The first update of Adam is the rate in the direction of the gradient's sign; AdamW also shrinks matrices."""
-    for choice, kept in ((Adam(0.1), 1.0), (AdamW(0.1, decay=0.5), 1.0 - 0.1 * 0.5)):
+    for choice, kept in ((Adam(0.1), 1.0), (AdamW(0.1, weight_decay=0.5), 1.0 - 0.1 * 0.5)):
         model = nn.Linear(2, 2)
         with torch.no_grad():
             model.weight.fill_(1.0)
@@ -196,7 +207,7 @@ def test_muon_takes_the_matrices_of_layers_and_adamw_the_rest() -> None:
 def test_rates_follow_schedule_and_depth() -> None:
     model = tiny_gpt()
     made = optimiser(model, AdamW(0.8), layer_decay=0.5)
-    assert made.set_rate(0.25) == pytest.approx(0.2)
+    assert made.set_lr(0.25) == pytest.approx(0.2)
     rates = {p: group["lr"] for part in made.parts for group in part.param_groups for p in group["params"]}
     named = {name: rates[p] for name, p in model.named_parameters()}
     assert named["stack.norm.weight"] == pytest.approx(0.2)
@@ -224,34 +235,34 @@ def parameters(*gradients: list[float] | None) -> list[nn.Parameter]:
 
 def test_clipping_literally() -> None:
     given = parameters([3.0, 0.0], None, [0.0, 4.0])
-    assert clip(given, 10.0) == pytest.approx(5.0)
+    assert clip_grad_norm(given, 10.0) == pytest.approx(5.0)
     assert [p.grad.tolist() for p in given if p.grad is not None] == [[3.0, 0.0], [0.0, 4.0]]
-    assert clip(given, 1.0) == pytest.approx(5.0)
+    assert clip_grad_norm(given, 1.0) == pytest.approx(5.0)
     torch.testing.assert_close(given[0].grad, torch.tensor([0.6, 0.0]))
     torch.testing.assert_close(given[2].grad, torch.tensor([0.0, 0.8]))
-    assert finite_norm(given) == pytest.approx(1.0)
+    assert total_grad_norm(given) == pytest.approx(1.0)
     large = parameters([30.0, 40.0])
-    assert clip(large, 0.0) == pytest.approx(50.0)
-    assert finite_norm(large) == pytest.approx(50.0)
-    assert clip(parameters(None), 1.0) == 0.0
+    assert clip_grad_norm(large, 0.0) == pytest.approx(50.0)
+    assert total_grad_norm(large) == pytest.approx(50.0)
+    assert clip_grad_norm(parameters(None), 1.0) == 0.0
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_gradient_that_is_not_finite_is_told_and_left(bad: float) -> None:
     given = parameters([3.0, 0.0], [bad, 4.0])
-    assert not math.isfinite(clip(given, 1.0))
+    assert not math.isfinite(clip_grad_norm(given, 1.0))
     assert given[0].grad is not None
     assert given[0].grad.tolist() == [3.0, 0.0]
 
 
 def test_a_large_finite_gradient_is_finite() -> None:
     given = parameters([1e30, 0.0], [1e30, 0.0])
-    assert clip(given, 1.0) == pytest.approx(2**0.5 * 1e30)
-    assert finite_norm(given) == pytest.approx(1.0)
+    assert clip_grad_norm(given, 1.0) == pytest.approx(2**0.5 * 1e30)
+    assert total_grad_norm(given) == pytest.approx(1.0)
 
 
 @each_choice
-def test_several_batches_are_one_to_the_optimiser(choice: Choice) -> None:
+def test_several_batches_are_one_to_the_optimiser(choice: OptimiserChoice) -> None:
     torch.manual_seed(1)
     one = tiny_gpt().double()
     torch.manual_seed(1)
@@ -265,8 +276,8 @@ def test_several_batches_are_one_to_the_optimiser(choice: Choice) -> None:
                 features = model.features(ids[part]).flatten(0, 1)
                 loss = linear_cross_entropy(features, model.head.weight, None, wanted[part].flatten(), smoothing=0.1)
                 (loss / wanted.numel()).backward()
-            clip(made.parameters, 0.5)
-            made.set_rate(1.0 / step)
+            clip_grad_norm(made.parameters, 0.5)
+            made.set_lr(1.0 / step)
             made.step()
             made.zero_grad()
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from headway.train.disk import write_file
-from headway.train.store import Store
+from headway.training.checkpoint_files import write_file
+from headway.training.store import Store
 from tests.train.disks import HURRIED, Hurried, Make, Torn, leftovers, same, snapshot, store
 
 Way = tuple[int, bool]  # the error, and whether the disk is lost for good
@@ -85,7 +85,7 @@ def test_a_disk_that_refuses_in_any_way_is_loud_and_harms_nothing(memory: Path) 
 class Swallows(Store):
     """Goes on as if a file had been written."""
 
-    def fill(self, part: Path, step: int, contents: Any) -> None:
+    def write_files(self, part: Path, step: int, contents: Any) -> None:
         self.disk.make(part)
         for name, data in contents.items():
             try:
@@ -97,18 +97,18 @@ class Swallows(Store):
 class LeavesItsPart(Store):
     """Does not clean up."""
 
-    def entered(self, step: int, contents: Any) -> Path:
+    def write(self, step: int, contents: Any) -> Path:
         part = self.folder / f".part-{step}"
-        self.fill(part, step, contents)
-        return self.enter(part, step)
+        self.write_files(part, step, contents)
+        return self.publish(part, step)
 
 
 class MakesRoom(Store):
     """Deletes an old one before the new one is there."""
 
-    def fill(self, part: Path, step: int, contents: Any) -> None:
-        self.drop([self.place(self.steps()[0])])
-        super().fill(part, step, contents)
+    def write_files(self, part: Path, step: int, contents: Any) -> None:
+        self.remove([self.folder_of(self.steps()[0])])
+        super().write_files(part, step, contents)
 
 
 @pytest.mark.parametrize("defect", [Swallows, LeavesItsPart, MakesRoom])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from headway.app.training.assemble import learner_of
-from headway.app.training.plan import Plan
-from headway.train.learner import Learner
+from headway.training.build import learner_of
+from headway.training.learner import Learner
+from headway.training.plan import Plan
 from tests.train.runs import data_in, planned
 
 
@@ -22,7 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plan]:
 
 
 def batches_of(made: Plan, step: int) -> list[Any]:
-    return made.prepared.batches(8, 2)[step]
+    return made.encoded.batches(8, 2)[step]
 
 
 def remembered(learner: Learner) -> tuple[float, int]:

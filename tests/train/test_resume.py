@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.app.training.assemble import some
-from headway.app.training.plan import Plan
+from headway.training.build import some
+from headway.training.plan import Plan
 from tests.train.disks import same
 from tests.train.runs import FAMILIES, STEPS, Trial, data_in, planned
 
@@ -96,7 +96,7 @@ def check_rows(trial: Trial) -> None:
     assert [step for step, _ in trial.seen] == list(range(1, STEPS + 1))
     places = [place for _, step in trial.seen for place in step]
     assert places[-1][0] >= 2
-    order = trial.made.prepared.batches(some(trial.made.recipe.train.batch), 1).steps.order
+    order = trial.made.encoded.batches(some(trial.made.recipe.train.batch), 1).steps.order
     for epoch in range(places[-1][0] + 1):
         read = [rows for number, _, rows in places if number == epoch]
         expected = [rows.tolist() for rows in order.epoch(epoch)]
@@ -107,7 +107,7 @@ def check_rows(trial: Trial) -> None:
 TOLD = """
 from tests.train.runs import FAMILIES, MORE, planned
 for name in {**FAMILIES, **MORE}:
-    print(name, planned(name).material.digest)
+    print(name, planned(name).splits.digest)
 """
 
 
@@ -117,7 +117,7 @@ def test_another_process_finds_the_same_data(place: Path) -> None:
     here = str(Path(__file__).parents[2])
     told, kept = list[str](), list[set[str]]()
     for seed in ("1", "2"):
-        named = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": here}
+        named = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join((here, f"{here}/src"))}
         done = subprocess.run([sys.executable, "-c", TOLD], env=named, capture_output=True, text=True, check=True)
         told.append(done.stdout)
         kept.append({str(file) for file in (place / "cache").rglob("*") if file.is_dir()})

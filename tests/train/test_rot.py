@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.files import read_json
-from headway.train.disk import Written
-from headway.train.manifest import MANIFEST, Manifest, problems
+from headway.training.checkpoint_files import MANIFEST, FileDigest, Manifest, problems
 from tests.train.disks import same, snapshot, store
 
 Harm = Callable[[Path, Path, random.Random], object]  # to a checkpoint, with the one before it at hand
@@ -82,23 +81,23 @@ def test_rot_is_noticed(memory: Path, harm: Harm, cases: int) -> None:
     rotten(memory, cases, harm)
 
 
-def believes_hashes(path: Path, written: Written) -> str | None:
+def believes_hashes(path: Path, written: FileDigest) -> str | None:
     return None if path.is_file() and path.stat().st_size == written.size else "another size"
 
 
-def believes_sizes(path: Path, written: Written) -> str | None:
+def believes_sizes(path: Path, written: FileDigest) -> str | None:
     return None if path.is_file() else "missing"
 
 
-def believes_names(path: Path, written: Written) -> str | None:
+def believes_names(path: Path, written: FileDigest) -> str | None:
     return None
 
 
 CARELESS = [
-    ("manifest.fault", believes_hashes, flip),
-    ("manifest.fault", believes_hashes, swap),
-    ("manifest.fault", believes_sizes, cut),
-    ("manifest.fault", believes_names, lose),
+    ("checkpoint_files.file_problem", believes_hashes, flip),
+    ("checkpoint_files.file_problem", believes_hashes, swap),
+    ("checkpoint_files.file_problem", believes_sizes, cut),
+    ("checkpoint_files.file_problem", believes_names, lose),
 ]
 
 
@@ -106,7 +105,7 @@ CARELESS = [
 def test_a_careless_look_is_noticed(
     memory: Path, monkeypatch: pytest.MonkeyPatch, name: str, careless: object, harm: Harm
 ) -> None:
-    monkeypatch.setattr(f"headway.train.{name}", careless)
+    monkeypatch.setattr(f"headway.training.{name}", careless)
     with pytest.raises(AssertionError, match="was not noticed"):
         rotten(memory, 50, harm)
 
@@ -116,15 +115,15 @@ def test_a_manifest_without_its_own_hash_would_be_believed(memory: Path, monkeyp
 
     def believed(path: Path) -> Manifest:
         values = read_json(path)
-        return Manifest(values["step"], {name: Written(**entry) for name, entry in values["files"].items()})
+        return Manifest(values["step"], {name: FileDigest(**entry) for name, entry in values["files"].items()})
 
-    monkeypatch.setattr("headway.train.manifest.read_manifest", believed)
+    monkeypatch.setattr("headway.training.checkpoint_files.read_manifest", believed)
     with pytest.raises(AssertionError, match="was not noticed"):
         rotten(memory, 1, last_bit_of_the_manifest)
 
 
 def test_a_step_that_is_not_looked_at_is_noticed(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.train.store.problems", lambda folder, step: problems(folder, told_step(folder)))
+    monkeypatch.setattr("headway.training.store.problems", lambda folder, step: problems(folder, told_step(folder)))
     with pytest.raises(AssertionError, match="was not noticed"):
         rotten(memory, 1, swap_all)
 

@@ -19,20 +19,21 @@ from torch import Tensor, nn
 
 from headway.data.order import Buckets, Steps
 from headway.errors import UserError
-from headway.train.average import Average
-from headway.train.batches import Batches
-from headway.train.groups import groups
-from headway.train.journal import Journal
-from headway.train.learner import Learner
-from headway.train.loop import Examined, Pace, Run
-from headway.train.optimiser import AdamW, Optimiser
-from headway.train.schedule import Constant
-from headway.train.signals import Interruption
-from headway.train.store import Store
+from headway.training.batches import Batches
+from headway.training.ema import EMA
+from headway.training.groups import groups
+from headway.training.learner import Learner
+from headway.training.loop import Run, RunLimits
+from headway.training.metrics_log import MetricsLog
+from headway.training.optimiser import AdamW, Optimiser
+from headway.training.schedule import Constant
+from headway.training.signals import Interruption
+from headway.training.store import Store
 from tests.train.disks import same
+from tests.train.models import Evaluation
 from tests.train.runs import Silent
 
-PACE = Pace(steps=30, log_every=4, evaluate_every=5, checkpoint_every=7)
+PACE = RunLimits(steps=30, log_every=4, evaluate_every=5, checkpoint_every=7)
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,13 @@ class Told(Silent):
         self.best: list[tuple[int, bool]] = []
         self.saves: list[int] = []
 
-    def evaluated(self, step: int, found: Examined, best: bool) -> None:
+    def on_evaluate(self, step: int, found: Any, best: bool) -> None:
         self.best.append((step, best))
 
-    def saved(self, step: int) -> None:
+    def on_save(self, step: int) -> None:
         self.saves.append(step)
 
-    def said(self, sentence: str) -> None:
+    def on_message(self, sentence: str) -> None:
         self.sentences.append(sentence)
 
 
@@ -79,7 +80,7 @@ class Bench:
     """Makes runs in a folder.  `faults` are the steps whose loss is not a number; `score` is that of each step."""
 
     folder: Path
-    pace: Pace = PACE
+    pace: RunLimits = PACE
     faults: frozenset[int] = frozenset()
     score: Callable[[int], float] | None = None
     told: Told = field(default_factory=Told)
@@ -87,9 +88,9 @@ class Bench:
     def made(self, *, average: bool = False) -> Run:
         model = Weight()
         optimiser = Optimiser(AdamW(0.1), groups(model))
-        kept = Average(model, 0.9) if average else None
+        kept = EMA(model, 0.9) if average else None
         learner = Learner(model, self.loss, optimiser, Constant(), seed=1, average=kept)
-        store, journal = Store(self.folder / "checkpoints", keep=2), Journal(self.folder)
+        store, journal = Store(self.folder / "checkpoints", keep=2), MetricsLog(self.folder)
         self.run = Run(
             learner, self.batches, self.pace, store, journal, self.told, self.examine if self.score else None
         )
@@ -99,13 +100,13 @@ class Bench:
         return ([Numbers(torch.tensor([step / 10, 1.0]))] for step in range(first, last))
 
     def loss(self, model: Weight, batch: Numbers) -> Tensor:
-        step = self.run.progress.step + 1
+        step = self.run.state.step + 1
         return (model.weight - batch.wanted).square().sum() * (math.nan if step in self.faults else 1.0)
 
-    def examine(self, model: nn.Module) -> Examined:
+    def examine(self, model: nn.Module) -> Any:
         assert self.score is not None
-        value = self.score(self.run.progress.step)
-        return Examined({"loss": 1.0, "points": value}, value)
+        value = self.score(self.run.state.step)
+        return Evaluation({"loss": 1.0, "points": value}, value)
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
@@ -120,7 +121,7 @@ class At(Interruption):
 
     @property
     def asked(self) -> int | None:  # type: ignore[override]
-        return 15 if self.run.progress.step >= self.step else None
+        return 15 if self.run.state.step >= self.step else None
 
     @asked.setter
     def asked(self, value: int | None) -> None: ...
@@ -151,18 +152,18 @@ def test_the_best_stay_and_are_chosen(memory: Path) -> None:
 
 
 def test_the_mean_of_the_best_is_chosen_where_it_is_better(memory: Path) -> None:
-    pace = Pace(30, 10, 5, 7, best=1, average=3)
+    pace = RunLimits(30, 10, 5, 7, best=1, average=3)
     bench = Bench(memory, pace, score=lambda step: -abs(step - 10))
     means: list[Tensor] = []
 
-    def examine(model: nn.Module) -> Examined:
-        if bench.run.progress.step < 30 or bench.told.best[-1][0] < 30:
+    def examine(model: nn.Module) -> Any:
+        if bench.run.state.step < 30 or bench.told.best[-1][0] < 30:
             return bench.examine(model)
         means.append(model.get_parameter("weight").detach().clone())
-        return Examined({"points": len(means)}, len(means))
+        return Evaluation({"points": len(means)}, len(means))
 
     run = bench.made()
-    run.examine = examine
+    run.evaluator = examine
     assert run.run(Interruption()).chosen == "the mean of those of steps 5, 10, 15"
     kept = [run.store.load(step).tensors["model"]["weight"].double() for step in (5, 10, 15)]
     expected = (sum(kept) / 3).float()
@@ -171,7 +172,7 @@ def test_the_mean_of_the_best_is_chosen_where_it_is_better(memory: Path) -> None
 
 
 def test_of_equals_the_latest_is_chosen_but_none_of_them_is_better(memory: Path) -> None:
-    bench = Bench(memory, Pace(30, 10, 5, 100, patience=3), score=lambda step: 0.0)
+    bench = Bench(memory, RunLimits(30, 10, 5, 100, patience=3), score=lambda step: 0.0)
     end = bench.made().run(Interruption())
     assert (end.step, end.chosen) == (20, "those of step 20")  # evaluated at 5, and three times no better
     assert bench.told.best == [(5, True), (10, False), (15, False), (20, False)]
@@ -192,10 +193,10 @@ def test_where_no_score_is_a_number_the_last_weights_are_taken(memory: Path) -> 
 
 
 def test_a_best_checkpoint_that_has_rotted_is_told_and_passed_over(memory: Path) -> None:
-    bench = Bench(memory, Pace(30, 10, 5, 7, best=2), score=lambda step: -abs(step - 10.1))
+    bench = Bench(memory, RunLimits(30, 10, 5, 7, best=2), score=lambda step: -abs(step - 10.1))
     run = bench.made()
     run.run(At(run, 29))
-    with (run.store.place(10) / "model.safetensors").open("r+b") as file:
+    with (run.store.folder_of(10) / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x55")
     run = bench.made()
@@ -238,7 +239,7 @@ def test_an_interrupted_run_is_saved_once_where_it_stands(memory: Path) -> None:
     assert bench.told.saves == [7, 9]
     run = bench.made()
     run.resume()
-    assert (run.progress.step, run.run(At(run, 9)).step) == (9, 9)
+    assert (run.state.step, run.run(At(run, 9)).step) == (9, 9)
     assert bench.told.saves == [7, 9]  # nothing has changed since
     run = bench.made()
     run.resume()
@@ -263,7 +264,7 @@ def test_an_interruption_in_the_last_step_comes_too_late(memory: Path) -> None:
 @pytest.mark.parametrize(("every", "cuts"), [(5, range(2, 25, 3)), (100, (9, 10, 24))])
 def test_a_run_that_stops_early_stops_there_too_when_it_was_cut(memory: Path, every: int, cuts: Iterable[int]) -> None:
     """Patience, ranking, averages and sums between lines go on where they were."""
-    pace = Pace(30, 4, 5, every, patience=3, best=2, average=2)
+    pace = RunLimits(30, 4, 5, every, patience=3, best=2, average=2)
 
     def bench(name: str) -> Bench:
         (memory / name).mkdir()
@@ -299,8 +300,8 @@ def test_a_run_without_a_checkpoint_starts_from_the_beginning_and_says_so(memory
     assert run.resume() == ["no checkpoint was written yet, so the run starts from the beginning"]
     run.run(Interruption())
     assert (killed.folder / "metrics.jsonl").read_bytes() == (straight.folder / "metrics.jsonl").read_bytes()
-    run.journal.time(seconds=2.0)
-    assert run.journal.seconds() == 3.0
+    run.metrics_log.append_time(seconds=2.0)
+    assert run.metrics_log.seconds() == 3.0
 
 
 def test_lines_behind_the_checkpoint_are_forgotten(memory: Path) -> None:
@@ -310,8 +311,8 @@ def test_lines_behind_the_checkpoint_are_forgotten(memory: Path) -> None:
     straight.made().run(Interruption())
     run = killed.made()
     run.run(At(run, 15))
-    run.journal.tell(step=16, loss=0.0)
-    with run.journal.metrics.open("a") as file:
+    run.metrics_log.append(step=16, loss=0.0)
+    with run.metrics_log.metrics.open("a") as file:
         file.write('{"half a li')
     run = killed.made()
     run.resume()
@@ -324,7 +325,7 @@ def test_metrics_that_somebody_removed_are_told_and_not_made_up(memory: Path) ->
     bench = Bench(memory)
     run = bench.made()
     run.run(At(run, 15))
-    run.journal.metrics.unlink()
+    run.metrics_log.metrics.unlink()
     run = bench.made()
     said = run.resume()
     assert "has lost" in said[0]
@@ -343,7 +344,7 @@ def test_a_bad_step_now_and_then_is_survived_and_counted(memory: Path) -> None:
 
 
 def test_a_line_of_bad_steps_alone_has_no_loss(memory: Path) -> None:
-    bench = Bench(memory, Pace(4, 1, 10, 10), frozenset({2, 3}))
+    bench = Bench(memory, RunLimits(4, 1, 10, 10), frozenset({2, 3}))
     bench.made().run(Interruption())
     assert [line["loss"] is None for line in bench.lines()] == [False, True, True, False]
     assert [line["norm"] is None for line in bench.lines()] == [False, True, True, False]

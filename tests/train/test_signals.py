@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from headway.train.signals import TOGETHER, Interruption, deaf
-from headway.train.store import Store
+from headway.training.signals import TOGETHER, Interruption, deaf
+from headway.training.store import Store
 from tests.train.disks import leftovers, same, snapshot
 
 FORK = multiprocessing.get_context("fork")

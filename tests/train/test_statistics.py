@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn.model import tensors_of
-from headway.train.average import Average
-from headway.train.groups import freeze, groups
-from headway.train.learner import Learner
-from headway.train.optimiser import AdamW, Optimiser
-from headway.train.schedule import Constant
-from headway.train.store import Snapshot, Store
+from headway.nn.trunk import tensors_of
+from headway.training.ema import EMA
+from headway.training.groups import freeze, groups
+from headway.training.learner import Learner
+from headway.training.optimiser import AdamW, Optimiser
+from headway.training.schedule import Constant
+from headway.training.store import Snapshot, Store
 from headway.zoo import resnet
 from tests.train.models import same
 
@@ -50,7 +50,7 @@ def learner(*frozen: str) -> Learner:
     if frozen:
         freeze(model, frozen)
     optimiser = Optimiser(AdamW(1e-2), groups(model))
-    return Learner(model, loss, optimiser, Constant(0), seed=3, average=Average(model, 0.9))
+    return Learner(model, loss, optimiser, Constant(0), seed=3, average=EMA(model, 0.9))
 
 
 def kept(model: nn.Module) -> dict[str, Tensor]:

@@ -23,9 +23,8 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.files import read_json
-from headway.train.manifest import MANIFEST, MOST
-from headway.train.store import Snapshot, Store
-from headway.train.tensor_file import TYPES, pieces
+from headway.training.checkpoint_files import DTYPES, MANIFEST, MAX_MANIFEST_BYTES, safetensors_chunks
+from headway.training.store import Snapshot, Store
 from tests.train.disks import HURRIED, Hurried, leftovers, same, same_bits, same_tensors, snapshot, store
 
 # What is read is what was written.
@@ -34,7 +33,7 @@ from tests.train.disks import HURRIED, Hurried, leftovers, same, same_bits, same
 @st.composite
 def tensors(draw: st.DrawFn) -> Tensor:
     """Any bits, of any type that is stored, in any shape, in any order in memory."""
-    dtype, shape = draw(st.sampled_from(list(TYPES))), draw(st.lists(st.integers(0, 4), max_size=3))
+    dtype, shape = draw(st.sampled_from(list(DTYPES))), draw(st.lists(st.integers(0, 4), max_size=3))
     size = torch.Size(shape).numel() * torch.empty(0, dtype=dtype).element_size()
     data = bytearray(draw(st.binary(min_size=size, max_size=size)))
     if dtype is torch.bool:
@@ -45,7 +44,7 @@ def tensors(draw: st.DrawFn) -> Tensor:
 
 @given(st.dictionaries(st.text(max_size=5), tensors(), max_size=5))
 def test_tensors_come_back_bit_for_bit(named: dict[str, Tensor]) -> None:
-    assert same_tensors(load(b"".join(pieces(named))), named)
+    assert same_tensors(load(b"".join(safetensors_chunks(named))), named)
 
 
 def test_a_snapshot_comes_back_bit_for_bit(tmp_path: Path) -> None:
@@ -61,7 +60,7 @@ def test_a_snapshot_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert one.save(given) == tmp_path / "run" / "checkpoints" / "step-0000007"
     assert one.verify(7) == []
     assert same(one.load(7), given)
-    assert sorted(os.listdir(one.place(7))) == [
+    assert sorted(os.listdir(one.folder_of(7))) == [
         "manifest.json", "model.safetensors", "optimiser.safetensors", "state.json", "x.safetensors"
     ]  # fmt: skip
 
@@ -104,7 +103,7 @@ def test_what_was_just_saved_is_kept_whatever_is_newer(tmp_path: Path) -> None:
     for step in (10, 20, 30):
         one.save(snapshot(step), protect={10})
     for step in (20, 30):
-        (one.place(step) / MANIFEST).unlink()
+        (one.folder_of(step) / MANIFEST).unlink()
     latest = one.latest()
     assert latest is not None
     assert same(latest[0], snapshot(10))
@@ -132,7 +131,7 @@ def test_a_step_that_stands_twice_is_the_newer_if_that_is_whole(tmp_path: Path) 
     one = store(tmp_path)
     new = one.save(snapshot(5, 1)).rename(tmp_path / "step-0000005.again")
     assert same(one.load(5), snapshot(5, 1))
-    store(tmp_path / "other").save(snapshot(5, 0)).rename(one.place(5))
+    store(tmp_path / "other").save(snapshot(5, 0)).rename(one.folder_of(5))
     assert same(one.load(5), snapshot(5, 1))
     (new / "state.json").write_text("{}")
     assert same(one.load(5), snapshot(5, 0))
@@ -160,7 +159,7 @@ def test_keep_must_leave_one() -> None:
 
 def hostile(one: Store, **changes: object) -> None:
     """Changes the manifest of step 20 and mends its own hash, as somebody who means harm would."""
-    path = one.place(20) / MANIFEST
+    path = one.folder_of(20) / MANIFEST
     body = {**read_json(path), **changes}
     del body["sha256"]
     text = json.dumps(body, indent=2) + "\n"
@@ -169,29 +168,29 @@ def hostile(one: Store, **changes: object) -> None:
 
 
 def entry(one: Store, name: str, **changes: object) -> dict[str, Any]:
-    files = read_json(one.place(20) / MANIFEST)["files"]
+    files = read_json(one.folder_of(20) / MANIFEST)["files"]
     return {"files": {**files, name: {**files["state.json"], **changes}}}
 
 
 def raw(one: Store, text: str) -> None:
-    (one.place(20) / MANIFEST).write_text(text)
+    (one.folder_of(20) / MANIFEST).write_text(text)
 
 
 def put(one: Store, name: str, data: bytes) -> None:
     """Another file, with its right size and hash."""
-    (one.place(20) / name).write_bytes(data)
+    (one.folder_of(20) / name).write_bytes(data)
     hostile(one, **entry(one, name, size=len(data), sha256=hashlib.sha256(data).hexdigest()))
 
 
 def linked(one: Store) -> None:
-    path = one.place(20) / "state.json"
+    path = one.folder_of(20) / "state.json"
     path.rename(one.folder / "elsewhere.json")
     path.symlink_to(one.folder / "elsewhere.json")
 
 
 def piped(one: Store, name: str) -> None:
-    (one.place(20) / name).unlink()
-    os.mkfifo(one.place(20) / name)
+    (one.folder_of(20) / name).unlink()
+    os.mkfifo(one.folder_of(20) / name)
 
 
 def header(text: str) -> bytes:
@@ -225,9 +224,9 @@ HOSTILE: dict[str, tuple[Callable[[Store], object], str]] = {
     "no JSON": (lambda one: raw(one, "{"), "manifest.json is not JSON"),
     "deep": (lambda one: raw(one, "[" * 100_000), "manifest.json"),
     "digits": (lambda one: raw(one, '{"layout": ' + "1" * 9999 + "}"), "manifest.json"),
-    "large": (lambda one: raw(one, " " * (MOST + 1)), "manifest.json is no plain file of at most"),
+    "large": (lambda one: raw(one, " " * (MAX_MANIFEST_BYTES + 1)), "manifest.json is no plain file of at most"),
     "list": (lambda one: raw(one, "[]"), "manifest.json holds list"),
-    "twice": (lambda one: raw(one, '{"layout": 1,' + (one.place(20) / MANIFEST).read_text()[1:]), "manifest.json"),
+    "twice": (lambda one: raw(one, '{"layout": 1,' + (one.folder_of(20) / MANIFEST).read_text()[1:]), "manifest.json"),
     "link": (linked, "state.json is no plain file"),
     "pipe": (lambda one: piped(one, "model.safetensors"), "model.safetensors is no plain file"),
     "piped manifest": (lambda one: piped(one, MANIFEST), "manifest.json is no plain file"),

@@ -9,8 +9,8 @@ import headway
 from headway import Context, FixedState, Rows, State, Trace, UserError
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Residual, Stack
+from headway.ops.lazy_map import Readable
 from headway.ops.pattern import Causal
-from headway.ops.reading import Readable
 
 
 def quiet_head(weights: Tensor) -> Tensor:

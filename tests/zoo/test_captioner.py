@@ -13,18 +13,18 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.generate.beam import Beam
-from headway.generate.loop import generate
-from headway.generate.sampling import GREEDY, Choice
+from headway.generate.decoding import generate
+from headway.generate.sampling import GREEDY, Sampler
 from headway.generate.stopping import Stop
-from headway.nn.alignment import RecurrentDecoder
 from headway.nn.captioner import Captioner
 from headway.nn.context import EMPTY, Context
+from headway.nn.recurrent_attention import RecurrentDecoder
 from headway.nn.state import State
 from headway.nn.trace import Trace, record
-from headway.ops.glimpse import Baseline
-from headway.ops.reading import Readable
-from headway.tasks.captioning import CaptionBatch, caption_batch, hard_loss, said_of, soft_loss
-from headway.tasks.senses import Read
+from headway.ops.caption_loss import Baseline
+from headway.ops.lazy_map import Readable
+from headway.tasks.caption_batches import CaptionBatch, caption_batch, caption_predictions, hard_loss, soft_loss
+from headway.tasks.inputs import ModelInput
 from headway.zoo import captioner, vit_captioner
 from headway.zoo.build import build
 
@@ -82,7 +82,7 @@ def test_images_do_not_see_each_other(name: str) -> None:
 
 @every
 @pytest.mark.parametrize("how", [GREEDY, Beam(3)])
-def test_captions_are_written_as_by_hand(name: str, how: Choice | Beam) -> None:
+def test_captions_are_written_as_by_hand(name: str, how: Sampler | Beam) -> None:
     model, pictures = built(name), images(name)
     found = generate(model.decoder, [[BEGIN]] * N, how, Stop(most=6, tokens=(END,)), memory=model.remember(pictures))
     for row, one in enumerate(found):
@@ -176,18 +176,18 @@ def test_odd_sizes_of_images_are_rounded_up() -> None:
 def batch(name: str) -> CaptionBatch:
     """Two images, three captions of 4, 2 and 5 words."""
     captions = [np.array([5, 6, 7, END]), np.array([8, END]), np.array([5, 9, 9, 4, END])]
-    return caption_batch(Read(images(name, 2), EMPTY), [0, 1, 0], captions, BEGIN)
+    return caption_batch(ModelInput(images(name, 2), EMPTY), [0, 1, 0], captions, BEGIN)
 
 
 @every
 def test_a_batch_is_its_captions(name: str) -> None:
     model, together = built(name), batch(name)
     rows = [np.array([5, 6, 7, END]), np.array([8, END]), np.array([5, 9, 9, 4, END])]
-    each = [Read(together.seen.inputs[[i]], EMPTY) for i in (0, 1, 0)]
+    each = [ModelInput(together.seen.inputs[[i]], EMPTY) for i in (0, 1, 0)]
     alone = [caption_batch(one, [0], [row], BEGIN) for one, row in zip(each, rows, strict=True)]
-    whole = said_of(model, together)
-    assert_close(whole.losses(), torch.cat([said_of(model, one).losses() for one in alone]), **close)
-    assert_close(whole.loss(), sum(said_of(model, one).loss() for one in alone), **close)
+    whole = caption_predictions(model, together)
+    assert_close(whole.losses(), torch.cat([caption_predictions(model, one).losses() for one in alone]), **close)
+    assert_close(whole.loss(), sum(caption_predictions(model, one).loss() for one in alone), **close)
     if name == "soft":
         parts = torch.stack([soft_loss(model, one, evenness=2.0) for one in alone])
         assert_close(soft_loss(model, together, evenness=2.0), parts.sum(), **close)
@@ -212,7 +212,7 @@ def test_hard_attention_learns_by_trial() -> None:
     assert [path for path, p in model.named_parameters() if p.grad is None or p.grad.abs().max() == 0] == []
     assert after.batches == 1
     torch.manual_seed(0)
-    assert after.value == pytest.approx(float(-said_of(model, batch("hard")).losses().sum() / 3))
+    assert after.value == pytest.approx(float(-caption_predictions(model, batch("hard")).losses().sum() / 3))
 
 
 def test_a_step_of_hard_attention_is_its_seed_and_baseline() -> None:
@@ -241,7 +241,7 @@ def test_two_images_are_told_apart(name: str) -> None:
     assert isinstance(model, Captioner)
     pictures = torch.zeros(2, 3, 16, 16)
     pictures[0, 0, :8], pictures[1, 2, :, 8:] = 3.0, 3.0  # red above, blue to the right
-    given = caption_batch(Read(pictures, EMPTY), [0, 1], [np.array([5, 6, 7, END]), np.array([8, 9, END])], BEGIN)
+    given = caption_batch(ModelInput(pictures, EMPTY), [0, 1], [np.array([5, 6, 7, END]), np.array([8, 9, END])], BEGIN)
     optimiser, baseline = torch.optim.Adam(model.parameters(), 1e-2), Baseline()
     for _ in range(100 if name == "hard" else 60):
         match name:
@@ -250,7 +250,7 @@ def test_two_images_are_told_apart(name: str) -> None:
             case "hard":
                 loss, baseline = hard_loss(model.train(), given, baseline)
             case _:
-                loss = said_of(model.train(), given).loss()
+                loss = caption_predictions(model.train(), given).loss()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

@@ -14,9 +14,9 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.nn.context import Context
-from headway.nn.model import Trunk
-from headway.nn.rows import Rows
+from headway.nn.packed import PackedLengths
 from headway.nn.towers import TwoTowers
+from headway.nn.trunk import Trunk
 from headway.ops.contrastive import cosines, info_nce, nt_xent
 from headway.zoo import clip, image_text, simclr, vit
 from headway.zoo.build import build, config_of
@@ -72,7 +72,7 @@ def test_what_stands_behind_a_texts_end_is_not_read() -> None:
     """Told by a mask, by packed rows, by the end token alone, or cut off: the same vectors."""
     model, (ids, real) = towers(), texts()
     alone = torch.cat([model.text(ids[i : i + 1, :n]) for i, n in enumerate(LENGTHS)])
-    rows = Rows.of(LENGTHS)
+    rows = PackedLengths.of(LENGTHS)
     told = (
         model.text(ids, Context(keep=real[:, None])),
         model.text(ids),

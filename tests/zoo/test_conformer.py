@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.generate.ctc import PrefixBeam, greedy
+from headway.generate.ctc_decoding import PrefixBeam, ctc_greedy
 from headway.nn.block import Block
 from headway.nn.context import Context
-from headway.nn.model import EncoderDecoder, Trunk
-from headway.nn.rows import Rows
+from headway.nn.packed import PackedLengths
 from headway.nn.trace import sites_of
+from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.ctc import ctc_loss
 from headway.ops.mel import LogMel
 from headway.zoo import conformer, wav2vec2_conformer
@@ -70,7 +70,7 @@ def sound(name: str, batch: int = 3, length: int = LENGTHS[0]) -> Tensor:
 @pytest.mark.parametrize("side", ["right", "left"])
 @torch.no_grad()
 def test_padding_is_not_heard(name: str, side: str) -> None:
-    model, x, keep = built(name), sound(name), Rows.of(LENGTHS).keep
+    model, x, keep = built(name), sound(name), PackedLengths.of(LENGTHS).keep
     keep = keep.flip(2) if side == "left" else keep
     noisy = torch.where(keep[:, 0, :, None], x, 9.0)
     together = model(noisy, Context(keep=keep))
@@ -82,7 +82,7 @@ def test_padding_is_not_heard(name: str, side: str) -> None:
 @models
 @torch.no_grad()
 def test_packed_is_padded(name: str) -> None:
-    model, x, rows = built(name), sound(name), Rows.of(LENGTHS)
+    model, x, rows = built(name), sound(name), PackedLengths.of(LENGTHS)
     padded, packed = model(x, Context(keep=rows.keep)), model(rows.pack(x), Context(rows=rows))
     inner = model.inner(Context(rows=rows)).rows
     assert inner is not None
@@ -94,7 +94,7 @@ def test_a_decoder_writes_of_each_clip_as_alone() -> None:
     torch.manual_seed(1)
     model = conformer.build(replace(SMALL, top="decoder")).eval()
     assert isinstance(model, EncoderDecoder)
-    x, words, rows = sound("frames"), torch.arange(12).view(3, 4) % VOCAB, Rows.of(LENGTHS)
+    x, words, rows = sound("frames"), torch.arange(12).view(3, 4) % VOCAB, PackedLengths.of(LENGTHS)
     padded = model(x, words, Context(keep=rows.keep))
     packed = model(rows.pack(x), words, Context(rows=rows))
     for row, length in enumerate(LENGTHS):
@@ -108,7 +108,7 @@ def test_a_decoder_writes_of_each_clip_as_alone() -> None:
 @pytest.mark.slow
 def test_a_model_is_captured_whole(name: str) -> None:
     torch._dynamo.reset()
-    model, x, keep = built(name), sound(name), Rows.of(LENGTHS).keep
+    model, x, keep = built(name), sound(name), PackedLengths.of(LENGTHS).keep
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     with torch.no_grad():
         assert_close(compiled(x, Context(keep=keep)), model(x, Context(keep=keep)), **close)
@@ -208,7 +208,7 @@ def test_two_clips_are_learned_by_heart() -> None:
     sizes = {"layers": 1, "heads": 2, "kernel": 5, "vocab": 4, "dropout": 0.0, "attention_dropout": 0.0}
     model = conformer.build(conformer.Config(8, 16, **sizes, act_dropout=0.0))  # type: ignore[arg-type]
     assert isinstance(model, Trunk)
-    ctx = Context(keep=Rows.of(counts).keep)
+    ctx = Context(keep=PackedLengths.of(counts).keep)
     tokens = [model.embed.length(count) for count in counts]  # type: ignore[operator, union-attr]
     optimiser = torch.optim.Adam(model.parameters(), 0.01)
     for _ in range(90):
@@ -219,5 +219,5 @@ def test_two_clips_are_learned_by_heart() -> None:
     assert loss < 0.5
     with torch.no_grad():
         heard = model.eval()(frames, ctx)
-    assert [found.symbols for found in greedy(heard, tokens)] == [(1, 2, 3), (3, 1)]
+    assert [found.symbols for found in ctc_greedy(heard, tokens)] == [(1, 2, 3), (3, 1)]
     assert [found[0].symbols for found in PrefixBeam()(heard, tokens)] == [(1, 2, 3), (3, 1)]

@@ -15,8 +15,8 @@ from torch.testing import assert_close
 from headway import Context, Trace
 from headway.errors import UserError
 from headway.nn.convnet import LocalRelation
-from headway.nn.grid import PooledAttention
-from headway.ops.reading import Readable
+from headway.nn.window_attention import PooledAttention
+from headway.ops.lazy_map import Readable
 from headway.zoo import lrnet, resnet
 from headway.zoo.build import build
 from headway.zoo.cost import cost

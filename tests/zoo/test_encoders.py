@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from headway import Context, Rows, UserError, record
 from headway.nn.head import MeanPool
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 from headway.zoo import albert, bert
 
 C = TypeVar("C", bert.Config, albert.Config)

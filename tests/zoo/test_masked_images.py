@@ -12,12 +12,12 @@ from torch.testing import assert_close
 
 from headway import Context, record
 from headway.errors import UserError
-from headway.nn.masked_image import MaskedAutoencoder, MaskedImageModel
-from headway.ops.patches import hidden_from, normalised, patchify, squared_error
+from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
+from headway.ops.patches import hidden_mask, normalise, patchify, squared_error
 from headway.ops.relative import sinusoid_2d
 from headway.zoo import mae, simmim, swin, swinv2, vit
 from headway.zoo.build import build
-from headway.zoo.plain import from_plain, to_plain
+from headway.zoo.config_io import from_plain, to_plain
 
 SMALL = mae.Config(
     image=12, channels=2, patch=4, dim=16, layers=2, heads=2, decoder_dim=8, decoder_layers=1, decoder_heads=2
@@ -54,7 +54,7 @@ def drawn(batch: int, patches: int, visible: int) -> Tensor:
 def test_the_encoder_of_visible_patches_is_the_whole_one_restricted_to_them(visible: int) -> None:
     """The whole encoder, in which no query may see a hidden patch, says the same of those that are visible."""
     model, x, seen = autoencoder(), images(3, 12, 12), drawn(3, 9, visible)
-    keep = torch.cat([torch.ones(3, 1, dtype=torch.bool), ~hidden_from(seen, 9)], 1)[:, None]  # B 1 T
+    keep = torch.cat([torch.ones(3, 1, dtype=torch.bool), ~hidden_mask(seen, 9)], 1)[:, None]  # B 1 T
     whole = model.encoder.features(x, Context(keep=keep))
     tokens = torch.cat([torch.zeros(3, 1, dtype=torch.long), 1 + seen], 1)
     assert_close(model.encode(x, seen), whole.take_along_dim(tokens[..., None], 1), atol=1e-5, rtol=1e-5)
@@ -69,7 +69,7 @@ def test_where_all_is_visible_the_encoder_is_a_vit() -> None:
 
 def test_what_is_hidden_does_not_matter() -> None:
     model, x, seen = autoencoder(), images(), drawn(2, 9, 3)
-    hidden = hidden_from(seen, 9).view(2, 1, 3, 3).repeat_interleave(4, 2).repeat_interleave(4, 3)
+    hidden = hidden_mask(seen, 9).view(2, 1, 3, 3).repeat_interleave(4, 2).repeat_interleave(4, 3)
     assert_close(model(x + hidden * torch.randn_like(x), seen), model(x, seen), rtol=0, atol=0)
     assert not torch.allclose(model(x + ~hidden * torch.randn_like(x), seen), model(x, seen))
 
@@ -114,8 +114,8 @@ def test_positions_are_fixed_sines_of_x_and_then_of_y() -> None:
 @pytest.mark.parametrize("normed", [True, False])
 def test_its_loss_is_the_mean_error_of_hidden_patches_summed(normed: bool) -> None:
     model, x, seen = autoencoder(normalised=normed), images(), drawn(2, 9, 3)
-    wanted = normalised(patchify(x, 4)) if normed else patchify(x, 4)
-    assert_close(model.loss(x, seen), squared_error(model(x, seen), wanted, hidden_from(seen, 9)))
+    wanted = normalise(patchify(x, 4)) if normed else patchify(x, 4)
+    assert_close(model.loss(x, seen), squared_error(model(x, seen), wanted, hidden_mask(seen, 9)))
 
 
 def test_a_batch_loses_what_its_images_do() -> None:

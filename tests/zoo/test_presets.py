@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.zoo import gpt2
 from headway.zoo.build import ARCHITECTURES, architecture, architecture_of, build, config_of
 from headway.zoo.presets import PRESETS

@@ -14,13 +14,13 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.nn.context import Context
-from headway.nn.model import EncoderDecoder
-from headway.nn.rows import Rows
+from headway.nn.packed import PackedLengths
 from headway.nn.state import State
 from headway.nn.trace import record
+from headway.nn.trunk import EncoderDecoder
 from headway.zoo import rnn, seq2seq
 from headway.zoo.build import build
-from headway.zoo.names import CELLS
+from headway.zoo.choices import CELLS
 
 VOCAB, WORDS, B, S, T = 19, 17, 3, 7, 6
 SMALL = {"vocab": VOCAB, "target_vocab": WORDS, "dim": 8, "hidden": 10}
@@ -68,7 +68,7 @@ def test_padding_and_neighbours_change_nothing(name: str) -> None:
     for row, length in enumerate((7, 4, 1)):
         alone = model(source[row : row + 1, :length], target[row : row + 1])
         assert_close(whole[row : row + 1], alone, **close)
-    rows = Rows.of([7, 4, 1])
+    rows = PackedLengths.of([7, 4, 1])
     assert_close(model(rows.pack(source), target, Context(rows=rows)), whole, **close)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.zoo import bart, marian, t5, transformer
 
 TINY = transformer.Config(vocab=11, source_vocab=13, dim=8, layers=2, heads=2)

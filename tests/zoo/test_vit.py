@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from headway import Context, record
 from headway.errors import UserError
 from headway.nn.image import ImageEmbed, MaskedPatches
-from headway.nn.model import Trunk
-from headway.ops.map import AttentionMap
+from headway.nn.trunk import Trunk
+from headway.ops.attention_map import AttentionMap
 from headway.ops.patches import patchify
 from headway.zoo.build import build
 from headway.zoo.vit import Config

@@ -85,7 +85,7 @@ def test_sound_enters_by_two_convolutions_and_all_sines_first() -> None:
 @pytest.mark.parametrize("frames", [16, 15, 1])
 def test_a_row_is_heard_in_a_batch_as_alone(frames: int) -> None:
     from headway.nn.context import Context
-    from headway.nn.rows import Rows
+    from headway.nn.packed import PackedLengths
 
     model, sound = build_whisper(TINY).encoder.eval(), torch.randn(2, 16, 6)
     keep = torch.ones(2, 1, 16, dtype=torch.bool)
@@ -94,7 +94,7 @@ def test_a_row_is_heard_in_a_batch_as_alone(frames: int) -> None:
     tokens = -(-frames // 2)
     assert alone.shape == (1, tokens, 16)
     assert_close(model(sound, Context(keep=keep))[1:, :tokens], alone, atol=1e-5, rtol=1e-4)
-    rows = Rows.of([16, frames])
+    rows = PackedLengths.of([16, frames])
     assert_close(model(rows.pack(sound), Context(rows=rows))[:, 8:], alone, atol=1e-5, rtol=1e-4)
 
 

@@ -13,7 +13,7 @@ from headway.errors import UserError
 from headway.nn.context import Context
 from headway.nn.state import State
 from headway.zoo import workbench
-from headway.zoo.names import CELLS
+from headway.zoo.choices import CELLS
 from headway.zoo.workbench import ARRANGEMENTS, FFNS, MIXERS, NORMS, POSITIONS, Config, build
 
 SMALL = Config(vocab=13, context=16, dim=16, layers=2, heads=4)

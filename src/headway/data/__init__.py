@@ -1,1 +1,1 @@
-"""Layer 3: from files to tokens."""
+"""Layer 3: from files to records, tokens and arrays."""

@@ -1,6 +1,6 @@
-"""Where bytes stand: a file, or a part of one, such as a member of a .tar archive.
+"""Where bytes are: a file, or a part of one, such as a member of a .tar archive.
 
-An archive is read in place: its index says where each member begins, and nothing is unpacked.  A path that goes on
+An archive is read in place: its index says where each member begins, and nothing is unpacked.  A path that continues
 behind an archive, `set.tar/cat/1.jpg`, names a member.
 """
 
@@ -16,12 +16,12 @@ from pathlib import Path
 
 from headway.errors import UserError, nearest
 
-LARGEST = 2**29  # bytes that are ever read at once
+MAX_FILE_BYTES = 2**29  # bytes that are ever read at once
 BLOCK = 512  # bytes of a block of an archive
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MediaLocation:
     """`size` bytes of a file from `start` on, or all of it.  `name` is that of a member of an archive.
 
     A `shape` says that these are the numbers themselves, one byte each, and no coded image.
@@ -42,7 +42,7 @@ class Place:
     def bytes(self) -> int:
         return self.file.stat().st_size if self.size is None else self.size
 
-    def read(self, most: int = LARGEST) -> bytes:
+    def read(self, most: int = MAX_FILE_BYTES) -> bytes:
         """The bytes; a UserError where they are gone, or more than `most`."""
         try:
             if (size := self.bytes) > most:
@@ -60,12 +60,12 @@ class Place:
         return json.dumps([str(self.file), self.name, self.start, self.size, self.shape])
 
     @staticmethod
-    def parsed(text: str) -> Place:
+    def parsed(text: str) -> MediaLocation:
         file, name, start, size, shape = json.loads(text)
-        return Place(Path(file), name, start, size, tuple(shape))
+        return MediaLocation(Path(file), name, start, size, tuple(shape))
 
 
-def members(archive: Path) -> Mapping[str, Place]:
+def members(archive: Path) -> Mapping[str, MediaLocation]:
     """The files in a .tar archive by name, in its order; also those whose names lead outside it."""
     try:
         stamp = archive.stat()
@@ -84,7 +84,7 @@ def on_disk(path: Path) -> Path:
     return next((up for up in path.parents if up.suffix.lower() == ".tar" and up.is_file()), path)
 
 
-def inside(path: Path) -> Place | None:
+def inside(path: Path) -> MediaLocation | None:
     """The member that a path names, where it goes on behind an archive; None for other paths."""
     archive = on_disk(path)
     if archive == path:
@@ -96,9 +96,9 @@ def inside(path: Path) -> Place | None:
 
 
 @lru_cache(16)
-def indexed(archive: Path, size: int, changed: int) -> Mapping[str, Place]:
+def indexed(archive: Path, size: int, changed: int) -> Mapping[str, MediaLocation]:
     """The index of an archive of this size that was last changed then."""
-    found: dict[str, Place] = {}
+    found: dict[str, MediaLocation] = {}
     try:
         with tarfile.open(archive, "r:") as tar:  # r: takes no compressed ones, in which no place can be looked up
             for member in tar:
@@ -109,13 +109,13 @@ def indexed(archive: Path, size: int, changed: int) -> Mapping[str, Place]:
                     )
                 if member.isfile():
                     name = posixpath.normpath(member.name)
-                    found[name] = Place(archive, name, member.offset_data, member.size)
+                    found[name] = MediaLocation(archive, name, member.offset_data, member.size)
             end = tar.offset
     except (tarfile.TarError, EOFError, ValueError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{archive} cannot be read as a .tar archive: {error}", do=advice(archive)) from None
-    if Place(archive, start=end, size=BLOCK).read() != bytes(BLOCK):  # where reading stopped, zeros must end it
+    if MediaLocation(archive, start=end, size=BLOCK).read() != bytes(BLOCK):  # where reading stopped, zeros must end it
         raise UserError(
             f"{archive} is cut off or damaged after {len(found):,} of its files", do="get the archive again"
         )

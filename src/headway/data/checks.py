@@ -1,68 +1,191 @@
-"""Data that can be learned from: what is wrong with it, and what is left without that.
+"""Checks of a data set: bad records, duplicates, leaks into validation, and what is left without them.
 
-Training is strict: one bad record stops it, by name.  `Skipped` lets it go on without bad records, repeated ones and
-those that validation has too, and counts them.  Repeated records do not stop a strict training: honest data has some.
+Training is strict: one bad record stops it, by name.  `Skipped` lets it continue without bad records, duplicates and
+those that validation has too, and counts them.  Duplicates do not stop a strict training: real data has some.
+
+Duplicates are found by hashes.  A record takes 28 bytes: two hashes of 64 bits, of all its fields and of its source
+alone, its line and its file.  Among a hundred million records the probability of any collision is one in four thousand.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from hashlib import blake2b
+from itertools import chain, islice
+from pathlib import Path
 from shlex import quote
+from typing import Any, TypeAlias
 
-from headway.data.kinds import LABELLED, Kind
-from headway.data.lines import Problem, What, spot
-from headway.data.recognise import Given
-from headway.data.records import LONGEST, Record, records
-from headway.data.sources import Parallel, counted
-from headway.data.survey import Rows, Survey
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.data.kinds import LABELLED, DataKind
+from headway.data.records import MAX_FIELD_CHARACTERS, RecognisedData, records
+from headway.data.sources import ParallelFiles, Record
+from headway.data.text_lines import Flaw, Problem, counted, spot
 from headway.errors import UserError, listed
 
-SHOWN = 20  # problems of a kind that are kept
-AHEAD = 100_000  # records in which a strict training still counts what else is wrong
-CLASSES = 10_000  # labels or tags that are told apart
+Rows: TypeAlias = NDArray[np.int64]  # numbers of records, in the order in which they were read
+MAX_SHOWN = 20  # problems of a kind that are kept
+MAX_AHEAD = 100_000  # records in which a strict training still counts what else is wrong
+MAX_CLASSES = 10_000  # labels or tags that are counted
+
+
+class RecordHashes:
+    """Filled record by record; the pieces of a document are one record."""
+
+    def __init__(self) -> None:
+        self.wholes, self.sources, self.lines, self.owners = array("Q"), array("Q"), array("Q"), array("I")
+        self.files: list[Path] = []
+        self.text = blake2b()  # of the document that is being read
+
+    def __len__(self) -> int:
+        return len(self.wholes)
+
+    def add(self, record: Record) -> None:
+        if record.goes_on:
+            self.text.update(record.fields[0].encode("utf-8"))
+            self.wholes[-1] = self.sources[-1] = number(self.text.digest())
+            return
+        self.text = hashed(record.fields[:1])
+        source = number(self.text.digest())
+        self.sources.append(source)
+        self.wholes.append(source if len(record.fields) == 1 else number(hashed(record.fields).digest()))
+        self.lines.append(record.line)
+        if not self.files or self.files[-1] != record.file:
+            self.files.append(record.file)
+        self.owners.append(len(self.files) - 1)
+
+    def place(self, row: int) -> tuple[Path, int]:
+        return self.files[self.owners[row]], self.lines[row]
+
+    def duplicates(self) -> tuple[Rows, Rows]:
+        """Records that say what an earlier one said, and those earlier ones."""
+        return repeated(self.wholes)
+
+    def others(self) -> tuple[Rows, Rows]:
+        """Records with the source of an earlier one and another target, and the first with that source."""
+        again, first = repeated(self.sources)
+        duplicates, _ = repeated(self.wholes)
+        fresh = ~np.isin(again, duplicates, assume_unique=True)
+        return again[fresh], first[fresh]
+
+    def shared(self, other: RecordHashes) -> tuple[Rows, Rows]:
+        """Records whose source is in the other set too, and where it is first there."""
+        theirs, first = np.unique(numbers(other.sources), return_index=True)
+        ours = numbers(self.sources)
+        at = np.minimum(np.searchsorted(theirs, ours), max(len(theirs) - 1, 0))
+        both = np.flatnonzero(theirs[at] == ours) if len(theirs) else np.empty(0, np.int64)
+        return both, first[at[both]] if len(both) else both
+
+
+def repeated(hashes: array[int]) -> tuple[Rows, Rows]:
+    """Rows whose hash an earlier row has, and the first such row; besides the hashes, 25 bytes a row while it looks."""
+    order = np.argsort(numbers(hashes), kind="stable")
+    values = numbers(hashes)[order]
+    same = np.concatenate([[False], values[1:] == values[:-1]])[: len(order)]
+    places, starts = np.flatnonzero(same), np.flatnonzero(~same)
+    again, first = order[places], order[starts[np.searchsorted(starts, places) - 1]]
+    in_order = np.argsort(again)
+    return again[in_order], first[in_order]
+
+
+def numbers(hashes: array[int]) -> NDArray[np.uint64]:
+    return np.frombuffer(hashes, dtype=np.uint64)
+
+
+def hashed(fields: Sequence[str]) -> blake2b:
+    """A hash that can go on; NUL, which no field holds, stands between fields."""
+    return blake2b("\0".join(fields).encode("utf-8"), digest_size=8)
+
+
+def number(digest: bytes) -> int:
+    return int.from_bytes(digest, "little")
+
+
+MAX_PRINTED = 5  # problems of a kind that are printed
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """What a check found.  Of each kind the first problems are kept; `counts` has all, in lines."""
 
+    data: RecognisedData
     count: int
     good: int
     problems: tuple[Problem, ...]
-    counts: dict[What, int]
+    counts: dict[Flaw, int]
     lines: tuple[str, ...]
 
     @property
     def bad(self) -> int:
         """How much should be mended: all but sources with several targets, which translations have."""
-        return sum(count for what, count in self.counts.items() if what is not What.ANOTHER)
+        return sum(count for what, count in self.counts.items() if what is not Flaw.ANOTHER)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "data": self.data.description,
+            "files": [str(file) for file in self.data.files],
+            "columns": list(self.data.columns),
+            "records": self.count,
+            "good": self.good,
+            "bad": self.bad,
+            "counts": {str(what): count for what, count in self.counts.items()},
+            "problems": [
+                {"file": str(one.file), "line": one.line, "what": str(one.what), "said": one.said, "lines": one.lines}
+                for one in self.problems
+            ],
+        }
+
+    def to_text(self) -> str:
+        """What the data is, and under each kind of problem its first places."""
+        return "\n".join(
+            [self.data.description, *self.lines, *chain(*map(self.section, self.counts)), "", self.advice()]
+        )
+
+    def section(self, what: Flaw) -> list[str]:
+        places = [problem for problem in self.problems if problem.what is what][:MAX_PRINTED]
+        rest = self.counts[what] - sum(problem.lines for problem in places)
+        more = [f"  and {rest:,} more"] if rest else []
+        return ["", f"{what}: {self.counts[what]:,}", *(f"  {problem}" for problem in places), *more]
+
+    def advice(self) -> str:
+        if not self.bad:
+            return "nothing to mend"
+        if Flaw.BROKEN in self.counts:
+            return "get the damaged archive again: how much of it is missing cannot be known"
+        if self.counts.keys() <= {Flaw.ANOTHER, Flaw.ONE_CLASS, Flaw.CLASS}:
+            return "mend these before you train"
+        return "mend these, or let headway train leave them out with --skip-bad"
 
 
-def check(given: Given, *, validation: Given | None = None, longest: int = LONGEST) -> Checked:
+def check(
+    given: RecognisedData, *, validation: RecognisedData | None = None, longest: int = MAX_FIELD_CHARACTERS
+) -> CheckResult:
     """All that is wrong with data, on its own and beside the data that it will be measured on."""
     found = Findings()
-    ours = Look(given, longest, found)
+    ours = DataReading(given, longest, found)
     if len(ours.classes) == 1 and len(ours.survey) > 1:
         file, line = ours.survey.place(0)
-        found.add(Problem(file, line, What.ONE_CLASS, f"every label is {next(iter(ours.classes))!r}"))
+        found.add(Problem(file, line, Flaw.ONE_CLASS, f"every label is {next(iter(ours.classes))!r}"))
     found.repeats(ours.survey)
     lines = [ours.told("")]
     if validation:
-        theirs = Look(validation, longest, found, known=ours.classes)
+        theirs = DataReading(validation, longest, found, known=ours.classes)
         found.leaks(theirs.survey, ours.survey)
         lines.append(theirs.told(" for validation"))
-    return Checked(ours.good + ours.bad, ours.good, found.kept(), dict(found.counts), tuple(lines))
+    return CheckResult(given, ours.good + ours.bad, ours.good, found.kept(), dict(found.counts), tuple(lines))
 
 
 @dataclass
 class Skipped:
     """What a reading of one data set left out, in lines by kind: known when the reading ends, counted anew by each."""
 
-    counts: Counter[What] = field(default_factory=Counter[What])
-    rows: dict[int, What] | None = None  # good records that are left out, found before the first reading
+    counts: Counter[Flaw] = field(default_factory=Counter[Flaw])
+    rows: dict[int, Flaw] | None = None  # good records that are left out, found before the first reading
     noun: str = "line"  # what is counted
 
     @property
@@ -75,7 +198,11 @@ class Skipped:
 
 
 def good_records(
-    given: Given, skipped: Skipped | None, *, validation: Given | None = None, longest: int = LONGEST
+    given: RecognisedData,
+    skipped: Skipped | None,
+    *,
+    validation: RecognisedData | None = None,
+    longest: int = MAX_FIELD_CHARACTERS,
 ) -> Iterator[Record]:
     """Records to learn from: strictly all of them, or what is left without the skipped ones."""
     if skipped is None:
@@ -83,7 +210,7 @@ def good_records(
     return left_records(given, skipped, validation, longest)
 
 
-def strict_records(given: Given, longest: int) -> Iterator[Record]:
+def strict_records(given: RecognisedData, longest: int) -> Iterator[Record]:
     stream = records(given, longest)
     for found in stream:
         if isinstance(found, Problem):
@@ -91,10 +218,12 @@ def strict_records(given: Given, longest: int) -> Iterator[Record]:
         yield found
 
 
-def left_records(given: Given, skipped: Skipped, validation: Given | None, longest: int) -> Iterator[Record]:
+def left_records(
+    given: RecognisedData, skipped: Skipped, validation: RecognisedData | None, longest: int
+) -> Iterator[Record]:
     if skipped.rows is None:
         skipped.rows = left_out(given, validation, longest)
-    counts = Counter[What]()
+    counts = Counter[Flaw]()
     row, what = -1, None
     for found in records(given, longest):
         if isinstance(found, Problem):
@@ -111,29 +240,29 @@ def left_records(given: Given, skipped: Skipped, validation: Given | None, longe
         raise UserError(f"{listed(map(str, given.files), 3)}: nothing is left to learn from: {skipped}")
 
 
-def left_out(given: Given, validation: Given | None, longest: int) -> dict[int, What]:
+def left_out(given: RecognisedData, validation: RecognisedData | None, longest: int) -> dict[int, Flaw]:
     """The good records that say nothing new, or that validation has."""
     survey = surveyed(given, longest)
     again, _ = survey.duplicates()
-    rows = dict.fromkeys(again.tolist(), What.DUPLICATE)
+    rows = dict.fromkeys(again.tolist(), Flaw.DUPLICATE)
     if validation:
         both, _ = survey.shared(surveyed(validation, longest))
-        rows |= dict.fromkeys(both.tolist(), What.LEAK)
+        rows |= dict.fromkeys(both.tolist(), Flaw.LEAK)
     return rows
 
 
-def surveyed(given: Given, longest: int) -> Survey:
-    survey = Survey()
+def surveyed(given: RecognisedData, longest: int) -> RecordHashes:
+    survey = RecordHashes()
     for found in records(given, longest):
         if isinstance(found, Record):
             survey.add(found)
     return survey
 
 
-def refused(problem: Problem, rest: Iterator[Record | Problem], given: Given) -> UserError:
+def refused(problem: Problem, rest: Iterator[Record | Problem], given: RecognisedData) -> UserError:
     """The first problem by name, and how many follow."""
     readable(problem)
-    ahead = [found.lines for found in islice(rest, AHEAD) if isinstance(found, Problem)]
+    ahead = [found.lines for found in islice(rest, MAX_AHEAD) if isinstance(found, Problem)]
     unread = next(rest, None) is not None
     more = sum(ahead) + problem.lines - 1
     others = f"; {'at least ' if unread else ''}{counted(more, given.noun)} more like this" if more else ""
@@ -141,37 +270,37 @@ def refused(problem: Problem, rest: Iterator[Record | Problem], given: Given) ->
     return UserError(f"{problem}{others}", do=do)
 
 
-def checking(given: Given, problem: Problem) -> str:
+def checking(given: RecognisedData, problem: Problem) -> str:
     """The command that tells all that is wrong with data."""
     first = given.sources[0]
-    if isinstance(first, Parallel):
+    if isinstance(first, ParallelFiles):
         return f"headway check --source {quote(str(first.source))} --target {quote(str(first.target))}"
     return f"headway check {' '.join(quote(str(path)) for path in given.paths or (problem.file,))}"
 
 
 def readable(problem: Problem) -> Problem:
     """The problem, unless what is missing behind it cannot even be counted."""
-    if problem.what is What.BROKEN:
+    if problem.what is Flaw.BROKEN:
         raise UserError(str(problem), do="get the file again, or unpack what is whole")
     return problem
 
 
-class Look:
+class DataReading:
     """One reading of data: its survey, its classes, and what was bad."""
 
-    def __init__(self, given: Given, longest: int, found: Findings, known: Counter[str] | None = None):
-        self.survey, self.classes, self.good, self.bad = Survey(), Counter[str](), 0, 0
+    def __init__(self, given: RecognisedData, longest: int, found: Findings, known: Counter[str] | None = None):
+        self.survey, self.classes, self.good, self.bad = RecordHashes(), Counter[str](), 0, 0
         for one in records(given, longest):
             if isinstance(one, Problem):
                 self.bad += one.lines
                 found.add(one)
                 continue
             self.survey.add(one)
-            self.good += given.kind is Kind.FORECAST or not one.goes_on  # a document is one, a table many rows
+            self.good += given.kind is DataKind.ROWS or not one.goes_on  # a document is one, a table many rows
             for label in labels_of(one, given.kind):
-                if known and label not in known and len(known) < CLASSES:
-                    found.add(Problem(one.file, one.line, What.CLASS, f"training has no {label!r}"))
-                if label in self.classes or len(self.classes) < CLASSES:
+                if known and label not in known and len(known) < MAX_CLASSES:
+                    found.add(Problem(one.file, one.line, Flaw.CLASS, f"training has no {label!r}"))
+                if label in self.classes or len(self.classes) < MAX_CLASSES:
                     self.classes[label] += 1
 
     def told(self, role: str) -> str:
@@ -186,35 +315,35 @@ class Findings:
     """Problems by kind, counted all and kept a few."""
 
     def __init__(self) -> None:
-        self.counts = Counter[What]()
-        self.first: defaultdict[What, list[Problem]] = defaultdict(list)
+        self.counts = Counter[Flaw]()
+        self.first: defaultdict[Flaw, list[Problem]] = defaultdict(list)
 
     def add(self, problem: Problem) -> None:
         self.counts[problem.what] += problem.lines
-        if len(self.first[problem.what]) < SHOWN:
+        if len(self.first[problem.what]) < MAX_SHOWN:
             self.first[problem.what].append(problem)
 
     def kept(self) -> tuple[Problem, ...]:
         return tuple(problem for problems in self.first.values() for problem in problems)
 
-    def repeats(self, survey: Survey) -> None:
-        self.rows(survey, What.DUPLICATE, "the same as {}", survey, survey.duplicates())
-        self.rows(survey, What.ANOTHER, "the source of {} with another target", survey, survey.others())
+    def repeats(self, survey: RecordHashes) -> None:
+        self.rows(survey, Flaw.DUPLICATE, "the same as {}", survey, survey.duplicates())
+        self.rows(survey, Flaw.ANOTHER, "the source of {} with another target", survey, survey.others())
 
-    def leaks(self, validation: Survey, training: Survey) -> None:
-        self.rows(validation, What.LEAK, "in training too, at {}", training, validation.shared(training))
+    def leaks(self, validation: RecordHashes, training: RecordHashes) -> None:
+        self.rows(validation, Flaw.LEAK, "in training too, at {}", training, validation.shared(training))
 
-    def rows(self, survey: Survey, what: What, said: str, other: Survey, pairs: tuple[Rows, Rows]) -> None:
+    def rows(self, survey: RecordHashes, what: Flaw, said: str, other: RecordHashes, pairs: tuple[Rows, Rows]) -> None:
         """Problems of records that belong to earlier ones, of which only the first few are spelled out."""
         again, first = pairs
-        for row, origin in zip(again[:SHOWN].tolist(), first[:SHOWN].tolist(), strict=True):
+        for row, origin in zip(again[:MAX_SHOWN].tolist(), first[:MAX_SHOWN].tolist(), strict=True):
             file, line = other.place(origin)
             self.add(Problem(*survey.place(row), what, said.format(spot(file, line))))
-        if len(again) > SHOWN:
-            self.counts[what] += len(again) - SHOWN
+        if len(again) > MAX_SHOWN:
+            self.counts[what] += len(again) - MAX_SHOWN
 
 
-def labels_of(record: Record, kind: Kind) -> list[str]:
+def labels_of(record: Record, kind: DataKind) -> list[str]:
     if kind in LABELLED:
         return [record.fields[1]]
-    return record.fields[1].split() if kind is Kind.TAGS else []
+    return record.fields[1].split() if kind is DataKind.TAGS else []

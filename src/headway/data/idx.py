@@ -1,7 +1,8 @@
-"""IDX files, as MNIST and its family come: images of one size and their labels, each file also packed with gzip.
+"""IDX files, as MNIST and its family use them: images of one size and their labels, each file optionally gzipped.
 
-A header of big-endian numbers (two zeros, the type of the values, how many axes, the length of each) stands before the
-values.  They are mapped into memory, not read into it; a packed file is unpacked once into the user's cache folder.
+A header of big-endian numbers (two zeros, the type of the values, the number of axes, the length of each) stands before
+the values.  They are memory-mapped; a gzipped file is unpacked once into the user's cache folder.  Images and labels
+belong together by name: train-images-idx3-ubyte and train-labels-idx1-ubyte, t10k-… for the test set.
 
 Axes:  N images   H height   W width   C channels
 """
@@ -9,6 +10,7 @@ Axes:  N images   H height   W width   C channels
 from __future__ import annotations
 
 import gzip
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,20 +23,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.archives import Place
-from headway.data.cached import cache_folder
-from headway.data.digest import digest
-from headway.data.lines import CUT, GZIP, Problem
-from headway.data.sources import Record, counted
-from headway.errors import UserError
+from headway.data.archives import MediaLocation
+from headway.data.kinds import DataKind
+from headway.data.records import DataQuery, RecognisedData
+from headway.data.shard_cache import cache_folder, digest
+from headway.data.sources import Record, RecordSource
+from headway.data.text_lines import CUT, GZIP, Problem, counted
+from headway.errors import UserError, listed
 from headway.files import write_whole
 
 BYTES = 0x08  # the type of values that is read: unsigned bytes
-MOST = 2**34  # bytes of values that a header may promise
+MAX_BYTES = 2**34  # bytes of values that a header may promise
+IMAGE_FILE = re.compile(r"images?[-_.]idx[34]")
 
 
 @dataclass(frozen=True)
-class Idx:
+class Idx(RecordSource):
     """Images, numbered from 1, and their labels, where these are wanted."""
 
     images: Path
@@ -43,10 +47,6 @@ class Idx:
     @property
     def files(self) -> tuple[Path, ...]:
         return (self.images,) if self.labels is None else (self.images, self.labels)
-
-    @property
-    def columns(self) -> tuple[str | int, ...]:
-        return ()
 
     def read(self) -> Iterator[Record | Problem]:
         values = read_idx(self.images)
@@ -66,13 +66,13 @@ class Idx:
         return self.files[field], ("the image", "the label")[field]
 
 
-def place_at(file: Path, number: int, start: int, shape: tuple[int, ...]) -> Place:
+def place_at(file: Path, number: int, start: int, shape: tuple[int, ...]) -> MediaLocation:
     """Where an image of a file is, counted from 1; people call it FILE/NUMBER."""
     size = int(np.prod(shape))
-    return Place(file, str(number), start + (number - 1) * size, size, shape)
+    return MediaLocation(file, str(number), start + (number - 1) * size, size, shape)
 
 
-def numbered(path: Path) -> Place | None:
+def numbered(path: Path) -> MediaLocation | None:
     """The image of an IDX file that FILE/NUMBER names; None for other paths."""
     if not (path.name.isdecimal() and path.parent.is_file()):
         return None
@@ -83,7 +83,7 @@ def numbered(path: Path) -> Place | None:
 
 
 @dataclass(frozen=True)
-class Header:
+class IdxHeader:
     shape: tuple[int, ...]
     start: int  # of the values
 
@@ -93,7 +93,7 @@ def idx_source(images: Path, labels: Path | None) -> Idx:
     found = header(images).shape
     if len(found) not in (3, 4) or (len(found) == 4 and found[3] not in (1, 3)):
         raise UserError(
-            f"{images} has axes of {told(found)}", allowed="images of one or three channels: N H W or N H W C"
+            f"{images} has axes of {shape_text(found)}", allowed="images of one or three channels: N H W or N H W C"
         )
     if 0 in found:
         raise UserError(f"{images} has no images")
@@ -105,12 +105,12 @@ def idx_source(images: Path, labels: Path | None) -> Idx:
 def check_labels(labels: Path, images: Path, count: int) -> None:
     named = header(labels).shape
     if len(named) != 1:
-        raise UserError(f"{labels} has axes of {told(named)}", allowed="one label for each image")
+        raise UserError(f"{labels} has axes of {shape_text(named)}", allowed="one label for each image")
     if count != named[0]:
         raise UserError(f"{images} has {counted(count, 'image')} and {labels} {counted(named[0], 'label')}")
 
 
-def pixels(place: Place) -> NDArray[np.uint8]:
+def pixels(place: MediaLocation) -> NDArray[np.uint8]:
     """The values at a place that has a shape."""
     start = place.start - 4 * (2 + len(place.shape))  # behind the header, which has one axis more
     return read_idx(place.file).reshape(-1)[start : start + (place.size or 0)].reshape(place.shape)
@@ -122,7 +122,7 @@ def read_idx(file: Path) -> NDArray[np.uint8]:
     return mapped(file, stamp.st_size, stamp.st_mtime_ns)
 
 
-def header(file: Path) -> Header:
+def header(file: Path) -> IdxHeader:
     """What a file says that it holds; a UserError where it is no IDX file of bytes."""
     with bytes_of(file) as stream:
         begin = read_some(stream, 4)
@@ -134,9 +134,9 @@ def header(file: Path) -> Header:
         if len(rest) < 4 * begin[3]:
             raise UserError(f"{file} ends within its header")
     shape = struct.unpack(f">{begin[3]}I", rest)
-    if int(np.prod([float(length) for length in shape])) > MOST:
-        raise UserError(f"{file} promises {told(shape)} values", allowed=f"{MOST:,} at most")
-    return Header(shape, 4 + 4 * begin[3])
+    if int(np.prod([float(length) for length in shape])) > MAX_BYTES:
+        raise UserError(f"{file} promises {shape_text(shape)} values", allowed=f"{MAX_BYTES:,} at most")
+    return IdxHeader(shape, 4 + 4 * begin[3])
 
 
 @lru_cache(16)
@@ -196,5 +196,44 @@ def is_packed(file: Path) -> bool:
         return raw.read(2) == GZIP
 
 
-def told(shape: Sequence[int]) -> str:
+def shape_text(shape: Sequence[int]) -> str:
     return " × ".join(f"{length:,}" for length in shape)
+
+
+def recognise_idx(asked: DataQuery) -> RecognisedData | None:
+    """Images of one size and, unless they are learned from without, their labels; None for other files."""
+    if asked.kind not in (None, DataKind.IMAGES):
+        return None
+    files = [file for path in asked.paths for file in (idx_files(path) if path.is_dir() else [path])]
+    images = [file for file in files if IMAGE_FILE.search(file.name) and file.is_file()]
+    if not images:
+        return None
+    chosen, left = [one for one in images if "train" in one.name.lower()] or images, ""
+    if len(images) > 1 and len(asked.paths) == 1:
+        if len(chosen) != 1:
+            raise UserError(
+                f"{asked.paths[0]} has several sets of images: {listed(f.name for f in images)}", do="name one"
+            )
+        others = [file for file in images if file not in chosen]
+        left = f" ({listed(str(file) for file in others)} is left for --validation)"
+    images = chosen if len(asked.paths) == 1 else images
+    sources = tuple(idx_source(file, None if asked.nameless else labels_for(file)) for file in images)
+    size = header(images[0]).shape[1:]
+    total = sum(header(file).shape[0] for file in images)
+    labels = "" if asked.nameless else " and labels"
+    why = f"{listed(map(str, images), 3)}: {total:,} images of {shape_text(size)} pixels{labels}{left}"
+    return RecognisedData(DataKind.IMAGES, sources, why, asked.paths, unlabelled=asked.nameless)
+
+
+def idx_files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if IMAGE_FILE.search(file.name))
+
+
+def labels_for(images: Path) -> Path:
+    """The labels that belong to images, packed or not."""
+    name = re.sub(r"idx[34]", "idx1", images.name.replace("images", "labels").replace("image", "label"))
+    for other in (name, f"{name}.gz", name.removesuffix(".gz")):
+        if (found := images.with_name(other)).is_file():
+            return found
+    do = f"put {name} into its folder, or learn without classes, as in --objective masked"
+    raise UserError(f"{images} has no labels beside it", do=do)

@@ -1,7 +1,7 @@
 """Images: what is wrong with one, and its pixels.
 
-Every file is looked through before anything is learned from it: its size before it is decoded, then all of its bytes.
-Pixels come upright (EXIF), as 8-bit grey or red, green and blue; what is transparent shows white.
+Every file is decoded before training: its size is checked first, then all of its bytes.  Pixels come upright (EXIF), as
+8-bit grey or RGB; transparency shows white.
 
 Axes:  H height   W width   C channels, 1 or 3
 """
@@ -14,25 +14,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
-from pathlib import Path
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from headway.data.archives import Place
+from headway.data.archives import MediaLocation
 from headway.data.idx import pixels
-from headway.data.lines import What
-from headway.data.looks import Flaw, Seen, contents, refused
+from headway.data.media_sources import MediaFlaw, MediaProbe, contents, flaw_error
+from headway.data.text_lines import IMAGE_SUFFIXES, Flaw
 
 Pixels = NDArray[np.uint8]
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 # no more: some of Pillow's other readers run other programs
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
-SLIMMEST = 100  # times the shorter side that the longer one may be: a strip whose height is made 224 fills the memory
-WIDE = ("I", "F")  # Pillow's names for 32-bit numbers, whose white nobody knows
+MAX_ASPECT = 100  # times the shorter side that the longer one may be: a strip whose height is made 224 fills the memory
+WIDE = ("I", "F")  # Pillow's names for 32-bit numbers, whose white is not known
 ORIENTATION = 0x0112  # the EXIF tag
 LYING = (5, 6, 7, 8)  # its values that swap height and width
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -45,12 +43,12 @@ class Images:
     pixels: int = 100_000_000
     frames: int = 1
     noun: str = "image"
-    suffixes: tuple[str, ...] = SUFFIXES
+    suffixes: tuple[str, ...] = IMAGE_SUFFIXES
 
-    def look(self, place: Place) -> Seen | Flaw:
+    def probe(self, place: MediaLocation) -> MediaProbe | MediaFlaw:
         """The hash of a file, height and width; or why it cannot be learned from."""
-        data = contents(place, What.IMAGE)
-        if isinstance(data, Flaw):
+        data = contents(place, Flaw.IMAGE)
+        if isinstance(data, MediaFlaw):
             return data
         try:
             with opened(data) as image:
@@ -59,29 +57,29 @@ class Images:
                 extent = upright(image)
                 image.draft(None, (image.width // 8, image.height // 8))  # an eighth is made of all bytes of a JPEG
                 image.load()
-        except Exception as error:  # Pillow's readers raise whatever they stumble on
+        except Exception as error:  # Pillow's readers raise errors of any type
             return broken(error, self.pixels)
-        return Seen(blake2b(data, digest_size=16).hexdigest(), extent)
+        return MediaProbe(blake2b(data, digest_size=16).hexdigest(), extent)
 
-    def flaw(self, image: Image.Image) -> Flaw | None:
+    def flaw(self, image: Image.Image) -> MediaFlaw | None:
         """What is wrong by the header."""
         width, height = image.size
         if width * height > self.pixels:
             said = f"has {width:,} × {height:,} pixels where {self.pixels:,} are allowed"
-            return Flaw(What.LARGE, said)
+            return MediaFlaw(Flaw.LARGE, said)
         if width * height == 0:
-            return Flaw(What.IMAGE, f"has {width} × {height} pixels")
-        if max(width, height) > SLIMMEST * min(width, height):
-            said = f"has {width:,} × {height:,} pixels where one side may be {SLIMMEST} times as long as the other"
-            return Flaw(What.LARGE, said)
+            return MediaFlaw(Flaw.IMAGE, f"has {width} × {height} pixels")
+        if max(width, height) > MAX_ASPECT * min(width, height):
+            said = f"has {width:,} × {height:,} pixels where one side may be {MAX_ASPECT} times as long as the other"
+            return MediaFlaw(Flaw.LARGE, said)
         if (frames := frames_of(image)) > self.frames:
-            return Flaw(What.ANIMATED, f"is animated: {frames} frames where one is expected")
+            return MediaFlaw(Flaw.ANIMATED, f"is animated: {frames} frames where one is expected")
         if image.mode in WIDE and not has_16_bits(image):
-            return Flaw(What.IMAGE, "has pixels of 32 bits, and nothing says which is white")
+            return MediaFlaw(Flaw.IMAGE, "has pixels of 32 bits, and nothing says which is white")
         return None
 
 
-def read_image(place: Place, channels: int = 3, most: int = Images.pixels) -> Pixels:
+def read_image(place: MediaLocation, channels: int = 3, most: int = Images.pixels) -> Pixels:
     """The pixels of an image, H W C."""
     if place.shape:
         return shaped(pixels(place), channels)
@@ -93,21 +91,16 @@ def read_image(place: Place, channels: int = 3, most: int = Images.pixels) -> Pi
                 return shaped(decoded(image), channels)
     except Exception as error:
         flaw = broken(error, most)
-    raise refused(place, flaw)
+    raise flaw_error(place, flaw)
 
 
-def image_from(file: Path | str, channels: int = 3) -> Pixels:
-    """The pixels of a file that somebody names, H W C."""
-    return read_image(Place(Path(file)), channels)
-
-
-def is_grey(place: Place) -> bool:
+def is_grey(place: MediaLocation) -> bool:
     """Whether an image shows no colour, however it is stored."""
     pixels = read_image(place)
     return bool((pixels == pixels[..., :1]).all())
 
 
-def mean_and_std(places: Iterable[Place], channels: int = 3) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def mean_and_std(places: Iterable[MediaLocation], channels: int = 3) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The mean and the standard deviation of each channel over all pixels of these images, of values from 0 to 1."""
     count, total, squares = 0, np.zeros(channels), np.zeros(channels)
     for place in places:
@@ -170,7 +163,7 @@ def frames_of(image: Image.Image) -> int:
     return 1 if image.format == "MPO" else cast("int", getattr(image, "n_frames", 1))
 
 
-def endless(data: bytes) -> Flaw | None:
+def endless(data: bytes) -> MediaFlaw | None:
     """What is wrong with a PNG whose last chunk is missing or cut, which Pillow lets pass."""
     if not data.startswith(SIGNATURE):
         return None
@@ -180,15 +173,15 @@ def endless(data: bytes) -> Flaw | None:
         if name == b"IEND":
             return None
         at += 12 + size
-    return Flaw(What.IMAGE, "is truncated (the end of the PNG is missing)")
+    return MediaFlaw(Flaw.IMAGE, "is truncated (the end of the PNG is missing)")
 
 
-def broken(error: Exception, most: int) -> Flaw:
-    """What Pillow stumbled on in an image that may have so many pixels, for a person."""
+def broken(error: Exception, most: int) -> MediaFlaw:
+    """The error of Pillow on an image that may have so many pixels, for a person."""
     if isinstance(error, Image.DecompressionBombError):
-        return Flaw(What.LARGE, f"has more pixels than the {most:,} that are allowed")
+        return MediaFlaw(Flaw.LARGE, f"has more pixels than the {most:,} that are allowed")
     if isinstance(error, Image.UnidentifiedImageError):
-        return Flaw(What.IMAGE, "is no image of a known format")
+        return MediaFlaw(Flaw.IMAGE, "is no image of a known format")
     told = str(error) or type(error).__name__
     cut = "truncated" in told.lower() or isinstance(error, EOFError)
-    return Flaw(What.IMAGE, f"is truncated ({told})" if cut else f"cannot be decoded ({told})")
+    return MediaFlaw(Flaw.IMAGE, f"is truncated ({told})" if cut else f"cannot be decoded ({told})")

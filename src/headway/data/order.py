@@ -1,6 +1,6 @@
-"""The order in which data is read: a pure function of (seed, epoch); the place in it is the step number.
+"""The order in which data is read: a pure function of (seed, epoch); the position in it is the step number.
 
-Nothing is drawn and nothing is remembered, so a run that is resumed at a step reads on exactly where it stopped.
+Nothing is drawn and nothing is remembered, so a run that is resumed at a step continues exactly where it stopped.
 
 Axes:  R rows   C columns
 """
@@ -8,17 +8,20 @@ Axes:  R rows   C columns
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.keyed import Numbers, keyed, shuffled
+from headway.data.rng import Numbers, keyed, shuffled
 from headway.errors import UserError
 
 WINDOW = 100  # batches whose rows are sorted together: 4 % of padding on Multi30k; 20 leave 9 %, all of them 3 %
 PADDED = 1.4  # times the budget: what a batch may hold with its padding
+T = TypeVar("T")
 
 
 class Order(Protocol):
@@ -63,7 +66,7 @@ class Buckets:
 
 
 @dataclass(frozen=True)
-class Windows:
+class StreamWindows:
     """Spans of one long stream, `rows` at a time, as the positions where they begin; see `spans`.
 
     Each epoch cuts anew, shifted by less than a span, so that no token has the same neighbours for ever.
@@ -100,7 +103,7 @@ def spans(total: int, length: int, shift: int = 0) -> Numbers:
     return np.arange(shift, total - length, length, dtype=np.int64)
 
 
-class Place(NamedTuple):
+class BatchPosition(NamedTuple):
     """A batch of an epoch: the numbers of its rows (or where its spans begin)."""
 
     epoch: int
@@ -124,7 +127,7 @@ class Steps:
     def __reduce__(self) -> tuple[type[Steps], tuple[Order, int]]:
         return Steps, (self.order, self.accumulate)
 
-    def at(self, step: int) -> list[Place]:
+    def at(self, step: int) -> list[BatchPosition]:
         first = step * self.accumulate
         return [self.place(batch) for batch in range(first, first + self.accumulate)]
 
@@ -139,14 +142,14 @@ class Steps:
             self.batches(len(self.ends))
         return -(-self.ends[epochs - 1] // self.accumulate) if epochs else 0
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> BatchPosition:
         """The batch with this number, counted over all epochs."""
         assert number >= 0, number
         while not self.ends or self.ends[-1] <= number:
             self.batches(len(self.ends))
         epoch = bisect_right(self.ends, number)
         batch = number - (self.ends[epoch - 1] if epoch else 0)
-        return Place(epoch, batch, self.batches(epoch)[batch])
+        return BatchPosition(epoch, batch, self.batches(epoch)[batch])
 
     def batches(self, epoch: int) -> list[Numbers]:
         if epoch not in self.recent:
@@ -186,3 +189,10 @@ def cut(lengths: Numbers, tokens: int, rows: int) -> list[int]:
 def need(count: int, of: str) -> None:
     if count < 1:
         raise UserError(f"{count} {of}", allowed="1 or more")
+
+
+def batched(things: Iterable[T], count: int) -> Iterator[list[T]]:
+    """Lists of `count` things, the last one shorter; no more than one list is read ahead."""
+    left = iter(things)
+    while some := list(islice(left, count)):
+        yield some

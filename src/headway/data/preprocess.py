@@ -1,7 +1,7 @@
-"""How images and sounds are made fit for a model, as numbers that travel in its folder: `preprocessor_config.json`.
+"""How images and sounds are prepared for a model, as the numbers in its folder: `preprocessor_config.json`.
 
-The file has the names that transformers reads and writes; what they cannot say stands beside them under names of ours.
-An option that would change what a model sees and is not known here is refused by name.
+The file has the names that transformers reads and writes; what they cannot express has names of ours beside them.  An
+option that would change what a model sees and is not known here is refused by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headway.files import read_json, write_json
 from headway.ops.mel import LogMel
 
 if TYPE_CHECKING:
-    from headway.data.transforms.chain import Chain
+    from headway.data.transforms.compose import Compose
 
 P = TypeVar("P")
 
@@ -26,7 +26,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard d
 MODES = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 SHARE = 0.875  # of the shorter side that timm's crop is, where a file does not say
 CROPS = ("center", "squash")  # timm's: of an image that keeps its shape, or of one that was made square
-TIMM = ("interpolation", "crop_pct", "crop_mode", "mean", "std")  # of which timm takes the usual where it is not told
+TIMM = ("interpolation", "crop_pct", "crop_mode", "mean", "std")  # with timm's defaults where they are missing
 KNOWN = frozenset({"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb"})
 SOUND = ("sampling_rate", "feature_size")  # by which a file about sounds is known
 USUAL = LogMel(n_fft=400)  # what transformers' feature extractors take where a file does not say
@@ -63,15 +63,15 @@ class ImagePreprocess:
         assert not isinstance(self.resize, int)
         return self.resize
 
-    def chain(self) -> Chain:
+    def chain(self) -> Compose:
         """What is done to an image C H W that a model is to judge."""
-        from headway.data.transforms.chain import Chain, Normalise
+        from headway.data.transforms.compose import Compose, Normalise
         from headway.data.transforms.geometry import CentreCrop, Resize, ResizeShort
 
         size = self.resize
         first = ResizeShort(size, self.mode) if isinstance(size, int) else Resize(*size, self.mode)
         crop = () if self.crop is None else (CentreCrop(*self.crop),)
-        return Chain((first, *crop, Normalise(self.mean, self.std)))
+        return Compose((first, *crop, Normalise(self.mean, self.std)))
 
     def told(self) -> dict[str, Any]:
         """The contents of the file."""

@@ -1,34 +1,39 @@
-"""What a person hands over, and what it is therefore for.
+"""What the files that a person hands over hold, and which task they are for.
 
 .tsv, .csv and .jsonl files are tables, a .txt file is one document, a folder is all .txt files in it, and two files may
-be parallel; each may be packed with gzip.  Images, sounds and numbers are looked for first, in files of their own.  The
-choice is told in one sentence, with the option that changes it.
+be parallel; each may be gzipped.  Images, sounds and numbers are tried first.  The choice is told in one sentence, with
+the option that changes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from headway.data.columns import choose, described
-from headway.data.given import GOAL, Asked, Given
-from headway.data.heads import read_head
-from headway.data.kinds import TEXTUAL, Kind
-from headway.data.lines import check_file, line_count, suffix_of
-from headway.data.recognise_idx import recognise_idx
+from headway.data.idx import recognise_idx
+from headway.data.kinds import TEXTUAL, DataKind
+from headway.data.numbers import recognise_numbers
 from headway.data.recognise_media import recognise_media
-from headway.data.recognise_numbers import recognise_numbers
-from headway.data.sources import Document, Parallel, Source, counted
+from headway.data.records import DataQuery, RecognisedData
+from headway.data.sources import ParallelFiles, RecordSource, TextFile
+from headway.data.table_preview import choose, described, preview_texts
+from headway.data.text_lines import (
+    ARCHIVE_SUFFIXES,
+    TABLE_SUFFIXES,
+    check_file,
+    check_format,
+    counted,
+    line_count,
+    suffix_of,
+)
 from headway.errors import UserError, listed
-
-__all__ = ["Given", "Kind", "recognise"]
 
 ALLOWED = (
     ".tsv, .csv, .jsonl or .txt, each also with .gz; a folder of .txt files, of images or of sounds; "
     "or --source FILE --target FILE"
 )
-OTHERS: tuple[Callable[[Asked], Given | None], ...] = (recognise_idx, recognise_media, recognise_numbers)
-PACKED = (".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z")
+OTHERS: tuple[Callable[[DataQuery], RecognisedData | None], ...] = (recognise_idx, recognise_media, recognise_numbers)
 
 
 def recognise(
@@ -36,13 +41,13 @@ def recognise(
     *,
     source: Path | None = None,
     target: Path | None = None,
-    kind: Kind | None = None,
+    kind: DataKind | None = None,
     columns: Sequence[str | int] | None = None,
     label_from: str | None = None,
     rate: int | None = None,
     frames: int = 1,
     nameless: bool = False,
-) -> Given:
+) -> RecognisedData:
     """What the files hold; a kind and columns (names, or numbers from 1) that are given win over their looks.
 
     `label_from` is a pattern that finds a class or a transcript in the names of images or sounds, `rate` that at which
@@ -54,34 +59,57 @@ def recognise(
     if not paths:
         raise UserError("no data was given", allowed=ALLOWED)
     for path in paths:
-        check_there(path)
-    asked = Asked(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless)
+        check_path(path)
+    query = DataQuery(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless)
     for look in () if kind in TEXTUAL else OTHERS:
-        if found := look(asked):
+        if found := look(query):
             return found
-    if kind is not None and kind not in TEXTUAL:
-        raise UserError(f"{listed(map(str, paths), 3)}: nothing there is for {GOAL[kind]}", do="leave out --task")
-    if label_from is not None:
-        raise UserError(
-            f"{listed(map(str, paths), 3)}: classes are in names of images and sounds only",
-            do="leave out --data.label-from",
-        )
+    check_textual(query)
     files = [file for path in paths for file in unfolded(path)]
     suffixes = {meant_as(file, kind) for file in files}
     if suffixes == {".txt"}:
         return documents(paths, files, columns or ())
     if ".txt" in suffixes:
         raise UserError(f"{listed(map(str, files), 3)}: tables and texts cannot be read together")
-    return tables(files, kind, columns or ())
+    return tables(query, files)
 
 
-def check_there(path: Path) -> None:
-    """A UserError where nothing has this name, on the disk or within an archive."""
+def check_textual(query: DataQuery) -> None:
+    """A UserError where something other than texts was asked for."""
+    named = listed(map(str, query.paths), 3)
+    if query.kind is not None and query.kind not in TEXTUAL:
+        raise UserError(f"{named}: no {query.kind.value} are there", do="leave out --task")
+    if query.label_from is not None:
+        raise UserError(f"{named}: classes are in names of images and sounds only", do="leave out --data.label-from")
+
+
+def recognise_validation(
+    given: RecognisedData,
+    paths: Sequence[Path],
+    *,
+    columns: Sequence[str | int] | None = None,
+    label_from: str | None = None,
+    nameless: bool = False,
+) -> RecognisedData:
+    """Validation data, read as the training data is."""
+    if not isinstance(given.sources[0], ParallelFiles):
+        columns = columns or given.columns or None
+        return recognise(paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless)
+    if len(paths) != 2:
+        said = f"data.validation is {listed(map(str, paths))}"
+        raise UserError(said, allowed="two files, of sources and of targets, as data.source and data.target are")
+    return recognise([], source=paths[0], target=paths[1], kind=given.kind)
+
+
+def check_path(path: Path) -> None:
+    """A UserError where nothing has this name, on the disk or within an archive, or it must be converted first."""
     if not path.exists() and not any(above.is_file() for above in path.parents):
         check_file(path)
+    if path.is_file():
+        check_format(path)
 
 
-def parallel(paths: Sequence[Path], source: Path | None, target: Path | None, kind: Kind | None) -> Given:
+def parallel(paths: Sequence[Path], source: Path | None, target: Path | None, kind: DataKind | None) -> RecognisedData:
     if not (source and target):
         raise UserError("parallel files come in twos", do="give both --source FILE and --target FILE")
     if paths:
@@ -90,16 +118,18 @@ def parallel(paths: Sequence[Path], source: Path | None, target: Path | None, ki
         )
     if source == target:
         raise UserError(f"{source} is given as source and as target")
-    if kind is Kind.TEXTS:
+    if kind is DataKind.TEXTS:
         raise UserError(f"{source} and {target} are pairs", do="give them without --source and --target to read texts")
+    for file in (source, target):
+        check_format(file)
     lines = [counted(line_count(file), "line") for file in (source, target)]
-    kind = kind or Kind.PAIRS
+    kind = kind or DataKind.PAIRS
     same = f"{lines[0]} each" if lines[0] == lines[1] else " and ".join(lines)
-    why = f"{source} and {target}: parallel files of {same}, so {GOAL[kind]} (change with --task)"
-    return Given(kind, (Parallel(source, target),), why)
+    why = f"{source} and {target}: parallel files of {same}"
+    return RecognisedData(kind, (ParallelFiles(source, target),), why)
 
 
-def documents(paths: Sequence[Path], files: Sequence[Path], columns: Sequence[str | int]) -> Given:
+def documents(paths: Sequence[Path], files: Sequence[Path], columns: Sequence[str | int]) -> RecognisedData:
     if columns:
         raise UserError(f"{files[0]} is a text without columns", do="leave out --columns, or say --task")
     named = listed(map(str, paths), 3)
@@ -107,26 +137,26 @@ def documents(paths: Sequence[Path], files: Sequence[Path], columns: Sequence[st
         said = f"{counted(line_count(files[0]), 'line')} of text"
     else:
         said = f"{counted(len(files), 'file')} of text, {sum(file.stat().st_size for file in files):,} bytes"
-    why = f"{named}: {said}, so {GOAL[Kind.TEXTS]} (change with --task)"
-    return Given(Kind.TEXTS, tuple(Document(file) for file in files), why)
+    why = f"{named}: {said}"
+    return RecognisedData(DataKind.TEXTS, tuple(TextFile(file) for file in files), why)
 
 
-def tables(files: Sequence[Path], kind: Kind | None, columns: Sequence[str | int]) -> Given:
+def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
     """The first file decides; the others must have the same columns."""
-    sources: list[Source] = []
+    sources: list[RecordSource] = []
     told: list[str] = []
     lines = 0
     for file in files:
         lines += line_count(file)
-        head = read_head(file, meant_as(file, Kind.PAIRS), columns)
-        chosen = choose(head, kind, columns)
-        lines -= head.names is not None and head.dialect is not None
-        sources.append(head.source(chosen.columns))
-        told.append(described(head, chosen))
-        kind, columns = chosen.kind, columns or sources[0].columns
-    assert kind is not None
-    said = f"{counted(lines, 'line')} of {told[0]}"
-    return Given(kind, tuple(sources), f"{listed(map(str, files), 3)}: {said}, so {GOAL[kind]} (change with --task)")
+        table = preview_texts(query, file, meant_as(file, DataKind.PAIRS))
+        chosen = choose(table, query)
+        lines -= table.header_lines
+        sources.append(table.source(chosen.columns))
+        told.append(described(table, chosen))
+        query = replace(query, kind=chosen.kind, columns=query.columns or sources[0].columns)
+    assert query.kind is not None
+    said = f"{listed(map(str, files), 3)}: {counted(lines, 'line')} of {told[0]}"
+    return RecognisedData(query.kind, tuple(sources), f"{said}")
 
 
 def unfolded(path: Path) -> list[Path]:
@@ -144,13 +174,13 @@ def unfolded(path: Path) -> list[Path]:
     return texts
 
 
-def meant_as(file: Path, kind: Kind | None) -> str:
+def meant_as(file: Path, kind: DataKind | None) -> str:
     """The suffix that says how a file is read; a text that is asked to have columns has tabs between them."""
     suffix = suffix_of(file)
-    if suffix == ".txt" and kind not in (None, Kind.TEXTS):
+    if suffix == ".txt" and kind not in (None, DataKind.TEXTS):
         return ".tsv"
-    if suffix in (".txt", ".tsv", ".csv", ".jsonl"):
+    if suffix in (".txt", *TABLE_SUFFIXES):
         return suffix
-    if suffix in PACKED:
+    if suffix in ARCHIVE_SUFFIXES:
         raise UserError(f"{file} is an archive", do="unpack it; single files may be packed with gzip")
     raise UserError(f"{file}: what a {suffix or 'file without a suffix'} holds is not known", allowed=ALLOWED)

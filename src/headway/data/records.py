@@ -1,26 +1,76 @@
-"""Records as a stream: what each line says, or what is wrong with it.
+"""Records as a stream: what data is for, what was recognised, and what is wrong with each record.
 
-Lines lose their ends and nothing else.  Every line that is given is a record or a problem, so that the two together
-count what is there; memory does not grow with the file.
+Lines lose their ends and nothing else.  Every line is a record or a problem, so that the two together count what is
+there; memory does not grow with the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
 
-from headway.data.kinds import ENDLESS, Kind
-from headway.data.lines import Problem, What
-from headway.data.recognise import Given
-from headway.data.sources import Record, Source, counted
+from headway.data.kinds import ENDLESS, TEXTUAL, DataKind
+from headway.data.sources import Record, RecordSource
+from headway.data.text_lines import Flaw, Problem, counted
 
-__all__ = ["LONGEST", "Problem", "Record", "What", "by_document", "records"]
-
-FASTEST = 100  # letters a second: one in each frame of 10 ms is all that CTC can say
-LONGEST = 10_000  # characters of a text that is learned as one row
+T = TypeVar("T")
+MAX_SPEECH_RATE = 100  # characters a second: CTC writes at most one in each frame of 10 ms
+MAX_FIELD_CHARACTERS = 10_000  # characters of a text that is learned as one row
 
 
-def records(given: Given, longest: int = LONGEST) -> Iterator[Record | Problem]:
+@dataclass(frozen=True)
+class RecognisedData:
+    """Data that was recognised, with a `description`; `paths` are what a person named, where these are not files.
+
+    `told` is what decides, besides the bytes of files, which records these hold: names that say a class.
+    """
+
+    kind: DataKind
+    sources: tuple[RecordSource, ...]
+    description: str
+    paths: tuple[Path, ...] = ()
+    told: tuple[str, ...] = ()
+    unlabelled: bool = False  # images that are learned from without classes
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(file for source in self.sources for file in source.files)
+
+    @property
+    def columns(self) -> tuple[str | int, ...]:
+        """Names, or numbers from 1, of the columns in use; none where files have no columns."""
+        return self.sources[0].columns
+
+    @property
+    def noun(self) -> str:
+        """What one record is called when some are counted."""
+        return "line" if self.kind in TEXTUAL else "record"
+
+
+@dataclass(frozen=True)
+class DataQuery:
+    """What a person handed over and said about it."""
+
+    paths: tuple[Path, ...]
+    kind: DataKind | None = None
+    columns: tuple[str | int, ...] = ()
+    label_from: str | None = None  # a pattern for names of files
+    rate: int | None = None  # at which all sounds are wanted
+    frames: int = 1  # of a film, of which the first may be taken for an image
+    nameless: bool = False  # images are learned from without classes
+    samples: dict[tuple[Path, str], Any] = field(default_factory=dict[tuple[Path, str], Any], repr=False)
+
+    def once(self, key: tuple[Path, str], read: Callable[[], T]) -> T:
+        """What `read` finds in a file, for all that try to recognise it."""
+        if key not in self.samples:
+            self.samples[key] = read()
+        return self.samples[key]
+
+
+def records(given: RecognisedData, longest: int = MAX_FIELD_CHARACTERS) -> Iterator[Record | Problem]:
     """Everything that was given, in order.
 
     A field of more than `longest` characters is a problem, except in documents, which come in pieces: those after the
@@ -43,29 +93,29 @@ def by_document(records: Iterable[Record]) -> Iterator[Iterator[str]]:
     return ((record.fields[0] for record in pieces) for _, pieces in groupby(records, number))
 
 
-def checked(record: Record, source: Source, kind: Kind, longest: int) -> Record | Problem:
+def checked(record: Record, source: RecordSource, kind: DataKind, longest: int) -> Record | Problem:
     """A record that can be learned from, or why it cannot."""
     if record.goes_on:
         return record
-    for field, text in enumerate(record.fields):
+    for at, text in enumerate(record.fields):
         flaw = flaw_of(text, kind, longest)
         if flaw:
-            file, name = source.side(field)
+            file, name = source.side(at)
             return Problem(record.file if record.place else file, record.line, flaw[0], f"{name} {flaw[1]}")
-    if kind is Kind.TAGS:
+    if kind is DataKind.TAGS:
         return tagged(record)
-    return sayable(record) if kind is Kind.SPEECH else record
+    return sayable(record) if kind is DataKind.SPEECH else record
 
 
-def flaw_of(text: str, kind: Kind, longest: int) -> tuple[What, str] | None:
+def flaw_of(text: str, kind: DataKind, longest: int) -> tuple[Flaw, str] | None:
     if not text or text.isspace():
-        return What.EMPTY, "is empty"
+        return Flaw.EMPTY, "is empty"
     if "\0" in text:
-        return What.NUL, f"has a NUL character at place {text.index(chr(0)) + 1}"
+        return Flaw.NUL, f"has a NUL character at position {text.index(chr(0)) + 1}"
     if not text.isascii() and (half := half_pair(text)):
-        return What.ENCODING, f"has half a surrogate pair at place {half}, which is no letter"
+        return Flaw.ENCODING, f"has half a surrogate pair at character {half}, which is no character"
     if kind not in ENDLESS and len(text) > longest:
-        return What.LONG, f"has {counted(len(text), 'character')} where {longest:,} are allowed"
+        return Flaw.LONG, f"has {counted(len(text), 'character')} where {longest:,} are allowed"
     return None
 
 
@@ -79,18 +129,18 @@ def half_pair(text: str) -> int | None:
 
 
 def sayable(record: Record) -> Record | Problem:
-    """A transcript that could have been said in its sound."""
+    """A transcript that is not too long for its sound."""
     samples, rate = record.extent
-    letters, seconds = len(record.fields[1]), samples / rate
-    if letters <= max(1, FASTEST * seconds):
+    characters, seconds = len(record.fields[1]), samples / rate
+    if characters <= max(1, MAX_SPEECH_RATE * seconds):
         return record
-    said = f"has a transcript of {counted(letters, 'letter')} for {seconds:.2f} seconds"
-    return Problem(record.file, record.line, What.LONG, said)
+    said = f"has a transcript of {counted(characters, 'character')} for {seconds:.2f} seconds"
+    return Problem(record.file, record.line, Flaw.LONG, said)
 
 
 def tagged(record: Record) -> Record | Problem:
     words, tags = (field.split() for field in record.fields)
     if len(words) != len(tags):
         said = f"{counted(len(words), 'word')} and {counted(len(tags), 'tag')}"
-        return Problem(record.file, record.line, What.COUNTS, said)
+        return Problem(record.file, record.line, Flaw.COUNTS, said)
     return Record((" ".join(words), " ".join(tags)), record.file, record.line)

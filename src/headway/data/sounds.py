@@ -1,7 +1,7 @@
 """Sounds: what is wrong with a recording, and its samples.
 
-Every file is decoded once, block by block, before anything is learned from it: what its header promises must be there.
-Samples come as one channel of floats between −1 and 1, at the rate that is asked for.
+Every file is decoded once, block by block, before training: what its header promises must be there.  Samples come as
+one channel of floats between −1 and 1, at the rate that is asked for.
 
 Axes:  N samples
 """
@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
 from math import gcd
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.archives import Place
-from headway.data.lines import What
-from headway.data.looks import Flaw, Seen, contents, refused
+from headway.data.archives import MediaLocation
+from headway.data.media_sources import MediaFlaw, MediaProbe, contents, flaw_error
+from headway.data.text_lines import SOUND_SUFFIXES, Flaw
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
 
+
 Samples = NDArray[np.float32]
 
-SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
-RATES = (1000, 384_000)  # samples a second that a recording may have
+SAMPLE_RATES = (1000, 384_000)  # samples a second that a recording may have
 CHANNELS = 64
-LOUDEST = 1000.0  # 60 dB above full scale, which is 1: no recorder makes it, and floats never divided by 32,768 do
+# 60 dB above full scale, which is 1: no recorder makes it, and floats never divided by 32,768 do
+MAX_AMPLITUDE = 1000.0
 BLOCK = 2**16  # samples that are decoded at a time
 BROKEN = (RuntimeError, ValueError, TypeError)  # what a decoder raises
 UNKNOWN = 0xFFFFFFFF  # the length in a WAV that was written into a pipe
@@ -49,12 +49,12 @@ class Sounds:
     seconds: float = 900.0
     rate: int | None = None
     noun: str = "sound"
-    suffixes: tuple[str, ...] = SUFFIXES
+    suffixes: tuple[str, ...] = SOUND_SUFFIXES
 
-    def look(self, place: Place) -> Seen | Flaw:
+    def probe(self, place: MediaLocation) -> MediaProbe | MediaFlaw:
         """The hash of a file, its samples and their rate; or why it cannot be learned from."""
-        data = contents(place, What.SOUND)
-        if isinstance(data, Flaw):
+        data = contents(place, Flaw.SOUND)
+        if isinstance(data, MediaFlaw):
             return data
         if flaw := empty(data) or forged(data):
             return flaw
@@ -63,45 +63,40 @@ class Sounds:
                 if flaw := self.flaw(file):
                     return flaw
                 read = samples_in(file, data)
-                if isinstance(read, Flaw):
+                if isinstance(read, MediaFlaw):
                     return read
-                return Seen(blake2b(data, digest_size=16).hexdigest(), (read, file.samplerate))
+                return MediaProbe(blake2b(data, digest_size=16).hexdigest(), (read, file.samplerate))
         except BROKEN as error:
             return undecodable(error)
 
-    def flaw(self, file: SoundFile) -> Flaw | None:
+    def flaw(self, file: SoundFile) -> MediaFlaw | None:
         """What is wrong by the header."""
         if file.frames == 0:
-            return Flaw(What.SOUND, "has no samples")
-        if not RATES[0] <= file.samplerate <= RATES[1]:
-            return Flaw(What.SOUND, f"has {file.samplerate:,} samples a second, which no recorder makes")
+            return MediaFlaw(Flaw.SOUND, "has no samples")
+        if not SAMPLE_RATES[0] <= file.samplerate <= SAMPLE_RATES[1]:
+            return MediaFlaw(Flaw.SOUND, f"has {file.samplerate:,} samples a second, which no recorder makes")
         if file.channels > CHANNELS:
-            return Flaw(What.SOUND, f"has {file.channels} channels where {CHANNELS} are allowed")
+            return MediaFlaw(Flaw.SOUND, f"has {file.channels} channels where {CHANNELS} are allowed")
         if file.frames == UNTOLD:
-            return Flaw(What.SOUND, LENGTHLESS)
+            return MediaFlaw(Flaw.SOUND, LENGTHLESS)
         if file.frames > self.seconds * file.samplerate:
             said = f"lasts {file.frames / file.samplerate:,.0f} seconds where {self.seconds:,.0f} are allowed"
-            return Flaw(What.LARGE, said)
+            return MediaFlaw(Flaw.LARGE, said)
         if self.rate and file.samplerate != self.rate:
-            return Flaw(What.RATE, f"has {file.samplerate:,} samples a second where the others have {self.rate:,}")
+            return MediaFlaw(Flaw.RATE, f"has {file.samplerate:,} samples a second where the others have {self.rate:,}")
         return None
 
 
-def read_sound(place: Place, rate: int | None = None, seconds: float = Sounds.seconds) -> Samples:
+def read_sound(place: MediaLocation, rate: int | None = None, seconds: float = Sounds.seconds) -> Samples:
     """The samples of a recording, N, as one channel; at another rate they are resampled."""
     data = place.read()
     found = empty(data) or forged(data) or decoded(data, rate, Sounds(seconds))
-    if isinstance(found, Flaw):
-        raise refused(place, found)
+    if isinstance(found, MediaFlaw):
+        raise flaw_error(place, found)
     return found
 
 
-def sound_from(file: Path | str, rate: int | None = None) -> Samples:
-    """The samples of a file that somebody names, N."""
-    return read_sound(Place(Path(file)), rate)
-
-
-def decoded(data: bytes, rate: int | None, allowed: Sounds) -> Samples | Flaw:
+def decoded(data: bytes, rate: int | None, allowed: Sounds) -> Samples | MediaFlaw:
     """The samples in the bytes of a file, N, or why they cannot be had."""
     try:
         with opened(data) as file:
@@ -132,7 +127,7 @@ def opened(data: bytes) -> SoundFile:
     return SoundFile(BytesIO(data))
 
 
-def rate_of(place: Place) -> int | None:
+def rate_of(place: MediaLocation) -> int | None:
     """The rate that a header tells; None where it cannot be read."""
     try:
         with place.file.open("rb") as file:
@@ -144,7 +139,7 @@ def rate_of(place: Place) -> int | None:
         return None
 
 
-def samples_in(file: SoundFile, data: bytes) -> int | Flaw:
+def samples_in(file: SoundFile, data: bytes) -> int | MediaFlaw:
     """How many samples each channel has, or what is wrong with them."""
     read = 0
     while len(block := file.read(BLOCK, dtype="float32", always_2d=True)):
@@ -154,18 +149,18 @@ def samples_in(file: SoundFile, data: bytes) -> int | Flaw:
     return short(read, promised(file, data)) or read
 
 
-def wild(values: NDArray[Any]) -> Flaw | None:
+def wild(values: NDArray[Any]) -> MediaFlaw | None:
     """What is wrong with some samples of each channel."""
     if not np.isfinite(values).all():
-        return Flaw(What.SOUND, "has samples that are not numbers")
-    if (peak := float(np.abs(values).max(initial=0.0))) > LOUDEST:
-        said = f"has samples as large as {peak:,.6g}, where 1 is as loud as can be and {LOUDEST:,.0f} is let pass"
-        return Flaw(What.SOUND, said)
+        return MediaFlaw(Flaw.SOUND, "has samples that are not numbers")
+    if (peak := float(np.abs(values).max(initial=0.0))) > MAX_AMPLITUDE:
+        said = f"has samples as large as {peak:,.6g}, where 1 is as loud as can be and {MAX_AMPLITUDE:,.0f} is let pass"
+        return MediaFlaw(Flaw.SOUND, said)
     return None
 
 
-def short(read: int, least: int) -> Flaw | None:
-    return None if read >= least else Flaw(What.SOUND, f"ends after {read:,} of {least:,} samples")
+def short(read: int, least: int) -> MediaFlaw | None:
+    return None if read >= least else MediaFlaw(Flaw.SOUND, f"ends after {read:,} of {least:,} samples")
 
 
 def promised(file: SoundFile, data: bytes) -> int:
@@ -183,11 +178,11 @@ def frames_at(data: bytes) -> int:
     return 10 + (a << 21 | b << 14 | c << 7 | d)
 
 
-def empty(data: bytes) -> Flaw | None:
-    return None if data else Flaw(What.SOUND, "is an empty file")
+def empty(data: bytes) -> MediaFlaw | None:
+    return None if data else MediaFlaw(Flaw.SOUND, "is an empty file")
 
 
-def forged(data: bytes) -> Flaw | None:
+def forged(data: bytes) -> MediaFlaw | None:
     """What is wrong with the chunks of a WAV; decoders take what is there for what was promised."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         return None
@@ -197,14 +192,16 @@ def forged(data: bytes) -> Flaw | None:
         there = len(data) - at - 8
         if name == b"data":
             if size == UNKNOWN:
-                return Flaw(What.SOUND, LENGTHLESS)
+                return MediaFlaw(Flaw.SOUND, LENGTHLESS)
             if size > there:
-                return Flaw(What.SOUND, f"has a header that promises {size:,} bytes of sound, and {there:,} are there")
+                return MediaFlaw(
+                    Flaw.SOUND, f"has a header that promises {size:,} bytes of sound, and {there:,} are there"
+                )
             return None
         at += 8 + size + size % 2
-    return Flaw(What.SOUND, "is a WAV without sound in it")
+    return MediaFlaw(Flaw.SOUND, "is a WAV without sound in it")
 
 
-def undecodable(error: Exception) -> Flaw:
+def undecodable(error: Exception) -> MediaFlaw:
     told = str(error).rpartition(": ")[2].rstrip(".") or type(error).__name__
-    return Flaw(What.SOUND, f"cannot be decoded ({told})")
+    return MediaFlaw(Flaw.SOUND, f"cannot be decoded ({told})")

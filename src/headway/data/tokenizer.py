@@ -1,7 +1,7 @@
 """Text to ids and back.
 
-One `Tokenizer` serves every level, from characters to subwords: behind each stands a pipeline of the `tokenizers`
-package (`levels.py`).  `train_tokenizer.py` learns one from texts, `read_tokenizer.py` reads those of others.
+One `Tokenizer` serves every level, from characters to subwords, by a pipeline of the `tokenizers` package.
+`tokenizer_training.py` learns one from texts, `tokenizer_readers.py` reads those of other libraries.
 
 The rule for special tokens:
 
@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.data.tokenizer_stream import Mender, Stream, open_stream
+from headway.data.tokenizer_stream import ByteMender, DecodeStream, open_stream
 from headway.errors import UserError, nearest
 from headway.files import write_text
 
@@ -94,11 +94,11 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without special tokens."""
         self.check(ids)
-        mender = Mender(self.backend)
+        mender = ByteMender(self.backend)
         whole = mender.all(ids) if mender.bytes else ids
         return self.backend.decode(list(whole), skip_special_tokens=True)
 
-    def stream(self, after: Sequence[int] = ()) -> Stream:
+    def stream(self, after: Sequence[int] = ()) -> DecodeStream:
         """Text as its ids come in, following on the ids `after`, whose text is not given again."""
         self.check(after)
         stream = open_stream(self.backend)

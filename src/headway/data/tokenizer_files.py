@@ -1,20 +1,31 @@
-"""What readers of tokenizers share: files that may hold anything, and settings that stand beside them.
+"""Text formats of other libraries' vocabularies, and what all readers share.
 
 Nothing that a file says is believed before it is checked against the file's size or its other half.
+
+vocab.json + merges.txt   GPT-2, RoBERTa, BART: byte-level BPE.
+vocab.txt                 BERT: WordPiece.
+vocab.json alone          Wav2Vec2 and its Conformer: the characters of a CTC model.  The blank is the padding token; a
+                          token of its own, usually |, stands between words.
+dict.*.txt + bpe.code     fairseq over subword-nmt.  A dictionary writes a piece that continues as "pie@@" and one that
+                          ends a word as "ce"; the merges write the end as "ce</w>".  Pieces that merging makes and the
+                          dictionary lacks are unknown to the model.  Where merges join small letters and never a
+                          capital, they were learned from lower-cased texts, and a text is lower-cased first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.data.tokenizer import Roles
+from headway.data.tokenizer import Roles, Tokenizer
+from headway.data.tokenizer_training import byte_bpe, characters, frame, suffix_bpe, wordpiece
 from headway.errors import UserError, listed
 from headway.files import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
+
 
 # Spellings by which roles are known where no file tells them; eos first, because GPT-2's one token is that.
 NAMES = {
@@ -24,7 +35,13 @@ NAMES = {
     "pad": ("<pad>", "[PAD]", "<|pad|>", "<|finetune_right_pad_id|>"),
     "mask": ("<mask>", "[MASK]"),
 }
-MOST = 2**24  # rows that a vocabulary may ask of an embedding; the largest published have 2^18
+MAX_VOCAB = 2**24  # rows that a vocabulary may ask of an embedding; the largest published have 2^18
+CTC_CLASS = "Wav2Vec2CTCTokenizer"
+CTC_ROLES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}  # where no file spells them
+BRACKETS = ("<>", "[]")
+FAIRSEQ_ROLES = Roles(bos="<s>", pad="<pad>", eos="</s>", unk="<unk>")
+FAIRSEQ_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq's ids 0 to 3
+END, GOES_ON = "</w>", "@@"
 
 
 def read_bytes(file: Path) -> bytes:
@@ -49,8 +66,10 @@ def check_vocab(vocab: Mapping[str, object], file: Path) -> dict[str, int]:
         raise UserError(f"{file}: the vocabulary is empty")
     owners: dict[int, str] = {}
     for token, id in vocab.items():
-        if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < MOST:
-            raise UserError(f"{file}: the id of {token!r} is {id!r}", allowed=f"whole numbers from 0 to {MOST - 1}")
+        if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < MAX_VOCAB:
+            raise UserError(
+                f"{file}: the id of {token!r} is {id!r}", allowed=f"whole numbers from 0 to {MAX_VOCAB - 1}"
+            )
         if id in owners:
             raise UserError(f"{file}: {owners[id]!r} and {token!r} have the same id {id}")
         owners[id] = token
@@ -62,7 +81,7 @@ def numbered_lines(tokens: Iterable[str], file: Path) -> dict[str, int]:
     vocab: dict[str, int] = {}
     for token in tokens:
         if token in vocab:
-            raise UserError(f"{file}: {token!r} stands there twice, as number {vocab[token]} and {len(vocab)}")
+            raise UserError(f"{file}: {token!r} occurs twice, as number {vocab[token]} and {len(vocab)}")
         vocab[token] = len(vocab)
     return check_vocab(vocab, file)
 
@@ -113,7 +132,7 @@ def find_roles(backend: Backend, told: Mapping[str, Any]) -> Roles:
 
 
 def add_tokens(backend: Backend, told: Mapping[str, Any], folder: Path) -> None:
-    """Tokens that stand beside a vocabulary, each with the id that the settings give it."""
+    """Adds tokens that are listed beside a vocabulary, each with the id that the settings give it."""
     from tokenizers import AddedToken
 
     beside = folder / "added_tokens.json"
@@ -143,3 +162,172 @@ def choose(files: list[Path], what: str) -> Path:
             do="load one of these files by its path",
         )
     return files[0]
+
+
+def holds_letters(file: Path) -> bool:
+    """Whether a vocab.json is of characters: its settings say so, or it has a blank and no longer token."""
+    told = settings(file.parent)
+    if "tokenizer_class" in told:
+        return told["tokenizer_class"] == CTC_CLASS
+    vocab = read_json(file)
+    longer = (token for token in vocab if len(token) != 1 and token[:1] + token[-1:] not in BRACKETS)
+    return spelled_roles(told)["pad"] in vocab and not any(True for _ in longer)
+
+
+def read_letters(file: Path) -> Tokenizer:
+    """vocab.json: characters, a word delimiter, and special tokens."""
+    told = settings(file.parent)
+    if told.get("do_lower_case") is True:
+        said = f"{file.parent}: do_lower_case=True is not supported for the characters of a CTC model"
+        raise UserError(said, allowed="false")
+    vocab, roles = check_vocab(read_json(file), file), spelled_roles(told)
+    unk = roles["unk"]
+    backend = characters(vocab, unk if unk in vocab else None)
+    part_words(backend, spelled(told, "word_delimiter") or "|", str(told.get("replace_word_delimiter_char", " ")))
+    special = [token for token in roles.values() if token in vocab]
+    backend.add_special_tokens(special)
+    backend.add_tokens([token for token in vocab if len(token) > 1 and token not in special])
+    add_tokens(backend, {"added_tokens_decoder": beyond(told.get("added_tokens_decoder"), vocab)}, file.parent)
+    return Tokenizer(backend, find_roles(backend, {f"{role}_token": token for role, token in roles.items()}))
+
+
+def beyond(added: object, vocab: Mapping[str, int]) -> dict[str, Any]:
+    """The added tokens that the vocabulary lacks: transformers lists its special ones again, and | among them."""
+    entries: dict[str, Any] = added if isinstance(added, dict) else {}
+    return {id: entry for id, entry in entries.items() if isinstance(entry, dict) and entry.get("content") not in vocab}
+
+
+def part_words(backend: Backend, mark: str, space: str) -> None:
+    """Lets a mark stand between words in place of a space; where a text begins or ends there is none."""
+    from tokenizers import Regex, decoders, normalizers
+
+    backend.normalizer = normalizers.Replace(space, mark)
+    edges = decoders.Replace(Regex(r"^\s+|\s+$"), "")
+    backend.decoder = decoders.Sequence([decoders.Replace(mark, space), decoders.Fuse(), edges])
+
+
+def spelled_roles(told: Mapping[str, Any]) -> dict[str, str]:
+    return {role: spelled(told, role) or usual for role, usual in CTC_ROLES.items()}
+
+
+def read_fairseq(file: Path) -> Tokenizer:
+    """`encode` puts </s> at the end, as fairseq does."""
+    codes = [found for name in ("bpe.code", "bpe.codes", "bpecodes") if (found := file.with_name(name)).is_file()]
+    if not codes:
+        raise UserError(f"{file}: there is no bpe.code beside this dictionary")
+    merges = read_codes(choose(codes, "files of merges"))
+    vocab = numbered_lines([*FAIRSEQ_SPECIAL, *(as_merged(token) for token in read_dictionary(file))], file)
+    known = len(vocab)
+    for pair in merges:
+        for piece in (*pair, "".join(pair)):
+            vocab.setdefault(piece, len(vocab))
+    backend = suffix_bpe(vocab, merges, "<unk>")
+    if lowered(merges):
+        from tokenizers import normalizers
+
+        backend.normalizer = normalizers.Lowercase()
+    backend.add_special_tokens(list(FAIRSEQ_SPECIAL))
+    frame(backend, [], ["</s>"])
+    return Tokenizer(backend, FAIRSEQ_ROLES, literal=True, known=known)
+
+
+def read_sides(folder: Path, source: int, target: int) -> tuple[Tokenizer | None, Tokenizer | None]:
+    """The tokenizers of what a model reads and writes; None for the second where it is the same.
+
+    Nothing names the sides of two dictionaries; `source` and `target` are how many rows the model has for each.
+    """
+    files = sorted(folder.glob("dict.*.txt"))
+    if not files:
+        return None, None
+    if len({read_text(file) for file in files}) == 1:
+        return read_fairseq(files[0]), None
+    found = [read_fairseq(file) for file in files]
+    sides = [[words for words in found if words.vocab == rows] for rows in (source, target)]
+    if [len(side) for side in sides] != [1, 1] or sides[0] == sides[1]:
+        sizes = listed(f"{file.name} with {words.vocab}" for file, words in zip(files, found, strict=True))
+        said = f"{folder}: the model reads {source} tokens and writes {target}, and there are {sizes}"
+        raise UserError(said, allowed="one dictionary for both, or one of each size")
+    return sides[0][0], sides[1][0]
+
+
+def lowered(merges: Sequence[tuple[str, str]]) -> bool:
+    letters = "".join(left + right.removesuffix(END) for left, right in merges)
+    return letters == letters.lower() != letters.upper()
+
+
+def read_dictionary(file: Path) -> list[str]:
+    """The tokens of lines such as `ce 1234`."""
+    tokens: list[str] = []
+    for number, line in enumerate(read_text(file).removesuffix("\n").split("\n"), 1):
+        token, _, count = line.rstrip("\r").removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if not token or not count.isdecimal():
+            raise UserError(f"{file} line {number}: {line[:60]!r} is no token with its count")
+        tokens.append(token)
+    return tokens
+
+
+def read_codes(file: Path) -> list[tuple[str, str]]:
+    first, *lines = read_text(file).removesuffix("\n").split("\n")
+    if first.split() != ["#version:", "0.2"]:
+        raise UserError(f"{file}: begins with {first[:40]!r}", allowed="'#version: 0.2' of subword-nmt")
+    return check_merges(enumerate((line.rstrip("\r ") for line in lines), 2), file)
+
+
+def as_merged(token: str) -> str:
+    return token.removesuffix(GOES_ON) if token.endswith(GOES_ON) else token + END
+
+
+def read_vocab(file: Path) -> Tokenizer:
+    """vocab.json, of characters or of GPT-2's tokens."""
+    alone = not file.with_name("merges.txt").is_file()
+    return read_letters(file) if alone and file.is_file() and holds_letters(file) else read_gpt2(file)
+
+
+def read_gpt2(file: Path) -> Tokenizer:
+    """vocab.json and merges.txt.  Where the vocabulary has RoBERTa's tokens, its frame <s> … </s> is used."""
+    vocab_file, merges_file = file.with_name("vocab.json"), file.with_name("merges.txt")
+    told = settings(file.parent)
+    vocab = check_vocab(read_json(vocab_file), vocab_file)
+    lines = enumerate(read_text(merges_file).split("\n"), 1)
+    merges = check_merges(((n, line.rstrip("\r")) for n, line in lines if line and not header(n, line)), merges_file)
+    for pair in merges:
+        for token in (*pair, "".join(pair)):
+            if token not in vocab:
+                raise UserError(f"{merges_file}: {' '.join(pair)!r} merges {token!r}, which {vocab_file.name} lacks")
+    backend = byte_bpe(vocab, merges, prefix_space=told.get("add_prefix_space") is True)
+    own = [token for token in ("<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>") if token in vocab]
+    backend.add_special_tokens(own)
+    if "<mask>" in vocab:
+        from tokenizers import AddedToken
+
+        backend.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True, normalized=False)])
+    add_tokens(backend, told, file.parent)
+    if {"<s>", "</s>", "<mask>"} <= vocab.keys():
+        frame(backend, ["<s>"], ["</s>"])
+    return Tokenizer(backend, find_roles(backend, told))
+
+
+def read_bert(file: Path) -> Tokenizer:
+    """vocab.txt: one token a line, its id the number of the line."""
+    told = settings(file.parent)
+    lines = read_text(file).removesuffix("\n").split("\n")
+    vocab = numbered_lines((line.rstrip("\r") for line in lines), file)
+    roles = {role: spelled(told, role) or f"[{role.upper()}]" for role in ("unk", "cls", "sep", "pad", "mask")}
+    if missing := [token for token in (roles["unk"], roles["cls"], roles["sep"]) if token not in vocab]:
+        raise UserError(f"{file}: not BERT's vocabulary: it lacks {missing[0]!r}")
+    strip = told.get("strip_accents")
+    backend = wordpiece(
+        vocab,
+        roles["unk"],
+        lower=told.get("do_lower_case", True) is True,
+        accents=None if strip is None else not strip,
+        chinese=told.get("tokenize_chinese_chars", True) is True,
+    )
+    backend.add_special_tokens([token for token in roles.values() if token in vocab])
+    add_tokens(backend, told, file.parent)
+    frame(backend, [roles["cls"]], [roles["sep"]])
+    return Tokenizer(backend, find_roles(backend, {f"{role}_token": token for role, token in roles.items()}))
+
+
+def header(number: int, line: str) -> bool:
+    return number == 1 and line.startswith("#version")

@@ -8,20 +8,29 @@ for any ids, also for bytes that no text has: each longest beginning of a charac
 from __future__ import annotations
 
 import codecs
+import json
 from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from headway.data.levels import BYTES, decoder_kinds
-
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
+
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))  # what byte fallback calls its tokens
 BROKEN = "\ufffd"
 
 
-class Stream(Protocol):
+def decoder_kinds(backend: Backend) -> list[str]:
+    """The names of the decoder's steps, in order."""
+    if backend.decoder is None:
+        return []
+    told = json.loads(backend.decoder.__getstate__())
+    return [step["type"] for step in told.get("decoders", [told])]
+
+
+class DecodeStream(Protocol):
     """Text in the making.  `copy` of it goes on by itself."""
 
     def push(self, id: int) -> str:
@@ -33,7 +42,7 @@ class Stream(Protocol):
         ...
 
 
-def open_stream(backend: Backend) -> Stream:
+def open_stream(backend: Backend) -> DecodeStream:
     kinds = decoder_kinds(backend)
     return ByteStream(backend) if kinds == ["ByteLevel"] else PieceStream(backend, hold="ByteLevel" in kinds)
 
@@ -66,7 +75,7 @@ class ByteStream:
         token = self.backend.id_to_token(id) or ""
         if all(letter in self.letters for letter in token):
             return bytes(self.letters[letter] for letter in token)
-        return token.encode()  # a token that was added by hand, in plain letters
+        return token.encode()  # an added token, in plain characters
 
 
 class PieceStream:
@@ -76,7 +85,7 @@ class PieceStream:
     """
 
     def __init__(self, backend: Backend, hold: bool = False):
-        self.backend, self.hold, self.mender = backend, hold, Mender(backend)
+        self.backend, self.hold, self.mender = backend, hold, ByteMender(backend)
         self.before: list[int] = []
         self.held: list[int] = []
 
@@ -92,7 +101,7 @@ class PieceStream:
         start, text = self.decode(self.before), self.decode(self.before + self.held)
         if not self.held or (self.hold and text.endswith(BROKEN)):
             return ""
-        # decoders strip spaces where a text begins; only behind a letter is it certain that none does
+        # decoders strip spaces where a text begins; only after other text is it certain that none does
         behind = self.decode(self.held).strip(" ")
         self.before, self.held = (self.held if behind else self.before + self.held), []
         return text[len(start) :]
@@ -106,7 +115,7 @@ class PieceStream:
         return other
 
 
-class Mender:
+class ByteMender:
     """Special tokens taken out, and byte tokens gathered into characters; broken ones are replaced by U+FFFD."""
 
     def __init__(self, backend: Backend):
@@ -153,7 +162,7 @@ class Mender:
 
 @cache
 def byte_letters() -> dict[str, int]:
-    """GPT-2's letters for bytes: printable ones stand for themselves, the others for the letters from U+0100 on."""
+    """GPT-2's characters for bytes: printable bytes are themselves, the others are U+0100 and following."""
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (byte for byte in range(256) if byte not in shown)
     return {chr(byte): byte for byte in shown} | {chr(0x100 + at): byte for at, byte in enumerate(others)}

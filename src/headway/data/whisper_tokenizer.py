@@ -1,8 +1,8 @@
-"""Whisper's words: the tokens by which it is told what to do, the times that it writes, and OpenAI's files of words.
+"""Whisper's tokenizer: the tokens of its prompt, its timestamps, and OpenAI's vocabulary files.
 
 Ids stand in this order: text; <|endoftext|>; <|startoftranscript|>; a token for each language; <|translate|> and
 <|transcribe|>; <|startoflm|>, <|startofprev|>, <|nospeech|>, <|notimestamps|>; a token for each 0.02 seconds of a
-window.  Models of English alone have GPT-2's text, the others one token more; large-v3 added Cantonese.
+window.  English-only models have GPT-2's text, the others one token more; large-v3 added Cantonese.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.data.levels import byte_bpe, merges_by_score
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.data.tokenizer_files import check_vocab, read_text
 from headway.data.tokenizer_stream import byte_letters
+from headway.data.tokenizer_training import byte_bpe, merges_by_score
 from headway.errors import UserError, listed, nearest
 
 CODES = (
@@ -57,7 +57,7 @@ class Marks:
         return self.untimed + 1
 
     def prompt(self, language: str | None, task: str, timed: bool) -> list[int]:
-        """What the model is told before it writes: to write in this language, this task, with or without times."""
+        """The prompt: language, task, with or without timestamps."""
         end = [] if timed else [self.untimed]
         if not self.languages:
             if language not in (None, "en") or task != "transcribe":
@@ -114,7 +114,7 @@ def read_tiktoken(file: Path, vocab: int) -> Tokenizer:
 
 
 def read_ranks(file: Path) -> dict[str, int]:
-    """The pieces of text, in letters that stand for bytes, with their ids."""
+    """The pieces of text, in GPT-2's characters for bytes, with their ids."""
     letters = {byte: letter for letter, byte in byte_letters().items()}
     ranks: dict[str, int] = {}
     for number, line in enumerate(read_text(file).splitlines(), 1):
@@ -131,7 +131,7 @@ def read_ranks(file: Path) -> dict[str, int]:
 
 def usual_settings(tokenizer: Tokenizer, marks: Marks) -> dict[str, Any]:
     """The generation_config.json of these words where none is there: what OpenAI bars is not written."""
-    asked = range(min(marks.tasks.values()), marks.untimed)  # what stands in prompts alone
+    asked = range(min(marks.tasks.values()), marks.untimed)  # what occurs in prompts alone
     roles = {f"{role}_token_id": marks.end for role in ("bos", "eos", "pad")}
     languages = {
         "lang_to_id": {spelled(code): id for code, id in marks.languages.items()},
@@ -150,7 +150,7 @@ def usual_settings(tokenizer: Tokenizer, marks: Marks) -> dict[str, Any]:
 
 
 def unspoken(tokenizer: Tokenizer) -> list[int]:
-    """The tokens of what nobody says: brackets, notes and the like, as OpenAI bars them where no file tells.
+    """The tokens of what is not spoken: brackets, notes and the like, as OpenAI suppresses them by default.
 
     A sign counts that is one token, by itself or behind a space; of notes, which are several, the first token.
     """

@@ -1,1 +1,1 @@
-"""Layer 4: one decoding loop for every model that writes."""
+"""Layer 4: text generation: one decoding loop for every decoder."""

@@ -1,4 +1,4 @@
-"""Beam search: the best of many continuations, kept `width` at a time.
+"""Beam search with length penalty.
 
 Axes:  N prompts that go on   K beams of each   B = N·K rows   T new tokens   V vocabulary
 """
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.generate.feed import Feed, Prompts, checked_prompts, context_of, least, room_for
-from headway.generate.hypotheses import Open
+from headway.generate.hypotheses import OpenBeams
 from headway.generate.request import Generated
 from headway.generate.rules import FREE, Rules
+from headway.generate.session import DecodingSession, Prompts, checked_prompts, context_of, room_for, smallest
 from headway.generate.stopping import STOP, Reason, Stop
 from headway.nn.context import EMPTY, Context
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Beam:
             raise UserError(said, allowed=f"the best 1 to {self.width}", do="widen the beam to see more")
 
     def score(self, total: float, length: int) -> float:
-        """What a continuation of `length` tokens is worth whose log-probabilities sum to `total`."""
+        """The length-normalised score of a continuation of `length` tokens whose log-probabilities sum to `total`."""
         return total / ((5 + length) / 6) ** self.alpha
 
 
@@ -66,25 +66,25 @@ def beam_search(
 
     The other arguments are those of `stream`.
     """
-    context = least(context, context_of(model))
+    context = smallest(context, context_of(model))
     rows = checked_prompts(model, prompts, bos, context)
     if not rows:
         return []
     searches = [Search(row, how, stop, room_for(len(row), stop.most, context)) for row in rows]
-    feed = Feed(model, rows, max(search.room for search in searches) - 1, memory=memory)
-    explore(feed, searches, how, stop, rules, feed.prompt(chunk))
+    session = DecodingSession(model, rows, max(search.room for search in searches) - 1, memory=memory)
+    explore(session, searches, how, stop, rules, session.prompt(chunk))
     return [search.found() for search in searches]
 
 
 class Search:
-    """What one prompt has found."""
+    """The finished continuations of one prompt."""
 
     def __init__(self, prompt: list[int], how: Beam, stop: Stop, room: int):
         self.prompt, self.how, self.stop, self.room = prompt, how, stop, room
         self.finished: list[Generated] = []
 
-    def offer(self, opened: Open, at: tuple[int, int], heard: bool) -> None:
-        """A continuation that ends here; one that could never be chosen is none."""
+    def offer(self, opened: OpenBeams, at: tuple[int, int], heard: bool) -> None:
+        """Adds a finished continuation, unless its probability is 0."""
         if (total := float(opened.totals[at])) > -inf:
             tokens, logprobs = tuple(opened.tokens[at].tolist()), tuple(opened.logprobs[at].tolist())
             reason = self.stop.reason(tokens, self.room, heard) or Reason.LENGTH
@@ -103,31 +103,38 @@ class Search:
         return len(best) == self.how.best and best[-1].score >= reachable
 
 
-def explore(feed: Feed, searches: list[Search], how: Beam, stop: Stop, rules: Rules, logits: Tensor) -> None:
+def explore(
+    session: DecodingSession, searches: list[Search], how: Beam, stop: Stop, rules: Rules, logits: Tensor
+) -> None:
     """Searches on from the logits after the prompts, N V, until every search is done."""
-    opened, stops = Open.start(len(searches), stop, feed.device), torch.tensor(stop.tokens, device=feed.device)
+    opened, stops = (
+        OpenBeams.start(len(searches), stop, session.device),
+        torch.tensor(stop.tokens, device=session.device),
+    )
     count = how.width * (1 + len(stop.tokens) + bool(stop.strings))  # however many of them end, `width` go on
     for length in range(1, stop.most + 1):
         beams = opened.totals.shape[1]
-        masked, forced = allowed(logits, opened, searches, stop, rules)
-        grown, parents = opened.grown(logits, masked, forced, count)
-        heard = grown.heard(stop.least) if stop.strings else torch.zeros_like(grown.totals, dtype=torch.bool)
+        masked, forced = mask_logits(logits, opened, searches, stop, rules)
+        grown, parents = opened.extend(logits, masked, forced, count)
+        heard = grown.stopped(stop.least) if stop.strings else torch.zeros_like(grown.totals, dtype=torch.bool)
         ended = torch.isin(grown.tokens[..., -1], stops) | heard  # N count
         for at in ended[:, : how.width].nonzero().tolist():
             searches[at[0]].offer(grown, (at[0], at[1]), bool(heard[tuple(at)]))
         live = ended.long().argsort(dim=1, stable=True)[:, : how.width]
-        opened = grown._replace(totals=grown.totals.masked_fill(ended, -inf)).taken(live)
-        going = still_going(searches, opened, length)
+        opened = grown._replace(totals=grown.totals.masked_fill(ended, -inf)).select(live)
+        going = open_searches(searches, opened, length)
         if not going:
             return
-        rows = torch.tensor(going, device=feed.device)[:, None] * beams + parents.gather(1, live)[going]
+        rows = torch.tensor(going, device=session.device)[:, None] * beams + parents.gather(1, live)[going]
         searches, opened = [searches[prompt] for prompt in going], opened.of(going)
-        feed.select(rows.flatten(), going)
-        logits = feed.step(opened.tokens[..., -1].flatten())
+        session.select(rows.flatten(), going)
+        logits = session.step(opened.tokens[..., -1].flatten())
 
 
-def allowed(logits: Tensor, opened: Open, searches: list[Search], stop: Stop, rules: Rules) -> tuple[Tensor, Tensor]:
-    """The logits ((N K) V) with −∞ at what may not come, and which prompts have no choice (N)."""
+def mask_logits(
+    logits: Tensor, opened: OpenBeams, searches: list[Search], stop: Stop, rules: Rules
+) -> tuple[Tensor, Tensor]:
+    """The logits ((N K) V) with −∞ at tokens that are not allowed, and which prompts have a forced token (N)."""
     beams, length = opened.tokens.shape[1:]
     masked = logits
     if barred := stop.forbidden(length):
@@ -142,7 +149,7 @@ def allowed(logits: Tensor, opened: Open, searches: list[Search], stop: Stop, ru
     return rules.masked(masked, length, rooms, ids), forced
 
 
-def still_going(searches: list[Search], opened: Open, length: int) -> list[int]:
+def open_searches(searches: list[Search], opened: OpenBeams, length: int) -> list[int]:
     """Which searches go on; what is open where there is no more room counts as it is."""
     for prompt, search in enumerate(searches):
         if length == search.room:

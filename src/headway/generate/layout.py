@@ -1,4 +1,4 @@
-"""How weights lie in memory, for continuing one prompt at a time.
+"""Memory layout of weights for decoding one prompt at a time.
 
 A step of decoding multiplies one vector with every matrix, and takes as long as reading them.  Three things make them
 faster to read; shapes and values stay.  Measured on one thread:
@@ -7,7 +7,7 @@ faster to read; shapes and values stay.  Measured on one thread:
   50257×768 13.2 → 7.5, 33 → 39; 3072×768 0.78 → 0.52, 1.37 → 1.71, 9.1 → 9.0; 768×768 0.195 → 0.175, 0.31 → 0.36,
   2.08 → 2.11.  768×3072 would lose: 0.54 → 0.71.
 - The queries', keys' and values' matrices of a self-attention lie side by side, so that they are read as one
-  (`nn.joined`): three of 768×768 0.50 → 0.37 ms.
+  (`nn.fused_linear`): three of 768×768 0.50 → 0.37 ms.
 - All of them lie in one block of large pages, so that fewer addresses are looked up: GPT-2's matrices 28.6 → 27.0 ms.
 """
 
@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.nn.attention import SelfAttention
+from headway.nn.fused_linear import bias_of
 from headway.nn.head import LMHead
-from headway.nn.joined import bias_of
 
 LINE = 64  # bytes that a processor reads at once
 
@@ -33,7 +33,7 @@ def arrange(model: nn.Module) -> None:
     for block, size in zip(blocks, sizes, strict=True):
         total = sum(x.numel() for x in block)
         flat = room[first : first + total * block[0].element_size()].view(block[0].dtype)
-        lay(block, flat)
+        place_block(block, flat)
         first += size
 
 
@@ -41,7 +41,7 @@ def blocks_of(model: nn.Module) -> list[list[Tensor]]:
     """The matrices of a model, those together that are read together, and their bias vectors; each once."""
     blocks: list[list[Tensor]] = []
     for part in model.modules():
-        if isinstance(part, SelfAttention) and (layers := joinable(part)):
+        if isinstance(part, SelfAttention) and (layers := fusable_layers(part)):
             blocks.append([layer.weight for layer in layers])
             if bias_of(layers[0]) is not None:
                 blocks.append([layer.bias for layer in layers])
@@ -50,7 +50,7 @@ def blocks_of(model: nn.Module) -> list[list[Tensor]]:
     return [*blocks, *([weight] for weight in single if weight not in joined)]
 
 
-def joinable(part: SelfAttention) -> list[nn.Linear]:
+def fusable_layers(part: SelfAttention) -> list[nn.Linear]:
     """The layers of queries, keys and values, where they can be laid side by side."""
     layers = [layer for layer in (part.q, part.k, part.v) if type(layer) is nn.Linear]
     weights = [layer.weight for layer in layers]
@@ -60,7 +60,7 @@ def joinable(part: SelfAttention) -> list[nn.Linear]:
     return layers if len(layers) == 3 == len(set(weights)) and alike and len(biased) == 1 and tall else []
 
 
-def lay(block: list[Tensor], flat: Tensor) -> None:
+def place_block(block: list[Tensor], flat: Tensor) -> None:
     """Puts the parameters of a block side by side into the numbers of `flat`."""
     if block[0].dim() == 1:
         for x, place in zip(block, flat.split([len(x) for x in block]), strict=True):
@@ -72,10 +72,10 @@ def lay(block: list[Tensor], flat: Tensor) -> None:
     for x, part in zip(block, place.split(widths), strict=True):
         x.data = part.copy_(x.data)
         if len(block) > 1 and x.requires_grad:
-            x.register_post_accumulate_grad_hook(lie_alone)
+            x.register_post_accumulate_grad_hook(copy_out_of_block)
 
 
-def lie_alone(weight: Tensor) -> None:
+def copy_out_of_block(weight: Tensor) -> None:
     """Takes a weight that learns out of its block: torch's fused optimisers would write over what lies beside it."""
     weight.data = weight.data.contiguous()
 

@@ -1,4 +1,4 @@
-"""A prompt on its way: what was chosen so far, and what comes out in the end.
+"""The state of one prompt during decoding, its steps and its result.
 
 Axes:  V vocabulary
 """
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from headway.generate.rules import FREE, Rules
-from headway.generate.sampling import Choice
-from headway.generate.stopping import Reason, Stop, Watch
+from headway.generate.sampling import Sampler
+from headway.generate.stopping import Reason, Stop, StopMatcher
 
 
 class Step(NamedTuple):
@@ -48,7 +48,7 @@ class Request:
 
     row: int
     prompt: list[int]
-    how: Choice
+    how: Sampler
     stop: Stop
     room: int  # new tokens at most
     rules: Rules = FREE
@@ -58,25 +58,25 @@ class Request:
 
     def __post_init__(self) -> None:
         self.draw = torch.Generator().manual_seed(self.how.seed)
-        self.watch, self.changes = Watch(self.stop), self.how.changes()
+        self.matcher, self.processors = StopMatcher(self.stop), self.how.processors()
 
-    def changed(self, logits: Tensor, ahead: Sequence[int] = ()) -> Tensor:
-        """The logits (V) to choose by, where the tokens `ahead` are to come before the choice."""
+    def process(self, logits: Tensor, ahead: Sequence[int] = ()) -> Tensor:
+        """The processed logits (V) of the next token, after the tokens `ahead`."""
         length = len(self.tokens) + len(ahead)
         if forbidden := self.stop.forbidden(length):
             logits = logits.index_fill(0, torch.tensor(forbidden, device=logits.device), -inf)
-        if self.rules is FREE and not self.changes:
+        if self.rules is FREE and not self.processors:
             return logits
         seen = [*self.prompt, *self.tokens, *ahead]
         ids = torch.tensor([seen], device=logits.device)
         logits = self.rules.masked(logits[None], length, [self.room], ids)[0]
-        return self.how.changed(logits, seen)
+        return self.how.process(logits, seen)
 
     def choose(self, logits: Tensor) -> int:
-        return self.how.pick(self.changed(logits), self.draw)
+        return self.how.pick(self.process(logits), self.draw)
 
     def take(self, token: int, logprob: float) -> Step:
         self.tokens.append(token)
         self.logprobs.append(logprob)
-        self.reason = self.stop.reason(self.tokens, self.room, self.watch.push(token))
+        self.reason = self.stop.reason(self.tokens, self.room, self.matcher.push(token))
         return Step(self.row, token, logprob, self.reason)

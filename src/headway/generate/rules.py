@@ -1,4 +1,4 @@
-"""What may come next whoever chooses: the masks that a checkpoint's generation settings ask for.
+"""Constraints on the next token, from a generation config: forced and suppressed tokens, no-repeat n-grams.
 
 Axes:  B rows   T tokens so far   V vocabulary
 """
@@ -19,11 +19,11 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Rules:
-    """Which tokens are the only ones, and which are none, at a place in a continuation.
+    """Which tokens are forced or forbidden at each position of a continuation.
 
     A continuation begins with one of `first` and, where it is as long as it may be, ends with one of `last`: a token
-    that is forced costs a beam nothing.  Tokens in `never` are not written at all, those in `not_first` not at the
-    beginning; no run of `no_repeat` tokens comes twice, the prompt included.
+    that is forced does not change a beam's score.  Tokens in `never` are suppressed everywhere, those in `not_first` at
+    the beginning; no n-gram of `no_repeat` tokens occurs twice, the prompt included.
     """
 
     first: Tokens = ()
@@ -43,7 +43,7 @@ class Rules:
         return self.first if length == 0 else ()
 
     def masked(self, logits: Tensor, length: int, rooms: Sequence[int], ids: Tensor) -> Tensor:
-        """Logits (B V) with −∞ at what may not come.
+        """Logits (B V) with −∞ at forbidden tokens.
 
         `ids` (B T) are the prompt and `length` new tokens of each row, −1 in front where a row is shorter; `rooms` are
         how many new tokens each may have.
@@ -52,14 +52,14 @@ class Rules:
         if barred:
             logits = logits.index_fill(1, torch.tensor(barred, device=logits.device), -inf)
         if self.no_repeat and ids.shape[1] >= self.no_repeat:
-            logits = logits.masked_fill(repeating(ids, self.no_repeat, logits.shape[1]), -inf)
+            logits = logits.masked_fill(repeated_ngrams(ids, self.no_repeat, logits.shape[1]), -inf)
         forced = [self.forced(length, room) for room in rooms]
         if any(forced):
-            logits = torch.stack([only(row, tokens) for row, tokens in zip(logits, forced, strict=True)])
+            logits = torch.stack([keep_only(row, tokens) for row, tokens in zip(logits, forced, strict=True)])
         return logits
 
 
-def only(logits: Tensor, tokens: Tokens) -> Tensor:
+def keep_only(logits: Tensor, tokens: Tokens) -> Tensor:
     """`logits` (V) with −∞ at all but `tokens`; as they are where none are named."""
     if not tokens:
         return logits
@@ -67,8 +67,8 @@ def only(logits: Tensor, tokens: Tokens) -> Tensor:
     return torch.full_like(logits, -inf).index_fill(0, kept, 0.0)
 
 
-def repeating(ids: Tensor, size: int, vocab: int) -> Tensor:
-    """Which tokens would end a run of `size` that is in ids (B T) already, B V."""
+def repeated_ngrams(ids: Tensor, size: int, vocab: int) -> Tensor:
+    """Which tokens would complete an n-gram of `size` tokens that ids (B T) has already, B V."""
     runs = ids.unfold(1, size, 1)  # B (T − size + 1) size
     begun = ids[:, ids.shape[1] - size + 1 :]  # B (size − 1): the run that the next token would end
     same = (runs[:, :, :-1] == begun[:, None]).all(-1) & (runs[:, :, -1] >= 0)

@@ -1,4 +1,4 @@
-"""How the next token is chosen: changes of the logits, then the likeliest token or a draw.
+"""Greedy decoding and sampling: logits processors (repetition penalty, temperature, top-k, top-p, min-p), a choice.
 
 A setting is a frozen value.  A draw takes one number from the request's own generator, so a request with a seed gets
 the same tokens in any batch.
@@ -20,37 +20,37 @@ from torch import Tensor
 from headway.errors import UserError
 
 
-class Change(Protocol):
-    """Other logits (V) in place of these, where the prompt and the continuation so far hold the tokens `seen`."""
+class LogitsProcessor(Protocol):
+    """Changes logits (V), given the tokens `seen` in the prompt and the continuation so far."""
 
     def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor: ...
 
 
-class Choice(ABC):
+class Sampler(ABC):
     """A way to choose the next token."""
 
     seed: int = 0
 
     @abstractmethod
-    def changes(self) -> list[Change]:
-        """What is done to the logits, in this order."""
+    def processors(self) -> list[LogitsProcessor]:
+        """The logits processors, in order of application."""
 
     @abstractmethod
     def pick(self, logits: Tensor, draw: torch.Generator) -> int:
-        """A token, by changed logits (V)."""
+        """A token, by processed logits (V)."""
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
-        """The chance of each token by changed logits: V → V, float64."""
+        """The probability of each token by processed logits: V → V, float64."""
 
-    def changed(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
-        for change in self.changes():
-            logits = change(logits, seen)
+    def process(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
+        for processor in self.processors():
+            logits = processor(logits, seen)
         return logits
 
 
 @dataclass(frozen=True)
-class Greedy(Choice):
+class Greedy(Sampler):
     """The likeliest token; among equals the first."""
 
     repetition: float = 1.0
@@ -58,7 +58,7 @@ class Greedy(Choice):
     def __post_init__(self) -> None:
         Repetition(self.repetition)
 
-    def changes(self) -> list[Change]:
+    def processors(self) -> list[LogitsProcessor]:
         return [Repetition(self.repetition)] if self.repetition != 1.0 else []
 
     def pick(self, logits: Tensor, draw: torch.Generator) -> int:
@@ -69,8 +69,8 @@ class Greedy(Choice):
 
 
 @dataclass(frozen=True)
-class Sample(Choice):
-    """A draw from the model's distribution, changed in this order: repetition, temperature, top-k, top-p, min-p.
+class RandomSampler(Sampler):
+    """A random token by the model's distribution, processed so: repetition, temperature, top-k, top-p, min-p.
 
     Each of these works on what the ones before it have left.  A temperature of 0 is the limit: the likeliest token.
     """
@@ -83,10 +83,10 @@ class Sample(Choice):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self.changes()  # impossible numbers are told here, not in the first step
+        self.processors()  # impossible numbers are told here, not in the first step
 
-    def changes(self) -> list[Change]:
-        changes: list[Change | None] = [
+    def processors(self) -> list[LogitsProcessor]:
+        changes: list[LogitsProcessor | None] = [
             None if self.repetition == 1.0 else Repetition(self.repetition),
             None if self.temperature == 1.0 else Temperature(self.temperature),
             None if self.top_k is None else TopK(self.top_k),
@@ -96,7 +96,7 @@ class Sample(Choice):
         return [change for change in changes if change is not None]
 
     def pick(self, logits: Tensor, draw: torch.Generator) -> int:
-        return drawn(self.probabilities(logits), draw)
+        return draw_index(self.probabilities(logits), draw)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         return logits.log_softmax(-1, dtype=torch.float64).exp()
@@ -112,7 +112,7 @@ class Repetition:
     penalty: float
 
     def __post_init__(self) -> None:
-        positive("repetition", self.penalty)
+        check_positive("repetition", self.penalty)
 
     def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
         ids = torch.tensor(sorted(set(seen)), dtype=torch.long, device=logits.device)
@@ -132,7 +132,7 @@ class Temperature:
 
     def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
         # the smallest temperatures would overflow: in float64 and from the maximum down they give −∞, which is right
-        return likeliest(logits, 1) if self.value == 0.0 else (logits.double() - logits.max()) / self.value
+        return keep_top_k(logits, 1) if self.value == 0.0 else (logits.double() - logits.max()) / self.value
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class TopK:
             raise UserError(f"top_k={self.count}", allowed="1 or more", do="leave it out to keep all tokens")
 
     def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
-        return likeliest(logits, self.count)
+        return keep_top_k(logits, self.count)
 
 
 @dataclass(frozen=True)
@@ -156,12 +156,12 @@ class TopP:
     mass: float
 
     def __post_init__(self) -> None:
-        share("top_p", self.mass)
+        check_share("top_p", self.mass)
 
     def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
         ordered = logits.double().sort(descending=True).values
         reached = ordered.log_softmax(-1).exp().cumsum(-1)
-        return likeliest(logits, int((reached < self.mass).sum()) + 1)
+        return keep_top_k(logits, int((reached < self.mass).sum()) + 1)
 
 
 @dataclass(frozen=True)
@@ -171,14 +171,14 @@ class MinP:
     share: float
 
     def __post_init__(self) -> None:
-        share("min_p", self.share)
+        check_share("min_p", self.share)
 
     def __call__(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
         ratio = (logits.double() - logits.max()).exp()
         return logits.masked_fill(ratio < self.share, -inf)
 
 
-def likeliest(logits: Tensor, count: int) -> Tensor:
+def keep_top_k(logits: Tensor, count: int) -> Tensor:
     """`logits` (V) with −∞ at all but the `count` largest; among equals the first are kept."""
     if count >= len(logits):
         return logits
@@ -187,7 +187,7 @@ def likeliest(logits: Tensor, count: int) -> Tensor:
     return logits.masked_fill(~(above | equal & (equal.cumsum(0) <= count - above.sum())), -inf)
 
 
-def drawn(weights: Tensor, draw: torch.Generator) -> int:
+def draw_index(weights: Tensor, draw: torch.Generator) -> int:
     """An index, each as often as its weight (V, float64) says, by one random number."""
     upto = weights.cumsum(0)
     point = torch.rand((), dtype=torch.float64, generator=draw).to(weights.device) * upto[-1]
@@ -195,12 +195,12 @@ def drawn(weights: Tensor, draw: torch.Generator) -> int:
     return int(torch.minimum(torch.searchsorted(upto, point[None], right=True), last))
 
 
-def positive(name: str, value: float) -> None:
+def check_positive(name: str, value: float) -> None:
     if not (value > 0.0 and isfinite(value)):
         raise UserError(f"{name}={value:g}", allowed="a number above 0; 1 changes nothing")
 
 
-def share(name: str, value: float) -> None:
+def check_share(name: str, value: float) -> None:
     if not 0.0 < value <= 1.0:
         raise UserError(f"{name}={value:g}", allowed="above 0, up to 1", do="leave it out to keep all tokens")
 

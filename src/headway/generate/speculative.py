@@ -1,8 +1,8 @@
-"""Speculative decoding: cheap guesses at the next tokens, read in one piece and kept as far as the model agrees.
+"""Speculative decoding: drafted tokens are verified in one call of the model and kept as far as it agrees.
 
-Leviathan et al. 2023.  A guess x that was drawn with chance q(x) is kept with chance min(1, p(x) / q(x)), and replaced
-by a draw from what p has above q where it is not.  So each token has the model's own distribution p; where p is
-certain, as in greedy decoding, the tokens are the model's own.
+Leviathan et al. 2023.  A token x drafted with probability q(x) is accepted with probability min(1, p(x) / q(x)), and
+otherwise replaced by a sample from max(0, p − q), normalised.  So each token has the model's own distribution p; in
+greedy decoding the tokens are the model's own.
 
 Axes:  T tokens   V vocabulary
 """
@@ -18,19 +18,19 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.generate.feed import Feed, context_of, row_of, vocab_of
 from headway.generate.request import Request, Step
-from headway.generate.sampling import drawn
-from headway.generate.vocabulary import logprobs_at
+from headway.generate.sampling import draw_index
+from headway.generate.session import DecodingSession, context_of, memory_row, vocab_of
+from headway.generate.vocab_reductions import logprobs_at
 from headway.nn.context import EMPTY, Context
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 
 
-class Guess(NamedTuple):
-    """Tokens that may come next, and the chances by which they were drawn."""
+class DraftTokens(NamedTuple):
+    """Tokens that may come next, and the probabilities by which they were drawn."""
 
     tokens: list[int]
-    chances: list[Tensor]  # V each, float64
+    probabilities: list[Tensor]  # V each, float64
 
 
 class Draft(ABC):
@@ -39,18 +39,18 @@ class Draft(ABC):
     ahead: int
 
     @abstractmethod
-    def begin(self, request: Request) -> Guesser:
+    def begin(self, request: Request) -> Drafter:
         """What guesses for one request."""
 
 
-class Guesser(ABC):
+class Drafter(ABC):
     @abstractmethod
-    def guess(self, count: int, vocab: int) -> Guess:
+    def guess(self, count: int, vocab: int) -> DraftTokens:
         """Up to `count` tokens that may come after what the request has so far."""
 
 
 @dataclass(frozen=True)
-class LookUp(Draft):
+class PromptLookup(Draft):
     """What followed the last place where the newest tokens stood before: at most `longest` of them, at least one.
 
     `beside` are texts to look in besides the prompt and the continuation, one for each prompt: an encoder's sources,
@@ -62,10 +62,10 @@ class LookUp(Draft):
     beside: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        counted(LookUp, ahead=self.ahead, longest=self.longest)
+        check_counts(PromptLookup, ahead=self.ahead, longest=self.longest)
 
-    def begin(self, request: Request) -> Guesser:
-        return Finder(request, self.longest, self.beside[request.row] if self.beside else ())
+    def begin(self, request: Request) -> Drafter:
+        return NGramDrafter(request, self.longest, self.beside[request.row] if self.beside else ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,16 +77,16 @@ class DraftModel(Draft):
     memory: Context = EMPTY  # of the draft's own encoder, a row for each prompt
 
     def __post_init__(self) -> None:
-        counted(DraftModel, ahead=self.ahead)
+        check_counts(DraftModel, ahead=self.ahead)
         if self.model.training:
             raise UserError("the draft model is in training mode, where dropout is on", do="call model.eval() first")
 
-    def begin(self, request: Request) -> Guesser:
-        memory = row_of(self.memory, request.row)
-        return Sketcher(request, Follower(self.model, request.prompt, request.room, memory=memory))
+    def begin(self, request: Request) -> Drafter:
+        memory = memory_row(self.memory, request.row)
+        return ModelDrafter(request, DraftSession(self.model, request.prompt, request.room, memory=memory))
 
 
-class Finder(Guesser):
+class NGramDrafter(Drafter):
     """Keeps where each short run of tokens was last seen, so that a look costs the same however many came before."""
 
     def __init__(self, request: Request, longest: int, beside: Sequence[int] = ()):
@@ -95,7 +95,7 @@ class Finder(Guesser):
         self.places: dict[tuple[int, ...], int] = {}  # what stands behind a run
         self.read, self.taken = 0, 0
 
-    def guess(self, count: int, vocab: int) -> Guess:
+    def guess(self, count: int, vocab: int) -> DraftTokens:
         self.ids += self.request.tokens[self.taken :]
         self.taken = len(self.request.tokens)
         for at in range(self.read, len(self.ids)):
@@ -103,37 +103,37 @@ class Finder(Guesser):
         self.read = len(self.ids)
         place = next((self.places[run] for run in self.runs(self.read) if run in self.places), self.read)
         tokens = self.ids[place : place + count]
-        return Guess(tokens, [certain(token, vocab) for token in tokens])
+        return DraftTokens(tokens, [one_hot(token, vocab) for token in tokens])
 
     def runs(self, end: int) -> list[tuple[int, ...]]:
         """The runs of tokens that end before `end`, the longest first."""
         return [tuple(self.ids[end - size : end]) for size in range(min(self.longest, end), 0, -1)]
 
 
-class Sketcher(Guesser):
-    def __init__(self, request: Request, follower: Follower):
-        self.request, self.follower = request, follower
+class ModelDrafter(Drafter):
+    def __init__(self, request: Request, session: DraftSession):
+        self.request, self.session = request, session
 
-    def guess(self, count: int, vocab: int) -> Guess:
-        request, guess, model = self.request, Guess([], []), self.follower.feed.model
+    def guess(self, count: int, vocab: int) -> DraftTokens:
+        request, guess, model = self.request, DraftTokens([], []), self.session.session.model
         if (own := vocab_of(model)) not in (None, vocab):
             said = f"a draft model of {own} words for a model of {vocab}"
             raise UserError(said, do="take a draft with the same tokenizer")
         ids, context = [*request.prompt, *request.tokens], context_of(model)
         for _ in range(count if context is None else min(count, context - len(ids) + 1)):
-            (logits,) = self.follower.logits([*ids, *guess.tokens], 1)
-            guess.chances.append(request.how.probabilities(request.changed(logits, guess.tokens)))
-            guess.tokens.append(drawn(guess.chances[-1], request.draw))
+            (logits,) = self.session.logits([*ids, *guess.tokens], 1)
+            guess.probabilities.append(request.how.probabilities(request.process(logits, guess.tokens)))
+            guess.tokens.append(draw_index(guess.probabilities[-1], request.draw))
         return guess
 
 
-class Follower:
+class DraftSession:
     """A model that reads one row as it grows, and is set back where the row was changed."""
 
     def __init__(
         self, model: Trunk, prompt: list[int], more: int, *, memory: Context = EMPTY, chunk: int | None = None
     ):
-        self.feed, self.chunk = Feed(model, [prompt], more, memory=memory), chunk
+        self.session, self.chunk = DecodingSession(model, [prompt], more, memory=memory), chunk
         self.ids: list[int] = []  # what it has read
 
     def logits(self, ids: list[int], last: int) -> Tensor:
@@ -143,10 +143,10 @@ class Follower:
             same -= 1
         start = min(same, len(ids) - last)
         if self.ids:
-            self.feed.rewind(start)
+            self.session.rewind(start)
         self.ids = ids
-        unread = torch.tensor([ids[start:]], device=self.feed.device)
-        return self.feed.head(self.feed.features(unread, self.chunk, last)[0])
+        unread = torch.tensor([ids[start:]], device=self.session.device)
+        return self.session.head(self.session.features(unread, self.chunk, last)[0])
 
 
 def speculate(
@@ -154,18 +154,18 @@ def speculate(
 ) -> Iterator[list[Step]]:
     """The steps of each request in turn: as many guesses are right as are right, so each has its own state."""
     for request in requests:
-        own = row_of(memory, request.row)
-        follower = Follower(model, request.prompt, request.room, memory=own, chunk=chunk)
-        for step in guessed(request, follower, draft.begin(request), draft.ahead):
+        own = memory_row(memory, request.row)
+        session = DraftSession(model, request.prompt, request.room, memory=own, chunk=chunk)
+        for step in speculate_row(request, session, draft.begin(request), draft.ahead):
             yield [step]
 
 
-def guessed(request: Request, follower: Follower, guesser: Guesser, ahead: int) -> Iterator[Step]:
-    guess = Guess([], [])
+def speculate_row(request: Request, session: DraftSession, guesser: Drafter, ahead: int) -> Iterator[Step]:
+    guess = DraftTokens([], [])
     while True:
         ids = [*request.prompt, *request.tokens, *guess.tokens]
-        logits = follower.logits(ids, len(guess.tokens) + 1)  # T V, before the first guess and after each
-        for pair in verified(request, guess, logits):
+        logits = session.logits(ids, len(guess.tokens) + 1)  # T V, before the first guess and after each
+        for pair in verify(request, guess, logits):
             yield request.take(*pair)
             if request.reason is not None:
                 return
@@ -173,29 +173,29 @@ def guessed(request: Request, follower: Follower, guesser: Guesser, ahead: int) 
         guess = guesser.guess(min(ahead, request.room - len(request.tokens) - 1), logits.shape[1])
 
 
-def verified(request: Request, guess: Guess, logits: Tensor) -> list[tuple[int, float]]:
+def verify(request: Request, guess: DraftTokens, logits: Tensor) -> list[tuple[int, float]]:
     """The guesses that are kept, then a token by the model, each with its log-probability.  Logits are T V."""
     tokens: list[int] = []
-    for token, chances in zip(guess.tokens, guess.chances, strict=True):
-        wanted = request.how.probabilities(request.changed(logits[len(tokens)], tokens))
-        if torch.rand((), dtype=torch.float64, generator=request.draw) >= wanted[token] / chances[token]:
-            tokens.append(drawn((wanted - chances.to(wanted.device)).clamp(min=0.0), request.draw))
+    for token, probabilities in zip(guess.tokens, guess.probabilities, strict=True):
+        wanted = request.how.probabilities(request.process(logits[len(tokens)], tokens))
+        if torch.rand((), dtype=torch.float64, generator=request.draw) >= wanted[token] / probabilities[token]:
+            tokens.append(draw_index((wanted - probabilities.to(wanted.device)).clamp(min=0.0), request.draw))
             break
         tokens.append(token)
     else:
-        wanted = request.how.probabilities(request.changed(logits[-1], tokens))
-        tokens.append(drawn(wanted, request.draw))
+        wanted = request.how.probabilities(request.process(logits[-1], tokens))
+        tokens.append(draw_index(wanted, request.draw))
     chosen, rows = torch.tensor(tokens, device=logits.device), logits[: len(tokens)]
     return list(zip(tokens, logprobs_at(rows, chosen[:, None])[:, 0].tolist(), strict=True))
 
 
-def certain(token: int, vocab: int) -> Tensor:
-    chances = torch.zeros(vocab, dtype=torch.float64)
-    chances[token] = 1.0
-    return chances
+def one_hot(token: int, vocab: int) -> Tensor:
+    probabilities = torch.zeros(vocab, dtype=torch.float64)
+    probabilities[token] = 1.0
+    return probabilities
 
 
-def counted(what: type[Draft], **counts: int) -> None:
+def check_counts(what: type[Draft], **counts: int) -> None:
     for name, count in counts.items():
         if count < 1:
             raise UserError(f"{what.__name__}({name}={count})", allowed="1 or more")

@@ -1,4 +1,4 @@
-"""When a continuation ends."""
+"""Stopping criteria: stop tokens, stop strings, maximum length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Reason(StrEnum):
     CONTEXT = "context"  # the model has no more positions
 
 
-class Words(Protocol):
+class StreamDecoder(Protocol):
     """Text as its tokens come in, as a tokenizer's stream gives it; `copy` of it goes on by itself."""
 
     def push(self, id: int, /) -> str: ...
@@ -43,7 +43,7 @@ class Stop:
     strings: tuple[str, ...] = ()
     least: int = 0
     decode: Decode | None = None
-    stream: Callable[[], Words] | None = None
+    stream: Callable[[], StreamDecoder] | None = None
 
     def __post_init__(self) -> None:
         if self.most < 1:
@@ -62,7 +62,7 @@ class Stop:
     def reason(self, tokens: Sequence[int], room: int, heard: bool) -> Reason | None:
         """Why a continuation ends here that may have `room` tokens; None: it goes on.
 
-        `heard`: its text holds a stop string, as a `Watch` tells.
+        `heard`: its text holds a stop string, as a `StopMatcher` tells.
         """
         if tokens[-1] in self.tokens:
             return Reason.TOKEN
@@ -92,8 +92,8 @@ class Stop:
         return text[: self.found(text)] if len(tokens) >= self.least else text
 
 
-class Watch:
-    """Listens for stop strings in one continuation."""
+class StopMatcher:
+    """Matches stop strings in one continuation, token by token."""
 
     def __init__(self, stop: Stop):
         self.stop, self.heard = stop, False
@@ -115,7 +115,7 @@ class Watch:
         self.tokens = (*self.tokens, token)
         return self.stop.decode(self.tokens)
 
-    def forked(self) -> Watch:
+    def fork(self) -> StopMatcher:
         """Another that has heard the same and goes on by itself, as beams do."""
         other = copy(self)
         other.words = copy(self.words)

@@ -1,4 +1,4 @@
-"""Times among the tokens: where a model that hears may write them, and how they cut what it wrote into segments.
+"""Whisper's timestamp tokens: the rules by which they are predicted, and how they divide a window into segments.
 
 A segment is written as <|0.00|> words <|2.40|>, and the next begins with the time at which this one ended, so that two
 times stand side by side where a segment ends.  Radford et al. 2022, §2.3 and §4.5.
@@ -55,7 +55,7 @@ class TimeRules(Rules):
         return [*barred, (first, vocab if now else last + 1)]
 
 
-class Span(NamedTuple):
+class TimedSpan(NamedTuple):
     """A segment: when it begins and ends, in steps of time from the start of its window, and what was written."""
 
     start: int
@@ -63,19 +63,19 @@ class Span(NamedTuple):
     tokens: tuple[int, ...]
 
 
-class Cut(NamedTuple):
+class WindowSegments(NamedTuple):
     """The segments of a window."""
 
-    spans: list[Span]
+    spans: list[TimedSpan]
     heard: int  # steps of time of the window that need not be heard again
 
     @staticmethod
-    def whole(tokens: Sequence[int], steps: int) -> Cut:
+    def whole(tokens: Sequence[int], steps: int) -> WindowSegments:
         """One segment, where no times were asked for."""
-        return Cut([Span(0, steps, tuple(tokens))], steps)
+        return WindowSegments([TimedSpan(0, steps, tuple(tokens))], steps)
 
 
-def cut(tokens: Sequence[int], first_time: int, steps: int) -> Cut:
+def cut_segments(tokens: Sequence[int], first_time: int, steps: int) -> WindowSegments:
     """The segments of a window of `steps` steps of time.
 
     What stands behind the last pair of times was cut off by the window's end, and is heard again in the next; a single
@@ -86,7 +86,9 @@ def cut(tokens: Sequence[int], first_time: int, steps: int) -> Cut:
     finished = times[-2:] == [False, True]
     if not ends:
         told = [token - first_time for token in tokens if token >= first_time]
-        return Cut([Span(0, told[-1] if told and told[-1] else steps, tuple(tokens))], steps)
+        return WindowSegments([TimedSpan(0, told[-1] if told and told[-1] else steps, tuple(tokens))], steps)
     edges = [0, *ends, *([len(tokens)] if finished else [])]
-    spans = [Span(tokens[a] - first_time, tokens[b - 1] - first_time, tuple(tokens[a:b])) for a, b in pairwise(edges)]
-    return Cut(spans, steps if finished else spans[-1].end)
+    spans = [
+        TimedSpan(tokens[a] - first_time, tokens[b - 1] - first_time, tuple(tokens[a:b])) for a, b in pairwise(edges)
+    ]
+    return WindowSegments(spans, steps if finished else spans[-1].end)

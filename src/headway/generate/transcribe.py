@@ -1,10 +1,10 @@
-"""From sound to text, window by window: what Whisper was trained to write for 30 seconds, put together for any length.
+"""Long-form transcription with Whisper, in windows of 30 seconds.
 
-    told = transcribe(model, tokenizer, wave, rate, Listening(language="de", how=MeanBeam(5)))
-    print(told.text, told.language, told.segments)
+    transcript = transcribe(model, tokenizer, wave, rate, TranscriptionOptions(language="de", how=MeanBeam(5)))
+    print(transcript.text, transcript.language, transcript.segments)
 
-A clip that fits one window is filled up with silence.  A longer one is heard with times: each window begins where the
-last whole segment of the one before ended.
+A clip that fits one window is padded with silence.  A longer one is transcribed with timestamps: each window begins
+where the last complete segment of the one before ended.
 
 Axes:  N samples   T frames   M mels   W frames of a window   V vocabulary
 """
@@ -23,17 +23,17 @@ from headway.data.tokenizer import Tokenizer
 from headway.data.whisper_tokenizer import LATEST, Marks, marks_of, usual_settings
 from headway.errors import UserError
 from headway.generate.beam import Beam
-from headway.generate.feed import context_of, vocab_of
-from headway.generate.loop import generate
+from headway.generate.decoding import generate
+from headway.generate.generation_config import rules_of
 from headway.generate.rules import FREE, Rules
-from headway.generate.sampling import GREEDY, Choice
-from headway.generate.settings import rules_of
+from headway.generate.sampling import GREEDY, Sampler
+from headway.generate.session import context_of, vocab_of
 from headway.generate.stopping import Stop
-from headway.generate.timestamps import Cut, TimeRules, cut
+from headway.generate.timestamps import TimeRules, WindowSegments, cut_segments
 from headway.nn.context import Context
 from headway.nn.frames import ConvEmbed
-from headway.nn.model import EncoderDecoder
-from headway.ops.attend import shown
+from headway.nn.trunk import EncoderDecoder
+from headway.ops.attend import shape_text
 from headway.ops.mel import WHISPER, LogMel
 from headway.ops.resample import resample
 
@@ -52,8 +52,8 @@ class MeanBeam(Beam):
 
 
 @dataclass(frozen=True)
-class Listening:
-    """How to listen: `language` None is the likeliest; `timed` asks for times also where a clip fits one window.
+class TranscriptionOptions:
+    """`language` None is detected; `timed` asks for timestamps also where a clip fits one window.
 
     `most` is how many tokens a window may have, at most what the model has positions for.
     """
@@ -61,16 +61,16 @@ class Listening:
     language: str | None = None
     task: str = "transcribe"
     timed: bool = False
-    how: Choice | Beam = GREEDY
+    how: Sampler | Beam = GREEDY
     most: int | None = None
 
 
-PLAIN = Listening()
+PLAIN = TranscriptionOptions()
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Something that was said, from `start` to `end` seconds."""
+    """A segment of speech, from `start` to `end` seconds."""
 
     start: float
     end: float
@@ -80,7 +80,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """All that was said in a clip, and when."""
+    """The text, language and segments of a clip."""
 
     text: str
     language: str | None  # None: the model knows English alone
@@ -96,7 +96,7 @@ def transcribe(
     tokenizer: Tokenizer,
     wave: Tensor,
     rate: int,
-    wish: Listening = PLAIN,
+    wish: TranscriptionOptions = PLAIN,
     settings: Mapping[str, Any] | None = None,
     window: int = WINDOW,
 ) -> Transcript:
@@ -106,7 +106,7 @@ def transcribe(
 
 @dataclass(frozen=True, eq=False)
 class Transcriber:
-    """A Whisper with its words; `rules` are what it may not write, `latest` the latest first time."""
+    """A Whisper model with its tokenizer; `rules` suppress tokens, `latest` is the maximum initial timestamp."""
 
     model: EncoderDecoder
     tokenizer: Tokenizer
@@ -123,7 +123,7 @@ class Transcriber:
         settings: Mapping[str, Any] | None = None,
         window: int = WINDOW,
     ) -> Transcriber:
-        """With the settings of a generation_config.json; where these bar nothing, what OpenAI bars is not written."""
+        """With a generation_config.json's settings; where these suppress nothing, as OpenAI's code does."""
         told = dict(settings or {})
         marks = marks_of(tokenizer, told.get("is_multilingual"))
         if "suppress_tokens" not in told:
@@ -135,7 +135,7 @@ class Transcriber:
         )
 
     @torch.inference_mode()
-    def transcribe(self, wave: Tensor, rate: int, wish: Listening = PLAIN) -> Transcript:
+    def transcribe(self, wave: Tensor, rate: int, wish: TranscriptionOptions = PLAIN) -> Transcript:
         """The text of a clip (N, numbers from −1 to 1) at `rate` samples a second."""
         frames, real = self.frames(wave, rate)
         heard = self.hear(frames, 0)
@@ -147,7 +147,7 @@ class Transcriber:
     def frames(self, wave: Tensor, rate: int) -> tuple[Tensor, int]:
         """The frames of a clip, T M, at least a whole window; and how many of them are not silence put behind it."""
         if wave.dim() != 1 or not wave.is_floating_point() or len(wave) == 0 or rate < 1:
-            said = f"a clip of {shown(wave)}, {wave.dtype}, at {rate} samples a second"
+            said = f"a clip of {shape_text(wave)}, {wave.dtype}, at {rate} samples a second"
             raise UserError(said, allowed="N numbers from −1 to 1, of one channel")
         sound = resample(wave, self.sound.rate, rate)
         missing = self.window * self.sound.hop - len(sound)
@@ -164,13 +164,15 @@ class Transcriber:
         logits = self.model.decoder(begin, heard)[0, -1].tolist()  # V
         return max(languages, key=lambda code: logits[languages[code]])
 
-    def segments(self, frames: Tensor, real: int, wish: Listening, heard: Context) -> Iterator[Segment]:
+    def segments(self, frames: Tensor, real: int, wish: TranscriptionOptions, heard: Context) -> Iterator[Segment]:
         """What is said in `real` of the frames (T M), in the language of the wish; `heard` is the first window."""
         step, timed, at = embedding(self.model).factor, wish.timed or real > self.window, 0
         while True:
             size = min(self.window, real - at)
             tokens, steps = self.written(heard, wish, timed), size // step
-            spans, done = cut(tokens, self.marks.first_time, steps) if timed else Cut.whole(tokens, steps)
+            spans, done = (
+                cut_segments(tokens, self.marks.first_time, steps) if timed else WindowSegments.whole(tokens, steps)
+            )
             for span in spans:
                 text = self.tokenizer.decode(self.marks.text(span.tokens)).strip()
                 start, end = (self.seconds(at + time * step) for time in (span.start, span.end))
@@ -180,7 +182,7 @@ class Transcriber:
                 return
             heard = self.hear(frames, at)
 
-    def written(self, heard: Context, wish: Listening, timed: bool) -> tuple[int, ...]:
+    def written(self, heard: Context, wish: TranscriptionOptions, timed: bool) -> tuple[int, ...]:
         """The tokens that the model writes for one window, without the end."""
         prompt = self.marks.prompt(wish.language, wish.task, timed)
         context = context_of(self.model.decoder)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from headway.interop.config_reader import Options
 from headway.interop.encoders import (
     architecture,
     classes,
@@ -16,7 +17,6 @@ from headway.interop.encoders import (
     write_common,
 )
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options
 from headway.zoo.albert import Config
 
 ARCHITECTURES = {

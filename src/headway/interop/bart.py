@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
+from headway.interop.config_reader import Options
 from headway.interop.fairseq import blocks, read_sides, write_sides
 from headway.interop.keymap import KeyMap, Row, Rule, linear
-from headway.interop.options import Options
 from headway.zoo.bart import Config
 from headway.zoo.marian import Config as Marian
 

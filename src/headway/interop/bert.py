@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.errors import UserError
+from headway.interop.config_reader import Options, written_as
 from headway.interop.encoders import (
     architecture,
     classes,
@@ -17,7 +18,6 @@ from headway.interop.encoders import (
     write_common,
 )
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options, written_as
 from headway.zoo.bert import Config
 
 ARCHITECTURES = {

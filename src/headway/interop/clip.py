@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from headway.errors import UserError
+from headway.interop.config_reader import SPELLED, Options
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options
 from headway.interop.swin import side
 from headway.interop.vit import Table
 from headway.zoo.clip import Config

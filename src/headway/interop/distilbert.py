@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from headway.errors import UserError
+from headway.interop.config_reader import SPELLED, Options, written_as
 from headway.interop.encoders import architecture, classes, labels, norm, plain_encoder, top
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options, written_as
 from headway.zoo.bert import Config
 
 ARCHITECTURES = {

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from headway.errors import UserError, listed
+from headway.interop.config_reader import SPELLED, Options
 from headway.interop.keymap import Rule, linear
-from headway.interop.options import SPELLED, Options
 from headway.zoo.albert import Config as Albert
 from headway.zoo.bert import Config as Bert
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError, listed
+from headway.interop.config_reader import SPELLED, Options
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options
 from headway.zoo import bart, marian, whisper
-from headway.zoo.names import named
+from headway.zoo.choices import named
 from headway.zoo.transformer import NORMS, TIES, Config
 
 SOURCE, TARGET, OUTPUT = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headway.interop.config_reader import SPELLED, Options
 from headway.interop.keymap import KeyMap, Rule, Split, Transpose
-from headway.interop.options import SPELLED, Options
 from headway.zoo.gpt2 import Config
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
+from headway.interop.config_reader import SPELLED, Options, written_as
 from headway.interop.keymap import KeyMap, Rule
-from headway.interop.options import SPELLED, Options, written_as
 from headway.interop.rotary import read_frequencies, write_frequencies
 from headway.nn.attention import share
 from headway.zoo import mixtral

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.interop.bart import BIAS, OUTPUT, SOURCE, TARGET, read_sizes, tied, untied, write_sizes, zeros
+from headway.interop.config_reader import Options
 from headway.interop.fairseq import blocks
 from headway.interop.keymap import KeyMap, Rule
-from headway.interop.options import Options
 from headway.zoo.marian import Config
 
 

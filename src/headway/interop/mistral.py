@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headway.interop.config_reader import Options
 from headway.interop.llama import keymap, read_decoder, write_mistral
-from headway.interop.options import Options
 from headway.zoo.llama import Config
 
 __all__ = ["keymap", "read_config", "write_config"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headway.interop.config_reader import Options
 from headway.interop.keymap import KeyMap, Rule, Split, Unstack
 from headway.interop.llama import attention, decoder_keymap, read_decoder, write_decoder
-from headway.interop.options import Options
 from headway.zoo.mixtral import Config
 
 # what the other library takes where an option is absent; where it is null, kv_heads = heads

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.options import written_as
+from headway.interop.config_reader import written_as
 from headway.interop.t5 import keymap, read, write
 from headway.zoo.t5 import Config
 

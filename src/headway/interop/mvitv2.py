@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError, listed, nearest
+from headway.interop.config_reader import Options
 from headway.interop.keymap import KeyMap, Rule, Split, linear
-from headway.interop.options import Options
 from headway.interop.swin import side
 from headway.zoo.mvitv2 import Config
 

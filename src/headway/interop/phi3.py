@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
+from headway.interop.config_reader import Options, written_as
 from headway.interop.keymap import KeyMap, Portions, Rule, Split
 from headway.interop.llama import decoder_keymap, read_decoder, write_decoder
-from headway.interop.options import Options, written_as
 from headway.interop.rotary import ORIGINAL
 from headway.nn.attention import share
 from headway.ops.rotary import UNSCALED, LongRope

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
+from headway.interop.config_reader import Options
 from headway.interop.llama import keymap, read_decoder, write_qwen2
-from headway.interop.options import Options
 from headway.zoo.llama import Config
 
 __all__ = ["keymap", "read_config", "write_config"]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
+from headway.interop.config_reader import Options
 from headway.interop.encoders import classes, labels
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options
 from headway.zoo.resnet import Config
 
 CLASSES, FEATURES = "ResNetForImageClassification", "ResNetModel"

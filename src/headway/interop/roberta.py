@@ -14,9 +14,9 @@ from typing import Any
 
 from headway.errors import UserError
 from headway.interop.bert import encoder_map, read_sizes, write_sizes
+from headway.interop.config_reader import Options, written_as
 from headway.interop.encoders import WORDS, architecture, norm, settled
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options, written_as
 from headway.zoo.bert import Config
 
 TOPS = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.options import Options, written_as
+from headway.interop.config_reader import Options, written_as
 from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, LongRope, Scaling, Yarn
 from headway.zoo.llama import Frequencies
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from headway.errors import UserError
+from headway.interop.config_reader import SPELLED, Options, written_as
 from headway.interop.encoders import classes, labels
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options, written_as
 from headway.zoo.swin import Config
 
 CLASSIFIER, BARE = "SwinForImageClassification", "SwinModel"

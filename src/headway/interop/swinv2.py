@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.errors import UserError
+from headway.interop.config_reader import Options
 from headway.interop.encoders import classes
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options
 from headway.interop.swin import (
     ATTENTION,
     BLOCK,

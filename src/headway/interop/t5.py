@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from headway.errors import UserError, listed
+from headway.interop.config_reader import ACTIVATIONS, SPELLED, Options
 from headway.interop.keymap import KeyMap, Rule
-from headway.interop.options import ACTIVATIONS, SPELLED, Options
 from headway.zoo.t5 import Config
 
 WHOLE, ENCODER_ONLY = "ForConditionalGeneration", "EncoderModel"

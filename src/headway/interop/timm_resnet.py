@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError, listed, nearest
+from headway.interop.config_reader import Options, written_as
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options, written_as
 from headway.interop.resnet import batch_norm, check
 from headway.zoo.resnet import Config
 

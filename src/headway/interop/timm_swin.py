@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.errors import UserError, listed, nearest
+from headway.interop.config_reader import Options
 from headway.interop.keymap import KeyMap, Rule, Split, linear
-from headway.interop.options import Options
 from headway.interop.swin import ATTENTION, BLOCK, side
 from headway.interop.swinv2 import check_fit, fitted
 from headway.zoo.swin import Config

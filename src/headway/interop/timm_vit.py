@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError, listed
+from headway.interop.config_reader import Options, written_as
 from headway.interop.keymap import KeyMap, Rule, Split, linear
-from headway.interop.options import Options, written_as
 from headway.interop.swin import side
 from headway.interop.vit import Table
 from headway.zoo.vit import Config

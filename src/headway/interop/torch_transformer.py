@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.interop.keymap import KeyMap, Rule, Split, linear
-from headway.zoo.names import named
+from headway.zoo.choices import named
 from headway.zoo.transformer import NORMS, Config
 
 FIRST = "encoder.layers.0.linear1"

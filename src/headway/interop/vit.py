@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor, cat
 
 from headway.errors import UserError
+from headway.interop.config_reader import SPELLED, Options, written_as
 from headway.interop.encoders import architecture, classes, labels
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options, written_as
 from headway.interop.swin import side
 from headway.zoo.mae import Config as Mae
 from headway.zoo.vit import Config

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headway.interop.config_reader import Options
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options
 from headway.interop.vit import Table, block_rules, encoder_rules, new_block_rules, read_sizes, write_sizes
 from headway.zoo.mae import Config
 

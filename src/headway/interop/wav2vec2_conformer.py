@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from headway.errors import UserError
+from headway.interop.config_reader import SPELLED, Options
 from headway.interop.encoders import architecture, classes, labels, top
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import SPELLED, Options
 from headway.zoo.wav2vec2_conformer import Config
 
 FAMILY = "wav2vec2-conformer"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.errors import UserError, listed
 from headway.files import CHECKPOINTS, going_on, read_json, write_whole
@@ -97,3 +97,44 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
     plain = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
     write_whole(folder / SAFE, lambda part: save_file(plain, part, metadata={"format": "pt"}))
+
+
+COUNT = ".num_batches_tracked"  # of a batch norm, which old files leave out and nothing here computes with
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+    """Gives a model that was built without memory its tensors; parameters with several names stay one parameter."""
+    groups = aliases(model)
+    tensors = {**{name: torch.zeros((), dtype=torch.long) for [name, *_] in groups if name.endswith(COUNT)}, **tensors}
+    check_names(groups, tensors)
+    meant = model.state_dict(keep_vars=True)
+    for names in groups:
+        tensor, expected = next(tensors[name] for name in names if name in tensors), meant[names[0]]
+        if tensor.shape != expected.shape:
+            said = f"{names[0]} is {tuple(tensor.shape)} in the file and {tuple(expected.shape)} by the config"
+            raise UserError(said, do="use the config.json that was written with these weights")
+        filled = tensor.to(dtype if expected.is_floating_point() else expected.dtype)
+        if isinstance(expected, nn.Parameter):
+            filled = nn.Parameter(filled, expected.requires_grad)
+        for name in names:
+            owner, _, last = name.rpartition(".")
+            setattr(model.get_submodule(owner), last, filled)
+
+
+def check_names(groups: list[list[str]], tensors: Mapping[str, Tensor]) -> None:
+    missing = sorted(names[0] for names in groups if not any(name in tensors for name in names))
+    unknown = sorted(set(tensors) - {name for names in groups for name in names})
+    told = [
+        f"{len(missing)} tensors are missing: {listed(missing)}" if missing else "",
+        f"{len(unknown)} have no place: {listed(unknown)}" if unknown else "",
+    ]
+    if missing or unknown:
+        raise UserError(f"the weights do not fit the config: {' and '.join(filter(None, told))}")
+
+
+def aliases(model: nn.Module) -> list[list[str]]:
+    """The names of each parameter, and of what batch norms have gathered; tied ones have several."""
+    groups: dict[int, list[str]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        groups.setdefault(id(tensor), []).append(name)
+    return list(groups.values())

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError, listed
+from headway.interop.config_reader import Options
 from headway.interop.fairseq import blocks, read_sides, write_sides
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.options import Options
 from headway.interop.weights import Tensors, check_asked, unpickled
 from headway.ops.mel import WHISPER
 from headway.ops.relative import sinusoid

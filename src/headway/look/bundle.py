@@ -1,8 +1,7 @@
-"""What a page holds: all recordings in plain data, and as many of their pieces as keep the file small.
+"""The contents of a page file: all recordings as JSON, and as many of their blobs as keep the file small.
 
-First the thumbnails and the coarsest level of every head, so coarse that they fit; then the numbers behind the weights
-of a few sites; then finer tiles, head by head, from the site that the page opens with.  What is left out, the page
-says; a server has all of it.
+First the thumbnails and the coarsest level of every head, as fine as fits; then the details of a few sites; then finer
+tiles, head by head, from the site that the page opens with.  The page says what is left out; a server has all of it.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from dataclasses import asdict, dataclass
 from gzip import compress
 
 from headway.errors import UserError, listed, nearest
-from headway.look.attended import Attended
-from headway.look.axis import Axis
-from headway.look.effects import Effect
-from headway.look.exhibit import Exhibit
-from headway.look.plain import PARTS, Plain, halves, plain_detail
-from headway.look.tiles import LEVELS, POWER
+from headway.look.head_effects import HeadEffect
+from headway.look.page_data import PageData
+from headway.look.recording import Recording
+from headway.look.tiles import QUANT_LEVELS, QUANT_POWER
+from headway.look.to_json import PARTS, Json, detail_bytes, detail_to_json
+from headway.tasks.axes import Axis
 
 FORMAT = 1
-SIDES = (512, 256, 128, 64, 32)  # cells to a side of the coarsest level: the first with which all heads fit
-DENSE = 2**28  # cells of a level that are all compressed to see what fits; of a larger one, only the chosen head
-AROUND = 120  # bytes that a piece takes besides its own: its element, and its place in the list
-CHOICES = (  # parts of a detail: the first that fit
+SIDES = (512, 256, 128, 64, 32)  # cells per side of the coarsest level: the first with which all heads fit
+MAX_DENSE_CELLS = 2**28  # of a level, to compress all its heads; of a larger one, only the chosen head
+BLOB_OVERHEAD = 120  # bytes of a blob besides its own: its element, and its entry in the JSON
+DETAIL_CHOICES = (  # parts of a detail: the first that fit
     PARTS,
     ("x", "q", "k", "v", "bias", "additive"),
     ("q", "k", "v", "bias", "additive"),
@@ -34,10 +33,10 @@ CHOICES = (  # parts of a detail: the first that fit
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Bytes of a page: at most `page`, of which `code` is the page's own.
+class PageLimits:
+    """Sizes in bytes: at most `page`, of which `code` is the page's own.
 
-    The numbers behind the weights may fill a page up to `light`; in a larger one they get a share of its size.
+    Details may fill a page up to `light`; in a larger one they get a `share` of its size.
     """
 
     page: int
@@ -46,13 +45,13 @@ class Limits:
     code: int = 200_000
 
 
-FILE = Limits(15_000_000)
-NOTEBOOK = Limits(4_000_000, light=600_000)  # it is saved in the notebook, each time it is shown
+FILE_LIMITS = PageLimits(15_000_000)
+NOTEBOOK_LIMITS = PageLimits(4_000_000, light=600_000)  # the notebook stores a copy for each time it is shown
 
 
 @dataclass(frozen=True)
 class Focus:
-    """What a page opens with: a head of a site of the first recording, perhaps less that of the one to `compare`."""
+    """The head that a page opens with, of the first recording, perhaps minus that of the recording to `compare`."""
 
     site: str
     head: int = 0
@@ -61,93 +60,91 @@ class Focus:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Plain data, and pieces by name: base64 of gzip."""
+    """The data of a page, and blobs by id: base64 of gzip."""
 
-    plain: Plain
+    data: Json
     blobs: Mapping[str, str]
 
 
-def bundle(
-    runs: Sequence[Attended],
+def pack_bundle(
+    runs: Sequence[Recording],
     focus: Focus | None = None,
-    effects: Mapping[int, Sequence[Effect]] | None = None,
-    limits: Limits = FILE,
+    effects: Mapping[int, Sequence[HeadEffect]] | None = None,
+    limits: PageLimits = FILE_LIMITS,
 ) -> Bundle:
-    """A page's contents; `effects` are what edits of the runs' heads give, where that is known."""
-    focus, known = focus or focus_of(runs[0]), effects or {}
-    exhibits = [Exhibit(run, number, SIDES[0]) for number, run in enumerate(runs)]
-    bare = sum(len(written(exhibit.told(known.get(exhibit.number), {}, nowhere))) for exhibit in exhibits)
-    packing = coarse(exhibits, limits, limits.code + bare)
-    details = {exhibit.number: dict[int, Plain]() for exhibit in exhibits}
-    pack_details(exhibits, focus, packing, details, limits)
-    pack_finer(exhibits, focus, packing)
-    runs_told = [exhibit.told(known.get(n), details[n], packing.names.get) for n, exhibit in enumerate(exhibits)]
-    return Bundle(opened(runs_told, focus), packing.blobs)
+    """The contents of a page; `effects` of head edits by the index of the run, where they are known."""
+    focus, known = focus or choose_focus(runs[0]), effects or {}
+    pages = [PageData(run, number, SIDES[0]) for number, run in enumerate(runs)]
+    bare = sum(len(script_json(page.to_json(known.get(page.number), {}, lambda _: None))) for page in pages)
+    packing = pack_coarse(pages, limits, limits.code + bare)
+    details = pack_details(pages, focus, packing, limits)
+    pack_finer(pages, focus, packing)
+    runs_json = [page.to_json(known.get(n), details[n], packing.names.get) for n, page in enumerate(pages)]
+    return Bundle(page_json(runs_json, focus), packing.blobs)
 
 
-def opened(runs: list[Plain], focus: Focus | None, *, live: bool = False) -> Plain:
-    """All recordings, and where to begin."""
-    told = {name: value for name, value in asdict(focus).items() if value is not None} if focus else None
-    at = None if told is None else {"run": 0, **told}
-    quant = {"levels": LEVELS, "power": POWER}
-    return {"format": FORMAT, "live": live, "focus": at, "quant": quant, "runs": runs}
+def page_json(runs: list[Json], focus: Focus, *, live: bool = False) -> Json:
+    """The data of a page: all recordings, and what to open with."""
+    opened = {"run": 0, **{name: value for name, value in asdict(focus).items() if value is not None}}
+    quant = {"levels": QUANT_LEVELS, "power": QUANT_POWER}
+    return {"format": FORMAT, "live": live, "focus": opened, "quant": quant, "runs": runs}
 
 
-def written(value: object) -> str:
-    """JSON that no HTML can misread, all in ASCII: a `<` of a text never stands in the file."""
+def script_json(value: object) -> str:
+    """ASCII JSON that is safe inside HTML: `<`, `>` and `&` are escaped."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def focus_of(attended: Attended, site: str | None = None, beside: Attended | None = None) -> Focus:
-    """The site to begin with: the one asked for; else the last that looks across; else one in the middle.
+def choose_focus(recording: Recording, site: str | None = None, beside: Recording | None = None) -> Focus:
+    """The site to open with: the requested one; else the last cross-attention; else one in the middle.
 
-    With another recording `beside` it, the page begins with their difference, where both have a site of the same form.
+    With another recording `beside` it, the page opens with their difference, if possible at a site of the same shape.
     """
-    names, compare = list(attended.sites), None if beside is None else 1
+    names, compare = list(recording.sites), None if beside is None else 1
     if site is not None:
         name = site.removesuffix(".weights")
         if name not in names:
             raise UserError(f"the model has no site {site!r}", allowed=listed(names), meant=nearest(site, names))
         return Focus(name, compare=compare)
-    names = [name for name in names if beside is None or formed(attended, name) == formed(beside, name)] or names
-    across = [name for name in names if attended.sites[name].rows.name != attended.sites[name].columns.name]
+    names = [name for name in names if beside is None or map_shape(recording, name) == map_shape(beside, name)] or names
+    across = [name for name in names if recording.sites[name].rows.name != recording.sites[name].columns.name]
     return Focus(across[-1] if across else names[len(names) // 2], compare=compare)
 
 
-def formed(attended: Attended, name: str) -> tuple[int, ...] | None:
-    """The form of a site's map; None where there is no such site."""
-    return attended.sites[name].map.shape if name in attended.sites else None
+def map_shape(recording: Recording, name: str) -> tuple[int, ...] | None:
+    """The shape of a site's map; None if there is no such site."""
+    return recording.sites[name].map.shape if name in recording.sites else None
 
 
-def agreed(first: Attended, second: Attended) -> None:
-    """Two recordings can be compared where what their maps share has the same rows and columns."""
-    ours, theirs = axes_of(first), axes_of(second)
+def check_comparable(first: Recording, second: Recording) -> None:
+    """Refuse two recordings whose common axes differ, or which have none in common."""
+    ours, theirs = axes_by_name(first), axes_by_name(second)
     for name in [name for name in ours if name in theirs]:
-        if not alike(ours[name], theirs[name]):
+        if not same_labels(ours[name], theirs[name]):
             one, other = (len(axes[name]) for axes in (ours, theirs))
-            told = f"{one} and {other}" if one != other else f"{one}, but not the same"
-            said = f"{first.title} and {second.title} do not see the same {name}: {told}"
+            sizes = f"{one} and {other}" if one != other else f"{one}, but not the same"
+            said = f"{first.title} and {second.title} do not see the same {name}: {sizes}"
             raise UserError(said, do="take models with the same tokens")
     if not ours.keys() & theirs.keys():
         said = f"{first.title} sees {listed(ours)} and {second.title} {listed(theirs)}: nothing can be compared"
         raise UserError(said, do="look at each by itself")
 
 
-def alike(one: Axis, other: Axis) -> bool:
-    """Whether both stand for the same; how special tokens are spelled does not matter."""
+def same_labels(one: Axis, other: Axis) -> bool:
+    """Whether two axes have the same labels; the spelling of special tokens does not matter."""
     apart = {*one.special} & {*other.special}
     return len(one) == len(other) and all(
         ours == theirs or at in apart for at, (ours, theirs) in enumerate(zip(one.labels, other.labels, strict=True))
     )
 
 
-def axes_of(attended: Attended) -> dict[str, Axis]:
-    return {axis.name: axis for site in attended.sites.values() for axis in (site.rows, site.columns)}
+def axes_by_name(recording: Recording) -> dict[str, Axis]:
+    return {axis.name: axis for site in recording.sites.values() for axis in (site.rows, site.columns)}
 
 
 class Packing:
-    """Pieces that are in, under the name of the first that is the same, and the size of the page so far."""
+    """The blobs included so far, each under the id of the first equal one, and the size of the page."""
 
     def __init__(self, limit: int, size: int):
         self.limit, self.size = limit, size
@@ -158,9 +155,9 @@ class Packing:
         return {id: blob for blob, id in self.first.items()}
 
     def add(self, blobs: Mapping[str, str], limit: int | None = None) -> bool:
-        """Takes all of these pieces, or none of them where they would not fit."""
+        """Add all of these blobs, or none if they do not fit."""
         fresh = {blob for blob in blobs.values() if blob not in self.first}
-        size = self.size + AROUND * len(blobs) + sum(map(len, fresh))
+        size = self.size + BLOB_OVERHEAD * len(blobs) + sum(map(len, fresh))
         if size > (self.limit if limit is None else limit):
             return False
         for id, blob in blobs.items():
@@ -169,79 +166,77 @@ class Packing:
         return True
 
 
-def folded(data: bytes) -> str:
+def gzip_base64(data: bytes) -> str:
     return b64encode(compress(data, 6, mtime=0)).decode("ascii")
 
 
-def coarse(exhibits: Sequence[Exhibit], limits: Limits, size: int) -> Packing:
-    """A packing with thumbnails and the coarsest level of everything, as fine as fits (or as coarse as can be)."""
+def pack_coarse(pages: Sequence[PageData], limits: PageLimits, size: int) -> Packing:
+    """Thumbnails and the coarsest level of every site, as fine as fits; at the coarsest resolution without a limit."""
     packing = Packing(limits.page, size)
     for side in SIDES:
         packing = Packing(limits.page if side != SIDES[-1] else 2**40, size)
-        for exhibit in exhibits:
-            exhibit.cut(side)
-        if all(packing.add(pieces) for exhibit in exhibits for pieces in coarsest(exhibit)):
+        for page in pages:
+            page.set_side(side)
+        if all(packing.add(blobs) for page in pages for blobs in coarse_blobs(page)):
             break
     return packing
 
 
-def coarsest(exhibit: Exhibit) -> Iterator[dict[str, str]]:
+def coarse_blobs(page: PageData) -> Iterator[dict[str, str]]:
     """Thumbnails and coarsest level, site by site."""
-    for at, tiled in enumerate(exhibit.tiled):
-        tiles = exhibit.tiles(at, len(tiled.levels) - 1)
+    for at, tiled in enumerate(page.tiled):
+        tiles = page.tiles(at, len(tiled.levels) - 1)
         yield {
-            exhibit.thumbs_id(at): folded(exhibit.thumbs(at)),
-            **{tile.id: folded(exhibit.cells(tile)) for tile in tiles},
+            page.thumbs_id(at): gzip_base64(page.thumbs(at)),
+            **{tile.id: gzip_base64(page.cells(tile)) for tile in tiles},
         }
 
 
 def pack_details(
-    exhibits: Sequence[Exhibit], focus: Focus, packing: Packing, details: dict[int, dict[int, Plain]], limits: Limits
-) -> None:
-    """The numbers behind the weights, from the focus on, until one site's do not fit."""
+    pages: Sequence[PageData], focus: Focus, packing: Packing, limits: PageLimits
+) -> dict[int, dict[int, Json]]:
+    """The details of sites by run and site, those of the focus first, until those of one do not fit."""
+    details = {page.number: dict[int, Json]() for page in pages}
     heavy = packing.size >= limits.light
     end = min(limits.page, round(packing.size * (1 + limits.share)) if heavy else limits.light)
-    for exhibit, at in in_order(exhibits, focus):
-        detail = exhibit.detail(at)
+    for page, at in sites_by_focus(pages, focus):
+        detail = page.detail(at)
         if detail is None:
             continue
-        id = exhibit.detail_id(at)
-        fitting = (parts for parts in CHOICES if packing.add({id: folded(halves(detail, parts))}, end))
-        parts = next(fitting, None)
-        if parts is None:
-            return
-        details[exhibit.number][at] = plain_detail(detail, packing.names[id], parts)
+        id = page.detail_id(at)
+        for parts in DETAIL_CHOICES:
+            if packing.add({id: gzip_base64(detail_bytes(detail, parts))}, end):
+                details[page.number][at] = detail_to_json(detail, packing.names[id], parts)
+                break
+        else:
+            break
+    return details
 
 
-def pack_finer(exhibits: Sequence[Exhibit], focus: Focus, packing: Packing) -> None:
-    """Finer tiles, coarse ones first, until a head's do not fit; those of a head at one level are all in, or none."""
-    near = [(exhibit, at) for exhibit, at in in_order(exhibits, focus) if exhibit.sites[at].name == focus.site]
-    for sites in (near, [each for each in in_order(exhibits, focus) if each not in near]):
-        deepest = max((len(exhibit.tiled[at].levels) for exhibit, at in sites), default=0)
+def pack_finer(pages: Sequence[PageData], focus: Focus, packing: Packing) -> None:
+    """Finer tiles, coarse levels first, until a head's do not fit; of a head at one level all tiles are in, or none."""
+    near = [(page, at) for page, at in sites_by_focus(pages, focus) if page.sites[at].name == focus.site]
+    for sites in (near, [each for each in sites_by_focus(pages, focus) if each not in near]):
+        deepest = max((len(page.tiled[at].levels) for page, at in sites), default=0)
         for level in range(deepest - 2, -1, -1):
-            for exhibit, at in sites:
-                if level < len(exhibit.tiled[at].levels) - 1 and not pack_level(exhibit, at, level, focus, packing):
+            for page, at in sites:
+                if level < len(page.tiled[at].levels) - 1 and not pack_level(page, at, level, focus, packing):
                     return
 
 
-def pack_level(exhibit: Exhibit, at: int, level: int, focus: Focus, packing: Packing) -> bool:
-    """One level of a site, the chosen head first; whether all of it is in."""
-    heads, (rows, columns) = exhibit.sites[at].heads, exhibit.tiled[at].levels[level].shape
+def pack_level(page: PageData, at: int, level: int, focus: Focus, packing: Packing) -> bool:
+    """One level of a site, the chosen head first; returns whether all of it is in."""
+    heads, (rows, columns) = page.sites[at].heads, page.tiled[at].levels[level].shape
     first = min(focus.head, heads - 1)
-    wanted = {first} if heads * rows * columns > DENSE else set(range(heads))
+    wanted = {first} if heads * rows * columns > MAX_DENSE_CELLS else set(range(heads))
     by_head = {head: dict[str, str]() for head in (first, *sorted(wanted - {first}))}
-    for tile in exhibit.tiles(at, level):
+    for tile in page.tiles(at, level):
         if tile.head is not None and tile.head in wanted:
-            by_head[tile.head][tile.id] = folded(exhibit.cells(tile))
+            by_head[tile.head][tile.id] = gzip_base64(page.cells(tile))
     return all(packing.add(blobs) for blobs in by_head.values()) and len(wanted) == heads
 
 
-def in_order(exhibits: Sequence[Exhibit], focus: Focus) -> list[tuple[Exhibit, int]]:
+def sites_by_focus(pages: Sequence[PageData], focus: Focus) -> list[tuple[PageData, int]]:
     """All sites of all recordings, those of the focus first."""
-    every = [(exhibit, at, site.name) for exhibit in exhibits for at, site in enumerate(exhibit.sites)]
-    near, far = ([one for one in every if (one[2] == focus.site) is wanted] for wanted in (True, False))
-    return [(exhibit, at) for exhibit, at, _ in near + far]
-
-
-def nowhere(_: str) -> str | None:
-    return None
+    every = [(page, at) for page in pages for at in range(len(page.sites))]
+    return sorted(every, key=lambda each: each[0].sites[each[1]].name != focus.site)

@@ -1,10 +1,10 @@
-"""Maps as bytes: weights in 131 steps, pooled by their largest, cut into tiles, a strip of rows at a time.
+"""Attention maps as bytes: max-pooled, quantised to 131 steps and cut into tiles, one strip of rows at a time.
 
-    weight = (q / LEVELS) ** POWER          which misses by at most POWER / (2 · LEVELS) = 0.0048
+    weight = (q / QUANT_LEVELS) ** QUANT_POWER     error at most QUANT_POWER / (2 · QUANT_LEVELS) = 0.0048
 
-Small weights have finer steps than large ones: in long inputs most are small, and still differ.  Where many weights
-share one cell the largest is shown, so a thin diagonal survives.  Steps keep the order of weights: the byte of the
-largest is the largest of the bytes, so pooling comes first and leaves less to be counted in steps.
+Small weights have finer steps than large ones: in long inputs most are small, and still differ.  A cell of many weights
+shows the largest, so a thin diagonal survives.  Quantisation is monotonic, so pooling first gives the same result and
+leaves less to quantise.
 
 Axes:  H heads   T queries   S keys   h w rows and columns of cells
 """
@@ -20,28 +20,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.ops.reading import CELLS, Band, Readable
+from headway.ops.lazy_map import CELLS, Band, Readable
 
-LEVELS, POWER = 130, 1.25
-TILE = 256  # cells of a tile's side
-STEP = 4  # one level holds a cell for so many by so many of the next finer one
-THUMB = 24  # cells of a thumbnail's side, at most
-STRIPS = 8  # that are kept, as neighbouring tiles are asked for together
-HELD = 2**24  # bytes of a level that is kept whole, for a coarser one to be made of it
-
-
-def quantised(weights: Tensor) -> Tensor:
-    """Weights between 0 and 1 as steps 0 … LEVELS, uint8."""
-    return weights.float().nan_to_num(0).clamp(0, 1).pow(1 / POWER).mul(LEVELS).round().to(torch.uint8)
+QUANT_LEVELS, QUANT_POWER = 130, 1.25
+TILE = 256  # cells per side of a tile
+SCALE_STEP = 4  # a cell of one level covers 4 × 4 cells of the next finer one
+THUMB = 24  # cells per side of a thumbnail, at most
+MAX_CACHED_STRIPS = 8  # neighbouring tiles are requested together
+MAX_CACHED_LEVEL = 2**24  # bytes of a level that is cached whole, to pool a coarser one from it
 
 
-def restored(steps: Tensor) -> Tensor:
-    """The weights that steps stand for."""
-    return (steps.float() / LEVELS) ** POWER
+def quantise(weights: Tensor) -> Tensor:
+    """Weights between 0 and 1 as steps 0 … QUANT_LEVELS, uint8."""
+    return weights.float().nan_to_num(0).clamp(0, 1).pow(1 / QUANT_POWER).mul(QUANT_LEVELS).round().to(torch.uint8)
 
 
-def pooled(cells: Tensor, down: int, along: int) -> Tensor:
-    """The largest of each block of `down` × `along` cells, H h w; blocks at the edges may be smaller."""
+def dequantise(steps: Tensor) -> Tensor:
+    """The weights of quantised steps."""
+    return (steps.float() / QUANT_LEVELS) ** QUANT_POWER
+
+
+def max_pool(cells: Tensor, down: int, along: int) -> Tensor:
+    """The maximum of each block of `down` × `along` cells, H h w; blocks at the edges may be smaller."""
     heads, rows, columns = cells.shape
     h, w = ceil(rows / down), ceil(columns / along)
     more = 0, w * along - columns, 0, h * down - rows
@@ -51,8 +51,8 @@ def pooled(cells: Tensor, down: int, along: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Level:
-    """A map with `scale` × `scale` weights to a cell, in tiles."""
+class TileLevel:
+    """A resolution of a map: `scale` × `scale` weights per cell, in tiles."""
 
     scale: int
     shape: tuple[int, int]  # rows and columns of cells
@@ -68,26 +68,26 @@ class Level:
         return ((i, j) for i in range(down) for j in range(along))
 
 
-def levels(rows: int, columns: int, side: int) -> list[Level]:
-    """The levels of a map, the finest first, up to the first with at most `side` cells to a side."""
+def tile_levels(rows: int, columns: int, side: int) -> list[TileLevel]:
+    """The levels of a map, finest first, up to the first with at most `side` cells per side."""
     scales, coarsest = [1], 2 ** max(0, ceil(max(rows, columns) / side) - 1).bit_length()
     while scales[-1] < coarsest:
-        scales.append(min(scales[-1] * STEP, coarsest))
-    return [Level(scale, (ceil(rows / scale), ceil(columns / scale))) for scale in scales]
+        scales.append(min(scales[-1] * SCALE_STEP, coarsest))
+    return [TileLevel(scale, (ceil(rows / scale), ceil(columns / scale))) for scale in scales]
 
 
-class Tiled:
-    """The tiles of one map 1 H T S, each computed when it is asked for."""
+class TiledMap:
+    """The tiles of one map 1 H T S, each computed on demand."""
 
     def __init__(self, map: Readable, side: int):
         self.map = map
         _, self.heads, rows, columns = map.shape
-        self.levels = levels(rows, columns, side)
-        self.strip = lru_cache(STRIPS)(self.computed)
+        self.levels = tile_levels(rows, columns, side)
+        self.strip = lru_cache(MAX_CACHED_STRIPS)(self.compute_strip)
 
     @property
     def whole(self) -> bool:
-        """Whether one tile holds each head, and so one piece may hold them all."""
+        """Whether a head fits into one tile, so that one blob may hold all heads."""
         return len(self.levels) == 1 and self.levels[0].tiles == (1, 1)
 
     def tile(self, level: int, i: int, j: int) -> Tensor:
@@ -96,40 +96,40 @@ class Tiled:
 
     @cached_property
     def thumbs(self) -> Tensor:
-        """All of each head in a few cells, H h w."""
+        """A thumbnail of each head, H h w."""
         coarsest = len(self.levels) - 1
         strips = [self.strip(coarsest, i) for i in range(self.levels[coarsest].tiles[0])]
-        return pooled(torch.cat(strips, 1), *self.blocks)
+        return max_pool(torch.cat(strips, 1), *self.blocks)
 
     @property
     def thumbs_shape(self) -> tuple[int, int, int]:
-        """H h w, without a look at the map."""
+        """H h w, without reading the map."""
         (rows, columns), (down, along) = self.levels[-1].shape, self.blocks
         return self.heads, ceil(rows / down), ceil(columns / along)
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """Rows and columns of cells of the coarsest level that a cell of a thumbnail stands for."""
+        """Rows and columns of cells of the coarsest level per cell of a thumbnail."""
         rows, columns = self.levels[-1].shape
         return ceil(rows / THUMB), ceil(columns / THUMB)
 
-    def computed(self, level: int, i: int) -> Tensor:
-        """A row of tiles, H h w: out of the finer level, where that is kept, and else out of the map."""
-        if level > 1 and self.kept(level - 1):
+    def compute_strip(self, level: int, i: int) -> Tensor:
+        """A row of tiles, H h w: pooled from the finer level, if that is cached, and else from the map."""
+        if level > 1 and self.is_cached(level - 1):
             ratio = self.levels[level].scale // self.levels[level - 1].scale
             last = min((i + 1) * ratio, self.levels[level - 1].tiles[0])
             finer = [self.strip(level - 1, each) for each in range(i * ratio, last)]
-            return pooled(torch.cat(finer, 1), ratio, ratio)
-        return self.gathered(self.levels[level].scale, i)
+            return max_pool(torch.cat(finer, 1), ratio, ratio)
+        return self.pool_map(self.levels[level].scale, i)
 
-    def kept(self, level: int) -> bool:
-        """Whether all strips of a level stay in memory while others are made of them."""
+    def is_cached(self, level: int) -> bool:
+        """Whether all strips of a level stay in memory while others are pooled from them."""
         rows, columns = self.levels[level].shape
-        return self.levels[level].tiles[0] <= STRIPS - 2 and self.heads * rows * columns <= HELD
+        return self.levels[level].tiles[0] <= MAX_CACHED_STRIPS - 2 and self.heads * rows * columns <= MAX_CACHED_LEVEL
 
     @torch.no_grad()
-    def gathered(self, scale: int, i: int) -> Tensor:
-        """A row of tiles out of bands of weights that stay small however long the input is."""
+    def pool_map(self, scale: int, i: int) -> Tensor:
+        """A row of tiles from bands of weights that stay small for inputs of any length."""
         first, last = i * TILE * scale, min((i + 1) * TILE * scale, self.map.shape[2])
         room = CELLS // (self.heads * self.map.shape[3] * self.map.depth)
         size = max(1, room // scale) * scale
@@ -137,11 +137,11 @@ class Tiled:
         return torch.cat([self.cells(band, scale) for band in bands], 1)
 
     def cells(self, band: Band, scale: int) -> Tensor:
-        """A band as cells over all keys, H h w.  Keys that stand together need not be spread first."""
+        """A band as cells over all keys, H h w.  Contiguous keys need not be spread first."""
         keys, width = band.keys, ceil(self.map.shape[3] / scale)
-        together = len(keys) > 0 and bool((keys.diff() == 1).all())
-        start = int(keys[0]) if together else 0
-        weights = band.weights[0] if together else self.map.spread(band)[0]
+        contiguous = len(keys) > 0 and bool((keys.diff() == 1).all())
+        start = int(keys[0]) if contiguous else 0
+        weights = band.weights[0] if contiguous else self.map.spread(band)[0]
         weights = F.pad(weights, (start % scale, 0)) if start % scale else weights
-        found = quantised(pooled(weights, scale, scale))
+        found = quantise(max_pool(weights, scale, scale))
         return F.pad(found, (start // scale, width - start // scale - found.shape[2]))

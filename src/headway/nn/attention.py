@@ -11,15 +11,15 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.block import Same
+from headway.nn.block import Identity
 from headway.nn.context import EMPTY, Context
-from headway.nn.joined import each
-from headway.nn.rows import Chosen, Rows, packed, padded
-from headway.ops.attend import divisors, shown
-from headway.ops.map import AttentionMap, Bias
+from headway.nn.fused_linear import apply_each
+from headway.nn.packed import PackedLengths, TokenSelection, packed, padded
+from headway.ops.attend import divisors, shape_text
+from headway.ops.attention_map import AttentionMap, Bias
+from headway.ops.lazy_map import Weights
 from headway.ops.pattern import Full, Pattern, both
 from headway.ops.positions import Positions
-from headway.ops.reading import Weights
 from headway.ops.rotary import Rotary
 from headway.ops.score import DOT, Score
 
@@ -38,7 +38,7 @@ UNBIASED = Biases(q=False, k=False, v=False, out=False)
 
 
 class Keys(NamedTuple):
-    """What queries look at."""
+    """Keys and values, their positions and mask."""
 
     k: Tensor  # B G S D
     v: Tensor  # B G S D
@@ -51,6 +51,8 @@ class Attention(nn.Module):
 
     B T C → B T C.  `head_dim` is C / heads unless given: full-width heads take head_dim=C.
     """
+
+    tokenwise = False
 
     emits = ("input", "weights", "values", "heads")
 
@@ -65,7 +67,7 @@ class Attention(nn.Module):
         bias: Biases = BIASED,
         pattern: Pattern = Full(),
         rotary: Rotary | None = None,
-        qk_norm: Callable[[int], nn.Module] = Same,
+        qk_norm: Callable[[int], nn.Module] = Identity,
         logit_bias: Bias | None = None,
         score: Score = DOT,
         dropout: float = 0.0,
@@ -105,10 +107,12 @@ class Attention(nn.Module):
             return Positions.run(0, ctx.rows.longest, x.device)
         return ctx.locate(self, x)
 
-    def queries(self, q: Tensor, positions: Positions, rows: Rows | None) -> Tensor:
+    def queries(self, q: Tensor, positions: Positions, rows: PackedLengths | None) -> Tensor:
         return self.turn(self.q_norm(split(padded(q, rows), self.heads)), positions)
 
-    def keys_values(self, k: Tensor, v: Tensor, positions: Positions, rows: Rows | None) -> tuple[Tensor, Tensor]:
+    def keys_values(
+        self, k: Tensor, v: Tensor, positions: Positions, rows: PackedLengths | None
+    ) -> tuple[Tensor, Tensor]:
         k, v = split(padded(k, rows), self.kv_heads), split(padded(v, rows), self.kv_heads)
         return self.turn(self.k_norm(k), positions), v
 
@@ -139,14 +143,14 @@ class SelfAttention(Attention):
     """Keys and values from the input itself, and from what the state has seen of it before."""
 
     def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
-        q, k, v = each(x, self.q, self.k, self.v)
+        q, k, v = apply_each(x, self.q, self.k, self.v)
         k, v = self.keys_values(k, v, positions, ctx.rows)
         return self.queries(q, positions, ctx.rows), self.keys(k, v, positions, ctx)
 
-    def at(self, chosen: Chosen, x: Tensor, ctx: Context) -> Tensor:
+    def at(self, chosen: TokenSelection, x: Tensor, ctx: Context) -> Tensor:
         """What comes out at some tokens, 1 M C: only these ask, and what they see is all tokens."""
         positions = self.locate(x, ctx)
-        k, v = each(x, self.k, self.v)
+        k, v = apply_each(x, self.k, self.v)
         keys = self.keys(*self.keys_values(k, v, positions, ctx.rows), positions, ctx)
         stand = positions.at.expand(x.shape[:2]) if ctx.rows is None else ctx.rows.positions
         asking = Positions(chosen.rows.pad(chosen.of(stand)))
@@ -206,7 +210,9 @@ class CrossAttention(Attention):
         if memory.dim() != 3 or memory.shape[2] != width:
             allowed = f"B S {width}, the width this part was made for"
             raise UserError(
-                f"the memory is {shown(memory)}", allowed=allowed, do=f"make the part with kv_dim={memory.shape[-1]}"
+                f"the memory is {shape_text(memory)}",
+                allowed=allowed,
+                do=f"make the part with kv_dim={memory.shape[-1]}",
             )
         rows = len(ctx.rows.lengths) if ctx.rows else x.shape[0]
         sources = len(ctx.memory_rows.lengths) if ctx.memory_rows else memory.shape[0]

@@ -1,8 +1,8 @@
-"""Logit biases: what a query and a key owe to where they stand, added to their score before the softmax.
+"""Logit biases: relative position biases, added to the scores of queries and keys before the softmax.
 
 Each is called with queries, keys and their positions, for whole maps or for any rows and columns of one, so it is a
-function of the positions alone.  A bias over grids, whose flat positions run y · cols + x, must be told their sizes:
-it is bound to the grids of a call by `on`.
+function of the positions alone.  A bias over grids, whose flat positions run y · cols + x, needs their sizes: `on`
+binds it to the grids of a call.
 
 Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   C model width   L distances
 """
@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.score import at_least_one
+from headway.nn.learned_score import at_least_one
 from headway.ops.attend import per_head
-from headway.ops.map import Bias
+from headway.ops.attention_map import Bias
 from headway.ops.positions import Positions
 from headway.ops.relative import (
     alibi_slopes,
@@ -50,17 +50,19 @@ class T5Bias(nn.Module):
     `bucket` is `t5_bucket_both_ways` in an encoder and `t5_bucket_backward` in a decoder.
     """
 
+    weight_decay = False
+
     def __init__(self, heads: int, buckets: int = 32, longest: int = 128, bucket: Bucket = t5_bucket_both_ways):
         super().__init__()
         bucket(torch.zeros(1), buckets, longest)  # impossible numbers are told here, not in the first call
         self.bucket, self.buckets, self.longest = bucket, buckets, longest
-        self.table = table(buckets, heads)
+        self.table = learned_table(buckets, heads)
 
     def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
-        return of_distance(self.values, q_pos, k_pos)
+        return bias_by_distance(self.values, q_pos, k_pos)
 
     def values(self, distance: Tensor) -> Tensor:
-        return rows_of(self.table, self.bucket(distance, self.buckets, self.longest))
+        return select_rows(self.table, self.bucket(distance, self.buckets, self.longest))
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Alibi:
         at_least_one("Alibi", heads=self.heads)
 
     def __call__(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
-        return of_distance(self.values, q_pos, k_pos)
+        return bias_by_distance(self.values, q_pos, k_pos)
 
     def values(self, distance: Tensor) -> Tensor:
         slopes = alibi_slopes(self.heads, distance.device)
@@ -83,14 +85,16 @@ class Alibi:
 class WindowBias(nn.Module):
     """Swin's: a learned number per head and offset of two cells of a window, `table` ((2·rows − 1)·(2·cols − 1), H)."""
 
+    weight_decay = False
+
     def __init__(self, heads: int, rows: int, cols: int):
         super().__init__()
         at_least_one("WindowBias", heads=heads, rows=rows, cols=cols)
         self.window = rows, cols
-        self.table = table((2 * rows - 1) * (2 * cols - 1), heads)
+        self.table = learned_table((2 * rows - 1) * (2 * cols - 1), heads)
 
     def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
-        return of_offset(self.table, self.window, q_pos, k_pos)
+        return bias_by_offset(self.table, self.window, q_pos, k_pos)
 
 
 class ContinuousBias(nn.Module):
@@ -105,7 +109,7 @@ class ContinuousBias(nn.Module):
     def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
         offsets = log_offsets(self.window, self.pretrained).to(self.up.weight)
         values = 16 * self.down(F.relu(self.up(offsets))).sigmoid()  # (2·rows − 1)·(2·cols − 1) H
-        return of_offset(values, self.window, q_pos, k_pos)
+        return bias_by_offset(values, self.window, q_pos, k_pos)
 
 
 class NeighbourBias(nn.Module):
@@ -115,11 +119,13 @@ class NeighbourBias(nn.Module):
     all round.
     """
 
+    weight_decay = False
+
     def __init__(self, heads: int, size: int, *, stride: int = 1):
         super().__init__()
         at_least_one("NeighbourBias", heads=heads, size=size, stride=stride)
         self.size, self.stride = size, stride
-        self.table = table(size * size, heads)
+        self.table = learned_table(size * size, heads)
 
     def on(self, q_grid: Grid, k_grid: Grid) -> Bias:
         halo = Halo(self.size, q_grid[0], self.stride)
@@ -130,7 +136,7 @@ class NeighbourBias(nn.Module):
 
     def forward(self, halo: Halo, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
         offsets = halo.offsets(q.device)[q_pos.at[:, :, None], k_pos.at[:, None, :]]  # B|1 T S
-        return rows_of(self.table, offsets).transpose(0, 1)
+        return select_rows(self.table, offsets).transpose(0, 1)
 
 
 class DecomposedBias(nn.Module):
@@ -140,20 +146,22 @@ class DecomposedBias(nn.Module):
     stretched linearly, as in the published code.
     """
 
+    weight_decay = False
+
     def __init__(self, head_dim: int, q_grid: Grid, k_grid: Grid):
         super().__init__()
         (q_rows, q_cols), (k_rows, k_cols) = q_grid, k_grid
         at_least_one("DecomposedBias", head_dim=head_dim, q_rows=q_rows, q_cols=q_cols, k_rows=k_rows, k_cols=k_cols)
-        self.rows = table(2 * max(q_rows, k_rows) - 1, head_dim)
-        self.cols = table(2 * max(q_cols, k_cols) - 1, head_dim)
+        self.rows = learned_table(2 * max(q_rows, k_rows) - 1, head_dim)
+        self.cols = learned_table(2 * max(q_cols, k_cols) - 1, head_dim)
 
     def on(self, q_grid: Grid, k_grid: Grid) -> Bias:
         return partial(self, q_grid, k_grid)
 
     def forward(self, q_grid: Grid, k_grid: Grid, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
         (q_rows, q_cols), (k_rows, k_cols) = q_grid, k_grid
-        down = of_axis(self.rows, q, (q_rows, q_pos.at // q_cols), (k_rows, k_pos.at // k_cols))
-        return down + of_axis(self.cols, q, (q_cols, q_pos.at % q_cols), (k_cols, k_pos.at % k_cols))
+        down = bias_along_axis(self.rows, q, (q_rows, q_pos.at // q_cols), (k_rows, k_pos.at // k_cols))
+        return down + bias_along_axis(self.cols, q, (q_cols, q_pos.at % q_cols), (k_cols, k_pos.at % k_cols))
 
 
 class TransformerXLBias(nn.Module):
@@ -163,12 +171,14 @@ class TransformerXLBias(nn.Module):
     query, as in Hugging Face's Wav2Vec2-Conformer.  u and v are (H, D).
     """
 
+    weight_decay = True
+
     def __init__(self, heads: int, head_dim: int, dim: int):
         super().__init__()
         at_least_one("TransformerXLBias", heads=heads, head_dim=head_dim)
         self.waves = Rotary(dim, layout=PAIRS)
         self.place = nn.Linear(dim, heads * head_dim, bias=False)
-        self.u, self.v = table(heads, head_dim), table(heads, head_dim)
+        self.u, self.v = learned_table(heads, head_dim), learned_table(heads, head_dim)
 
     def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
         content = (per_head(k, q.shape[1]) @ self.u[:, :, None]).mT  # B H 1 S
@@ -186,7 +196,7 @@ class TransformerXLBias(nn.Module):
         """The same from the distances of two runs; with 8 heads a third of the time of `at_any`."""
         r = self.place(sinusoid(-runs, self.waves.head_dim).to(asked.dtype))  # L (H D)
         r = r.unflatten(-1, (asked.shape[1], -1)).transpose(0, 1)  # H L D
-        return skewed(asked @ r.mT)
+        return skew(asked @ r.mT)
 
 
 def distances(q_pos: Positions, k_pos: Positions) -> Tensor | None:
@@ -197,7 +207,7 @@ def distances(q_pos: Positions, k_pos: Positions) -> Tensor | None:
     return torch.arange(first, first + len(q_pos) + len(k_pos) + 1, device=q_pos.at.device)
 
 
-def of_distance(values: Callable[[Tensor], Tensor], q_pos: Positions, k_pos: Positions) -> Tensor:
+def bias_by_distance(values: Callable[[Tensor], Tensor], q_pos: Positions, k_pos: Positions) -> Tensor:
     """B|1 H T S from `values` of the distances key − query (… → H …), each computed once where positions are runs."""
     runs = distances(q_pos, k_pos)
     if runs is None:
@@ -205,42 +215,42 @@ def of_distance(values: Callable[[Tensor], Tensor], q_pos: Positions, k_pos: Pos
     return values(runs).unfold(-1, len(k_pos), 1)[:, 1:-1].flip(1)[None]
 
 
-def skewed(x: Tensor) -> Tensor:
+def skew(x: Tensor) -> Tensor:
     """… T L → … T S: the entries at the `distances` that each query has; a view, for each row begins one earlier."""
     queries, runs = x.shape[-2:]
     return x.flatten(-2)[..., queries:].unflatten(-1, (queries, runs - 1))[..., : runs - queries - 1]
 
 
-def of_offset(values: Tensor, window: Grid, q_pos: Positions, k_pos: Positions) -> Tensor:
+def bias_by_offset(values: Tensor, window: Grid, q_pos: Positions, k_pos: Positions) -> Tensor:
     """B|1 H T S from `values` ((2·rows − 1)·(2·cols − 1), H) for every offset of two cells of a window."""
     rows, cols = window
     if max(len(q_pos), len(k_pos)) > rows * cols:
         said = f"a bias for windows of {rows}×{cols} was given {len(q_pos)} queries and {len(k_pos)} keys"
         raise UserError(said, allowed=f"{rows * cols} cells or fewer", do="put the attention into Windowed")
-    return rows_of(values, relative_index_2d(q_pos.at, k_pos.at, window)).transpose(0, 1)
+    return select_rows(values, relative_index_2d(q_pos.at, k_pos.at, window)).transpose(0, 1)
 
 
-def rows_of(values: Tensor, index: Tensor) -> Tensor:
+def select_rows(values: Tensor, index: Tensor) -> Tensor:
     """`values` (N H) at `index` (…), H …"""
     # not values[index]: the fused kernel reads a bias twice as fast whose keys lie side by side (39, 75 ms, 1024 keys)
     return values.T.index_select(1, index.flatten()).unflatten(1, index.shape)
 
 
-def of_axis(values: Tensor, q: Tensor, queries: tuple[int, Tensor], keys: tuple[int, Tensor]) -> Tensor:
+def bias_along_axis(values: Tensor, q: Tensor, queries: tuple[int, Tensor], keys: tuple[int, Tensor]) -> Tensor:
     """q (B H T D) · the row of `values` (N D) for its offset to each key, B H T S, along one axis of the grids.
 
     `queries` and `keys` are the lengths of their axes and where on them they stand, B|1 T and B|1 S.
     """
     (q_len, q_at), (k_len, k_at) = queries, keys
     index = decomposed_index(q_len, k_len, q.device)[q_at[:, None, :, None], k_at[:, None, None, :]]  # B|1 1 T S
-    return (q @ stretched(values, q_len, k_len).mT).gather(-1, index.expand(*q.shape[:2], -1, -1))
+    return (q @ interpolate_rows(values, q_len, k_len).mT).gather(-1, index.expand(*q.shape[:2], -1, -1))
 
 
-def stretched(values: Tensor, q_len: int, k_len: int) -> Tensor:
+def interpolate_rows(values: Tensor, q_len: int, k_len: int) -> Tensor:
     """`values` (N D) with a row for each of the 2·max(q_len, k_len) − 1 offsets."""
     offsets = 2 * max(q_len, k_len) - 1
     return values if len(values) == offsets else F.interpolate(values.T[None], offsets, mode="linear")[0].T
 
 
-def table(rows: int, cols: int) -> nn.Parameter:
+def learned_table(rows: int, cols: int) -> nn.Parameter:
     return nn.Parameter(nn.init.trunc_normal_(torch.empty(rows, cols), std=0.02))

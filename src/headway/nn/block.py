@@ -1,4 +1,4 @@
-"""How sublayers are put together: around a residual path, side by side, in turn.
+"""Containers of sublayers: residual connections, parallel sublayers, blocks, stacks, shared layers; dropout.
 
 A sublayer is called with (x, ctx) and returns a change of x in the same shape.  Empty slots are identities, so each
 `forward` reads like its equation.
@@ -39,26 +39,28 @@ class Residual(nn.Module):
         drop: float | nn.Module = 0.0,
     ):
         super().__init__()
-        self.before, self.body = before or Same(), body
-        self.inside, self.after = inside or Same(), after or Same()
-        self.skip = skip or Same()
-        self.scale = scale if isinstance(scale, nn.Module) else Same() if scale == 1.0 else Scale(scale)
+        self.before, self.body = before or Identity(), body
+        self.inside, self.after = inside or Identity(), after or Identity()
+        self.skip = skip or Identity()
+        self.scale = scale if isinstance(scale, nn.Module) else Identity() if scale == 1.0 else Scale(scale)
         self.drop = drop if isinstance(drop, nn.Module) else Dropout(drop)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return self.added(x, self.body(self.before(x), ctx), ctx)
+        return self.combine(x, self.body(self.before(x), ctx), ctx)
 
-    def added(self, x: Tensor, change: Tensor, ctx: Context) -> Tensor:
-        """What becomes of x by what the body has made of it."""
+    def combine(self, x: Tensor, change: Tensor, ctx: Context) -> Tensor:
+        """The residual connection around the body's output `change`."""
         return self.after(self.skip(x) + self.scale(self.drop(self.inside(change), ctx)))
 
 
 class Parallel(nn.Module):
-    """The sum of what several sublayers make of the same input."""
+    """The sum of several sublayers of the same input."""
+
+    tokenwise = False
 
     def __init__(self, **sublayers: nn.Module):
         super().__init__()
-        adopt(self, sublayers)
+        add_modules(self, sublayers)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return torch.stack([sublayer(x, ctx) for sublayer in self.children()]).sum(0)
@@ -71,7 +73,7 @@ class Block(nn.Module):
 
     def __init__(self, **sublayers: nn.Module):
         super().__init__()
-        adopt(self, sublayers)
+        add_modules(self, sublayers)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         for sublayer in self._modules.values():  # `children` would look for doubles at every step
@@ -83,9 +85,11 @@ class Block(nn.Module):
 class Stack(nn.Module):
     """Blocks in turn, then a norm."""
 
+    tokenwise = False
+
     def __init__(self, blocks: Iterable[nn.Module], norm: nn.Module | None = None):
         super().__init__()
-        self.blocks, self.norm = nn.ModuleList(blocks), norm or Same()
+        self.blocks, self.norm = nn.ModuleList(blocks), norm or Identity()
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         for block in self.blocks:
@@ -107,7 +111,7 @@ class Repeat(nn.Module):
         return x
 
 
-class Plain(nn.Module):
+class IgnoreContext(nn.Module):
     """Lets a module of x alone stand where a sublayer of (x, ctx) is expected."""
 
     def __init__(self, body: nn.Module):
@@ -118,8 +122,8 @@ class Plain(nn.Module):
         return self.body(x)
 
 
-class Same(nn.Identity):
-    """x: an empty slot.  A step of decoding passes a hundred of them, so they are called without torch's hooks."""
+class Identity(nn.Identity):
+    """x: an empty slot.  A decoding step calls a hundred of them, so they skip torch's hooks."""
 
     def __call__(self, x: Tensor, *given: object) -> Tensor:
         return x
@@ -127,6 +131,8 @@ class Same(nn.Identity):
 
 class Scale(nn.Module):
     """x · factor"""
+
+    tokenwise = True
 
     def __init__(self, factor: float):
         super().__init__()
@@ -142,6 +148,8 @@ class Scale(nn.Module):
 class LayerScale(nn.Module):
     """x · a learned factor for each channel, small at first."""
 
+    tokenwise = True
+
     def __init__(self, dim: int, start: float = 1e-5):
         super().__init__()
         self.factor = nn.Parameter(torch.full((dim,), start))
@@ -151,7 +159,7 @@ class LayerScale(nn.Module):
 
 
 class Dropout(nn.Dropout):
-    """Dropout of single values.  Where nothing is dropped it is an empty slot, and called like one."""
+    """Dropout of single values.  In evaluation mode it skips torch's hooks like `Identity`."""
 
     def __call__(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
         return super().__call__(input, ctx) if self.training else input
@@ -160,8 +168,8 @@ class Dropout(nn.Dropout):
         return drop(input, self.p)
 
 
-class Omission(nn.Module):
-    """What is left out while training with `probability`, and never all of it."""
+class TrainingOnly(nn.Module):
+    """Something that is dropped while training, with `probability` below 1."""
 
     def __init__(self, probability: float):
         super().__init__()
@@ -174,8 +182,10 @@ class Omission(nn.Module):
         return f"{self.probability:g}"
 
 
-class StochasticDepth(Omission):
-    """While training, leaves out the whole change of a row with `probability`, and enlarges the others to make up."""
+class StochasticDepth(TrainingOnly):
+    """While training, drops a row's whole change with `probability`, and scales the others by 1 / (1 − probability)."""
+
+    tokenwise = True
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         if not self.training or self.probability == 0.0:
@@ -188,6 +198,6 @@ class StochasticDepth(Omission):
         return x * factor.view(-1, *[1] * (x.dim() - 1))
 
 
-def adopt(parent: nn.Module, children: dict[str, nn.Module]) -> None:
+def add_modules(parent: nn.Module, children: dict[str, nn.Module]) -> None:
     for name, child in children.items():
         parent.add_module(name, child)

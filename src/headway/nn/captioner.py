@@ -1,4 +1,4 @@
-"""Whole models from images to words: an encoder–decoder whose memory are the cells of an image's grid.
+"""Image captioning models: an encoder–decoder whose memory is the grid of image features.
 
 Axes:  B batch   Ch channels   Y X rows and columns of the grid   S = Y·X places   T words   C width   H heads
 """
@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
-from headway.nn.model import EncoderDecoder, Trunk
-from headway.ops.reading import Readable
+from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.ops.lazy_map import Readable
 
 
 class Captioner(EncoderDecoder):
-    """decoder(words) while it looks at the places of encoder(images): B Ch H W, B T → B T V.
+    """decoder(words) with cross-attention to the cells of encoder(images): B Ch H W, B T → B T V.
 
     The places run row by row; each is `stride` pixels wide, and those at the far edges may be cut.  To write a caption,
     call `generate(model.decoder, [[begin]] * B, …, memory=model.remember(images))`.

@@ -1,4 +1,4 @@
-"""What a sublayer may need besides its input.
+"""The context of a call: mask, positions, memory, decoding state (KV cache) and trace, beside a sublayer's input.
 
 Axes:  B batch   T queries   S keys   C width   N tokens of all packed rows
 """
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.rows import Rows
+from headway.nn.packed import PackedLengths
 from headway.nn.state import State
 from headway.nn.trace import Seen, Trace, ambient
-from headway.ops.attend import shown
+from headway.ops.attend import shape_text
 from headway.ops.pattern import both
 from headway.ops.positions import Positions
 
@@ -29,8 +29,8 @@ class Context:
     memory_keep: Tensor | None = None  # B T S
     state: State | None = None  # what was seen in earlier calls
     trace: Trace | None = None  # what to record or replace
-    rows: Rows | None = None  # the inputs are packed, 1 N C
-    memory_rows: Rows | None = None  # the memory is packed
+    rows: PackedLengths | None = None  # the inputs are packed, 1 N C
+    memory_rows: PackedLengths | None = None  # the memory is packed
 
     def locate(self, owner: nn.Module, x: Tensor) -> Positions:
         """Where the tokens of `x` (B T …) stand for this owner."""
@@ -48,7 +48,7 @@ class Context:
         if keep is None:
             return None
         if keep.shape[1:] != (1, length):
-            said, allowed = f"keep is {shown(keep)} for {length} tokens", f"B 1 {length}, True at real tokens"
+            said, allowed = f"keep is {shape_text(keep)} for {length} tokens", f"B 1 {length}, True at real tokens"
             do = "this part sees all real tokens: what each query may see is for attention alone"
             raise UserError(said, allowed=allowed, do=do)
         return keep[:, 0]

@@ -1,7 +1,7 @@
-"""Convolution beside attention: the Conformer's module.
+"""The Conformer's convolution module, and batch norm over real frames.
 
-A convolution looks sideways, so padding is made zero before it: a row then sees at its ends what it would see by
-itself, wherever its padding stands.
+A convolution mixes frames, so padding is set to zero before it: a row gives the same result in a batch as alone,
+wherever its padding stands.
 
 Axes:  B batch   T frames   C width   N frames of all packed rows
 """
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
 from headway.nn.ffn import Activation
-from headway.nn.rows import packed, padded
+from headway.nn.packed import packed, padded
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -28,8 +28,8 @@ class BatchNorm(nn.BatchNorm1d):
 
     def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
         real = None if ctx.rows is not None else ctx.real(input.shape[1])
-        if alone(input):
-            return by_gathered(self, input.flatten(0, -2)).view_as(input)
+        if has_single_values(input):
+            return normalise_by_running_statistics(self, input.flatten(0, -2)).view_as(input)
         if real is None or not self.training:
             return super().forward(input.flatten(0, -2)).view_as(input)
         weight = real.expand(input.shape[:2])[..., None].to(input.dtype)  # B T 1
@@ -49,12 +49,12 @@ class BatchNorm(nn.BatchNorm1d):
         self.num_batches_tracked.add_(1)
 
 
-def alone(x: Tensor) -> bool:
+def has_single_values(x: Tensor) -> bool:
     """Whether each channel of … C has a single value, which has no spread: it is normed as outside of training."""
     return x.numel() == x.shape[-1]
 
 
-def by_gathered(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
+def normalise_by_running_statistics(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
     """Normed by the statistics gathered so far, B C …; nothing is gathered."""
     return F.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
 
@@ -64,6 +64,8 @@ class ConvModule(nn.Module):
 
     `norm` makes a part of (x, ctx) from the width; for one of x alone give `lambda dim: Plain(nn.LayerNorm(dim))`.
     """
+
+    tokenwise = False
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Convolutions on grids, and what stands between them: the parts of ResNet, and of networks with attention in theirs.
+"""Convolutions on grids: the parts of ResNet, of attention-augmented ResNet and of LR-Net.
 
 A grid keeps the order in memory that it comes in, channel by channel as images or cell by cell as attention's: one
 step of ResNet-18 takes a fifth longer where each part is made to lie cell by cell.
@@ -15,10 +15,10 @@ from headway.errors import UserError
 from headway.nn.attention import UNBIASED
 from headway.nn.bias import NeighbourBias
 from headway.nn.context import EMPTY, Context
-from headway.nn.conv import alone, by_gathered
+from headway.nn.conv import has_single_values, normalise_by_running_statistics
 from headway.nn.ffn import Activation
-from headway.nn.grid import LocalAttention
-from headway.ops.attend import shown
+from headway.nn.window_attention import LocalAttention
+from headway.ops.attend import shape_text
 
 
 class Stem(nn.Module):
@@ -33,7 +33,7 @@ class Stem(nn.Module):
     def forward(self, images: Tensor, ctx: Context = EMPTY) -> Tensor:
         if images.dim() != 4 or images.shape[1] != self.channels or 0 in images.shape:
             allowed = f"B {self.channels} H W, of one pixel or more"
-            raise UserError(f"images are {shown(images)}", allowed=allowed)
+            raise UserError(f"images are {shape_text(images)}", allowed=allowed)
         x = images.movedim(1, -1)
         for part in self.blocks:
             x = part(x, ctx)
@@ -72,6 +72,8 @@ class MaxPool(nn.MaxPool2d):
 class Normed(nn.Module):
     """act(norm(body(x))): a convolution, or what stands in its place, with batch norm.  B Y X C → B Y′ X′ `dim`"""
 
+    tokenwise = False
+
     def __init__(self, body: nn.Module, dim: int, *, act: Activation = F.relu):
         super().__init__()
         self.body, self.norm, self.act = body, GridNorm(dim), act
@@ -85,10 +87,12 @@ class GridNorm(nn.BatchNorm2d):
 
     def forward(self, input: Tensor) -> Tensor:
         x = input.permute(0, 3, 1, 2)  # B C Y X
-        return (by_gathered(self, x) if alone(input) else super().forward(x)).permute(0, 2, 3, 1)
+        return (normalise_by_running_statistics(self, x) if has_single_values(input) else super().forward(x)).permute(
+            0, 2, 3, 1
+        )
 
 
-def same(x: Tensor) -> Tensor:
+def no_activation(x: Tensor) -> Tensor:
     """No activation."""
     return x
 

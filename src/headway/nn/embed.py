@@ -1,4 +1,4 @@
-"""From tokens and images to vectors, and marks of where these stand.
+"""Embeddings of tokens and image patches, and absolute position embeddings.
 
 Axes:  B batch   T tokens   C width   Y X grid of patches
 """
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.block import Dropout, Same, Scale
+from headway.nn.block import Dropout, Identity, Scale
 from headway.nn.context import EMPTY, Context
-from headway.ops.attend import shown
+from headway.ops.attend import shape_text
 from headway.ops.patches import Resample, exact, patch_grid
 from headway.ops.positions import Positions
 from headway.ops.relative import sinusoid, sinusoid_2d
 from headway.ops.rotary import PAIRS, Layout
-from headway.ops.window import filled
+from headway.ops.window import pad_to_tiles
 
 
 class TokenEmbed(nn.Module):
@@ -72,7 +72,7 @@ class PatchEmbed(nn.Module):
 
     def cells(self, images: Tensor) -> Tensor:
         if images.dim() != 4 or images.shape[1] != self.project.in_channels:
-            raise UserError(f"images are {shown(images)}", allowed=f"B {self.project.in_channels} H W")
+            raise UserError(f"images are {shape_text(images)}", allowed=f"B {self.project.in_channels} H W")
         patch_grid(images, self.patch)
         return self.norm(self.project(images).movedim(1, -1))
 
@@ -87,11 +87,11 @@ class PatchMerge(nn.Module):
 
     def __init__(self, dim: int, *, before: nn.Module | None = None, after: nn.Module | None = None):
         super().__init__()
-        self.before, self.after = before or Same(), after or Same()
+        self.before, self.after = before or Identity(), after or Identity()
         self.reduce = nn.Linear(4 * dim, 2 * dim, bias=False)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        x = filled(x, 2, 2)
+        x = pad_to_tiles(x, 2, 2)
         x = x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2))  # B Y/2 2 X/2 2 C
         x = x.permute(0, 1, 3, 4, 2, 5).flatten(3)  # a square's cells down its columns, as published
         return ctx.emit(self, "out", self.after(self.reduce(self.before(x))))
@@ -99,6 +99,8 @@ class PatchMerge(nn.Module):
 
 class ClassToken(nn.Module):
     """A learned token in front of all others: B T C → B (1 + T) C."""
+
+    weight_decay = True
 
     def __init__(self, dim: int):
         super().__init__()
@@ -186,6 +188,8 @@ class GridPosition(nn.Module):
 
 class LearnedGridPosition(nn.Module):
     """B Y X C + a learned vector for each cell of a grid of rows × cols; `resample` lays it on grids of other sizes."""
+
+    weight_decay = True
 
     def __init__(self, rows: int, cols: int, dim: int, *, resample: Resample = exact):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Feed-forward layers, plain and gated: what happens to each token by itself.
+"""Feed-forward layers (MLPs), plain and gated, applied to each token.
 
 Axes:  … any   C width   F hidden width
 """
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.block import Dropout, Same
+from headway.nn.block import Dropout, Identity
 from headway.nn.context import EMPTY, Context
 
 Activation = Callable[[Tensor], Tensor]
@@ -19,6 +19,8 @@ Activation = Callable[[Tensor], Tensor]
 
 class FFN(nn.Module):
     """down(act(up(x))); a third layer is down(act(middle(act(up(x)))))."""
+
+    tokenwise = True
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class FFN(nn.Module):
             raise UserError(f"FFN(layers={layers})", allowed="2 or 3 layers", do="stack several FFNs to go deeper")
         self.act = act
         self.up = nn.Linear(dim, hidden, bias)
-        self.middle = Hidden(hidden, act, bias) if layers == 3 else Same()
+        self.middle = Hidden(hidden, act, bias) if layers == 3 else Identity()
         self.down = nn.Linear(hidden, out_dim or dim, bias)
         self.drop = Dropout(dropout)
 

@@ -1,4 +1,4 @@
-"""From frames to tokens: anything that comes as vectors in order, made shorter before an encoder sees it.
+"""Embeddings of frames (spectrograms, time series) that subsample them before the encoder.
 
 A row of n frames becomes ⌈n / factor⌉ tokens, in a batch as by itself: the real frames of each row are moved to its
 front, and what stands behind them is zero wherever a part looks sideways.
@@ -21,7 +21,7 @@ from headway.nn.block import Dropout
 from headway.nn.context import EMPTY, Context
 from headway.nn.embed import NoPosition
 from headway.nn.ffn import Activation
-from headway.nn.rows import Rows, packed, padded, to_front
+from headway.nn.packed import PackedLengths, packed, padded, to_front
 
 Count = TypeVar("Count", int, Tensor)
 
@@ -48,13 +48,13 @@ class Shortening(nn.Module):
     def shortened(self, ctx: Context) -> Context:
         """The context of the shorter sequence: its padding, and no positions but the order."""
         if ctx.rows is not None:
-            rows = Rows.of([self.length(frames) for frames in ctx.rows.lengths], ctx.rows.slots.device)
+            rows = PackedLengths.of([self.length(frames) for frames in ctx.rows.lengths], ctx.rows.slots.device)
             return replace(ctx, rows=rows, keep=None, positions=None)
         keep = ctx.keep
         if keep is not None:
             real = ctx.real(keep.shape[2])
             assert real is not None
-            keep = first(self.length(real.sum(1)), self.length(keep.shape[2]))[:, None]
+            keep = length_mask(self.length(real.sum(1)), self.length(keep.shape[2]))[:, None]
         return replace(ctx, keep=keep, positions=None)
 
     def extra_repr(self) -> str:
@@ -80,7 +80,7 @@ class FrameEmbed(Shortening):
 
     def forward(self, frames: Tensor, ctx: Context = EMPTY) -> Tensor:
         x, count = self.aligned(frames, ctx)
-        x = silenced(x, count, 1)
+        x = zero_padding(x, count, 1)
         x = F.pad(x, (0, 0, 0, -x.shape[1] % self.factor)).unflatten(1, (-1, self.factor))  # B T′ factor F
         inner = self.shortened(ctx)
         return ctx.emit(self, "out", self.drop(self.position(self.project(packed(x.flatten(2), inner.rows)), inner)))
@@ -106,7 +106,7 @@ class Subsample(Shortening):
         x, count = self.aligned(frames, ctx)
         x = x[:, None]  # B 1 T F
         for conv in self.convs:
-            x, count = F.relu(conv(silenced(x, count, 2))), (count + 1) // 2  # B channels T/2 F/2
+            x, count = F.relu(conv(zero_padding(x, count, 2))), (count + 1) // 2  # B channels T/2 F/2
         x = x.transpose(1, 2).flatten(2)  # B T′ (channels F′)
         return ctx.emit(self, "out", self.drop(self.project(packed(x, self.shortened(ctx).rows))))
 
@@ -144,18 +144,18 @@ class ConvEmbed(Shortening):
         x, count = self.aligned(frames, ctx)
         x, inner = x.mT, self.shortened(ctx)  # B F T
         for conv, stride in zip(self.convs, self.strides, strict=True):
-            x, count = self.act(conv(silenced(x, count, 2))), -(-count // stride)
+            x, count = self.act(conv(zero_padding(x, count, 2))), -(-count // stride)
         x = self.position(packed(x.mT, inner.rows), inner)  # B T′ C
         return ctx.emit(self, "out", self.drop(x))
 
 
-def silenced(x: Tensor, count: Tensor, axis: int) -> Tensor:
+def zero_padding(x: Tensor, count: Tensor, axis: int) -> Tensor:
     """`x` with zeros behind the first `count` (B|1) frames along `axis`."""
-    here = first(count, x.shape[axis])  # B|1 T
+    here = length_mask(count, x.shape[axis])  # B|1 T
     shape = [-1, *(x.shape[axis] if i == axis else 1 for i in range(1, x.dim()))]
     return x.masked_fill(~here.view(shape), 0.0)
 
 
-def first(count: Tensor, length: int) -> Tensor:
+def length_mask(count: Tensor, length: int) -> Tensor:
     """True at the first `count` (B) of `length` tokens, B T."""
     return torch.arange(length, device=count.device) < count[:, None]

@@ -1,4 +1,4 @@
-"""Heads: from what a trunk has made of each token, or of a whole row, to scores of words and classes.
+"""Heads: logits of words and classes from the hidden states of each token, or of a pooled row.
 
 A head of single tokens works on any selection of them, … C: call it on those that have a target.  A head of whole rows
 first pools their real tokens into one vector.
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.attention import CrossAttention
-from headway.nn.block import Dropout, Scale, adopt
+from headway.nn.block import Dropout, Scale, add_modules
 from headway.nn.context import EMPTY, Context
 from headway.nn.ffn import Activation
-from headway.nn.rows import Chosen, Rows, padded
-from headway.ops.attend import shown
+from headway.nn.packed import PackedLengths, TokenSelection, padded
+from headway.ops.attend import shape_text
 from headway.ops.cross_entropy import linear_cross_entropy, token_losses
 
 
@@ -42,6 +42,8 @@ class LMHead(WordHead):
     `tied` shares its parameter: an embedding of the same words.  T5 has scale = C^−½ where it is tied.
     """
 
+    weight_decay = True
+
     def __init__(
         self,
         dim: int,
@@ -52,7 +54,7 @@ class LMHead(WordHead):
         scale: float = 1.0,
     ):
         super().__init__()
-        self.weight = drawn(vocab, dim) if tied is None else shared(tied, vocab, dim)
+        self.weight = linear_weight(vocab, dim) if tied is None else tied_weight(tied, vocab, dim)
         self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
         self.scale = Scale(scale)
 
@@ -172,13 +174,13 @@ class Pooler(RowHead):
         return self.inside(self.pool(x, ctx))
 
 
-class Beside(nn.Module):
+class AuxHeads(nn.Module):
     """main(x); other heads of the same features stand beside it, each called by its name."""
 
     def __init__(self, main: nn.Module, **others: nn.Module):
         super().__init__()
         self.main = main
-        adopt(self, others)
+        add_modules(self, others)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.main(x, ctx)
@@ -199,7 +201,7 @@ class Pool(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         x = x.flatten(1, -2)
-        return self.pooled(padded(x, ctx.rows), real_tokens(x, ctx))
+        return self.pooled(padded(x, ctx.rows), token_mask(x, ctx))
 
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:
         """B T C → B C, where `real` (B T) is True."""
@@ -210,18 +212,18 @@ class OneToken(Pool):
     """One of the real tokens."""
 
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:
-        return taken(x, self.place(real))
+        return select_token(x, self.place(real))
 
     def place(self, real: Tensor) -> Tensor:
         """Which one, B, where `real` (B T) is True."""
         raise NotImplementedError
 
-    def chosen(self, x: Tensor, ctx: Context) -> Chosen:
+    def chosen(self, x: Tensor, ctx: Context) -> TokenSelection:
         """That one of each row of a batch, B T C or packed."""
-        real = real_tokens(x, ctx)
+        real = token_mask(x, ctx)
         slots = torch.arange(len(real), device=x.device) * real.shape[1] + self.place(real)
         index = slots if ctx.rows is None else torch.searchsorted(ctx.rows.slots, slots)
-        return Chosen(index, Rows.of([1] * len(real), x.device))
+        return TokenSelection(index, PackedLengths.of([1] * len(real), x.device))
 
 
 class FirstToken(OneToken):
@@ -249,6 +251,8 @@ class MeanPool(Pool):
 class AttentionPool(nn.Module):
     """What a learned query sees in each row, in `heads` heads: B T C, B Y X C or packed 1 N C → B C."""
 
+    weight_decay = True
+
     def __init__(self, dim: int, heads: int):
         super().__init__()
         self.query = nn.Parameter(torch.randn(1, 1, dim) * dim**-0.5)
@@ -260,46 +264,48 @@ class AttentionPool(nn.Module):
         return self.attention(self.query.expand(rows, 1, -1), seen)[:, 0]
 
 
-def main_of(head: nn.Module) -> nn.Module:
+def main_head(head: nn.Module) -> nn.Module:
     """The head that a model answers with, alone or beside others."""
-    return head.main if isinstance(head, Beside) else head
+    return head.main if isinstance(head, AuxHeads) else head
 
 
 def word_head(head: nn.Module) -> WordHead:
     """The head of words that a model has on top, alone or beside others."""
-    head = main_of(head)
+    head = main_head(head)
     if not isinstance(head, WordHead):
         raise UserError(f"a model with {type(head).__name__} on top says no words", do="take one with a head of words")
     return head
 
 
-def tokens_read(head: nn.Module, x: Tensor, ctx: Context) -> Chosen | None:
+def tokens_for_head(head: nn.Module, x: Tensor, ctx: Context) -> TokenSelection | None:
     """The tokens of x, B T C or packed, that a head reads; None: more than one of a row."""
-    head = main_of(head)
+    head = main_head(head)
     return head.pool.chosen(x, ctx) if isinstance(head, RowHead) and isinstance(head.pool, OneToken) else None
 
 
-def real_tokens(x: Tensor, ctx: Context) -> Tensor:
+def token_mask(x: Tensor, ctx: Context) -> Tensor:
     """Which tokens of a batch, B T C or packed, are not padding, in its padded view, B T."""
     shape = x.shape[:2] if ctx.rows is None else ctx.rows.keep.shape[::2]
     real = ctx.real(shape[1])
     return x.new_ones(shape, dtype=torch.bool) if real is None else real.expand(shape)
 
 
-def taken(x: Tensor, index: Tensor) -> Tensor:
+def select_token(x: Tensor, index: Tensor) -> Tensor:
     """Token index (B) of each row of x, B T C → B C"""
     return x.take_along_dim(index[:, None, None], 1)[:, 0]
 
 
-def drawn(rows: int, cols: int) -> nn.Parameter:
+def linear_weight(rows: int, cols: int) -> nn.Parameter:
     """Weights as `nn.Linear` draws them."""
     return nn.Parameter(torch.empty(rows, cols).uniform_(-(cols**-0.5), cols**-0.5))
 
 
-def shared(tied: nn.Parameter | nn.Embedding, vocab: int, dim: int) -> nn.Parameter:
+def tied_weight(tied: nn.Parameter | nn.Embedding, vocab: int, dim: int) -> nn.Parameter:
     weight = tied if isinstance(tied, nn.Parameter) else tied.weight
     if weight.shape != (vocab, dim):
         allowed = f"{vocab}×{dim}, vocab × dim"
-        raise UserError(f"the tied weight is {shown(weight)}", allowed=allowed, do="tie the embedding of these words")
+        raise UserError(
+            f"the tied weight is {shape_text(weight)}", allowed=allowed, do="tie the embedding of these words"
+        )
     assert isinstance(weight, nn.Parameter)
     return weight

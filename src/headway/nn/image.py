@@ -1,4 +1,4 @@
-"""From images to tokens: patches marked with where they stand, behind a class token where there is one.
+"""Image embeddings: patches with position embeddings, and an optional class token in front.
 
 Axes:  B batch   Ch channels   Y X rows and columns of patches   N = Y·X patches   V of them that are seen
        T tokens   C width
@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.block import Dropout, Omission, Same
+from headway.nn.block import Dropout, Identity, TrainingOnly
 from headway.nn.context import EMPTY, Context
 from headway.nn.embed import ClassToken, PatchEmbed
-from headway.ops.attend import shown
+from headway.ops.attend import shape_text
 
 
 class ImageEmbed(nn.Module):
@@ -37,7 +37,7 @@ class ImageEmbed(nn.Module):
     ):
         super().__init__()
         self.patches, self.position = patches, position
-        self.thin, self.token, self.norm = thin or Same(), token or Same(), norm or Same()
+        self.thin, self.token, self.norm = thin or Identity(), token or Identity(), norm or Identity()
         self.drop = Dropout(dropout)
 
     def forward(self, images: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class ImageEmbed(nn.Module):
         return ctx.emit(self, "out", self.drop(self.norm(self.token(self.thin(grid.flatten(1, 2))))))
 
 
-class PatchDropout(Omission):
+class PatchDropout(TrainingOnly):
     """While training, leaves out a share of the patches of each image, and costs as much less: B N C → B V C.
 
     Liu et al. 2022.  Which ones is drawn anew for each image; the others keep their order.
@@ -74,6 +74,8 @@ class PlacedClassToken(ClassToken):
 class MaskedPatches(PatchEmbed):
     """Patches of which the hidden ones (B N, True) are one learned vector instead: SimMIM's."""
 
+    weight_decay = True
+
     def __init__(self, channels: int, dim: int, patch: int, *, norm: nn.Module | None = None):
         super().__init__(channels, dim, patch, norm=norm)
         self.token = nn.Parameter(torch.zeros(1, 1, dim))
@@ -97,6 +99,6 @@ class MaskedPatches(PatchEmbed):
         """B N → B Y X"""
         rows, cols = grid.shape[1:3]
         if hidden.shape != (len(grid), rows * cols) or hidden.dtype != torch.bool:
-            said = f"hidden patches are {shown(hidden)} of {str(hidden.dtype).removeprefix('torch.')}"
+            said = f"hidden patches are {shape_text(hidden)} of {str(hidden.dtype).removeprefix('torch.')}"
             raise UserError(said, allowed=f"{len(grid)}×{rows * cols} of bool, for {rows}×{cols} patches of each image")
         return hidden.unflatten(1, (rows, cols))

@@ -21,6 +21,8 @@ class MoE(nn.Module):
     tokens · mean probability, K when perfectly even) and `z` (mean squared log-sum-exp of the logits).
     """
 
+    tokenwise = False  # its losses count all tokens
+
     emits = ("probs", "balance", "z")
 
     def __init__(self, expert: Callable[[], nn.Module], dim: int, experts: int, *, top: int = 2):
@@ -38,7 +40,7 @@ class MoE(nn.Module):
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # near ties flip in bf16
         chosen, picks = logits.topk(self.top, -1)  # N K
         gates = chosen.softmax(-1).to(x.dtype)
-        self.show(logits, picks, seen_by_some(x, ctx), ctx)
+        self.show(logits, picks, visible_tokens(x, ctx), ctx)
         # data decides how many tokens an expert gets, and compiled code cannot: there all experts see all tokens
         mix = self.dense if torch.compiler.is_compiling() else self.dispatched
         return mix(tokens, gates, picks, ctx).view_as(x)
@@ -71,8 +73,8 @@ class MoE(nn.Module):
         ctx.emit(self, "z", logits.logsumexp(-1).square().mean())
 
 
-def seen_by_some(x: Tensor, ctx: Context) -> Tensor | None:
-    """Which of the N tokens are not padding, where the mask tells: those that some query may see."""
+def visible_tokens(x: Tensor, ctx: Context) -> Tensor | None:
+    """Which of the N tokens are not padding, by the mask: those that some query may see."""
     if ctx.keep is None or ctx.state is not None or ctx.rows is not None:
         return None
     return ctx.keep.any(1).expand(x.shape[0], x.shape[1]).flatten()

@@ -1,4 +1,4 @@
-"""Recurrent units and encoders: sequence models before transformers.
+"""Recurrent neural networks: RNN, LSTM and GRU cells, and recurrent encoders.
 
 Axes:  B batch   T steps   C width of inputs   H hidden width   L layers × directions
 """
@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
-from headway.nn.rows import packed, padded, to_front
-from headway.ops.attend import shown
+from headway.nn.packed import packed, padded, to_front
+from headway.ops.attend import shape_text
 
 Hidden = tuple[Tensor, ...]  # (h,), and for an LSTM (h, c)
 Steps = TypeVar("Steps", Tensor, PackedSequence)
@@ -27,6 +27,8 @@ class Cell(nn.Module):
 
     With `context` it reads [x ; c], where c is known only step by step: step(inputs(x) + W_c c, hidden).
     """
+
+    weight_decay = True
 
     layers: ClassVar[type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]]  # torch's evaluation of many steps and layers
     gates: ClassVar[int]
@@ -99,6 +101,8 @@ class GRUCell(Cell):
 class RecurrentEncoder(nn.Module):
     """h_t = cell(x_t, h_{t−1}), in several layers: B T C → B T H, zeros at padding.  A state lets it go on."""
 
+    tokenwise = False
+
     directions = 1
 
     def __init__(self, dim: int, hidden: int, *, cell: type[Cell] = GRUCell, layers: int = 1, dropout: float = 0.0):
@@ -111,18 +115,18 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         x = padded(x, ctx.rows)
-        hidden, seen = recalled(self, ctx, lambda: self.start(x, ctx))
-        real = upcoming(ctx, seen, x.shape[1])
+        hidden, seen = load_hidden(self, ctx, lambda: self.start(x, ctx))
+        real = real_steps(ctx, seen, x.shape[1])
         y, hidden = self.read(x, hidden) if real is None else self.read_real(x, real.expand(x.shape[:2]), hidden)
-        carried(self, ctx, hidden, seen + x.shape[1])
-        return packed(self.told(y, hidden), ctx.rows)
+        store_hidden(self, ctx, hidden, seen + x.shape[1])
+        return packed(self.outputs(y, hidden), ctx.rows)
 
     def start(self, x: Tensor, ctx: Context) -> Hidden:
         """The hidden state before the first token, B L H each."""
         return (x.new_zeros(x.shape[0], *self.shape),) * self.parts
 
-    def told(self, y: Tensor, hidden: Hidden) -> Tensor:
-        """What each token is told, out of the top layer's B T H and the hidden state at the end, B L H each."""
+    def outputs(self, y: Tensor, hidden: Hidden) -> Tensor:
+        """The output at each token, from the top layer's B T H and the final hidden state, B L H each."""
         return y
 
     def read(self, x: Steps, hidden: Hidden) -> tuple[Steps, Hidden]:
@@ -140,7 +144,7 @@ class RecurrentEncoder(nn.Module):
         y, after = self.read(pack_padded_sequence(tight, lengths, batch_first=True, enforce_sorted=False), hidden)
         y, _ = pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])
         y = y.take_along_dim(order.argsort(1)[..., None], 1)
-        return y.masked_fill(~real[..., None], 0.0), chosen((count > 0)[:, None, None], after, hidden)
+        return y.masked_fill(~real[..., None], 0.0), where((count > 0)[:, None, None], after, hidden)
 
 
 class BidirectionalEncoder(RecurrentEncoder):
@@ -162,11 +166,11 @@ class FinalEncoder(RecurrentEncoder):
             raise UserError("an encoder that tells of the end cannot be called in chunks", do="call it without a state")
         return super().forward(x, ctx)
 
-    def told(self, y: Tensor, hidden: Hidden) -> Tensor:
+    def outputs(self, y: Tensor, hidden: Hidden) -> Tensor:
         return torch.cat(hidden, -1).flatten(1)[:, None].expand(-1, y.shape[1], -1)
 
 
-def recalled(owner: nn.Module, ctx: Context, start: Callable[[], Hidden]) -> tuple[Hidden, Tensor]:
+def load_hidden(owner: nn.Module, ctx: Context, start: Callable[[], Hidden]) -> tuple[Hidden, Tensor]:
     """The hidden state to go on from, B … each, and how many tokens each row has seen, B."""
 
     def fresh() -> Hidden:
@@ -179,22 +183,22 @@ def recalled(owner: nn.Module, ctx: Context, start: Callable[[], Hidden]) -> tup
     return tuple(hidden), seen
 
 
-def carried(owner: nn.Module, ctx: Context, hidden: Hidden, seen: Tensor) -> None:
+def store_hidden(owner: nn.Module, ctx: Context, hidden: Hidden, seen: Tensor) -> None:
     if ctx.state is not None:
         ctx.state.carry(owner, *hidden, seen)
 
 
-def upcoming(ctx: Context, seen: Tensor, length: int) -> Tensor | None:
+def real_steps(ctx: Context, seen: Tensor, length: int) -> Tensor | None:
     """Which of the `length` tokens after those `seen` (B) are real, B T; None: all."""
     if ctx.keep is None or ctx.state is None:
         return ctx.real(length)
     if not torch.compiler.is_compiling() and (ctx.keep.shape[1] != 1 or ctx.keep.shape[2] < int(seen.max()) + length):
         allowed = f"B 1 {int(seen.max()) + length}, True at real tokens, those of earlier calls included"
-        raise UserError(f"keep is {shown(ctx.keep)} for {length} tokens after {int(seen.max())}", allowed=allowed)
+        raise UserError(f"keep is {shape_text(ctx.keep)} for {length} tokens after {int(seen.max())}", allowed=allowed)
     at = seen[:, None] + torch.arange(length, device=seen.device)
     return ctx.keep[:, 0].expand(len(seen), -1).gather(1, at)
 
 
-def chosen(these: Tensor, a: Hidden, b: Hidden) -> Hidden:
+def where(these: Tensor, a: Hidden, b: Hidden) -> Hidden:
     """a where `these` is True, b elsewhere."""
     return tuple(torch.where(these, x, y) for x, y in zip(a, b, strict=True))

@@ -1,7 +1,7 @@
-"""Decoding state: what a model has seen so far, kept outside it, a slot for each module that owns some.
+"""Decoding state: the KV cache of attention and the hidden states of recurrent cells, kept outside of the model.
 
-Keys and values of attention, the hidden vector of a recurrent cell and the count of a position embedding are all
-slots.  Rows are batch rows, so that beams reorder everything at once; the last tokens can be taken back.
+Each module that needs one owns a slot: keys and values, a hidden vector, the position of an embedding.  Rows are batch
+rows, so that beam search reorders everything at once; the last tokens can be truncated.
 
 Axes:  B batch   H heads   T new tokens   S all tokens so far   D width
 """
@@ -21,42 +21,42 @@ from headway.ops.positions import Positions
 Tensors = tuple[Tensor, ...]
 
 
-class Seen(NamedTuple):
-    """All that an owner has appended: where it stands, what it is, and which of it is there (None: all)."""
+class CachedTensors(NamedTuple):
+    """All that an owner has appended: positions, tensors, and a mask of the filled slots (None: all)."""
 
     positions: Positions
     tensors: Tensors  # B H S D each
     keep: Tensor | None = None  # 1 1 S
 
-    def moved(self, rows: Tensor) -> Seen:
-        return Seen(moved(self.positions, rows), tuple(x[rows] for x in self.tensors))
+    def reorder(self, rows: Tensor) -> CachedTensors:
+        return CachedTensors(reorder_positions(self.positions, rows), tuple(x[rows] for x in self.tensors))
 
-    def cut(self, length: int) -> Seen:
-        return Seen(self.positions.cut(0, length), tuple(x[:, :, :length] for x in self.tensors))
+    def cut(self, length: int) -> CachedTensors:
+        return CachedTensors(self.positions.cut(0, length), tuple(x[:, :, :length] for x in self.tensors))
 
 
 class State:
-    """A state that grows with what is appended."""
+    """A KV cache that grows by concatenation, and other state by owner."""
 
     def __init__(self) -> None:
-        self.seen: dict[nn.Module, Seen] = {}
+        self.seen: dict[nn.Module, CachedTensors] = {}
         self.kept: dict[nn.Module, Tensors] = {}
         self.carried: set[nn.Module] = set()  # owners whose kept tensors change from call to call
         self.children: dict[int, State] = {}
         self.beams = 1  # rows that share a row of the memory
 
     def next_positions(self, owner: nn.Module, length: int, device: torch.device) -> Positions:
-        """Where `length` new tokens stand for this owner: right after what it has seen."""
+        """The positions of `length` new tokens for this owner: right after those in its cache."""
         before = self.seen[owner].positions if owner in self.seen else Positions.run(0, 0, device)
         return before.following(length)
 
-    def append(self, owner: nn.Module, positions: Positions, *new: Tensor) -> Seen:
+    def append(self, owner: nn.Module, positions: Positions, *new: Tensor) -> CachedTensors:
         """Adds tokens at `positions`, each tensor B H T D, and returns all that this owner has appended."""
         if owner in self.seen:
             old = self.seen[owner]
             new = tuple(torch.cat(pair, 2) for pair in zip(old.tensors, new, strict=True))
             positions = old.positions.then(positions)
-        self.seen[owner] = Seen(positions, new)
+        self.seen[owner] = CachedTensors(positions, new)
         return self.seen[owner]
 
     def once(self, owner: nn.Module, make: Callable[[], Tensors]) -> Tensors:
@@ -87,15 +87,15 @@ class State:
         many rows, one after the other.
         """
         self.beams = 1 if sources is None else len(rows) // len(sources)
-        self.seen = {owner: seen.moved(rows) for owner, seen in self.seen.items()}
+        self.seen = {owner: seen.reorder(rows) for owner, seen in self.seen.items()}
         for owner, kept in self.kept.items():
             chosen = rows if sources is None or owner in self.carried else sources
-            self.kept[owner] = kept if stays(chosen, len(kept[0])) else tuple(x[chosen] for x in kept)
+            self.kept[owner] = kept if is_identity(chosen, len(kept[0])) else tuple(x[chosen] for x in kept)
         for child in self.children.values():
             child.reorder(rows, sources)
 
     def truncate(self, length: int) -> None:
-        """Forgets all but the first `length` tokens, as if the others had never been appended."""
+        """Drops all but the first `length` tokens from the cache."""
         if length < 0:
             raise UserError(f"truncate({length})", allowed="a number of tokens, 0 or more")
         if self.carried:
@@ -133,11 +133,11 @@ class Buffers:
         self.filled.fill_(len(known))
         self.known = known
 
-    def moved(self, rows: Tensor) -> Buffers:
+    def reorder(self, rows: Tensor) -> Buffers:
         """The same of other rows; room that is not filled is not copied."""
-        known = moved(self.positions(), rows)
+        known = reorder_positions(self.positions(), rows)
         at = self.at if self.at.shape[0] == 1 else self.at[rows]
-        tensors = tuple(taken(x, rows, len(known)) for x in self.tensors)
+        tensors = tuple(reorder_buffer(x, rows, len(known)) for x in self.tensors)
         return Buffers(at, tensors, self.filled, known, self.in_order)
 
     def cut(self, length: int) -> None:
@@ -146,7 +146,7 @@ class Buffers:
 
 
 class FixedState(State):
-    """A state in buffers of fixed capacity: nothing is copied as it grows, and a compiled step keeps its shapes."""
+    """A static KV cache: buffers of fixed capacity, so that nothing is copied and a compiled step keeps its shapes."""
 
     def __init__(self, capacity: int):
         super().__init__()
@@ -167,13 +167,13 @@ class FixedState(State):
             return Positions(last + 1 + torch.arange(length, device=device))
         return buffers.positions().following(length)
 
-    def append(self, owner: nn.Module, positions: Positions, *new: Tensor) -> Seen:
+    def append(self, owner: nn.Module, positions: Positions, *new: Tensor) -> CachedTensors:
         if owner not in self.buffers:
             self.buffers[owner] = self.allocate(positions, new)
         fill = self.fill_whole if torch.compiler.is_compiling() else self.fill
         return fill(self.buffers[owner], positions, new)
 
-    def fill(self, buffers: Buffers, positions: Positions, new: Tensors) -> Seen:
+    def fill(self, buffers: Buffers, positions: Positions, new: Tensors) -> CachedTensors:
         """Writes behind what is filled and returns just that."""
         before = buffers.positions()
         known = before.then(positions)
@@ -184,9 +184,9 @@ class FixedState(State):
         buffers.stand(known, positions)
         for buffer, x in zip(buffers.tensors, new, strict=True):
             buffer.narrow(2, first, last - first).copy_(x)
-        return Seen(known, tuple(buffer.narrow(2, 0, last) for buffer in buffers.tensors))
+        return CachedTensors(known, tuple(buffer.narrow(2, 0, last) for buffer in buffers.tensors))
 
-    def fill_whole(self, buffers: Buffers, positions: Positions, new: Tensors) -> Seen:
+    def fill_whole(self, buffers: Buffers, positions: Positions, new: Tensors) -> CachedTensors:
         """The same in shapes that never change: the whole buffers, and a mask of what is filled."""
         slots = buffers.filled + torch.arange(len(positions), device=buffers.at.device)
         buffers.at.index_copy_(1, slots, positions.at.expand(buffers.at.shape[0], -1))
@@ -195,7 +195,7 @@ class FixedState(State):
         buffers.filled.add_(len(positions))
         buffers.stale = True
         filled = torch.arange(self.capacity, device=buffers.at.device) < buffers.filled
-        return Seen(Positions(buffers.at), buffers.tensors, filled[None, None])
+        return CachedTensors(Positions(buffers.at), buffers.tensors, filled[None, None])
 
     def allocate(self, positions: Positions, new: Tensors) -> Buffers:
         start, device = positions.start, positions.device
@@ -206,7 +206,7 @@ class FixedState(State):
 
     def reorder(self, rows: Tensor, sources: Tensor | None = None) -> None:
         super().reorder(rows, sources)
-        self.buffers = {owner: buffers.moved(rows) for owner, buffers in self.buffers.items()}
+        self.buffers = {owner: buffers.reorder(rows) for owner, buffers in self.buffers.items()}
 
     def truncate(self, length: int) -> None:
         super().truncate(length)
@@ -214,18 +214,18 @@ class FixedState(State):
             buffers.cut(length)
 
 
-def moved(positions: Positions, rows: Tensor) -> Positions:
-    """Positions of reordered rows; those that all rows share stay as they are."""
+def reorder_positions(positions: Positions, rows: Tensor) -> Positions:
+    """Positions of reordered rows; those that all rows share are unchanged."""
     return positions if positions.rows == 1 else Positions(positions.at[rows])
 
 
-def stays(rows: Tensor, count: int) -> bool:
-    """Whether these are all of `count` rows as they stand."""
+def is_identity(rows: Tensor, count: int) -> bool:
+    """Whether these are all of `count` rows in their order."""
     return len(rows) == count and rows.tolist() == list(range(count))
 
 
-def taken(x: Tensor, rows: Tensor, filled: int) -> Tensor:
-    """These rows of a buffer, B H S D, of which the first `filled` of S matter.  What maps hold stays as it was."""
+def reorder_buffer(x: Tensor, rows: Tensor, filled: int) -> Tensor:
+    """A copy of these rows of a buffer, B H S D, whose first `filled` of S are used; recorded maps keep the old one."""
     room = x.new_zeros(len(rows), *x.shape[1:])  # compiled code multiplies by all of it
     torch.index_select(x.narrow(2, 0, filled), 0, rows, out=room.narrow(2, 0, filled))
     return room

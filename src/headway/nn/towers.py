@@ -1,4 +1,4 @@
-"""Two encoders whose vectors are compared: of images and of texts, or of two views of an image.
+"""Dual encoders (CLIP): the vectors of images and texts, or of two views of an image, compared by cosine.
 
 Axes:  B batch   T tokens   N images   M texts   C width   P width of the vectors that are compared
 """
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
 from headway.nn.head import RowHead
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 from headway.ops.contrastive import cosines
 from headway.ops.pattern import both
 
@@ -32,6 +32,10 @@ class TwoTowers(nn.Module):
             raise UserError(f"TwoTowers(start={start:g}, most={most:g}) could not learn", allowed="0 < start ≤ most")
         self.image, self.text, self.most = image, text, most
         self.log_scale = nn.Parameter(torch.tensor(log(start)))
+
+    @property
+    def input_encoder(self) -> Trunk:
+        return self.image
 
     def forward(self, images: Tensor, texts: Tensor, image_ctx: Context = EMPTY, text_ctx: Context = EMPTY) -> Tensor:
         return self.scale * cosines(self.image(images, image_ctx), self.text(texts, text_ctx))

@@ -1,4 +1,4 @@
-"""Recordings: which values of which modules somebody wants to see, or to replace, during one call.
+"""Traces: record or edit activations and attention weights of named modules during one call (hooks, by glob).
 
 A module lists what it can show in `emits` and passes each value through `ctx.emit`.  A trace chooses among these
 sites by glob.  It belongs to a call (in its context) or to a block of code (`record`), never to the model, so two
@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from torch import Tensor, nn
 
 from headway.errors import UserError, listed, nearest
-from headway.ops.reading import Joined, Readable
+from headway.ops.lazy_map import JoinedMap, Readable
 
 Seen = Tensor | Readable
 Edit = Callable[[Tensor], Tensor]
@@ -68,7 +68,7 @@ class Trace:
 
     def joined(self, name: str) -> Readable:
         """The attention of several calls as one map: the steps of decoding, one row after the other."""
-        return Joined([value for value in self.all(name) if isinstance(value, Readable)])
+        return JoinedMap([value for value in self.all(name) if isinstance(value, Readable)])
 
     def show(self, site: Site, value: Seen) -> None:
         self.values.setdefault(self.names[site], []).append(value)
@@ -119,10 +119,10 @@ def unmatched(name: str, sites: list[str]) -> UserError:
         return UserError(
             f"{name!r} matches no site: this model shows nothing", do="give a model made of headway's parts"
         )
-    return UserError(f"{name!r} matches no site", allowed=listed(sites), meant=likely(name, sites))
+    return UserError(f"{name!r} matches no site", allowed=listed(sites), meant=mend_glob(name, sites))
 
 
-def likely(glob: str, sites: list[str]) -> str | None:
+def mend_glob(glob: str, sites: list[str]) -> str | None:
     """The glob with each mistyped word mended, or the nearest site where that still matches nothing."""
     words = {word for site in sites for word in site.split(".")}
     mended = ".".join(word if "*" in word else nearest(word, words) or word for word in glob.split("."))

@@ -1,6 +1,6 @@
-"""From samples to tokens: wav2vec 2.0's convolutions over a waveform that nobody has made into frames.
+"""wav2vec 2.0's convolutional feature encoder, from a raw waveform to tokens.
 
-They take no padding, so a clip of n samples becomes as many tokens as its own windows, in a batch as by itself.
+They take no padding, so a clip of n samples becomes as many tokens as it has windows, in a batch as alone.
 
 Axes:  B batch   N samples   T tokens   K channels   C width
 """
@@ -19,11 +19,11 @@ from headway.errors import UserError
 from headway.nn.block import Dropout
 from headway.nn.context import EMPTY, Context
 from headway.nn.ffn import Activation
-from headway.nn.frames import Count, Shortening, first
-from headway.nn.rows import packed
+from headway.nn.frames import Count, Shortening, length_mask
+from headway.nn.packed import packed
 
 
-class Window(NamedTuple):
+class ConvWindow(NamedTuple):
     """A convolution over `kernel` places, every `stride` of them, to `channels`; `norm` is called with (x, count)."""
 
     channels: int
@@ -36,11 +36,12 @@ class WaveEmbed(Shortening):
     """drop(project(norm(stages))), stages of act(norm(conv(x))): B N 1 → B T C."""
 
     emits = ("out",)
+    reads_waveforms = True
 
     def __init__(
         self,
         dim: int,
-        windows: Sequence[Window],
+        windows: Sequence[ConvWindow],
         *,
         act: Activation = F.gelu,
         bias: bool = False,
@@ -102,7 +103,7 @@ class TimeNorm(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor, count: Tensor) -> Tensor:
-        here = first(count, x.shape[2])[:, None]  # B|1 1 T
+        here = length_mask(count, x.shape[2])[:, None]  # B|1 1 T
         count = count[:, None, None]
         x = x - (x * here).sum(2, keepdim=True) / count
         x = x * ((x * here).square().sum(2, keepdim=True) / count + self.eps).rsqrt()

@@ -97,7 +97,7 @@ def fused(
     q, k, scale = score.dotted(q, k)
     if bias is not None:
         bias = bias.to(q.dtype)
-        if dropout == 0.0 and learns(bias, q, k):
+        if dropout == 0.0 and needs_bias_gradient(bias, q, k):
             return with_learned_bias(q, k, v, keep, bias, scale)
         mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
     grouped = q.shape[1] != k.shape[1]
@@ -110,7 +110,7 @@ def fused(
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=grouped)
 
 
-def learns(bias: Tensor, q: Tensor, k: Tensor) -> bool:
+def needs_bias_gradient(bias: Tensor, q: Tensor, k: Tensor) -> bool:
     """Whether the bias needs a gradient, for which torch's kernel would take its slow path, and ours is made for it."""
     if not (bias.requires_grad and torch.is_grad_enabled()) or torch.compiler.is_compiling():
         return False
@@ -167,7 +167,7 @@ def causal_keep(q: Tensor, k: Tensor) -> Tensor:
 def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None) -> None:
     """Shapes and types that could only give a wrong or an unreadable result are told to the person."""
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4:
-        shapes = ", ".join(f"{name} {shown(x)}" for name, x in (("q", q), ("k", k), ("v", v)))
+        shapes = ", ".join(f"{name} {shape_text(x)}" for name, x in (("q", q), ("k", k), ("v", v)))
         raise UserError(
             f"attend was given {shapes}",
             allowed="four axes each: q is B H T D, k and v are B G S D",
@@ -176,7 +176,7 @@ def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | N
     batch, heads, queries = q.shape[:3]
     if k.shape[:3] != v.shape[:3] or k.shape[0] != batch:
         raise UserError(
-            f"q {shown(q)}, k {shown(k)} and v {shown(v)} do not belong together",
+            f"q {shape_text(q)}, k {shape_text(k)} and v {shape_text(v)} do not belong together",
             allowed="one batch size in all three; the same heads and length in k and v",
             do="check which memory these keys and values come from",
         )
@@ -187,25 +187,25 @@ def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | N
             do="project k and v to one of these",
         )
     full = (batch, queries, k.shape[2])
-    if keep is not None and (keep.dtype != torch.bool or not spreads(keep, full)):
+    if keep is not None and (keep.dtype != torch.bool or not broadcasts_to(keep, full)):
         raise UserError(
-            f"keep is {keep.dtype} {shown(keep)}",
+            f"keep is {keep.dtype} {shape_text(keep)}",
             allowed=f"torch.bool, B T S = {full}, an axis may be 1",
             do="True means that a key may be seen; for padding give keep[:, None, :], for a bias use bias=",
         )
-    if bias is not None and not (bias.is_floating_point() and spreads(bias, (batch, heads, *full[1:]))):
+    if bias is not None and not (bias.is_floating_point() and broadcasts_to(bias, (batch, heads, *full[1:]))):
         raise UserError(
-            f"bias is {bias.dtype} {shown(bias)}",
+            f"bias is {bias.dtype} {shape_text(bias)}",
             allowed=f"a float tensor, B H T S = {(batch, heads, *full[1:])}, an axis may be 1",
             do="a bool mask goes to keep=",
         )
 
 
-def spreads(x: Tensor, shape: tuple[int, ...]) -> bool:
+def broadcasts_to(x: Tensor, shape: tuple[int, ...]) -> bool:
     return x.dim() == len(shape) and all(a == 1 or a == b for a, b in zip(x.shape, shape, strict=True))
 
 
-def shown(x: Tensor) -> str:
+def shape_text(x: Tensor) -> str:
     return "×".join(str(n) for n in x.shape) or "()"
 
 

@@ -1,8 +1,8 @@
 """Cross-entropy of a linear layer over a vocabulary, without holding the logits of all tokens at once.
 
-`linear_cross_entropy_plain` is the definition.  `Chunked` evaluates it a few hundred tokens at a time: in one buffer
-their logits become the gradients of their losses and are multiplied out on the spot, so that the backward pass has only
-to scale what is there.  (To make the logits once more in the backward pass took 1.4 times as long.)
+`linear_cross_entropy_plain` is the definition.  `ChunkedCrossEntropy` evaluates it a few hundred tokens at a time: in
+one buffer their logits become the gradients of their losses and are multiplied out on the spot, so that the backward
+pass has only to scale what is there.  (To make the logits once more in the backward pass took 1.4 times as long.)
 
 Axes:  N tokens   R tokens of one chunk   C width   V vocabulary
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from headway.errors import UserError
-from headway.ops.attend import shown
+from headway.ops.attend import shape_text
 
 BUFFER = 2**23  # logits of a chunk, 32 MB: twice as many are 3 % faster at a vocabulary of 50k, 6 % slower at 8k
 FEW = 2**18  # logits that are sooner made all at once
@@ -35,9 +35,9 @@ def linear_cross_entropy(
     check(x, weight, bias, targets, smoothing)
     if len(x) * len(weight) <= FEW:
         return linear_cross_entropy_plain(x, weight, bias, targets, smoothing=smoothing, scale=scale)
-    x, weight, bias = precise(x * scale, weight, bias)
+    x, weight, bias = to_float32(x * scale, weight, bias)
     if torch.is_grad_enabled() and any(given is not None and given.requires_grad for given in (x, weight, bias)):
-        return Chunked.apply(x, weight, bias, targets, smoothing)
+        return ChunkedCrossEntropy.apply(x, weight, bias, targets, smoothing)
     return chunked(x, weight, bias, targets, smoothing, Gradients(None, None, None)).sum()
 
 
@@ -45,18 +45,18 @@ def linear_cross_entropy(
 def token_losses(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, scale: float = 1.0) -> Tensor:
     """The cross-entropy of each token, N, for perplexity; no gradients."""
     check(x, weight, bias, targets)
-    return chunked(*precise(x * scale, weight, bias), targets, 0.0, Gradients(None, None, None))
+    return chunked(*to_float32(x * scale, weight, bias), targets, 0.0, Gradients(None, None, None))
 
 
 def linear_cross_entropy_plain(
     x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, smoothing: float = 0.0, scale: float = 1.0
 ) -> Tensor:
     """The definition of `linear_cross_entropy`."""
-    logits = F.linear(*precise(x * scale, weight, bias))  # N V
+    logits = F.linear(*to_float32(x * scale, weight, bias))  # N V
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
 
 
-class Chunked(torch.autograd.Function):
+class ChunkedCrossEntropy(torch.autograd.Function):
     """The evaluation by chunks, for autograd: x, weight, bias, targets, smoothing → the sum of losses."""
 
     @staticmethod
@@ -131,7 +131,7 @@ def chunks_of_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator
         yield chunk, logits if bias is None else logits.add_(bias)
 
 
-def precise(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+def to_float32(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """All in float32 or better: sums over a vocabulary lose too much in bf16."""
     dtype = torch.promote_types(torch.promote_types(x.dtype, weight.dtype), torch.float32)
     return x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
@@ -141,7 +141,7 @@ def check(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoot
     fits = x.dim() == weight.dim() == 2 and x.shape[1] == weight.shape[1] and targets.shape == x.shape[:1]
     if not fits or (bias is not None and bias.shape != weight.shape[:1]):
         given = {"x": x, "weight": weight, "bias": bias, "targets": targets}
-        told = ", ".join(f"{name} {shown(value)}" for name, value in given.items() if value is not None)
+        told = ", ".join(f"{name} {shape_text(value)}" for name, value in given.items() if value is not None)
         raise UserError(f"cross-entropy of {told}", allowed="x N×C, weight V×C, bias V, targets N")
     if not 0.0 <= smoothing < 1.0:
         raise UserError(f"smoothing={smoothing}", allowed="a share from 0 up to, but not, 1")

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: which symbols were said, where nobody has told when.
+"""Connectionist temporal classification (CTC): loss, forced alignment and collapsing of paths.
 
 A path names one symbol for each frame, the blank (symbol 0) among them.  Collapsed, its runs become one symbol each and
 its blanks none; the probability of a row of symbols is that of all paths that collapse to it.
@@ -21,7 +21,7 @@ from headway.errors import UserError
 BLANK = 0
 
 
-class Span(NamedTuple):
+class AlignedSpan(NamedTuple):
     """A symbol and the frames that say it, from `begin` up to, but not, `end`."""
 
     symbol: int
@@ -42,23 +42,23 @@ def frames_needed(symbols: Sequence[int]) -> int:
     return len(symbols) + sum(a == b for a, b in pairwise(symbols))
 
 
-def collapsed(path: Sequence[int]) -> list[int]:
+def collapse(path: Sequence[int]) -> list[int]:
     """The symbols of a path."""
-    return [span.symbol for span in spans(path)]
+    return [span.symbol for span in symbol_spans(path)]
 
 
-def spans(path: Sequence[int]) -> list[Span]:
+def symbol_spans(path: Sequence[int]) -> list[AlignedSpan]:
     """The symbols of a path, and when they are said."""
-    found: list[Span] = []
+    found: list[AlignedSpan] = []
     end = 0
     for symbol, run in groupby(path):
         begin, end = end, end + sum(1 for _ in run)
         if symbol != BLANK:
-            found.append(Span(symbol, begin, end))
+            found.append(AlignedSpan(symbol, begin, end))
     return found
 
 
-def aligned(log_probs: Tensor, symbols: Sequence[int]) -> list[int]:
+def align(log_probs: Tensor, symbols: Sequence[int]) -> list[int]:
     """The most probable path, T long, that collapses to these symbols, of one row T V."""
     if len(log_probs) < max(1, frames_needed(symbols)):
         said = f"{len(symbols)} symbols have no path in {len(log_probs)} frames"
@@ -73,14 +73,14 @@ def aligned(log_probs: Tensor, symbols: Sequence[int]) -> list[int]:
     return path
 
 
-class Steps(NamedTuple):
+class PathSteps(NamedTuple):
     """How the best way to each state came there: from itself (0), or from one (1) or two (2) states before."""
 
     back: list[list[int]]  # T S
     last: int  # the state in which the best way ends
 
 
-def best_steps(scores: Tensor, states: Tensor) -> Steps:
+def best_steps(scores: Tensor, states: Tensor) -> PathSteps:
     """Viterbi's recursion over the log-probabilities of the states, T S: on, to the next, or over a blank."""
     # a blank may be left out, but not between equal symbols
     over = (states != BLANK) & (states != F.pad(states, (2, 0))[:-2])  # S
@@ -93,4 +93,4 @@ def best_steps(scores: Tensor, states: Tensor) -> Steps:
         before, step = ways.max(0)
         before = before + now
         back.append(step.tolist())
-    return Steps(back, len(states) - len(before[-2:]) + int(before[-2:].argmax()))
+    return PathSteps(back, len(states) - len(before[-2:]) + int(before[-2:].argmax()))

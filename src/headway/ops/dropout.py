@@ -1,4 +1,4 @@
-"""Dropout: values left out by chance, and the others enlarged to make up.
+"""Dropout: random values set to zero, and the others scaled up.
 
 `F.dropout` is the definition.  On a CPU it draws a double for each value, which costs a translator a twentieth of its
 training; here four values share 64 bits of the same generator, so that the share left out is a multiple of 1/65,536,

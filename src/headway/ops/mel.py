@@ -1,4 +1,4 @@
-"""Sound as frames: the logarithm of how loud each pitch is in short windows of a waveform.
+"""Log-mel spectrograms of waveforms.
 
 A `LogMel` is a frozen value that a model folder can hold as plain data.  A clip gives the same frames by itself as in a
 batch of longer ones: it is mirrored at its own end, and what stands behind its last frame is zero.
@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.ops.attend import shown
+from headway.ops.attend import shape_text
 from headway.ops.mel_scale import HTK, SLANEY, UNIT_AREA, UNIT_PEAK, Height, MelScale, mel_filters
 
 
 @dataclass(frozen=True)
-class Framing(ABC):
+class FramePlacement(ABC):
     """Where the windows of a clip stand."""
 
     @abstractmethod
@@ -35,7 +35,7 @@ class Framing(ABC):
 
 
 @dataclass(frozen=True)
-class Centred(Framing):
+class Centred(FramePlacement):
     """Frame t has its middle at sample t · hop.  Whisper leaves out the last one: spare=1."""
 
     spare: int = 0
@@ -48,7 +48,7 @@ class Centred(Framing):
 
 
 @dataclass(frozen=True)
-class Inside(Framing):
+class Inside(FramePlacement):
     """Frame t begins at sample t · hop, and none reaches over the end: Kaldi's."""
 
     def first(self, n_fft: int, window: int) -> int:
@@ -59,7 +59,7 @@ class Inside(Framing):
 
 
 @dataclass(frozen=True)
-class Level(ABC):
+class MelLevel(ABC):
     """What is done with a clip's logarithms, so that loud and soft recordings look alike."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Level(ABC):
 
 
 @dataclass(frozen=True)
-class AsIs(Level):
+class AsIs(MelLevel):
     """x"""
 
     def __call__(self, x: Tensor, real: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class AsIs(Level):
 
 
 @dataclass(frozen=True)
-class PerClip(Level):
+class PerClip(MelLevel):
     """(x − mean) / (deviation + eps), of each mel over the frames of its clip."""
 
     eps: float = 1e-5
@@ -88,7 +88,7 @@ class PerClip(Level):
 
 
 @dataclass(frozen=True)
-class Fixed(Level):
+class Fixed(MelLevel):
     """(x − mean) / deviation, of each mel over all that a model was trained on; one number serves all mels."""
 
     mean: tuple[float, ...]
@@ -112,7 +112,7 @@ class Fixed(Level):
 
 
 @dataclass(frozen=True)
-class BelowPeak(Level):
+class BelowPeak(MelLevel):
     """(max(x, peak − depth) + depth / 2) / (depth / 2), where the peak is the clip's loudest: Whisper's, depth 8."""
 
     depth: float = 8.0
@@ -142,8 +142,8 @@ class LogMel:
     power: float = 2.0
     base: float = math.e
     floor: float = 1e-10
-    framing: Framing = Centred()
-    level: Level = PerClip()
+    framing: FramePlacement = Centred()
+    level: MelLevel = PerClip()
 
     def __post_init__(self) -> None:
         if not 0 < self.hop <= self.window <= self.n_fft:
@@ -174,7 +174,7 @@ class LogMel:
     def __call__(self, waves: Tensor, lengths: list[int] | None = None) -> Tensor:
         """Frames of a batch of clips, B N → B T M; `lengths` are their samples, where some are shorter than N."""
         samples = [waves.shape[-1]] if lengths is None else lengths
-        checked(waves, samples)
+        check_lengths(waves, samples)
         counts = [self.frames(length) for length in samples]
         power = self.spectrum(waves, samples, max(counts))  # B T F
         filters = mel_filters(self.n_fft, self.rate, self.mels, self.low, self.top, self.scale, self.height)
@@ -187,7 +187,7 @@ class LogMel:
         """|STFT|^power of each clip, mirrored at its own ends, B T F."""
         begin = self.framing.first(self.n_fft, self.window)
         at = torch.arange(begin, begin + (frames - 1) * self.hop + self.n_fft, device=waves.device)
-        index = mirrored(at, torch.tensor(lengths, device=waves.device)[:, None])  # B|1 N′
+        index = reflect(at, torch.tensor(lengths, device=waves.device)[:, None])  # B|1 N′
         sound = waves[:, index[0]] if len(index) == 1 else waves.gather(1, index)
         window = torch.hann_window(self.window, dtype=waves.dtype, device=waves.device)
         transform = torch.stft(
@@ -200,17 +200,17 @@ class LogMel:
 WHISPER = LogMel(n_fft=400, scale=SLANEY, height=UNIT_AREA, base=10.0, framing=Centred(spare=1), level=BelowPeak(8.0))
 
 
-def mirrored(at: Tensor, length: Tensor) -> Tensor:
+def reflect(at: Tensor, length: Tensor) -> Tensor:
     """The sample of a clip (`length`, B 1) that stands at a place before or behind it, B N: its ends are mirrors."""
     turn = (length - 1).clamp(min=1)  # a clip of one sample is that sample everywhere
     folded = at.remainder(2 * turn)
     return torch.minimum(folded, 2 * turn - folded).minimum(length - 1)
 
 
-def checked(waves: Tensor, lengths: list[int]) -> None:
+def check_lengths(waves: Tensor, lengths: list[int]) -> None:
     if waves.dim() != 2 or not waves.is_floating_point():
         allowed = "B N, numbers from −1 to 1"
-        raise UserError(f"waves are {shown(waves)}, {waves.dtype}", allowed=allowed, do="divide int16 by 32768")
+        raise UserError(f"waves are {shape_text(waves)}, {waves.dtype}", allowed=allowed, do="divide int16 by 32768")
     if len(lengths) not in (1, len(waves)) or max(lengths) > waves.shape[1]:
-        said = f"{len(lengths)} lengths up to {max(lengths, default=0)} for waves of {shown(waves)}"
+        said = f"{len(lengths)} lengths up to {max(lengths, default=0)} for waves of {shape_text(waves)}"
         raise UserError(said, allowed="one for each clip, none beyond its samples")

@@ -1,4 +1,4 @@
-"""The mel scale: pitch as it is heard, and the triangles that gather the frequencies of a spectrum into it.
+"""The mel scale, and triangular mel filters.
 
 Axes:  F frequencies of a transform   M mels
 """

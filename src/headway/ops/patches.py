@@ -1,4 +1,4 @@
-"""Images as patches: cut and put together again, how wrong a prediction of hidden ones is, and tables laid on grids.
+"""Image patches: patchify and unpatchify, losses of masked patches, and interpolation of position tables.
 
 Patches run row by row over an image, and the numbers of each row by row too, its channels last.
 
@@ -43,13 +43,13 @@ def unpatchify(patches: Tensor, grid: Grid, patch: int) -> Tensor:
     return cut.permute(0, 5, 1, 3, 2, 4).flatten(4).flatten(2, 3)
 
 
-def normalised(patches: Tensor) -> Tensor:
+def normalise(patches: Tensor) -> Tensor:
     """Each patch with mean 0 and variance 1: what a masked autoencoder learns most from.  B N P"""
     variance, mean = torch.var_mean(patches, -1, keepdim=True)
     return (patches - mean) / (variance + 1e-6).sqrt()
 
 
-def hidden_from(visible: Tensor, patches: int) -> Tensor:
+def hidden_mask(visible: Tensor, patches: int) -> Tensor:
     """B V numbers of the patches that are seen → B N, True at all others."""
     hidden = torch.ones(len(visible), patches, dtype=torch.bool, device=visible.device)
     return hidden.scatter(1, visible, False)
@@ -80,15 +80,15 @@ def exact(table: Tensor, grid: Grid) -> Tensor:
 
 def bicubic(table: Tensor, grid: Grid) -> Tensor:
     """The table laid on any grid, as in DINO and Hugging Face's ViT."""
-    return laid(table, grid, antialias=False)
+    return interpolate_table(table, grid, antialias=False)
 
 
 def bicubic_smooth(table: Tensor, grid: Grid) -> Tensor:
     """The same, smoothed where the grid is smaller, with another kernel: as in timm."""
-    return laid(table, grid, antialias=True)
+    return interpolate_table(table, grid, antialias=True)
 
 
-def laid(table: Tensor, grid: Grid, antialias: bool) -> Tensor:
+def interpolate_table(table: Tensor, grid: Grid, antialias: bool) -> Tensor:
     if table.shape[:2] == grid:
         return table
     image = table.permute(2, 0, 1)[None]

@@ -1,4 +1,4 @@
-"""Who may see whom: the structure of sight as frozen values, each a function of positions.
+"""Attention patterns (masks): causal, sliding window, chunked, prefix, global; frozen values, functions of positions.
 
 A pattern answers three questions.  `keep` is the definition, a mask computed from positions given as data.  `reach`
 and `covers` say the same of whole ranges of positions without building a mask, so that evaluation can skip keys that
@@ -196,7 +196,7 @@ class Either(Pattern):
         return None if a is None or b is None else a | b
 
     def reach(self, queries: Span) -> list[Span]:
-        return merged([*self.a.reach(queries), *self.b.reach(queries)])
+        return merge_spans([*self.a.reach(queries), *self.b.reach(queries)])
 
     def covers(self, queries: Span, keys: Span) -> bool:
         return self.a.covers(queries, keys) or self.b.covers(queries, keys)
@@ -215,7 +215,7 @@ def distance(q_pos: Tensor, k_pos: Tensor) -> Tensor:
     return q_pos[:, :, None] - k_pos[:, None, :]
 
 
-def merged(spans: list[Span]) -> list[Span]:
+def merge_spans(spans: list[Span]) -> list[Span]:
     """The same positions as spans in order that neither touch nor overlap."""
     out: list[Span] = []
     for first, last in sorted(spans):

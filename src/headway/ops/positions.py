@@ -1,4 +1,4 @@
-"""Where tokens stand.  Everything about order is a function of positions, so that a full, a chunked, a cached and a
+"""Positions of tokens.  Everything about order is a function of positions, so that a full, a chunked, a cached and a
 compiled call are one text.
 
 Axes:  B batch   T tokens

@@ -1,4 +1,4 @@
-"""Positions as numbers that attention can use: indices into tables of learned biases, fixed slopes, and sinusoids.
+"""Relative positions: indices into tables of learned biases (T5, Swin, MViT-v2), ALiBi's slopes, and sinusoids.
 
 Everything here is a function of positions.  The indices say which row of a table a pair (query, key) reads; who owns
 the table is not their business.  Flat positions in a grid run along its rows: position = y · cols + x.

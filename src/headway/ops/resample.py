@@ -1,4 +1,4 @@
-"""Sound at another sample rate: a low-pass filter, evaluated only where the new samples stand.
+"""Resampling of audio by a polyphase low-pass filter.
 
 The new signal is the old one with `up` − 1 zeros between its samples, filtered, of which each `down`-th sample stays.
 Nothing is stuffed or thrown away: a new sample reads the few old ones that the filter reaches from it (polyphase).

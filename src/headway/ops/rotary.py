@@ -68,7 +68,7 @@ class Linear(Scaling):
     """Every pair turns `factor` times slower: position interpolation."""
 
     def frequencies(self, width: int, base: float, positions: Tensor) -> Tensor:
-        return plain(width, base, positions) / self.factor
+        return inverse_frequencies(width, base, positions) / self.factor
 
 
 UNSCALED = Linear(1.0)
@@ -128,9 +128,11 @@ class Llama3(Scaling):
             raise UserError(f"{self} has no room between low and high", allowed="low < high, as in 1 and 4")
 
     def frequencies(self, width: int, base: float, positions: Tensor) -> Tensor:
-        trained = plain(width, base, positions)
+        trained = inverse_frequencies(width, base, positions)
         turns = self.original_context / (2 * math.pi / trained)
-        return slowed(trained, self.factor, stay=((turns - self.low) / (self.high - self.low)).clamp(0, 1))
+        return interpolate_frequencies(
+            trained, self.factor, stay=((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ class Yarn(Scaling):
         pairs = torch.arange(width // 2, dtype=torch.float32, device=positions.device)
         # 0.001: what the published code adds to an empty ramp
         ramp = ((pairs - first) / (last - first or 0.001)).clamp(0, 1)
-        return slowed(plain(width, base, positions), self.factor, stay=1 - ramp)
+        return interpolate_frequencies(inverse_frequencies(width, base, positions), self.factor, stay=1 - ramp)
 
     def amplitude(self) -> float:
         if self.attention is not None:
@@ -173,7 +175,7 @@ class Ntk(Scaling):
     """A larger base: the slowest pair turns `factor` times slower, the fastest as it did."""
 
     def frequencies(self, width: int, base: float, positions: Tensor) -> Tensor:
-        return plain(width, base * self.factor ** ntk_power(width), positions)
+        return inverse_frequencies(width, base * self.factor ** ntk_power(width), positions)
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ class DynamicNtk(Scaling):
     def frequencies(self, width: int, base: float, positions: Tensor) -> Tensor:
         length = (positions.amax(-1) + 1).clamp(min=self.original_context)[:, None, None]  # B|1 1 1
         factor = self.factor * length / self.original_context - (self.factor - 1)
-        return plain(width, base * factor ** ntk_power(width), positions)  # B|1 1 F
+        return inverse_frequencies(width, base * factor ** ntk_power(width), positions)  # B|1 1 F
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,9 @@ class LongRope(Scaling):
     def frequencies(self, width: int, base: float, positions: Tensor) -> Tensor:
         beyond = (positions.amax(-1) >= self.original_context)[:, None, None]  # B|1 1 1
         short, long = (
-            plain(width, base, positions, torch.tensor(factors, dtype=torch.float32, device=positions.device))
+            inverse_frequencies(
+                width, base, positions, torch.tensor(factors, dtype=torch.float32, device=positions.device)
+            )
             for factors in (self.short, self.long)
         )
         return torch.where(beyond, long, short)  # B|1 1 F
@@ -224,12 +228,12 @@ class LongRope(Scaling):
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original_context))
 
 
-def plain(width: int, base: float | Tensor, positions: Tensor, slower: float | Tensor = 1.0) -> Tensor:
+def inverse_frequencies(width: int, base: float | Tensor, positions: Tensor, slower: float | Tensor = 1.0) -> Tensor:
     """base^(−2i / R) / slower in float32, by the very operations of Hugging Face: far positions agree to the bit."""
     return 1.0 / (slower * base ** (torch.arange(0, width, 2, device=positions.device).float() / width))
 
 
-def slowed(trained: Tensor, factor: float, stay: Tensor) -> Tensor:
+def interpolate_frequencies(trained: Tensor, factor: float, stay: Tensor) -> Tensor:
     """Between the trained frequency (stay = 1) and one `factor` times slower (stay = 0)."""
     return (1 - stay) * trained / factor + stay * trained
 

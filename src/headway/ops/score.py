@@ -1,4 +1,4 @@
-"""How well a query and a key agree: a number for each pair, before bias, mask and softmax.
+"""Attention scores of query and key (dot product, additive, bilinear, cosine), before bias, mask and softmax.
 
 Three of the four scores are dot products once query and key are prepared (`dotted`), so the fused kernel evaluates
 them too; only the additive score has to be written out.

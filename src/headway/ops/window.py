@@ -42,7 +42,7 @@ class Windows:
 
     def partition(self, x: Tensor) -> Tensor:
         """B Y X C → (B·N) T C, the windows of a grid along its rows, and the cells of a window along its own."""
-        x = rolled(filled(x, self.rows, self.cols), -self.shift_rows, -self.shift_cols)
+        x = roll(pad_to_tiles(x, self.rows, self.cols), -self.shift_rows, -self.shift_cols)
         B, Y, X, C = x.shape
         x = x.reshape(B, Y // self.rows, self.rows, X // self.cols, self.cols, C)
         return x.transpose(2, 3).reshape(-1, self.rows * self.cols, C)
@@ -53,7 +53,7 @@ class Windows:
         down, along = -(-Y // self.rows), -(-X // self.cols)
         x = tokens.reshape(-1, down, along, self.rows, self.cols, C).transpose(2, 3)
         x = x.reshape(-1, down * self.rows, along * self.cols, C)
-        return rolled(x, self.shift_rows, self.shift_cols)[:, :Y, :X]
+        return roll(x, self.shift_rows, self.shift_cols)[:, :Y, :X]
 
     def keep(self, Y: int, X: int, device: torch.device | None = None) -> Tensor | None:
         """True where a cell may see another of its window, N T T: not across the seam of a shift, and not padding.
@@ -148,12 +148,12 @@ class Halo:
         return dy - self.size // 2, dx - self.size // 2
 
 
-def filled(x: Tensor, rows: int, cols: int) -> Tensor:
+def pad_to_tiles(x: Tensor, rows: int, cols: int) -> Tensor:
     """`x` (B Y X C) with zeros below and to the right, up to whole tiles."""
     below, right = -x.shape[1] % rows, -x.shape[2] % cols
     return F.pad(x, (0, 0, 0, right, 0, below)) if below or right else x  # torch copies to pad by nothing
 
 
-def rolled(x: Tensor, down: int, right: int) -> Tensor:
+def roll(x: Tensor, down: int, right: int) -> Tensor:
     """`x` (B Y X C) with what leaves one side coming in at the other."""
     return x.roll((down, right), (1, 2)) if down or right else x  # torch copies to roll by nothing

@@ -1,133 +1,290 @@
-"""Captions: write what is on an image.  A captioner learns its words, and a recurrent one where to look besides.
+"""Texts about media: a captioner writes them of images, an encoder–decoder writes down speech.
 
-An image is encoded once for all its captions in a batch.
+A row holds a sample and all texts about it, so that a sample is opened and encoded once for all of them.
 
-The same serves speech that a decoder writes down: what is seen is then heard, and has one text.
-
-Axes:  N images   B captions   T words of a caption   M words of all   S places of an image   C width
+Axes:  B texts   M tokens of all texts
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headway.data.kinds import DataKind
+from headway.data.order import batched
+from headway.data.transforms.compose import generators
+from headway.data.transforms.geometry import RandomResizedCrop
+from headway.errors import UserError
+from headway.generate.generation_config import begin_of
+from headway.generate.session import context_of
+from headway.metrics.captions import score_captions
 from headway.nn.captioner import Captioner
-from headway.nn.context import Context
-from headway.nn.head import word_head
-from headway.nn.model import EncoderDecoder
-from headway.nn.rows import Rows
-from headway.nn.trace import Trace, record, sites_of
-from headway.ops.glimpse import Baseline, doubly_stochastic, per_caption, reinforce
-from headway.ops.reading import Readable
-from headway.tasks.senses import Read
-from headway.tasks.task import Ragged, Said, ids
+from headway.nn.trunk import EncoderDecoder
+from headway.ops.caption_loss import Baseline
+from headway.tasks.axes import cells
+from headway.tasks.base import ModelParts, Row, TaskSetup
+from headway.tasks.caption_batches import (
+    CaptionBatch,
+    caption_batch,
+    caption_predictions,
+    hard_loss,
+    has_hard_attention,
+    has_soft_attention,
+    soft_loss,
+)
+from headway.tasks.ctc_speech import Transcribes, about_media
+from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, hypotheses, writing_job
+from headway.tasks.inputs import Input, ModelInput, input_of
+from headway.tasks.inspection import DataRow, first_texts
+from headway.tasks.media_setup import AUGMENTATIONS, SUBSAMPLING, Augmentations, image_setup, sound_setup
+from headway.tasks.media_tasks import MediaTask, batch_size, stored_sample, stored_text
+from headway.tasks.predictions import TextPrediction
+from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
+from headway.tasks.text_tracing import TracedWriting
+from headway.tasks.token_rows import cut
+from headway.tasks.validation import ValidatedByAnswers
+from headway.tasks.vocabulary import DEFAULT_CONTEXT, Framing, given, merged_settings, one_tokenizer
 
-SITE = "decoder.attention"  # where a recurrent captioner looks at its image
+if TYPE_CHECKING:
+    from headway.data.sources import Record
+    from headway.data.splits import DataSplits
+    from headway.data.tokenizer import Tokenizer
+    from headway.generate.job import Job
+    from headway.recipe import Recipe
+    from headway.tasks.tracing import TracedRun, TraceOptions
+
+CAPTION_TOKENS = 64  # of a caption, unless given
+IMAGES_PER_BATCH = 32  # with all their captions
+TOGETHER = 32  # samples at a time
+# crops that leave most of what a caption tells of
+CAPTION_CROPS: Augmentations = {
+    **AUGMENTATIONS,
+    "crop": lambda ready: RandomResizedCrop(*ready.size, (0.6, 1.0), mode=ready.mode),
+}
+
+
+class TextsAboutMedia(MediaTask):
+    """Samples with texts: `tokenizer` frames a text as the model wants it, with an end, cut to `max_length`."""
+
+    columns = 4  # where the sample is, its size, the ids of all texts, and how long each of these is
+
+    tokenizer: Tokenizer | None
+    max_length: int
+
+    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        return [[*stored_sample(self.input, place, extent), *self.written(texts)] for place, extent, *texts in fields]
+
+    def written(self, texts: list[str]) -> tuple[list[int], list[int]]:
+        rows = [cut(row, self.max_length) for row in self.words().encode_batch(texts)]
+        return [id for row in rows for id in row], [len(row) for row in rows]
+
+    def words(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise UserError("this model's folder holds no tokenizer", do="add tokenizer.json")
+        return self.tokenizer
 
 
 @dataclass(frozen=True, eq=False)
-class CaptionBatch:
-    seen: Read  # N images
-    owners: Tensor  # B, the image of each caption
-    read: Ragged  # by the decoder: the beginning, then the caption without its end
-    wanted: Tensor  # M, what it should say after each of these
-    tokens: int  # images, or frames of sound
+class WritesAboutMedia(ValidatedByAnswers, TextsAboutMedia):
+    """Write each text about a sample, after `start_token`.
 
-    @property
-    def targets(self) -> int:
-        return len(self.wanted)
-
-    @property
-    def captions(self) -> Tensor:
-        """The caption of each word, M."""
-        rows, count = self.read.rows, len(self.owners)
-        return torch.arange(count).repeat_interleave(len(self.read) // count) if rows is None else rows.owners
-
-    @property
-    def real(self) -> Tensor | None:
-        """Which words of the padded view are there, B T; None: all."""
-        return None if self.read.rows is None else self.read.rows.keep[:, 0]
-
-
-def caption_batch(
-    seen: Read, owners: Sequence[int], captions: Sequence[np.ndarray], begin: int, tokens: int = 0
-) -> CaptionBatch:
-    """Images, and captions, each with its end token and its image's number, that are to be written after `begin`."""
-    read = Ragged.of([ids(begin, caption[:-1]) for caption in captions])
-    return CaptionBatch(seen, torch.tensor(owners), read, torch.from_numpy(ids(*captions)), tokens)
-
-
-def said_of(model: nn.Module, batch: CaptionBatch) -> Said:
-    """What the decoder is to say, with the image before its eyes."""
-    assert isinstance(model, EncoderDecoder)
-    ctx = shared(model.remember(*batch.seen, batch.read.context), batch.owners)
-    features = model.decoder.features(batch.read.ids, ctx)
-    return Said(word_head(model.decoder.head), features.flatten(0, 1), batch.wanted)
-
-
-def shared(ctx: Context, owners: Tensor) -> Context:
-    """A context with the memory of each owner in the place of all memories."""
-    memory, rows = ctx.memory, ctx.memory_rows
-    assert memory is not None
-    assert ctx.memory_keep is None
-    if rows is None:
-        return replace(ctx, memory=memory[owners])
-    parts = [memory[0].split(rows.lengths)[owner] for owner in owners.tolist()]
-    return replace(ctx, memory=torch.cat(parts)[None], memory_rows=Rows.of([len(part) for part in parts]))
-
-
-def looks_softly(model: nn.Module) -> bool:
-    """Whether it looks at all places at once, as a recurrent captioner with soft attention."""
-    return f"{SITE}.weights" in sites_of(model) and not looks_by_chance(model)
-
-
-def looks_by_chance(model: nn.Module) -> bool:
-    """Whether it draws where to look, as a recurrent captioner with hard attention."""
-    return f"{SITE}.log_chance" in sites_of(model)
-
-
-def soft_loss(model: Captioner, batch: CaptionBatch, *, smoothing: float = 0.0, evenness: float = 1.0) -> Tensor:
-    """The loss of all words, and `evenness` (the paper's λ) × how far captions are from looking everywhere."""
-    # an edit that changes nothing: the weights are then those that were used, and not computed once more to be read
-    with record(model, edit={f"{SITE}.weights": unchanged}) as trace:
-        said = said_of(model, batch)
-    weights = trace[f"{SITE}.weights"]
-    assert isinstance(weights, Readable)
-    return said.loss(smoothing) + evenness * doubly_stochastic(weights.full(), batch.real)
-
-
-def hard_loss(
-    model: Captioner,
-    batch: CaptionBatch,
-    baseline: Baseline,
-    *,
-    smoothing: float = 0.0,
-    reward: float = 0.1,
-    curiosity: float = 0.01,
-) -> tuple[Tensor, Baseline]:
-    """The loss of all words given the places that were drawn, and that of the draws; and the baseline after this batch.
-
-    Draws are by torch's generator, which a learner seeds for each step; the baseline is all that is handed on.
+    A recurrent captioner learns besides where to look: with soft attention to look everywhere in the end (weighed by
+    `evenness`), with hard attention by REINFORCE, where the baseline is how good its captions have been of late.
     """
-    with record(model, f"{SITE}.log_chance", f"{SITE}.entropy") as trace:
-        said = said_of(model, batch)
-    good = -per_caption(said.losses(), batch.captions, len(batch.owners))  # B
-    chance, entropy = (summed(trace, what, batch.real) for what in ("log_chance", "entropy"))
-    drawn, after = reinforce(good, chance, entropy, baseline, reward=reward, curiosity=curiosity)
-    return said.loss(smoothing) + drawn, after
+
+    objective: ClassVar[str | None] = "text"
+    target = "token"
+    beams = True
+
+    input: Input
+    tokenizer: Tokenizer | None
+    max_length: int
+    start_token: int
+    label_smoothing: float = 0.1
+    evenness: float = 1.0
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    # ---- from data, and from a model
+
+    @classmethod
+    def made(
+        cls,
+        recipe: Recipe,
+        splits: DataSplits,
+        start: ModelParts | None,
+        input: Input,
+        level: str,
+        chosen: Mapping[str, Any],
+        config: Mapping[str, Any],
+        head: str | None = None,
+    ) -> TaskSetup:
+        tokenizer, more = one_tokenizer(recipe, splits, start, level, Framing(eos=True))
+        smoothing, longest = given(recipe.train.label_smoothing, 0.1), given(recipe.data.max_length, CAPTION_TOKENS)
+        begin = begin_of(start.extra_config if start else {}, tokenizer.bos)
+        task = cls(input, tokenizer, longest, begin, smoothing)
+        task = replace(task, settings=merged_settings(start, task.extra_config()))
+        chosen = {**chosen, **more, "train.label_smoothing": smoothing, "data.max_length": longest}
+        config = {**config, "vocab": tokenizer.vocab}
+        return TaskSetup(task, tokenizer, tokenizer, chosen, 0, config, head, input.preprocess)
+
+    @classmethod
+    def from_model(cls, parts: ModelParts) -> Self | None:
+        found = input_of(parts) if isinstance(parts.model, EncoderDecoder) else None
+        if found is None or not cls.reads(found):
+            return None
+        assert isinstance(parts.model, EncoderDecoder)
+        tokenizer, settings = parts.target_tokenizer or parts.tokenizer, parts.extra_config
+        start = 0 if tokenizer is None else begin_of(settings, tokenizer.bos)
+        longest = context_of(parts.model.decoder) or DEFAULT_CONTEXT
+        return cls(found, tokenizer, longest, start, 0.0, 0.0, settings)
+
+    @classmethod
+    def reads(cls, input: Input) -> bool:
+        """Whether samples of this task are read so."""
+        return False
+
+    def extra_config(self) -> Mapping[str, Any]:
+        return {"decoder_start_token_id": self.start_token, "eos_token_id": self.words().eos}
+
+    # ---- learning
+
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> CaptionBatch:
+        seen, owners = opened_once(self.input, rows, random)
+        texts = [texts_of(row) for row in rows]
+        each = [owner for owner, known in zip(owners, texts, strict=True) for _ in known]
+        captions = [text for known in texts for text in known]
+        return caption_batch(seen, each, captions, self.start_token, batch_size(rows))
+
+    def loss(self, model: nn.Module, batch: CaptionBatch) -> Tensor:
+        if self.evenness and has_soft_attention(model):
+            assert isinstance(model, Captioner)
+            return soft_loss(model, batch, smoothing=self.label_smoothing, evenness=self.evenness)
+        return caption_predictions(model, batch).loss(self.label_smoothing)
+
+    def memory(self, model: nn.Module) -> Mapping[str, Tensor] | None:
+        return baseline_tensors(Baseline()) if has_hard_attention(model) else None
+
+    def loss_after(
+        self, model: nn.Module, batch: CaptionBatch, memory: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        assert isinstance(model, Captioner)
+        before = Baseline(memory["value"].item(), batches=int(memory["batches"]))
+        loss, after = hard_loss(model, batch, before, smoothing=self.label_smoothing)
+        return loss, baseline_tensors(after)
+
+    def without_augmentation(self) -> Self:
+        return replace(self, input=self.input.without_augmentation(), label_smoothing=0.0, evenness=0.0)
+
+    def has_loss(self, model: nn.Module, described: bool) -> bool:
+        return described and self.tokenizer is not None
+
+    def loss_rows(self, model: nn.Module, records: Iterable[Record]) -> Iterator[DataRow]:
+        """Of several texts about one sample, the first."""
+        return super().loss_rows(model, first_texts(records))
+
+    def text_length(self, row: list[list[int]]) -> int:
+        return len(row[2])
+
+    # ---- use
+
+    @torch.inference_mode()
+    def predict(
+        self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Iterator[TextPrediction]:
+        for some in batched(inputs, TOGETHER):
+            job = self.job(model, self.read(some), options)
+            for one, found in zip(some, job.found(options.decoding), strict=True):
+                yield TextPrediction(one, hypotheses(found, [job.stop.text(each.tokens) for each in found]))
+
+    def job(self, model: nn.Module, read: ModelInput, options: GenerationOptions) -> Job:
+        assert isinstance(model, EncoderDecoder)
+        memory, rows = model.remember(*read), len(read.lengths)
+        return writing_job(model, memory, rows, self.words(), self.settings, self.start_token, options)
+
+    def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
+        """A text for all of a sample."""
+        assert isinstance(model, EncoderDecoder)
+        shown, words = self.shown(model, input), self.words()
+        inputs, context = shown.read
+        memory = cells(model.grid(inputs)) if isinstance(model, Captioner) else shown.axis
+        assert memory is not None
+        writing = TracedWriting(model, inputs, context, words, shown.axis, memory, options.forced_text)
+        return shown.traced(writing.by(lambda: self.job(model, shown.read, GREEDY_OPTIONS)))
 
 
-def summed(trace: Trace, what: str, real: Tensor | None) -> Tensor:
-    """What was shown of each word of a caption, together: B."""
-    shown = trace[f"{SITE}.{what}"]
-    assert isinstance(shown, Tensor)
-    return (shown if real is None else shown * real).sum(1)
+class Captioning(WritesAboutMedia):
+    """Write what is on an image."""
+
+    name = "captioning"
+    kind = "captions"
+    data_kind = DataKind.CAPTIONS
+    goal = "captioning"
+    does = "writes what is on an image"
+    architectures = ("captioner", "vit_captioner")
+    presets_by_size = ("captioner-small", "captioner")
+    sample_names = ("image", "the model", "people")
+    graded = False
+
+    @classmethod
+    def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
+        input, chosen, config = image_setup(recipe, splits, start, CAPTION_CROPS, ("crop", "flip"))
+        chosen = {**chosen, "train.batch": given(recipe.train.batch, IMAGES_PER_BATCH)}
+        return cls.made(recipe, splits, start, input, "bpe", chosen, config)
+
+    @classmethod
+    def reads(cls, input: Input) -> bool:
+        return input.unit == "images"
+
+    def evaluate(
+        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
+    ) -> EvalResult:
+        """By all captions of each image."""
+        known = list(records)
+        samples = about_media(self, model, known, options.generation)
+        scores = score_captions([sample.answer for sample in samples], [record.fields[1:] for record in known])
+        return EvalResult(scores, samples)
 
 
-def unchanged(weights: Tensor) -> Tensor:
-    return weights
+class SpeechSeq2Seq(Transcribes, WritesAboutMedia):
+    """Write what is said in a sound, by a decoder."""
+
+    name = "speech-seq2seq"
+    kind = "speech"
+    data_kind = DataKind.SPEECH
+    goal = "speech recognition"
+    architectures = ("conformer",)
+    presets_by_size = ("conformer-nano", "conformer-s")
+
+    @classmethod
+    def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
+        input, chosen = sound_setup(recipe, splits, start)
+        config = {"features": input.mel.mels, "factor": recipe.model.sizes.get("factor", SUBSAMPLING)}
+        return cls.made(recipe, splits, start, input, "characters", chosen, config, "decoder")
+
+    @classmethod
+    def reads(cls, input: Input) -> bool:
+        return input.noun == "sounds"
+
+
+def baseline_tensors(baseline: Baseline) -> dict[str, Tensor]:
+    """A baseline as tensors, every bit of it."""
+    return {"value": torch.tensor(baseline.value, dtype=torch.float64), "batches": torch.tensor(baseline.batches)}
+
+
+def opened_once(input: Input, rows: Sequence[Row], random: np.random.Generator) -> tuple[ModelInput, list[int]]:
+    """The samples of some rows, each opened once, and the number of each row's."""
+    places = [stored_text(row[0]) for row in rows]
+    numbers = {place: at for at, place in enumerate(dict.fromkeys(places))}
+    draws = generators(random, len(numbers))
+    samples = [input.load(place, draw) for place, draw in zip(numbers, draws, strict=True)]
+    return input.collate(samples), [numbers[place] for place in places]
+
+
+def texts_of(row: Row) -> list[np.ndarray]:
+    """The ids of each text about a sample."""
+    return np.split(row[2], np.cumsum(row[3])[:-1])

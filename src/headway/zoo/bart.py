@@ -14,10 +14,11 @@ from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal
+from headway.zoo.choices import activation
 from headway.zoo.init import normal
-from headway.zoo.names import activation
+from headway.zoo.requirements import ONE_VOCABULARY
 
 FIRST = 2  # the row of the table that position 0 has
 
@@ -39,6 +40,9 @@ class Config:
     attention_dropout: float = 0.1
     act_dropout: float = 0.1  # inside the feed-forward layers
     tied: bool = True  # one table of words for both sides and the output; else three
+
+
+VOCABULARY = ONE_VOCABULARY
 
 
 def build(c: Config) -> EncoderDecoder:

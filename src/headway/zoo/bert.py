@@ -15,10 +15,11 @@ from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import MLMHead
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
+from headway.zoo.choices import activation
+from headway.zoo.heads import top
 from headway.zoo.init import normal
-from headway.zoo.names import activation
-from headway.zoo.top import top
+from headway.zoo.requirements import VOCABULARY_AND_CONTEXT
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Config:
     classes: int = 2  # where the top has some
     attention_dropout: float = 0.1
     class_dropout: float | None = None  # before the classes; as `dropout`
+
+
+VOCABULARY = VOCABULARY_AND_CONTEXT
 
 
 def build(c: Config) -> Trunk:

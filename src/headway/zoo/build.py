@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 from torch import nn
 
 from headway.errors import UserError
-from headway.zoo.plain import from_plain
+from headway.zoo.config_io import from_plain
 from headway.zoo.presets import preset
 
 ARCHITECTURES = {

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from torch import nn
 
 from headway.errors import UserError
-from headway.nn.alignment import Alignment, RecurrentDecoder
-from headway.nn.block import Plain, Same
+from headway.nn.block import Identity, IgnoreContext
 from headway.nn.captioner import Captioner, Places
 from headway.nn.convnet import GridConv, Normed, Stem
 from headway.nn.embed import TokenEmbed
-from headway.nn.glimpse import DeepOutput, Gated, HardAlignment
+from headway.nn.hard_attention import DeepOutput, Gated, HardAlignment
 from headway.nn.head import LMHead, MeanPool
-from headway.nn.model import Trunk
+from headway.nn.recurrent_attention import Alignment, RecurrentDecoder
+from headway.nn.trunk import Trunk
+from headway.zoo.choices import cell, named
 from headway.zoo.image_encoder import ImageEncoder, image_encoder
-from headway.zoo.names import cell, named
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Config:
     dropout: float = 0.5  # before the words
 
 
+VOCABULARY = FROM_FIELDS
 ATTENTIONS: dict[str, Callable[[int, int, int], Alignment]] = {
     "soft": Alignment.additive,
     "hard": HardAlignment.additive,
@@ -70,4 +72,4 @@ def convolutions(c: Config) -> ImageEncoder:
     parts = list[nn.Module]()
     for before, width in zip((c.channels, *c.widths), c.widths, strict=False):
         parts += Normed(GridConv(before, width, 3, stride=2), width), Normed(GridConv(width, width, 3), width)
-    return ImageEncoder(Trunk(Stem(c.channels, *parts), Plain(Same())), c.widths[-1], 2 ** len(c.widths))
+    return ImageEncoder(Trunk(Stem(c.channels, *parts), IgnoreContext(Identity())), c.widths[-1], 2 ** len(c.widths))

@@ -16,12 +16,13 @@ from headway.nn.embed import LearnedGridPosition, LearnedPosition, PatchEmbed, T
 from headway.nn.ffn import FFN
 from headway.nn.head import FirstToken, LastToken
 from headway.nn.image import ImageEmbed, PlacedClassToken
-from headway.nn.model import Trunk
 from headway.nn.towers import EndingTrunk, Projection, TwoTowers
+from headway.nn.trunk import Trunk
 from headway.ops.patches import bicubic
 from headway.ops.pattern import Causal, Full, Pattern
+from headway.zoo.choices import activation
 from headway.zoo.init import residual_depth
-from headway.zoo.names import activation
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class Config:
     width: int = 512  # of the vectors that are compared
     act: str = "quick_gelu"
     attention_dropout: float = 0.0
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> TwoTowers:

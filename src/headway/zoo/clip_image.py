@@ -11,8 +11,9 @@ from torch import nn
 
 from headway.errors import UserError
 from headway.nn.head import Classifier, FirstToken
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 from headway.zoo import clip
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class Config:
     hidden: int | None = None  # 4 · dim
     act: str = "quick_gelu"
     attention_dropout: float = 0.0
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> Trunk:

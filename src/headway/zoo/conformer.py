@@ -17,16 +17,17 @@ from torch import nn
 
 from headway.nn.attention import SelfAttention, share
 from headway.nn.bias import TransformerXLBias
-from headway.nn.block import Block, Plain, Residual, Stack
+from headway.nn.block import Block, IgnoreContext, Residual, Stack
 from headway.nn.conv import ConvModule
 from headway.nn.embed import SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, Activation
 from headway.nn.frames import FrameEmbed, Shortening, Subsample
 from headway.nn.head import Classifier, CTCHead, LMHead, MeanPool, TokenClassifier
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.zoo import transformer
+from headway.zoo.choices import named
 from headway.zoo.init import xavier
-from headway.zoo.names import named
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ class Config:
     dropout: float = 0.1
     attention_dropout: float = 0.1
     act_dropout: float = 0.1  # inside the feed-forward layers
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> Trunk | EncoderDecoder:
@@ -118,7 +122,7 @@ def decoder(c: Config) -> Trunk:
 
 
 def bare(c: Config) -> nn.Module:
-    return Plain(nn.Identity())
+    return IgnoreContext(nn.Identity())
 
 
 TOPS: dict[str, Callable[[Config], nn.Module]] = {

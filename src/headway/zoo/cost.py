@@ -17,8 +17,8 @@ import torch
 
 from headway.errors import UserError
 from headway.zoo.build import build, config_of
-from headway.zoo.reads import reads
-from headway.zoo.tally import Tally, tallied
+from headway.zoo.dummy_inputs import reads
+from headway.zoo.flops import Tally, tallied
 
 TRAINING = 3  # × forward
 ADAM = 2  # numbers for each parameter, in 32 bits

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from torch import nn
 
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Block, Plain, Residual, Stack
+from headway.nn.block import Block, IgnoreContext, Residual, Stack
 from headway.nn.ffn import FFN
-from headway.nn.model import Forecaster
+from headway.nn.trunk import Forecaster
 from headway.ops.pattern import Causal
 from headway.ops.rotary import Rotary
+from headway.zoo.choices import activation
 from headway.zoo.init import normal
-from headway.zoo.names import activation
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,9 @@ class Config:
     attention_dropout: float = 0.0
 
 
+VOCABULARY = FROM_FIELDS
+
+
 def build(c: Config) -> Forecaster:
     hidden, head_dim = 4 * c.dim if c.hidden is None else c.hidden, c.dim // c.heads
 
@@ -46,7 +50,9 @@ def build(c: Config) -> Forecaster:
         )
 
     embed, head = nn.Linear(c.features, c.dim), nn.Linear(c.dim, c.features)
-    model = Forecaster(Plain(embed), Stack([block() for _ in range(c.layers)], nn.LayerNorm(c.dim)), Plain(head))
+    model = Forecaster(
+        IgnoreContext(embed), Stack([block() for _ in range(c.layers)], nn.LayerNorm(c.dim)), IgnoreContext(head)
+    )
     normal(model, 0.02)  # so it begins by saying that nothing changes
     nn.init.normal_(embed.weight)
     return model

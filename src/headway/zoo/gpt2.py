@@ -15,10 +15,11 @@ from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
+from headway.zoo.choices import activation
 from headway.zoo.init import normal
-from headway.zoo.names import activation
+from headway.zoo.requirements import VOCABULARY_AND_CONTEXT
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Config:
     tied: bool = True
     attention_dropout: float = 0.1
     embed_dropout: float = 0.1
+
+
+VOCABULARY = VOCABULARY_AND_CONTEXT
 
 
 def build(c: Config) -> Trunk:

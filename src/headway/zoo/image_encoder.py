@@ -13,7 +13,7 @@ from torch import nn
 
 from headway.errors import UserError
 from headway.nn.head import FirstToken, MeanPool, Pool
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 from headway.zoo.build import build, config_of
 
 

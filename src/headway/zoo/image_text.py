@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from headway.nn.model import Trunk
 from headway.nn.towers import Projection, TwoTowers
+from headway.nn.trunk import Trunk
 from headway.zoo import clip
 from headway.zoo.image_encoder import image_encoder
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Config:
     width: int = 512  # of the vectors that are compared
     act: str = "quick_gelu"
     attention_dropout: float = 0.0
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> TwoTowers:

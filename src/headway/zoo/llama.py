@@ -18,11 +18,12 @@ from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import GatedFFN
 from headway.nn.head import LMHead
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import UNSCALED, Rotary, Scaling
+from headway.zoo.choices import activation, named
 from headway.zoo.init import normal
-from headway.zoo.names import activation, named
+from headway.zoo.requirements import VOCABULARY_AND_CONTEXT
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ class Config:
     biases: str = "none"
     tied: bool = False
     attention_dropout: float = 0.0
+
+
+VOCABULARY = VOCABULARY_AND_CONTEXT
 
 
 class Vectors(NamedTuple):

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from torch import nn
 
 from headway.nn.block import Block, Stack
-from headway.nn.convnet import GridConv, LocalRelation, MaxPool, Normed, Stem, same
-from headway.nn.model import Trunk
+from headway.nn.convnet import GridConv, LocalRelation, MaxPool, Normed, Stem, no_activation
+from headway.nn.trunk import Trunk
+from headway.zoo.choices import named
 from headway.zoo.init import fan_out
-from headway.zoo.names import named
+from headway.zoo.requirements import FROM_FIELDS
 from headway.zoo.resnet import residual
 from headway.zoo.stages import check_stages
 from headway.zoo.swin import head
@@ -36,6 +37,9 @@ class Config:
     classes: int = 1000  # 0: none, it gives its features, B Y X C
 
 
+VOCABULARY = FROM_FIELDS
+
+
 def build(c: Config) -> Trunk:
     check_stages(layers=c.layers, hidden=c.hidden, widths=c.widths)
 
@@ -45,7 +49,7 @@ def build(c: Config) -> Trunk:
             return [
                 Normed(GridConv(before, narrow, 1), narrow),
                 Normed(relation(c, narrow, stride), narrow),
-                Normed(GridConv(narrow, width, 1), width, act=same),
+                Normed(GridConv(narrow, width, 1), width, act=no_activation),
             ]
 
         width, before = c.widths[number], (c.dim, *c.widths)[number]

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from headway.nn.block import Same, Stack
+from headway.nn.block import Identity, Stack
 from headway.nn.embed import LearnedGridPosition
 from headway.nn.image import PlacedClassToken
-from headway.nn.masked_image import MaskedAutoencoder, PixelDecoder
-from headway.ops.patches import bicubic, normalised
+from headway.nn.masked_autoencoder import MaskedAutoencoder, PixelDecoder
+from headway.ops.patches import bicubic, normalise
 from headway.ops.relative import sinusoid_2d
 from headway.zoo import vit
 from headway.zoo.init import dense_xavier
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class Config:
     attention_dropout: float = 0.0
 
 
+VOCABULARY = FROM_FIELDS
+
+
 def build(c: Config) -> MaskedAutoencoder:
     seen = encoder_config(c)
     said = replace(seen, dim=c.decoder_dim, layers=c.decoder_layers, heads=c.decoder_heads, hidden=c.decoder_hidden)
@@ -49,7 +53,7 @@ def build(c: Config) -> MaskedAutoencoder:
     position = LearnedGridPosition(side, side, said.dim, resample=bicubic)
     stack = Stack(vit.blocks(said), nn.LayerNorm(said.dim, eps=c.eps))
     decoder = PixelDecoder(c.dim, said.dim, c.patch**2 * c.channels, position, stack)
-    model = MaskedAutoencoder(encoder, decoder, c.patch, target=normalised if c.normalised else Same())
+    model = MaskedAutoencoder(encoder, decoder, c.patch, target=normalise if c.normalised else Identity())
     dense_xavier(decoder)
     for part in model.modules():
         if isinstance(part, LearnedGridPosition):

@@ -14,11 +14,12 @@ from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import HALVES
+from headway.zoo.choices import activation
 from headway.zoo.init import normal
-from headway.zoo.names import activation
+from headway.zoo.requirements import ONE_VOCABULARY
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Config:
     attention_dropout: float = 0.0
     act_dropout: float = 0.0  # inside the feed-forward layers
     tied: bool = True  # the output to the words of the target
+
+
+VOCABULARY = ONE_VOCABULARY
 
 
 def build(c: Config) -> EncoderDecoder:

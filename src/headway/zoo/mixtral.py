@@ -15,12 +15,13 @@ from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import GatedFFN
 from headway.nn.head import LMHead
-from headway.nn.model import Trunk
 from headway.nn.moe import MoE
+from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
+from headway.zoo.choices import activation
 from headway.zoo.init import normal
 from headway.zoo.llama import Frequencies
-from headway.zoo.names import activation
+from headway.zoo.requirements import VOCABULARY_AND_CONTEXT
 
 FREQUENCIES = Frequencies(1e6)
 
@@ -43,6 +44,9 @@ class Config:
     window: int | None = None
     tied: bool = False
     attention_dropout: float = 0.0
+
+
+VOCABULARY = VOCABULARY_AND_CONTEXT
 
 
 def build(c: Config) -> Trunk:

@@ -12,14 +12,15 @@ from functools import partial
 
 from torch import nn
 
-from headway.nn.block import Block, Plain, Residual, Same, Stack, StochasticDepth
+from headway.nn.block import Block, Identity, IgnoreContext, Residual, Stack, StochasticDepth
 from headway.nn.convnet import GridConv, MaxPool, Stem
 from headway.nn.embed import LearnedGridPosition
 from headway.nn.ffn import FFN
-from headway.nn.grid import PooledAttention
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
+from headway.nn.window_attention import PooledAttention
 from headway.ops.patches import bicubic
 from headway.zoo.init import normal
+from headway.zoo.requirements import FROM_FIELDS
 from headway.zoo.stages import check_stages
 from headway.zoo.swin import head, rising
 
@@ -39,20 +40,23 @@ class Config:
     depth_dropout: float = 0.1  # how often the last layer is left out; those before it less, the first never
 
 
+VOCABULARY = FROM_FIELDS
+
+
 def build(c: Config) -> Trunk:
     check_stages(layers=c.layers, heads=c.heads)
     norm, rates = partial(nn.LayerNorm, eps=c.eps), rising(c.depth_dropout, sum(c.layers))
 
     def block(number: int, halves: bool, widens: bool) -> Block:
         width, rate = c.dim * 2**number, next(rates)
-        skip = MaxPool() if halves else Same()
+        skip = MaxPool() if halves else Identity()
         attn = Residual(pooled(c, number, halves), before=norm(width), skip=skip, drop=StochasticDepth(rate))
         ffn = FFN(width, int(c.ratio * width), out_dim=2 * width if widens else width)
         if not widens:
             return Block(attn=attn, ffn=Residual(ffn, before=norm(width), drop=StochasticDepth(rate)))
         # the path goes on from the normed input, as it was published
         widened = Residual(ffn, skip=nn.Linear(width, 2 * width), drop=StochasticDepth(rate))
-        return Block(attn=attn, norm=Plain(norm(width)), ffn=widened)
+        return Block(attn=attn, norm=IgnoreContext(norm(width)), ffn=widened)
 
     def stage(number: int) -> Block:
         layers, ends = c.layers[number], number + 1 < len(c.layers)

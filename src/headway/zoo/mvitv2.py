@@ -14,12 +14,13 @@ from torch import nn
 
 from headway.nn.attention import share
 from headway.nn.bias import DecomposedBias
-from headway.nn.block import Block, Plain, Residual, Stack, StochasticDepth
+from headway.nn.block import Block, IgnoreContext, Residual, Stack, StochasticDepth
 from headway.nn.convnet import GridConv, MaxPool, Stem
 from headway.nn.ffn import FFN
-from headway.nn.grid import PooledAttention, add_queries
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
+from headway.nn.window_attention import PooledAttention, add_queries
 from headway.zoo.init import normal
+from headway.zoo.requirements import FROM_FIELDS
 from headway.zoo.stages import check_stages
 from headway.zoo.swin import head, rising
 
@@ -39,6 +40,9 @@ class Config:
     depth_dropout: float = 0.3  # how often the last layer is left out; those before it less, the first never
 
 
+VOCABULARY = FROM_FIELDS
+
+
 def build(c: Config) -> Trunk:
     check_stages(layers=c.layers, heads=c.heads)
     norm, rates = partial(nn.LayerNorm, eps=c.eps), rising(c.depth_dropout, sum(c.layers))
@@ -52,7 +56,9 @@ def build(c: Config) -> Trunk:
             return Block(attn=Residual(attention, before=norm(width), drop=StochasticDepth(rate)), ffn=ffn)
         # the path goes on from the normed input, as it was published
         skip = nn.Sequential(nn.Linear(before, width), MaxPool())
-        return Block(norm=Plain(norm(before)), attn=Residual(attention, skip=skip, drop=StochasticDepth(rate)), ffn=ffn)
+        return Block(
+            norm=IgnoreContext(norm(before)), attn=Residual(attention, skip=skip, drop=StochasticDepth(rate)), ffn=ffn
+        )
 
     def stage(number: int) -> Block:
         return Block(stack=Stack([block(number, not layer) for layer in range(c.layers[number])]))

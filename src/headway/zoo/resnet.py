@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from torch import nn
 
 from headway.errors import UserError
-from headway.nn.block import Block, Residual, Same, Stack
-from headway.nn.convnet import GridConv, MaxPool, Normed, Stem, same
-from headway.nn.grid import PooledAttention
-from headway.nn.model import Trunk
+from headway.nn.block import Block, Identity, Residual, Stack
+from headway.nn.convnet import GridConv, MaxPool, Normed, Stem, no_activation
+from headway.nn.trunk import Trunk
+from headway.nn.window_attention import PooledAttention
+from headway.zoo.choices import named
 from headway.zoo.init import fan_out
-from headway.zoo.names import named
+from headway.zoo.requirements import FROM_FIELDS
 from headway.zoo.stages import check_stages
 from headway.zoo.swin import head
 
@@ -34,6 +35,9 @@ class Config:
     attention: tuple[int, ...] = ()  # the stages, counted from 1, that end with an attention block
     heads: int = 8  # of the attention blocks
     classes: int = 1000  # 0: none, it gives its features, B Y X C
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> Trunk:
@@ -59,14 +63,14 @@ Body = Callable[[int, int, int], list[nn.Module]]  # (width before, width, strid
 def residual(body: Body, before: int, width: int, stride: int) -> Block:
     """The path is projected where its width or its grid changes."""
     straight = before == width and stride == 1
-    skip = Same() if straight else Normed(GridConv(before, width, 1, stride=stride), width, act=same)
+    skip = Identity() if straight else Normed(GridConv(before, width, 1, stride=stride), width, act=no_activation)
     return Block(conv=Residual(Stack(body(before, width, stride)), skip=skip, after=nn.ReLU()))
 
 
 def basic(before: int, width: int, stride: int) -> list[nn.Module]:
     return [
         Normed(GridConv(before, width, 3, stride=stride), width),
-        Normed(GridConv(width, width, 3), width, act=same),
+        Normed(GridConv(width, width, 3), width, act=no_activation),
     ]
 
 
@@ -75,7 +79,7 @@ def bottleneck(before: int, width: int, stride: int) -> list[nn.Module]:
     return [
         Normed(GridConv(before, narrow, 1), narrow),
         Normed(GridConv(narrow, narrow, 3, stride=stride), narrow),
-        Normed(GridConv(narrow, width, 1), width, act=same),
+        Normed(GridConv(narrow, width, 1), width, act=no_activation),
     ]
 
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.errors import UserError
-from headway.nn.alignment import Alignment, BothEnds, FirstBackward, FixedContext, Maxout, RecurrentDecoder
 from headway.nn.embed import TokenEmbed
 from headway.nn.head import LastToken, LMHead, Pool
-from headway.nn.model import EncoderDecoder, Trunk
 from headway.nn.recurrent import BidirectionalEncoder, RecurrentEncoder
-from headway.zoo.names import cell, named
+from headway.nn.recurrent_attention import Alignment, BothEnds, FirstBackward, FixedContext, Maxout, RecurrentDecoder
+from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.zoo.choices import cell, named
+from headway.zoo.requirements import OPTIONAL_TARGET_VOCAB
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Config:
     align: int = 1000  # width of the additive score
     readout: int = 500  # width of the maxout before the words
     dropout: float = 0.0
+
+
+VOCABULARY = OPTIONAL_TARGET_VOCAB
 
 
 def build(c: Config) -> EncoderDecoder:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.nn.alignment import ContinuingDecoder
 from headway.nn.embed import TokenEmbed
 from headway.nn.head import LMHead
-from headway.nn.model import EncoderDecoder, Trunk
 from headway.nn.recurrent import FinalEncoder
-from headway.zoo.names import cell
+from headway.nn.recurrent_attention import ContinuingDecoder
+from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.zoo.choices import cell
+from headway.zoo.requirements import OPTIONAL_TARGET_VOCAB
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class Config:
     layers: int = 4
     cell: str = "lstm"
     dropout: float = 0.0
+
+
+VOCABULARY = OPTIONAL_TARGET_VOCAB
 
 
 def build(c: Config) -> EncoderDecoder:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 
 from headway.nn.ffn import Hidden
-from headway.nn.model import Trunk
 from headway.nn.towers import Projection
+from headway.nn.trunk import Trunk
 from headway.zoo.image_encoder import image_encoder
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class Config:
     channels: int = 3
     width: int = 128  # of the vectors that are compared
     temperature: float = 0.5
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> Trunk:

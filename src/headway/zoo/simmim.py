@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from headway.errors import UserError
 from headway.nn.embed import PatchEmbed
 from headway.nn.image import MaskedPatches
-from headway.nn.masked_image import MaskedImageModel
-from headway.nn.model import Trunk
+from headway.nn.masked_autoencoder import MaskedImageModel
+from headway.nn.trunk import Trunk
 from headway.zoo import swin, swinv2, vit
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,9 @@ class SwinV2(swinv2.Config):
 @dataclass(frozen=True)
 class Config:
     encoder: Vit | Swin | SwinV2 = Vit()
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> MaskedImageModel:

@@ -16,15 +16,16 @@ from torch import nn
 from headway.errors import UserError
 from headway.nn.attention import SelfAttention
 from headway.nn.bias import WindowBias
-from headway.nn.block import Block, Plain, Residual, Same, Stack, StochasticDepth
+from headway.nn.block import Block, Identity, IgnoreContext, Residual, Stack, StochasticDepth
 from headway.nn.embed import PatchEmbed, PatchMerge
 from headway.nn.ffn import FFN
-from headway.nn.grid import Windowed
 from headway.nn.head import Classifier, MeanPool
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
+from headway.nn.window_attention import Windowed
 from headway.ops.window import Windows
+from headway.zoo.choices import activation
 from headway.zoo.init import normal
-from headway.zoo.names import activation
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Config:
     classes: int = 1000  # 0: none, it gives its features, B Y X C
     attention_dropout: float = 0.0
     depth_dropout: float = 0.1  # how often the last layer is left out; those before it less, the first never
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> Trunk:
@@ -75,13 +79,13 @@ def pyramid(c: Config, block: Callable[[int, Windows, float], Block], merge: Cal
         side = c.windows[stage]
         shifts = [side // 2 * (layer % 2) for layer in range(c.layers[stage])]
         blocks = [block(stage, Windows(side, side, shift, shift), next(rates)) for shift in shifts]
-        return Block(merge=merge(c.dim * 2 ** (stage - 1)) if stage else Same(), stack=Stack(blocks))
+        return Block(merge=merge(c.dim * 2 ** (stage - 1)) if stage else Identity(), stack=Stack(blocks))
 
     return [made(stage) for stage in range(len(c.layers))]
 
 
 def head(width: int, classes: int) -> nn.Module:
-    return Classifier(width, classes, pool=MeanPool()) if classes else Plain(nn.Identity())
+    return Classifier(width, classes, pool=MeanPool()) if classes else IgnoreContext(nn.Identity())
 
 
 def rising(last: float, layers: int) -> Iterator[float]:

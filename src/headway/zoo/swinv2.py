@@ -16,13 +16,14 @@ from headway.nn.bias import ContinuousBias
 from headway.nn.block import Block, Residual, Stack, StochasticDepth
 from headway.nn.embed import PatchEmbed, PatchMerge
 from headway.nn.ffn import FFN
-from headway.nn.grid import Windowed
-from headway.nn.model import Trunk
-from headway.nn.score import CosineScore
+from headway.nn.learned_score import CosineScore
+from headway.nn.trunk import Trunk
+from headway.nn.window_attention import Windowed
 from headway.ops.window import Windows
 from headway.zoo import swin
+from headway.zoo.choices import activation
 from headway.zoo.init import normal
-from headway.zoo.names import activation
+from headway.zoo.requirements import FROM_FIELDS
 from headway.zoo.swin import head, pyramid
 
 
@@ -31,6 +32,9 @@ class Config(swin.Config):
     image: int = 256
     windows: tuple[int, ...] = (8, 8, 8, 8)
     pretrained: tuple[int, ...] | None = None  # as `windows`, which stand for it where there is none
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> Trunk:

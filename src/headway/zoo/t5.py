@@ -18,12 +18,13 @@ from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.head import LMHead
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal
 from headway.ops.relative import t5_bucket_backward, t5_bucket_both_ways
 from headway.ops.score import Dot
+from headway.zoo.choices import activation, named
 from headway.zoo.init import unscaled
-from headway.zoo.names import activation, named
+from headway.zoo.requirements import ONE_VOCABULARY
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Config:
     attention_dropout: float = 0.1
 
 
+VOCABULARY = ONE_VOCABULARY
 FFNS = {"plain": FFN, "gated": GatedFFN}
 A = TypeVar("A", bound=Attention)
 

@@ -12,15 +12,16 @@ from typing import NamedTuple
 from torch import nn
 
 from headway.nn.attention import CrossAttention, SelfAttention
-from headway.nn.block import Block, Plain, Residual, Stack
+from headway.nn.block import Block, IgnoreContext, Residual, Stack
 from headway.nn.embed import SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import HALVES, PAIRS
+from headway.zoo.choices import activation, named
 from headway.zoo.init import xavier
-from headway.zoo.names import activation, named
+from headway.zoo.requirements import OPTIONAL_SOURCE_VOCAB
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Config:
     eps: float = 1e-5
     dropout: float = 0.1
     attention_dropout: float = 0.0
+
+
+VOCABULARY = OPTIONAL_SOURCE_VOCAB
 
 
 class Norms(NamedTuple):
@@ -72,7 +76,7 @@ def build(c: Config) -> EncoderDecoder:
     model = (
         with_words(c)
         if c.vocab
-        else EncoderDecoder(*(Trunk(Plain(nn.Identity()), side(c)) for side in (encoder, decoder)))
+        else EncoderDecoder(*(Trunk(IgnoreContext(nn.Identity()), side(c)) for side in (encoder, decoder)))
     )
     xavier(model)
     return model

@@ -17,9 +17,10 @@ from headway.nn.embed import NoPosition, SinusoidalPosition
 from headway.nn.ffn import FFN
 from headway.nn.frames import FrameEmbed
 from headway.nn.head import Classifier, MeanPool
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
+from headway.zoo.choices import activation, named
 from headway.zoo.init import xavier
-from headway.zoo.names import activation, named
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Config:
     attention_dropout: float = 0.0
 
 
+VOCABULARY = FROM_FIELDS
 ORDERS: dict[str, Callable[[int], nn.Module]] = {"series": SinusoidalPosition, "set": lambda dim: NoPosition()}
 
 

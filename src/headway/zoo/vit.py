@@ -13,15 +13,16 @@ from torch import nn
 
 from headway.errors import UserError
 from headway.nn.attention import Biases, SelfAttention
-from headway.nn.block import Block, Dropout, Plain, Residual, Stack, StochasticDepth
+from headway.nn.block import Block, Dropout, IgnoreContext, Residual, Stack, StochasticDepth
 from headway.nn.embed import LearnedGridPosition, PatchEmbed
 from headway.nn.ffn import FFN
-from headway.nn.head import Beside, Classifier, FirstToken, MeanPool, Pool, Pooler
+from headway.nn.head import AuxHeads, Classifier, FirstToken, MeanPool, Pool, Pooler
 from headway.nn.image import ImageEmbed, PatchDropout, PlacedClassToken
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 from headway.ops.patches import Resample, bicubic, bicubic_smooth
+from headway.zoo.choices import activation, named
 from headway.zoo.init import dense_xavier
-from headway.zoo.names import activation, named
+from headway.zoo.requirements import FROM_FIELDS
 from headway.zoo.swin import rising
 
 
@@ -47,6 +48,7 @@ class Config:
     patch_dropout: float = 0.0  # the share of an image's patches that training leaves out
 
 
+VOCABULARY = FROM_FIELDS
 RESAMPLES: dict[str, Resample] = {"bicubic": bicubic, "bicubic, smooth": bicubic_smooth}
 POOLS: dict[str, type[Pool]] = {
     "class": FirstToken,  # a token of its own
@@ -74,7 +76,7 @@ def build(c: Config) -> Trunk:
     tops = {
         "classes": classes,  # B K
         "none": bare,  # B T C
-        "pooler": lambda: Beside(bare(), pooler=Pooler(c.dim)),  # B T C
+        "pooler": lambda: AuxHeads(bare(), pooler=Pooler(c.dim)),  # B T C
     }
     model = Trunk(embed, Stack(blocks(c), None if late else norm()), named("top of a ViT", c.top, tops)())
     dense_xavier(model)
@@ -99,4 +101,4 @@ def blocks(c: Config) -> list[Block]:
 
 
 def bare() -> nn.Module:
-    return Plain(nn.Identity())
+    return IgnoreContext(nn.Identity())

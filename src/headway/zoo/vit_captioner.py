@@ -16,12 +16,13 @@ from headway.nn.captioner import Captioner, Places
 from headway.nn.embed import SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
-from headway.nn.model import Trunk
+from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.zoo import vit
+from headway.zoo.choices import activation
 from headway.zoo.image_encoder import ImageEncoder, image_encoder
 from headway.zoo.init import xavier
-from headway.zoo.names import activation
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Config:
     eps: float = 1e-6
     dropout: float = 0.1
     attention_dropout: float = 0.0
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> Captioner:

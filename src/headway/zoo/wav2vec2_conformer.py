@@ -13,12 +13,13 @@ from functools import partial
 from torch import nn
 
 from headway.errors import UserError
-from headway.nn.block import Plain, Same, Stack
+from headway.nn.block import Identity, IgnoreContext, Stack
 from headway.nn.head import Classifier, CTCHead, MeanPool, TokenClassifier
-from headway.nn.model import Trunk
-from headway.nn.waves import ChannelNorm, TimeNorm, WaveEmbed, Window
+from headway.nn.trunk import Trunk
+from headway.nn.waves import ChannelNorm, ConvWindow, TimeNorm, WaveEmbed
+from headway.zoo.choices import activation, named
 from headway.zoo.conformer import conformer_block
-from headway.zoo.names import activation, named
+from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,15 @@ class Config:
     class_dropout: float = 0.1  # before the symbols
 
 
+VOCABULARY = FROM_FIELDS
+
+
 def build(c: Config) -> Trunk:
     if not len(c.channels) == len(c.kernels) == len(c.strides) > 0:
         said = f"channels={c.channels}, kernels={c.kernels} and strides={c.strides} are not of the same convolutions"
         raise UserError(said, allowed="as many numbers in each as there are convolutions")
     norms = named("norms", c.norms, NORMS)(c.channels)
-    windows = [Window(*sizes) for sizes in zip(c.channels, c.kernels, c.strides, norms, strict=True)]
+    windows = [ConvWindow(*sizes) for sizes in zip(c.channels, c.kernels, c.strides, norms, strict=True)]
     block = partial(
         conformer_block,
         c.dim,
@@ -75,7 +79,7 @@ def all_normed(channels: tuple[int, ...]) -> list[nn.Module]:
 
 
 def first_normed(channels: tuple[int, ...]) -> list[nn.Module]:
-    return [TimeNorm(channels[0]), *(Same() for _ in channels[1:])]
+    return [TimeNorm(channels[0]), *(Identity() for _ in channels[1:])]
 
 
 def clip(c: Config) -> nn.Module:
@@ -84,7 +88,7 @@ def clip(c: Config) -> nn.Module:
 
 NORMS = {"all": all_normed, "first": first_normed}
 TOPS: dict[str, Callable[[Config], nn.Module]] = {
-    "none": lambda c: Plain(nn.Identity()),  # B T C
+    "none": lambda c: IgnoreContext(nn.Identity()),  # B T C
     "ctc": lambda c: CTCHead(c.dim, c.vocab, dropout=c.class_dropout),  # B T V
     "rows": clip,  # B K
     "tokens": lambda c: TokenClassifier(c.dim, c.classes),  # B T K

@@ -17,11 +17,12 @@ from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.frames import ConvEmbed
 from headway.nn.head import LMHead
-from headway.nn.model import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import HALVES
+from headway.zoo.choices import activation
 from headway.zoo.init import normal
-from headway.zoo.names import activation
+from headway.zoo.requirements import FROM_FIELDS
 
 STRIDES = (1, 2)  # of the two convolutions
 KEYLESS = Biases(k=False)  # a bias of the keys would move all scores of a query alike
@@ -44,6 +45,9 @@ class Config:
     dropout: float = 0.0
     attention_dropout: float = 0.0
     act_dropout: float = 0.0  # inside the feed-forward layers
+
+
+VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> EncoderDecoder:

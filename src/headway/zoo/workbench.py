@@ -20,15 +20,16 @@ from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, Activation, GatedFFN
 from headway.nn.head import LMHead
-from headway.nn.model import Trunk
 from headway.nn.moe import MoE
 from headway.nn.recurrent import BidirectionalEncoder, Cell, RecurrentEncoder
-from headway.ops.map import Bias
+from headway.nn.trunk import Trunk
+from headway.ops.attention_map import Bias
 from headway.ops.pattern import Causal, Full, Pattern, Window
 from headway.ops.relative import t5_bucket_backward, t5_bucket_both_ways
 from headway.ops.rotary import Rotary
+from headway.zoo.choices import CELLS, named
 from headway.zoo.init import normal
-from headway.zoo.names import CELLS, named
+from headway.zoo.requirements import VOCABULARY_AND_CONTEXT
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class Config:
     window: int | None = None
     experts: int = 4  # of a mixture, of which a token takes two
     dropout: float = 0.0
+
+
+VOCABULARY = VOCABULARY_AND_CONTEXT
 
 
 def build(c: Config) -> Trunk:

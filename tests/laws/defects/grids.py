@@ -7,7 +7,7 @@ import torch
 from headway.ops.window import Halo
 from tests.laws.defects.planting import Mutant, change, instead, result, sideways
 
-MAP = "headway.ops.map"
+MAP = "headway.ops.attention_map"
 ATTENTION = "headway.nn.attention"
 
 MUTANTS = [
@@ -32,7 +32,7 @@ MUTANTS = [
     Mutant(
         "test_grids.py::test_a_shrunk_window_keeps_the_bias_of_its_offsets",
         "cells are counted in the shrunk window",
-        "headway.nn.grid:Windowed.cells",
+        "headway.nn.window_attention:Windowed.cells",
         instead(lambda self, fitted, device: torch.arange(fitted.rows * fitted.cols)[None]),
     ),
     Mutant(
@@ -50,7 +50,7 @@ MUTANTS = [
     Mutant(
         "test_grids.py::test_memory_of_local_attention_does_not_grow_with_the_neighbourhood",
         "every cell has a tile of its own",
-        "headway.nn.grid:cheapest",
+        "headway.nn.window_attention:cheapest_tile",
         instead(lambda size, grid, stride=1, copied=64: Halo(size, 1, stride)),
     ),
     Mutant(
@@ -62,13 +62,13 @@ MUTANTS = [
     Mutant(
         "test_grids.py::test_without_a_pool_it_is_plain_attention",
         "queries are added unasked",
-        "headway.nn.grid:without_queries",
+        "headway.nn.window_attention:without_queries",
         instead(lambda y, q: y + q),
     ),
     Mutant(
         "test_grids.py::test_gradients_are_right",
         "tables of biases do not learn",
-        "headway.nn.bias:rows_of",
+        "headway.nn.bias:select_rows",
         result(lambda values: values.detach()),
     ),
     Mutant(

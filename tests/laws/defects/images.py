@@ -20,13 +20,13 @@ MUTANTS = [
     Mutant(
         "test_images.py::test_an_edit_of_any_layer_is_heard",
         "edits are shown but not used",
-        "headway.ops.map:attend",
+        "headway.ops.attention_map:attend",
         change(edit=None),
     ),
     Mutant(
         "test_images.py::test_gradients_are_right",
         "tables of biases do not learn",
-        "headway.nn.bias:rows_of",
+        "headway.nn.bias:select_rows",
         result(lambda values: values.detach()),
     ),
     Mutant(

@@ -8,8 +8,8 @@ from headway.ops.positions import Positions
 from tests.laws.defects.planting import Mutant, change, instead, result
 
 ATTEND = "headway.ops.attend"
-MAP = "headway.ops.map"
-READING = "headway.ops.reading"
+MAP = "headway.ops.attention_map"
+READING = "headway.ops.lazy_map"
 
 MUTANTS = [
     Mutant(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from tests.laws.defects.planting import Mutant, instead, result, unpadded_keys
@@ -71,7 +73,7 @@ MUTANTS = [
     Mutant(
         "test_parts.py::test_router_losses_are_of_real_tokens",
         "padding is routed like the rest",
-        "headway.nn.moe:seen_by_some",
+        "headway.nn.moe:visible_tokens",
         instead(lambda x, ctx: None),
     ),
     Mutant(
@@ -109,5 +111,17 @@ MUTANTS = [
         "the waves are all as fast",
         "headway.nn.embed:sinusoid",
         instead(lambda positions, dim, *given: (positions[..., None] * torch.ones(dim)).sin()),
+    ),
+    Mutant(
+        "test_parts.py::test_sinusoids_tell_near_from_far",
+        "positions that are a turn of the fastest wave apart look alike",
+        "headway.nn.embed:sinusoid",
+        lambda right: lambda positions, dim, *given: right(positions % 6, dim, *given),
+    ),
+    Mutant(
+        "test_parts.py::test_sinusoids_tell_near_from_far",
+        "the fastest wave takes two positions for a turn: the third is as near as the first",
+        "headway.nn.embed:sinusoid",
+        lambda right: lambda positions, dim, *given: right(positions * math.pi, dim, 1.0),
     ),
 ]

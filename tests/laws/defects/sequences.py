@@ -19,7 +19,7 @@ from tests.laws.defects.planting import (
     unpadded_keys,
 )
 
-MAP = "headway.ops.map"
+MAP = "headway.ops.attention_map"
 ATTENTION = "headway.nn.attention"
 STATE = "headway.nn.state"
 

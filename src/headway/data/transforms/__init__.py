@@ -1,1 +1,1 @@
-"""What is done to images and sounds before a model sees them: frozen values, called with all chance they may use."""
+"""Augmentation and preprocessing of images and sounds: frozen values, called with the random generator they use."""

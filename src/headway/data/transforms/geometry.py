@@ -1,4 +1,4 @@
-"""Images made larger or smaller, cut and flipped.
+"""Images resized, cropped, flipped and warped, and random erasing.
 
 Resizing is `torch.nn.functional.interpolate` with antialiasing, which is what Pillow computes, up to Pillow's rounding
 to whole levels after each of its two passes.
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.data.images import SLIMMEST
+from headway.data.images import MAX_ASPECT
 
 BILINEAR, BICUBIC = "bilinear", "bicubic"  # torch's names
 
@@ -37,7 +37,7 @@ class Resize:
 class ResizeShort:
     """The shorter side becomes `short` long, and the longer one as much longer as it was.
 
-    Of a strip, which would fill the memory, the middle is taken, SLIMMEST times as long as its shorter side.
+    Of a strip, which would fill the memory, the middle is taken, MAX_ASPECT times as long as its shorter side.
     """
 
     short: int
@@ -137,7 +137,7 @@ def resized(x: Tensor, height: int, width: int, mode: str) -> Tensor:
 
 def less_slim(x: Tensor) -> Tensor:
     """The middle of a strip, or all of what is none."""
-    most = SLIMMEST * min(x.shape[-2:])
+    most = MAX_ASPECT * min(x.shape[-2:])
     height, width = (min(side, most) for side in x.shape[-2:])
     top, left = (x.shape[-2] - height) // 2, (x.shape[-1] - width) // 2
     return x[..., top : top + height, left : left + width]
@@ -159,3 +159,25 @@ def warped(x: Tensor, matrix: tuple[float, float, float, float, float, float], f
 def padded(x: Tensor, height: int, width: int) -> Tensor:
     """So many black rows and columns more, half of them on each side."""
     return F.pad(x, (width // 2, width - width // 2, height // 2, height - height // 2)) if height or width else x
+
+
+@dataclass(frozen=True)
+class RandomErasing:
+    """In a share of images, a box of random area and shape; `noise` is its standard deviation, 0 for a grey box."""
+
+    chance: float = 0.25
+    area: tuple[float, float] = (0.02, 1 / 3)
+    ratio: tuple[float, float] = (0.3, 3.3)
+    noise: float = 1.0
+
+    def __call__(self, x: Tensor, random: np.random.Generator) -> Tensor:
+        if random.random() >= self.chance:
+            return x
+        box = drawn_box(x.shape[-2], x.shape[-1], self.area, self.ratio, random)
+        if box is None:
+            return x
+        top, left, height, width = box
+        drawn = random.standard_normal((len(x), height, width), np.float32)
+        x = x.clone()
+        x[:, top : top + height, left : left + width] = torch.from_numpy(drawn) * self.noise
+        return x

@@ -1,1 +1,0 @@
-"""From what a person gave to a recipe."""

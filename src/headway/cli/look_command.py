@@ -1,0 +1,155 @@
+"""`headway look`: the page of one input as a file, or served while the model is loaded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from headway.cli.options import Heads, Unsafe
+from headway.errors import UserError
+
+if TYPE_CHECKING:
+    from headway.look.bundle import Bundle
+    from headway.look.page_session import Explorer
+
+LIVE = Group("Live server", sort_key=10)
+MODEL = Group("Loading the model", sort_key=11)
+
+
+def look(
+    model: Path,
+    input: str | None = None,
+    /,
+    *,
+    out: Path | None = None,
+    open: bool = False,
+    compare: Path | None = None,
+    tokens: int = 16,
+    effects: bool = False,
+    site: str | None = None,
+    live: Annotated[bool, Parameter(group=LIVE)] = False,
+    port: Annotated[int | None, Parameter(group=LIVE)] = None,
+    heads: Annotated[Heads, Parameter(group=MODEL)] = None,
+    unsafe: Annotated[Unsafe, Parameter(group=MODEL)] = False,
+) -> None:
+    """Show the attention of every head of every layer on one input, as a self-contained HTML page.
+
+    Parameters
+    ----------
+    model
+        A model folder, in headway's or Hugging Face's layout.
+    input
+        The input: a text, or a file for a model of images or sounds.
+    out
+        The page to write; by default the model's name and -look.html.
+    open
+        Open the page in a browser.
+    compare
+        A second model to compare with; it reads the output of the first.
+    tokens
+        Maximum number of new tokens of a language model.
+    effects
+        Ablate every head and show the effect on the outcome, even if that takes minutes.
+    site
+        The attention site to open with, such as decoder.1.cross.
+    live
+        Serve the page on the loopback interface: type texts, drop files, edit heads.
+    port
+        The port of the server; 8765 by default.
+    """
+    if live and out is not None:
+        raise UserError("--live writes no file", do="leave --out out, or --live")
+    if port is not None and not live:
+        raise UserError("--port is for --live", do="give --live too, or leave --port out")
+    if input is None and not live:
+        do = 'give it, as in headway look MODEL "text", or --live to type it in the page'
+        raise UserError("headway look needs an input", do=do)
+    folders = [model] if compare is None else [model, compare]
+
+    def explorer() -> Explorer:
+        from headway.look.page_session import Explorer
+        from headway.model import load
+
+        if tokens < 1:
+            raise UserError(f"--tokens {tokens}", allowed="1 or more")
+        models = [load(folder, heads=heads, unsafe=unsafe) for folder in folders]
+        return Explorer(dict(zip(titles(folders), models, strict=True)), tokens, site, effects, notify)
+
+    if input is None or live:
+        serve(port, explorer, input, show=open)
+    else:
+        print(write(out or Path(f"{title(model)}-look.html"), explorer, input, show=open))
+
+
+def write(path: Path, explorer: Callable[[], Explorer], input: str, *, show: bool) -> str:
+    """Write the page of an input, open it if asked to, and say what was written."""
+    import webbrowser
+
+    from headway.files import write_text
+    from headway.look.bundle import pack_bundle
+    from headway.look.html_page import check_page_path, render_page
+
+    check_page_path(path)
+    models = explorer()
+    runs = models.record(input)
+    bundle = pack_bundle(runs, models.focus(runs), models.effects(runs))
+    write_text(path, render_page(bundle))
+    size = path.stat().st_size
+    written = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"
+    opened = "opened" if show and webbrowser.open(path.resolve().as_uri()) else "open it"
+    return f"wrote {path}, {written}: {contents(bundle)}; {opened} in a browser"
+
+
+def serve(port: int | None, explorer: Callable[[], Explorer], input: str | None, *, show: bool) -> None:
+    """Serve the page until it is interrupted."""
+    import webbrowser
+    from tempfile import TemporaryDirectory
+
+    from headway.look.page_session import PageSession
+    from headway.look.server import PORT, bind
+
+    with bind(PORT if port is None else port) as server, TemporaryDirectory(prefix="headway-") as folder:
+        server.session = PageSession(explorer(), Path(folder))
+        server.session.open(input)
+        print(f"{server.address}  (Ctrl-C ends it)", flush=True)
+        if show:
+            webbrowser.open(server.address)
+        try:
+            server.serve_forever(poll_interval=0.1)
+        except KeyboardInterrupt:
+            print(file=sys.stderr)  # behind the terminal's ^C
+
+
+def titles(folders: Sequence[Path]) -> list[str]:
+    """The names of the models; the second of two that have the same name gets a number."""
+    names = list(map(title, folders))
+    return [f"{name} ({at + 1})" if name in names[:at] else name for at, name in enumerate(names)]
+
+
+def title(model: Path) -> str:
+    place = model.resolve()
+    return (place.stem if place.is_file() else place.name) or "model"
+
+
+def contents(bundle: Bundle) -> str:
+    """The sites and heads of a page, and how many heads are included only coarsely."""
+    from headway.data.text_lines import counted
+
+    sites = [site for run in bundle.data["runs"] for site in run["sites"] if not site["derived"]]
+    heads, coarse = sum(site["heads"] for site in sites), sum(map(coarse_heads, sites))
+    left = f" ({coarse} only in outline: --live has all)" if coarse else ""
+    return f"{counted(len(sites), 'site')}, {counted(heads, 'head')}{left}"
+
+
+def coarse_heads(site: dict[str, Any]) -> int:
+    """How many heads of a site have not all their weights in the page."""
+    complete = {key.split("/")[0] for key in site["levels"][0]["blobs"]}
+    return 0 if "*" in complete else site["heads"] - len(complete)
+
+
+def notify(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,202 @@
+"""The command line: `headway COMMAND …`: the commands, the exit codes, and how errors are printed.
+
+Exit codes: 0 done, 1 the machine refused (a full disk, a missing right), 2 a mistake that the caller can mend,
+130 interrupted, 141 nobody reads the output any more.
+Commands import what they need when they run, so that help and mistakes answer at once, without torch.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import reduce
+from traceback import print_exc
+from typing import TextIO
+
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
+
+from headway import __version__
+from headway.cli import data_commands, inspect_commands, look_command, model_commands, train_commands
+from headway.cli.writing_options import GENERATE, OPTION_OF
+from headway.errors import UserError, listed, nearest
+from headway.recipe import SETTINGS
+from headway.training.setting_origins import CommandLineOption
+
+START = f"""\
+headway {__version__}: attention and transformers from one readable set of parts
+
+  headway train dates        train on the built-in data: dates in 44 languages
+  headway train FILE         train on your own texts, images, sounds or numbers
+  headway run MODEL "text"   run a trained or downloaded model
+  headway look MODEL "text"  show its attention in a web page
+  headway explain attention  work through attention, with every number
+
+  headway --help             all commands
+"""
+
+DOTTED = re.compile(r"(?<![\w./-])(?:data|model|train)\.[a-z_]+(?![\w/-]|\.\w| =)")
+ARGUMENT = re.compile(r"(?<![\w./-])([a-z_]+)=(?!\w|['\"(\[-])")
+
+app = App(
+    name="headway",
+    help="Attention and transformers from one readable set of parts.",
+    version=__version__,
+    help_format="plaintext",
+    default_parameter=Parameter(negative=(), show_default=lambda value: None if value is False else value),
+    result_action="return_value",
+    exit_on_error=False,
+    print_error=False,
+    verbose=False,
+    suppress_keyboard_interrupt=False,
+)
+
+app.command(train_commands.train)
+app.command(data_commands.check)
+app.command(data_commands.evaluate, name="eval")
+app.command(train_commands.init)
+app.command(model_commands.doctor)
+app.command(train_commands.demo)
+app.command(model_commands.list_presets, name="list")
+app.command(model_commands.cost)
+app.command(model_commands.run)
+app.command(model_commands.generate, help=GENERATE)
+app.command(model_commands.convert)
+app.command(model_commands.explain)
+app.command(train_commands.bottleneck)
+app.command(look_command.look)
+app.command(inspect_commands.inspect)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    forgive_narrow_encodings()
+    try:
+        code = dispatch(words)
+        sys.stdout.flush()  # a closed pipe is noticed here, not at exit
+    except UserError as error:
+        trace(words)
+        print(f"error: {spelled(str(error), words)}", *tips(error, words), sep="\n", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        silence(sys.stdout)
+        return 141
+    except OSError as error:
+        silence(sys.stdout)
+        trace(words)
+        named = f": {error.filename}" if error.filename else ""
+        notes = [f"  tip: {note}" for note in getattr(error, "__notes__", ())]
+        print(
+            f"error: {error.strerror or error}{named}; check space, rights and path", *notes, sep="\n", file=sys.stderr
+        )
+        return 1
+    return code
+
+
+def spelled(message: str, words: list[str]) -> str:
+    """The message of the library with the options of a command: data.columns as --columns, and beam= as --beam.
+
+    The library names settings by their dotted names, and arguments with a sign behind them.
+    """
+    command = app.parse_commands(words)[1][-1]
+    arguments = command.assemble_argument_collection() if command.default_command else ()
+    known = {name for argument in arguments for name in argument.names}
+
+    def setting(found: re.Match[str]) -> str:
+        name = found[0]
+        if name not in SETTINGS and name.removeprefix("model.") not in config_fields():
+            return name
+        short = f"--{name.rpartition('.')[2].replace('_', '-')}"
+        spelling = "DATA" if name == "data.path" else CommandLineOption().spell(name)
+        return short if short in known and spelling not in known else spelling
+
+    def argument(found: re.Match[str]) -> str:
+        option = f"--{OPTION_OF.get(found[1], found[1]).replace('_', '-')}"
+        return option if option in known else found[0]
+
+    return ARGUMENT.sub(argument, DOTTED.sub(setting, message))
+
+
+def config_fields() -> set[str]:
+    """The fields of configs of the architectures that are loaded: a message about others cannot be."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("headway.zoo.")]
+    configs = [module.Config for module in modules if hasattr(module, "Config")]
+    return {field.name for config in configs for field in fields(config)}
+
+
+def trace(words: list[str]) -> None:
+    """Shows where an error came from, to whom asks for it."""
+    if "--debug" in words:
+        print_exc()
+
+
+def silence(stream: TextIO) -> None:
+    """Lets what is left in a stream go nowhere: the interpreter flushes once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def dispatch(words: list[str]) -> int:
+    """Runs a command; the exit code is what it returns, and 0 if that is nothing."""
+    if not words:
+        print(START, end="")
+        return 0
+    try:
+        return app(words) or 0
+    except CycloptsError as error:
+        raise mistake(error) from None
+
+
+def mistake(error: CycloptsError) -> UserError:
+    """What cyclopts found wrong, in our own words."""
+    command = " ".join(("headway", *(error.command_chain or ())))
+    match error:
+        case UnknownCommandError(unused_tokens=[str(word), *_]):
+            names = list(reduce(App.__getitem__, error.command_chain or (), app))
+            if word.startswith("-"):
+                return unknown(command, "option", word, [name for name in names if name.startswith("--")])
+            return unknown(command, "command", word, [name for name in names if not name.startswith("-")])
+        case UnknownOptionError(token=token, argument_collection=arguments):
+            shown = [argument for argument in arguments if argument.show]
+            names = [name for argument in shown for name in argument.names if name.startswith("--")]
+            word = (token.keyword or token.value).partition("=")[0]
+            meant = train_commands.known_elsewhere(word) if command == "headway train" else None
+            return unknown(command, "option", word, [*names, "--help"], meant)
+        case MissingArgumentError(keyword=str(keyword)):
+            return UserError(f"{keyword} needs a value", do=f"see {command} --help")
+        case MissingArgumentError(argument=argument) if argument:
+            return UserError(f"{command} needs {argument.name}", do=f"see {command} --help")
+        case UnusedCliTokensError(unused_tokens=[word, *_]):
+            return UserError(f"{command} has no use for {word!r}", do=f"see {command} --help")
+        case _:
+            return UserError(str(error).rstrip("."), do=f"see {command} --help")
+
+
+def unknown(command: str, kind: str, word: str, names: list[str], meant: str | None = None) -> UserError:
+    return UserError(f"{command} has no {kind} {word!r}", allowed=listed(names), meant=meant or nearest(word, names))
+
+
+def tips(error: UserError, words: list[str]) -> list[str]:
+    """The command as it was probably meant, ready to be copied."""
+    if not error.meant:
+        return []
+    option = error.meant.startswith("-")
+    wrong = nearest(error.meant, [word.partition("=")[0] for word in words if word.startswith("-") == option])
+    if not wrong:
+        return []
+    mended = [error.meant + word[len(wrong) :] if word.partition("=")[0] == wrong else word for word in words]
+    return [f"  tip: headway {shlex.join(mended)}"]
+
+
+def forgive_narrow_encodings() -> None:
+    """Where the terminal cannot show a sign such as √, it shows a question mark rather than an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

@@ -1,0 +1,227 @@
+"""`headway train` and the commands around it, as the command line declares them.
+
+Every setting of a recipe is an option; its name, text and default come from the recipe itself.  An option that is not
+given is None here, so that only what was given reaches the recipe.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import field, make_dataclass
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from headway.cli.options import Debug
+from headway.recipe import ALIASES, SETTINGS, Setting, kinds_of
+from headway.tasks.registry import DATA_WORDS
+from headway.training.setting_origins import SHORT_OPTIONS, CommandLineOption, setting_called
+
+GROUPS = {
+    "": Group("Run", sort_key=1),
+    "data": Group("Data", sort_key=2),
+    "model": Group("Model", sort_key=3),
+    "train": Group("Training", sort_key=4),
+}
+
+
+SHARED = (  # settings that compared models have in common
+    "data.path",
+    "data.source",
+    "data.target",
+    "data.validation",
+    "data.columns",
+    "data.skip_bad",
+    "data.max_length",
+    "data.tokenizer",
+    "train.steps",
+    "train.minutes",
+    "train.batch",
+    "train.threads",
+    "seed",
+    "out",
+)
+
+
+def option(setting: Setting) -> Parameter:
+    """A setting as an option, under its dotted name and its short name, if it has one."""
+    names = [f"--{setting.name.replace('_', '-')}"]
+    if setting.name in SHORT_OPTIONS:
+        names.insert(0, SHORT_OPTIONS[setting.name])
+    text = setting.text[0].upper() + setting.text[1:].replace("null:", "by default:")
+    default = "" if spoken(setting.default) in ("None", "False", "") else f" [default: {spoken(setting.default)}]"
+    return Parameter(
+        name=names,
+        group=GROUPS[setting.section],
+        help=f"{text}.{default}",
+        metavar=metavar(setting),
+        show=setting.name != "data.path",  # which is the argument DATA
+    )
+
+
+def spoken(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def metavar(setting: Setting) -> str:
+    if setting.name == "data.task":
+        return "|".join(DATA_WORDS)
+    first = kinds_of(setting.kind)[0]
+    names = {int: "N", float: "X", Path: "PATH", tuple[Path, ...]: "PATH", str: "TEXT", bool: ""}
+    return "|".join(setting.choices) or names.get(first, "A,B")
+
+
+def hint(setting: Setting) -> Any:
+    """The type of an option: the text as typed; only lists of paths may be given several times."""
+    if setting.kind is bool:
+        return bool | None
+    return tuple[str, ...] | None if setting.kind in (tuple[Path, ...], tuple[str, ...]) else str | None
+
+
+def declared(name: str, settings: Iterable[Setting]) -> type:
+    """A dataclass with an option for each setting, None unless given; names of earlier versions are hidden options."""
+    options = {one.name: (one, option(one)) for one in settings}
+    hidden = {
+        old: (options[new][0], Parameter(name=f"--{old.replace('_', '-')}", show=False))
+        for old, new in ALIASES.items()
+        if new in options
+    }
+    fields = [
+        (name.replace(".", "_"), Annotated[hint(one), parameter], field(default=None))
+        for name, (one, parameter) in {**options, **hidden}.items()
+    ]
+    made = make_dataclass(name, fields, frozen=True, kw_only=True, namespace={"__module__": __name__})
+    return Parameter(name="*")(made)
+
+
+if TYPE_CHECKING:
+    Options = Shared = object  # classes made at run time have no fields that a type checker knows
+else:
+    Options = declared("Options", SETTINGS.values())
+    Shared = declared("Shared", [SETTINGS[name] for name in SHARED])
+
+SIZES = Parameter(
+    name="--model",
+    group=GROUPS["model"],
+    help="Sizes of the architecture, as in --model.layers 4 --model.dim 128; headway list --json shows what there is.",
+)
+
+
+def train(
+    *data: str,
+    options: Options = None,
+    sizes: Annotated[dict[str, str] | None, SIZES] = None,
+    config: Path | None = None,
+    resume: bool = False,
+    dry_run: bool = False,
+    print_config: bool = False,
+    debug: Debug = False,
+) -> int:
+    """Train a model on your data: texts, images, recordings or numbers.
+
+    Options override HEADWAY_* variables (HEADWAY_TRAIN_STEPS=500), which override
+    the file of --config, which overrides the preset.  Settings that are not given
+    are chosen, and printed before the run; the value none leaves one to be chosen.
+
+    Parameters
+    ----------
+    data
+        Tables and texts (.tsv, .csv, .jsonl, .txt, each also .gz); a folder or .tar of images or sounds, in a folder
+        per class or with a table beside them; IDX files; or dates, the built-in data set.
+    config
+        A recipe, as headway init and --print-config write it.
+    resume
+        Resume the run in --out from its latest checkpoint.
+    dry_run
+        Print what would be done, and write nothing.
+    print_config
+        Print the resolved recipe, and do not train.
+    """
+    from headway.training.recipe_sources import read_layers
+
+    asked = read_layers(given(data, options, sizes or {}), config)  # a mistake is told before torch is imported
+    from headway.training.run import dry_run as describe_run
+    from headway.training.run import finished_in, resolved_yaml, train
+
+    if resume and (folder := finished_in(asked)):
+        print(f"the run in {folder} is finished: nothing is left to do")
+    elif print_config:
+        print(resolved_yaml(asked, resume=resume), end="")
+    elif dry_run:
+        print(describe_run(asked, resume=resume))
+    else:
+        _, end = train(asked, resume=resume)
+        return 0 if end.signal is None else 128 + end.signal
+    return 0
+
+
+def bottleneck(
+    *data: str,
+    options: Shared = None,
+    presets: str = "rnn-small,rnnsearch-small,transformer-tiny",
+    json: bool = False,
+    debug: Debug = False,
+) -> int:
+    """Compare models with and without attention: quality against source length.
+
+    Each preset is trained on the same pairs, in the same order, for the same
+    number of steps; with --minutes, for as many as the slowest does in that time.
+    The same command again resumes an interrupted comparison.
+
+    Parameters
+    ----------
+    data
+        Files of two columns, as for headway train, or dates, the built-in data set.
+    presets
+        The models to compare, of headway list.
+    json
+        Print the numbers as JSON, and everything else to standard error.
+    """
+    from headway.training.recipe_sources import read_layers
+
+    words = given(data, options, {})  # a mistake is told before torch is imported
+    asks = [read_layers({**words, "model.preset": name.strip()}) for name in presets.split(",")]
+    from headway.training.bottleneck import BottleneckResult, bottleneck
+
+    found = bottleneck(asks, out=sys.stderr if json else None)
+    if not isinstance(found, BottleneckResult):
+        return 128 + (found.signal or 0)
+    print(dumps(found.to_dict(), indent=1, ensure_ascii=False) if json else found.to_text())
+    return 0
+
+
+def given(data: tuple[str, ...], options: object, sizes: dict[str, str]) -> dict[str, Any]:
+    """The text of the options that were given, by dotted name."""
+    words = {name: getattr(options, name.replace(".", "_"), None) for name in (*SETTINGS, *ALIASES)}
+    words["data.path"] = (*data, *(words["data.path"] or ())) or None
+    words |= {f"model.{name.replace('-', '_')}": word for name, word in sizes.items()}
+    return {name: word for name, word in words.items() if word is not None}
+
+
+def known_elsewhere(word: str) -> str | None:
+    """The option for a name that other trainers use, or that lacks its section."""
+    name = setting_called(word.lstrip("-").replace("-", "_"))
+    return CommandLineOption().spell(name) if name else None
+
+
+def init(preset: str | None = None, /) -> None:
+    """Print a commented recipe (YAML) with every setting, for headway train --config.
+
+    Parameters
+    ----------
+    preset
+        One of headway list; by default it is left to be chosen.
+    """
+    from headway.training.recipe_sources import commented_yaml
+
+    print(commented_yaml(preset), end="")
+
+
+def demo() -> int:
+    """Train a translator of dates in 44 languages, in about three minutes, and show its attention."""
+    from headway.cli.demo import demo
+
+    return demo()

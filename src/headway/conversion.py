@@ -1,0 +1,127 @@
+"""A model folder in another layout, compared with the other library where that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.errors import UserError
+from headway.files import read_json
+from headway.interop.torch_transformer import keymap, reference
+from headway.model import Model, load
+from headway.nn.trunk import EncoderDecoder
+
+LAYOUTS = ("headway", "hf")
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was written where; `assumed` is what no file says, and `comparison` how the numbers differ."""
+
+    source: Path
+    target: Path
+    layout: str
+    architecture: str
+    parameters: int
+    assumed: str
+    comparison: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "source": str(self.source), "target": str(self.target)}
+
+    def to_text(self) -> str:
+        lines = [
+            f"{self.source} → {self.target} ({self.layout}): {self.architecture}, {self.parameters:,} parameters",
+            f"taken as usual, since the tensors do not show it: {self.assumed}" if self.assumed else "",
+            self.comparison,
+        ]
+        return "\n".join(filter(None, lines))
+
+
+def convert(
+    source: str | Path, target: str | Path, to: str = "headway", *, heads: int | None = None, unsafe: bool = False
+) -> Conversion:
+    """Writes the model in `source` to `target` in headway's layout or in Hugging Face's ("hf"), and compares."""
+    source, target = Path(source), Path(target)
+    if to not in LAYOUTS:
+        raise UserError(f"there is no layout {to!r} for to=", allowed=" or ".join(LAYOUTS))
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError(f"{target} is there already and not empty", do="name a new folder")
+    loaded = load(source, heads=heads, unsafe=unsafe)
+    save = loaded.save if to == "headway" else loaded.save_hf
+    save(target)
+    count = sum(parameter.numel() for parameter in loaded.model.parameters())
+    theirs = source if in_their_layout(source) else target if to == "hf" else None
+    return Conversion(source, target, to, loaded.architecture, count, loaded.assumed, compared(loaded, theirs))
+
+
+def in_their_layout(folder: Path) -> bool:
+    return (folder / "config.json").exists() and "headway" not in read_json(folder / "config.json")
+
+
+def compared(loaded: Model, theirs: Path | None) -> str:
+    if loaded.architecture == "transformer" and loaded.config.vocab == 0:
+        return f"largest difference of a value from nn.Transformer: {vector_difference(loaded):.1e}"
+    if theirs is None:
+        return "nothing to compare with: neither folder is in Hugging Face's layout"
+    if find_spec("transformers") is None:
+        return "not compared: transformers is not installed"
+    compare = comparison(loaded, theirs)
+    if compare is None:
+        return "not compared: it neither reads words alone nor names classes of images in transformers' layout"
+    return f"largest difference of a logit from transformers: {compare(loaded.model, their_model(theirs)):.1e}"
+
+
+def comparison(loaded: Model, folder: Path) -> Callable[[Any, Any], float] | None:
+    """How numbers are compared, of ours and theirs; None for what is not compared here."""
+    c, kinds = loaded.config, read_json(folder / "config.json").get("architectures", ["AutoModel"])
+    if hasattr(c, "image") and kinds[0].endswith("ForImageClassification"):
+        return image_difference
+    wordless = any(hasattr(c, field) for field in ("image", "mels", "features", "strides"))
+    return None if wordless else word_difference
+
+
+def their_model(folder: Path) -> Any:
+    import transformers
+
+    name = read_json(folder / "config.json").get("architectures", ["AutoModel"])[0]
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return getattr(transformers, name).from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def image_difference(ours: Any, theirs: Any) -> float:
+    """On an image of random pixels."""
+    c = theirs.config
+    side = c.image_size if hasattr(c, "image_size") else 64
+    image = torch.randn(1, c.num_channels, side, side, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return float((ours(image) - theirs(pixel_values=image).logits).abs().max())
+
+
+def word_difference(ours: Any, theirs: Any) -> float:
+    """On 16 random tokens."""
+    words, padding = theirs.config.vocab_size, getattr(theirs.config, "pad_token_id", None)
+    ids = torch.randint(0, words, (1, 16), generator=torch.Generator().manual_seed(0))
+    if padding is not None:
+        ids = torch.where(ids == padding, (ids + 1) % words, ids)  # RoBERTa does not count it as a position
+    paired = isinstance(ours, EncoderDecoder)
+    with torch.no_grad():
+        expected = theirs(input_ids=ids, **({"decoder_input_ids": ids} if paired else {}))[0]
+        found = ours(ids, ids) if paired else ours(ids)
+    return float((found - expected).abs().max())
+
+
+def vector_difference(loaded: Model) -> float:
+    """Between our numbers and those of torch's own model with the same weights, on 16 random vectors a side."""
+    theirs = reference(loaded.config).eval()
+    theirs.load_state_dict(keymap(loaded.config).save(dict(loaded.model.named_parameters())))
+    given = torch.randn(2, 1, 16, loaded.config.dim, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = theirs(*given, tgt_mask=theirs.generate_square_subsequent_mask(16), tgt_is_causal=True)
+        return float((loaded.model(*given) - expected).abs().max())

@@ -1,0 +1,330 @@
+"""Image and sound files: the folders and archives they are in, probing one, and their records.
+
+A `MediaSource` joins entries (where a file is, and its class, captions or transcript) and a medium, which probes its
+bytes.  A record holds the location of a file, never its pixels or samples.  Every file and every line is a record or a
+problem, once.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Protocol, TypeAlias
+
+from headway.data.archives import MAX_FILE_BYTES, MediaLocation, leads_outside, members, on_disk
+from headway.data.sources import Record, RecordSource
+from headway.data.text_lines import Flaw, Problem, shown
+from headway.errors import UserError
+
+MAX_PROBES = 2**16  # that are cached: data is read several times before a training
+
+
+@dataclass(frozen=True, slots=True)
+class MediaProbe:
+    """A hash of the contents, and how large these are."""
+
+    content: str
+    extent: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MediaFlaw:
+    """What is wrong, said behind the name of a file: `is truncated`."""
+
+    what: Flaw
+    said: str
+
+
+class Medium(Protocol):
+    """Images or sounds, and what one of them may be; a frozen value."""
+
+    @property
+    def noun(self) -> str: ...
+
+    @property
+    def suffixes(self) -> tuple[str, ...]: ...
+
+    def probe(self, place: MediaLocation) -> MediaProbe | MediaFlaw: ...
+
+
+def probe(medium: Medium, place: MediaLocation) -> MediaProbe | MediaFlaw:
+    """`medium.probe(place)`, done once for a file that has not changed since."""
+    try:
+        stamp = place.file.stat()
+    except OSError:
+        return MediaFlaw(Flaw.MISSING, "is gone")
+    return cached_probe(medium, place, stamp.st_size, stamp.st_mtime_ns)
+
+
+def contents(place: MediaLocation, what: Flaw) -> bytes | MediaFlaw:
+    """The bytes of a file, or why they cannot be had: `what`, or too many of them."""
+    try:
+        if (size := place.bytes) > MAX_FILE_BYTES:
+            return MediaFlaw(Flaw.LARGE, f"has {size:,} bytes where {MAX_FILE_BYTES:,} are allowed")
+        return place.read()
+    except UserError as error:
+        return MediaFlaw(what, error.said.removeprefix(f"{place.path} "))
+
+
+def flaw_error(place: MediaLocation, flaw: MediaFlaw) -> UserError:
+    """What is said to somebody who opens a file that has a flaw."""
+    return UserError(f"{shown(place.path)} {flaw.said}")
+
+
+@lru_cache(MAX_PROBES)
+def cached_probe(medium: Medium, place: MediaLocation, size: int, changed: int) -> MediaProbe | MediaFlaw:
+    """The probe of a file of this size that was last changed then."""
+    return medium.probe(place)
+
+
+@dataclass(frozen=True)
+class FolderFiles:
+    """A folder and all below it; names of files have / between folders."""
+
+    path: Path
+
+    def names(self) -> list[str]:
+        return sorted(walked(self.path), key=lambda name: name.split("/"))
+
+    def folders(self) -> list[str]:
+        """The folders at its top, also empty ones."""
+        return sorted(entry.name for entry in os.scandir(self.path) if entry.is_dir())
+
+    def place(self, name: str) -> MediaLocation | None:
+        # os.path says no where Path raises an error: of names that are too long, or have a NUL
+        return MediaLocation(self.path / name) if name and os.path.isfile(self.path / name) else None
+
+    def lost(self, name: str) -> Problem:
+        """Why one of the names has no location."""
+        file = self.path / name
+        return Problem(file, 0, Flaw.MISSING, "is a pipe or a device, not a file" if file.exists() else "is gone")
+
+    def identity(self, name: str) -> str:
+        """The same text for all ways to write the name of a file; links to one file are several files."""
+        above, file = os.path.split(self.path / name)
+        try:
+            return os.path.join(os.path.realpath(above), file)
+        except ValueError:  # a NUL, or half a surrogate pair: no file has such a name
+            return name
+
+    def folder(self, name: str) -> FileSet:
+        return FolderFiles(self.path / name)
+
+    def files(self, medium: Medium) -> tuple[Path, ...]:
+        """What is read from the disk."""
+        paths = (self.path / name for name in named_like(self, medium))
+        return tuple(path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK))
+
+
+@dataclass(frozen=True)
+class TarFiles:
+    """An archive or a folder in one (set.tar/photos), or its members whose names begin with `within`.
+
+    What their names begin with is then no part of a name.  Members whose names lead outside are always among them.
+    """
+
+    path: Path
+    within: str = ""
+
+    @property
+    def archive(self) -> Path:
+        return on_disk(self.path)
+
+    @property
+    def start(self) -> str:
+        """What names in the archive begin with."""
+        above = self.path.relative_to(self.archive).as_posix()
+        return self.within if above == "." else f"{above}/{self.within}"
+
+    def names(self) -> list[str]:
+        start = self.start
+        found = (n for n in members(self.archive) if n.startswith(start) or leads_outside(n))
+        return sorted((name.removeprefix(start) for name in found), key=lambda name: PurePosixPath(name).parts)
+
+    def folders(self) -> list[str]:
+        """Those that files are in: the index of an archive has no others."""
+        return sorted({name.split("/")[0] for name in self.names() if "/" in name and not leads_outside(name)})
+
+    def place(self, name: str) -> MediaLocation | None:
+        known = self.identity(name)
+        return None if leads_outside(known) else members(self.archive).get(known)
+
+    def lost(self, name: str) -> Problem:
+        return Problem(self.archive, 0, Flaw.MISSING, f"{name!r} is a name that leads outside the archive")
+
+    def identity(self, name: str) -> str:
+        return name if leads_outside(name) else posixpath.normpath(posixpath.join(self.start, name))
+
+    def folder(self, name: str) -> FileSet:
+        return TarFiles(self.path / self.within / name)
+
+    def files(self, medium: Medium) -> tuple[Path, ...]:
+        return (self.archive,)
+
+
+FileSet: TypeAlias = FolderFiles | TarFiles
+
+
+def named_like(pool: FileSet, medium: Medium) -> Iterator[str]:
+    """Names of a pool's files of this medium; what begins with a dot is the system's own."""
+    for name in pool.names():
+        if PurePosixPath(name).suffix.lower() in medium.suffixes and not hidden(name):
+            yield name
+
+
+def hidden(name: str) -> bool:
+    return any(part.startswith(".") and part != ".." for part in PurePosixPath(name).parts)
+
+
+def walked(top: Path) -> Iterator[str]:
+    """Names of all files below a folder.
+
+    Links are followed after all else, and each folder is read once: where it stands itself, not where a link has it.
+    """
+    seen, links = set[str](), [top]
+    while links:
+        for above, folders, files in os.walk(links.pop(0)):
+            if (real := os.path.realpath(above)) in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            folders.sort()  # so that of several links to a folder the same is always the first
+            links += [Path(above, folder) for folder in folders if is_link_elsewhere(above, folder)]
+            within = Path(above).relative_to(top).as_posix()
+            yield from (files if within == "." else [f"{within}/{file}" for file in files])
+
+
+def is_link_elsewhere(above: str, folder: str) -> bool:
+    """Whether a folder is a link, and not to one that it is in."""
+    path = Path(above, folder)
+    return path.is_symlink() and not Path(os.path.realpath(above)).is_relative_to(os.path.realpath(path))
+
+
+@dataclass(frozen=True, slots=True)
+class MediaEntry:
+    """A file and what is said about it: in a line of another file, or (line 0) by its own name."""
+
+    place: MediaLocation
+    texts: tuple[str, ...]
+    file: Path
+    line: int = 0
+
+    @property
+    def stem(self) -> str:
+        return self.place.path.stem
+
+
+@dataclass(frozen=True, slots=True)
+class BadEntry:
+    """A problem and the file that it is about, as far as its name is known."""
+
+    problem: Problem
+    name: str = ""
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.name).stem
+
+
+@dataclass(frozen=True)
+class NameFilter:
+    """Files whose names (without what is behind the last dot) have the pattern in them, or `wanted` no: have it not.
+
+    A problem is with the file that it is about, so that it is on one side only; where no name is known, it is empty.
+    """
+
+    pattern: str
+    wanted: bool = True
+
+    def hold(self, stem: str) -> bool:
+        return bool(re.search(self.pattern, stem)) == self.wanted
+
+
+@dataclass(frozen=True)
+class MediaSource(RecordSource):
+    """The files of a medium in a folder or archive, with what is said about each; each of `names` leaves out others."""
+
+    pool: FileSet
+    medium: Medium
+    said: str = "class"  # what the texts are
+    names: tuple[NameFilter, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.pool.files(self.medium)
+
+    def read(self) -> Iterator[Record | Problem]:
+        for found in self.wanted():
+            yield found.problem if isinstance(found, BadEntry) else self.record(found)
+
+    def wanted(self) -> Iterator[MediaEntry | BadEntry]:
+        """The entries that no filter leaves out; no file is opened."""
+        return (found for found in self.entries() if all(names.hold(found.stem) for names in self.names))
+
+    @abstractmethod
+    def entries(self) -> Iterator[MediaEntry | BadEntry]: ...
+
+    def record(self, entry: MediaEntry) -> Record | Problem:
+        seen = probe(self.medium, entry.place)
+        if isinstance(seen, MediaFlaw):
+            said = f"{entry.place.path} {seen.said}" if entry.line else seen.said
+            return Problem(entry.file, entry.line, seen.what, said)
+        fields = (seen.content, *entry.texts)
+        return Record(fields, entry.file, entry.line, place=entry.place, extent=seen.extent)
+
+    def side(self, field: int) -> tuple[Path, str]:
+        return self.files[0], f"the {self.said if field else self.medium.noun}"
+
+
+@dataclass(frozen=True)
+class UnlabelledFiles(MediaSource):
+    """All files, of which nothing is said; subclasses say something by the name of each."""
+
+    def entries(self) -> Iterator[MediaEntry | BadEntry]:
+        for name in named_like(self.pool, self.medium):
+            place = self.pool.place(name)
+            found = self.pool.lost(name) if place is None else self.entry(place, PurePosixPath(name))
+            yield BadEntry(found, name) if isinstance(found, Problem) else found
+
+    def entry(self, place: MediaLocation, name: PurePosixPath) -> MediaEntry | Problem:
+        return MediaEntry(place, (), place.path)
+
+
+@dataclass(frozen=True)
+class ClassFolders(UnlabelledFiles):
+    """The folder that a file is in, within the pool, is its class."""
+
+    def entry(self, place: MediaLocation, name: PurePosixPath) -> MediaEntry | Problem:
+        if folder := name.parts[:-1]:
+            return MediaEntry(place, folder[:1], place.path)
+        return Problem(place.path, 0, Flaw.UNNAMED, f"is in no class folder of {self.pool.path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelFromName(UnlabelledFiles):
+    """What is found in a file's name is its class, or its transcript, in which _ stands for a space.
+
+    The name is read without what is behind its last dot; groups of the pattern are joined by spaces.
+    """
+
+    pattern: str
+    spaced: bool = False
+
+    def entry(self, place: MediaLocation, name: PurePosixPath) -> MediaEntry | Problem:
+        text = self.text(name.stem)
+        if text is not None:
+            return MediaEntry(place, (text,), place.path)
+        return Problem(place.path, 0, Flaw.UNNAMED, f"has a name in which {self.pattern!r} finds nothing")
+
+    def text(self, stem: str) -> str | None:
+        found = re.match(self.pattern, stem)
+        if not found:
+            return None
+        text = " ".join(part for part in found.groups() if part) if found.re.groups else found[0]
+        return " ".join(text.replace("_", " ").split()) if self.spaced else text

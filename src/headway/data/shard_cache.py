@@ -1,0 +1,132 @@
+"""The cache of encoded data: shards under the user's cache folder, by the digest of all that they are made from."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from platformdirs import user_cache_dir
+
+from headway.data.shards import Shards, beside, hash_of
+from headway.errors import UserError
+from headway.files import flush
+
+MAX_AGE = 24 * 60 * 60  # seconds after which an unfinished folder was left by a crash
+
+
+def digest(files: Iterable[Path], *texts: str | bytes) -> str:
+    """64 hexadecimal digits for the bytes of these files, in this order, and these texts; names and dates do not count.
+
+    Files are read piece by piece.  Their sizes and dates are not trusted instead: an edit may keep both.
+    """
+    parts = [b"file " + hash_of(path) for path in files]
+    parts += [b"text " + hashlib.sha256(encoded(text)).digest() for text in texts]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def encoded(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+
+
+def cached_shards(key: str, make: Callable[[Path], object], place: Path | None = None) -> Shards:
+    """The store of this key, which `make` writes into the folder that it is given where there is none yet.
+
+    With a `place` it is made there, and the cache is read and left as it is.  A damaged one is made anew.  Of two
+    processes that make the same one, the first to finish puts it there and both use it.
+    """
+    assert key == Path(key).name, key
+    found = opened(wanted_folder() / "shards" / key)
+    return (
+        made((place or cache_folder()) / "shards" / key, make) if found is None else found
+    )  # one of no rows is found, too
+
+
+def made(folder: Path, make: Callable[[Path], object]) -> Shards:
+    if (found := opened(folder)) is not None:  # the cache folder may be another one than was wished
+        return found
+    if folder.exists():
+        warnings.warn(f"{folder} is damaged and is made anew", stacklevel=3)
+    remove_leftovers(folder.parent)
+    part = beside(folder)
+    try:
+        make(part)
+        Shards(part)  # what is not whole must not get the name
+        put(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return Shards(folder)
+
+
+def put(part: Path, folder: Path) -> None:
+    """Gives a whole store its name, unless a whole one has it already."""
+    while not renamed(part, folder) and opened(folder) is None:
+        wreck = beside(folder)
+        with suppress(FileNotFoundError):  # somebody else has taken it away
+            os.rename(folder, wreck)
+        shutil.rmtree(wreck, ignore_errors=True)
+    flush(folder.parent)
+
+
+def renamed(part: Path, folder: Path) -> bool:
+    try:
+        os.rename(part, folder)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def opened(folder: Path) -> Shards | None:
+    """The store in a folder, or None where there is none that is whole."""
+    try:
+        return Shards(folder)
+    except (UserError, OSError):
+        return None
+
+
+def cache_folder() -> Path:
+    """`wanted_folder`, or where that cannot be written, a temporary one that lasts as long as the process."""
+    folder = wanted_folder()
+    trouble = "no home folder is known"
+    if folder.is_absolute():
+        try:
+            (folder / "shards").mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder / "shards"):
+                return folder
+        except OSError as error:
+            trouble = error.strerror or str(error)
+    warnings.warn(
+        f"the cache folder {folder} cannot be written ({trouble}), so what is prepared now is not kept for the next "
+        "run; set HEADWAY_CACHE to a folder of yours",
+        stacklevel=3,
+    )
+    return Path(temporary_folder().name)
+
+
+def wanted_folder() -> Path:
+    """HEADWAY_CACHE, or the folder that this system has for caches; relative where no home folder is known."""
+    given = os.environ.get("HEADWAY_CACHE")
+    return Path(os.path.expanduser(given)).absolute() if given else Path(user_cache_dir("headway"))
+
+
+@cache
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="headway-")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what a crash left unfinished a day ago or earlier."""
+    for part in folder.glob("*.part"):
+        with suppress(OSError):
+            if time.time() - max(path.stat().st_mtime for path in (part, *part.iterdir())) > MAX_AGE:
+                shutil.rmtree(part, ignore_errors=True)

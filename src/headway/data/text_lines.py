@@ -1,0 +1,230 @@
+r"""Files as lines of text, the problems in them, and the suffixes by which files are known.
+
+A line ends at \n or \r\n and nowhere else: U+2028, \x0b and \x85 are characters of a text like any other.  A byte order
+mark before the first line is dropped.  Compressed files are known by their first bytes.  No more than one line is in
+memory, and of a line never more than MAX_LINE_BYTES bytes, whatever an archive unpacks to.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from io import BufferedIOBase, BytesIO
+from pathlib import Path
+from unicodedata import category
+
+from headway.data.archives import inside
+from headway.errors import UserError, nearest
+
+MAX_LINE_BYTES = 2**24  # bytes of a line that are ever held
+MAX_LAST_BLANKS = 1000  # lines at the end of a file that are let pass
+# What files hold, by suffix (in lower case, without .gz).
+ALIASES = {".ndjson": ".jsonl", ".tab": ".tsv"}
+TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
+ARCHIVE_SUFFIXES = (".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z")
+CONVERSIONS = {  # of formats that are not read, by pandas
+    ".parquet": ('read_parquet("{name}").to_csv("{stem}.csv", index=False)', "a Parquet file"),
+    ".xlsx": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
+    ".xls": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
+    ".json": ('read_json("{name}").to_json("{stem}.jsonl", orient="records", lines=True)', "one JSON value"),
+}
+GZIP, BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+BREAKS = ("Cc", "Zl", "Zp")  # Unicode's categories of what would break a line or move a cursor
+CUT = (EOFError, gzip.BadGzipFile, zlib.error)  # what a damaged archive raises while it is read
+
+
+class Flaw(StrEnum):
+    """The kinds of problems, as a list of them is headed."""
+
+    COLUMNS = "wrong columns"
+    EMPTY = "empty"
+    ENCODING = "not UTF-8"
+    NUL = "NUL character"
+    QUOTES = "broken quotes"
+    JSON = "not JSON"
+    KEY = "missing key"
+    VALUE = "not a text"
+    LONG = "too long"
+    COUNTS = "unequal words and tags"
+    UNPAIRED = "unequal files"
+    BROKEN = "damaged archive"
+    DUPLICATE = "duplicate"
+    ANOTHER = "same source, another target"
+    LEAK = "in training and validation"
+    ONE_CLASS = "one class only"
+    CLASS = "class that training lacks"
+    MISSING = "missing file"
+    UNNAMED = "in no class"
+    IMAGE = "unreadable image"
+    ANIMATED = "animated image"
+    LARGE = "too large"
+    SOUND = "unreadable sound"
+    RATE = "another sample rate"
+    NUMBER = "not a number"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong at a line, or with a whole file (line 0); `lines` is how many it spoils, this one included."""
+
+    file: Path
+    line: int
+    what: Flaw
+    said: str
+    lines: int = 1
+
+    def __str__(self) -> str:
+        return f"{spot(self.file, self.line)}: {self.said}"
+
+
+def spot(file: Path, line: int) -> str:
+    """Where a record stands, as editors read it; line 0 is a file that is one record."""
+    return f"{shown(file)}:{line}" if line else shown(file)
+
+
+def shown(path: Path) -> str:
+    """A path in one line: what would break it is escaped."""
+    return "".join(
+        letter.encode("unicode_escape").decode("ascii") if category(letter) in BREAKS else letter
+        for letter in str(path)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """`text` keeps its end; where there is a problem it is the nearest that can be shown."""
+
+    number: int
+    text: str
+    problem: Problem | None = None
+
+    @property
+    def bare(self) -> str:
+        """Without its end."""
+        return self.text[:-2] if self.text.endswith("\r\n") else self.text.removesuffix("\n")
+
+
+def read_lines(file: Path) -> Iterator[TextLine]:
+    """All lines; a damaged archive ends in a line with a problem."""
+    number = 0
+    with open_bytes(file) as stream:
+        try:
+            while raw := stream.readline(MAX_LINE_BYTES):
+                number += 1
+                if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                    size = MAX_LINE_BYTES + drain(stream)
+                    said = f"a line of {size:,} bytes; a line may have {MAX_LINE_BYTES:,}"
+                    yield TextLine(number, "", Problem(file, number, Flaw.LONG, said))
+                else:
+                    yield decode(unmarked(raw, file) if number == 1 else raw, file, number)
+        except CUT as error:
+            yield TextLine(number + 1, "", cut(file, number + 1, error))
+
+
+def without_last_blanks(lines: Iterator[TextLine]) -> Iterator[TextLine]:
+    """The lines without the blank ones that end a file, as long as there are few of them."""
+    blanks: list[TextLine] = []
+    for line in lines:
+        blanks.append(line)
+        if line.problem or line.bare or len(blanks) > MAX_LAST_BLANKS:
+            yield from blanks
+            blanks.clear()
+
+
+@contextmanager
+def open_bytes(file: Path) -> Generator[BufferedIOBase]:
+    """The bytes of a file, or of a member of an archive (set.tar/labels.csv), unpacked where they are packed."""
+    if member := inside(file):
+        yield BytesIO(member.read())
+        return
+    check_file(file)
+    with file.open("rb") as raw:
+        if raw.peek(2)[:2] == GZIP:
+            with gzip.GzipFile(fileobj=raw) as stream:
+                yield stream
+        elif file.suffix == ".gz":
+            raise UserError(f"{file} is not a gzip file", do="take .gz off its name if it is plain text")
+        else:
+            yield raw
+
+
+def check_file(file: Path) -> None:
+    """A UserError where there is nothing to read."""
+    if file.is_dir():
+        raise UserError(f"{file} is a folder", allowed="a file")
+    if not file.exists():
+        beside = [other.name for other in file.parent.iterdir()] if file.parent.is_dir() else []
+        like = nearest(file.name, beside)
+        raise UserError(f"{file} does not exist", meant=like and str(file.with_name(like)))
+    if not file.is_file():
+        raise UserError(f"{file} can be read only once", allowed="a file on the disk")
+
+
+def check_format(file: Path) -> None:
+    """A UserError that says how to convert a file of a format that is not read."""
+    if conversion := CONVERSIONS.get(suffix_of(file)):
+        code, what = conversion
+        call = code.format(name=file, stem=file.with_suffix(""))
+        raise UserError(f"{file} is {what}, which is not read directly", do=f"convert it with pandas.{call}")
+
+
+def unmarked(raw: bytes, file: Path) -> bytes:
+    """The beginning of a file without a mark of the byte order."""
+    if raw.startswith(UTF16):
+        raise UserError(f"{file} is in UTF-16", do="save it as UTF-8")
+    return raw.removeprefix(BOM)
+
+
+def decode(raw: bytes, file: Path, number: int) -> TextLine:
+    try:
+        return TextLine(number, raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        said = f"byte {error.start + 1} of the line is 0x{raw[error.start]:02X}, which is not UTF-8"
+        return TextLine(number, raw.decode("utf-8", "replace"), Problem(file, number, Flaw.ENCODING, said))
+
+
+def cut(file: Path, number: int, error: Exception) -> Problem:
+    how = "ends too early" if isinstance(error, EOFError) else "is damaged"
+    return Problem(file, number, Flaw.BROKEN, f"the archive {how}: what follows cannot be read")
+
+
+def drain(stream: BufferedIOBase) -> int:
+    """Reads to the end of a line and says how many bytes that was."""
+    size = 0
+    while raw := stream.readline(2**16):
+        size += len(raw)
+        if raw.endswith(b"\n"):
+            break
+    return size
+
+
+def suffix_of(file: Path) -> str:
+    name = Path(file.name.lower().removesuffix(".gz"))
+    return ALIASES.get(name.suffix, name.suffix)
+
+
+def line_count(file: Path) -> int:
+    """Lines as they are ended; a UserError where there are none."""
+    count, last = 0, b""
+    with open_bytes(file) as stream:
+        try:
+            while data := stream.read1(2**20):  # read(n) of a damaged archive gives nothing of the last n bytes
+                count += data.count(b"\n")
+                last = data[-1:]
+        except CUT:
+            return count + 1  # the line at which reading will tell it
+    if not last and not count:
+        raise UserError(f"{file} is empty")
+    return count + (last != b"\n")
+
+
+def counted(number: int, noun: str) -> str:
+    """1 line, 2 lines"""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

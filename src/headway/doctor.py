@@ -1,0 +1,190 @@
+"""What this machine has, and for each thing that is amiss what mends it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from headway import __version__
+from headway.metrics.scores import binary
+
+NEEDED = (
+    "torch",
+    "numpy",
+    "tokenizers",
+    "safetensors",
+    "cyclopts",
+    "pyyaml",
+    "pillow",
+    "soundfile",
+    "matplotlib",
+    "rich",
+    "platformdirs",
+    "sacrebleu",
+    "babel",
+)
+# What headway does more with, by the name to import: the name to install, and what for
+EXTRAS = {
+    "transformers": ("transformers", "to compare converted models with"),
+    "tensorboard": ("tensorboard", "to watch curves in TensorBoard"),
+}
+OLDEST = (3, 11)
+LITTLE_MEMORY, LITTLE_SPACE = 2 << 30, 2 << 30
+SLOW = 5.0  # GFLOP/s of a core, below which something else is running or the build is wrong
+SIDE, SECONDS = 512, 1.0  # of the speed test
+
+
+@dataclass(frozen=True)
+class MachineCheck:
+    """What was looked at, what was found, and what mends it; what is not `needed` may be missing."""
+
+    name: str
+    found: str
+    fix: str | None = None
+    needed: bool = True
+
+    @property
+    def ok(self) -> bool:
+        return self.fix is None
+
+    def line(self, width: int) -> str:
+        mark = "ok " if self.ok else "fix" if self.needed else "add"
+        first = f"{mark}  {self.name.ljust(width)}  {self.found}"
+        return first if self.ok else f"{first}\n     {' ' * width}  {self.fix}"
+
+
+@dataclass(frozen=True)
+class MachineReport:
+    checks: tuple[MachineCheck, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        told = [{**asdict(one), "ok": one.ok} for one in self.checks]
+        return {"ok": all(one.ok or not one.needed for one in self.checks), "findings": told}
+
+    def to_text(self) -> str:
+        width = max(len(one.name) for one in self.checks)
+        return "\n".join(one.line(width) for one in self.checks)
+
+
+def doctor() -> MachineReport:
+    """Versions, cores, memory, disk, extras and speed of this machine."""
+    return MachineReport(tuple(findings()))
+
+
+def findings() -> Iterator[MachineCheck]:
+    yield python()
+    yield MachineCheck("headway", __version__)
+    for package in NEEDED:
+        yield needed(package)
+    for module, (package, use) in EXTRAS.items():
+        yield extra(module, package, use)
+    yield cores()
+    yield memory()
+    yield space("disk here", here(), "change to a folder of yours, or give --out to headway train")
+    yield cache()
+    if find_spec("torch") and here():  # MKL ends the process where the current folder is gone
+        yield from computing()
+
+
+def python() -> MachineCheck:
+    least = ".".join(map(str, OLDEST))
+    fix = None if sys.version_info >= OLDEST else f"install Python {least} or newer"
+    return MachineCheck("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}", fix)
+
+
+def needed(package: str) -> MachineCheck:
+    try:
+        return MachineCheck(package, version(package))
+    except PackageNotFoundError:
+        return MachineCheck(package, "missing", f"pip install {package}")
+
+
+def extra(module: str, package: str, use: str) -> MachineCheck:
+    if find_spec(module):
+        return MachineCheck(package, f"{version(package)}, {use}")
+    return MachineCheck(package, f"not installed; only needed {use}", f"pip install {package}", needed=False)
+
+
+def cores() -> MachineCheck:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wished = os.environ.get("OMP_NUM_THREADS")
+    told = f"{usable} usable of {os.cpu_count()}" + (f", OMP_NUM_THREADS={wished}" if wished else "")
+    if wished and wished.isdigit() and int(wished) > usable:
+        return MachineCheck(
+            "cores", told, f"set OMP_NUM_THREADS to {usable} or fewer: more threads than cores are slow"
+        )
+    return MachineCheck("cores", told)
+
+
+def memory() -> MachineCheck:
+    """Free memory where the system tells it."""
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return MachineCheck("memory", "this system does not tell")
+    free = max(free, available())
+    fix = "close other programs, or train with a smaller --train.batch" if free < LITTLE_MEMORY else None
+    return MachineCheck("memory", f"{binary(free)} free of {binary(total)}", fix)
+
+
+def available() -> int:
+    """What Linux would free for a program, files it keeps in memory included; 0 elsewhere."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    return next((int(one.split()[1]) << 10 for one in lines if one.startswith("MemAvailable:")), 0)
+
+
+def here() -> Path | None:
+    """The current folder, unless somebody removed it."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+def space(name: str, folder: Path | None, remedy: str) -> MachineCheck:
+    """Free space of a folder, or of the nearest above it that exists; `remedy` where it cannot be written to."""
+    there = next((one for one in (folder, *folder.parents) if one.exists()), None) if folder else None
+    if folder is None or there is None or not folder.is_absolute():
+        return MachineCheck(name, "there is no such folder", remedy)
+    free = shutil.disk_usage(there).free
+    told = f"{binary(free)} free in {folder}"
+    if not os.access(there, os.W_OK):
+        return MachineCheck(name, f"{told}, which cannot be written to", remedy)
+    return MachineCheck(name, told, "make room: data and checkpoints are large" if free < LITTLE_SPACE else None)
+
+
+def cache() -> MachineCheck:
+    from headway.data.shard_cache import wanted_folder
+
+    return space("cache", wanted_folder(), "set HEADWAY_CACHE to a folder of yours")
+
+
+def computing() -> Iterator[MachineCheck]:
+    """The devices of torch, and how fast it multiplies matrices."""
+    import torch
+
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    yield MachineCheck("device", f"{device or 'cpu'}, threads: {torch.get_num_threads()}")
+    a, product = torch.randn(SIDE, SIDE), torch.empty(SIDE, SIDE)
+    torch.mm(a, a, out=product)  # the first also makes the threads
+    started, rounds = time.perf_counter(), 0
+    while time.perf_counter() - started < SECONDS:
+        torch.mm(a, a, out=product)
+        rounds += 1
+    speed = 2 * SIDE**3 * rounds / (time.perf_counter() - started) / 1e9
+    slow = speed < SLOW * torch.get_num_threads()
+    fix = "stop what else is running, or set OMP_NUM_THREADS to the cores that are free" if slow else None
+    yield MachineCheck("speed", f"{speed:.0f} GFLOP/s in products of matrices", fix)

@@ -1,0 +1,176 @@
+"""How good a model is on data: `headway.evaluate(model, data)`, in the numbers of what the model is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import nn
+
+from headway.data.builtin import NAME, DateSplit, date_records, is_embedded
+from headway.data.checks import checking
+from headway.data.kinds import DataKind
+from headway.data.recognise import recognise
+from headway.data.records import RecognisedData, records
+from headway.data.sources import Record
+from headway.data.splits import only_named
+from headway.data.text_lines import Problem
+from headway.errors import UserError
+from headway.tasks.base import Task
+from headway.tasks.generation import generation_options
+from headway.tasks.registry import data_kind, sentence
+from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
+
+DATES = 1000  # of the built-in set
+TWO_COLUMNS = (DataKind.PAIRS, DataKind.LABELS, DataKind.TAGS)  # what a table of two columns may be
+
+
+class Evaluable(Protocol):
+    """A model and what it is for; `headway.model.Model` is one."""
+
+    @property
+    def model(self) -> nn.Module: ...
+    @property
+    def task(self) -> Task: ...
+    def task_for(self, data_kind: DataKind | None) -> Task: ...
+
+
+@dataclass(frozen=True)
+class EvalData:
+    """Records to evaluate on, read as often as somebody asks; `unseen` are unlike any in training."""
+
+    kind: DataKind
+    description: str
+    read: Callable[[], Iterator[Record]]
+    unseen: Callable[[], Iterator[Record]] | None = None
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.read()
+
+
+@dataclass(frozen=True)
+class EvalQuery:
+    """Files or folders, and what was said about them."""
+
+    paths: tuple[Path, ...] = ()
+    source: Path | None = None
+    target: Path | None = None
+    task: str | None = None
+    columns: tuple[str | int, ...] = ()
+    label_from: str | None = None
+    test_from: str | None = None
+
+    @staticmethod
+    def of(data: Any, **query: Any) -> EvalQuery:
+        """From a path or several, and options; `columns` may be typed as one text: en,de."""
+        several = isinstance(data, list | tuple)
+        columns = query.pop("columns", None) or ()
+        columns = tuple(columns.split(",")) if isinstance(columns, str) else tuple(columns)
+        return EvalQuery(tuple(map(Path, data if several else [data])), columns=columns, **query)
+
+    def read(self, kind: DataKind | None) -> EvalData:
+        """The data, read as a kind or as it looks."""
+        if is_embedded(self.paths):
+            return dates()
+        found = recognise(
+            self.paths,
+            source=self.source,
+            target=self.target,
+            kind=kind,
+            columns=self.columns,
+            label_from=self.label_from,
+        )
+        return recognised(found if self.test_from is None else only_named(found, self.test_from, "data.test_from"))
+
+    @cached_property
+    def first(self) -> EvalData:
+        """The data as it was said to be, or as it looks, before a model is known."""
+        return self.read(data_kind(self.task))
+
+    def check(self) -> None:
+        """Refuses data that cannot be read, before a model is loaded."""
+        assert self.first
+
+    def fitted(self, model: Evaluable, first: EvalData, named: str) -> tuple[Task, EvalData]:
+        """What the model is for, and the data read for that; `named` is what an error calls the model.
+
+        A table of two columns is what the model is for, unless somebody said what it is.
+        """
+        task = model.task_for(first.kind)
+        if first.kind is task.data_kind or task.data_kind is None:  # which no data can be for
+            return task, first
+        both = first.kind in TWO_COLUMNS and task.data_kind in TWO_COLUMNS
+        again = self.read(task.data_kind) if both and self.task is None else first
+        if again.kind is not task.data_kind:  # the built-in set is what it is
+            said = f"{named} {task.does}, but {first.description}"
+            raise UserError(said, do=f"give data for {task.kind}")
+        return task, again
+
+
+def evaluate(
+    model: Evaluable,
+    data: Any,
+    options: EvalOptions = DEFAULT_EVALUATION,
+    *,
+    beam: int | None = None,
+    named: str = "the model",
+    **query: Any,
+) -> EvalResult:
+    """Scores of a model on data: a path, several, or an iterable of records (tuples of texts).
+
+    `query` says more about files: source and target, task, columns, label_from, test_from.  With `beam` a model
+    that writes searches with so many beams.
+    """
+    if beam is not None:
+        task = model.task if not isinstance(data, EvalQuery) else model.task_for(data.first.kind)
+        if not task.beams:
+            raise UserError(f"{named} {task.does} and has no use for beam=", do="leave it out")
+        options = replace(options, generation=generation_options(beam=beam))
+    if not isinstance(data, str | Path | EvalQuery) and not is_paths(data):
+        return model.task.evaluate(model.model, as_records(data), options)
+    asked = data if isinstance(data, EvalQuery) else EvalQuery.of(data, **query)
+    task, found = asked.fitted(model, asked.first, named)
+    result = task.evaluate(model.model, found, options)
+    extra = {"data": found.description, "task": task.kind, **result.extra}
+    result = replace(result, extra=extra)
+    if found.unseen is None:
+        return result
+    other = task.evaluate(model.model, list(found.unseen()), replace(options, metrics=tuple(result.scores.numbers)))
+    exact = f"{100 * other.scores.numbers['exact']:.2f} % exact of {other.scores.count:,}"
+    note = f"in ways of writing never seen in training: {exact}"
+    return replace(result, notes=(*result.notes, note), extra={**extra, "unseen": other.scores.plain()})
+
+
+def is_paths(data: Any) -> bool:
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | Path) for one in data)
+
+
+def as_records(data: Iterable[Any]) -> list[Record]:
+    """Records of Python values: `Record`s, or tuples of texts."""
+    return [
+        one if isinstance(one, Record) else Record(tuple(map(str, one)), Path("records"), at)
+        for at, one in enumerate(data, 1)
+    ]
+
+
+def dates() -> EvalData:
+    """The built-in set."""
+
+    def part(which: DateSplit) -> Callable[[], Iterator[Record]]:
+        return lambda: date_records(0, DATES, which)
+
+    description = f"{NAME}: {DATES:,} dates that are kept from every training, so translation"
+    return EvalData(DataKind.PAIRS, description, part(DateSplit.VALIDATION), part(DateSplit.UNSEEN))
+
+
+def recognised(given: RecognisedData) -> EvalData:
+    def strict() -> Iterator[Record]:
+        for found in records(given):
+            if isinstance(found, Problem):
+                raise UserError(str(found), do=f"see {checking(given, found)}")
+            yield found
+
+    return EvalData(given.kind, sentence(given), strict)

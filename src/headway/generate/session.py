@@ -1,0 +1,198 @@
+"""A decoding session: a batch of prompts of any lengths, then token after token, with a static KV cache.
+
+Prompts are left-padded, so that all rows continue at the same index; where they are equally long there is neither
+padding nor a mask.
+
+Axes:  B batch   T tokens   S room for tokens   C width   V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from headway.errors import UserError
+from headway.nn.attention import CrossAttention
+from headway.nn.context import EMPTY, Context
+from headway.nn.embed import LearnedPosition, TokenEmbed
+from headway.nn.packed import PackedLengths
+from headway.nn.recurrent import RecurrentEncoder
+from headway.nn.recurrent_attention import RecurrentDecoder
+from headway.nn.state import FixedState
+from headway.nn.trunk import EncoderDecoder, Trunk
+
+Prompts = Sequence[Sequence[int]] | Tensor  # a tensor is B T without padding; see `unpadded`
+
+
+class DecodingSession:
+    """A model, its KV cache and the batch rows that it continues."""
+
+    def __init__(self, model: Trunk, prompts: list[list[int]], more: int, *, memory: Context = EMPTY):
+        """Room for the prompts and `more` tokens behind them."""
+        longest = max(len(prompt) for prompt in prompts)
+        self.model, self.device = model, next(model.parameters()).device
+        self.ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts], device=self.device)  # B T
+        self.state, self.rows, self.read = FixedState(longest + more), len(prompts), 0
+        self.positions: Tensor | None = None  # B S; None: in order
+        keep = None
+        if any(len(prompt) != longest for prompt in prompts):
+            padding = torch.tensor([longest - len(prompt) for prompt in prompts], device=self.device)[:, None]
+            at = torch.arange(self.state.capacity, device=self.device) - padding  # B S
+            keep, self.positions = (at >= 0)[:, None], at.clamp(min=0)
+        self.ctx = replace(padded_memory(memory), state=self.state, keep=keep)
+        if self.ctx.memory is not None and len(self.ctx.memory) != len(prompts):
+            said = f"a memory of {len(self.ctx.memory)} rows for {len(prompts)} prompts"
+            raise UserError(said, allowed="one row of memory for each prompt")
+
+    def prompt(self, chunk: int | None = None) -> Tensor:
+        """The logits after each prompt, B V, which is read in pieces of `chunk` tokens."""
+        return self.head(self.features(self.ids, chunk)[:, 0])
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The logits after one more token in each row: B → B V."""
+        return self.head(self.features(tokens[:, None])[:, 0])
+
+    @torch.no_grad()
+    def features(self, ids: Tensor, chunk: int | None = None, last: int = 1) -> Tensor:
+        """Appends `ids` (B T) to the cache and returns the features of the `last` of them, B last C."""
+        pieces = ids.split(chunk or ids.shape[1], 1)
+        found = self.advance(pieces[0])[:, -last:]
+        for piece in pieces[1:]:
+            found = torch.cat([found, self.advance(piece)], 1)[:, -last:]
+        return found
+
+    def advance(self, ids: Tensor) -> Tensor:
+        first, self.read = self.read, self.read + ids.shape[1]
+        positions = None if self.positions is None else self.positions[:, first : self.read]
+        return self.model.features(ids, replace(self.ctx, positions=positions))
+
+    @torch.no_grad()
+    def head(self, features: Tensor) -> Tensor:
+        """… C → … V, in float32 or better."""
+        logits = self.model.head(features, self.ctx)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+    @torch.no_grad()
+    def select(self, rows: Tensor, sources: list[int] | None = None) -> None:
+        """Row i goes on as row rows[i] was; a row may be taken several times, or not at all.
+
+        With `sources` the rows are beams: as many for each of these rows of the memory, which they share if they can.
+        """
+        if rows.tolist() == list(range(self.rows)):
+            return
+        self.rows = len(rows)
+        of_memory = None
+        if sources is not None and self.shares:
+            of_memory = torch.tensor(sources, device=self.device)
+        self.state.reorder(rows, of_memory)
+        if self.positions is not None:
+            self.positions = self.positions[rows]
+        memory, memory_keep = self.ctx.memory, self.ctx.memory_keep
+        if of_memory is None or len(of_memory) != len(memory if memory is not None else ()):
+            chosen = rows if of_memory is None else of_memory
+            memory, memory_keep = (None if x is None else x[chosen] for x in (memory, memory_keep))
+        keep = None if self.ctx.keep is None else self.ctx.keep[rows]
+        self.ctx = replace(self.ctx, keep=keep, memory=memory, memory_keep=memory_keep)
+
+    @cached_property
+    def shares(self) -> bool:
+        """Whether beams can look at one memory: nobody records it, and all that reads it is plain cross-attention."""
+        readers = (CrossAttention, RecurrentDecoder, RecurrentEncoder)
+        parts = [part for part in self.model.modules() if isinstance(part, readers)]
+        plain = all(type(part) is CrossAttention and not part.is_ordered() for part in parts)
+        return bool(parts) and plain and not self.ctx.traces()
+
+    def rewind(self, length: int) -> None:
+        """Truncates the KV cache to the first `length` tokens."""
+        self.state.truncate(length)
+        self.read = length
+
+
+def padded_memory(memory: Context) -> Context:
+    """A memory in its padded form, with a mask for each row, so that rows can be taken from it."""
+    if memory.memory is None:
+        return memory
+    packed = memory.memory_rows
+    found = memory.memory if packed is None else packed.pad(memory.memory)
+    keep = memory.memory_keep if packed is None else packed.keep
+    keep = None if keep is None else keep.expand(found.shape[0], -1, -1)
+    return replace(memory, memory=found, memory_keep=keep, memory_rows=None)
+
+
+def memory_row(memory: Context, row: int) -> Context:
+    """A memory of one row alone."""
+    wide = padded_memory(memory)
+    found, keep = (None if x is None else x[row : row + 1] for x in (wide.memory, wide.memory_keep))
+    return replace(wide, memory=found, memory_keep=keep)
+
+
+@torch.no_grad()
+def encode_sources(model: EncoderDecoder, sources: Prompts) -> Context:
+    """The encoded `sources`, of any lengths, as the memory of a decoder."""
+    rows = listed_prompts(sources)
+    if any(not row for row in rows):
+        raise UserError("an empty source", do="give each source at least its end token")
+    lengths, device = [len(row) for row in rows], next(model.parameters()).device
+    if len(set(lengths)) == 1:
+        return model.remember(torch.tensor(rows, device=device))
+    packed = torch.tensor([[token for row in rows for token in row]], device=device)
+    return model.remember(packed, Context(rows=PackedLengths.of(lengths, device)))
+
+
+def unpadded(ids: Tensor, keep: Tensor) -> list[list[int]]:
+    """The prompts in `ids` (B T), padded on whichever side, where `keep` (B T) is True at their tokens."""
+    if keep.dtype != torch.bool or keep.shape != ids.shape:
+        said = f"keep is {keep.dtype} {tuple(keep.shape)} for ids {tuple(ids.shape)}"
+        raise UserError(said, allowed="torch.bool of the same shape, True at tokens")
+    return [row[real].tolist() for row, real in zip(ids, keep, strict=True)]
+
+
+def listed_prompts(prompts: Prompts) -> list[list[int]]:
+    if isinstance(prompts, Tensor):
+        if prompts.dim() != 2:
+            raise UserError(f"prompts of shape {tuple(prompts.shape)}", allowed="B T, or a list of lists of tokens")
+        return prompts.tolist()
+    return [list(prompt) for prompt in prompts]
+
+
+def checked_prompts(model: Trunk, prompts: Prompts, bos: int | None, context: int | None) -> list[list[int]]:
+    """Prompts as lists, `bos` in the place of an empty one; those that the model cannot read are told to the person."""
+    if model.training:
+        raise UserError("the model is in training mode, where dropout is on", do="call model.eval() first")
+    rows = [row or ([] if bos is None else [bos]) for row in listed_prompts(prompts)]
+    vocab = vocab_of(model)
+    for index, row in enumerate(rows):
+        if not row:
+            raise UserError(f"prompt {index} is empty", do="pass bos=, the token that a text begins with")
+        if context is not None and len(row) > context:
+            said = f"prompt {index} has {len(row)} tokens and the model a context of {context}"
+            raise UserError(said, do=f"shorten it to {context} tokens")
+        if vocab is not None and not 0 <= min(row) <= max(row) < vocab:
+            wrong = next(token for token in row if not 0 <= token < vocab)
+            said = f"prompt {index} holds the token {wrong}"
+            raise UserError(said, allowed=f"0 to {vocab - 1}", do="use the tokenizer that belongs to this model")
+    return rows
+
+
+def vocab_of(model: Trunk) -> int | None:
+    """How many tokens a model can read, where it reads tokens."""
+    return model.embed.token.num_embeddings if isinstance(model.embed, TokenEmbed) else None
+
+
+def context_of(model: Trunk) -> int | None:
+    """How many positions a model has, where it has a table of them; None: no limit of its own."""
+    rooms = [part.room for part in model.embed.modules() if isinstance(part, LearnedPosition)]
+    return min(rooms, default=None)
+
+
+def room_for(length: int, most: int, context: int | None) -> int:
+    """How many new tokens fit behind a prompt.  The last of them is never read, and needs no position."""
+    return most if context is None else min(most, context - length + 1)
+
+
+def smallest(*numbers: int | None) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)

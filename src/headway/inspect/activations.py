@@ -1,0 +1,223 @@
+"""Activations of a model: the vectors of any site, and the mean over each sample's tokens after each layer.
+
+Samples are the lines of a file (texts; or names of images or sounds, for a model of these), the rows of a table, or the
+files of a folder.
+
+Sites of blocks and embeddings hold … C, a vector for each token or cell.  Those of attention values and heads hold
+B H T D: the vector of a token is the concatenation of its heads.
+
+Axes:  N samples or vectors   B batch   T tokens   C width   H heads   D head width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from headway.data.kinds import HEARD, NUMERIC, PICTURED, TEXTUAL, DataKind
+from headway.data.media_tables import MEDIA
+from headway.data.order import batched
+from headway.data.recognise import recognise
+from headway.data.splits import place
+from headway.data.text_lines import read_lines, suffix_of
+from headway.errors import UserError, listed
+from headway.evaluation import recognised
+from headway.model import Model
+from headway.nn.attention import merge, split
+from headway.nn.context import Context
+from headway.nn.head import MeanPool
+from headway.nn.trace import Edit, Seen, matching, record, sites_of
+from headway.nn.trunk import Trunk, encoder_of
+from headway.tasks.base import Task
+
+FEATURES = "features"  # the input of the head, where layers have no site: of a recurrent encoder
+WEIGHTS = "weights"  # of attention: a map, no vectors
+BY_HEADS = ("values", "heads")
+TABLES = (".tsv", ".csv", ".jsonl")
+KINDS = {"texts": TEXTUAL, "images": PICTURED, "sounds": HEARD, "numbers": NUMERIC}  # of data, by what models read
+
+T = TypeVar("T")
+
+
+def layers_of(model: nn.Module, trunk: Trunk) -> list[str]:
+    """The sites of a trunk's layers, by their names in the model: its embedding and all its blocks.
+
+    Of nested blocks, such as the stages of a pyramid, the innermost.
+    """
+    showing = {module: name for name, (module, what) in sites_of(model).items() if what == "out"}
+    inside = set(trunk.stack.modules())
+    return [
+        name
+        for module, name in showing.items()
+        if module is trunk.embed or (module in inside and not around(module, showing))
+    ]
+
+
+def around(module: nn.Module, others: Iterable[nn.Module]) -> bool:
+    """Whether one of the others is a part of a module."""
+    parts = set(module.modules()) - {module}
+    return any(other in parts for other in others)
+
+
+@torch.no_grad()
+def pooled_layers(
+    model: nn.Module, trunk: Trunk, inputs: Tensor, ctx: Context, real: Context | None = None
+) -> dict[str, Tensor]:
+    """The mean of each sample's tokens after each layer, N C, by the layers' names.
+
+    `real` has the mask of the tokens to average, where the model reads more than these.  A layer that is called several
+    times, because its parameters are shared, has a name for each call: `0.out@2`.
+    """
+    sites = layers_of(model, trunk)
+    with record(model, *sites) as trace:
+        features = trunk.features(inputs, ctx)
+    inner, mean, found = trunk.inner(ctx) if real is None else real, MeanPool(), dict[str, Tensor]()
+    for site in sites:
+        values = trace.all(site)
+        for turn, value in enumerate(values):
+            assert isinstance(value, Tensor)
+            found[site if len(values) == 1 else f"{site}@{turn}"] = mean(value, inner)
+    return found if len(found) > 1 else {**found, FEATURES: mean(features, inner)}
+
+
+def one_site(model: nn.Module, glob: str) -> str:
+    """The one site with vectors that a glob matches."""
+    found = matching(glob, sites_of(model))
+    names = [name for name in found if quantity(name) != WEIGHTS]
+    if not names:
+        said, do = f"{glob!r} shows attention weights, which are no vectors", "choose a site such as '*.0.out'"
+        raise UserError(said, allowed=listed(vector_sites(model)), do=do)
+    if len(names) > 1:
+        raise UserError(f"{glob!r} means {len(names)} sites", allowed=f"one of {listed(names)}")
+    return names[0]
+
+
+def token_vectors(site: str, value: Seen) -> Tensor:
+    """A vector for each token, N C, row by row."""
+    if not isinstance(value, Tensor) or value.dim() < 2:
+        raise UserError(f"{site!r} shows no vectors", do="choose the out of a block")
+    return by_token(site, value).flatten(0, -2)
+
+
+def vector_edit(site: str, change: Callable[[Tensor], Tensor]) -> Edit:
+    """An edit of a site by a function of its vectors, N C → N C."""
+
+    def edit(value: Tensor) -> Tensor:
+        tokens = by_token(site, value)
+        tokens = change(tokens.flatten(0, -2)).view(tokens.shape)
+        if quantity(site) not in BY_HEADS:
+            return tokens
+        return split(tokens, value.shape[1])
+
+    return edit
+
+
+def by_token(site: str, value: Tensor) -> Tensor:
+    """… C: attention's B H T D becomes B T (H D)."""
+    return merge(value) if quantity(site) in BY_HEADS else value
+
+
+def quantity(site: str) -> str:
+    return site.rpartition(".")[2]
+
+
+def vector_sites(model: nn.Module) -> list[str]:
+    """Sites of a model that hold vectors, those of whole blocks first."""
+    return sorted(
+        (name for name in sites_of(model) if quantity(name) != WEIGHTS), key=lambda name: quantity(name) != "out"
+    )
+
+
+@dataclass(frozen=True)
+class Samples:
+    """`inputs` are texts or files; `kind` is that of their data, or None for lines, which any model may read."""
+
+    inputs: tuple[str, ...]
+    kind: DataKind | None
+    source: Path
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+def samples_in(path: str | Path, most: int | None = None) -> Samples:
+    """The samples of a file or folder, in order; at most so many of them, always the same."""
+    path = Path(path)
+    if suffix_of(path) in TABLES and not path.is_dir():
+        given = recognise([path])
+        kept = subsample(recognised(given), lambda record: record.fields[0], most)
+        return Samples(tuple(record.handed[0] for record in kept), given.kind, path)
+    found = media_in(path) if path.is_dir() else lines_of(path)
+    return Samples(tuple(subsample(found, lambda one: one, most)), None, path)
+
+
+def media_in(folder: Path) -> list[str]:
+    """The images and sounds in a folder and the folders in it."""
+    suffixes = {suffix for medium in MEDIA for suffix in medium.suffixes}
+    found = sorted(str(file) for file in folder.rglob("*") if file.suffix.lower() in suffixes)
+    if not found:
+        raise UserError(f"the folder {folder} holds no images and no sounds", do="name a file with a text on each line")
+    return found
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file that are not blank."""
+    lines = list[str]()
+    for line in read_lines(path):
+        if line.problem:
+            raise UserError(str(line.problem))
+        if line.bare.strip():
+            lines.append(line.bare)
+    if not lines:
+        raise UserError(f"{path} is empty", do="give a file with a text, or the name of a file, on each line")
+    return lines
+
+
+def subsample(things: Iterable[T], text: Callable[[T], str], most: int | None) -> list[T]:
+    """At most `most` of them, in order.  Chosen by a hash of their texts, since files are often sorted by class."""
+    if most is None:
+        return list(things)
+    if most < 1:
+        raise UserError(f"--most {most}", allowed="1 or more")
+    chosen = nsmallest(most, enumerate(things), key=lambda pair: (place(text(pair[1]), 0), pair[0]))
+    return [thing for _, thing in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def inputs_of(samples: Samples, task: Task) -> Sequence[str]:
+    """What a model of a task reads of samples; refuses what is of another kind."""
+    noun = task.noun
+    if noun == "texts" and samples.source.is_dir():
+        raise UserError(f"the model reads texts, and {samples.source} is a folder", do="give a file of texts")
+    if samples.kind is not None and samples.kind not in KINDS[noun]:
+        holds = "texts" if samples.kind in TEXTUAL else f"data for {samples.kind.value}"
+        raise UserError(f"the model reads {noun}, and {samples.source} holds {holds}", do=f"give it {noun}")
+    if samples.kind is not None or noun == "texts":
+        return samples.inputs
+    return [task.locate(beside(name, samples.source)) for name in samples.inputs]
+
+
+def beside(name: str, listing: Path) -> str:
+    """A file named in a listing: as it is, or relative to the listing."""
+    near = listing.parent / name
+    return str(near) if not Path(name).exists() and near.exists() else name
+
+
+def layer_means(model: Model, samples: Samples) -> dict[str, Tensor]:
+    """The mean over each sample's tokens after each layer, N C, by the layers' names."""
+    net, task, inputs = model.model, model.task, inputs_of(samples, model.task)
+    sums, counts = dict[str, Tensor](), torch.zeros(len(inputs), 1)
+    for rows in batched(task.encoder_rows(net, inputs), task.encoder_batch):
+        read = task.encoder_input(net, rows)
+        owners = torch.tensor([row.sample for row in rows])
+        weights = (torch.ones(len(rows)) if read.counts is None else read.counts.float())[:, None]  # B 1
+        counts.index_add_(0, owners, weights)
+        for name, mean in pooled_layers(net, encoder_of(net), read.inputs, read.context, read.real).items():
+            total = sums.setdefault(name, mean.new_zeros(len(inputs), mean.shape[1]))
+            total.index_add_(0, owners, mean * weights)
+    return {name: total / counts for name, total in sums.items()}

@@ -1,0 +1,216 @@
+"""Linear probes: how well a linear classifier predicts classes from a layer.
+
+    minimise  Σ cross-entropy(W x + b) + ½ · ridge · ‖W‖²      x standardised
+
+The objective is convex, so a probe's accuracy is a property of the layer and not of the optimiser.  The best ridge
+penalty depends on the layer: it is chosen from a few values on a part of the training samples.
+
+Axes:  N samples   C width   K classes
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.data.kinds import LABELLED, DataKind
+from headway.data.recognise import recognise
+from headway.data.rng import shuffled
+from headway.errors import UserError, listed
+from headway.evaluation import recognised
+from headway.figures import LineChart, Plot
+from headway.inspect.activations import Samples, layer_means, subsample
+from headway.inspect.presentation import LazyModel, Result, format_number, resolve, table
+from headway.tasks.registry import data_kind
+
+MAX_ITERATIONS = 500  # of L-BFGS; a few dozen are usual
+HELD_OUT = 0.2  # of the samples
+SEED = 0
+RIDGES = (1.0, 10.0, 100.0, 1000.0)
+
+
+def probe(
+    model: LazyModel,
+    data: str | Path,
+    *,
+    task: str | None = None,
+    columns: str | None = None,
+    label_from: str | None = None,
+    most: int = 2000,
+    ridge: float | None = None,
+) -> ProbeResult:
+    """Fits a linear probe of the classes of labelled data to each layer; `columns` as in text,label."""
+    if ridge is not None and ridge <= 0:
+        raise UserError(f"--ridge {ridge:g}", allowed="a number above 0", do="without it, a probe has no one answer")
+    chosen = columns.split(",") if columns else ()
+    data = Path(data)
+    given = recognise([data], kind=data_kind(task), columns=chosen, label_from=label_from)
+    if given.kind is DataKind.PAIRS and task is None:  # two columns of texts may be texts and their classes
+        given = recognise([data], kind=DataKind.LABELS, columns=chosen)
+    found = recognised(given)
+    if found.kind not in LABELLED:
+        raise UserError(
+            f"{found.description}: a probe needs classes", do="give labelled texts, images, sounds or numbers"
+        )
+    kept = subsample(found, lambda record: record.fields[0], most)
+    split = ProbeSplit.of([record.fields[1] for record in kept])
+    samples = Samples(tuple(record.handed[0] for record in kept), found.kind, data)
+    layers = layer_means(resolve(model), samples)
+    return ProbeResult({name: split.probed(x, ridge) for name, x in layers.items()}, split, found.description)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProbe:
+    """W (K C) and b (K) for vectors standardised by `mean` and `spread` (C each)."""
+
+    weight: Tensor
+    bias: Tensor
+    mean: Tensor
+    spread: Tensor
+
+    def logits(self, x: Tensor) -> Tensor:
+        """N C → N K"""
+        return F.linear((x.double() - self.mean) / self.spread, self.weight, self.bias)
+
+    def accuracy(self, x: Tensor, wanted: Tensor) -> float:
+        """The share of N vectors whose class (N) has the largest logit."""
+        return float((self.logits(x).argmax(-1) == wanted).double().mean())
+
+    def loss(self, x: Tensor, wanted: Tensor) -> float:
+        """The mean cross-entropy of the classes (N) of N vectors."""
+        return float(F.cross_entropy(self.logits(x), wanted))
+
+
+def fit_probe(x: Tensor, wanted: Tensor, classes: int, ridge: float = 1.0) -> LinearProbe:
+    """The probe fitted to N vectors (N C) and their classes (N)."""
+    x = x.detach().double()
+    mean, spread = x.mean(0), x.std(0, correction=0)
+    spread = torch.where(spread > 1e-12 * x.abs().amax(0), spread, 1.0)  # a constant dimension is left as it is
+    inputs = (x - mean) / spread
+    weight = inputs.new_zeros(classes, x.shape[1], requires_grad=True)
+    bias = inputs.new_zeros(classes, requires_grad=True)
+    search = torch.optim.LBFGS(
+        [weight, bias],
+        max_iter=MAX_ITERATIONS,
+        tolerance_grad=1e-6,
+        tolerance_change=1e-12,
+        line_search_fn="strong_wolfe",
+    )
+
+    def loss() -> Tensor:
+        search.zero_grad()
+        found = objective(weight, bias, inputs, wanted, ridge)
+        found.backward()
+        return found
+
+    with torch.enable_grad():
+        search.step(loss)
+    return LinearProbe(weight.detach(), bias.detach(), mean, spread)
+
+
+def objective(weight: Tensor, bias: Tensor, x: Tensor, wanted: Tensor, ridge: float) -> Tensor:
+    """What is minimised: a sum over samples, so that the data outweighs the ridge."""
+    return F.cross_entropy(F.linear(x, weight, bias), wanted, reduction="sum") + 0.5 * ridge * weight.square().sum()
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeSplit:
+    """Indices of training and held-out samples, and the class numbers of all."""
+
+    labels: tuple[str, ...]
+    wanted: Tensor  # N
+    learned: Tensor
+    tried: Tensor
+
+    @staticmethod
+    def of(named: Sequence[str]) -> ProbeSplit:
+        """Holds out a fifth of each class, always the same."""
+        counts = Counter(named)
+        check(counts)
+        labels = tuple(sorted(counts))
+        wanted = torch.tensor([labels.index(name) for name in named])
+        learned, tried = list[int](), list[int]()
+        for at, label in enumerate(labels):
+            members = (wanted == at).nonzero()[:, 0][torch.from_numpy(shuffled(counts[label], "probe", SEED, label))]
+            held = max(1, round(HELD_OUT * len(members))) if len(members) > 1 else 0  # a single one is for training
+            tried += members[:held].tolist()
+            learned += members[held:].tolist()
+        return ProbeSplit(labels, wanted, torch.tensor(learned), torch.tensor(tried))
+
+    @property
+    def majority(self) -> float:
+        """The held-out accuracy of always predicting the most frequent class of the training samples."""
+        usual = self.wanted[self.learned].bincount().argmax()
+        return float((self.wanted[self.tried] == usual).double().mean())
+
+    def probed(self, x: Tensor, ridge: float | None = None) -> ProbeAccuracy:
+        """The accuracy of a probe of N vectors, N C; the ridge is chosen unless it is given."""
+        ridge = self.best_ridge(x) if ridge is None else ridge
+        probe = self.fit(x, self.learned, ridge)
+        learned, tried = (probe.accuracy(x[at], self.wanted[at]) for at in (self.learned, self.tried))
+        return ProbeAccuracy(tried, learned, ridge)
+
+    def best_ridge(self, x: Tensor) -> float:
+        """The ridge with the lowest loss on a fifth of the training samples, after fitting to the rest."""
+        held = torch.arange(len(self.learned)) % round(1 / HELD_OUT) == 0  # samples are ordered by class
+        rest, tried = self.learned[~held], self.learned[held]
+        losses = {ridge: self.fit(x, rest, ridge).loss(x[tried], self.wanted[tried]) for ridge in RIDGES}
+        return min(losses, key=losses.__getitem__)
+
+    def fit(self, x: Tensor, at: Tensor, ridge: float) -> LinearProbe:
+        return fit_probe(x[at], self.wanted[at], len(self.labels), ridge)
+
+
+@dataclass(frozen=True)
+class ProbeAccuracy:
+    """The accuracy on held-out samples, and on those `learned` from."""
+
+    accuracy: float
+    learned: float
+    ridge: float
+
+
+def check(counts: Counter[str]) -> None:
+    if len(counts) < 2:
+        said = f"all {sum(counts.values())} samples are of one class, {listed(counts)!r}" if counts else "no samples"
+        raise UserError(said, allowed="2 classes or more", do="give samples of several classes")
+    if max(counts.values()) < 2:
+        raise UserError("no class has more than one sample", do="give several samples of each class")
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeResult(Result):
+    layers: Mapping[str, ProbeAccuracy]
+    split: ProbeSplit
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        layers = [{"layer": name, **vars(one)} for name, one in self.layers.items()]
+        counts = {"learned": len(self.split.learned), "held": len(self.split.tried)}
+        told = {"data": self.why, **counts, "classes": list(self.split.labels)}
+        return {**told, "majority": self.split.majority, "layers": layers}
+
+    def to_text(self) -> str:
+        rows = [
+            (name, format_number(one.accuracy), format_number(one.learned), f"{one.ridge:g}")
+            for name, one in self.layers.items()
+        ]
+        rows.append(("(majority class)", format_number(self.split.majority), "", ""))
+        sizes = f"trained on {len(self.split.learned):,} samples, evaluated on {len(self.split.tried):,}"
+        header = ("layer", "held-out accuracy", "training accuracy", "ridge")
+        return "\n\n".join([self.why, f"{len(self.split.labels)} classes; {sizes}", table(header, rows)])
+
+    def plot(self) -> Plot:
+        lines = {
+            "held out": [one.accuracy for one in self.layers.values()],
+            "training": [one.learned for one in self.layers.values()],
+        }
+        levels = {"majority class": self.split.majority}
+        return Plot("linear probes", [LineChart("", list(self.layers), lines, levels, "accuracy")])

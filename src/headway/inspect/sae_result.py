@@ -1,0 +1,207 @@
+"""What a sparse autoencoder has learned, as data, text and figure.
+
+Axes:  A features
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import log10
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headway.figures import BarChart, LineChart, Panel, Plot, printable
+from headway.inspect.presentation import Result, finite, format_number, table
+from headway.inspect.sparse_autoencoder import SAEConfig, SAEQuality, SAEStep, SAETraining, Top
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TEXT_CONTEXT, FIGURE_CONTEXT = 28, 10  # characters on either side of a token
+FIGURE_FEATURES = 12  # with a line in the figure
+COLUMNS = (-0.1, 0.0, 0.18, 0.6)  # of such a line
+
+
+class Activation(NamedTuple):
+    """Where a feature is active: its code, the token, and the context."""
+
+    code: float
+    token: str
+    before: str = ""
+    after: str = ""
+
+    def to_text(self, context: int = TEXT_CONTEXT) -> str:
+        """The token in brackets, with so many characters on either side."""
+        return f"{printable(self.before[-context:])}[{printable(self.token)}]{printable(self.after[:context])}"
+
+
+class Feature(NamedTuple):
+    """One feature: the share of vectors in which it is active, and its top activations."""
+
+    number: int
+    share: float
+    places: list[Activation]
+
+    def to_text(self) -> str:
+        lines = [f"  {format_number(place.code, '.2f'):>6}  {place.to_text()}" for place in self.places]
+        return "\n".join([f"feature {self.number}, active in {100 * self.share:.1f} % of the vectors", *lines])
+
+
+class ReplacementLosses(NamedTuple):
+    """The loss per `target` on held-out rows: of the model unchanged, and with the vectors of the site replaced."""
+
+    target: str
+    whole: float
+    rebuilt: float
+    mean: float
+    zero: float
+
+    @property
+    def recovered(self) -> float:
+        """The share of the loss increase by zeros that the reconstruction avoids: 1 where nothing is lost."""
+        lost = self.zero - self.whole
+        return (self.zero - self.rebuilt) / lost if lost else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        values = {name: finite(value) for name, value in self._asdict().items() if name != "target"}
+        return {"per": self.target, **values, "recovered": finite(self.recovered)}
+
+    def to_text(self) -> str:
+        rows = [
+            ("original", format_number(self.whole), ""),
+            (
+                "SAE reconstruction",
+                format_number(self.rebuilt),
+                f"{format_number(100 * self.recovered, '.1f')} % recovered",
+            ),
+            ("mean", format_number(self.mean), ""),
+            ("zeros", format_number(self.zero), ""),
+        ]
+        return table(["activations", f"loss per {self.target}", ""], rows)
+
+
+@dataclass(frozen=True, eq=False)
+class SAEResult(Result):
+    """An SAE's sizes, its training history, and how good it is."""
+
+    why: str
+    config: SAEConfig
+    training: SAETraining
+    vectors: tuple[int, int]  # for training, and held out
+    history: Sequence[SAEStep]
+    quality: SAEQuality
+    losses: ReplacementLosses | None
+    shares: Sequence[float]  # A, of vectors in which each feature is active
+    features: Sequence[Feature]  # the most frequent
+    out: Path | None
+
+    def to_dict(self) -> dict[str, Any]:
+        quality, sparse = self.quality, self.config.sparse
+        return {
+            "data": self.why,
+            "site": self.config.site,
+            "width": self.config.dim,
+            "vectors": {"learned": self.vectors[0], "held": self.vectors[1], "left": quality.left},
+            "atoms": self.config.atoms,
+            **({"top": sparse.count} if isinstance(sparse, Top) else {"l1": getattr(sparse, "weight", None)}),
+            "steps": self.training.steps,
+            "seed": self.training.seed,
+            "explained": finite(quality.explained),
+            "explained_by_principal": finite(quality.principal),
+            "components": quality.components,
+            "active": quality.active,
+            "dead": quality.dead,
+            "revived": self.resampled,
+            "loss": None if self.losses is None else self.losses.to_dict(),
+            "curve": [asdict(step) for step in self.history],
+            "most_used": [
+                {"atom": one.number, "share": one.share, "places": [place._asdict() for place in one.places]}
+                for one in self.features
+            ],
+            "out": None if self.out is None else str(self.out),
+        }
+
+    @property
+    def resampled(self) -> int:
+        return sum(step.revived for step in self.history)
+
+    def to_text(self) -> str:
+        training, held = self.vectors
+        config, quality = self.config, self.quality
+        sizes = f"{training:,} vectors of width {config.dim} at {config.site} for training, {held:,} held out"
+        outliers = f"; {quality.left:,} outliers, many times longer than all others, left out" if quality.left else ""
+        rows = [
+            (
+                "explained variance",
+                format_number(quality.explained),
+                f"by {quality.components} principal components: {format_number(quality.principal)}",
+            ),
+            ("active features", format_number(quality.active, ".1f"), f"of {config.atoms:,}, for each vector"),
+            ("dead features", f"{quality.dead:,}", f"{self.resampled:,} resampled during training"),
+        ]
+        blocks = [self.why, sizes + outliers, "\n".join(f"{a:<18}  {b:>7}  {c}" for a, b, c in rows)]
+        blocks += [] if self.losses is None else [self.losses.to_text()]
+        blocks += [feature.to_text() for feature in self.features]
+        return "\n\n".join([*blocks, *([] if self.out is None else [f"dictionary: {self.out}"])])
+
+    def plot(self) -> Plot:
+        panels: list[Panel] = [
+            self.training_curve(),
+            FrequencyHistogram("feature frequency", self.shares),
+            TopActivations("top activations", self.features),
+        ]
+        if self.losses is not None:
+            names, values = ["original", "SAE", "mean", "zeros"], list(self.losses[1:])
+            panels.append(BarChart("replaced activations", names, values, f"loss per {self.losses.target}"))
+        explained = format_number(self.quality.explained)
+        title = f"SAE of {self.config.site}, {self.config.atoms} features: explained variance {explained}"
+        return Plot(title, panels, columns=2)
+
+    def training_curve(self) -> LineChart:
+        names = [f"{step.step:,}" for step in self.history]
+        lines: dict[str, Sequence[float]] = {
+            "explained variance of a batch": [step.explained for step in self.history],
+            "dead features": [step.dead / self.config.atoms for step in self.history],
+        }
+        level = {f"{self.quality.components} principal components": self.quality.principal}
+        return LineChart("training, by step", names, lines, level, "share")
+
+
+@dataclass(frozen=True, eq=False)
+class FrequencyHistogram:
+    """How many features are active in which share of the vectors; dead ones are in the legend."""
+
+    title: str
+    shares: Sequence[float]
+    width: float = 3.5
+    height: float = 2.8
+
+    def draw(self, axes: Axes, figure: Figure) -> None:
+        alive = [log10(share) for share in self.shares if share > 0]
+        axes.hist(alive, bins=30, color="C0", label=f"{len(alive):,} alive")
+        axes.plot([], [], " ", label=f"{len(self.shares) - len(alive):,} dead")
+        axes.set_xlabel("share of vectors with the feature active, log₁₀")
+        axes.set_ylabel("features")
+        axes.legend(frameon=False)
+
+
+@dataclass(frozen=True, eq=False)
+class TopActivations:
+    """A line for each feature: its frequency, and its two top activations."""
+
+    title: str
+    features: Sequence[Feature]
+    width: float = 3.5
+    height: float = 2.8
+
+    def draw(self, axes: Axes, figure: Figure) -> None:
+        axes.set_axis_off()
+        for line, one in enumerate(self.features[:FIGURE_FEATURES]):
+            height = 1 - (line + 0.5) / FIGURE_FEATURES
+            examples = (place.to_text(FIGURE_CONTEXT) for place in one.places[:2])
+            texts = [f"{one.number}", f"{100 * one.share:.1f} %", *examples]
+            for column, text in zip(COLUMNS, texts, strict=False):
+                colour = "0.4" if column < COLUMNS[2] else "0.0"
+                axes.text(column, height, printable(text), transform=axes.transAxes, va="center", color=colour)

@@ -1,0 +1,1 @@
+"""Lessons: formulas worked through with numbers that the library computes."""

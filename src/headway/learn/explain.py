@@ -1,0 +1,127 @@
+"""Formulas worked through step by step, with numbers that the library itself computes."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.errors import UserError, listed, nearest
+
+Matrix = list[list[float]]
+
+
+def explain(topic: str) -> Exercise:
+    """The worked exercise of a topic."""
+    return topic_named(topic).work()
+
+
+def source_of(topic: str) -> str:
+    """file:line of the code of a topic's formula."""
+    return where(topic_named(topic).code())
+
+
+def topic_named(name: str) -> Topic:
+    if name not in TOPICS:
+        raise UserError(f"no topic {name!r} to explain", allowed=listed(TOPICS), meant=nearest(name, TOPICS))
+    return TOPICS[name]
+
+
+@dataclass(frozen=True)
+class Exercise(ABC):
+    """A formula and the numbers of one exercise."""
+
+    formula: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @abstractmethod
+    def to_text(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Topic:
+    """How to work an exercise, and the function whose text is the formula."""
+
+    work: Callable[[], Exercise]
+    code: Callable[[], Callable[..., object]]
+
+
+@dataclass(frozen=True)
+class AttentionExercise(Exercise):
+    """Row i of each matrix belongs to word i; scores and weights have a column for each word that is looked at."""
+
+    words: list[str]
+    X: Matrix
+    Q: Matrix
+    K: Matrix
+    V: Matrix
+    scores: Matrix
+    weights: Matrix
+    output: Matrix
+
+    def to_text(self) -> str:
+        words = "".join(f"{word:>11}" for word in self.words)
+        projected = [[*q, *k, *v] for q, k, v in zip(self.Q, self.K, self.V, strict=True)]
+        steps = [
+            "X: each word is a row of numbers." + self.table(self.X, "4.0f"),
+            "Q, K, V: dimensions 1–2 are the query, 3–4 the key, 5–6 the value." + self.table(projected, "4.0f", QKV),
+            "scores = Q Kᵀ / √2: how well the row's query meets the column's key."
+            + self.table(self.scores, heads=words),
+            "weights = softmax(scores): each row sums to 1." + self.table(self.weights, heads=words),
+            "output = weights V: each row mixes the values." + self.table(self.output),
+        ]
+        numbered = (f"{n}. {step}" for n, step in enumerate(steps, 1))
+        return "\n\n".join([self.formula, *numbered, f"So {self.mixture(0)}."])
+
+    def table(self, rows: Matrix, form: str = "11.6f", heads: str = "") -> str:
+        """An aligned line for each word, below the heads of the columns if there are any."""
+        lines = [f"{word:8}" + "".join(f"{x:{form}}" for x in row) for word, row in zip(self.words, rows, strict=True)]
+        return "".join(f"\n   {line}" for line in ([f"{'':8}{heads}", *lines] if heads else lines))
+
+    def mixture(self, i: int) -> str:
+        parts = " + ".join(f"{w:.6f} · {shown(v, '.0f')}" for w, v in zip(self.weights[i], self.V, strict=True))
+        return f"{self.words[i]} becomes {parts} = {shown(self.output[i], '.6f')}"
+
+
+def attention() -> AttentionExercise:
+    """The exercise, computed by `attend`: one sentence, one head, and the parts of X as queries, keys and values."""
+    import torch
+
+    from headway.ops.attend import attend
+    from headway.ops.score import DOT
+
+    x = torch.tensor(list(EMBEDDINGS.values()), dtype=torch.float64)
+    q, k, v = x[None, None].split(2, -1)  # 1 1 T D
+    seen: list[torch.Tensor] = []
+    output = attend(q, k, v, edit=lambda weights: seen.append(weights) or weights)
+    matrices = (part.reshape(len(x), -1).tolist() for part in (x, q, k, v, DOT(q, k), seen[0], output))
+    return AttentionExercise("attention(Q, K, V) = softmax(Q Kᵀ / √d) V", list(EMBEDDINGS), *matrices)
+
+
+def attention_code() -> Callable[..., object]:
+    from headway.ops.attend import attend
+
+    return attend
+
+
+def shown(numbers: list[float], form: str) -> str:
+    return f"[{', '.join(f'{x:{form}}' for x in numbers)}]"
+
+
+def where(function: Callable[..., object]) -> str:
+    """file:line of a function; the file relative to the working directory where it lies below it."""
+    file = Path(inspect.getsourcefile(function) or "").resolve()
+    here = Path.cwd()
+    short = file.relative_to(here) if file.is_relative_to(here) else file
+    return f"{short}:{inspect.getsourcelines(function)[1]}"
+
+
+EMBEDDINGS = {"flying": [0, 1, 1, 1, 1, 0], "arrows": [1, 1, 0, -1, -1, 1]}
+QKV = "   Q       K       V"
+
+TOPICS = {"attention": Topic(attention, attention_code)}

@@ -1,0 +1,155 @@
+"""Window attention as maps over the whole grid.
+
+Windows and neighbourhoods are attended tile by tile, so their maps are (B·N) H T S, with N tiles per image.  Here the
+same weights are mapped to the cells of the grid, un-shifted and without padding.  Rows are still computed lazily: for a
+band of cells, only the tiles that contain them.
+
+Axes:  N tiles   H heads   T queries of a tile   S keys of a tile   Q queries of the grid   K keys of it   D any width
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isqrt
+
+import torch
+from torch import Tensor, nn
+
+from headway.nn.attention import Attention
+from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
+from headway.ops.attention_map import AttentionMap
+from headway.ops.lazy_map import Band, Readable, Weights
+from headway.ops.positions import Positions
+from headway.ops.window import Halo
+
+GridSize = tuple[int, int]  # rows, columns
+
+
+@dataclass(frozen=True, eq=False)
+class Tiling:
+    """The cell of the grid, y·X + x, of each query and key of each tile; −1 for padding."""
+
+    q_cells: Tensor  # N T
+    k_cells: Tensor  # N S
+    q_grid: GridSize
+    k_grid: GridSize
+
+    @cached_property
+    def owners(self) -> tuple[Tensor, Tensor]:
+        """The tile of each query of the grid, and its index in the tile: Q and Q."""
+        order = self.q_cells.flatten().argsort()[-area(self.q_grid) :]  # padding sorts first
+        return order // self.q_cells.shape[1], order % self.q_cells.shape[1]
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Values of the queries of each tile, N H T D, at the queries of the grid: H Q D."""
+        tiles, slots = self.owners
+        return x[tiles, :, slots].transpose(0, 1)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """The same for keys, N H S D → H K D.  Tiles that share a key hold copies of it; a key in no tile is 0."""
+        real = self.k_cells >= 0
+        found = x.new_zeros(area(self.k_grid), x.shape[1], x.shape[3])
+        found[self.k_cells[real]] = x.transpose(1, 2)[real]
+        return found.transpose(0, 1)
+
+    def pairs(self, x: Tensor, elsewhere: float) -> Tensor:
+        """Values of the pairs of each tile, N H T S, at the pairs of the grid, H Q K; `elsewhere` at all others."""
+        tiles, slots = self.owners
+        found = x.new_full((len(tiles), x.shape[1], area(self.k_grid) + 1), elsewhere)
+        at = self.k_cells[tiles] % (area(self.k_grid) + 1)  # −1 becomes the last, which is cut off
+        found.scatter_(2, at[:, None].expand(-1, x.shape[1], -1), x[tiles, :, slots])
+        return found[..., :-1].transpose(0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class GridMap(Readable):
+    """A map of tiles, N H T S, as one over the cells of the grid: 1 H Q K."""
+
+    tiles: Readable
+    tiling: Tiling
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return 1, self.tiles.shape[1], area(self.tiling.q_grid), area(self.tiling.k_grid)
+
+    @torch.no_grad()
+    def band(self, first: int, last: int) -> Band:
+        tiles, slots = (owner[first:last] for owner in self.tiling.owners)
+        some, at = tiles.unique(return_inverse=True)
+        weights = select_tiles(self.tiles, some).full()[at, :, slots]  # Q′ H S
+        cells = self.tiling.k_cells[some]  # n S
+        keys = cells[cells >= 0].unique()
+        places = torch.searchsorted(keys, cells.clamp(min=0))[at]  # Q′ S
+        # padding has weight 0, so it may be added anywhere
+        weights = torch.where((cells >= 0)[at][:, None], weights, 0.0)
+        found = weights.new_zeros(*weights.shape[:2], len(keys))
+        found.scatter_add_(2, places.clamp(max=max(len(keys) - 1, 0))[:, None].expand_as(weights), weights)
+        return Band(first, last, keys, found.transpose(0, 1)[None])
+
+
+@dataclass(frozen=True, eq=False)
+class NoGradMap(Readable):
+    """A map that is read without gradients, whatever its biases require."""
+
+    map: Readable
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return self.map.shape
+
+    @property
+    def depth(self) -> int:
+        return self.map.depth
+
+    @torch.no_grad()
+    def band(self, first: int, last: int) -> Band:
+        return self.map.band(first, last)
+
+
+def select_tiles(map: Readable, tiles: Tensor) -> Readable:
+    """Some tiles of a map alone."""
+    if isinstance(map, Weights):
+        return Weights(map.values[tiles])
+    assert isinstance(map, AttentionMap)
+    keep = map.keep if map.keep is None or len(map.keep) == 1 else map.keep[tiles]
+    return replace(
+        map,
+        q=map.q[tiles],
+        k=map.k[tiles],
+        keep=keep,
+        q_pos=select_positions(map.q_pos, tiles),
+        k_pos=select_positions(map.k_pos, tiles),
+    )
+
+
+def select_positions(positions: Positions, tiles: Tensor) -> Positions:
+    return positions if positions.rows == 1 else Positions(positions.at[tiles])
+
+
+def tiling_of(part: Attention, grid_module: nn.Module, grid: GridSize, queries: int) -> Tiling:
+    """How a part cuts a grid into tiles of `queries` queries.
+
+    `grid_module` is given the grid: a `Windowed` around the attention, or the attention itself.
+    """
+    if isinstance(grid_module, Windowed):
+        cells = grid_module.windows.fit(*grid).cells(*grid)
+        return Tiling(cells, cells, grid, grid)
+    assert isinstance(part, LocalAttention)
+    halo = Halo(part.size, isqrt(queries), part.stride)
+    strided = halo.strided(*grid)
+    return Tiling(halo.tiles.cells(*strided), halo.cells(*grid), strided, grid)
+
+
+def pooled_grids(part: PooledAttention, grid: GridSize) -> tuple[GridSize, GridSize]:
+    """The grids of the queries and of the keys after pooling."""
+    return pooled_grid(part.q_pool, grid), pooled_grid(part.k_pool, grid)
+
+
+def pooled_grid(pool: nn.Module, grid: GridSize) -> GridSize:
+    stride = pool.stride[0] if isinstance(pool, nn.Conv2d) else 1
+    return -(-grid[0] // stride), -(-grid[1] // stride)
+
+
+def area(grid: GridSize) -> int:
+    return grid[0] * grid[1]

@@ -1,0 +1,194 @@
+"""One recording as a page needs it: JSON for what is small, and blobs of bytes, by id, for what is large.
+
+A file holds some of the blobs; a server gives each on request.  The id of a blob has the number of its recording, its
+kind and its site: `0.t3` thumbnails, `0.d3` the detail of a site, `0.m3.1.5.0.2` the tile in row 0 and column 2 of
+head 5 at level 1 (`a` for all heads).
+
+Axes:  H heads   T queries   S keys   h w rows and columns of cells
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from headway.errors import UserError
+from headway.look.detail import Detail
+from headway.look.head_effects import HeadEffect
+from headway.look.recording import RecordedSite, Recording
+from headway.look.tiles import TILE, TiledMap
+from headway.look.to_json import (
+    Json,
+    axis_to_json,
+    detail_bytes,
+    effects_to_json,
+    json_number,
+    json_numbers,
+    run_to_json,
+    site_label,
+)
+from headway.ops.attention_statistics import CellGrid, MapFacts, TokenPositions, statistics
+from headway.tasks.axes import Axis, GridAxis
+
+MAX_ROLLOUT_CELLS = 2**25  # of all rollouts together
+MAX_DETAIL_WEIGHTS = 2**24  # of a site that has a detail: its bias may have as many
+
+
+class TileKey(NamedTuple):
+    """The place of a tile; `head` is None for all heads in one blob."""
+
+    run: int
+    site: int
+    level: int
+    head: int | None
+    i: int
+    j: int
+
+    @property
+    def key(self) -> str:
+        return f"{'*' if self.head is None else self.head}/{self.i}/{self.j}"
+
+    @property
+    def id(self) -> str:
+        head = "a" if self.head is None else self.head
+        return f"{self.run}.m{self.site}.{self.level}.{head}.{self.i}.{self.j}"
+
+
+class PageData:
+    """A recording and its number in a page; the coarsest level of a map has at most `side` cells per side."""
+
+    def __init__(self, recording: Recording, number: int, side: int):
+        self.recording, self.number = recording, number
+        rolled = recording.rollout() if rollout_fits(recording) else {}
+        self.sites: list[RecordedSite] = [*recording.sites.values(), *rolled.values()]
+        self.derived = [False] * len(recording.sites) + [True] * len(rolled)
+        self.set_side(side)
+
+    def set_side(self, side: int) -> None:
+        """Cut the maps into levels and tiles again."""
+        self.tiled = [TiledMap(site.map, side) for site in self.sites]
+
+    def to_json(
+        self, effects: Sequence[HeadEffect] | None, details: Mapping[int, Json], blob_id: Callable[[str], str | None]
+    ) -> Json:
+        """All but the blobs: `blob_id` gives the id of an included one, `details` the layouts of details by site."""
+        return {
+            "id": self.number,
+            **run_to_json(self.recording),
+            "axes": {axis.name: axis_to_json(axis) for site in self.sites for axis in (site.rows, site.columns)},
+            "sites": [
+                {
+                    **known,
+                    "stats": {**known["stats"], "effect": self.effect_of_heads(site, effects)},
+                    **self.tiles_json(at, blob_id),
+                    "detail": details.get(at),
+                }
+                for at, (site, known) in enumerate(zip(self.sites, self.sites_json, strict=True))
+            ],
+            "effects": None if effects is None else effects_to_json(effects),
+        }
+
+    @cached_property
+    def sites_json(self) -> list[Json]:
+        """The part of each site that does not depend on which blobs there are."""
+        return [
+            {
+                "name": site.name,
+                "label": site_label(site.name),
+                "derived": derived,
+                "heads": site.heads,
+                "rows": site.rows.name,
+                "columns": site.columns.name,
+                "shape": list(site.map.shape[2:]),
+                "stats": site_statistics(site),
+            }
+            for site, derived in zip(self.sites, self.derived, strict=True)
+        ]
+
+    def effect_of_heads(self, site: RecordedSite, effects: Sequence[HeadEffect] | None) -> list[float | None] | None:
+        """The change in the score of the outcome without each head."""
+        off = [effect for effect in effects or () if effect.site == site.name and effect.how == "off"]
+        before = self.recording.outcome.total
+        return [json_number(effect.outcome.total - before) for effect in off] or None
+
+    def tiles_json(self, at: int, blob_id: Callable[[str], str | None]) -> Json:
+        tiled = self.tiled[at]
+        levels = [
+            {
+                "scale": level.scale,
+                "tile": TILE,
+                "shape": list(level.shape),
+                "blobs": {tile.key: id for tile in self.tiles(at, number) if (id := blob_id(tile.id)) is not None},
+            }
+            for number, level in enumerate(tiled.levels)
+        ]
+        return {"thumbs": {"blob": blob_id(self.thumbs_id(at)), "shape": list(tiled.thumbs_shape)}, "levels": levels}
+
+    def tiles(self, at: int, level: int) -> Iterator[TileKey]:
+        """The tiles of a level, strip by strip."""
+        tiled = self.tiled[at]
+        for i, j in tiled.levels[level].places():
+            for head in [None] if tiled.whole else range(tiled.heads):
+                yield TileKey(self.number, at, level, head, i, j)
+
+    def cells(self, tile: TileKey) -> bytes:
+        found = self.tiled[tile.site].tile(tile.level, tile.i, tile.j)
+        return (found if tile.head is None else found[tile.head]).numpy().tobytes()
+
+    def thumbs(self, at: int) -> bytes:
+        return self.tiled[at].thumbs.numpy().tobytes()
+
+    def thumbs_id(self, at: int) -> str:
+        return f"{self.number}.t{at}"
+
+    def detail_id(self, at: int) -> str:
+        return f"{self.number}.d{at}"
+
+    def detail(self, at: int) -> Detail | None:
+        """The detail of a site, unless it is too large."""
+        return self.recording.detail(self.sites[at].name) if self.has_detail(at) else None
+
+    def details(self) -> dict[int, Detail]:
+        """The details of all sites, by their index, in one run."""
+        found = self.recording.details(*(site.name for at, site in enumerate(self.sites) if self.has_detail(at)))
+        return {at: found[site.name] for at, site in enumerate(self.sites) if self.has_detail(at)}
+
+    def has_detail(self, at: int) -> bool:
+        _, heads, rows, columns = self.sites[at].map.shape
+        return not self.derived[at] and heads * rows * columns <= MAX_DETAIL_WEIGHTS
+
+    def blob(self, id: str) -> bytes:
+        """Any blob by its id."""
+        for at in range(len(self.sites)):
+            if id == self.thumbs_id(at):
+                return self.thumbs(at)
+            if id == self.detail_id(at):
+                detail = self.detail(at)
+                if detail is None:
+                    raise UserError(f"the detail of {self.sites[at].name} is too large")
+                return detail_bytes(detail)
+            if id.startswith(f"{self.number}.m{at}."):
+                for level in range(len(self.tiled[at].levels)):
+                    for tile in self.tiles(at, level):
+                        if tile.id == id:
+                            return self.cells(tile)
+        raise UserError(f"there is no blob {id!r} of this recording")
+
+
+def rollout_fits(recording: Recording) -> bool:
+    return sum(site.map.shape[2] * site.map.shape[3] for site in recording.sites.values()) <= MAX_ROLLOUT_CELLS
+
+
+def site_statistics(site: RecordedSite) -> Json:
+    """The mean entropy of each head's rows and, where positions are known, its mean attention distance."""
+    found = statistics(site.map, MapFacts(positions=axis_positions(site.rows, site.columns)))
+    distance = None if found.distance is None else json_numbers(found.distance.tolist())
+    return {"entropy": json_numbers(found.entropy.tolist()), "distance": distance}
+
+
+def axis_positions(rows: Axis, columns: Axis) -> TokenPositions | None:
+    """The positions of rows and columns, if they can be compared."""
+    if isinstance(rows, GridAxis) and isinstance(columns, GridAxis):
+        return TokenPositions.on_grids(CellGrid(rows.grid, rows.first), CellGrid(columns.grid, columns.first))
+    return TokenPositions.in_order(len(rows)) if rows == columns else None

@@ -1,0 +1,176 @@
+"""The state of a served page: the loaded models, the last recordings, and the requests that a page may send."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+from headway.errors import UserError
+from headway.look.bundle import SIDES, Bundle, Focus, check_comparable, choose_focus, page_json
+from headway.look.head_effects import HeadEffect, edit_count, head_effects, is_fast, parse_head_edit
+from headway.look.html_page import render_page
+from headway.look.page_data import PageData
+from headway.look.recording import Recording
+from headway.look.to_json import Json, detail_to_json, outcome_to_json
+from headway.tasks.base import Task
+
+MAX_RECORDINGS = 8  # whose blobs are still served: a page that was opened before may ask for them
+SIDE = SIDES[1]
+EFFECTS_SHARE = 0.2  # of the time that a file may take for effects: somebody is waiting
+MAX_EDITS = 1000  # in one request
+
+
+class Recordable(Protocol):
+    """What the page needs of a model; `headway.model.Model` has it."""
+
+    @property
+    def config(self) -> object: ...
+
+    @property
+    def task(self) -> Task: ...
+
+    def attend(self, input: str, *, most: int = ..., said: Recording | None = ...) -> Recording: ...
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """Loaded models by title (one, or two to compare) and how a page shows them.
+
+    `site` is the site to open with.  With `all_effects` the effects of all heads are computed however long that takes,
+    and `notify` is told before.
+    """
+
+    models: Mapping[str, Recordable] = field(repr=False)
+    max_tokens: int = 16
+    site: str | None = None
+    all_effects: bool = False
+    notify: Callable[[str], None] = lambda _: None
+
+    @property
+    def first(self) -> Recordable:
+        return next(iter(self.models.values()))
+
+    def record(self, input: str) -> list[Recording]:
+        """A recording of each model.  The second model reads what the first wrote, so that both can be compared."""
+        runs = list[Recording]()
+        for title, model in self.models.items():
+            run = model.attend(input, most=self.max_tokens, said=runs[0] if runs else None)
+            runs.append(replace(run, title=title))
+        if len(runs) == 2:
+            check_comparable(*runs)
+        return runs
+
+    def focus(self, runs: Sequence[Recording]) -> Focus:
+        """The site to open with."""
+        return choose_focus(runs[0], self.site, runs[1] if len(runs) == 2 else None)
+
+    def effects(self, runs: Sequence[Recording], share: float = 1.0) -> dict[int, list[HeadEffect]]:
+        """Effects of head edits by the index of the run, where they are fast (in a share of the time) or asked for."""
+        found = dict[int, list[HeadEffect]]()
+        for number, run in enumerate(runs):
+            fast = is_fast(run, share)
+            if self.all_effects and not fast:
+                self.notify(f"trying {edit_count(run)} edits of heads; this may take minutes")
+            if fast or self.all_effects:
+                found[number] = list(head_effects(run))
+        return found
+
+
+class PageSession:
+    """The models of a served page and their last recordings; `folder` holds the files that were dropped."""
+
+    def __init__(self, explorer: Explorer, folder: Path):
+        self.explorer, self.folder = explorer, folder
+        self.numbers = count()
+        self.recent = dict[int, PageData]()
+        self.shown = list[PageData]()
+        self.data: Json = {}
+
+    def open(self, input: str | None) -> None:
+        """Record the first input, or a sample input where none is given."""
+        if input is None:
+            model = self.explorer.first
+            input = model.task.sample_input(self.folder, getattr(model.config, "context", None))
+        self.record(input)
+
+    @property
+    def takes_files(self) -> bool:
+        return self.explorer.first.task.takes_files
+
+    def record(self, input: str, label: str | None = None) -> Json:
+        """Record an input and show it, with `label` in place of the name of a dropped file."""
+        runs = self.explorer.record(input)
+        effects, focus = self.explorer.effects(runs, EFFECTS_SHARE), self.explorer.focus(runs)
+        shown = [PageData(run, next(self.numbers), SIDE) for run in runs]
+        override = {} if label is None else {"input": label}
+        runs_json = [complete_json(data, effects.get(at)) | override for at, data in enumerate(shown)]
+        self.shown, self.data = shown, page_json(runs_json, focus, live=True)
+        self.recent |= {data.number: data for data in shown}
+        for number in sorted(self.recent)[:-MAX_RECORDINGS]:
+            del self.recent[number]
+        return self.data
+
+    def page(self) -> str:
+        return render_page(Bundle(self.data, {}))
+
+    def blob(self, id: str) -> bytes:
+        """A blob of any recent recording."""
+        return self.find(id.partition(".")[0]).blob(id)
+
+    def find(self, number: object) -> PageData:
+        known = {str(each): data for each, data in self.recent.items()}
+        if str(number) not in known:
+            raise UserError("this recording is no longer available", do="run the input again")
+        return known[str(number)]
+
+    def edit(self, request: dict[str, Any]) -> Json:
+        """The outcome with heads edited: {"id" of the recording, or "run" of those shown, "changes"}."""
+        if "id" in request:
+            data = self.find(request["id"])
+        else:
+            run = request.get("run")
+            if type(run) is not int or not 0 <= run < len(self.shown):
+                raise UserError(f"there is no run {run!r}", allowed=f"0 to {len(self.shown) - 1}")
+            data = self.shown[run]
+        changes = request.get("changes")
+        if not isinstance(changes, list) or len(changes) > MAX_EDITS or not all(isinstance(c, dict) for c in changes):
+            raise UserError("the edits are malformed", allowed='a list of {"site", "head", "how"}')
+        edits = [parse_head_edit(data.recording, c.get("site"), c.get("head"), c.get("how")) for c in changes]
+        return outcome_to_json(data.recording.edited(*edits))
+
+    def attend(self, request: dict[str, Any]) -> Json:
+        """The page's new contents: {"text"}, or {"name", "data"} of a file in base64."""
+        text, name, data = (request.get(key) for key in ("text", "name", "data"))
+        if isinstance(text, str):
+            if self.takes_files:
+                raise UserError("this model reads files, and no texts", do="drop a file on the page")
+            return self.record(text)
+        if not isinstance(name, str) or not isinstance(data, str):
+            raise UserError("nothing to read", do="type a text, or drop a file")
+        if not self.takes_files:
+            raise UserError("this model reads texts, and no files", do="type a text")
+        return self.record(str(self.store_file(name, data)), Path(name).name)
+
+    def store_file(self, name: str, data: str) -> Path:
+        """Store a dropped file in a folder of its own, under a sanitised name."""
+        safe = re.sub(r"[^\w. -]", "_", Path(name).name)[-80:].lstrip(".") or "file"
+        try:
+            content = b64decode(data, validate=True)
+        except (Error, ValueError):
+            raise UserError(f"{safe} was not received completely", do="drop it again") from None
+        path = self.folder / str(next(self.numbers)) / safe
+        path.parent.mkdir()
+        path.write_bytes(content)
+        return path
+
+
+def complete_json(data: PageData, effects: list[HeadEffect] | None) -> Json:
+    """All of a recording: a server has every blob."""
+    details = {at: detail_to_json(each, data.detail_id(at)) for at, each in data.details().items()}
+    return data.to_json(effects, details, lambda id: id)

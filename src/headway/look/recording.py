@@ -1,0 +1,298 @@
+"""A recorded run of a model on one input: every attention map in the coordinates of the input, and the outcome.
+
+Axes:  H heads   T queries   S keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+from operator import index
+from typing import NamedTuple, SupportsIndex
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import UserError, listed
+from headway.look.detail import Detail, detail_of
+from headway.look.grid_map import GridMap, GridSize, NoGradMap, Tiling, pooled_grids, tiling_of
+from headway.nn.attention import Attention
+from headway.nn.head_edits import Edit, EditKind
+from headway.nn.trace import Trace, record, sites_of, unmatched
+from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
+from headway.ops.attention_map import AttentionMap
+from headway.ops.attention_rollout import mean_of_heads, rollout
+from headway.ops.lazy_map import Readable, Weights
+from headway.tasks.axes import Axis, cells
+from headway.tasks.forced_text import ForcedText
+from headway.tasks.outcome import InputImage, InputSound, Outcome
+from headway.tasks.tracing import Axes, TracedRun
+
+MAX_ROLLOUT_ROWS = 2048  # a layer of a rollout of that many rows is 16 MB
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedSite:
+    """The attention at one site of a model: a map 1 H T S with the axes of its rows and columns."""
+
+    name: str
+    rows: Axis
+    columns: Axis
+    map: Readable
+
+    @property
+    def heads(self) -> int:
+        return self.map.shape[1]
+
+    def head(self, number: object) -> int:
+        """A checked head number, from any caller."""
+        # True is an int, and no head
+        if isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) not in range(self.heads):
+            raise UserError(f"{self.name} has no head {number!r}", allowed=f"0 to {self.heads - 1}")
+        return index(number)
+
+
+@dataclass(frozen=True)
+class HeadEdit:
+    """An edit of one head of one site."""
+
+    site: str
+    head: int
+    how: EditKind
+
+
+@dataclass(frozen=True, eq=False)
+class SiteSource:
+    """Where a recorded map comes from: the site of the model, which of its calls, and how the grid was tiled."""
+
+    site: AttentionSite
+    call: int
+    calls: int
+    tiling: Tiling | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recording:
+    """One recorded run of a model.  `recording["decoder.1.cross"]` is a lazy map over the input and output tokens."""
+
+    title: str
+    input: str
+    architecture: str
+    parameters: int
+    sites: Mapping[str, RecordedSite]
+    outcome: Outcome
+    picture: InputImage | None
+    sound: InputSound | None
+    run: TracedRun  # its reader is settled
+    sources: Mapping[str, SiteSource]
+
+    def __repr__(self) -> str:
+        heads = sum(site.heads for site in self.sites.values())
+        summary = f"{self.title}: {self.input[:60]!r} → {self.outcome.text[:60]!r}"
+        return f"<{summary}, {heads} heads at {len(self.sites)} sites: {listed(self.sites)}>"
+
+    def __getitem__(self, name: str) -> Readable:
+        return self.sites[self.resolve(name)].map
+
+    @property
+    def forced_text(self) -> ForcedText | None:
+        """The output tokens that were read, for another model to read the same; None if the model writes nothing."""
+        text = self.run.forced_text
+        return text if text is None or text.by is not None else replace(text, by=self.title)
+
+    @property
+    def followed_text(self) -> ForcedText | None:
+        """What another model wrote, if this one read that; None if it read its own output, or none."""
+        text = self.run.forced_text
+        return None if text is None or text.by is None else text
+
+    def resolve(self, name: str) -> str:
+        """The name of a site, which may be given with the suffix `.weights`."""
+        found = name.removesuffix(".weights")
+        if found not in self.sites:
+            raise unmatched(name, list(self.sites))
+        return found
+
+    @torch.no_grad()
+    def edited(self, *edits: HeadEdit) -> Outcome:
+        """The outcome with just these edits.  `total` scores the output before them; the text is generated anew."""
+        by_name = self.edits_by_name(edits)
+        with record(self.run.model, *by_name, edit=by_name):
+            return self.run.reader.outcome(self.run.call())
+
+    @torch.no_grad()
+    def effect(self, *edits: HeadEdit) -> float:
+        """The change in the score of the original output under these edits: one run, nothing is generated."""
+        by_name = self.edits_by_name(edits)
+        with record(self.run.model, *by_name, edit=by_name):
+            found = self.run.call()
+        return self.run.reader.outcome(found, self.outcome.text).total - self.outcome.total
+
+    def edits_by_name(self, edits: Iterable[HeadEdit]) -> dict[str, Edit]:
+        """Edits of weights by trace name; those of one site are composed in order."""
+        found: dict[str, Edit] = {}
+        for each in edits:
+            name = self.resolve(each.site)
+            source = self.sources[name]
+            edit = edit_at_call(each.how(self.sites[name].head(each.head)), source.call, source.calls)
+            weights = source.site.weights_name
+            found[weights] = compose(found[weights], edit) if weights in found else edit
+        return found
+
+    def self_attention(self) -> dict[Axis, list[str]]:
+        """The sites of self-attention along each axis, first layer first."""
+        found: dict[Axis, list[str]] = {}
+        for name, site in self.sites.items():
+            if site.rows == site.columns:
+                found.setdefault(site.rows, []).append(name)
+        return found
+
+    def mean(self, site: str) -> Tensor:
+        """The mean over a site's heads, T S: all heads of all layers at once may be large."""
+        return mean_of_heads(self.sites[site].map.full()[0])
+
+    def rollout(self) -> Mapping[str, RecordedSite]:
+        """Attention rollout up to each layer, one head, where sites of self-attention share an axis.
+
+        Axes of more than 2,048 rows are skipped: each layer of such a rollout would be a matrix of 16 MB or more.
+        """
+        found: dict[str, RecordedSite] = {}
+        for axis, sites in self.self_attention().items():
+            if len(axis) <= MAX_ROLLOUT_ROWS:
+                for site, rolled in zip(sites, rollout([self.mean(site) for site in sites]), strict=True):
+                    name = f"rollout.{site}"
+                    found[name] = RecordedSite(name, axis, axis, Weights(rolled[None, None]))
+        return found
+
+    def detail(self, site: str) -> Detail:
+        """How a site computed its weights, with the actual numbers: the model is run again to record them."""
+        return self.details(site)[self.resolve(site)]
+
+    @torch.no_grad()
+    def details(self, *sites: str) -> dict[str, Detail]:
+        """The details of several sites, in one run."""
+        names = {name: self.detail_names(name) for name in map(self.resolve, sites)}
+        with record(self.run.model, *(name for three in names.values() for name in three)) as trace:
+            self.run.call()
+        return {name: self.detail_in(trace, name, three) for name, three in names.items()}
+
+    def detail_names(self, site: str) -> tuple[str, str, str]:
+        """The trace names of a site's weights, values and input."""
+        source = self.sources[site].site
+        return source.weights_name, f"{source.name}.values".lstrip("."), source.input_name
+
+    def detail_in(self, trace: Trace, site: str, names: Iterable[str]) -> Detail:
+        source = self.sources[site]
+        map, values, input = (trace.all(name)[source.call] for name in names)
+        assert isinstance(map, AttentionMap)
+        assert isinstance(values, Tensor)
+        assert isinstance(input, Tensor)
+        return detail_of(source.site.part, map, values, input, source.tiling)
+
+
+@torch.no_grad()
+def record_run(run: TracedRun, *, title: str, input: str, architecture: str) -> Recording:
+    """Record one run of the model with its usual kernels."""
+    places = find_attention_sites(run.model)
+    names = [site.weights_name for site in places] + [s.input_name for s in places if s.grid_module is not None]
+    with record(run.model, *names) as trace:
+        found = run.call()
+    sites: dict[str, RecordedSite] = {}
+    sources: dict[str, SiteSource] = {}
+    for site in places:
+        maps = trace.values.get(site.weights_name, [])  # none of a part that this input does not pass
+        for call, map in enumerate(maps):
+            assert isinstance(map, Readable)
+            name = site.name if len(maps) == 1 else f"{site.name}@{call}"
+            rows, columns, located, tiling = locate(site, map, trace, call, run.axes)
+            sites[name] = RecordedSite(name, rows, columns, located)
+            sources[name] = SiteSource(site, call, len(maps), tiling)
+    reader = run.reader.settled(found)
+    return Recording(
+        title,
+        input,
+        architecture,
+        sum(parameter.numel() for parameter in run.model.parameters()),
+        sites,
+        reader.outcome(found, run.text),
+        run.picture,
+        run.sound,
+        replace(run, reader=reader),
+        sources,
+    )
+
+
+class AttentionSite(NamedTuple):
+    """A place of attention in a model: the site's name without its last word, the part, and the module given a grid."""
+
+    name: str
+    part: Attention
+    grid_module: nn.Module | None
+    input_name: str  # the trace name of the input of `grid_module`, or of the part
+
+    @property
+    def weights_name(self) -> str:
+        return f"{self.name}.weights".lstrip(".")
+
+
+def find_attention_sites(model: nn.Module) -> list[AttentionSite]:
+    """All attention of a model, first layer first."""
+    names = {part: name for name, (part, what) in sites_of(model).items() if what == "input"}
+    around: dict[Attention, nn.Module] = {part.attention: part for part in names if isinstance(part, Windowed)}
+    found = list[AttentionSite]()
+    for part, name in names.items():
+        if isinstance(part, Attention):
+            on_grid = isinstance(part, LocalAttention | PooledAttention)
+            grid_module = around.get(part) or (part if on_grid else None)
+            site = name.removesuffix("input").removesuffix(".")
+            found.append(AttentionSite(site, part, grid_module, names[grid_module or part]))
+    return found
+
+
+def check_has_attention(model: nn.Module, called: str) -> None:
+    """Refuse a model without attention before anything is computed."""
+    if not find_attention_sites(model):
+        raise UserError(
+            f"{called} has no attention to look at", do="take a model that attends: headway list shows them"
+        )
+
+
+class LocatedMap(NamedTuple):
+    """A recorded map in the coordinates of the input."""
+
+    rows: Axis
+    columns: Axis
+    map: Readable
+    tiling: Tiling | None  # None where the map was not computed in tiles
+
+
+def locate(site: AttentionSite, map: Readable, trace: Trace, call: int, axes: Axes) -> LocatedMap:
+    """A map recorded at a site, with its axes and tiling."""
+    if site.grid_module is None:
+        rows, columns = axes.of(site.name, site.part, *map.shape[2:])
+        return LocatedMap(rows, columns, NoGradMap(map), None)
+    input = trace.all(site.input_name)[call]
+    assert isinstance(input, Tensor)
+    grid: GridSize = (input.shape[1], input.shape[2])
+    if isinstance(site.part, PooledAttention):
+        queries, keys = pooled_grids(site.part, grid)
+        return LocatedMap(cells(queries), cells(keys), NoGradMap(map), None)
+    tiling = tiling_of(site.part, site.grid_module, grid, map.shape[2])
+    return LocatedMap(cells(tiling.q_grid), cells(tiling.k_grid), GridMap(map, tiling), tiling)
+
+
+def edit_at_call(edit: Edit, call: int, calls: int) -> Edit:
+    """An edit of one of the calls of a layer whose parameters are shared."""
+    if calls == 1:
+        return edit
+    counter = count()
+
+    def chosen(weights: Tensor) -> Tensor:
+        return edit(weights) if next(counter) % calls == call else weights
+
+    return chosen
+
+
+def compose(first: Edit, second: Edit) -> Edit:
+    return lambda weights: second(first(weights))

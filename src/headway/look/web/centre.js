@@ -1,0 +1,134 @@
+// The middle: the views of one site, what belongs to them, and the number under the pointer.
+
+import { comparison } from "./compare.js";
+import { fill, foreign, make, point, rove, sized } from "./dom.js";
+import { Scene } from "./scene.js";
+import { play } from "./sound.js";
+import { MEAN } from "./state.js";
+import { TablePart } from "./table.js";
+import { short, weightText } from "./text.js";
+
+// What changes the whole drawing, and not only what is pointed at.
+const REDRAWN = ["run", "compare", "site", "head", "view", "data", "theme", "root", "heat", "zoom", "x", "y", "pinned"];
+
+export class CentrePart {
+  constructor(app, box) {
+    Object.assign(this, { app, scene: new Scene(app), table: new TablePart(app) });
+    this.where = make("h2", { class: "where" });
+    this.compared = make("p", { class: "fact", testid: "compared", "aria-live": "polite", hidden: true });
+    this.tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "Views" });
+    rove(this.tabs, "button");
+    this.weight = make("output", { testid: "hover-weight", class: "weight" });
+    this.pair = make("span", { class: "pair" });
+    this.announced = make("div", { class: "unseen", "aria-live": "polite", testid: "announced" });
+    const reading = make("div", { class: "reading" }, this.pair, this.weight);
+    const head = make("div", { class: "row centre-head" }, this.where, this.tabs);
+    fill(box, head, this.compared, this.tools(), this.scene.box, this.table.box, reading, this.announced);
+  }
+
+  tools() {
+    const { app, scene } = this;
+    const sign = (text, title, onclick) =>
+      make("button", { class: "quiet", "aria-label": title, title, onclick }, text);
+    this.near = make(
+      "span",
+      { class: "row group" },
+      sign("+", "zoom in", () => scene.zoom(1.5)),
+      sign("−", "zoom out", () => scene.zoom(1 / 1.5)),
+      sign("fit", "fit the whole map", () => app.change({ zoom: 1, x: 0, y: 0 })),
+    );
+    const covered = () => app.change({ heat: Number(this.cover.value) });
+    const range = { type: "range", min: 0, max: 1, step: 0.05, value: app.state.heat, testid: "heat" };
+    this.cover = make("input", { ...range, "aria-label": "Opacity of the colours", oninput: covered });
+    this.heat = make("label", { class: "labelled" }, "colours", this.cover);
+    const played = () => play(app, () => scene.over());
+    this.play = make("button", { testid: "play", title: "Space", onclick: played }, "▶ play or pause");
+    this.root = sign("√", "colour by the square root of the weight", () => app.change({ root: !app.state.root }));
+    this.root.dataset.testid = "scale";
+    this.legend = make("canvas", { "aria-hidden": "true" });
+    this.most = make("span", { class: "fact", testid: "peak" });
+    this.least = make("span", { class: "fact" });
+    const legend = make("span", { class: "row legend" }, this.root, this.least, this.legend, this.most);
+    return make("div", { class: "row centre-tools" }, this.near, this.heat, this.play, legend);
+  }
+
+  update(any) {
+    const { app } = this;
+    if (any("site", "head", "run")) this.named();
+    if (any("site", "head", "run", "compare")) this.beside();
+    if (any("site", "run", "view")) this.offered();
+    if (any("theme", "data", "site", "head", "run", "compare", "root", "view")) this.key();
+    const still = any(...REDRAWN, "scroll");
+    const whole = still || (any("row") && app.view.follows) || (any("column") && app.view.name === "row");
+    if (app.view.name === "table") still && this.table.update();
+    else if (whole) this.scene.draw();
+    else if (any("row", "column")) this.scene.over();
+    if (any("row", "column", "site", "head", "run", "compare", "data", "pinned")) this.read();
+  }
+
+  named() {
+    const { site, state } = this.app;
+    const head = site.heads === 1 ? "" : state.head === MEAN ? "mean over heads" : `head ${state.head}`;
+    const name = site.label && site.label !== site.name ? make("code", {}, site.name) : null;
+    fill(this.where, foreign(site.label ?? site.name), make("small", {}, head), name);
+  }
+
+  // What is compared with what, or that nothing is.
+  beside() {
+    const told = comparison(this.app);
+    fill(this.compared, ...told);
+    this.compared.hidden = told.length === 0;
+    this.compared.classList.toggle("warn", told.length > 0 && this.app.other === null);
+  }
+
+  offered() {
+    const { app } = this;
+    const focus = this.tabs.contains(document.activeElement);
+    const tab = (view) => {
+      const chosen = view.name === app.state.view;
+      const tell = { role: "tab", testid: `view-${view.name}`, "aria-selected": String(chosen) };
+      const choose = () => app.change({ view: view.name });
+      return make("button", { ...tell, tabindex: chosen ? 0 : -1, onclick: choose }, view.title);
+    };
+    fill(this.tabs, ...app.fitting().map(tab));
+    const chosen = this.tabs.querySelector('[aria-selected="true"]');
+    point(this.tabs, "button", chosen);
+    if (focus) chosen.focus();
+    const tabular = app.state.view === "table";
+    this.scene.box.hidden = tabular;
+    this.table.box.hidden = !tabular;
+    this.near.hidden = !app.view.zooms;
+    this.heat.hidden = !["picture", "strip"].includes(app.state.view);
+    this.play.hidden = !(app.view.plays && app.run.sound);
+    this.scene.scroll = 0;
+  }
+
+  key() {
+    const { app } = this;
+    const scale = app.scale;
+    const peak = app.field.peak();
+    if (scale === this.told) return;
+    this.told = scale;
+    const pen = sized(this.legend, 96, 8);
+    for (let x = 0; x < 96; x++) (pen.fillStyle = scale.at(x / 95)), pen.fillRect(x, 0, 1.5, 8);
+    this.least.textContent = app.field.signed ? `−${weightText(scale.most)}` : "0";
+    this.most.textContent = peak === undefined ? "" : weightText(scale.most);
+    this.root.setAttribute("aria-pressed", String(app.state.root));
+  }
+
+  // The chosen cell in words and as a number; screen readers hear it after a pause.
+  read() {
+    const { app } = this;
+    const { row, column, pinned } = app.state;
+    const found = app.row;
+    if (found === undefined) return;
+    const [query, key] = [short(app.rows.label(row), 28), short(app.columns.label(column), 28)];
+    fill(this.pair, foreign(query), " → ", foreign(key), pinned ? make("small", {}, " pinned") : null);
+    const { mark, told } = found.exact ? { mark: "", told: "" } : app.field.bound;
+    this.weight.textContent = `${mark}${weightText(found.weights[column])}`;
+    this.weight.title = told;
+    this.scene.base.setAttribute("aria-label", `query ${query}, key ${key}, weight ${this.weight.textContent}`);
+    clearTimeout(this.pause);
+    this.pause = setTimeout(() => (this.announced.textContent = `${query} to ${key}: ${this.weight.textContent}`), 400);
+  }
+}

@@ -1,0 +1,99 @@
+// How one weight is computed: X → Q K V → scores → mask → softmax → · V → W_O, with the numbers of the chosen cell.
+
+import { detailOf, lengthOf } from "./detail.js";
+import { fill, foreign, make } from "./dom.js";
+import { reason } from "./side.js";
+import { ABSENT } from "./source.js";
+import { stripes } from "./stripes.js";
+import { decimal, short, weightText } from "./text.js";
+
+export class FootPart {
+  constructor(app, box) {
+    Object.assign(this, { app, box, cards: {} });
+    this.note = make("p", { class: "fact" });
+    const title = make("h2", {}, "How this weight is computed");
+    const cards = STAGES.map((stage) => this.card(stage));
+    fill(box, make("header", {}, title, this.note), make("ol", { class: "way" }, ...cards));
+  }
+
+  card({ name, title, formula, vectors }) {
+    const canvases = Object.fromEntries(vectors.map((one) => [one, make("canvas", { "aria-hidden": "true" })]));
+    const line = (one) => make("div", { class: "vector" }, make("var", {}, one), make("span", {}, canvases[one]));
+    const lines = vectors.map(line);
+    const number = make("output", { class: "figure", testid: `foot-${name}` });
+    const text = make("p", { class: "formula" }, formula);
+    this.cards[name] = { canvases, number, lines, text, formula };
+    return make("li", { class: "card" }, make("h3", {}, title), text, ...lines, number);
+  }
+
+  update(any) {
+    if (!any("row", "column", "site", "head", "run", "theme", "detail", "size")) return;
+    const { app } = this;
+    const detail = detailOf(app);
+    this.box.classList.toggle("empty", !detail);
+    const { row, column } = app.state;
+    const cell = [foreign(short(app.rows.label(row), 24)), " → ", foreign(short(app.columns.label(column), 24))];
+    fill(this.note, ...(detail ? cell : [reason(app, detail)]));
+    const values = detail ? numbersOf(detail, app) : {};
+    for (const [name, { canvases, number, lines, text, formula }] of Object.entries(this.cards)) {
+      text.textContent = values[name]?.formula ?? formula;
+      number.textContent = values[name]?.text ?? "";
+      number.dataset.value = values[name]?.value ?? "";
+      Object.values(canvases).forEach((canvas, at) => {
+        const vector = values[name]?.vectors?.[at] ?? null;
+        lines[at].hidden = vector === null;
+        if (vector !== null) stripes(canvas, vector, app.inks);
+      });
+    }
+  }
+}
+
+const STAGES = [
+  { name: "x", title: "X", formula: "the input of the layer", vectors: ["x"] },
+  { name: "qkv", title: "Q K V", formula: "q = W_Q x,  k = W_K x′,  v = W_V x′", vectors: ["q", "k", "v"] },
+  { name: "score", title: "Score", formula: "s = q · k × scale", vectors: [] },
+  { name: "mask", title: "Mask and bias", formula: "s + b,  masked: −∞", vectors: [] },
+  { name: "softmax", title: "Softmax", formula: "w = exp s / Σ exp s′", vectors: [] },
+  { name: "value", title: "· V", formula: "z = Σ w v", vectors: ["z"] },
+  { name: "out", title: "W_O", formula: "the output of this head: W_O z", vectors: ["o"] },
+];
+
+// What each stage shows for the chosen cell.
+function numbersOf(detail, app) {
+  const { head, row, column } = app.state;
+  const way = detail.query(head, row);
+  const [k, v, x] = [detail.vector("k", head, column), detail.vector("v", head, column), readAt(detail, row)];
+  const score = way.scores[column];
+  const bias = way.bias === null ? null : way.bias[column];
+  const { told } = detail;
+  const factor = Array.isArray(told.scale) ? told.scale[head] : told.scale;
+  const additive = told.score === "additive";
+  const sum = additive ? "a · tanh(q + k)" : `q · k × ${decimal(factor ?? 1, 4)}`;
+  const weight = way.weights[column];
+  const kept = app.fieldOf(app.state.run, app.site, head).row(row);
+  const shown = kept?.exact ? kept.weights[column] : weight; // as everywhere: half precision may be further off
+  return {
+    x: { text: x ? norm("x", x) : "", vectors: [x] },
+    qkv: { text: "", vectors: [way.q, k, v] },
+    score: { formula: additive ? "s = a · tanh(q + k)" : null, text: `${sum} = ${decimal(score)}`, value: score },
+    mask: { text: masked(score, bias) },
+    softmax: { text: `w = ${weightText(shown)}`, value: weight },
+    value: { text: v ? `${norm("z", way.z)}, of it ${norm("w v", v, weight)}` : ABSENT, vectors: [way.z] },
+    out: { text: way.given ? norm("W_O z", way.given) : ABSENT, vectors: [way.given] },
+  };
+}
+
+function norm(name, vector, factor = 1) {
+  return `‖${name}‖ = ${decimal(factor * lengthOf(vector), 2)}`;
+}
+
+function readAt(detail, row) {
+  const shape = detail.told.layout.x;
+  return shape && row < shape[0] ? detail.vector("x", row) : null;
+}
+
+function masked(score, bias) {
+  if (bias === null) return "no mask, no bias";
+  if (bias === -Infinity) return "masked: −∞";
+  return bias === 0 ? `not masked: s = ${decimal(score)}` : `${decimal(score)} + ${decimal(bias)} = ${decimal(score + bias)}`;
+}

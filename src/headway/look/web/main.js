@@ -1,0 +1,76 @@
+// Entry point: reads the bundle, creates the parts and draws the page.
+
+import { alignmentView } from "./alignment.js";
+import { App } from "./app.js";
+import { CentrePart } from "./centre.js";
+import { EditsPart } from "./edits.js";
+import { FootPart } from "./foot.js";
+import { Help } from "./help.js";
+import { listenKeys } from "./keys.js";
+import { linesView } from "./lines.js";
+import { LivePart } from "./live.js";
+import { matrixView } from "./matrix.js";
+import { OverviewPart } from "./overview.js";
+import { pictureView } from "./picture.js";
+import { PromptPart } from "./prompt.js";
+import { rowView } from "./row.js";
+import { SidePart } from "./side.js";
+import { soundView } from "./sound.js";
+import { openSource } from "./source.js";
+import { fromHash } from "./state.js";
+import { stripView } from "./strip.js";
+import { tableView } from "./table.js";
+import { TopPart } from "./top.js";
+
+const VIEWS = [matrixView, linesView, rowView, alignmentView, pictureView, stripView, soundView, tableView];
+
+async function start() {
+  const bundle = JSON.parse(document.getElementById("bundle").textContent);
+  const app = new App(bundle, openSource(bundle), VIEWS);
+  const place = (id) => document.getElementById(id);
+  app.dress();
+  const help = new Help();
+  const centre = new CentrePart(app, place("centre"));
+  const prompt = new PromptPart(app, place("prompt"));
+  app.parts = [
+    { update: (any) => any("theme") && app.dress() },
+    new TopPart(app, place("top"), help),
+    prompt,
+    new LivePart(app, prompt.left),
+    new SidePart(app, place("side")),
+    new EditsPart(app, place("edits")),
+    new FootPart(app, place("foot")),
+    centre, // it measures, and the overview scrolls: last, as for both everything must be in its place
+    new OverviewPart(app, place("overview")),
+  ];
+  listenKeys(app, centre.scene, help);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.touch("theme"));
+  addEventListener("hashchange", () => app.change(fromHash(location.hash)));
+  window.headway = exposed(app);
+  app.draw();
+  await app.settled();
+  window.headway.ready = true;
+  performance.mark("headway-ready");
+}
+
+// An interface for tests and for the console.
+function exposed(app) {
+  return {
+    ready: false,
+    get bundle() {
+      return app.bundle;
+    },
+    get state() {
+      return { ...app.state };
+    },
+    views: () => app.fitting().map((view) => view.name),
+    change: (patch) => app.change(patch),
+    settled: () => app.settled(),
+    weight(site, head, row, column) {
+      const { run } = app.state;
+      return app.fieldOf(run, app.siteOf(run, site), head).weight(row, column);
+    },
+  };
+}
+
+start();

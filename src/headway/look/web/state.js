@@ -1,0 +1,59 @@
+// The state of the page, also encoded in its address, so that it can be shared.
+
+export const MEAN = -1; // the head that is the mean over heads
+export const NONE = -1; // no run to compare with
+
+export const START = {
+  run: 0,
+  compare: NONE,
+  site: "",
+  head: 0,
+  view: "", // unless chosen: the one that says most of the site
+  row: 0,
+  column: 0,
+  pinned: false,
+  step: 0,
+  sort: "layer",
+  root: true, // colours by the root of the weight
+  theme: "auto",
+  heat: 0.75, // how much of the picture the colours cover
+  zoom: 1,
+  x: 0,
+  y: 0,
+  edits: [], // [{site, head, how}, …]
+};
+
+const PRIVATE = ["pinned", "heat", "edits"];
+const SHARED = Object.keys(START).filter((key) => !PRIVATE.includes(key));
+
+export function toHash(state) {
+  const told = SHARED.filter((key) => state[key] !== START[key]).map((key) => [key, written(state[key])]);
+  return `#${new URLSearchParams(told)}`;
+}
+
+// The part of a state that an address tells; what it tells wrongly is left out.
+export function fromHash(hash) {
+  const told = {};
+  for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
+    if (!SHARED.includes(key)) continue;
+    const value = read(START[key], text);
+    if (value !== null) told[key] = value;
+  }
+  return told;
+}
+
+function written(value) {
+  if (typeof value === "boolean") return value ? "1" : "0";
+  return typeof value === "number" ? String(Number(value.toFixed(3))) : value;
+}
+
+function read(like, text) {
+  if (typeof like === "boolean") return text === "1";
+  if (typeof like !== "number") return text;
+  const value = Number(text);
+  return text === "" || !Number.isFinite(value) ? null : value;
+}
+
+export function clamp(value, low, high) {
+  return Math.min(high, Math.max(low, value));
+}

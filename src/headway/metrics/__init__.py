@@ -1,0 +1,1 @@
+"""Scores: numbers from answers and references.  Nothing here knows a model."""

@@ -1,0 +1,135 @@
+"""How well captions tell what is on images, where each image has several captions by people.
+
+As the evaluation code of COCO captions computes it, but for the words, which its tokenizer of the Penn Treebank cuts:
+here letters are lowered, punctuation becomes a space, and what spaces separate is a word ("dog s" there is "dog 's",
+"black and white" there may be "black-and-white").  None depends on the order of images or of references.
+
+* BLEU-n of a corpus: the geometric mean of the precisions of 1 … n words in a row, each answer's counts clipped by the
+  largest count in one of its references, times exp(1 − r/c) where the answers' length c is less than r, the sum of
+  the lengths of the references nearest in length (of two as near, the shorter).  Runs from 0 to 1.  Where some order
+  has no match it is 0; COCO's code, which adds 1e-15 to each count, says some 1e-4.
+* CIDEr-D: for each n from 1 to 4 the cosine of answer and reference as vectors of n-grams, where an n-gram weighs its
+  count × log(images / images of whose references it is a part), the answer's weights clipped by the reference's in the
+  product, times exp(−δ²/2σ²) for captions that differ by δ words, σ = 6; the mean over n and references, × 10.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+from headway.errors import UserError
+from headway.metrics.scores import Scores
+from headway.metrics.text import share
+
+ORDERS = 4
+SIGMA = 6.0
+
+Gram = tuple[str, ...]
+Grams = Counter[Gram]
+References = Sequence[Sequence[str]]  # of each image
+
+
+def score_captions(answers: Sequence[str], references: References) -> Scores:
+    """BLEU-1 … 4 and CIDEr-D of one answer for each image."""
+    numbers = {f"bleu_{n}": score for n, score in enumerate(bleu(answers, references), 1)}
+    return Scores({"cider": cider(answers, references), **numbers}, len(answers), "images")
+
+
+def bleu(answers: Sequence[str], references: References) -> tuple[float, ...]:
+    """BLEU-1 … BLEU-4 of all answers together."""
+    matches, possible, long, nearest = [0] * ORDERS, [0] * ORDERS, 0, 0
+    for answer, known in words_of(answers, references):
+        long += len(answer)
+        nearest += min((len(one) for one in known), key=lambda n: (abs(n - len(answer)), n))
+        for n in range(ORDERS):
+            said = grams(answer, n + 1)
+            allowed: Grams = reduce(or_, (grams(one, n + 1) for one in known))  # the largest count of each
+            matches[n] += (said & allowed).total()
+            possible[n] += said.total()
+    short = min(0.0, 1.0 - nearest / long) if long else -math.inf
+    shares = [share(*pair) for pair in zip(matches, possible, strict=True)]
+    return tuple(math.exp(short) * math.prod(shares[:n]) ** (1 / n) for n in range(1, ORDERS + 1))
+
+
+def cider(answers: Sequence[str], references: References) -> float:
+    """CIDEr-D, the mean over images; the documents of its tf-idf are the images of this very set."""
+    scores = cider_each(answers, references)
+    return math.fsum(scores) / len(scores)
+
+
+def cider_each(answers: Sequence[str], references: References) -> list[float]:
+    """CIDEr-D of each answer."""
+    pairs = words_of(answers, references)
+    seen = Counter(gram for _, known in pairs for gram in set().union(*map(all_grams, known)))
+    rare = Rarity(len(pairs), seen)
+    return [10 * mean(similarity(rare, answer, one) for one in known) for answer, known in pairs]
+
+
+class Rarity(NamedTuple):
+    """How much an n-gram tells: log(images / images that have it)."""
+
+    images: int
+    seen: Counter[Gram]
+
+    def of(self, gram: Gram) -> float:
+        return math.log(self.images / max(1, self.seen[gram]))
+
+
+def similarity(rare: Rarity, answer: Sequence[str], reference: Sequence[str]) -> float:
+    """How alike two captions are, from 0 to 1: the mean over n of the clipped cosine, less where lengths differ."""
+    near = math.exp(-((len(answer) - len(reference)) ** 2) / (2 * SIGMA**2))
+    return near * mean(
+        clipped_cosine(weighed(rare, grams(answer, n)), weighed(rare, grams(reference, n)))
+        for n in range(1, ORDERS + 1)
+    )
+
+
+def weighed(rare: Rarity, counts: Grams) -> dict[Gram, float]:
+    return {gram: count * rare.of(gram) for gram, count in counts.items()}
+
+
+def clipped_cosine(a: dict[Gram, float], b: dict[Gram, float]) -> float:
+    """min(a, b) · b / (|a| |b|): repeating a word of the reference gains nothing."""
+    product = math.fsum(min(weight, b[gram]) * b[gram] for gram, weight in a.items() if gram in b)
+    norms = math.hypot(*a.values()) * math.hypot(*b.values())
+    return product / norms if norms else 0.0
+
+
+def words(text: str) -> list[str]:
+    """A caption's words: lowered, without punctuation."""
+    kept = (" " if unicodedata.category(sign)[0] == "P" else sign for sign in text.lower())
+    return "".join(kept).split()
+
+
+def grams(row: Sequence[str], n: int) -> Grams:
+    """How often each n words in a row occur."""
+    return Counter(tuple(row[at : at + n]) for at in range(len(row) - n + 1))
+
+
+def all_grams(row: Sequence[str]) -> set[Gram]:
+    return {gram for n in range(1, ORDERS + 1) for gram in grams(row, n)}
+
+
+def words_of(answers: Sequence[str], references: References) -> list[tuple[list[str], list[list[str]]]]:
+    """Each answer's words, and those of its references; what cannot be measured is told."""
+    if len(answers) != len(references):
+        said = f"{len(answers)} captions cannot be measured by the references of {len(references)} images"
+        raise UserError(said, do="give one answer and one list of references for each image")
+    if not answers:
+        raise UserError("there is nothing to measure: no captions", do="give one image or more")
+    for image, known in enumerate(references, 1):
+        if isinstance(known, str) or not known:
+            said = f"image {image} has {known!r:.40} for its references"
+            raise UserError(said, allowed="a list of one caption or more")
+    return [(words(a), [words(one) for one in known]) for a, known in zip(answers, references, strict=True)]
+
+
+def mean(numbers: Iterable[float]) -> float:
+    listed = list(numbers)
+    return math.fsum(listed) / len(listed)

@@ -1,0 +1,72 @@
+"""Finding the text that belongs to an image, and the image that belongs to a text, by how alike their vectors are.
+
+Recall at k is the share of queries that have a right answer among their k nearest; what ties with a right answer is
+counted before it, so that vectors which are all the same find nothing.
+
+Axes:  N images   M texts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from headway.errors import UserError
+from headway.metrics.scores import Scores
+from headway.ops.attend import shape_text
+
+KS = (1, 5, 10)
+
+
+def score_retrieval(similarity: Tensor, owners: Sequence[int], *, ks: Sequence[int] = KS) -> Scores:
+    """Recall both ways, and the median rank of the first right answer: `similarity` is N M, `owners` each text's image.
+
+    "texts_5" is how often an image finds one of its texts among five, "images_5" a text its image.
+    """
+    right = belonging(similarity, owners)
+    found = {"texts": first_ranks(similarity, right), "images": first_ranks(similarity.mT, right.mT)}
+    recalls = {f"{there}_{k}": recall(ranks, k) for there, ranks in found.items() for k in ks}
+    middles = {f"{there}_rank": float(ranks.double().quantile(0.5)) for there, ranks in found.items()}
+    return Scores({**recalls, **middles}, len(similarity), "images")
+
+
+def first_ranks(similarity: Tensor, right: Tensor) -> Tensor:
+    """The rank, from 1, of the best right answer to each query: N M, and which of these are right, N M → N."""
+    best = similarity.masked_fill(~right, float("-inf")).amax(1, keepdim=True)  # N 1
+    return 1 + ((similarity >= best) & ~right).sum(1)
+
+
+def recall(ranks: Tensor, k: int) -> float:
+    """The share of queries whose first right answer is among the `k` nearest."""
+    if k < 1:
+        raise UserError(f"recall at {k}", allowed="the 1 nearest or more")
+    return float((ranks <= k).double().mean())
+
+
+def chance(images: int, texts_each: int, k: int) -> float:
+    """Recall at k of an image among all texts by chance: 1 − the chance that k drawn texts are all others'."""
+    return chance_of(texts_each, images * texts_each, k)
+
+
+def chance_of(right: int, among: int, k: int) -> float:
+    """That one of k that are drawn is right, where so many among all are."""
+    missed = 1.0
+    for drawn in range(min(k, among)):
+        missed *= max(0, among - right - drawn) / (among - drawn)
+    return 1.0 - missed
+
+
+def belonging(similarity: Tensor, owners: Sequence[int]) -> Tensor:
+    """Which text belongs to which image, N M; what cannot be measured is told."""
+    if similarity.dim() != 2 or similarity.shape[1] != len(owners) or not len(owners):
+        said = f"similarities of {shape_text(similarity)} for {len(owners)} texts"
+        raise UserError(said, allowed="N×M, images by texts, and the image of each text")
+    images = len(similarity)
+    if set(owners) != set(range(images)):
+        said = f"the texts belong to {len(set(owners))} images of {images}"
+        raise UserError(said, allowed=f"images 0 to {images - 1}, each with one text or more")
+    if not similarity.isfinite().all():
+        raise UserError("some similarities are not finite", do="look for NaN or ±∞ in the model's weights")
+    return torch.arange(images, device=similarity.device)[:, None] == torch.tensor(owners, device=similarity.device)

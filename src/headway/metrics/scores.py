@@ -1,0 +1,207 @@
+"""The scores of a model on a set: named numbers, how they were computed, and the same by length of the source.
+
+The formulas are in `measures.py`; `scoring.py` gathers them by what a model is for.  Here they are compared and shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headway.errors import UserError, listed, nearest
+
+if TYPE_CHECKING:
+    from headway.metrics.buckets import Bucket
+    from headway.metrics.text import Classes
+
+WIDTH = 80  # columns of the table for people
+CLASSES = 20  # that have a row in it
+LETTERS = 3  # by which a class is known at the head of a column
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Named numbers over `count` things; the first is the one that models are chosen by."""
+
+    numbers: Mapping[str, float]
+    count: int
+    things: str = "pairs"
+    signatures: Mapping[str, str] = field(default_factory=dict[str, str])
+    buckets: tuple[Bucket, ...] = ()
+    classes: Classes | None = None
+    unit: str = "length"  # what lengths are counted in: words, letters, tokens
+
+    def __post_init__(self) -> None:
+        for name in self.numbers:
+            measure(name)  # a mistyped name is told here, not in the table
+
+    @property
+    def main(self) -> str:
+        return next(iter(self.numbers))
+
+    def plain(self) -> dict[str, object]:
+        """As data, for JSON, which has no infinity: what is not finite is null."""
+        buckets = [
+            {"first": b.first, "last": b.last, "count": b.count, "scores": finite(b.numbers)} for b in self.buckets
+        ]
+        told: dict[str, object] = {"count": self.count, "scores": finite(self.numbers), "by_length": buckets}
+        told |= {"unit": self.unit, "signatures": dict(self.signatures)}
+        return told if self.classes is None else {**told, "classes": self.classes.plain()}
+
+    def shown(self) -> str:
+        """A table of at most 80 columns: all, then each length; below it classes and signatures."""
+        blocks = [f"{spaced(self.count)} {self.things}", *map(self.table, self.columns())]
+        if self.classes is not None:
+            blocks.append(class_table(self.classes))
+            blocks += [table] if (table := confusion_table(self.classes)) else []
+        signed = [f"{MEASURES[name].title}  {signature}" for name, signature in self.signatures.items()]
+        return "\n\n".join([*blocks, *(["\n".join(signed)] if signed else [])])
+
+    def columns(self) -> list[list[str]]:
+        """The measures that stand side by side in one table, as many as its width allows."""
+        tables: list[list[str]] = []
+        for name in self.numbers:
+            if tables and widest(self.table([*tables[-1], name])) <= WIDTH:
+                tables[-1].append(name)
+            else:
+                tables.append([name])
+        return tables
+
+    def table(self, names: Sequence[str]) -> str:
+        rows = [(self.unit, "count", *(MEASURES[name].title for name in names))]
+        told = [("all", self.count, self.numbers), *((b.label, b.count, b.numbers) for b in self.buckets)]
+        for label, count, numbers in told:
+            rows.append((label, spaced(count), *(MEASURES[name].shown(numbers[name]) for name in names)))
+        return aligned(rows)
+
+
+def better(a: Scores, b: Scores, by: str | None = None) -> bool:
+    """Whether `a` beats `b` by a measure, the main one unless named.  What is not a number beats nothing."""
+    name = by or a.main
+    for numbers in (a.numbers, b.numbers):
+        if name not in numbers:
+            said = f"nothing was measured as {name!r}"
+            raise UserError(said, allowed=listed(numbers), meant=nearest(name, numbers))
+    return measure(name).better(a.numbers[name], b.numbers[name])
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a number is called and written, and whether more of it is better."""
+
+    title: str
+    higher: bool = True
+    percent: bool = False
+    digits: int = 2
+
+    def better(self, a: float, b: float) -> bool:
+        if math.isnan(a) or math.isnan(b):
+            return math.isnan(b) and not math.isnan(a)
+        return a > b if self.higher else a < b
+
+    def shown(self, number: float) -> str:
+        if math.isnan(number):
+            return "–"
+        return f"{100 * number:.{self.digits}f} %" if self.percent else f"{number:.{self.digits}f}"
+
+
+PERCENT = Measure("", percent=True)
+MEASURES = {
+    "bleu": Measure("BLEU"),
+    "chrf": Measure("chrF"),
+    "exact": Measure("exact", percent=True),
+    "word_error_rate": Measure("word errors", higher=False, percent=True),
+    "character_error_rate": Measure("character errors", higher=False, percent=True),
+    "accuracy": Measure("accuracy", percent=True),
+    "f1": Measure("macro F1", percent=True),
+    "token_accuracy": Measure("accuracy of words", percent=True),
+    "span_f1": Measure("F1 of spans", percent=True),
+    "loss": Measure("loss", higher=False, digits=4),
+    "perplexity": Measure("perplexity", higher=False),
+    "byte_perplexity": Measure("perplexity of bytes", higher=False, digits=3),
+    "bits_per_byte": Measure("bits per byte", higher=False, digits=3),
+    "top5": Measure("top 5", percent=True),
+    "error": Measure("error in deviations", higher=False, digits=4),
+    "gain": Measure("less than by repeating", percent=True),
+    "cider": Measure("CIDEr-D", digits=3),
+    **{f"bleu_{n}": Measure(f"BLEU-{n}", percent=True) for n in (1, 2, 3, 4)},
+    **{f"{found}_{k}": Measure(f"{found} @{k}", percent=True) for found in ("texts", "images") for k in (1, 5, 10)},
+    **{f"{found}_rank": Measure(f"{found} rank", higher=False, digits=1) for found in ("texts", "images")},
+}
+
+
+def measure(name: str) -> Measure:
+    if name not in MEASURES:
+        raise UserError(f"there is no measure {name!r}", allowed=listed(MEASURES, 20), meant=nearest(name, MEASURES))
+    return MEASURES[name]
+
+
+def class_table(classes: Classes) -> str:
+    """Precision, recall and F1 of the most frequent classes, and what was most often answered in their place."""
+    ordered = sorted(classes.labels, key=lambda label: (-classes.asked[label], label))
+    rows: list[tuple[str, ...]] = [("class", "count", "precision", "recall", "F1", "taken for")]
+    for label in ordered[:CLASSES]:
+        shares = (classes.precision(label), classes.recall(label), classes.f1(label))
+        rows.append((cut(label), spaced(classes.asked[label]), *map(PERCENT.shown, shares), taken_for(classes, label)))
+    rest = len(ordered) - CLASSES
+    return aligned(rows) + (f"\nand {rest} more" if rest > 0 else "")
+
+
+def confusion_table(classes: Classes) -> str | None:
+    """What was answered (columns) for each class (rows); None where there are too many to stand side by side."""
+    labels, corner = [cut(label) for label in classes.labels], "asked \\ said"
+    room = (WIDTH - max(map(len, [corner, *labels]))) // len(labels) - 2  # letters of a column
+    if len(labels) < 3 or room < LETTERS:
+        return None
+    counts = [[str(classes.counts[asked, said] or "·") for said in classes.labels] for asked in classes.labels]
+    rows = ([label, *row] for label, row in zip(labels, counts, strict=True))
+    table = aligned([(corner, *(label[:room] for label in labels)), *rows])
+    return table if widest(table) <= WIDTH else None
+
+
+def taken_for(classes: Classes, label: str) -> str:
+    wrong = [(-n, answer) for (asked, answer), n in classes.counts.items() if asked == label != answer]
+    return f"{cut(min(wrong)[1])} ({-min(wrong)[0]})" if wrong else ""
+
+
+def cut(label: str) -> str:
+    """A class's name, short enough to stand in a table."""
+    return label if len(label) <= 16 else f"{label[:15]}…"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows under one another, the first column to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+
+
+def widest(table: str) -> int:
+    return max(map(len, table.splitlines()))
+
+
+def spaced(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
+
+
+def finite(numbers: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
+
+
+def short(number: int) -> str:
+    """1 557 611 200 as 1.56 G"""
+    return scaled(number, 1000, ("", " k", " M", " G", " T", " P"))
+
+
+def binary(number: int) -> str:
+    """1 280 000 000 000 bytes as 1.16 TiB"""
+    return scaled(number, 1024, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"))
+
+
+def scaled(number: int, base: int, units: tuple[str, ...]) -> str:
+    value, power = float(number), 0
+    while value >= base and power < len(units) - 1:
+        value, power = value / base, power + 1
+    return f"{value:.0f}{units[0]}" if power == 0 else f"{value:.2f}{units[power]}"

@@ -1,0 +1,305 @@
+"""The recipe: everything that differs between two training runs, as one typed value.
+
+It has the sections `data`, `model` and `train`, and three top-level settings.  `None` means not decided yet: the data,
+the preset or the machine decide it before the run, and the resolved recipe holds the result.  The help text of each
+setting is written here once, for `headway train --help` and for the comments of `headway init`.
+
+Dotted names such as `train.lr` are those of the command line, of recipe files and of messages.  Settings that had
+another name in an earlier version are still read under that name: `ALIASES` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from headway.errors import UserError
+
+T = TypeVar("T")
+
+
+def setting(
+    default: T, text: str, *, min_value: float | None = None, max_value: float | None = None, spelled: str = ""
+) -> T:
+    """A field with its help text and bounds; `spelled` is its public name where that is a keyword of Python."""
+    bounds = {"min_value": min_value, "max_value": max_value}
+    return field(default=default, metadata={"text": text, "spelled": spelled, **bounds})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting by its public dotted name; `kind` is its type."""
+
+    name: str
+    section: str  # "" at the top level
+    attribute: str
+    kind: Any
+    default: object
+    text: str
+    min_value: float | None
+    max_value: float | None
+
+    @property
+    def word(self) -> str:
+        """The name within its section."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The allowed values of a setting that is one of a few words."""
+        return next((get_args(kind) for kind in kinds_of(self.kind) if get_origin(kind) is Literal), ())
+
+
+def kinds_of(kind: Any) -> tuple[Any, ...]:
+    """The members of a union type, or the type itself."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def settings_of(section: str, kind: type) -> dict[str, Setting]:
+    """The settings of a section by dotted name, in order."""
+    hints, found = get_type_hints(kind), dict[str, Setting]()
+    for one in fields(kind):
+        if "text" in one.metadata:
+            about = dict(one.metadata)
+            word = about.pop("spelled") or one.name
+            name = f"{section}.{word}" if section else word
+            found[name] = Setting(name, section, one.name, hints[one.name], one.default, **about)
+    return found
+
+
+# Value of a field of an architecture's config
+Size = int | float | str | bool | None | tuple[Any, ...] | list[Any] | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Training and validation data, and how they are tokenized."""
+
+    path: tuple[str, ...] = setting((), "training data: files or folders, or dates, the built-in data set")
+    source: Path | None = setting(None, "file of source texts, line by line parallel to target")
+    target: Path | None = setting(None, "file of target texts")
+    validation: tuple[Path, ...] = setting(
+        (),
+        "validation data: one file, or two parallel files, each with its own --validation; otherwise a validation "
+        "split of the training data",
+    )
+    task: str | None = setting(
+        None, "task of the data, by its kind or by its own name, such as masked-lm; null: recognised from the data"
+    )
+    objective: Literal["causal", "masked", "span", "contrastive", "text"] | None = setting(
+        None,
+        "training objective: causal, masked or span for texts; masked or contrastive for images; text or contrastive "
+        "for captions; text (by a decoder) for speech; null: the preset's",
+    )
+    columns: tuple[int | str, ...] | None = setting(
+        None, "names or numbers of the table columns to use; null: recognised"
+    )
+    prefix: str = setting("", "text prepended to every source, such as a task prefix of T5")
+    label_from: str | None = setting(
+        None, "regular expression that finds the class label, or the transcript, in names of images or audio files"
+    )
+    augment: tuple[str, ...] | None = setting(
+        None,
+        "data augmentation: crop, flip, randaugment, jitter, grey, blur, erase, mixup, cutmix; speed, noise, gain, "
+        "specaugment; null: chosen",
+    )
+    skip_bad: bool = setting(False, "skip the records that headway check reports as errors, and count them")
+    max_length: int | None = setting(
+        None, "maximum sequence length in tokens; null: the model's context length, or that of the data", min_value=1
+    )
+    validation_split: float = setting(
+        0.05,
+        "validation split: fraction of the records held out if no validation data is given",
+        min_value=0,
+        max_value=0.5,
+    )
+    validation_from: str | None = setting(
+        None, "regular expression: images or audio files with matching names are the validation split"
+    )
+    test_from: str | None = setting(
+        None,
+        "regular expression: images or audio files with matching names are left out, as test data for headway eval",
+    )
+    tokenizer: str | None = setting(
+        None,
+        "tokenizer to train (bpe, wordpiece, unigram, characters, words), or a folder with a trained one; null: chosen",
+    )
+    target_tokenizer: str | None = setting(
+        None, "tokenizer of the targets, where they are written in another script than the sources; null: chosen"
+    )
+    vocab: int | None = setting(
+        None, "vocabulary size of a tokenizer to train, in tokens; null: chosen by the size of the data", min_value=2
+    )
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """The model to train.  `sizes` are fields of the architecture's own config, such as layers, dim and heads."""
+
+    preset: str | None = setting(
+        None, "architecture and size, one of headway list; null: chosen by the data and the time"
+    )
+    start: Path | None = setting(None, "model folder to fine-tune", spelled="from")
+    freeze: int | tuple[str, ...] | None = setting(
+        None,
+        "parameters to freeze: the first N layers, encoder (all but the head), or name patterns such as embed*",
+        min_value=0,
+    )
+    layer_decay: float = setting(
+        1.0,
+        "layer-wise learning rate decay: learning rate of a layer relative to the layer above it",
+        min_value=0,
+        max_value=1,
+    )
+    sizes: Mapping[str, Size] = field(default_factory=dict[str, Size])
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Length of the run, optimisation, evaluation and checkpoints."""
+
+    steps: int | None = setting(
+        None, "training steps (updates of the weights); or give epochs or minutes; null: chosen", min_value=1
+    )
+    epochs: float | None = setting(None, "epochs: passes over the training data", min_value=0.001)
+    minutes: float | None = setting(None, "training time in minutes, converted to steps before the run", min_value=0.01)
+    batch: int | None = setting(
+        None, "batch size in tokens without padding, or in images, frames or rows; null: chosen", min_value=1
+    )
+    grad_accumulation: int = setting(1, "gradient accumulation: batches per update", min_value=1)
+    optimiser: Literal["adamw", "adam", "adafactor", "muon"] = setting("adamw", "optimiser (optimizer)")
+    lr: float | None = setting(None, "peak learning rate; null: chosen by the width of the model", min_value=0)
+    schedule: Literal["cosine", "inverse", "paper", "wsd", "constant"] = setting(
+        "cosine",
+        "learning rate schedule after warm-up; inverse: inverse square root; paper: Vaswani et al. 2017 (Noam); "
+        "wsd: warm-up, stable, decay",
+    )
+    warmup_steps: int | None = setting(
+        None, "warm-up steps, in which the learning rate rises linearly; null: a fraction of all steps", min_value=0
+    )
+    min_lr_ratio: float = setting(
+        0.0, "final learning rate as a fraction of the peak learning rate", min_value=0, max_value=1
+    )
+    weight_decay: float = setting(0.01, "weight decay, decoupled from the gradient", min_value=0)
+    betas: tuple[float, float] = setting(
+        (0.9, 0.98), "Adam's beta1 and beta2: decay rates of its moving averages", min_value=0, max_value=0.999999
+    )
+    eps: float = setting(1e-8, "Adam's epsilon, for numerical stability of the division", min_value=0)
+    max_grad_norm: float = setting(1.0, "gradient clipping: maximum norm of the gradient; 0: no clipping", min_value=0)
+    label_smoothing: float | None = setting(None, "label smoothing; null: the task's", min_value=0, max_value=0.99)
+    dropout: float | None = setting(None, "dropout probability; null: the preset's", min_value=0, max_value=0.99)
+    ema_decay: float = setting(
+        0.0,
+        "decay of the exponential moving average (EMA) of the weights; 0: no EMA",
+        min_value=0,
+        max_value=0.999999,
+    )
+    average: int = setting(
+        1, "checkpoint averaging: number of best checkpoints whose mean weights are tried as the result", min_value=1
+    )
+    patience: int | None = setting(
+        None,
+        "early stopping patience: evaluations without a better score before the run stops; null: no early stopping",
+        min_value=1,
+    )
+    evaluate_every: int | None = setting(
+        None, "steps between evaluations on the validation data; null: chosen", min_value=1
+    )
+    checkpoint_every: int | None = setting(None, "steps between checkpoints; null: chosen", min_value=1)
+    keep_last: int = setting(2, "number of latest checkpoints to keep", min_value=1)
+    keep_best: int = setting(1, "number of best checkpoints to keep", min_value=0)
+    workers: int = setting(0, "data loader workers: processes that prepare batches beside the training", min_value=0)
+    threads: int | None = setting(None, "CPU threads of the computation; null: one per core", min_value=1)
+    log_every: int | None = setting(None, "steps between lines of metrics; null: chosen", min_value=1)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training run: the same recipe on the same data and machine gives the same weights, bit for bit."""
+
+    data: DataSettings = DataSettings()
+    model: ModelSettings = field(default_factory=ModelSettings)
+    train: TrainSettings = TrainSettings()
+    seed: int = setting(
+        0,
+        "random seed of initialisation, data order, dropout and augmentation",
+        min_value=0,
+        max_value=2**63 - 1,
+    )
+    out: Path | None = setting(None, "output folder of the run; null: named after the data")
+    device: Literal["cpu"] = setting("cpu", "device to train on")
+
+    def __post_init__(self) -> None:
+        """Refuses settings that contradict each other."""
+        for rivals in EXCLUSIVE:
+            given = [name for name in rivals if value_of(self, name) not in (None, ())]
+            if len(given) > 1:
+                raise UserError(f"{' and '.join(given)} are both given", do="give one of them")
+        if (self.data.source is None) != (self.data.target is None):
+            there, lacking = ("target", "source") if self.data.source is None else ("source", "target")
+            raise UserError(f"data.{there} is given without data.{lacking}", do=f"give data.{lacking} too")
+
+
+SECTIONS: dict[str, type] = {"data": DataSettings, "model": ModelSettings, "train": TrainSettings}
+# Only one of each group may be given; giving one in a stronger source overrides the others.
+EXCLUSIVE = (
+    ("train.steps", "train.epochs", "train.minutes"),
+    ("data.path", "data.source"),
+    ("data.path", "data.target"),
+    ("data.validation", "data.validation_from"),
+)
+
+SETTINGS: dict[str, Setting] = {
+    **settings_of("", Recipe),
+    **{name: one for section, kind in SECTIONS.items() for name, one in settings_of(section, kind).items()},
+}
+
+# Names of earlier versions, still accepted as options, variables, keys of a recipe file and from Python; help and
+# messages show the new ones.
+ALIASES: dict[str, str] = {
+    "data.longest": "data.max_length",
+    "data.held_out": "data.validation_split",
+    "data.held_from": "data.validation_from",
+    "train.accumulate": "train.grad_accumulation",
+    "train.rate": "train.lr",
+    "train.warmup": "train.warmup_steps",
+    "train.floor": "train.min_lr_ratio",
+    "train.clip": "train.max_grad_norm",
+    "train.smoothing": "train.label_smoothing",
+    "train.ema": "train.ema_decay",
+    "train.keep": "train.keep_last",
+    "train.best": "train.keep_best",
+}
+
+
+def canonical(name: str) -> str:
+    """The current name of a setting that may be given by an earlier one."""
+    return ALIASES.get(name, name)
+
+
+def flat(recipe: Recipe) -> dict[str, Any]:
+    """The values of a recipe by dotted name, in the order of its fields; sizes are `model.layers` and so on."""
+    values = {name: value_of(recipe, name) for name in SETTINGS}
+    return {**values, **{f"model.{name}": size for name, size in recipe.model.sizes.items()}}
+
+
+def from_flat(values: Mapping[str, Any]) -> Recipe:
+    """The recipe of values by dotted name; a name that is not a setting is a field of the model's config."""
+    parts: dict[str, dict[str, Any]] = {"": {}, **{section: {} for section in SECTIONS}}
+    sizes: dict[str, Any] = {}
+    for given, value in values.items():
+        name = canonical(given)
+        if name in SETTINGS:
+            parts[SETTINGS[name].section][SETTINGS[name].attribute] = value
+        else:
+            sizes[name.removeprefix("model.")] = value
+    model = ModelSettings(**parts["model"], sizes=sizes)
+    return Recipe(DataSettings(**parts["data"]), model, TrainSettings(**parts["train"]), **parts[""])
+
+
+def value_of(recipe: Recipe, name: str) -> Any:
+    one = SETTINGS[name]
+    return getattr(getattr(recipe, one.section) if one.section else recipe, one.attribute)

@@ -1,0 +1,364 @@
+"""A task: what a model is for, and all that is true of it.
+
+A task says which data it learns from, how records become rows, rows a batch and a batch a loss, how a model of it
+answers (`predict`), how good these answers are (`evaluate`), and what a recording of one answer is (`trace`).  The
+command line, training, evaluation, inspection and the page ask the task and never name one.
+
+A task is a frozen value, cheap to pickle: it goes to the processes that prepare batches.  `encode` is done once and
+kept on disk; `collate` draws what is drawn anew each time (masks, crops) from the random numbers that it is handed;
+`loss` is a sum over targets, so that a step over several batches divides by the count of all of them and equals one
+large batch.
+
+Axes:  R rows   C columns   M targets   V vocabulary
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+from torch import Tensor, nn
+
+from headway.data.order import batched
+from headway.data.rng import random_for
+from headway.errors import UserError
+from headway.nn.head import Classifier, TokenClassifier, main_head
+from headway.nn.trunk import Trunk
+from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
+from headway.tasks.inspection import ENCODED_TOGETHER, DataRow, InspectedTask
+from headway.tasks.predictions import EmbeddingVector, Prediction
+from headway.tasks.report_details import NextCommand, ReportDetails, example_of, traced_samples
+from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
+
+if TYPE_CHECKING:
+    from headway.data.kinds import DataKind
+    from headway.data.preprocess import Preprocess
+    from headway.data.shards import Shards
+    from headway.data.sources import Record
+    from headway.data.splits import DataSplits
+    from headway.data.tokenizer import Tokenizer
+    from headway.recipe import Recipe
+    from headway.tasks.tracing import TracedRun, TraceOptions
+
+CUSTOM = "custom"  # the architecture of a torch module of your own
+Row = tuple[np.ndarray, ...]  # ids by column: the source, and where there is one the target
+MEDIA_FIELDS = {"image": "images", "features": "sounds or numbers"}  # what a config with such a field is made for
+
+
+class Batch(Protocol):
+    """Tensors for one call of a model."""
+
+    @property
+    def targets(self) -> int:
+        """What the loss sums over: tokens to predict, or rows to classify."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the model reads."""
+        ...
+
+
+class ModelParts(Protocol):
+    """What a task is rebuilt from: a model with its config, tokenizers and preprocessing (`headway.model.Model`)."""
+
+    @property
+    def model(self) -> nn.Module: ...
+    @property
+    def config(self) -> Any: ...
+    @property
+    def architecture(self) -> str: ...
+    @property
+    def extra_config(self) -> Mapping[str, Any]:
+        """What config.json says besides the architecture: special tokens, names of classes."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer | None: ...
+    @property
+    def target_tokenizer(self) -> Tokenizer | None: ...
+    @property
+    def preprocess(self) -> Preprocess | None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class TaskSetup:
+    """A task made for data: its tokenizers, the settings that were chosen on the way, and what the model must fit.
+
+    `config` are fields of the model's config that follow from the data, and `head` is what stands on an encoder that
+    can have several heads.
+    """
+
+    task: Task
+    tokenizer: Tokenizer | None = None
+    target_tokenizer: Tokenizer | None = None
+    chosen: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    classes: int = 0
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    head: str | None = None
+    preprocess: Preprocess | None = None
+
+
+class Task(InspectedTask, ABC):
+    """What a model is for.  Subclasses are frozen dataclasses; the class says what is true of all of them."""
+
+    name: ClassVar[str]  # in config.json, and after --task
+    kind: ClassVar[str]  # the word for the kind of data, which --task takes too
+    objective: ClassVar[str | None] = None  # where data of one kind may be learned from in several ways
+    data_kind: ClassVar[DataKind | None] = None  # of the data that it learns from
+    goal: ClassVar[str]  # ends the sentence that says what data is for
+    does: ClassVar[str]  # what a model of it does, behind "the model"
+    target: ClassVar[str] = "target"  # what the loss is the mean over
+    architectures: ClassVar[tuple[str, ...]] = ()  # that can learn it
+    presets_by_size: ClassVar[tuple[str, ...]] = ()  # of which one is chosen, the smallest first
+    needs_labels: ClassVar[bool] = True  # whether records must say something about their samples
+    beams: ClassVar[bool] = False  # whether its evaluation decodes, so that beams make a difference
+    sample_names: ClassVar[tuple[str, str, str]] = ("source", "answer", "should be")  # heads of a table of samples
+    graded: ClassVar[bool] = True  # whether an answer is right or wrong, not more or less good
+
+    # ---- from data, and from a model
+
+    @classmethod
+    def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
+        """The task for data: tokenizers, classes, and what the model must fit.  `start` is a model to go on from."""
+        raise UserError(f"a model cannot be trained for {cls.goal} here", do="train one for another task")
+
+    @classmethod
+    @abstractmethod
+    def from_model(cls, parts: ModelParts) -> Self | None:
+        """The task of a model folder, or of a foreign one by its head; None where the model is for something else."""
+
+    # ---- learning
+
+    @abstractmethod
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> Any:
+        """One batch of rows."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """The loss of all targets together."""
+
+    def loss_batch(self, model: nn.Module, rows: Sequence[DataRow]) -> Any:
+        """Rows with the same key as a batch."""
+        return self.collate([one.row for one in rows], random_for("unused"))
+
+    def without_augmentation(self) -> Self:
+        """The task as validation measures it: without what only helps learning."""
+        return self
+
+    def extra_config(self) -> Mapping[str, Any]:
+        """What config.json keeps of it: special tokens by their parts, names of classes."""
+        return {}
+
+    # ---- use
+
+    @abstractmethod
+    def predict(
+        self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Iterator[Prediction]:
+        """The answer to each input: a text, or the name of a file where the model reads images or sounds."""
+
+    @abstractmethod
+    def evaluate(
+        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
+    ) -> EvalResult:
+        """How good a model is on records, which may be read more than once."""
+
+    @abstractmethod
+    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
+        """How good a model in training is: by its loss on validation batches, and by answers to some records."""
+
+    @abstractmethod
+    def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
+        """One input with the call that answers it, to be recorded: the axes of its attention, and what came out."""
+
+    def embed(self, model: nn.Module, inputs: Sequence[str]) -> Tensor:
+        """A vector of length 1 for each input, B C."""
+        raise UserError(f"a model that {self.does} gives no vectors", do="leave out embed=")
+
+    def embeddings(self, model: nn.Module, inputs: Sequence[str]) -> list[EmbeddingVector]:
+        vectors = self.embed(model, inputs).tolist()
+        return [EmbeddingVector(one, tuple(vector)) for one, vector in zip(inputs, vectors, strict=True)]
+
+    # ---- for people
+
+    @property
+    def takes_files(self) -> bool:
+        """Whether its inputs are names of files."""
+        return False
+
+    @abstractmethod
+    def sample_input(self, folder: Path, context: int | None) -> str:
+        """An input that a model of this context can read; an image or a sound is written into the folder."""
+
+    @property
+    def heading(self) -> str:
+        """What a model of it is trained for, behind the name of the data."""
+        return self.goal
+
+    def report_details(
+        self, model: nn.Module, batches: Sequence[Any], records: Sequence[Record], found: EvalResult
+    ) -> ReportDetails:
+        """What a report shows besides scores: of the last evaluation, of validation batches, or of a few records."""
+        return ReportDetails(found.scores, found.samples, traced=traced_samples(found.samples, graded=self.graded))
+
+    def example(self, splits: DataSplits, samples: Sequence[Sample]) -> str:
+        """An input that the model can be tried with."""
+        return example_of(samples) or "some text"
+
+    @classmethod
+    def next_commands(cls, folder: str, example: str) -> list[NextCommand]:
+        """What to type after a training."""
+        use = NextCommand(f"headway run {folder} {example}", "use the model")
+        return [use, NextCommand(f"headway eval {folder} DATA", "evaluate it on other data")]
+
+
+class RecordTask(Task):
+    """A task whose rows are records: `columns` lists of ids each, in batches that are counted in `unit`."""
+
+    columns: ClassVar[int] = 2
+    max_id: ClassVar[int] = 0  # the largest number of a row that is neither a token nor a class
+    unit: str
+
+    @abstractmethod
+    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        """The ids of records, column by column."""
+
+    @abstractmethod
+    def sizes(self, rows: Shards) -> np.ndarray:
+        """How much each row counts for in a batch, R or R C."""
+
+    def check(self, records: Sequence[Record]) -> None:
+        """Refuses records with labels that are none of the model's."""
+
+    def has_loss(self, model: nn.Module, described: bool) -> bool:
+        return True
+
+    def loss_rows(self, model: nn.Module, records: Iterable[Record]) -> Iterator[DataRow]:
+        for part in batched(records, ENCODED_TOGETHER):
+            self.check(part)
+            for record, row in zip(part, self.encode([record.handed for record in part]), strict=True):
+                key = tuple(map(len, row))
+                yield DataRow(key, sum(key), tuple(map(ids, row)), record.name)
+
+    def batch(self, records: Sequence[Record]) -> Any:
+        """Some records as one batch, without augmentation."""
+        rows = [tuple(map(ids, row)) for row in self.encode([record.handed for record in records])]
+        return self.collate(rows, random_for("unused"))
+
+
+class StreamTask(Task):
+    """A task whose rows are spans of documents, which all stand in one long stream of `columns` numbers each.
+
+    No number of the stream reaches `vocab`; `unit` is what places of the stream are called when some are counted.
+    """
+
+    columns: int
+    unit: str
+    has_history: ClassVar[bool] = False  # whether validation asks for each place after those before it
+
+    @property
+    @abstractmethod
+    def vocab(self) -> int: ...
+
+    @abstractmethod
+    def document(self, pieces: Iterable[str]) -> list[Iterable[int]]:
+        """A document that comes in pieces, column by column."""
+
+    @abstractmethod
+    def stride(self, context: int) -> int:
+        """How far apart spans begin, each of which has one token more, for a model that reads `context` tokens."""
+
+
+class GivesVectors(Task):
+    """A task whose models answer with a vector, which no data can be compared with."""
+
+    does = "gives vectors"
+
+    def predict(
+        self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Iterator[EmbeddingVector]:
+        return iter(self.embeddings(model, inputs))
+
+    def evaluate(
+        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
+    ) -> EvalResult:
+        raise UserError("the model gives vectors, which no data can be compared with", do="train a head")
+
+
+@runtime_checkable
+class StatefulLoss(Protocol):
+    """A task that may remember something from batch to batch: tensors, which travel with the run."""
+
+    def memory(self, model: nn.Module) -> Mapping[str, Tensor] | None:
+        """What it begins with; None where nothing is remembered for this model."""
+        ...
+
+    def loss_after(
+        self, model: nn.Module, batch: Any, memory: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The loss after the batches that are remembered, and what is remembered then."""
+        ...
+
+
+@runtime_checkable
+class StreamsText(Protocol):
+    """A task whose models write texts, which can be shown as they are written."""
+
+    def stream(self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS) -> Iterator[str]:
+        """The answer to one text, piece by piece as it is written."""
+        ...
+
+
+def reads_media(parts: ModelParts) -> bool:
+    """Whether a model reads images, sounds or numbers instead of texts."""
+    waves = isinstance(parts.model, Trunk) and getattr(parts.model.embed, "reads_waveforms", False)
+    if waves or parts.preprocess is not None:
+        return True
+    media = next((what for field, what in MEDIA_FIELDS.items() if hasattr(parts.config, field)), None)
+    if media is None:
+        return False
+    said = f"this model's folder does not say how {media} are made fit for {parts.architecture}"
+    raise UserError(said, do="add preprocessor_config.json")
+
+
+def required_tokenizer(parts: ModelParts) -> Tokenizer:
+    """The tokenizer of what a model reads."""
+    if parts.tokenizer is None:
+        missing: str = getattr(parts, "lacking", "")
+        where = f"put {missing} beside it" if missing else "add tokenizer.json"
+        raise UserError("this model's folder holds no tokenizer", do=f"call model(ids) with numbers, or {where}")
+    return parts.tokenizer
+
+
+def class_names(parts: ModelParts, count: int) -> tuple[str, ...]:
+    """The names of a model's classes; their numbers where it has none."""
+    names: Mapping[str, str] = parts.extra_config.get("id2label") or {}
+    listed = [names[key] for key in sorted(names, key=int)]
+    return tuple(listed[k] if k < len(listed) else str(k) for k in range(count))
+
+
+def labels_of(parts: ModelParts, head: type[Classifier] | type[TokenClassifier]) -> tuple[str, ...] | None:
+    """The classes of a model with such a head; a torch module of your own has those that its folder names."""
+    if isinstance(parts.model, Trunk):
+        found = main_head(parts.model.head)
+        return class_names(parts, found.out.out_features) if isinstance(found, head) else None
+    named = parts.extra_config.get("id2label") if parts.architecture == CUSTOM else None
+    return class_names(parts, len(named)) if named else None
+
+
+def named_classes(labels: Sequence[str]) -> dict[str, Any]:
+    """The names of classes as config.json keeps them."""
+    return {
+        "id2label": {str(at): name for at, name in enumerate(labels)},
+        "label2id": {name: at for at, name in enumerate(labels)},
+    }
+
+
+def ids(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
+    """Numbers and lists of numbers, one after the other."""
+    return np.concatenate([np.atleast_1d(np.asarray(part, dtype=np.int64)) for part in parts])

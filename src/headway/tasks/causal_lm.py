@@ -1,0 +1,252 @@
+"""Causal language modelling: predict each token from those before it.
+
+Texts are read as one long stream and cut into spans; where a document ends inside a span, the span is cut there too, so
+that no token sees another document and positions begin anew.
+
+Axes:  N tokens of all rows
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.data.rng import random_for
+from headway.generate.sampling import GREEDY, RandomSampler
+from headway.metrics.buckets import Bucket, by_length
+from headway.metrics.scoring import score_texts
+from headway.nn.head import LMHead, main_head, word_head
+from headway.nn.trunk import Trunk
+from headway.tasks.base import ModelParts, Row, TaskSetup, ids, required_tokenizer
+from headway.tasks.generation import (
+    GREEDY_OPTIONS,
+    GenerationOptions,
+    continuation_job,
+    first_token,
+    hypotheses,
+    stop_condition,
+    streamed,
+)
+from headway.tasks.language_modelling import (
+    LENGTH_EDGES,
+    MAX_WINDOW,
+    REPORT_TOKENS,
+    TRACED_TOKENS,
+    DocumentLoss,
+    LanguageModelling,
+    WindowBatch,
+)
+from headway.tasks.outcome import Choices
+from headway.tasks.predictions import TextPrediction
+from headway.tasks.report_details import ReportDetails, TracedInput
+from headway.tasks.results import EvalResult, Sample
+from headway.tasks.text_tracing import fitting_ids, followed, text_axes
+from headway.tasks.token_labels import readable, reader
+from headway.tasks.token_rows import PackedBatch, TokenPrediction, around, some
+from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.vocabulary import DEFAULT_CONTEXT, Framing, context_for, corpus_level, merged_settings, one_tokenizer
+
+if TYPE_CHECKING:
+    from headway.data.sources import Record
+    from headway.data.splits import DataSplits
+    from headway.data.tokenizer import Tokenizer
+    from headway.generate.job import Job
+    from headway.generate.request import Generated
+    from headway.generate.stopping import Stop
+    from headway.metrics.scores import Scores
+    from headway.recipe import Recipe
+
+POSITION_TOKENS = 100_000  # of validation, whose loss is measured by position
+POSITION_EDGES = (4, 16, 64, 256, 1024)
+PROMPT_TOKENS = 40  # at most, of a text that is continued in a report
+TEMPERATURE = 0.8  # of these continuations
+
+
+@dataclass(frozen=True, eq=False)
+class CausalBatch:
+    read: PackedBatch
+    wanted: Tensor  # N, the token after each; none, where no row has a second token
+
+    @property
+    def targets(self) -> int:
+        return len(self.wanted)
+
+    @property
+    def tokens(self) -> int:
+        return len(self.read)
+
+    def tokens_at(self, site: str) -> Tensor:
+        return self.read.ids
+
+
+@dataclass(frozen=True, eq=False)
+class CausalLM(LanguageModelling):
+    """Continue the text.  A document has `bos` before it and `eos` behind it, where the tokenizer has these."""
+
+    name = "causal-lm"
+    objective = "causal"
+    does = "continues texts"
+    architectures = ("gpt2", "llama", "mixtral")
+    presets_by_size = ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2")
+    overlap = 1
+
+    tokenizer: Tokenizer
+    max_length: int = DEFAULT_CONTEXT
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
+        tokenizer, chosen = one_tokenizer(recipe, splits, start, corpus_level(splits), Framing())
+        task = cls(tokenizer)
+        task = replace(task, settings=merged_settings(start, task.extra_config()))
+        return TaskSetup(task, tokenizer, tokenizer, chosen)
+
+    @classmethod
+    def from_model(cls, parts: ModelParts) -> Self | None:
+        if not isinstance(parts.model, Trunk) or not isinstance(main_head(parts.model.head), LMHead):
+            return None
+        return cls(required_tokenizer(parts), context_for(parts), parts.extra_config)
+
+    def extra_config(self) -> Mapping[str, Any]:
+        return {"bos_token_id": self.tokenizer.bos, "eos_token_id": self.tokenizer.eos}
+
+    # ---- learning
+
+    @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        return around(self.tokenizer)
+
+    def stride(self, context: int) -> int:
+        return context  # the last token of a span is predicted and not read
+
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> CausalBatch:
+        """The last token of a row has nothing to predict; so a row of one token is left out."""
+        whole = [row for (row,) in rows if len(row) > 1]
+        if not whole:  # a model must read something, if only to learn nothing from it
+            return CausalBatch(PackedBatch.of([rows[0][0]]), torch.empty(0, dtype=torch.int64))
+        wanted = torch.from_numpy(ids(*(row[1:] for row in whole)))
+        return CausalBatch(PackedBatch.of([row[:-1] for row in whole]), wanted)
+
+    def loss(self, model: nn.Module, batch: CausalBatch) -> Tensor:
+        return self.predicted(model, batch).loss()
+
+    def predicted(self, model: nn.Module, batch: CausalBatch) -> TokenPrediction:
+        assert isinstance(model, Trunk)
+        features = model.features(batch.read.ids, batch.read.context).flatten(0, 1)
+        return TokenPrediction(word_head(model.head), features[: batch.targets], batch.wanted)
+
+    # ---- evaluation by windows
+
+    @property
+    def window(self) -> int:
+        return min(self.max_length, MAX_WINDOW) + 1
+
+    @property
+    def window_frame(self) -> tuple[list[int], list[int]]:
+        """Documents begin with the token that the model begins with, so that their first token is asked for, too."""
+        ends = stop_condition(self.tokenizer, self.settings, GREEDY_OPTIONS).tokens
+        return some(first_token(self.tokenizer, self.settings)), list(ends[:1])
+
+    def windows(self, rows: Sequence[np.ndarray]) -> WindowBatch:
+        return WindowBatch(self.collate([(row,) for row in rows], random_for()), [len(row) - 1 for row in rows])
+
+    def right(self, predicted: TokenPrediction) -> Tensor:
+        """Not asked for: perplexity is what says how good a language model is."""
+        return torch.zeros(len(predicted.wanted), dtype=torch.bool)
+
+    def scores(self, found: Sequence[DocumentLoss]) -> Scores:
+        losses, asked = [one.loss for one in found], [one.asked for one in found]
+        return score_texts(losses, asked, [one.size for one in found], edges=LENGTH_EDGES)
+
+    # ---- use
+
+    @torch.inference_mode()
+    def predict(
+        self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Iterator[TextPrediction]:
+        prompts = self.tokenizer.encode_batch(inputs)
+        job = self.job(model, prompts, options)
+        for text, prompt, found in zip(inputs, prompts, job.found(options.decoding), strict=True):
+            texts = [self.following(prompt, one, job.stop) for one in found]
+            yield TextPrediction(text, hypotheses(found, texts), continues=True)
+
+    def stream(self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS) -> Iterator[str]:
+        """The continuation of one text, piece by piece as it is written, behind the text itself."""
+        prompt = self.tokenizer.encode(text)
+        yield text
+        yield from streamed(self.job(model, [prompt], options), self.tokenizer.stream(prompt), options)
+
+    def job(self, model: nn.Module, prompts: list[list[int]], options: GenerationOptions) -> Job:
+        assert isinstance(model, Trunk)
+        return continuation_job(model, prompts, self.tokenizer, self.settings, options)
+
+    def following(self, prompt: list[int], found: Generated, stop: Stop) -> str:
+        """The text that follows the prompt's: a word's first space belongs to it here, which it loses by itself."""
+        out = self.tokenizer.stream(prompt)
+        text = "".join([*(out.push(token) for token in found.body), out.end()])
+        return text[: stop.found(text)]
+
+    def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
+        """The text and its continuation, read as one: each token predicts which one follows."""
+        assert isinstance(model, Trunk)
+        tokenizer = self.tokenizer
+        prompt = fitting_ids(tokenizer.encode(input), model, tokenizer, self.settings, options)
+
+        def written() -> tuple[tuple[int, ...], str]:
+            job = self.job(model, [prompt], GenerationOptions(max_new_tokens=max(options.max_tokens, 1)))
+            [[found]] = job.found(GREEDY)
+            return found.tokens, input + self.following(prompt, found, job.stop)
+
+        own, whole = written()
+        forced, read = followed(prompt, own, tokenizer, model, options.forced_text)
+        inputs, at = torch.tensor([read[:-1]]), tuple(range(len(read) - 1))
+        choices = Choices("next", at, tuple(read[1:]), reader(tokenizer), lambda best: written()[1], model.head)
+        axes = text_axes(read[:-1], tokenizer)
+        return TracedRun(model, lambda: model.features(inputs)[0], choices, axes, whole, forced_text=forced)
+
+    # ---- for the report
+
+    @torch.inference_mode()
+    def report_details(
+        self, model: nn.Module, batches: Sequence[CausalBatch], records: Sequence[Record], found: EvalResult
+    ) -> ReportDetails:
+        """Scores by position, sampled continuations, and a text to trace."""
+        rows = sorted((row.tolist() for row in batches[0].read.split()), key=len)
+        scores = replace(found.scores, buckets=self.loss_by_position(model, batches), unit="tokens read")
+        note = f"Continuations of at most {REPORT_TOKENS} tokens, sampled at temperature {TEMPERATURE}."
+        traced = TracedInput("", self.tokenizer.decode(rows[-1][:TRACED_TOKENS]))
+        return ReportDetails(scores, self.continuations(model, rows[-3:]), note, [traced])
+
+    def loss_by_position(self, model: nn.Module, batches: Sequence[CausalBatch]) -> tuple[Bucket, ...]:
+        """The loss by how many tokens were read before: a model that has read more should predict better."""
+        losses, positions = list[Tensor](), list[int]()
+        for batch in batches:
+            losses.append(self.predicted(model, batch).losses().double())
+            positions += [at for length in batch.read.lengths for at in range(1, length + 1)][: batch.targets]
+            if len(positions) > POSITION_TOKENS:
+                break
+        if not positions:
+            return ()
+        found = torch.cat(losses)
+
+        def score(tokens: Sequence[int]) -> dict[str, float]:
+            loss = found[list(tokens)].mean().item()
+            return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+
+        return by_length(positions, score, edges=POSITION_EDGES)
+
+    def continuations(self, model: nn.Module, rows: Sequence[list[int]]) -> list[Sample]:
+        """How the model continues where validation texts begin, and how these go on."""
+        prompts = [row[: min(PROMPT_TOKENS, max(1, len(row) // 2))] for row in rows]
+        options = GenerationOptions(RandomSampler(temperature=TEMPERATURE), max_new_tokens=REPORT_TOKENS)
+        found = self.job(model, prompts, options).found(options.decoding)
+        return [
+            Sample(*(readable(self.tokenizer, some) for some in (prompt, one.body, row[len(prompt) :][:REPORT_TOKENS])))
+            for prompt, [one], row in zip(prompts, found, rows, strict=True)
+        ]

@@ -1,0 +1,92 @@
+"""Embeddings: a vector for each text, image or sound, by a model that has nothing else to say.
+
+Axes:  B batch   C width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.nn.head import MeanPool
+from headway.nn.trunk import Trunk
+from headway.tasks.base import GivesVectors, ModelParts, Row, required_tokenizer
+from headway.tasks.inputs import Input, input_of
+from headway.tasks.media_tasks import MediaReader
+from headway.tasks.outcome import Vector
+from headway.tasks.text_tracing import fitting_ids, text_axes
+from headway.tasks.token_rows import ReadsText
+from headway.tasks.tracing import TracedRun, TraceOptions
+
+if TYPE_CHECKING:
+    from headway.data.sources import Record
+    from headway.data.tokenizer import Tokenizer
+    from headway.tasks.results import EvalResult
+
+
+class Headless(GivesVectors):
+    """An encoder without a head, which has nothing to learn."""
+
+    kind = ""
+    goal = "embeddings"
+
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> Any:
+        return self.nothing_to_learn()
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        return self.nothing_to_learn()
+
+    def nothing_to_learn(self) -> NoReturn:
+        raise UserError("a model that gives vectors has nothing to be right or wrong about", do="train a head")
+
+    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
+        return self.evaluate(model, records)
+
+
+@dataclass(frozen=True, eq=False)
+class TextEmbedding(ReadsText, Headless):
+    """Vectors of texts."""
+
+    name = "text-embedding"
+
+    tokenizer: Tokenizer
+
+    @classmethod
+    def from_model(cls, parts: ModelParts) -> Self | None:
+        if not isinstance(parts.model, Trunk) or input_of(parts) is not None:
+            return None
+        return cls(required_tokenizer(parts))
+
+    def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
+        assert isinstance(model, Trunk)
+        tokenizer = self.tokenizer
+        read = torch.tensor([fitting_ids(tokenizer.encode(input), model, tokenizer, {}, options)])
+
+        def call() -> Tensor:
+            return F.normalize(MeanPool()(model.features(read)), dim=-1)[0]  # C
+
+        return TracedRun(model, call, Vector(), text_axes(read[0].tolist(), tokenizer))
+
+
+@dataclass(frozen=True, eq=False)
+class MediaEmbedding(MediaReader, Headless):
+    """Vectors of images, sounds or numbers."""
+
+    name = "media-embedding"
+
+    input: Input
+
+    @classmethod
+    def from_model(cls, parts: ModelParts) -> Self | None:
+        found = input_of(parts)
+        return None if found is None else cls(found)
+
+    def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
+        return self.traced_vector(model, input)

@@ -1,0 +1,202 @@
+"""How a model of a task writes: decoding jobs for continuations and for texts written from a source.
+
+Axes:  B rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from headway.errors import UserError
+from headway.generate.beam import BEAM, Beam
+from headway.generate.generation_config import max_new_tokens, min_new_tokens, rules_of, token_setting
+from headway.generate.job import Job
+from headway.generate.rules import FREE, Rules
+from headway.generate.sampling import GREEDY, Greedy, RandomSampler, Sampler
+from headway.generate.session import encode_sources, vocab_of
+from headway.generate.speculative import Draft, DraftModel, PromptLookup
+from headway.generate.stopping import Stop
+from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.tasks.predictions import Hypothesis
+
+if TYPE_CHECKING:
+    from headway.data.tokenizer import Tokenizer
+    from headway.data.tokenizer_stream import DecodeStream
+    from headway.generate.request import Generated
+    from headway.nn.context import Context
+
+MAX_NEW_TOKENS = 64  # where neither the options nor the model say otherwise
+
+
+@dataclass(frozen=True, eq=False)
+class GenerationOptions:
+    """How to decode, where the model writes; `mask_candidates` is how many fillings of a mask to name.
+
+    `max_new_tokens` counts rows where the answer is a table.  `draft` proposes tokens ahead: a `PromptLookup`, or a
+    smaller model of the same kind and tokens.
+    """
+
+    decoding: Sampler | Beam = GREEDY
+    max_new_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    mask_candidates: int = 5
+    draft: PromptLookup | nn.Module | None = None
+
+
+GREEDY_OPTIONS = GenerationOptions()
+
+
+def generation_options(
+    *,
+    max_new_tokens: int | None = None,
+    stop: str | Sequence[str] = (),
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    repetition_penalty: float = 1.0,
+    seed: int = 0,
+    beam: int | None = None,
+    length_penalty: float | None = None,
+    best: int | None = None,
+    patient: bool = False,
+    draft: nn.Module | None = None,
+    lookup: bool = False,
+) -> GenerationOptions:
+    """Options by name, as `predict` and the command take them: any option of sampling asks to sample.
+
+    `beam` searches with so many beams and keeps the `best` answers; a `patient` search ends when no open beam can win.
+    `draft` is a smaller model that proposes tokens, and `lookup` proposes what followed the same tokens before.
+    """
+    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    samples = any(option is not None for option in sampling.values())
+    searching = {"length_penalty": length_penalty, "best": best, "patient": patient or None}
+    if max_new_tokens is not None and max_new_tokens < 1:
+        raise UserError(f"max_new_tokens= is {max_new_tokens}", allowed="1 or more")
+    if draft is not None and lookup:
+        raise UserError("draft= and lookup= both guess what comes next", do="give one of them")
+    if beam is None and (named := [name for name, value in searching.items() if value is not None]):
+        raise UserError(f"{named[0]}= is for beams", do="give beam= too, such as 4")
+    stops = (stop,) if isinstance(stop, str) else tuple(stop)
+    if beam is not None:
+        check_beam(samples, repetition_penalty, draft is not None or lookup)
+        alpha = BEAM.alpha if length_penalty is None else length_penalty
+        return GenerationOptions(Beam(beam, alpha, best or 1, early=not patient), max_new_tokens, stops)
+    decoding: Sampler = Greedy(repetition_penalty)
+    if samples:
+        heat = 1.0 if temperature is None else temperature
+        decoding = RandomSampler(heat, top_k, top_p, min_p, repetition_penalty, seed)
+    return GenerationOptions(decoding, max_new_tokens, stops, draft=PromptLookup() if lookup else draft)
+
+
+def check_beam(samples: bool, repetition_penalty: float, guesses: bool) -> None:
+    """Refuses what cannot be asked of a beam."""
+    if samples:
+        raise UserError("beam= searches and does not draw", do="give beam=, or temperature= and its like")
+    if repetition_penalty != 1.0:
+        raise UserError("beam= has no repetition_penalty=", do="leave one of them out")
+    if guesses:
+        raise UserError("beam= follows many answers and cannot guess ahead", do="leave draft= and lookup= out")
+
+
+def check_draft(ours: Sequence[Tokenizer | None], theirs: Sequence[Tokenizer | None]) -> None:
+    """Refuses a draft model whose tokenizers, of what is read and of what is written, are not those of the model."""
+    if ours[0] is None:
+        raise UserError("a draft model guesses texts, and this model reads none", do="leave draft= out")
+    for mine, other in zip(ours, theirs, strict=True):
+        if mine is not None and other is not None and mine.backend.get_vocab() != other.backend.get_vocab():
+            raise UserError("the draft model has other tokens", do="take one with the same tokenizer")
+
+
+def continuation_job(
+    model: Trunk,
+    prompts: list[list[int]],
+    tokenizer: Tokenizer,
+    settings: Mapping[str, Any],
+    options: GenerationOptions,
+) -> Job:
+    """Continuations of prompts; `settings` are what the model's config says of its tokens."""
+    draft = options.draft
+    if isinstance(draft, nn.Module):
+        if not isinstance(draft, Trunk):
+            raise UserError("the draft model does not continue texts", do="take a smaller model of the same kind")
+        draft = DraftModel(draft)
+    stop = stop_condition(tokenizer, settings, options)
+    return Job(model, prompts, stop, rules(model, settings), draft, bos=first_token(tokenizer, settings))
+
+
+def writing_job(
+    model: EncoderDecoder,
+    memory: Context,
+    rows: int,
+    tokenizer: Tokenizer,
+    settings: Mapping[str, Any],
+    start: int,
+    options: GenerationOptions,
+    draft: Draft | None = None,
+) -> Job:
+    """So many texts, written after the token `start` with something encoded as the memory of the decoder."""
+    stop = stop_condition(tokenizer, settings, options, begun=1)
+    return Job(model.decoder, [[start]] * rows, stop, rules(model.decoder, settings, begins=True), draft, memory)
+
+
+def source_draft(options: GenerationOptions, sources: Sequence[Sequence[int]], *, same_tokens: bool) -> Draft | None:
+    """What proposes tokens of answers to sources; answers often repeat what they read."""
+    draft = options.draft
+    if isinstance(draft, PromptLookup):
+        return replace(draft, beside=tuple(map(tuple, sources))) if same_tokens else draft
+    if draft is None:
+        return None
+    if not isinstance(draft, EncoderDecoder):
+        raise UserError("the draft model has no encoder", do="take a smaller model of the same kind")
+    return DraftModel(draft.decoder, memory=encode_sources(draft, [list(source) for source in sources]))
+
+
+def stop_condition(
+    tokenizer: Tokenizer, settings: Mapping[str, Any], options: GenerationOptions, begun: int = 0
+) -> Stop:
+    """Where an answer ends; a model that begins to write by itself counts the tokens it has `begun` with."""
+    ends = token_setting(settings, "eos_token_id") if "eos_token_id" in settings else (tokenizer.eos,)
+    lengths = settings if begun else {}
+    most = options.max_new_tokens or max_new_tokens(lengths, begun, MAX_NEW_TOKENS)
+    given = tuple(end for end in ends if end is not None)
+    return Stop(most, given, options.stop, min_new_tokens(lengths, begun, most), tokenizer.decode, tokenizer.stream)
+
+
+def first_token(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> int | None:
+    """The token that a text begins with, where there is one."""
+    given = settings.get("bos_token_id")
+    return tokenizer.bos if given is None else given
+
+
+def rules(model: Trunk, settings: Mapping[str, Any], *, begins: bool = False) -> Rules:
+    """What the model's config forces and forbids."""
+    found = rules_of(settings, vocab_of(model), begins=begins)
+    return FREE if found == FREE else found
+
+
+def hypotheses(found: Sequence[Generated], texts: Sequence[str]) -> tuple[Hypothesis, ...]:
+    return tuple(
+        Hypothesis(text, one.tokens, one.logprobs, str(one.reason), one.score)
+        for one, text in zip(found, texts, strict=True)
+    )
+
+
+def streamed(job: Job, text: DecodeStream, options: GenerationOptions) -> Iterator[str]:
+    """What a job writes for one prompt, piece by piece as it comes; what may begin a stop string is held back."""
+    if isinstance(options.decoding, Beam):
+        raise UserError("a beam cannot be written as it comes", do="sample, or take the likeliest token")
+    held, stop = "", job.stop
+    with torch.inference_mode():
+        for [step] in job.steps(options.decoding):
+            held += "" if step.token in stop.tokens else text.push(step.token)
+            sure = stop.certain(held)
+            yield held[:sure]
+            held = held[sure:]
+    held += text.end()
+    yield held[: stop.found(held)]

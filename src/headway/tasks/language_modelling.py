@@ -1,0 +1,207 @@
+"""How well a language model predicts texts: the loss of their tokens, document by document, in bounded memory.
+
+A causal model is asked for every token, in windows as long as its context; of two windows the second begins with the
+last token of the first.  A masked model is asked for a share of the tokens, all of them masked, and one that restores
+spans for those that were taken out.  What is hidden depends on the window's own tokens alone.
+
+Axes:  M tokens that are asked for
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from headway.data.kinds import DataKind
+from headway.data.records import by_document
+from headway.data.rng import random_for
+from headway.metrics.scoring import score_words
+from headway.tasks.inspection import DataRow
+from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
+from headway.tasks.token_rows import DocumentStream, ReadsText, TokenPrediction
+from headway.tasks.validation import ValidatedByPerplexity
+from headway.tasks.vocabulary import DEFAULT_CONTEXT
+
+if TYPE_CHECKING:
+    from headway.data.sources import Record
+    from headway.data.tokenizer import Tokenizer
+    from headway.metrics.scores import Scores
+
+MAX_WINDOW = 1024  # tokens, also where a context is longer: attention takes their square
+BATCH_TOKENS = 4096  # that are read at a time, with padding
+SORTED_AHEAD = 16  # times as many are sorted by length before
+REPORT_TOKENS = 60  # that are written for a sample of a report
+TRACED_TOKENS = 24  # of a text whose attention is drawn
+LENGTH_EDGES = (16, 64, 256, 1024, 4096)  # tokens of texts, for buckets
+
+
+class WindowBatch(NamedTuple):
+    """Windows of texts as a batch, and how many tokens are asked for in each."""
+
+    batch: Any
+    counts: list[int]
+
+
+@dataclass
+class DocumentLoss:
+    """What was found of one text so far."""
+
+    loss: float = 0.0
+    asked: int = 0
+    right: int = 0
+    tokens: int = 0
+    size: int = 0  # bytes
+
+
+class TextWindow(NamedTuple):
+    """A window and the text that it belongs to."""
+
+    ids: np.ndarray
+    owner: DocumentLoss
+
+
+class LanguageModelling(ValidatedByPerplexity, DocumentStream, ReadsText):
+    """A task on running text; `max_length` is how many tokens its model reads at once."""
+
+    kind = "language"
+    data_kind = DataKind.TEXTS
+    goal = "a language model"
+    target = "token"
+    overlap: ClassVar[int] = 0  # tokens of a window that also stand in the one before
+    sample_names = ("text", "the model", "what was there")
+    graded = False
+
+    tokenizer: Tokenizer
+    max_length: int = DEFAULT_CONTEXT
+
+    @property
+    def heading(self) -> str:
+        return f"{self.objective} language modelling"
+
+    @abstractmethod
+    def predicted(self, model: nn.Module, batch: Any) -> TokenPrediction:
+        """The tokens that a model is to predict in a batch."""
+
+    @abstractmethod
+    def windows(self, rows: Sequence[np.ndarray]) -> WindowBatch:
+        """Windows of texts as one batch, in which what is hidden follows from each window's own tokens."""
+
+    @property
+    @abstractmethod
+    def window(self) -> int:
+        """Tokens of a window of evaluation."""
+
+    @property
+    def window_frame(self) -> tuple[list[int], list[int]]:
+        """What stands before and behind each document of an evaluation."""
+        return [], []
+
+    def evaluate(
+        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
+    ) -> EvalResult:
+        """Perplexity by token and by byte, or of hidden tokens with the share that was right; by length in tokens."""
+        found = list[DocumentLoss]()
+        for rows in batches_of(text_windows(self, records, found)):
+            self.add_losses(model, rows)
+        return EvalResult(replace(self.scores(found), unit="tokens"), extra=self.described())
+
+    def scores(self, found: Sequence[DocumentLoss]) -> Scores:
+        losses, asked = [one.loss for one in found], [one.asked for one in found]
+        right, lengths = [one.right for one in found], [one.tokens for one in found]
+        return score_words(losses, asked, right, lengths, edges=LENGTH_EDGES)
+
+    def described(self) -> dict[str, Any]:
+        """What a program is told of the evaluation."""
+        return {"objective": self.objective, "window": self.window - self.overlap}
+
+    @torch.inference_mode()
+    def add_losses(self, model: nn.Module, rows: Sequence[TextWindow]) -> None:
+        """Adds what the model predicts of these windows to what was found of their texts."""
+        batch, counts = self.windows([row.ids for row in rows])
+        predicted = self.predicted(model, batch)
+        losses, right = predicted.losses().double().split(counts), self.right(predicted).split(counts)
+        for row, count, loss, hits in zip(rows, counts, losses, right, strict=True):
+            row.owner.loss += float(loss.sum())
+            row.owner.asked += count
+            row.owner.right += int(hits.sum())
+
+    def has_loss(self, model: nn.Module, described: bool) -> bool:
+        return True
+
+    def loss_rows(self, model: nn.Module, records: Iterable[Record]) -> Iterator[DataRow]:
+        for window in text_windows(self, records, []):
+            if (size := len(window.ids)) > 1:  # nothing is predicted from one token
+                yield DataRow((size,), size, window.ids, "")
+
+    def loss_batch(self, model: nn.Module, rows: Sequence[DataRow]) -> Any:
+        return self.windows([one.row for one in rows]).batch
+
+    def right(self, predicted: TokenPrediction) -> torch.Tensor:
+        """Whether each token was predicted, M."""
+        return predicted.right()
+
+
+def own_random(row: np.ndarray) -> np.random.Generator:
+    """Random numbers that follow from a window's own tokens."""
+    return random_for("evaluation", row.astype("<i8").tobytes().hex())
+
+
+def text_windows(task: LanguageModelling, records: Iterable[Record], found: list[DocumentLoss]) -> Iterator[TextWindow]:
+    """The windows of all texts, which are added to `found`."""
+    before, after = task.window_frame
+    for pieces in by_document(records):
+        one = DocumentLoss()
+        found.append(one)
+        ids = chain([before], (counted(one, task.tokenizer, piece) for piece in pieces), [after])
+        yield from (TextWindow(window, one) for window in runs(ids, task.window, task.overlap))
+
+
+def counted(one: DocumentLoss, tokenizer: Tokenizer, text: str) -> list[int]:
+    ids = tokenizer.plain(text)
+    one.tokens += len(ids)
+    one.size += len(text.encode("utf-8"))
+    return ids
+
+
+def runs(ids: Iterable[list[int]], size: int, overlap: int) -> Iterator[np.ndarray]:
+    """Runs of `size` ids, each but the first beginning with the last `overlap` of the one before."""
+    held, begun = list[int](), 0
+    for some in ids:
+        held += some
+        starts = range(0, len(held) - size, size - overlap)  # not the last whole one, which might be the end
+        for at in starts:
+            yield np.array(held[at : at + size])
+        begun += len(starts)
+        held = held[len(starts) * (size - overlap) :]
+    if len(held) > (overlap if begun else 0):
+        yield np.array(held)
+
+
+def batches_of(rows: Iterable[TextWindow]) -> Iterator[list[TextWindow]]:
+    """Windows of like length together: as many as fit with their padding."""
+    ahead, room = list[TextWindow](), SORTED_AHEAD * BATCH_TOKENS
+    for row in rows:
+        ahead.append(row)
+        room -= len(row.ids)
+        if room <= 0:
+            yield from fitting(ahead)
+            ahead, room = [], SORTED_AHEAD * BATCH_TOKENS
+    yield from fitting(ahead)
+
+
+def fitting(rows: Sequence[TextWindow]) -> Iterator[list[TextWindow]]:
+    some = list[TextWindow]()
+    for row in sorted(rows, key=lambda row: len(row.ids)):
+        if some and (len(some) + 1) * len(row.ids) > BATCH_TOKENS:
+            yield some
+            some = []
+        some.append(row)
+    if some:
+        yield some

@@ -1,0 +1,266 @@
+"""Classification of media: one of several classes for an image, a sound, a series or a set.
+
+Axes:  B batch   K classes   R rows
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.data.kinds import DataKind
+from headway.data.order import batched
+from headway.data.transforms.compose import CutMix, Mixing, Mixup, OneOf, soft_targets
+from headway.metrics.scoring import score_classes
+from headway.nn.head import Classifier
+from headway.tasks.base import ModelParts, Row, TaskSetup, labels_of, named_classes
+from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
+from headway.tasks.inputs import Input, ModelInput, input_of
+from headway.tasks.media_setup import AUGMENTATIONS, image_setup, series_input, sound_setup
+from headway.tasks.media_tasks import MediaTask, batch_size, stored_sample
+from headway.tasks.outcome import Choices
+from headway.tasks.predictions import ClassProbabilities
+from headway.tasks.results import DEFAULT_EVALUATION, CollectedAnswers, EvalOptions, EvalResult, Sample
+from headway.tasks.text_classification import check_classes, check_known, class_index, known_labels
+from headway.tasks.text_tracing import same
+from headway.tasks.validation import VALIDATION_CLASSES, ValidatedByAnswers
+from headway.tasks.vocabulary import given
+
+if TYPE_CHECKING:
+    from headway.data.sources import Record
+    from headway.data.splits import DataSplits
+    from headway.recipe import Recipe
+    from headway.tasks.tracing import TracedRun, TraceOptions
+
+ANSWERED_TOGETHER = 64  # samples of an evaluation
+PREDICTED_TOGETHER = 32  # samples that a person names
+TOP = 5  # classes among which the right one may be
+MIXINGS: dict[str, Mixing] = {"mixup": Mixup(), "cutmix": CutMix()}
+
+
+@dataclass(frozen=True, eq=False)
+class MediaBatch:
+    read: ModelInput
+    wanted: Tensor  # B
+    shares: Tensor  # B K, of each class; they sum to one
+    tokens: int
+
+    @property
+    def targets(self) -> int:
+        return len(self.wanted)
+
+    def tokens_at(self, site: str) -> None:
+        """What goes by a site is no text."""
+
+    def logits(self, model: nn.Module) -> Tensor:
+        """B K"""
+        return model(self.read.inputs, self.read.context)
+
+
+@dataclass(frozen=True, eq=False)
+class MediaClassification(ValidatedByAnswers, MediaTask):
+    """Predict the class of a sample; `mixing` makes images of two, and asks for the share of each."""
+
+    target = "sample"
+    columns = 3
+    validation_records = VALIDATION_CLASSES
+    things: ClassVar[str] = "samples"  # that scores count
+    head: ClassVar[str | None] = None  # what stands on an encoder that can have several heads
+
+    input: Input
+    labels: tuple[str, ...]
+    label_smoothing: float = 0.0
+    mixing: Mixing | None = None
+
+    # ---- from data, and from a model
+
+    @classmethod
+    @abstractmethod
+    def prepared(
+        cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None
+    ) -> tuple[Input, dict[str, Any], dict[str, Any]]:
+        """How samples are read, the settings that were chosen for that, and what the model must fit."""
+
+    @classmethod
+    def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
+        input, chosen, config = cls.prepared(splits, recipe, start)
+        labels = sorted(set(known_labels(recipe, splits)))
+        check_classes(splits, labels)
+        smoothing = given(recipe.train.label_smoothing, 0.0)
+        mixings = tuple(mixing for name, mixing in MIXINGS.items() if name in chosen.get("data.augment", ()))
+        task = cls(input, tuple(labels), smoothing, OneOf(mixings) if mixings else None)
+        chosen = {**chosen, "train.label_smoothing": smoothing}
+        ready = input.preprocess
+        return TaskSetup(task, None, None, chosen, len(labels), config, cls.head, ready)
+
+    @classmethod
+    def from_model(cls, parts: ModelParts) -> Self | None:
+        labels = labels_of(parts, Classifier)
+        found = None if labels is None else input_of(parts)
+        return None if labels is None or found is None or not cls.reads(found, parts) else cls(found, labels)
+
+    @classmethod
+    @abstractmethod
+    def reads(cls, input: Input, parts: ModelParts) -> bool:
+        """Whether samples of this task are read so."""
+
+    def extra_config(self) -> Mapping[str, Any]:
+        return named_classes(self.labels)
+
+    # ---- learning
+
+    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        return [[*stored_sample(self.input, *sample), [class_index(label, self.labels)]] for *sample, label in fields]
+
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> MediaBatch:
+        read = self.loaded(rows, random)
+        wanted = torch.tensor([int(row[2][0]) for row in rows])
+        shares = soft_targets(wanted, len(self.labels), self.label_smoothing)
+        if self.mixing is not None:
+            inputs, shares = self.mixing(read.inputs, shares, random)
+            read = ModelInput(inputs, read.context)
+        return MediaBatch(read, wanted, shares, batch_size(rows))
+
+    def loss(self, model: nn.Module, batch: MediaBatch) -> Tensor:
+        return F.cross_entropy(batch.logits(model), batch.shares, reduction="sum")
+
+    def without_augmentation(self) -> Self:
+        return replace(self, input=self.input.without_augmentation(), label_smoothing=0.0, mixing=None)
+
+    # ---- use
+
+    @torch.inference_mode()
+    def predict(
+        self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Iterator[ClassProbabilities]:
+        for some in batched(inputs, PREDICTED_TOGETHER):
+            for one, row in zip(some, model(*self.read(some)).softmax(-1), strict=True):  # K
+                yield ranked_classes(one, self.labels, row)
+
+    @torch.inference_mode()
+    def evaluate(
+        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
+    ) -> EvalResult:
+        """Accuracy, also among the likeliest few where there are more classes than these."""
+        answers, inside = CollectedAnswers(), 0
+        for some in batched(records, ANSWERED_TOGETHER):
+            self.check(some)
+            logits = self.batch(some).logits(model)
+            for record, best in zip(some, logits.topk(min(TOP, logits.shape[-1])).indices.tolist(), strict=True):
+                names, right = [self.labels[pick] for pick in best], record.fields[1]
+                answers.add([Sample(record.name, names[0], right)])
+                inside += right in names
+        scores = replace(score_classes(answers.answers, answers.wanted), things=self.things)
+        if len(self.labels) > TOP:
+            scores = replace(scores, numbers={**scores.numbers, "top5": inside / len(answers.answers)})
+        return EvalResult(scores, answers.samples)
+
+    def check(self, records: Sequence[Record]) -> None:
+        for record in records:
+            check_known(self.labels, record, record.fields[1:])
+
+    def row_name(self, record: Record) -> str:
+        name = super().row_name(record)
+        return f"{record.fields[1]}: {name}" if record.place else name
+
+    def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
+        label = self.labels.__getitem__
+        choices = Choices("classes", (None,), None, label, lambda best: label(best[0]), same)
+        return self.traced_call(model, input, choices)
+
+
+class ImageClassification(MediaClassification):
+    """Predict the class of an image."""
+
+    name = "image-classification"
+    kind = "images"
+    data_kind = DataKind.IMAGES
+    goal = "image classification"
+    does = "names the class of an image"
+    things = "images"
+    head = "classes"
+    architectures = ("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "clip_image")
+    presets_by_size = ("vit-nano", "resnet-nano", "resnet-18", "resnet-50")
+
+    @classmethod
+    def prepared(
+        cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None
+    ) -> tuple[Input, dict[str, Any], dict[str, Any]]:
+        found = image_setup(recipe, splits, start, AUGMENTATIONS, ("crop",), besides=MIXINGS)
+        return found.input, found.chosen, found.config
+
+    @classmethod
+    def reads(cls, input: Input, parts: ModelParts) -> bool:
+        return input.unit == "images"
+
+
+class SoundClassification(MediaClassification):
+    """Predict the class of a sound."""
+
+    name = "sound-classification"
+    kind = "sounds"
+    data_kind = DataKind.SOUNDS
+    goal = "sound classification"
+    does = "names the class of a sound"
+    head = "rows"
+    architectures = ("conformer",)
+    presets_by_size = ("conformer-nano", "conformer-s")
+
+    @classmethod
+    def prepared(
+        cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None
+    ) -> tuple[Input, dict[str, Any], dict[str, Any]]:
+        input, chosen = sound_setup(recipe, splits, start)
+        return input, chosen, {"features": input.mel.mels}
+
+    @classmethod
+    def reads(cls, input: Input, parts: ModelParts) -> bool:
+        return input.noun == "sounds"
+
+
+class SeriesClassification(MediaClassification):
+    """Predict the class of vectors in an order."""
+
+    name = "series-classification"
+    kind = "series"
+    data_kind = DataKind.SERIES
+    goal = "classification of series"
+    does = "names the class of a series"
+    architectures = ("vectors",)
+    presets_by_size = ("vectors-small",)
+    order: ClassVar[str] = "series"  # in the model's config
+
+    @classmethod
+    def prepared(
+        cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None
+    ) -> tuple[Input, dict[str, Any], dict[str, Any]]:
+        input = series_input(splits, start)
+        return input, {}, {"features": len(input.preprocess.mean), "order": cls.order}
+
+    @classmethod
+    def reads(cls, input: Input, parts: ModelParts) -> bool:
+        return input.unit == "vectors" and getattr(parts.config, "order", cls.order) == cls.order
+
+
+class SetClassification(SeriesClassification):
+    """Predict the class of vectors in no order."""
+
+    name = "set-classification"
+    kind = "sets"
+    data_kind = DataKind.SETS
+    goal = "classification of sets"
+    does = "names the class of a set"
+    order = "set"
+
+
+def ranked_classes(input: str, labels: Sequence[str], probabilities: Tensor) -> ClassProbabilities:
+    """Classes by their probabilities (K), the likeliest first."""
+    order: list[int] = probabilities.argsort(descending=True).tolist()
+    return ClassProbabilities(input, labels[order[0]], {labels[at]: probabilities[at].item() for at in order})

@@ -1,0 +1,268 @@
+"""Sequence to sequence: translation, spelling to sound, text to text.  Any encoder–decoder learns it.
+
+Axes:  N tokens of all sources   M tokens of all targets   C width
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.data.kinds import DataKind
+from headway.data.order import batched
+from headway.errors import UserError
+from headway.generate.generation_config import begin_of
+from headway.generate.session import context_of, encode_sources
+from headway.metrics.scoring import score_pairs
+from headway.nn.context import EMPTY
+from headway.nn.head import word_head
+from headway.nn.trunk import EncoderDecoder
+from headway.tasks.base import ModelParts, Row, TaskSetup, ids, reads_media, required_tokenizer
+from headway.tasks.generation import (
+    GREEDY_OPTIONS,
+    GenerationOptions,
+    hypotheses,
+    source_draft,
+    streamed,
+    writing_job,
+)
+from headway.tasks.predictions import TextPrediction
+from headway.tasks.results import DEFAULT_EVALUATION, CollectedAnswers, EvalOptions, EvalResult, Sample
+from headway.tasks.text_tracing import TracedWriting, check_length
+from headway.tasks.token_labels import tokens
+from headway.tasks.token_rows import PackedBatch, ReadsText, TokenPrediction, TokenRows, cut
+from headway.tasks.validation import ValidatedByAnswers
+from headway.tasks.vocabulary import MAX_LENGTH, context_for, given, merged_settings, started, two_tokenizers
+from headway.zoo.presets import preset
+from headway.zoo.requirements import vocabulary_of
+
+if TYPE_CHECKING:
+    from headway.data.sources import Record
+    from headway.data.splits import DataSplits
+    from headway.data.tokenizer import Tokenizer
+    from headway.metrics.scores import Scores
+    from headway.recipe import Recipe
+    from headway.tasks.tracing import TracedRun, TraceOptions
+
+ANSWERED_TOGETHER = 64  # texts
+READ_TOGETHER = 1000  # records
+MANY_WORDS = 1.5  # words of a target on average; one of fewer is right or wrong, not more or less fluent
+FEW_WORDS = 4  # words of a source on average; of fewer, characters tell more
+MAX_SYMBOLS, SYMBOL_USES = 300, 8  # a notation, such as phonemes, has few symbols, and each is used often
+
+
+@dataclass(frozen=True, eq=False)
+class PairBatch:
+    source: PackedBatch
+    read: PackedBatch  # by the decoder: the start token, then the target without its end
+    wanted: Tensor  # M, the token after each of these
+
+    @property
+    def targets(self) -> int:
+        return len(self.wanted)
+
+    @property
+    def tokens(self) -> int:
+        return len(self.source) + len(self.read)
+
+    def tokens_at(self, site: str) -> Tensor:
+        """The tokens that go by a site."""
+        return self.read.ids if site.startswith("decoder.") else self.source.ids
+
+
+def pair_batch(pairs: Sequence[tuple[np.ndarray, np.ndarray]], start: int) -> PairBatch:
+    """Sources and the targets that are to be written from them, after `start`."""
+    read = PackedBatch.of([ids(start, target[:-1]) for _, target in pairs])
+    wanted = torch.from_numpy(ids(*(target for _, target in pairs)))
+    return PairBatch(PackedBatch.of([source for source, _ in pairs]), read, wanted)
+
+
+def target_predictions(model: nn.Module, batch: PairBatch) -> TokenPrediction:
+    """What the decoder is to predict, with the encoded source as its memory."""
+    assert isinstance(model, EncoderDecoder)
+    ctx = model.remember(batch.source.ids, batch.source.context, batch.read.context)
+    features = model.decoder.features(batch.read.ids, ctx)
+    return TokenPrediction(word_head(model.decoder.head), features.flatten(0, 1), batch.wanted)
+
+
+@dataclass(frozen=True, eq=False)
+class Seq2Seq(ValidatedByAnswers, TokenRows, ReadsText):
+    """Write the target from the source; `prefix` stands before each source and says what is to be done, as in T5.
+
+    The tokenizers frame a text as the model wants it: with an end, at least.  Longer sides are cut to `max_length`.
+    `settings` are what the model's config says of the tokens that it writes.
+    """
+
+    name = "seq2seq"
+    kind = "translation"
+    data_kind = DataKind.PAIRS
+    goal = "translation"
+    does = "writes a text from a text"
+    target = "token"
+    beams = True
+    architectures = ("transformer", "rnn", "seq2seq", "t5", "bart", "marian")
+    presets_by_size = ("transformer-nano", "transformer-tiny", "transformer-small", "transformer-base")
+
+    tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    start_token: int
+    label_smoothing: float = 0.1
+    max_length: int = MAX_LENGTH
+    prefix: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    # ---- from data, and from a model
+
+    @classmethod
+    def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
+        data = recipe.data
+        if start is None:
+            source, target, chosen = two_tokenizers(recipe, splits, joint=joint_preset(recipe))
+        else:
+            (source, target), chosen = started(start), {}
+        smoothing, longest = given(recipe.train.label_smoothing, 0.1), given(data.max_length, MAX_LENGTH)
+        begin = begin_of(start.extra_config if start else {}, target.bos)
+        task = cls(source, target, begin, smoothing, longest, data.prefix)
+        task = replace(task, settings=merged_settings(start, task.extra_config()))
+        chosen = {**chosen, "train.label_smoothing": smoothing, "data.max_length": longest}
+        return TaskSetup(task, source, target, chosen)
+
+    @classmethod
+    def from_model(cls, parts: ModelParts) -> Self | None:
+        if not isinstance(parts.model, EncoderDecoder) or reads_media(parts):
+            return None
+        source = required_tokenizer(parts)
+        target, settings = parts.target_tokenizer or source, parts.extra_config
+        begin, prefix = begin_of(settings, target.bos), settings.get("prefix") or ""
+        return cls(source, target, begin, 0.0, context_for(parts), prefix, settings)
+
+    def extra_config(self) -> Mapping[str, Any]:
+        told: dict[str, Any] = {"decoder_start_token_id": self.start_token, "eos_token_id": self.target_tokenizer.eos}
+        return {**told, "prefix": self.prefix} if self.prefix else told
+
+    # ---- learning
+
+    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        sources = self.sources([source for source, _ in fields])
+        targets = self.target_tokenizer.encode_batch([target for _, target in fields])
+        return [[cut(side, self.max_length) for side in pair] for pair in zip(sources, targets, strict=True)]
+
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> PairBatch:
+        return pair_batch([(row[0], row[1]) for row in rows], self.start_token)
+
+    def loss(self, model: nn.Module, batch: PairBatch) -> Tensor:
+        return target_predictions(model, batch).loss(self.label_smoothing)
+
+    def without_augmentation(self) -> Self:
+        return replace(self, label_smoothing=0.0)
+
+    # ---- use
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """What the encoder reads: texts behind the prefix that it was trained with, where there was one."""
+        return self.tokenizer.encode_batch([self.prefix + text for text in texts])
+
+    @torch.inference_mode()
+    def predict(
+        self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Iterator[TextPrediction]:
+        job = self.job(model, self.sources(inputs), options)
+        for text, found in zip(inputs, job.found(options.decoding), strict=True):
+            yield TextPrediction(text, hypotheses(found, [job.stop.text(one.tokens) for one in found]))
+
+    def stream(self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS) -> Iterator[str]:
+        """The answer to one text, piece by piece as it is written."""
+        return streamed(self.job(model, self.sources([text]), options), self.target_tokenizer.stream(), options)
+
+    def job(self, model: nn.Module, sources: list[list[int]], options: GenerationOptions) -> Any:
+        """The decoding of answers to sources."""
+        assert isinstance(model, EncoderDecoder)
+        draft = source_draft(options, sources, same_tokens=self.tokenizer is self.target_tokenizer)
+        memory = encode_sources(model, sources)
+        settings, start = self.settings, self.start_token
+        return writing_job(model, memory, len(sources), self.target_tokenizer, settings, start, options, draft)
+
+    def evaluate(
+        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
+    ) -> EvalResult:
+        by = options.metrics or metrics_for(records)
+        answers = CollectedAnswers()
+        for part in batched(records, READ_TOGETHER):
+            self.check_lengths(model, part)
+            answers.add(self.answers(model, part, options.generation))
+        return EvalResult(text_scores(answers, by), answers.samples)
+
+    def answers(self, model: nn.Module, records: Sequence[Record], options: GenerationOptions) -> list[Sample]:
+        """What a model writes for each record, the same whatever others it is asked with."""
+        targets = self.target_tokenizer.plain_batch([record.fields[1] for record in records])
+        most = [answer_room(len(target)) for target in targets]
+        order = sorted(range(len(records)), key=lambda at: (most[at], len(records[at].fields[0])))
+        found: dict[int, Sample] = {}
+        for limit, places in groupby(order, lambda at: most[at]):
+            for some in batched(places, ANSWERED_TOGETHER):
+                sources, wanted = zip(*(records[at].fields for at in some), strict=True)
+                answers = self.predict(model, sources, replace(options, max_new_tokens=limit))
+                found |= dict(zip(some, map(Sample, sources, (one.output for one in answers), wanted), strict=True))
+        return [found[at] for at in range(len(records))]
+
+    def check_lengths(self, model: nn.Module, records: Sequence[Record]) -> None:
+        """Refuses sources that the model has no positions for; a cut source could not be translated whole."""
+        assert isinstance(model, EncoderDecoder)
+        context = context_of(model.encoder)
+        if context is None:
+            return
+        for record, row in zip(records, self.sources([record.fields[0] for record in records]), strict=True):
+            if len(row) > context:
+                place = f"{record.file}:{record.line}"
+                said = f"{place}: the source has {len(row):,} tokens and the model reads {context:,}"
+                raise UserError(said, do="shorten it, or leave it out")
+
+    def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
+        """A source and what is written for it."""
+        assert isinstance(model, EncoderDecoder)
+        [source] = self.sources([input])
+        check_length(len(source), context_of(model.encoder))
+        axis, target = tokens("source", source, self.tokenizer), self.target_tokenizer
+        writing = TracedWriting(model, torch.tensor([source]), EMPTY, target, axis, axis, options.forced_text)
+        return writing.by(lambda: self.job(model, [source], GREEDY_OPTIONS))
+
+
+def joint_preset(recipe: Recipe) -> bool:
+    """Whether the preset that was asked for reads and writes with one table of tokens."""
+    return recipe.model.preset is not None and vocabulary_of(preset(recipe.model.preset).architecture).joint_only
+
+
+def answer_room(length: int) -> int:
+    """Tokens that a model may write where so many are right: no right answer is cut, and no wrong one is endless.
+
+    A power of two, so that many records have the same and can be answered together.
+    """
+    return 2 ** math.ceil(math.log2(8 + 2 * length))
+
+
+def metrics_for(records: Iterable[Record]) -> tuple[str, ...]:
+    """What targets are measured by, the decisive metric first."""
+    count, words, symbols = 0, 0, set[str]()
+    for record in records:
+        found = record.fields[1].split()
+        count, words = count + 1, words + len(found)
+        if len(symbols) <= MAX_SYMBOLS:
+            symbols.update(found)
+    if words <= MANY_WORDS * count:
+        return ("exact", "character_error_rate")
+    notation = len(symbols) <= min(MAX_SYMBOLS, words / SYMBOL_USES)
+    return ("word_error_rate", "exact") if notation else ("bleu", "chrf", "exact")
+
+
+def text_scores(answers: CollectedAnswers, by: Sequence[str]) -> Scores:
+    """By the length of sources: in characters where they have few words, else in words."""
+    few = sum(answers.words) <= FEW_WORDS * len(answers.words)
+    lengths, unit = (answers.characters, "characters") if few else (answers.words, "words")
+    return replace(score_pairs(answers.answers, answers.wanted, lengths, by=by), unit=unit)

@@ -1,0 +1,109 @@
+"""Contrastive learning from images alone: two views of an image shall have like vectors, and other images others.
+
+A view is the image as chance changes it; the random numbers come from outside.  The batch is what an image is told
+apart from, so its loss is no sum over images that stand alone, only over pairs of views.
+
+Axes:  B batch   Ch channels   H height   W width   P width of the vectors that are compared
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.data.transforms.colour import ColourJitter
+from headway.data.transforms.compose import RandomApply, generators
+from headway.data.transforms.geometry import RandomResizedCrop
+from headway.ops.contrastive import nt_xent
+from headway.tasks.base import ModelParts, Row, TaskSetup
+from headway.tasks.inputs import ImageInput, input_of
+from headway.tasks.media_setup import AUGMENTATIONS, Augmentations, image_setup
+from headway.tasks.media_tasks import ImagesAlone, stored_text
+from headway.zoo.presets import preset
+
+if TYPE_CHECKING:
+    from headway.data.splits import DataSplits
+    from headway.recipe import Recipe
+
+# what makes a view: as SimCLR has it, with crops of a fifth or more, since less of a small image shows nothing
+VIEWS: Augmentations = {
+    **AUGMENTATIONS,
+    "crop": lambda ready: RandomResizedCrop(*ready.size, (0.2, 1.0), mode=ready.mode),
+    "jitter": lambda ready: RandomApply(ColourJitter(0.4, 0.4, 0.4, 0.1), 0.8),
+}
+TEMPERATURE = 0.5  # where neither preset nor person says another
+
+
+@dataclass(frozen=True, eq=False)
+class ViewBatch:
+    """Both views of each image, in the same order."""
+
+    one: Tensor  # B Ch H W
+    other: Tensor
+
+    @property
+    def targets(self) -> int:
+        return len(self.one)
+
+    @property
+    def tokens(self) -> int:
+        return len(self.one)
+
+    def tokens_at(self, site: str) -> None:
+        """What goes by a site is no text."""
+
+
+@dataclass(frozen=True, eq=False)
+class SimCLR(ImagesAlone):
+    """Tell by one view of an image which the other one is, among all of the batch."""
+
+    name = "simclr"
+    objective = "contrastive"
+    goal = "contrastive learning from images"
+    architectures = ("simclr",)
+    presets_by_size = ("simclr-nano", "simclr-resnet-50")
+
+    input: ImageInput
+    temperature: float = TEMPERATURE
+
+    @classmethod
+    def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
+        usual = ("crop", "flip", "jitter", "grey", "blur")
+        input, chosen, config = image_setup(recipe, splits, start, VIEWS, usual)
+        temperature = temperature_of(recipe, start)
+        config = {**config, "temperature": temperature}
+        return TaskSetup(cls(input, temperature), None, None, chosen, 0, config, None, input.preprocess)
+
+    @classmethod
+    def from_model(cls, parts: ModelParts) -> Self | None:
+        found = input_of(parts) if parts.architecture == "simclr" else None
+        return cls(found, parts.config.temperature) if isinstance(found, ImageInput) else None
+
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> ViewBatch:
+        views = [
+            tuple(islice(self.input.views(stored_text(row[0]), stream), 2))
+            for row, stream in zip(rows, generators(random, len(rows)), strict=True)
+        ]
+        return ViewBatch(*(torch.stack(side) for side in zip(*views, strict=True)))
+
+    def loss(self, model: nn.Module, batch: ViewBatch) -> Tensor:
+        # in one call: batch norms see both views of all images
+        one, other = model(torch.cat([batch.one, batch.other])).chunk(2)
+        return nt_xent(one, other, self.temperature)
+
+    def without_augmentation(self) -> Self:
+        """As it is: without augmentation both views would be the same image."""
+        return self
+
+
+def temperature_of(recipe: Recipe, start: ModelParts | None) -> float:
+    own = preset(recipe.model.preset).sizes if recipe.model.preset else {}
+    usual = own.get("temperature", TEMPERATURE) if start is None else getattr(start.config, "temperature", TEMPERATURE)
+    found: Any = recipe.model.sizes.get("temperature", usual)
+    return float(found)

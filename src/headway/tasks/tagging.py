@@ -1,0 +1,120 @@
+"""Tagging: one of several classes for each word of a text.
+
+Axes:  N tokens of all rows   K classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import nn
+
+from headway.data.kinds import DataKind
+from headway.metrics.scoring import score_tags
+from headway.nn.head import TokenClassifier
+from headway.tasks.base import ModelParts, Row, ids, labels_of, required_tokenizer
+from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
+from headway.tasks.outcome import Choices
+from headway.tasks.predictions import TaggedWords
+from headway.tasks.text_classification import NO_TARGET, LabelBatch, TextLabelTask, class_index
+from headway.tasks.text_tracing import fitting_ids, own_tokens, same, text_axes
+from headway.tasks.token_rows import PackedBatch, around, some
+from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.vocabulary import context_for
+
+if TYPE_CHECKING:
+    from headway.data.tokenizer import Tokenizer
+    from headway.metrics.scores import Scores
+    from headway.tasks.results import CollectedAnswers
+
+
+class Tagging(TextLabelTask):
+    """Predict the class of each word, at its first piece.  Fields are words and tags, separated by spaces.
+
+    The tokens that begin and end every text count, and it is cut between pieces.
+    """
+
+    name = "tagging"
+    kind = "tagging"
+    data_kind = DataKind.TAGS
+    goal = "tagging"
+    does = "names the class of each word"
+    target = "word"
+    head = "tokens"
+
+    @classmethod
+    def from_model(cls, parts: ModelParts) -> Self | None:
+        labels, settings = labels_of(parts, TokenClassifier), parts.extra_config
+        if labels is None:
+            return None
+        return cls(required_tokenizer(parts), labels, max_length=context_for(parts), settings=settings)
+
+    @classmethod
+    def labels_in(cls, text: str) -> list[str]:
+        return text.split()
+
+    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        return [list(self.encoded(text.split(" "), tags.split(" "))) for text, tags in fields]
+
+    def encoded(self, words: list[str], tags: list[str]) -> tuple[list[int], list[int]]:
+        """Ids, and for each one more than its class, or 0 where it has none (files hold no negative numbers)."""
+        _, after = around(self.tokenizer)
+        read = split_words(words, self.tokenizer)
+        told = [0] * len(read.ids)
+        for first, tag in zip(read.firsts, tags, strict=True):
+            told[first] = 1 + class_index(tag, self.labels)
+        end = min(self.max_length, len(read.ids)) - len(after)
+        return [*read.ids[:end], *after], [*told[:end], *[0] * len(after)]
+
+    def collate(self, rows: Sequence[Row], random: np.random.Generator) -> LabelBatch:
+        classes = ids(*(row[1] for row in rows)) - 1
+        wanted = torch.from_numpy(np.where(classes < 0, NO_TARGET, classes))
+        return LabelBatch(PackedBatch.of([row[0] for row in rows]), wanted, tuple(len(row[1]) for row in rows))
+
+    def scores(self, answers: CollectedAnswers) -> Scores:
+        return replace(score_tags(answers.answers, answers.wanted, answers.words), unit="words")
+
+    @torch.inference_mode()
+    def predict(
+        self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Iterator[TaggedWords]:
+        """The class of each word, read where it was learned, at the word's first piece."""
+        words = [text.split() for text in inputs]
+        rows = [split_words(one, self.tokenizer) for one in words]
+        read = PackedBatch.of([ids(row.ids or some(self.tokenizer.pad) or 0) for row in rows])
+        picks = model(read.ids, read.context).argmax(-1).flatten().split(read.lengths)
+        for text, one, row, pick in zip(inputs, words, rows, picks, strict=True):
+            tags = [self.labels[k] for k in pick[row.firsts].tolist()]
+            yield TaggedWords(text, tuple(zip(one, tags, strict=True)))
+
+    def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
+        read = fitting_ids(self.tokenizer.encode(input), model, self.tokenizer, self.settings, options)
+        asked, inputs, label = own_tokens(read, self.tokenizer), torch.tensor([read]), self.labels.__getitem__
+
+        def whole(best: Sequence[int]) -> str:
+            return " ".join(map(label, best))
+
+        choices = Choices("tags", tuple(asked), None, label, whole, same)
+        return TracedRun(model, lambda: model(inputs)[0, asked], choices, text_axes(read, self.tokenizer))
+
+
+class SplitWords(NamedTuple):
+    """Words as a model reads them, framed, and where each begins."""
+
+    ids: list[int]
+    firsts: list[int]
+
+
+def split_words(words: Sequence[str], tokenizer: Tokenizer) -> SplitWords:
+    # a space before each but the first, as it has in running text, which byte-level pieces spell
+    pieces = tokenizer.plain_batch([word if at == 0 else f" {word}" for at, word in enumerate(words)])
+    before, after = around(tokenizer)
+    nothing = some(tokenizer.unk) or after or some(tokenizer.pad)
+    found = [piece or nothing for piece in pieces]  # a word of signs that the tokenizer drops is a word all the same
+    *firsts, _ = accumulate(map(len, found), initial=len(before))
+    return SplitWords([*before, *chain(*found), *after], firsts)

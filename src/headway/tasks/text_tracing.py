@@ -1,0 +1,122 @@
+"""What traces of models of texts share: tokens as axes, and texts that a decoder writes.
+
+Axes:  T tokens   N tokens that are predicted   C width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.generate.sampling import GREEDY
+from headway.generate.session import context_of, vocab_of
+from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.tasks.forced_text import ForcedText
+from headway.tasks.generation import first_token
+from headway.tasks.outcome import Choices
+from headway.tasks.token_labels import reader, special, tokens
+from headway.tasks.tracing import Axes, TracedRun, TraceOptions
+
+if TYPE_CHECKING:
+    from headway.data.tokenizer import Tokenizer
+    from headway.generate.job import Job
+    from headway.nn.context import Context
+    from headway.tasks.axes import Axis
+
+
+def fitting_ids(
+    ids: list[int], model: nn.Module, tokenizer: Tokenizer, settings: Mapping[str, Any], options: TraceOptions
+) -> list[int]:
+    """The ids of a text, of which a model can read at least one and at most as many as it has positions for."""
+    start = first_token(tokenizer, settings)
+    ids = ids or ([] if start is None else [start])
+    if not ids:
+        raise UserError("an empty text, and the model has no token to begin with", do="give it a word or two")
+    check_length(len(ids), (context_of(model) if isinstance(model, Trunk) else None) or options.context)
+    return ids
+
+
+def check_length(tokens: int, context: int | None) -> None:
+    if context is not None and tokens > context:
+        said = f"the text has {tokens:,} tokens and the model a context of {context:,}"
+        raise UserError(said, do=f"shorten it to {context:,} tokens")
+
+
+def text_axes(ids: Sequence[int], tokenizer: Tokenizer) -> Axes:
+    """The axes of a model that reads one text."""
+    return Axes({"": tokens("text", ids, tokenizer)})
+
+
+def own_tokens(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """Where the tokens of the text itself stand; all, where there are no others."""
+    apart = special(tokenizer)
+    return [at for at, id in enumerate(ids) if id not in apart] or list(range(len(ids)))
+
+
+def same(logits: Tensor) -> Tensor:
+    return logits
+
+
+def followed(
+    prompt: list[int], own: Sequence[int], tokenizer: Tokenizer, model: Trunk, forced: ForcedText | None
+) -> tuple[ForcedText, list[int]]:
+    """What follows a prompt, the model's own tokens or those of another, and the tokens of both."""
+    if forced is None:
+        return ForcedText.of(own, tokenizer), [*prompt, *own]
+    ids, context = [*prompt, *forced.ids(tokenizer, vocab_of(model))], context_of(model)
+    if context is not None and len(ids) - 1 > context:  # whoever wrote it may have had more room
+        said = (
+            f"what {forced.by} wrote is read up to token {len(ids) - 1:,}, and the model has a context of {context:,}"
+        )
+        raise UserError(said, do="shorten the input, or let less be written")
+    return forced, ids
+
+
+@dataclass(frozen=True, eq=False)
+class TracedWriting:
+    """An encoder–decoder with its source; `tokenizer` is that of what it writes.
+
+    `encoded` are the places of its encoder, if these have a name, and `memory` those that the decoder looks at.  It
+    reads what another model wrote, or else its own tokens.
+    """
+
+    model: EncoderDecoder
+    source: Tensor
+    context: Context
+    tokenizer: Tokenizer
+    encoded: Axis | None
+    memory: Axis
+    forced: ForcedText | None = None
+
+    def by(self, make: Callable[[], Job]) -> TracedRun:
+        """The run of a job, which is made anew, its source encoded again, wherever its text is written again."""
+
+        def written() -> tuple[list[int], tuple[int, ...], str]:
+            job = make()
+            [[found]] = job.found(GREEDY)
+            return job.prompts[0], found.tokens, job.stop.text(found.tokens)
+
+        prompt, tokens, text = written()
+        return self.after(prompt, tokens, text, lambda: written()[2])
+
+    def after(self, prompt: list[int], own: Sequence[int], text: str, again: Callable[[], str]) -> TracedRun:
+        """The run in which the model writes its `own` tokens after the prompt with which the decoder begins."""
+        model, tokenizer, first = self.model, self.tokenizer, len(prompt) - 1
+        forced, ids = followed(prompt, own, tokenizer, model.decoder, self.forced)
+        target = torch.tensor([ids[:-1]])
+
+        def call() -> Tensor:
+            return model.decoder.features(target, model.remember(self.source, self.context))[0, first:]  # N C
+
+        at = tuple(range(first, len(ids) - 1))
+        label = reader(tokenizer)
+        choices = Choices("written", at, tuple(ids[first + 1 :]), label, lambda best: again(), model.decoder.head)
+        streams: dict[str, Axis] = {"decoder": tokens("prefix", ids[:-1], tokenizer)}
+        streams |= {} if self.encoded is None else {"encoder": self.encoded}
+        axes = Axes(streams, self.memory, tokens("target", ids[1:], tokenizer))
+        return TracedRun(model, call, choices, axes, text, forced_text=forced)

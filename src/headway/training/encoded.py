@@ -1,0 +1,175 @@
+"""From records to rows of ids on disk: tokenizers, the task, and what each step and each evaluation reads.
+
+Axes:  R rows   C columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.data.order import Buckets, Order, Steps, StreamWindows, batched
+from headway.data.records import by_document
+from headway.data.shard_cache import cached_shards, digest
+from headway.data.shards import Shards, write_shards
+from headway.data.sources import Record
+from headway.data.splits import DataSplits
+from headway.errors import UserError
+from headway.tasks.base import RecordTask, StreamTask, TaskSetup
+from headway.training.batches import (
+    Batches,
+    HistoryExamples,
+    RowExamples,
+    SpanExamples,
+    ValidationBatches,
+    span_batches,
+)
+
+ENCODED_TOGETHER = 1000  # records
+MEDIA_NUMBERS = 2**31  # what a row of images or sounds may hold: the bytes of a name, and how long a sound is
+VALIDATION_BATCH = {"tokens": 8192, "images": 128, "frames": 16_384, "vectors": 8192}  # of a batch for validation
+
+
+@dataclass(frozen=True)
+class ShardCache:
+    """Where rows are kept: under a key, in the user's cache, or where that is to stay as it is, in `place`."""
+
+    key: str
+    place: Path | None = None
+
+    def stored(
+        self, part: str, rows: Callable[[], Iterable[Iterable[Iterable[int]]]], columns: int, vocab: int
+    ) -> Shards:
+        """Rows on disk, written once for all runs that have the same."""
+
+        def make(folder: Path) -> None:
+            write_shards(folder, rows(), columns, vocab)
+
+        return cached_shards(digest((), f"{self.key} {part}"), make, self.place)
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedDataset:
+    """Rows on disk.  `validation` are batches; `tokens` counts what an epoch reads, in `unit`s."""
+
+    batches: Callable[[int, int], Batches]  # of a token budget and a number of batches for each update
+    validation: Sequence[Any]
+    tokens: int
+    rows: int
+    unit: str = "tokens"
+
+
+def encoded_dataset(
+    setup: TaskSetup, splits: DataSplits, seed: int, max_length: int, cache: ShardCache
+) -> EncodedDataset:
+    """The rows of a task, as batches of training and of validation."""
+    task = setup.task
+    if isinstance(task, StreamTask):
+        encode = encode_series if task.has_history else encode_stream
+        return encode(task, splits, seed, task.stride(max_length), cache)
+    assert isinstance(task, RecordTask)
+    known = [one.vocab for one in (setup.tokenizer, setup.target_tokenizer) if one]
+    vocab = MEDIA_NUMBERS if setup.preprocess else max([setup.classes + 1, task.max_id + 1, *known])
+    return encode_records(task, splits, seed, vocab, cache)
+
+
+def encode_records(task: RecordTask, splits: DataSplits, seed: int, vocab: int, cache: ShardCache) -> EncodedDataset:
+    """Rows that are learned one by one, in batches of like length."""
+    train = cache.stored("train", lambda: encoded(task, splits.train()), task.columns, vocab)
+    held = cache.stored("held", lambda: encoded(task, splits.validation()), task.columns, vocab)
+    if len(train) == 0:
+        raise UserError(f"{splits.name} has no records to train on", do="give more, or a smaller data.validation_split")
+    lengths = task.sizes(train)
+
+    def batches(tokens: int, accumulation: int) -> Batches:
+        return Batches(task, RowExamples(train), Steps(Buckets(lengths, tokens, seed), accumulation), seed)
+
+    numbers = [] if len(held) == 0 else Buckets(task.sizes(held), VALIDATION_BATCH[task.unit], 0).epoch(0)
+    validation = ValidationBatches(task.without_augmentation(), RowExamples(held), numbers)
+    return EncodedDataset(batches, validation, int(lengths.sum()), len(train), task.unit)
+
+
+def encode_stream(task: StreamTask, splits: DataSplits, seed: int, length: int, cache: ShardCache) -> EncodedDataset:
+    """Spans of one long stream of documents."""
+    stream = token_stream(task, splits, length, cache)
+    size = len(stream.last.stream()) - stream.first
+    width = min(length, size - 1)  # little text is measured in one piece
+    spans = span_batches(size, width, 32) if width > 0 else []
+    examples = SpanExamples(stream.last, width, stream.first)
+    validation = ValidationBatches(task.without_augmentation(), examples, spans)
+    batches = stream.batches(task, SpanExamples(stream.train, length), seed)
+    return EncodedDataset(batches, validation, stream.cut, len(stream.train))
+
+
+def encode_series(task: StreamTask, splits: DataSplits, seed: int, length: int, cache: ShardCache) -> EncodedDataset:
+    """Spans of one long series; every row that is held out is asked for, after as many before it as in training."""
+    stream = token_stream(task, splits, length, cache)
+    known = min(length, stream.first - 1) if splits.tail else 0
+    first, size = max(0, stream.first - 1 - known), VALIDATION_BATCH[task.unit]
+    count = len(stream.last.stream()) - first - known - 1  # rows that are asked for
+    spans = [np.array([at]) for at in range(0, count, size)]
+    examples = HistoryExamples(stream.last, known + size, first, known)
+    validation = ValidationBatches(task.without_augmentation(), examples, spans)
+    batches = stream.batches(task, HistoryExamples(stream.train, length), seed)
+    return EncodedDataset(batches, validation, stream.cut, stream.cut, task.unit)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenStream:
+    """One long stream on disk, learned from up to `cut`; what is held out lies in `last`, from `first` on."""
+
+    train: Shards
+    cut: int
+    last: Shards
+    first: int
+
+    def batches(self, task: StreamTask, examples: SpanExamples, seed: int) -> Callable[[int, int], Batches]:
+        def made(tokens: int, accumulate: int) -> Batches:
+            windows: Order = StreamWindows(self.cut, examples.length, max(1, tokens // examples.length), seed)
+            return Batches(task, examples, Steps(windows, accumulate), seed)
+
+        return made
+
+
+def token_stream(task: StreamTask, splits: DataSplits, length: int, cache: ShardCache) -> TokenStream:
+    """Documents on disk, enough for one span at least."""
+    train, held = (
+        cache.stored(part, partial(documents, task, records), task.columns, task.vocab)
+        for part, records in (("train", splits.train), ("held", splits.validation))
+    )
+    total = len(train.stream())
+    cut = total - round(total * splits.tail)
+    if cut <= length:
+        said = f"{splits.name} has {cut} {task.unit} to learn from, which are no row of {length} + 1"
+        raise UserError(said, do=f"give more, or a smaller data.max_length, such as {max(2, cut // 4)}")
+    return TokenStream(train, cut, train, cut) if splits.tail else TokenStream(train, cut, held, 0)
+
+
+def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:
+    for some in batched(records, ENCODED_TOGETHER):
+        try:
+            rows = task.encode([record.handed for record in some])
+        except UserError:
+            raise unreadable(task, some) from None
+        yield from rows
+
+
+def unreadable(task: RecordTask, records: list[Record]) -> UserError:
+    """What is wrong with the first record that a task cannot read, and where that stands."""
+    for record in records:
+        try:
+            task.encode([record.handed])
+        except UserError as error:
+            said = f"{record.file}:{record.line}: {error.said}"
+            return UserError(said, allowed=error.allowed, meant=error.meant, do=error.do)
+    raise AssertionError("together they could not be read, and each alone could")
+
+
+def documents(task: StreamTask, records: Callable[[], Iterable[Record]]) -> Iterator[list[Iterable[int]]]:
+    """Each document as one row."""
+    return map(task.document, by_document(records()))

@@ -1,0 +1,172 @@
+"""Which parameters are updated alike: whether they shrink, at what share of the rate, or not at all.
+
+How deep a parameter lies is told from the model: the blocks of a `Stack` are layers 1, 2, 3, …, as are those of a
+recurrent network; embeddings are below all of them, norms and heads above.  The layers of an encoder and of a decoder
+are counted apart.  A block that takes several turns (ALBERT) lies where its last turn does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from torch import Tensor, nn
+
+from headway.errors import UserError, listed, nearest
+from headway.nn.block import Repeat, Stack
+from headway.nn.properties import weight_decay
+from headway.nn.trunk import Trunk
+
+ENCODER = "encoder"  # that may be frozen
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters by name; `decays`: their weights shrink; `share` of the rate; `hidden`: matrices of a layer."""
+
+    parameters: dict[str, nn.Parameter]
+    decays: bool
+    share: float
+    hidden: bool
+
+
+@dataclass(frozen=True)
+class Depth:
+    """A layer and how many there are: 0 is below all of them, `layers` + 1 above."""
+
+    layer: int
+    layers: int
+
+
+def groups(
+    model: nn.Module, *, layer_decay: float = 1.0, spared: tuple[type[nn.Module], ...] = (nn.Embedding,)
+) -> list[Group]:
+    """The parameters that are trained, each once, however many names it has.
+
+    The rate of each layer is `layer_decay` times that of the one above.  Weight decay leaves out vectors, parts
+    whose `weight_decay` is False (biases, norms) and the parameters of `spared` modules.
+    """
+    if not 0.0 < layer_decay <= 1.0:
+        raise UserError(f"layer_decay={layer_decay:g}", allowed="a share above 0, at most 1")
+    depths, owners = depths_of(model), owners_of(model)
+    sorted_out: dict[tuple[bool, float, bool], dict[str, nn.Parameter]] = defaultdict(dict)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            depth, owned_by = depths[name], owners[parameter]
+            exempt = any(weight_decay(owner) is False or isinstance(owner, spared) for owner in owned_by)
+            decays = parameter.dim() > 1 and not exempt
+            share = layer_decay ** (depth.layers + 1 - depth.layer)
+            linear = parameter.dim() == 2 and all(isinstance(owner, nn.Linear) for owner in owned_by)
+            hidden = linear and 0 < depth.layer <= depth.layers
+            sorted_out[decays, share, hidden][name] = parameter
+    if not sorted_out:
+        raise UserError("no parameter is left to train", do="freeze fewer of them")
+    return [Group(parameters, *key) for key, parameters in sorted_out.items()]
+
+
+def freeze(model: nn.Module, what: int | Sequence[str]) -> list[str]:
+    """Leaves parameters as they are; the names of those.
+
+    A number is that of the lowest layers, with the embeddings below them.  Words are names of parts or parameters, in
+    which `*` stands for anything: "encoder.embed", "encoder.stack.blocks.0", "*.attn".  "encoder", where no part is
+    called so, is all but the head.
+    """
+    leave(model, frozen_layers(model, what) if isinstance(what, int) else frozen_parts(model, what))
+    return [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+
+
+def leave(model: nn.Module, names: Collection[str]) -> None:
+    """Lets parameters of these names be as they are."""
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if name in names:
+            parameter.requires_grad_(False)
+
+
+def frozen_layers(model: nn.Module, count: int) -> set[str]:
+    depths = depths_of(model)
+    most = max((depth.layers for depth in depths.values()), default=0)
+    if not 0 <= count <= most:
+        raise UserError(f"cannot freeze the first {count} layers", allowed=f"0 to {most}, the layers of this model")
+    return {name for name, depth in depths.items() if count and depth.layer <= min(count, depth.layers)}
+
+
+def frozen_parts(model: nn.Module, globs: Sequence[str]) -> set[str]:
+    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    found: set[str] = set()
+    for glob in globs:
+        if glob == ENCODER and not any(path == ENCODER for path, _ in model.named_children()):
+            found |= all_but_heads(model)
+            continue
+        matched = {name for name in names if any(fnmatchcase(path, glob) for path in paths_to(name))}
+        if not matched:
+            paths = dict.fromkeys(path for name in names for path in paths_to(name))
+            allowed = f"names of parts, such as {listed([path for path in paths if path.count('.') <= 1], 6)}"
+            raise UserError(f"no parameter is called {glob!r}", allowed=allowed, meant=nearest(glob, paths))
+        found |= matched
+    return found
+
+
+def all_but_heads(model: nn.Module) -> set[str]:
+    """What a linear probe leaves as it is."""
+    heads = tuple(joined(path, "head.") for path, _ in trunks_of(model))
+    return {name for name, _ in model.named_parameters(remove_duplicate=False) if not name.startswith(heads)}
+
+
+def paths_to(name: str) -> Iterator[str]:
+    """a.b.c → a, a.b, a.b.c"""
+    return (name[: dot.start()] for dot in re.finditer(r"\.|$", name))
+
+
+def depths_of(model: nn.Module) -> dict[str, Depth]:
+    """How deep each parameter lies, by name; a tied one as deep as the first of its names in its trunk."""
+    found = {name: Depth(1, 0) for name, _ in model.named_parameters()}
+    for path, trunk in trunks_of(model):
+        numbers = numbered(trunk)
+        layers = max(numbers.values(), default=0)
+        for name, _ in trunk.named_parameters():
+            outside = 0 if isinstance(trunk, Trunk) and name.startswith("embed.") else layers + 1
+            found[joined(path, name)] = Depth(numbers.get(name, outside), layers)
+    return found
+
+
+def trunks_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The encoder and the decoder, or the whole of a model that has no such parts."""
+    return [(path, part) for path, part in model.named_modules() if isinstance(part, Trunk)] or [("", model)]
+
+
+def numbered(trunk: nn.Module) -> dict[str, int]:
+    """The layer of each parameter that lies in one; layers count from 1, on from stack to stack."""
+    found: dict[str, int] = {}
+    for path, part in trunk.named_modules():
+        last = max(found.values(), default=0)
+        if isinstance(part, Stack) and not any(name.startswith(f"{path}.") for name in found):
+            for at, block in enumerate(part.blocks):
+                last += block.times if isinstance(block, Repeat) else 1
+                found |= {joined(path, f"blocks.{at}.{name}"): last for name, _ in block.named_parameters()}
+        elif isinstance(part, nn.RNNBase):
+            for name, _ in part.named_parameters(recurse=False):
+                found[joined(path, name)] = last + recurrent_layer(name) + 1
+    return found
+
+
+def recurrent_layer(name: str) -> int:
+    """weight_ih_l2_reverse → 2"""
+    told = re.search(r"_l(\d+)(_reverse)?$", name)
+    assert told is not None, name
+    return int(told[1])
+
+
+def owners_of(model: nn.Module) -> dict[Tensor, list[nn.Module]]:
+    """The modules that hold each parameter, several where it is tied."""
+    found: dict[Tensor, list[nn.Module]] = defaultdict(list)
+    for part in model.modules():
+        for parameter in part.parameters(recurse=False):
+            found[parameter].append(part)
+    return found
+
+
+def joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

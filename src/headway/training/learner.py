@@ -1,0 +1,133 @@
+"""One training step: the gradients of its batches, and the optimiser's update.
+
+The loss of a step is the sum over the targets of all its batches, divided by their count, so gradient accumulation
+equals one large batch.  (Only the load-balancing loss of MoE routers is per batch.)  Random numbers (dropout) are keyed
+by seed, step and batch, so a step does not depend on what ran before it.  If a loss or gradient is not finite, nothing
+changes; the running statistics of batch norms are restored too.  Batch norms with frozen weights do not update their
+running statistics.  State that a task carries from batch to batch (`memory`) is passed to its loss and returned by it,
+and is part of a checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.data.rng import keyed
+from headway.nn.moe import MoE
+from headway.nn.trace import record
+from headway.nn.trunk import tensors_of
+from headway.training.ema import EMA, fill
+from headway.training.optimiser import Optimiser, clip_grad_norm
+from headway.training.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """Numbers of a step; `skipped`: loss or gradient were not finite, and nothing was changed."""
+
+    step: int
+    loss: float  # sum over targets
+    targets: int
+    tokens: int
+    norm: float  # of the gradient, before clipping
+    lr: float
+    skipped: bool
+
+
+class Learner:
+    """A model, its optimiser and the EMA of its weights: everything that a step changes."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Any,
+        optimiser: Optimiser,
+        schedule: Schedule,
+        *,
+        seed: int,
+        max_grad_norm: float = 1.0,
+        balance: float = 0.01,
+        average: EMA | None = None,
+        memory: Mapping[str, Tensor] | None = None,
+    ):
+        """`loss(model, batch)` is that of a task; `balance` is the weight of the routers' load-balancing loss.
+
+        With a `memory` it is `loss(model, batch, memory)` and returns the memory after the batch, too.
+        """
+        self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
+        self.seed, self.max_grad_norm, self.average, self.memory = seed, max_grad_norm, average, memory
+        self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
+        set_training(model)
+
+    def learn(self, step: int, batches: Sequence[Any]) -> StepResult:
+        """Makes the update of `step`, counted from 1."""
+        if not self.model.training:  # after an evaluation; visiting all modules in every step would take time
+            set_training(self.model)
+        before, memory = [buffer.clone() for buffer in self.model.buffers()], self.memory
+        targets, tokens = sum(batch.targets for batch in batches), sum(batch.tokens for batch in batches)
+        self.optimiser.zero_grad()
+        loss = sum(self.backward(step, at, batch, targets) for at, batch in enumerate(batches))
+        norm = clip_grad_norm(self.optimiser.parameters, self.max_grad_norm)
+        lr = self.optimiser.set_lr(self.schedule.factor(step))
+        skipped = not (math.isfinite(loss) and math.isfinite(norm))
+        if skipped:
+            for buffer, saved in zip(self.model.buffers(), before, strict=True):
+                buffer.copy_(saved)
+            self.memory = memory
+        else:
+            self.optimiser.step()
+            if self.average is not None:
+                self.average.update(self.model)
+        self.optimiser.zero_grad()
+        return StepResult(step, loss, targets, tokens, norm, lr, skipped)
+
+    def backward(self, step: int, at: int, batch: Any, targets: int) -> float:
+        """Accumulates the gradients of a batch; its loss, summed over its targets."""
+        torch.manual_seed(keyed(self.seed, "step", step, at))
+        with ExitStack() as stack:
+            trace = stack.enter_context(record(self.model, "*.balance")) if self.balance else None
+            loss = self.batch_loss(batch)
+        total = loss / max(1, targets)  # a text of unknown characters may have no targets
+        if trace is not None:
+            routers = [value for name in trace.values for value in trace.all(name) if isinstance(value, Tensor)]
+            total = total + self.balance * torch.stack(routers).mean() * (batch.targets / max(1, targets))
+        total.backward()
+        return loss.item()
+
+    def batch_loss(self, batch: Any) -> Tensor:
+        if self.memory is None:
+            return self.loss(self.model, batch)
+        loss, self.memory = self.loss(self.model, batch, self.memory)
+        return loss
+
+    def tensors(self) -> dict[str, Mapping[str, Tensor]]:
+        """Everything that a step changes, by file of a checkpoint."""
+        kept: dict[str, Mapping[str, Tensor]] = {"model": tensors_of(self.model)}
+        kept["optimiser"] = self.optimiser.state_tensors()
+        if self.memory is not None:
+            kept["memory"] = self.memory
+        return kept if self.average is None else {**kept, "average": self.average.tensors()}
+
+    def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
+        fill(self.model, tensors["model"])
+        self.optimiser.load_state_tensors(tensors["optimiser"])
+        if self.average is not None:
+            self.average.load(tensors["average"])
+        if self.memory is not None:
+            self.memory = dict(tensors["memory"])
+
+
+def set_training(model: nn.Module) -> None:
+    """Training mode for all modules except batch norms with frozen weights: their running statistics stay."""
+    model.train()
+    for part in model.modules():
+        own = list(part.parameters(recurse=False))
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and own:  # pyright: ignore[reportPrivateUsage]
+            part.train(any(parameter.requires_grad for parameter in own))

@@ -1,0 +1,253 @@
+"""The training loop: steps, evaluations and checkpoints, resumable at any point with identical results.
+
+The batches and random numbers of a step depend on its number alone, so a checkpoint (tensors and `RunState`) defines
+the rest of the run.  All decisions depend on numbers that a resumed run sees again, never on the clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from time import perf_counter
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.tasks.results import EvalResult
+from headway.training.ema import fill, mean_tensors
+from headway.training.learner import Learner, StepResult
+from headway.training.metrics_log import MetricsLog
+from headway.training.signals import Interruption
+from headway.training.store import Snapshot, Store
+
+MAX_BAD_STEPS = 3  # consecutive steps that are not finite, after which a run ends
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """Length of a run and intervals, in steps.  `best` is the number of best checkpoints that are kept."""
+
+    steps: int
+    log_every: int
+    evaluate_every: int
+    checkpoint_every: int
+    patience: int | None = None  # early stopping: evaluations without a better score
+    best: int = 1
+    average: int = 1  # best checkpoints whose mean weights are tried as the result
+
+
+@dataclass(frozen=True)
+class RunState:
+    """State of a run besides its tensors, as a checkpoint stores it."""
+
+    step: int = 0
+    journal: int = 0  # bytes of metrics.jsonl
+    loss: float = 0.0  # sums since the last line of metrics
+    targets: int = 0
+    skipped: int = 0
+    bad: int = 0  # consecutive steps that were not finite
+    waited: int = 0  # evaluations since the best one
+    ranking: tuple[tuple[int, float], ...] = ()  # steps and scores, best first
+
+    @staticmethod
+    def of(state: Mapping[str, Any]) -> RunState:
+        ranking = tuple((step, score) for step, score in state["ranking"])  # JSON has lists only
+        return replace(RunState(**state), ranking=ranking)
+
+
+class Callback(Protocol):
+    """Receives the events of a run."""
+
+    def on_step(self, result: StepResult, seconds: float) -> None: ...
+    def on_log(self, line: Mapping[str, Any]) -> None: ...
+    def on_evaluate(self, step: int, found: EvalResult, best: bool) -> None: ...
+    def on_save(self, step: int) -> None: ...
+    def on_message(self, sentence: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class CallbackList:
+    """Passes each event on to those of several objects that have a method for it."""
+
+    callbacks: Sequence[object]
+
+    def on_step(self, result: StepResult, seconds: float) -> None:
+        self.call("on_step", result, seconds)
+
+    def on_log(self, line: Mapping[str, Any]) -> None:
+        self.call("on_log", line)
+
+    def on_evaluate(self, step: int, found: EvalResult, best: bool) -> None:
+        self.call("on_evaluate", step, found, best)
+
+    def on_save(self, step: int) -> None:
+        self.call("on_save", step)
+
+    def on_message(self, sentence: str) -> None:
+        self.call("on_message", sentence)
+
+    def call(self, event: str, *values: object) -> None:
+        for one in self.callbacks:
+            if method := getattr(one, event, None):
+                method(*values)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended: `signal` is what interrupted it, `chosen` describes the weights that the model has now."""
+
+    step: int
+    signal: int | None
+    chosen: str
+    found: EvalResult | None
+
+
+@dataclass
+class Run:
+    """A training run.  `batches(first, last)` yields the batches of each step; `evaluator` scores the model."""
+
+    learner: Learner
+    batches: Callable[[int, int], Iterator[Sequence[Any]]]
+    limits: RunLimits
+    store: Store
+    metrics_log: MetricsLog
+    callback: Callback
+    evaluator: Callable[[nn.Module], EvalResult] | None = None
+    state: RunState = field(default_factory=RunState)
+    saved_step: int | None = None  # of the checkpoint that equals the current state
+
+    def resume(self) -> list[str]:
+        """Restores the latest complete checkpoint, or starts over; messages about it."""
+        found = self.store.latest()
+        if found is None:
+            self.metrics_log.truncate(0)
+            return ["no checkpoint was written yet, so the run starts from the beginning"]
+        snapshot, said = found
+        self.learner.restore(snapshot.tensors)
+        self.state, self.saved_step = RunState.of(snapshot.state), snapshot.step
+        return [*said, *self.metrics_log.truncate(self.state.journal), f"resumed at step {snapshot.step}"]
+
+    def run(self, interruption: Interruption) -> RunResult:
+        """Trains until the last step, early stopping or an interruption."""
+        if interruption.asked is None and not self.done():
+            self.train(interruption)
+        if self.done():
+            return self.finish()
+        if self.saved_step != self.state.step:
+            self.save()
+        return RunResult(self.state.step, interruption.asked, "as they were when interrupted", None)
+
+    def train(self, interruption: Interruption) -> None:
+        clock = perf_counter()
+        for batches in self.batches(self.state.step + 1, self.limits.steps + 1):
+            self.advance(self.learner.learn(self.state.step + 1, batches), clock)
+            if interruption.asked is not None or self.done():
+                return
+            clock = perf_counter()
+
+    def done(self) -> bool:
+        stopped_early = self.limits.patience is not None and self.state.waited >= self.limits.patience
+        return stopped_early or self.state.step >= self.limits.steps
+
+    def advance(self, result: StepResult, clock: float) -> None:
+        """Records a step, and logs, evaluates and saves when due."""
+        step, limits, now = result.step, self.limits, self.state
+        bad = now.bad + 1 if result.skipped else 0
+        sums = {"skipped": now.skipped + 1} if result.skipped else added(now, result)
+        self.state = replace(now, step=step, bad=bad, **sums)
+        self.callback.on_step(result, perf_counter() - clock)
+        last = step == limits.steps
+        if step % limits.log_every == 0 or last or bad == MAX_BAD_STEPS:
+            self.log(result)
+        if bad == MAX_BAD_STEPS:
+            said = f"the loss or its gradient was not finite in {MAX_BAD_STEPS} steps in a row, the last of them {step}"
+            raise UserError(said, do="start anew with a lower train.lr or a longer train.warmup_steps")
+        good = self.evaluator is not None and (step % limits.evaluate_every == 0 or last) and self.evaluate()
+        if good or step % limits.checkpoint_every == 0 or last:
+            self.save()
+
+    def log(self, result: StepResult) -> None:
+        now = self.state
+        loss = now.loss / now.targets if now.targets else None
+        line = {"step": result.step, "loss": loss, "targets": now.targets, "rate": result.lr, "norm": result.norm}
+        if now.skipped:
+            line["skipped"] = now.skipped
+        self.metrics_log.append(**line)
+        self.callback.on_log(line)
+        self.state = replace(now, loss=0.0, targets=0, skipped=0)
+
+    def evaluate(self) -> bool:
+        """Evaluates the current weights; whether they are among the best.  Of equal scores the later ranks higher."""
+        found, step, before = self.evaluate_weights(), self.state.step, self.state.ranking
+        self.metrics_log.append(step=step, valid=dict(found.values), score=found.score)
+        scored = [(step, found.score)] if math.isfinite(found.score) else []
+        ranking = sorted([*before, *scored], key=lambda one: (-one[1], -one[0]))[
+            : max(self.limits.best, self.limits.average)
+        ]
+        better = bool(scored) and (not before or found.score > before[0][1])
+        self.state = replace(self.state, ranking=tuple(ranking), waited=0 if better else self.state.waited + 1)
+        self.callback.on_evaluate(step, found, better)
+        return any(step == kept for kept, _ in ranking)
+
+    def evaluate_weights(self) -> EvalResult:
+        assert self.evaluator is not None
+        self.learner.model.eval()
+        if self.learner.average is None:
+            return self.evaluator(self.learner.model)
+        with self.learner.average.applied(self.learner.model):
+            return self.evaluator(self.learner.model)
+
+    def save(self) -> None:
+        step = self.state.step
+        self.state = replace(self.state, journal=self.metrics_log.length())
+        protect = {kept for kept, _ in self.state.ranking}
+        self.store.save(Snapshot(step, self.learner.tensors(), asdict(self.state)), protect=protect)
+        self.saved_step = step
+        self.callback.on_save(step)
+
+    def finish(self) -> RunResult:
+        """Gives the model the best weights: of one checkpoint, or the mean of several."""
+        step, best = self.state.step, self.best_weights()
+        self.learner.model.eval()
+        if not best or self.evaluator is None:
+            fill(self.learner.model, self.evaluated_weights(self.learner.tensors()))
+            return RunResult(step, None, f"those of step {step}", None)
+        first = next(iter(best))
+        found, steps = self.evaluate_mean([best[first]]), [first]
+        if len(best) > 1:
+            mean = self.evaluate_mean(list(best.values()))
+            if mean.score > found.score:
+                found, steps = mean, sorted(best)
+            else:
+                fill(self.learner.model, best[first])
+        named = ", ".join(map(str, steps))
+        chosen = f"those of step {named}" if len(steps) == 1 else f"the mean of those of steps {named}"
+        self.metrics_log.append(step=step, chosen=steps, valid=dict(found.values), score=found.score)
+        return RunResult(step, None, chosen, found)
+
+    def best_weights(self) -> dict[int, Mapping[str, Tensor]]:
+        """The weights of the best complete checkpoints by step, best first: as many as are to be averaged."""
+        found: dict[int, Mapping[str, Tensor]] = {}
+        for step, _ in self.state.ranking:
+            if len(found) < self.limits.average:
+                try:
+                    found[step] = self.evaluated_weights(self.store.load(step).tensors)
+                except UserError as error:
+                    self.callback.on_message(f"{error}; it cannot be chosen")
+        return found
+
+    def evaluate_mean(self, weights: Sequence[Mapping[str, Tensor]]) -> EvalResult:
+        """Gives the model the mean of some weights, and evaluates it."""
+        assert self.evaluator is not None
+        fill(self.learner.model, weights[0] if len(weights) == 1 else mean_tensors(weights))
+        return self.evaluator(self.learner.model)
+
+    def evaluated_weights(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        """The weights that a checkpoint is evaluated with: the EMA, if there is one."""
+        return tensors.get("average", tensors["model"]) if self.learner.average is not None else tensors["model"]
+
+
+def added(now: RunState, result: StepResult) -> dict[str, Any]:
+    return {"loss": now.loss + result.loss, "targets": now.targets + result.targets}

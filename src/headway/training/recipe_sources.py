@@ -1,0 +1,250 @@
+"""Where a recipe comes from: defaults < preset < recipe file < HEADWAY_* variables < command-line options.
+
+A layer holds only what was given there, by dotted name, with its origin.  `read_layers` reads file, variables and
+options; `resolve` adds the preset, once it is known.  A stronger layer that sets one of several exclusive settings
+(steps, epochs or minutes) overrides what a weaker one gave for the others.
+
+Config fields of a model, such as `model.layers`, belong to its architecture: `RecipeLayers.check_sizes` checks their
+names once the architecture is known.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from headway.errors import UserError, nearest
+from headway.recipe import ALIASES, EXCLUSIVE, SECTIONS, SETTINGS, Recipe, Setting, canonical, flat, from_flat
+from headway.tasks.registry import DATA_WORDS, TASKS
+from headway.training import yaml12
+from headway.training.setting_origins import (
+    PREFIX,
+    CommandLineOption,
+    EnvironmentVariable,
+    PresetValue,
+    RecipeLine,
+    SettingOrigin,
+)
+from headway.training.setting_values import bounds, fit, lists_to_tuples, parse_size, parse_text
+from headway.zoo.presets import preset
+
+MAX_FILE_BYTES = 1_000_000
+COMMAND_LINE = CommandLineOption()
+COMMENT_WIDTH = 76  # so that commented lines fit into 80 columns
+
+
+class GivenValue(NamedTuple):
+    """A value and its origin."""
+
+    value: Any
+    origin: SettingOrigin
+
+
+Layer = Mapping[str, GivenValue]
+
+
+@dataclass(frozen=True)
+class RecipeLayers:
+    """What the user gave, weakest layer first: file, variables, options."""
+
+    layers: tuple[Layer, ...] = ()
+
+    def given(self, name: str) -> GivenValue | None:
+        """The value of the strongest layer that has the setting."""
+        return next((layer[name] for layer in reversed(self.layers) if name in layer), None)
+
+    def value(self, name: str) -> Any:
+        """The given value, or None."""
+        given = self.given(name)
+        return None if given is None else given.value
+
+    def with_options(self, values: Mapping[str, Any]) -> RecipeLayers:
+        """These layers under one more, as if the values had been given as options."""
+        options = {name: GivenValue(value, CommandLineOption()) for name, value in values.items()}
+        return RecipeLayers((*self.layers, options))
+
+    def check_sizes(self, known: Iterable[str]) -> None:
+        """Refuses a config field that the architecture does not have."""
+        names = tuple(name for name in known if name not in ("vocab", "dropout"))
+        for layer in self.layers:
+            for name, given in layer.items():
+                if name not in SETTINGS and name.removeprefix("model.") not in names:
+                    raise given.origin.unknown(name, names)
+
+
+def read_layers(
+    options: Mapping[str, Any],
+    config: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    origin: SettingOrigin = COMMAND_LINE,
+) -> RecipeLayers:
+    """Everything that was given: `options` holds values, or the text of options, by dotted name."""
+    file = read_file(config) if config else {}
+    typed = layer_of((name, parse_typed(name, value, origin), origin) for name, value in options.items())
+    layers = RecipeLayers((file, read_variables(environ), typed))
+    resolve(layers)  # settings that contradict each other are reported now
+    return layers
+
+
+def resolve(layers: RecipeLayers, preset_values: Mapping[str, Any] | None = None) -> Recipe:
+    """The recipe of all layers together."""
+    origin = PresetValue(layers.value("model.preset") or "")
+    weakest = layer_of((name, value, origin) for name, value in (preset_values or {}).items())
+    values: dict[str, Any] = {}
+    for layer in (weakest, *layers.layers):
+        given = {name for name, one in layer.items() if one.value not in (None, ())}
+        for rivals in EXCLUSIVE:
+            for name in rivals if given & {*rivals} else ():
+                values.pop(name, None)
+        values |= {name: one.value for name, one in layer.items()}
+    return from_flat(values)
+
+
+def preset_values(name: str) -> dict[str, Any]:
+    """The settings of a preset, without its vocabulary size: the tokenizer is trained on the data."""
+    sizes = {key: value for key, value in preset(name).sizes.items() if "vocab" not in key}
+    dropout = {"train.dropout": sizes.pop("dropout")} if "dropout" in sizes else {}
+    return {"model.preset": name, **{f"model.{key}": value for key, value in sizes.items()}, **dropout}
+
+
+def read_variables(environ: Mapping[str, str]) -> Layer:
+    """The settings among the environment variables.  Empty ones are ignored, and so are other HEADWAY_* variables."""
+    origin = EnvironmentVariable()
+    known = {origin.spell(name): name for name in (*SETTINGS, *ALIASES)}
+    given: list[tuple[str, Any, SettingOrigin]] = []
+    for variable, text in sorted(environ.items()):
+        section, _, word = variable.removeprefix(PREFIX).lower().partition("_")
+        if variable.startswith(PREFIX) and text and (variable in known or section in SECTIONS):
+            name = known.get(variable, f"{section}.{word}")
+            given.append((name, parse_typed(name, text, origin), origin))
+    return layer_of(given)
+
+
+def parse_typed(name: str, value: Any, origin: SettingOrigin) -> Any:
+    """The value of a text that was typed as an option or a variable."""
+    if not isinstance(value, str):
+        return value
+    one = SETTINGS.get(canonical(name))
+    return parse_size(value, origin.spell(name)) if one is None else parse_text(one.kind, value)
+
+
+def read_file(path: Path) -> Layer:
+    """The settings of a YAML file, each with its line."""
+    name = str(path)
+    document = yaml12.read(read_text(path), name)
+    if document.value is None:
+        return {}
+    if not isinstance(document.value, dict):
+        raise UserError(f"{name} holds no settings", do="headway init shows how a recipe is written")
+    given: list[tuple[str, Any, SettingOrigin]] = []
+    for key, value in document.value.items():
+        if key not in SECTIONS:
+            given.append((key, value, RecipeLine(name, document.lines[(key,)], "")))
+            continue
+        if not isinstance(value, dict | None):
+            do = f"write settings such as those of headway init below {key}:"
+            raise UserError(f"{name} line {document.lines[(key,)]}: {key}: {value!r} is no section", do=do)
+        for word, inner in (value or {}).items():
+            given.append((f"{key}.{word}", inner, RecipeLine(name, document.lines[(key, word)], key)))
+    return layer_of(given)
+
+
+def layer_of(given: Iterable[tuple[str, Any, SettingOrigin]]) -> Layer:
+    """Checked values by their current names; one setting under two names is refused."""
+    layer: dict[str, GivenValue] = {}
+    for written, value, origin in given:
+        name = canonical(written)
+        if name in layer:
+            raise UserError(
+                f"{origin.describe(written, value)}: {name} is given twice", do=f"give {origin.spell(name)}"
+            )
+        layer[name] = GivenValue(checked(written, value, origin), origin)
+    return layer
+
+
+def checked(written: str, value: Any, origin: SettingOrigin) -> Any:
+    """A value in the type and bounds of its setting; errors use the name that was written."""
+    if written == "model.preset" and isinstance(value, str):
+        preset(value)
+    if written == "data.task" and isinstance(value, str) and value not in (*DATA_WORDS, *TASKS):
+        meant, allowed = nearest(value, (*DATA_WORDS, *TASKS)), ", ".join(DATA_WORDS)
+        raise UserError(f"{origin.describe(written, value)} is not a choice", allowed=allowed, meant=meant)
+    if one := SETTINGS.get(canonical(written)):
+        return fit(one, value, origin.describe(written, value))
+    if not written.startswith("model.") or written in ("model.vocab", "model.dropout"):
+        raise origin.unknown(written)
+    return lists_to_tuples(value)
+
+
+def read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            found = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist", do="headway init PRESET > recipe.yaml writes a recipe") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder", do="name a recipe, such as the recipe.yaml in it") from None
+    if len(found) > MAX_FILE_BYTES:
+        raise UserError(f"{path} is too large for a recipe", allowed=f"{MAX_FILE_BYTES:,} bytes")
+    try:
+        return found.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = found.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path} line {line}: this is not UTF-8", do="save the file as UTF-8") from None
+
+
+def to_yaml(recipe: Recipe) -> str:
+    """The text of a recipe; `from_yaml` reads it back to an equal one."""
+    return yaml12.write(nested(recipe))
+
+
+def from_yaml(path: Path) -> Recipe:
+    """The recipe of a file alone, as a run's folder keeps it."""
+    return resolve(RecipeLayers((read_file(path),)))
+
+
+def nested(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as plain data, by section."""
+    top: dict[str, Any] = {}
+    sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    for name, value in flat(recipe).items():
+        section, _, word = name.rpartition(".")
+        (sections[section] if section else top)[word] = to_plain(value)
+    return {**top, **sections}
+
+
+def to_plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    return [to_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+ABOUT = {"data": "Training data", "model": "Model", "train": "Training"}
+
+
+def commented_yaml(name: str | None = None) -> str:
+    """The recipe of a preset, or the default one, as YAML with a comment above each setting."""
+    recipe = resolve(RecipeLayers(), preset_values(name) if name else {})
+    comments: dict[yaml12.KeyPath, str] = {
+        ((one.section, one.word) if one.section else (one.word,)): setting_comment(one) for one in SETTINGS.values()
+    }
+    comments |= {(section,): f"\n{about}" for section, about in ABOUT.items()}
+    sizes = list(recipe.model.sizes)
+    if name and sizes:
+        comments["model", sizes[0]] = f"sizes of the {preset(name).architecture}, from the preset"
+    head = (
+        f"# A recipe{f' for {name}' if name else ''}.  Save it to a file, edit it, and train with it:\n"
+        "#   headway train DATA --config recipe.yaml\n"
+        "# A setting that is left out has the value shown here; null is chosen before the run.\n"
+    )
+    return head + yaml12.write(nested(recipe), comments)
+
+
+def setting_comment(one: Setting) -> str:
+    limits = f" ({bounds(one)})" if one.max_value is not None else ""
+    choices = f" ({' | '.join(one.choices)})" if one.choices else ""
+    return "\n".join(wrap(f"{one.text}{limits}{choices}", COMMENT_WIDTH))

@@ -1,0 +1,242 @@
+"""What is reported of a run, as plain data: what was trained on what, how it went, how good it is, on which machine."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway import __version__
+from headway.data.sources import counted
+from headway.doctor import cores, python
+from headway.figures import Curve, Point
+from headway.files import going_on
+from headway.metrics.scores import MEASURES, Scores
+from headway.recipe import Recipe
+from headway.tasks.base import Task
+from headway.tasks.report_details import SHOWN_SAMPLES, NextCommand, ReportDetails
+from headway.tasks.results import EvalOptions, EvalResult
+from headway.tasks.validation import ValidatedByAnswers
+from headway.training.calibrate import peak
+from headway.training.loop import RunResult
+from headway.training.messages import data_size, duration, tokenizer_line
+from headway.training.metrics_log import MetricsLog, read_lines
+from headway.training.plan import Plan
+from headway.training.recipe_sources import to_yaml
+from headway.training.report_attention import NO_ATTENTION, AttentionExamples, attention_examples, recorded
+
+MAX_RECORDS = 1000  # validation records that are answered for the report
+MAX_UNSEEN = 500  # records unlike any in training, where the data knows such
+MAX_FILES = 20  # names of data files that are listed
+UNSEEN = "in ways of writing never seen"
+
+Facts = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """All that is reported of a run.  `kept` are the steps whose weights the model has.
+
+    `details` is None where no data was held out; `unseen` are scores on records unlike any in training.
+    """
+
+    name: str
+    task: str
+    folder: str
+    summary: Facts
+    machine: Facts
+    curves: Mapping[str, Sequence[Curve]]
+    kept: Sequence[int]
+    recipe: str
+    label_smoothing: bool
+    commands: Sequence[NextCommand]
+    example: str  # an input to try the model with
+    details: ReportDetails | None = None
+    unseen: Scores | None = None
+    attention: AttentionExamples = NO_ATTENTION
+    sample_names: tuple[str, str, str] = Task.sample_names
+    graded: bool = True
+
+
+def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) -> RunReport:
+    """Evaluates the model once more, on more than each evaluation did, and collects what there is to say of a run."""
+    model.eval()
+    lines, task = log.lines(), made.task.without_augmentation()
+    found = final_result(made, end, model) if made.encoded.validation else None
+    details = None if found is None else details_of(made, found, model)
+    folder = str(made.out)
+    example = task.example(made.splits, details.samples if details and task.graded else ())
+    return RunReport(
+        name=made.splits.name,
+        task=task.heading,
+        folder=folder,
+        summary=summary(made, end, log, model, details),
+        machine=machine(made.recipe),
+        curves=curves(lines),
+        kept=next((line["chosen"] for line in reversed(lines) if "chosen" in line), [end.step]),
+        recipe=to_yaml(made.recipe),
+        label_smoothing=bool(made.recipe.train.label_smoothing),
+        commands=next_commands(type(task), folder, example),
+        example=example,
+        details=details,
+        unseen=None if found is None else unseen_scores(made, found, model),
+        attention=NO_ATTENTION if details is None else attention(made, details, model),
+        sample_names=task.sample_names,
+        graded=task.graded,
+    )
+
+
+# ---- evaluation
+
+
+def final_result(made: Plan, end: RunResult, model: nn.Module) -> EvalResult:
+    """The run's last evaluation, or one on more records where that has answered fewer of them."""
+    task, splits = made.task.without_augmentation(), made.splits
+    records = splits.some_validation(MAX_RECORDS) if isinstance(task, ValidatedByAnswers) else []
+    found = end.found or task.validate(model, made.encoded.validation, records)
+    if len(found.samples) >= len(records) or not found.samples:
+        return found
+    return task.evaluate(model, records, same_metrics(found))
+
+
+def same_metrics(found: EvalResult) -> EvalOptions:
+    return EvalOptions(metrics=tuple(found.scores.numbers))
+
+
+def unseen_scores(made: Plan, found: EvalResult, model: nn.Module) -> Scores | None:
+    """On records unlike any in training, where the data knows such."""
+    if made.splits.unseen is None:
+        return None
+    records = list(islice(made.splits.unseen(), MAX_UNSEEN))
+    return made.task.without_augmentation().evaluate(model, records, same_metrics(found)).scores
+
+
+def details_of(made: Plan, found: EvalResult, model: nn.Module) -> ReportDetails:
+    records = made.splits.some_validation(SHOWN_SAMPLES)
+    return made.task.without_augmentation().report_details(model, made.encoded.validation, records, found)
+
+
+def attention(made: Plan, details: ReportDetails, model: nn.Module) -> AttentionExamples:
+    context: object = getattr(made.config, "context", None)
+    length = context if isinstance(context, int) else None
+    recordings = recorded(made.task, model, details.traced, made.architecture, length)
+    return attention_examples(recordings, model)
+
+
+# ---- facts
+
+
+def summary(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module, details: ReportDetails | None) -> Facts:
+    recipe, count = made.recipe, sum(parameter.numel() for parameter in model.parameters())
+    name = f"continued from {recipe.model.start}" if made.start else str(recipe.model.preset or type(model).__name__)
+    batch = (recipe.train.batch or 0) * recipe.train.grad_accumulation
+    epochs = end.step * batch / max(1, made.encoded.tokens)
+    left_out = made.splits.left_out
+    return (
+        ("task", made.splits.description),
+        ("data", "; ".join(data_files(made))),
+        ("data size", data_size(made)),
+        *(() if left_out is None else (("left out", left_out),)),
+        ("held out", held_out(made, details)),
+        *((name, text) for name, text, _ in tokenizer_line(made)),
+        ("model", f"{name} ({made.architecture}), {count:,} parameters"),
+        ("training", f"{end.step:,} steps of about {batch:,} {made.encoded.unit}, {epochs:.1f} epochs"),
+        ("weights", end.chosen),
+        ("time", time_of(log, made.encoded.unit)),
+    )
+
+
+def data_files(made: Plan) -> Iterator[str]:
+    files = made.splits.files
+    if made.splits.builtin or not files:
+        yield made.splits.name + (", the built-in data set" if made.splits.builtin else "")
+    elif made.task.takes_files:  # names of thousands of images say less than that of their folder
+        yield f"{made.splits.name}, {counted(len(files), 'file')}"
+    else:
+        yield from (file.name for file in files[:MAX_FILES])
+        if len(files) > MAX_FILES:
+            yield f"and {len(files) - MAX_FILES:,} more files"
+
+
+def held_out(made: Plan, details: ReportDetails | None) -> str:
+    if details is None:
+        return "nothing, so nothing was evaluated"
+    count = f"{details.scores.count:,} {details.scores.things} evaluated"
+    if made.recipe.data.validation:
+        names = "; ".join(Path(path).name for path in made.recipe.data.validation)
+        return f"validation files of their own: {names} ({count})"
+    what = "dates" if made.splits.builtin else "a part of the data"
+    return f"{what} not used in training ({count})"
+
+
+def time_of(log: MetricsLog, unit: str) -> str:
+    seconds, tokens = log.seconds(), sum(line.get("tokens", 0) for line in read_lines(log.times))
+    throughput = f", {tokens / seconds:,.0f} {unit}/s" if seconds else ""
+    return f"{duration(seconds)} of steps, evaluations not counted{throughput}"
+
+
+def machine(recipe: Recipe) -> Facts:
+    return (
+        ("processor", processor()),
+        ("cores", cores().found),
+        ("threads", str(recipe.train.threads)),
+        ("device", str(recipe.device)),
+        ("memory", f"{peak() / 2**30:.2f} GiB at most"),
+        ("system", f"Python {python().found}"),
+        ("torch", str(torch.__version__)),
+        ("headway", __version__),
+    )
+
+
+def processor() -> str:
+    """The processor's name, where the system knows it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()
+
+
+def curves(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Curve]]:
+    """The loss, in training and in validation, and each other metric by itself."""
+    training = [Point(line["step"], line["loss"]) for line in lines if line.get("loss") is not None]
+    checks = [(line["step"], line["valid"]) for line in lines if "valid" in line and "chosen" not in line]
+    names = dict.fromkeys(name for _, values in checks for name in values)
+    # what is not finite is null in the file
+    points = {name: [Point(step, v[name]) for step, v in checks if v.get(name) is not None] for name in names}
+    found = {name: Curve("validation", some) for name, some in points.items()}
+    loss = [Curve("training", training), *([found.pop("loss")] if "loss" in found else [])]
+    return {"loss": loss, **{name: [curve] for name, curve in found.items()}}
+
+
+def next_commands(task: type[Task], folder: str, example: str) -> list[NextCommand]:
+    """What to type next."""
+    quoted = shlex.quote(folder)
+    return [
+        *task.next_commands(quoted, shlex.quote(example)),
+        NextCommand(retrain_command(folder), "train it again: the same data and number of threads give the same bits"),
+        NextCommand(going_on(folder), "resume this run, where it was interrupted"),
+        NextCommand(f"headway train DATA --from {quoted} --out NEW", "fine-tune this model on other data"),
+    ]
+
+
+def retrain_command(folder: str) -> str:
+    return f"headway train --config {shlex.quote(str(Path(folder) / 'recipe.yaml'))} --out NEW"
+
+
+def score_rows(found: Scores, unseen: Scores | None) -> list[list[str]]:
+    """Scores by length, of all, and of what is unlike anything in training; the first row has the columns' names."""
+    parts = [(bucket.label, bucket.count, bucket.numbers) for bucket in found.buckets]
+    parts.append(("all", found.count, found.numbers))
+    if unseen is not None:
+        parts.append((UNSEEN, unseen.count, unseen.numbers))
+    heads = [found.unit if found.buckets else "part", "count", *(MEASURES[name].title for name in found.numbers)]
+    return [heads, *([label, f"{n:,}", *(MEASURES[m].shown(of[m]) for m in found.numbers)] for label, n, of in parts)]

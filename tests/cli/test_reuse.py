@@ -1,0 +1,259 @@
+"""An encoder that learned without classes, reused under a new head: what it makes of an image stays what it was."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from headway.data.preprocess import ImagePreprocess
+from headway.errors import UserError
+from headway.model import Model
+from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
+from headway.nn.towers import TwoTowers
+from headway.nn.trunk import Trunk
+from headway.tasks.ctc_speech import CTC
+from headway.tasks.inputs import ImageInput
+from headway.tasks.masked_image import PANELS, MaskedImage
+from headway.tasks.media_classification import ImageClassification
+from headway.training.fine_tuning import (
+    ReusedWeights,
+    describe_reuse,
+    parts_of,
+    reused_part,
+    reused_weights,
+    take_over,
+)
+from headway.training.groups import freeze
+from headway.zoo import clip, mae, seq2seq, simclr, simmim, swinv2, vit
+from headway.zoo.build import architecture_of, build, config_of
+from headway.zoo.encoders import EncoderPart, encoder_config
+from tests.cli.command import Place, made_place
+from tests.data.files import idx, put
+
+SIGHT = ImageInput(ImagePreprocess((16, 16)))
+PAIR: dict[str, Any] = {"dim": 16, "layers": 1, "heads": 2}
+PYRAMID: dict[str, Any] = {"image": 16, "patch": 2, "dim": 8, "layers": (1, 1), "heads": (1, 2), "windows": (2, 2)}
+TOWERS: dict[str, Any] = {"image_dim": 16, "image_layers": 1, "image_heads": 2, "width": 2}
+
+CONFIGS: dict[str, object] = {
+    "mae": mae.Config(image=16, patch=4, decoder_dim=16, decoder_layers=1, decoder_heads=2, **PAIR),
+    "simmim": simmim.Config(simmim.Vit(image=16, patch=4, **PAIR)),
+    "simmim, swin": simmim.Config(simmim.Swin(**PYRAMID)),
+    "simmim, swinv2": simmim.Config(simmim.SwinV2(**PYRAMID)),
+    "simclr": simclr.Config("resnet-nano", image=16, width=2),
+    "clip": clip.Config(vocab=9, end=2, context=8, image=16, patch=4, **PAIR, **TOWERS),
+    "vit": vit.Config(image=16, patch=4, classes=5, **PAIR),
+}
+CLASSES = {"classes": 2}  # as many as the vectors that simclr and clip compare are wide
+
+
+def loaded(config: object) -> Model:
+    torch.manual_seed(0)
+    return Model(build(config).eval(), config, architecture_of(config))
+
+
+def eye(model: nn.Module) -> Trunk:
+    match model:
+        case MaskedAutoencoder() | MaskedImageModel():
+            return model.encoder
+        case TwoTowers():
+            return model.image
+        case _:
+            assert isinstance(model, Trunk)
+            return model
+
+
+def probe(start: Model, part: EncoderPart) -> tuple[nn.Module, ReusedWeights]:
+    torch.manual_seed(1)
+    more = {"top": "classes"} if part.architecture == "vit" else {}
+    model = build(config_of(part.config, **CLASSES, **more)).eval()
+    found = reused_weights(model, start, part, ImageClassification(SIGHT, ("a", "b")))
+    take_over(model, found)
+    return model, found
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_reused_encoder_sees_what_it_saw(name: str) -> None:
+    start = loaded(CONFIGS[name])
+    model, found = probe(start, encoder_config(start.config))
+    images = torch.randn(2, 3, 16, 16)
+    assert isinstance(model, Trunk)
+    with torch.no_grad():
+        assert torch.equal(model.features(images), eye(start.model).features(images))
+    assert found.new == (["head.out"] if name == "clip" else ["head"])  # whose norm goes on
+    assert "head.out.weight" not in found.tensors
+    assert model(images).shape == (2, 2)
+
+
+def test_classes_are_taken_over_where_they_are_the_same() -> None:
+    start = loaded(vit.Config(image=16, patch=4, classes=2, **PAIR))
+    for names, new in ((("a", "b"), []), (("b", "a"), ["head"])):
+        start = Model(start.model, start.config, "vit", extra_config=ImageClassification(SIGHT, names).extra_config())
+        assert probe(start, encoder_config(start.config))[1].new == new
+
+
+def test_what_cannot_learn_a_task_is_refused_in_a_sentence() -> None:
+    start = loaded(CONFIGS["mae"])
+    assert reused_part(start, MaskedImage).prefix == ""
+    found = reused_part(start, ImageClassification)
+    assert found == EncoderPart(mae.encoder_config(start.config), "encoder.")
+    with pytest.raises(UserError, match=r"a model of mae cannot learn this task \(speech\); allowed: conformer"):
+        reused_part(start, CTC)
+
+
+def test_what_is_new_is_told_by_its_largest_part() -> None:
+    new = ["head.out.weight", "head.out.bias", "embed.position.table", "scale"]
+    assert parts_of(new, ["embed.patches.weight", "stack.norm"]) == ["head", "embed.position", "scale"]
+    tensors: dict[str, Tensor] = {"a": torch.zeros(1)}
+    assert describe_reuse(ReusedWeights(tensors, 3, ["head"]), "run") == "1 of 3 tensors of run; new: head"
+    assert describe_reuse(ReusedWeights(tensors, 1, []), "run") == "1 of 1 tensors of run"
+
+
+FROZEN: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
+    "vit": (lambda: build(CONFIGS["vit"]), ("head.",)),
+    "swin": (lambda: build(swinv2.Config(**PYRAMID)), ("head.",)),
+    "two towers": (lambda: build(CONFIGS["clip"]), ("image.head.", "text.head.")),
+    "an encoder and a decoder": (lambda: build(seq2seq.Config(vocab=9, dim=4, hidden=4, layers=1)), ("decoder.",)),
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_the_encoder_is_a_part_of_that_name_or_all_but_the_head(name: str) -> None:
+    make, left = FROZEN[name]
+    model = make()
+    freeze(model, ("encoder",))
+    free = {name for name, one in model.named_parameters() if one.requires_grad}
+    assert free == {name for name, _ in model.named_parameters() if name.startswith(left)}
+    assert free
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Photos in classes, and the same in one folder."""
+    place = made_place(tmp_path_factory.mktemp("place"))
+    flat = place.folder / "flat"
+    flat.mkdir()
+    for file in (place.folder / "photos").glob("*/*.png"):
+        (flat / file.name).write_bytes(file.read_bytes())
+    return place
+
+
+SHORT = ["--train.threads", "1", "--train.batch", "16", "--model.image", "8"]
+SMALL = ["--preset", "mae-nano", "--model.dim", "16", "--model.layers", "1", "--model.decoder-layers", "1"]
+
+
+def tensors(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def pretrained(place: Place) -> str:
+    done = place("train", "flat", "--objective", "masked", *SMALL, *SHORT, "--train.steps", "3", "--out", "mae")
+    assert (done.code, done.err) == (0, "")
+    assert "flat: 40 images, to be learned from without classes" in done.out
+    assert "headway train DATA --from mae --freeze encoder" in done.out
+    assert "perplexity" not in done.out
+    return "mae"
+
+
+@pytest.mark.slow
+def test_a_linear_probe_changes_the_head_alone_and_says_what_it_reuses(place: Place, pretrained: str) -> None:
+    count = len(tensors(place.folder / pretrained))
+    for out, steps in (("probe", "3"), ("longer", "5")):
+        words = ["--from", pretrained, "--freeze", "encoder", *SHORT, "--train.steps", steps, "--out", out]
+        done = place("train", "photos", *words)
+        assert (done.code, done.err) == (0, "")
+        assert f"reuses  23 of {count} tensors of mae; new: head " in done.out
+    before, after, longer = (tensors(place.folder / name) for name in (pretrained, "probe", "longer"))
+    for name, tensor in after.items():
+        if name.startswith("head."):
+            assert not torch.equal(tensor, longer[name])
+        else:
+            assert torch.equal(tensor, before[f"encoder.{name}"])
+            assert torch.equal(tensor, longer[name])
+    assert place("run", "probe", "photos/dark/0.png").out.split()[0] in ("dark", "light")
+
+
+def test_masked_images_are_shown_in_the_report(place: Place, pretrained: str) -> None:
+    page = (place.folder / pretrained / "report.html").read_text(encoding="utf-8")
+    assert page.count('<img src="data:image/png;base64,') == 4 * (len(PANELS) + 5)  # and all heads, and three of them
+    assert "what encoder.0.attn, the last layer, attends to" in page
+    assert "Nothing can be drawn" not in page
+    assert "masked learning from images" in page
+    vector = [float(word) for word in place("run", pretrained, "photos/dark/0.png").out.split()]
+    assert len(vector) == 16
+    assert sum(x * x for x in vector) == pytest.approx(1, abs=1e-3)
+
+
+def test_images_alone_in_an_idx_file_are_learned_from(place: Place) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (30, 8, 8), np.uint8)
+    put(place.folder / "digits", {"images-idx3-ubyte.gz": gzip.compress(idx(images))})
+    file = "digits/images-idx3-ubyte.gz"
+    done = place("train", file, "--objective", "masked", *SMALL, *SHORT, "--train.steps", "2", "--out", "alone")
+    assert (done.code, done.err) == (0, "")
+    assert f"{file}: 30 images of 8 × 8 pixels, to be learned from without classes" in done.out
+    assert len(place("run", "alone", f"{file}/3").out.split()) == 16
+    assert "has no labels beside it" in place("train", file, "--dry-run").said
+
+
+REFUSED = {
+    "no classes": (["flat"], "nothing says the classes"),
+    "a preset of something else": (
+        ["flat", "--objective", "masked", "--preset", "vit-nano"],
+        "vit-nano cannot learn this task (images, masked); allowed: mae-nano",
+    ),
+    "a start of something else": (
+        ["flat", "--objective", "contrastive", "--from", "mae"],
+        "a model of mae cannot learn this task (images, contrastive); allowed: simclr",
+    ),
+    "mixed images": (["flat", *SMALL, "--data.augment", "mixup"], "data.augment 'mixup'; allowed: crop, flip"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_wrong_combinations_get_one_sentence(place: Place, pretrained: str, name: str) -> None:
+    words, said = REFUSED[name]
+    assert said in place("train", *words, "--dry-run").said
+
+
+@pytest.mark.slow
+def test_a_linear_probe_of_clip_leaves_the_norm_that_its_head_takes_over(place: Place) -> None:
+    small = [
+        "--model.dim",
+        "16",
+        "--model.heads",
+        "2",
+        "--model.layers",
+        "1",
+        "--model.width",
+        "8",
+        "--model.patch",
+        "4",
+    ]
+    tower = ["--model.image-dim", "16", "--model.image-heads", "2", "--model.image-layers", "1"]
+    words = ["told", "--preset", "clip-nano", *small, *tower, *SHORT, "--train.steps", "2", "--out", "clip"]
+    assert place("train", *words).code == 0
+    probed = ["--from", "clip", "--freeze", "encoder", *SHORT, "--train.steps", "3", "--out", "of clip"]
+    done = place("train", "photos", *probed)
+    assert (done.code, done.err) == (0, "")
+    before, after = tensors(place.folder / "clip"), tensors(place.folder / "of clip")
+    assert [
+        name
+        for name in after
+        if not name.startswith("head.out.") and not torch.equal(after[name], before[f"image.{name}"])
+    ] == []
+    assert "head.norm.weight" in after
+
+
+def test_a_model_that_is_there_has_its_own_sizes(place: Place, pretrained: str) -> None:
+    refused = place("train", "photos", "--from", pretrained, "--preset", "swin-nano", "--dry-run")
+    assert refused.code == 2
+    assert "--preset swin-nano with --from mae, which is a model already; leave one of them out" in refused.err

@@ -97,8 +97,8 @@ def evaluate(
     Texts: BLEU, chrF, exact match, accuracy, F1, perplexity, also by length.
     Classes of images, sounds and numbers: accuracy, top-5 accuracy, F1, confusion
     matrix.  Captions: CIDEr, BLEU-1 to 4.  Speech: word and character error rate.
-    Images and texts: recall at 1, 5 and 10.  Numbers over time: error against repeating
-    the row before.
+    Images and texts: recall at 1, 5 and 10.  Tables over time: error against
+    repeating the row before.
 
     Parameters
     ----------

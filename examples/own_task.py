@@ -7,8 +7,7 @@ import torch.nn.functional as F
 
 import headway
 from headway.metrics.scores import MEASURES, Measure, Scores
-from headway.tasks import base, predictions, results, text_tracing, tracing, vocabulary
-from headway.tasks.forecasting import NextRow
+from headway.tasks import base, outcome, predictions, results, text_tracing, tracing, vocabulary
 from headway.tasks.tagging import Tagging, split_words
 from headway.tasks.text_classification import NO_TARGET
 
@@ -60,11 +59,8 @@ class WordRegression(Tagging):
     def trace(self, model, input, options):
         read = split_words(input.split(), self.tokenizer)
         axes = text_tracing.text_axes(read.ids, self.tokenizer)
-        return tracing.TracedRun(model, lambda: model(torch.tensor([read.ids]))[0, read.firsts, 0], NextRow(self), axes)
-
-    def named_row(self, numbers):
-        """The numbers of a text, for people."""
-        return " ".join(f"{x:.1f}" for x in numbers.tolist())
+        shown = outcome.NumericOutcome(lambda numbers: " ".join(f"{x:.1f}" for x in numbers.tolist()))
+        return tracing.TracedRun(model, lambda: model(torch.tensor([read.ids]))[0, read.firsts, 0], shown, axes)
 
 
 def records(count, seed):

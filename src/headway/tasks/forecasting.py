@@ -31,7 +31,7 @@ from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import ModelInput, SeriesInput, input_of
 from headway.tasks.media_setup import series_input
 from headway.tasks.media_tasks import MediaReader
-from headway.tasks.outcome import Outcome, OutcomeReader
+from headway.tasks.outcome import NumericOutcome
 from headway.tasks.predictions import Prediction
 from headway.tasks.report_details import ReportDetails, TracedInput
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
@@ -100,22 +100,6 @@ class PredictedRow(NamedTuple):
     before: Tensor
     predicted: Tensor
     came: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class NextRow(OutcomeReader):
-    """The row that comes next, F, compared with what it was `before` any edit; `describe` writes it."""
-
-    task: Forecasting
-    before: Tensor | None = None
-
-    def settled(self, found: Tensor) -> NextRow:
-        return replace(self, before=found)
-
-    def outcome(self, found: Tensor, text: str | None = None) -> Outcome:
-        assert self.before is not None
-        moved = float((found - self.before).float().square().mean().sqrt())
-        return Outcome("foreseen", self.task.named_row(found), (), 0.0 - moved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +250,9 @@ class Forecasting(MediaReader, StreamTask):
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         """The row that comes next."""
         shown = self.shown(model, input)
-        return shown.traced(TracedRun(model, lambda: model(*shown.read)[0, -1], NextRow(self), shown.axes))
+        return shown.traced(
+            TracedRun(model, lambda: model(*shown.read)[0, -1], NumericOutcome(self.named_row), shown.axes)
+        )
 
     def report_details(
         self, model: nn.Module, batches: Sequence[ForecastBatch], records: Sequence[Record], found: EvalResult

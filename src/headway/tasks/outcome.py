@@ -116,6 +116,22 @@ class Vector(OutcomeReader):
         return Outcome("vector", f"a vector of {len(found)} numbers", (), turned + 0.0)  # no −0
 
 
+@dataclass(frozen=True, eq=False)
+class NumericOutcome(OutcomeReader):
+    """Numbers, C, compared with what they were `before` any edit; `describe` writes them."""
+
+    describe: Callable[[Tensor], str]
+    before: Tensor | None = None
+
+    def settled(self, found: Tensor) -> NumericOutcome:
+        return replace(self, before=found)
+
+    def outcome(self, found: Tensor, text: str | None = None) -> Outcome:
+        assert self.before is not None
+        moved = float((found - self.before).float().square().mean().sqrt())
+        return Outcome("foreseen", self.describe(found), (), 0.0 - moved)
+
+
 @dataclass(frozen=True)
 class InputImage:
     """An image as the model read it."""

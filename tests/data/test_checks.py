@@ -193,7 +193,7 @@ def test_strict_training_names_file_and_line(tmp_path: Path, case: str) -> None:
     with pytest.raises(UserError) as caught:
         list(good_records(written(tmp_path, BAD[case]), None))
     assert f"{file}:{line}: " in str(caught.value)
-    assert "--skip-bad" in str(caught.value)
+    assert "data.skip_bad" in str(caught.value)
     parallel = f"--source {tmp_path / 'a.left'} --target {tmp_path / 'a.right'}"
     assert f"headway check {parallel if 'a.left' in BAD[case].files else tmp_path / file}" in str(caught.value)
     more = sum(lines for _, _, _, lines in BAD[case].wrong) - 1

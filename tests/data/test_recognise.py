@@ -266,27 +266,27 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "a header only": (["head.tsv"], {}, "head.tsv has no row with 2 columns"),
     "another format": (["a.docx"], {}, "a.docx: what a .docx holds is not known; allowed: .tsv, .csv"),
     "no suffix": (["plain"], {}, "plain: what a file without a suffix holds is not known"),
-    "a language as suffix": (["train.en"], {}, "--source FILE --target FILE"),
+    "a language as suffix": (["train.en"], {}, "two parallel files, as data.source and data.target"),
     "an archive": (["a.zip"], {}, "a.zip is an archive; unpack it"),
     "not packed": (["plain.tsv.gz"], {}, "plain.tsv.gz is not a gzip file"),
     "UTF-16": (["utf16.tsv"], {}, "utf16.tsv is in UTF-16; save it as UTF-8"),
     "three columns": (["wide.tsv"], {}, "has 3 columns (1 'The cat number 0 is smal', 2 'Die Katze"),
     "three names": (["named.tsv"], {}, "has 3 columns (en, de, pt) and nothing says which are to learn from; choose"),
-    "an example": (["named.tsv"], {}, "as in --columns en,de"),
+    "an example": (["named.tsv"], {}, "as in data.columns en,de"),
     "a wrong name": (
         ["named.tsv"],
         {"columns": ("en", "dee")},
         "no column 'dee'; allowed: en, de, pt; did you mean 'de'?",
     ),
     "a number too high": (["wide.tsv"], {"columns": (1, 4)}, "wide.tsv has no column 4; allowed: 1 to 3"),
-    "three of them": (["wide.tsv"], {"columns": (1, 2, 3)}, "--columns 1,2,3 is no choice"),
-    "the same twice": (["wide.tsv"], {"columns": (1, 1)}, "--columns 1,1 is no choice"),
+    "three of them": (["wide.tsv"], {"columns": (1, 2, 3)}, "data.columns 1,2,3 is no choice"),
+    "the same twice": (["wide.tsv"], {"columns": (1, 1)}, "data.columns 1,1 is no choice"),
     "columns of a text": (["a.txt"], {"columns": (1, 2)}, "a.txt is a text without columns"),
     "tables and texts": (["a.txt", "wide.tsv"], {}, "tables and texts cannot be read together"),
     "no texts in objects": (["lists.jsonl"], {}, "lists.jsonl has no key with texts on most of its lines"),
     "no objects": (["none.jsonl"], {}, "none.jsonl:1: not JSON"),
     "no texts in a folder": (["folder"], {}, "folder holds no .txt files, only a.csv"),
-    "a source alone": ([], {"source": "a.txt"}, "give both --source FILE and --target FILE"),
+    "a source alone": ([], {"source": "a.txt"}, "give both data.source and data.target"),
     "source is target": ([], {"source": "a.txt", "target": "a.txt"}, "a.txt is given as source and as target"),
     "a folder as source": ([], {"source": "folder", "target": "a.txt"}, "folder is a folder; allowed: a file"),
     "an empty target": ([], {"source": "a.txt", "target": "empty.txt"}, "empty.txt is empty"),
@@ -356,5 +356,5 @@ def test_real_data_is_recognised(shared: Path) -> None:
     assert recognise([data / "cmudict" / "cmudict.tsv.gz"]).kind is DataKind.PAIRS
     assert recognise([data / "tatoeba_de_en" / "pairs.en-de.tsv.gz"]).kind is DataKind.PAIRS
     assert recognise([data / "tinyshakespeare" / "input.txt"]).kind is DataKind.TEXTS
-    with pytest.raises(UserError, match="--columns 2,3"):
+    with pytest.raises(UserError, match=r"data\.columns 2,3"):
         recognise([data / "bible" / "bible.en-de-es.tsv.gz"])

@@ -371,7 +371,7 @@ def test_bad_media_are_named_or_counted(
     with pytest.raises(UserError) as strict:
         list(good_records(given, None))
     assert str(strict.value).startswith(said)
-    assert f"see headway check {paths[0]}, or train without such records with --skip-bad" in str(strict.value)
+    assert f"see headway check {paths[0]}, or train without such records with data.skip_bad" in str(strict.value)
     skipped = Skipped()
     assert len(list(good_records(given, skipped))) == good
     assert skipped.counts == {what: 1}
@@ -402,7 +402,7 @@ REFUSED: dict[str, tuple[dict[str, bytes], list[str], dict[str, Any], str]] = {
         {},
         "look like parts of a data set, not like classes; give one of them, as in headway train train --validation val",
     ),
-    "images and sounds": (PHOTOS | SOUNDS, ["."], {}, "holds 12 images and 6 sounds; say which are meant with --task"),
+    "images and sounds": (PHOTOS | SOUNDS, ["."], {}, "12 images and 6 sounds; say which are meant with data.task"),
     "one image": (FLAT, ["3.png"], {}, "3.png is one image; give the folder that holds all of them"),
     "images elsewhere": (
         {"labels.csv": LABELS},
@@ -435,7 +435,7 @@ REFUSED: dict[str, tuple[dict[str, bytes], list[str], dict[str, Any], str]] = {
         TONES,
         ["."],
         {"label_from": "([a-z]+)_"},
-        "--data.label-from '([a-z]+)_' finds nothing in '0'",
+        "data.label_from '([a-z]+)_' finds nothing in '0'",
     ),
     "a pattern for texts": (
         {"a.txt": b"words"},
@@ -448,7 +448,7 @@ REFUSED: dict[str, tuple[dict[str, bytes], list[str], dict[str, Any], str]] = {
         ["t.csv"],
         {},
         "t.csv names files and nothing says what else in it is meant (file, breed, colour); choose two columns, "
-        "as in --columns file,colour",
+        "as in data.columns file,colour",
     ),
 }
 

@@ -266,7 +266,7 @@ def refused(problem: Problem, rest: Iterator[Record | Problem], given: Recognise
     unread = next(rest, None) is not None
     more = sum(ahead) + problem.lines - 1
     others = f"; {'at least ' if unread else ''}{counted(more, given.noun)} more like this" if more else ""
-    do = f"see {checking(given, problem)}, or train without such {given.noun}s with --skip-bad"
+    do = f"see {checking(given, problem)}, or train without such {given.noun}s with data.skip_bad"
     return UserError(f"{problem}{others}", do=do)
 
 

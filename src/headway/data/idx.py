@@ -235,5 +235,5 @@ def labels_for(images: Path) -> Path:
     for other in (name, f"{name}.gz", name.removesuffix(".gz")):
         if (found := images.with_name(other)).is_file():
             return found
-    do = f"put {name} into its folder, or learn without classes, as in --objective masked"
+    do = f"put {name} into its folder, or learn without classes, as in data.objective masked"
     raise UserError(f"{images} has no labels beside it", do=do)

@@ -205,7 +205,8 @@ class MediaColumn:
             shown = table.names or tuple(range(1, table.width + 1))
             example = spelled([shown[self.column], shown[others[-1]] if others else "…"])
             said = f"{table.file} names files and nothing says what else in it is meant"
-            raise UserError(f"{said} ({listed(map(str, shown))})", do=f"choose two columns, as in --columns {example}")
+            do = f"choose two columns, as in data.columns {example}"
+            raise UserError(f"{said} ({listed(map(str, shown))})", do=do)
         (text,) = others
         classes = text not in table.lists and look_like_labels(table.values(text), table.values(self.column))
         return kinds[0] if classes or len(kinds) == 1 else kinds[1], text

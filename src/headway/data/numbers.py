@@ -188,7 +188,7 @@ def columns_of(head: TablePreview, asked: DataQuery, kind: DataKind | None) -> t
         return (DataKind.SERIES, (*numbers, *label)) if label else (DataKind.ROWS, numbers)
     if kind is None:
         return None
-    raise UserError(f"{head.file} has other columns than of numbers and one label", do="choose some with --columns")
+    raise UserError(f"{head.file} has other columns than of numbers and one label", do="choose some with data.columns")
 
 
 def labels_in(head: TablePreview, columns: Sequence[int], kind: DataKind | None, timed: bool) -> list[int]:
@@ -245,7 +245,7 @@ def keys_of(
         return None
     if len(chosen) > 1 or len(labels) != 1:
         said = f"{file}: nothing says which of {listed(keys)} are the vectors and which the label"
-        raise UserError(said, do=f"choose two, as in --columns {chosen[0]},{(labels or ['label'])[0]}")
+        raise UserError(said, do=f"choose two, as in data.columns {chosen[0]},{(labels or ['label'])[0]}")
     widths = Counter(len(row) for one in objects for row in vectors_in(one.get(chosen[0])) or ())
     return Sets(file, (chosen[0], labels[0]), widths.most_common(1)[0][0] if widths else 1)
 

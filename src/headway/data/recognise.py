@@ -31,7 +31,7 @@ from headway.errors import UserError, listed
 
 ALLOWED = (
     ".tsv, .csv, .jsonl or .txt, each also with .gz; a folder of .txt files, of images or of sounds; "
-    "or --source FILE --target FILE"
+    "or two parallel files, as data.source and data.target"
 )
 OTHERS: tuple[Callable[[DataQuery], RecognisedData | None], ...] = (recognise_idx, recognise_media, recognise_numbers)
 
@@ -78,9 +78,9 @@ def check_textual(query: DataQuery) -> None:
     """A UserError where something other than texts was asked for."""
     named = listed(map(str, query.paths), 3)
     if query.kind is not None and query.kind not in TEXTUAL:
-        raise UserError(f"{named}: no {query.kind.value} are there", do="leave out --task")
+        raise UserError(f"{named}: no {query.kind.value} are there", do="leave out data.task")
     if query.label_from is not None:
-        raise UserError(f"{named}: classes are in names of images and sounds only", do="leave out --data.label-from")
+        raise UserError(f"{named}: classes are in names of images and sounds only", do="leave out data.label_from")
 
 
 def recognise_validation(
@@ -111,15 +111,16 @@ def check_path(path: Path) -> None:
 
 def parallel(paths: Sequence[Path], source: Path | None, target: Path | None, kind: DataKind | None) -> RecognisedData:
     if not (source and target):
-        raise UserError("parallel files come in twos", do="give both --source FILE and --target FILE")
+        raise UserError("parallel files come in twos", do="give both data.source and data.target")
     if paths:
         raise UserError(
-            f"{paths[0]} and parallel files cannot be read together", do="give it, or --source and --target"
+            f"{paths[0]} and parallel files cannot be read together", do="give it, or data.source and data.target"
         )
     if source == target:
         raise UserError(f"{source} is given as source and as target")
     if kind is DataKind.TEXTS:
-        raise UserError(f"{source} and {target} are pairs", do="give them without --source and --target to read texts")
+        do = "give them without data.source and data.target to read texts"
+        raise UserError(f"{source} and {target} are pairs", do=do)
     for file in (source, target):
         check_format(file)
     lines = [counted(line_count(file), "line") for file in (source, target)]
@@ -131,7 +132,7 @@ def parallel(paths: Sequence[Path], source: Path | None, target: Path | None, ki
 
 def documents(paths: Sequence[Path], files: Sequence[Path], columns: Sequence[str | int]) -> RecognisedData:
     if columns:
-        raise UserError(f"{files[0]} is a text without columns", do="leave out --columns, or say --task")
+        raise UserError(f"{files[0]} is a text without columns", do="leave out data.columns, or say data.task")
     named = listed(map(str, paths), 3)
     if len(files) == 1:
         said = f"{counted(line_count(files[0]), 'line')} of text"

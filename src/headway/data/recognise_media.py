@@ -89,7 +89,7 @@ def pooled(asked: DataQuery, pool: FileSet) -> RecognisedData:
     if found:
         return tabled(asked, found[0], pool_beside(found[0], with_inner([pool])))
     if asked.columns:
-        raise UserError(f"{pool.path} has no table with columns", do="leave out --columns")
+        raise UserError(f"{pool.path} has no table with columns", do="leave out data.columns")
     return by_folders(asked, pool)
 
 
@@ -164,7 +164,7 @@ def by_file_names(asked: DataQuery, pool: FileSet, pattern: str) -> RecognisedDa
     texts = Counter(text for name in names if (text := source.text(PurePosixPath(name).stem)) is not None)
     if not texts:
         first = PurePosixPath(names[0]).stem
-        raise UserError(f"--data.label-from {pattern!r} finds nothing in {first!r}, nor in other names in {pool.path}")
+        raise UserError(f"data.label_from {pattern!r} finds nothing in {first!r}, nor in other names in {pool.path}")
     shown = f"{len(texts)} {PLURAL[kind]}" if len(texts) > 1 else f"1 {TOLD[kind]}"
     said = f"{counted(len(names), medium.noun)}{at_rate(medium)} with {shown} in their names ({listed(texts, 5)})"
     return given_by(asked, kind, source, f"{pool.path}: {said}{beside(pool, medium)}", names)
@@ -193,7 +193,7 @@ def medium_in(asked: DataQuery, pool: FileSet) -> Medium:
     wanted = [medium for medium in MEDIA if asked.kind in KINDS[medium.noun]] or [m for m in MEDIA if counts[m]]
     if len(wanted) > 1:
         told = " and ".join(counted(counts[medium], medium.noun) for medium in wanted)
-        raise UserError(f"{pool.path} holds {told}", do="say which are meant with --task images or --task sounds")
+        raise UserError(f"{pool.path} holds {told}", do="say which are meant with data.task images or data.task sounds")
     if not wanted or not counts[wanted[0]]:
         what = f"{wanted[0].noun}s" if wanted else "images and no sounds"
         names = listed(pool.names(), 4)
@@ -205,8 +205,8 @@ def unlabelled(pool: FileSet, medium: Medium, count: int, kind: DataKind) -> Use
     classes = kind in (DataKind.IMAGES, DataKind.SOUNDS)
     table = f"labels.csv (file,{TOLD[kind]})" if classes else f"{PLURAL[kind]}.tsv (file, tab, {TOLD[kind]})"
     folders = "put each class into a folder of its own, or " if classes else ""
-    without = ", or learn without classes, as in --objective masked" if kind is DataKind.IMAGES else ""
-    do = f"{folders}add {table}, or take it from their names, as in --data.label-from '([a-z]+)_'{without}"
+    without = ", or learn without classes, as in data.objective masked" if kind is DataKind.IMAGES else ""
+    do = f"{folders}add {table}, or take it from their names, as in data.label_from '([a-z]+)_'{without}"
     return UserError(f"{pool.path} holds {counted(count, medium.noun)} and nothing says the {PLURAL[kind]}", do=do)
 
 

@@ -194,7 +194,7 @@ def choose(table: TablePreview, query: DataQuery) -> ColumnChoice:
     """What was asked for, else what the columns look like; where that leaves a choice, a UserError that lists them."""
     kind, columns = query.kind, tuple(table.find(column) for column in query.columns)
     if len(set(columns)) < len(columns) or len(columns) > 2:
-        said = f"--columns {spelled(query.columns)} is no choice"
+        said = f"data.columns {spelled(query.columns)} is no choice"
         raise UserError(said, allowed="one column of text, or two different ones")
     candidates = columns or tuple(at for at in range(table.width) if table.name(at) not in BESIDES)
     found = arranged(table, kind, candidates) if kind else guessed(table, candidates)
@@ -278,7 +278,7 @@ def undecided(table: TablePreview, kind: DataKind | None) -> UserError:
     example = [table.names[at] if table.names else at + 1 for at in sorted(longest)]
     what = f"for {kind.value}" if kind else "to learn from"
     said = f"{table.file} has {table.width} columns ({listed(first)}) and nothing says which are {what}"
-    return UserError(said, do=f"choose them, as in --columns {spelled(example)}")
+    return UserError(said, do=f"choose them, as in data.columns {spelled(example)}")
 
 
 def spelled(columns: Sequence[str | int]) -> str:

@@ -25,7 +25,7 @@ test: $(READY)  ## every test but the proofs, at most 12 minutes
 	@start=$$(date +%s); $(PYTEST) -n 2; code=$$?; \
 	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
 
-check: $(READY)  ## before each commit: format, lint, types and the fast tests, under 90 seconds
+check: $(READY)  ## before each commit: format, lint, types and the fast tests (three to four minutes on two cores)
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/basedpyright

@@ -115,10 +115,10 @@ def serve(port: int | None, explorer: Callable[[], Explorer], input: str | None,
     with bind(PORT if port is None else port) as server, TemporaryDirectory(prefix="headway-") as folder:
         server.session = PageSession(explorer(), Path(folder))
         server.session.open(input)
-        print(f"{server.address}  (Ctrl-C ends it)", flush=True)
-        if show:
-            webbrowser.open(server.address)
         try:
+            print(f"{server.address}  (Ctrl-C ends it)", flush=True)
+            if show:
+                webbrowser.open(server.address)
             server.serve_forever(poll_interval=0.1)
         except KeyboardInterrupt:
             print(file=sys.stderr)  # behind the terminal's ^C

@@ -213,7 +213,7 @@ SPELLED = {
     "train.lr is given twice": ("train", "--train.lr is given twice"),
     "the run has train.lr = 0.1": ("train", "the run has train.lr = 0.1"),
     "beam= searches": ("run", "--beam searches"),
-    "max_new_tokens= is 0": ("generate", "--most is 0"),
+    "max_new_tokens= is 0": ("generate", "--max-new-tokens is 0"),
     "heads=12 in a config": ("run", "heads=12 in a config"),
     "beam= searches and embeds": ("look", "beam= searches and embeds"),
     "data.columns.tsv, /data.columns and data.nothing": ("train", "data.columns.tsv, /data.columns and data.nothing"),

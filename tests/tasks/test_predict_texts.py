@@ -254,16 +254,16 @@ def test_generate_writes_with_every_model_that_writes(
     model = translator()
     folder = str(tmp_path / "translator")
     replace(model, architecture="transformer").save(folder)
-    assert cli.main(["generate", folder, "the cat sat", "--most", "6"]) == 0
+    assert cli.main(["generate", folder, "the cat sat", "--max-new-tokens", "6"]) == 0
     out = capsys.readouterr().out
     assert out == answers(model, ["the cat sat"], GenerationOptions(max_new_tokens=6))[0]["output"] + "\n"
-    assert cli.main(["generate", folder, "the cat sat", "--most", "6", "--lookup"]) == 0
-    assert cli.main(["generate", folder, "the cat sat", "--most", "6", "--draft", folder]) == 0
+    assert cli.main(["generate", folder, "the cat sat", "--max-new-tokens", "6", "--lookup"]) == 0
+    assert cli.main(["generate", folder, "the cat sat", "--max-new-tokens", "6", "--draft", folder]) == 0
     assert capsys.readouterr().out == out * 2
-    assert cli.main(["generate", folder, "the cat", "--most", "4", "--beam", "3", "--best", "2"]) == 0
+    assert cli.main(["generate", folder, "the cat", "--max-new-tokens", "4", "--beam", "3", "--best", "2"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     story = str(shared / "weights" / "llama_stories260k")
-    assert cli.main(["generate", story, "Once upon", "--beam", "2", "--best", "2", "--most", "3"]) == 0
+    assert cli.main(["generate", story, "Once upon", "--beam", "2", "--best", "2", "--max-new-tokens", "3"]) == 0
     assert [line[10:19] for line in capsys.readouterr().out.splitlines()] == ["Once upon"] * 2
     assert cli.main(["generate", story, "Once", "--draft", folder]) == 2
     assert "has other tokens; take one with the same tokenizer" in capsys.readouterr().err
@@ -279,7 +279,7 @@ def test_a_story_goes_on(shared: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert cli.main(["run", folder, "", "--json", "--stop", "Lily"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["output"] == "Once upon a time, there was a little girl named "
-    assert cli.main(["generate", folder, "Once upon", "--most", "12"]) == 0
+    assert cli.main(["generate", folder, "Once upon", "--max-new-tokens", "12"]) == 0
     assert capsys.readouterr().out.startswith("Once upon a time, there was a little girl")
 
 
@@ -287,7 +287,10 @@ def test_lines_are_answered_one_by_one(
     shared: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("Once upon a time\nLily saw\n"))
-    assert cli.main(["run", str(shared / "weights" / "llama_stories260k"), "--lines", "--json", "--most", "4"]) == 0
+    assert (
+        cli.main(["run", str(shared / "weights" / "llama_stories260k"), "--lines", "--json", "--max-new-tokens", "4"])
+        == 0
+    )
     assert [json.loads(line)["input"] for line in capsys.readouterr().out.splitlines()] == [
         "Once upon a time",
         "Lily saw",
@@ -325,10 +328,13 @@ def test_a_folder_is_converted_there_and_back(shared: Path, tmp_path: Path, caps
         (["generate", "nowhere", "text", "--length-penalty", "1"], "--length-penalty is for beams"),
         (["generate", "nowhere", "text", "--patient"], "--patient is for beams"),
         (["generate", "nowhere", "text", "--beam", "2", "--best", "3"], "the best 1 to 2"),
-        (["generate", "nowhere", "text", "--beam", "2", "--repetition", "2"], "--beam has no --repetition"),
+        (
+            ["generate", "nowhere", "text", "--beam", "2", "--repetition-penalty", "2"],
+            "--beam has no --repetition-penalty",
+        ),
         (["generate", "nowhere", "text", "--beam", "2", "--lookup"], "cannot guess ahead"),
         (["generate", "nowhere", "text", "--draft", "there", "--lookup"], "both guess what comes next"),
-        (["generate", "nowhere", "text", "--most", "0"], "--most is 0; allowed: 1 or more"),
+        (["generate", "nowhere", "text", "--max-new-tokens", "0"], "--max-new-tokens is 0; allowed: 1 or more"),
         (["convert", "nowhere", "there", "--to", "onnx"], "'onnx' for --to; allowed: headway or hf"),
     ],
 )

@@ -18,6 +18,7 @@ from headway.look.recording import RecordedSite
 from headway.nn.attention import Attention
 from headway.nn.trace import record, sites_of
 from headway.ops.lazy_map import Readable
+from headway.tasks.axes import TokenAxis
 from headway.tasks.embedding import MediaEmbedding
 from headway.tasks.inputs import ImageInput, encoder_of
 from headway.tasks.outcome import InputImage
@@ -29,6 +30,7 @@ from headway.training.report_attention import (
     heads_seen,
     picture_strip,
     recorded,
+    weight_map,
 )
 from headway.training.report_figures import picture_figure
 from headway.zoo import clip, lrnet, mae, mvitv2, resnet, simmim, vit
@@ -109,6 +111,18 @@ def test_a_picture_is_brightest_where_the_weight_is_largest() -> None:
     light = np.asarray(Image.open(BytesIO(strip.files[1])))[..., 0]
     assert (light[0, 0], light[7, 7]) == (30, 200)
     assert light[7, 7] == light.max()
+
+
+def test_a_map_that_is_cut_says_so() -> None:
+    short, long = TokenAxis("a", ("x",) * 40), TokenAxis("b", ("y",) * 41)
+    for rows, columns, title in (
+        (short, short, "a title"),
+        (short, long, "a title (the first 40 of 41 tokens)"),
+        (long, long, "a title (the first 40 of 41 tokens)"),
+    ):
+        drawn = weight_map("a title", rows, columns, torch.rand(len(rows), len(columns)))
+        assert (drawn.title, len(drawn.rows), len(drawn.columns)) == (title, 40, 40)
+        assert {len(row) for row in drawn.weights} == {40} == {len(drawn.weights)}
 
 
 @pytest.mark.parametrize("name", MODELS)

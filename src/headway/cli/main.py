@@ -23,7 +23,7 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unkno
 
 from headway import __version__
 from headway.cli import data_commands, inspect_commands, look_command, model_commands, train_commands
-from headway.cli.writing_options import GENERATE, OPTION_OF
+from headway.cli.writing_options import GENERATE
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
 from headway.training.setting_origins import CommandLineOption
@@ -119,7 +119,7 @@ def spelled(message: str, words: list[str]) -> str:
         return short if short in known and spelling not in known else spelling
 
     def argument(found: re.Match[str]) -> str:
-        option = f"--{OPTION_OF.get(found[1], found[1]).replace('_', '-')}"
+        option = f"--{found[1].replace('_', '-')}"
         return option if option in known else found[0]
 
     return ARGUMENT.sub(argument, DOTTED.sub(setting, message))

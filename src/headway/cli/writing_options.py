@@ -12,7 +12,7 @@ GENERATE = """\
 Generate text with a model, and print it as it is generated.
 
 Continue a text (GPT-2, Llama, Mistral, Mixtral, Phi-3, Qwen2):
-  headway generate MODEL "Once upon a time" --most 100
+  headway generate MODEL "Once upon a time" --max-new-tokens 100
   headway generate MODEL "Once upon a time" --temperature 0.8 --top-p 0.95
   headway generate MODEL "def area(r):" --stop $'\\n\\n' --lookup
   headway generate MODEL "Once upon a time" --draft SMALLER
@@ -33,11 +33,6 @@ Which decoding to use:
   --stop         with all of these; the text before the stop string is printed
 """
 
-OPTION_OF = {
-    "max_new_tokens": "most",
-    "repetition_penalty": "repetition",
-}  # arguments with other options
-
 LENGTH = Group("Length", sort_key=10)
 DRAWING = Group("Sampling (default: greedy)", sort_key=11)
 SEARCHING = Group("Beam search", sort_key=12)
@@ -51,7 +46,7 @@ class Writing:
 
     Parameters
     ----------
-    most
+    max_new_tokens
         Maximum number of new tokens; by default the model's own, or 64.  Of a table, number of rows; by default 10.
     stop
         Stop string: generation ends before it; may be given several times.
@@ -63,7 +58,7 @@ class Writing:
         Nucleus (top-p) sampling: sample from the smallest set of tokens with this total probability.
     min_p
         Min-p sampling: sample from tokens with at least this fraction of the highest probability.
-    repetition
+    repetition_penalty
         Repetition penalty of tokens that already occur; 1 is none.
     seed
         Random seed of the sampling.
@@ -81,13 +76,13 @@ class Writing:
         Draft by n-gram lookup in the text so far.
     """
 
-    most: Annotated[int | None, Parameter(group=LENGTH)] = None
+    max_new_tokens: Annotated[int | None, Parameter(group=LENGTH, alias="--most")] = None
     stop: Annotated[tuple[str, ...], Parameter(group=LENGTH, show_default=False)] = ()
     temperature: Annotated[float | None, Parameter(group=DRAWING)] = None
     top_k: Annotated[int | None, Parameter(group=DRAWING)] = None
     top_p: Annotated[float | None, Parameter(group=DRAWING)] = None
     min_p: Annotated[float | None, Parameter(group=DRAWING)] = None
-    repetition: Annotated[float, Parameter(group=DRAWING)] = 1.0
+    repetition_penalty: Annotated[float, Parameter(group=DRAWING, alias="--repetition")] = 1.0
     seed: Annotated[int, Parameter(group=DRAWING)] = 0
     beam: Annotated[int | None, Parameter(group=SEARCHING)] = None
     length_penalty: Annotated[float | None, Parameter(group=SEARCHING)] = None
@@ -98,8 +93,7 @@ class Writing:
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of `generation_options`, but for the draft model."""
-        given = {**asdict(self), "max_new_tokens": self.most, "repetition_penalty": self.repetition}
-        return {name: value for name, value in given.items() if name not in ("draft", *OPTION_OF.values())}
+        return {name: value for name, value in asdict(self).items() if name != "draft"}
 
     def check(self) -> None:
         """Refuses what cannot be asked together, before a model is loaded."""

@@ -137,7 +137,8 @@ def written_examples(found: Sequence[TitledRecording], name: str) -> AttentionEx
         weights = site.map.full()[0].mean(0)  # T S
         if recording.picture is not None and isinstance(site.columns, GridAxis):
             maps = on_grid(weights[:MAX_FRAMES], site.columns)
-            figures.append(picture_strip(title, recording.picture, maps, labels(site.rows)))
+            shown = cut_title(title, site.rows, most=MAX_FRAMES)
+            figures.append(picture_strip(shown, recording.picture, maps, labels(site.rows)))
         else:
             figures.append(weight_map(title, site.rows, site.columns, weights))
     site = found[0][1].sites[name]
@@ -172,7 +173,9 @@ def read_map(title: str, site: RecordedSite, model: nn.Module) -> WeightMap:
     encoder = model if isinstance(model, Trunk) else encoder_of(model)
     views = head_views(torch.stack([read_row(encoder, weights) for weights in site.map.full()[0]]))  # each S
     weights = torch.stack([view for _, view in views], 1)[:MAX_SIDE]
-    return WeightMap(title, labels(site.columns), tuple(name for name, _ in views), weights.tolist())
+    return WeightMap(
+        cut_title(title, site.columns), labels(site.columns), tuple(name for name, _ in views), weights.tolist()
+    )
 
 
 def read_row(model: Trunk, weights: Tensor) -> Tensor:
@@ -193,7 +196,14 @@ def head_views(heads: Tensor) -> list[tuple[str, Tensor]]:
 
 def weight_map(title: str, rows: Axis, columns: Axis, weights: Tensor) -> WeightMap:
     """A map, cut to its first rows and columns: T S"""
-    return WeightMap(title, labels(rows), labels(columns), weights[:MAX_SIDE, :MAX_SIDE].float().tolist())
+    cut = weights[:MAX_SIDE, :MAX_SIDE].float().tolist()
+    return WeightMap(cut_title(title, rows, columns), labels(rows), labels(columns), cut)
+
+
+def cut_title(title: str, *axes: Axis, most: int = MAX_SIDE) -> str:
+    """The title of a map, which says what was cut off."""
+    shown = [f"{most} of {len(axis)} {noun(axis)}" for axis in axes if len(axis) > most]
+    return f"{title} (the first {' and '.join(dict.fromkeys(shown))})".strip() if shown else title
 
 
 def labels(axis: Axis) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def test_options_choose_the_decoding(name: str) -> None:
 
 
 def test_the_command_has_the_same_options() -> None:
-    writing = Writing(most=7, stop=("a", "b"), temperature=0.5, repetition=1.2)
+    writing = Writing(max_new_tokens=7, stop=("a", "b"), temperature=0.5, repetition_penalty=1.2)
     found = generation_options(**writing.arguments())
     assert found.decoding == RandomSampler(0.5, None, None, None, 1.2, 0)
     assert (found.max_new_tokens, found.stop) == (7, ("a", "b"))

@@ -12,7 +12,7 @@ import torch
 
 from headway.nn.attention import SelfAttention
 from headway.nn.trace import record
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
 from headway.ops.pattern import Causal
 
 HEADS, HEAD_DIM = 8, 64

@@ -18,11 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import listed
+from headway.system import keep_memory
 from headway.training.groups import groups
 from headway.training.learner import Learner
-from headway.training.malloc import keep_memory
-from headway.training.optimiser import AdamW, Optimiser
-from headway.training.schedule import Constant
+from headway.training.optimiser import AdamW, Constant, Optimiser
 
 ROUNDS, SECONDS = 3, 60  # of a race: at least so many rounds, and more while it took less time
 

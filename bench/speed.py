@@ -39,7 +39,7 @@ def decoding() -> dict[str, float]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     from headway.generate.decoding import generate
-    from headway.generate.stopping import Stop
+    from headway.generate.request import Stop
     from headway.model import load
 
     theirs = GPT2LMHeadModel(GPT2Config()).eval()
@@ -65,8 +65,8 @@ def searching() -> dict[str, float]:
 
     from headway.generate.beam import Beam
     from headway.generate.decoding import generate
+    from headway.generate.request import Stop
     from headway.generate.session import encode_sources
-    from headway.generate.stopping import Stop
     from headway.model import load
 
     config = MarianConfig(
@@ -102,11 +102,9 @@ def token_times() -> dict[int, float]:
     Rows take turns, so that what else the machine does falls on all of them alike.
     """
     from headway.generate.decoding import choose_tokens
-    from headway.generate.layout import arrange
-    from headway.generate.request import Request
+    from headway.generate.request import Request, Stop
     from headway.generate.sampling import GREEDY
-    from headway.generate.session import DecodingSession
-    from headway.generate.stopping import Stop
+    from headway.generate.session import DecodingSession, arrange
     from headway.zoo.build import build
 
     model, lengths = build("gpt2").eval(), (16, 256, 960)

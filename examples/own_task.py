@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import headway
 from headway.metrics.scores import MEASURES, Measure, Scores
-from headway.tasks import base, outcome, predictions, results, text_tracing, tracing, vocabulary
+from headway.tasks import base, results, text_tracing, token_rows, tracing
 from headway.tasks.tagging import Tagging, split_words
 from headway.tasks.text_classification import NO_TARGET
 
@@ -22,8 +22,8 @@ class WordRegression(Tagging):
 
     @classmethod
     def from_data(cls, splits, recipe, start):
-        framing = vocabulary.Framing(bos=True, eos=True)
-        tokenizer, chosen = vocabulary.one_tokenizer(recipe, splits, start, "words", framing)
+        framing = token_rows.Framing(bos=True, eos=True)
+        tokenizer, chosen = token_rows.one_tokenizer(recipe, splits, start, "words", framing)
         return base.TaskSetup(cls(tokenizer, ()), tokenizer, tokenizer, chosen, classes=1, head="tokens")
 
     @classmethod
@@ -54,12 +54,12 @@ class WordRegression(Tagging):
     def predict(self, model, inputs, options=None):
         for text in inputs:
             numbers = self.trace(model, text, options).call().tolist()
-            yield predictions.TaggedWords(text, tuple(zip(text.split(), [f"{x:.1f}" for x in numbers], strict=True)))
+            yield results.TaggedWords(text, tuple(zip(text.split(), [f"{x:.1f}" for x in numbers], strict=True)))
 
     def trace(self, model, input, options):
         read = split_words(input.split(), self.tokenizer)
         axes = text_tracing.text_axes(read.ids, self.tokenizer)
-        shown = outcome.NumericOutcome(lambda numbers: " ".join(f"{x:.1f}" for x in numbers.tolist()))
+        shown = tracing.NumericOutcome(lambda numbers: " ".join(f"{x:.1f}" for x in numbers.tolist()))
         return tracing.TracedRun(model, lambda: model(torch.tensor([read.ids]))[0, read.firsts, 0], shown, axes)
 
 

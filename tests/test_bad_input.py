@@ -11,12 +11,12 @@ import headway
 from headway import Context, FixedState, Rows, State, Trace, UserError, attend
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import StochasticDepth
-from headway.nn.embed import LearnedGridPosition, LearnedPosition, PatchEmbed, TokenEmbed
+from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.frames import FrameEmbed
-from headway.nn.image import PatchDropout
+from headway.nn.image import LearnedGridPosition, PatchDropout, PatchEmbed
 from headway.nn.moe import MoE
-from headway.ops.lazy_map import Weights
+from headway.ops.attention_map import Weights
 from headway.ops.pattern import Causal, Chunked, Global, Prefix, Window
 
 X = torch.zeros(2, 3, 16)

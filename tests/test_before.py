@@ -59,7 +59,9 @@ def test_a_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     found, whole = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run", BEFORE / "whole"))
     assert found.keys() == whole.keys()
     for name, tensor in whole.items():
-        assert_close(found[name], tensor, atol=1e-5, rtol=1e-4)
+        # softmax does not see what is added to all keys: a key bias has no gradient but rounding, which Adam enlarges
+        if not name.endswith(".k.bias"):
+            assert_close(found[name], tensor, atol=1e-5, rtol=1e-4)
     lines, expected = (
         [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         for folder in (tmp_path / "run", BEFORE / "whole")

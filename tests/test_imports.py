@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 
 LAYERS = {
     "errors": 0,
-    "files": 1,
+    "system": 1,
     "figures": 2,
     "recipe": 1,
     "ops": 1,
@@ -161,8 +161,8 @@ def test_no_cycles_within_a_folder() -> None:
         ("headway.zoo.bert", "headway.interop.bert"),
         ("headway.zoo.bert", "headway.training.loop"),
         ("headway.data.text", "headway.zoo.bert"),
-        ("headway.generate.job", "headway.tasks.seq2seq"),
-        ("headway.metrics.text", "headway.tasks.seq2seq"),
+        ("headway.generate.decoding", "headway.tasks.seq2seq"),
+        ("headway.metrics.scoring", "headway.tasks.seq2seq"),
         ("headway.tasks.seq2seq", "headway.training.loop"),
         ("headway.inspect.attribution", "headway.training.loop"),
         ("headway.look.recording", "headway.inspect.attribution"),

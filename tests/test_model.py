@@ -15,13 +15,13 @@ from torch.testing import assert_close
 
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.errors import UserError
-from headway.files import read_json, write_json
 from headway.interop.keymap import matched
 from headway.model import Model, load
 from headway.nn.trunk import EncoderDecoder
+from headway.system import read_json, write_json
 from headway.tasks.generation import GenerationOptions
 from headway.zoo.build import build, config_of
-from headway.zoo.dummy_inputs import reads
+from headway.zoo.cost import reads
 from tests.interop.parity import Case
 from tests.interop.table import CASES
 

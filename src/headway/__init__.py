@@ -17,14 +17,13 @@ from headway.errors import UserError
 
 if TYPE_CHECKING:
     from headway import inspect
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.evaluation import evaluate
     from headway.look.recording import Recording
     from headway.look.recording import Recording as Attended
     from headway.model import Model, load
-    from headway.nn.context import Context
-    from headway.nn.packed import PackedLengths
-    from headway.nn.packed import PackedLengths as Rows
+    from headway.nn.context import Context, PackedLengths
+    from headway.nn.context import PackedLengths as Rows
     from headway.nn.state import FixedState, State
     from headway.nn.trace import Trace, record
     from headway.ops.attend import attend
@@ -64,10 +63,10 @@ LATE = {
     "Context": "headway.nn.context",
     "FixedState": "headway.nn.state",
     "Model": "headway.model",
-    "PackedLengths": "headway.nn.packed",
-    "Record": "headway.data.sources",
+    "PackedLengths": "headway.nn.context",
+    "Record": "headway.data.records",
     "Recording": "headway.look.recording",
-    "Rows": "headway.nn.packed",
+    "Rows": "headway.nn.context",
     "State": "headway.nn.state",
     "Task": "headway.tasks.base",
     "Trace": "headway.nn.trace",

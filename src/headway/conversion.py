@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from headway.errors import UserError
-from headway.files import read_json
 from headway.interop.torch_transformer import keymap, reference
 from headway.model import Model, load
 from headway.nn.trunk import EncoderDecoder
+from headway.system import read_json
 
 LAYOUTS = ("headway", "hf")
 

@@ -32,3 +32,8 @@ def listed(names: Iterable[str], most: int = 8) -> str:
     names = list(names)
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """1 line, 2 lines"""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

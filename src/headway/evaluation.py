@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,12 +10,10 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from headway.data.builtin import NAME, DateSplit, date_records, is_embedded
 from headway.data.checks import checking
 from headway.data.kinds import DataKind
 from headway.data.recognise import recognise
-from headway.data.records import RecognisedData, records
-from headway.data.sources import Record
+from headway.data.records import BUILTIN, RecognisedData, Record, as_records, is_builtin, is_paths, records
 from headway.data.splits import only_named
 from headway.data.text_lines import Problem
 from headway.errors import UserError
@@ -73,7 +71,7 @@ class EvalQuery:
 
     def read(self, kind: DataKind | None) -> EvalData:
         """The data, read as a kind or as it looks."""
-        if is_embedded(self.paths):
+        if is_builtin(self.paths):
             return dates()
         found = recognise(
             self.paths,
@@ -144,25 +142,14 @@ def evaluate(
     return replace(result, notes=(*result.notes, note), extra={**extra, "unseen": other.scores.plain()})
 
 
-def is_paths(data: Any) -> bool:
-    return isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | Path) for one in data)
-
-
-def as_records(data: Iterable[Any]) -> list[Record]:
-    """Records of Python values: `Record`s, or tuples of texts."""
-    return [
-        one if isinstance(one, Record) else Record(tuple(map(str, one)), Path("records"), at)
-        for at, one in enumerate(data, 1)
-    ]
-
-
 def dates() -> EvalData:
     """The built-in set."""
+    from headway.data.builtin import DateSplit, date_records
 
     def part(which: DateSplit) -> Callable[[], Iterator[Record]]:
         return lambda: date_records(0, DATES, which)
 
-    description = f"{NAME}: {DATES:,} dates that are kept from every training, so translation"
+    description = f"{BUILTIN}: {DATES:,} dates that are kept from every training, so translation"
     return EvalData(DataKind.PAIRS, description, part(DateSplit.VALIDATION), part(DateSplit.UNSEEN))
 
 

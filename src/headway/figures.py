@@ -18,7 +18,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from headway.files import write_whole
+from headway.system import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

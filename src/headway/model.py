@@ -29,21 +29,21 @@ from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import read_sides
 from headway.data.tokenizer_readers import READERS, load_tokenizer
 from headway.errors import UserError, listed, nearest
-from headway.files import read_json, write_json
-from headway.generate.generation_config import LENGTHS, MASKS, is_setting
-from headway.generate.layout import arrange
+from headway.generate.request import LENGTHS, MASKS, is_setting
+from headway.generate.session import arrange
 from headway.interop.registry import Family, family, model_type_of, type_for
 from headway.interop.timm_folder import SETTINGS, read_names, settings_of, with_settings
 from headway.interop.weights import OPENAI, fill, read_weights, write_weights
 from headway.nn.embed import TokenEmbed
 from headway.nn.trunk import EncoderDecoder, tensors_of
-from headway.tasks.base import CUSTOM, StreamsText, Task, required_tokenizer
+from headway.system import read_json, write_json
+from headway.tasks.base import StreamsText, Task
 from headway.tasks.generation import GenerationOptions, check_draft, generation_options
+from headway.tasks.model_parts import CUSTOM, required_tokenizer
 from headway.tasks.registry import task_of
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
 from headway.tasks.tracing import TraceOptions
-from headway.zoo.build import ARCHITECTURES, architecture
-from headway.zoo.config_io import from_plain, to_plain
+from headway.zoo.build import ARCHITECTURES, architecture, from_plain, to_plain
 
 if TYPE_CHECKING:
     from headway.look.recording import Recording

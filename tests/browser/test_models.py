@@ -11,7 +11,7 @@ import pytest
 from headway.cli import main as cli
 from headway.look.recording import HeadEdit, Recording
 from headway.model import load
-from headway.nn.head_edits import Off, Only, Uniform
+from headway.nn.trace import Off, Only, Uniform
 from tests.look.readers import READERS, loaded
 
 from .page import Page, found

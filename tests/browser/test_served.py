@@ -12,7 +12,7 @@ import pytest
 from headway.look.page_session import Explorer, PageSession
 from headway.look.recording import HeadEdit
 from headway.look.server import bind
-from headway.nn.head_edits import Off, Uniform
+from headway.nn.trace import Off, Uniform
 from tests.look.readers import image, loaded
 
 from .page import Page, found

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from headway.cli import main as cli
-from headway.look import head_effects
+from headway.look import recording
 from headway.look.html_page import is_look_page
 from headway.look.recording import HeadEdit
 from headway.look.server import PageServer
 from headway.model import Model, load
-from headway.nn.head_edits import Off
+from headway.nn.trace import Off
 from tests.cli.command import made_place, until
 from tests.cli.folders import FOLDERS
 from tests.look.readers import READERS, image, loaded
@@ -119,7 +119,7 @@ def test_it_begins_where_it_is_told(look: Look, tmp_path: Path) -> None:
 def test_effects_that_take_long_are_for_those_who_ask(
     look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(head_effects, "MAX_FLOPS", 0)
+    monkeypatch.setattr(recording, "MAX_FLOPS", 0)
     look("causal", "the cat", "--out", "page.html")
     assert content(tmp_path / "page.html")["runs"][0]["effects"] is None
     _, _, err = look("causal", "the cat", "--out", "page.html", "--effects")

@@ -45,7 +45,7 @@ from headway.training.recipe_sources import (
     resolve,
     to_yaml,
 )
-from headway.training.setting_origins import ELSEWHERE, SHORT_OPTIONS, EnvironmentVariable
+from headway.training.settings import ELSEWHERE, SHORT_OPTIONS, EnvironmentVariable
 from headway.zoo.presets import PRESETS
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=8)

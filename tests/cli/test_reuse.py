@@ -23,15 +23,15 @@ from headway.tasks.ctc_speech import CTC
 from headway.tasks.inputs import ImageInput
 from headway.tasks.masked_image import PANELS, MaskedImage
 from headway.tasks.media_classification import ImageClassification
-from headway.training.fine_tuning import (
+from headway.training.groups import (
     ReusedWeights,
     describe_reuse,
+    freeze,
     parts_of,
     reused_part,
     reused_weights,
     take_over,
 )
-from headway.training.groups import freeze
 from headway.zoo import clip, mae, seq2seq, simclr, simmim, swinv2, vit
 from headway.zoo.build import architecture_of, build, config_of
 from headway.zoo.encoders import EncoderPart, encoder_config

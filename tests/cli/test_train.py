@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import headway.training.calibrate
-from headway.training.resume import check_files
+import headway.training.build
+from headway.training.run import check_files
 from tests.cli.command import SIX, TINY, Done, Place, full_after, left, made_place, names
 
 SHORT = ["--train.steps", "3", "--train.threads", "1"]
@@ -187,7 +187,7 @@ def test_minutes_are_made_into_steps_that_a_resumed_run_keeps(place: Place) -> N
     words = ["train", "pairs.tsv", *TINY, "--minutes", "0.08", "--out", "minutes"]
 
     def hurry() -> None:
-        headway.training.calibrate.LOOK = 0.2
+        headway.training.build.LOOK = 0.2
         full_after(2)()
 
     assert place(*words, "--train.checkpoint-every", "1", before=hurry).code == 1

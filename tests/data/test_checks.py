@@ -18,8 +18,7 @@ from headway.data import checks
 from headway.data.checks import Skipped, check, good_records
 from headway.data.kinds import DataKind
 from headway.data.recognise import recognise
-from headway.data.records import RecognisedData, records
-from headway.data.sources import Record
+from headway.data.records import RecognisedData, Record, records
 from headway.data.text_lines import MAX_LINE_BYTES, Flaw, Problem
 from headway.errors import UserError
 
@@ -316,7 +315,7 @@ def test_classes(tmp_path: Path) -> None:
 
 
 def test_documents_are_compared_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.data.sources.PIECE_CHARACTERS", 8)
+    monkeypatch.setattr("headway.data.records.PIECE_CHARACTERS", 8)
     long = "\n".join(f"line {at}" for at in range(50))
     for name, text in {"a": long, "b": f"{long}!", "c": long, "d": "line 0\n"}.items():
         (tmp_path / f"{name}.txt").write_text(text)

@@ -14,8 +14,7 @@ from headway.data.idx import read_idx
 from headway.data.images import read_image
 from headway.data.kinds import DataKind
 from headway.data.recognise import recognise
-from headway.data.records import records
-from headway.data.sources import Record
+from headway.data.records import Record, records
 from headway.errors import UserError
 from headway.tasks.registry import sentence
 from tests.data.files import idx, put

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from headway.data.archives import MediaLocation
 from headway.data.images import Images, mean_and_std, read_image
 from headway.data.media_sources import MediaFlaw, MediaProbe, probe
-from headway.data.text_lines import Flaw
+from headway.data.text_lines import Flaw, MediaLocation
 from headway.errors import UserError
 from tests.data.files import coded, jpg, picture, png
 

@@ -15,8 +15,7 @@ from headway.data.checks import Skipped, check, good_records
 from headway.data.kinds import DataKind
 from headway.data.numbers import vectors, written
 from headway.data.recognise import recognise
-from headway.data.records import by_document, records
-from headway.data.sources import Record
+from headway.data.records import Record, by_document, records
 from headway.data.text_lines import Flaw, Problem
 from headway.errors import UserError
 from headway.tasks.registry import sentence

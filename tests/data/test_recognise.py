@@ -14,8 +14,7 @@ import pytest
 
 from headway.data.kinds import DataKind
 from headway.data.recognise import recognise
-from headway.data.records import RecognisedData, records
-from headway.data.sources import Record
+from headway.data.records import RecognisedData, Record, records
 from headway.errors import UserError
 from headway.tasks.registry import sentence
 

@@ -16,9 +16,8 @@ from headway.data.images import read_image
 from headway.data.kinds import DataKind
 from headway.data.media_sources import MediaSource
 from headway.data.recognise import recognise
-from headway.data.records import RecognisedData, records
+from headway.data.records import RecognisedData, Record, records
 from headway.data.sounds import Sounds, read_sound
-from headway.data.sources import Record
 from headway.data.splits import held_out
 from headway.data.text_lines import Flaw, Problem
 from headway.errors import UserError

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data import sources
+from headway.data import records as sources
 from headway.data.kinds import DataKind
 from headway.data.recognise import recognise
-from headway.data.records import RecognisedData, records
-from headway.data.sources import ParallelFiles, Record, RecordSource, TextFile
+from headway.data.records import ParallelFiles, RecognisedData, Record, RecordSource, TextFile, records
 from headway.data.table import JsonLines, Quoted, Table, TabSeparated
 from headway.data.text_lines import MAX_LINE_BYTES, Flaw, Problem
 

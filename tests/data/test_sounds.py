@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from headway.data.archives import MediaLocation
 from headway.data.media_sources import MediaFlaw, MediaProbe
 from headway.data.sounds import Sounds, rate_of, read_sound
-from headway.data.text_lines import Flaw
+from headway.data.text_lines import Flaw, MediaLocation
 from headway.errors import UserError
 from tests.data.files import wav
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from headway.data.checks import check
 from headway.data.recognise import recognise
-from headway.data.records import RecognisedData, records
-from headway.data.sources import Record
+from headway.data.records import RecognisedData, Record, records
 from headway.data.splits import held_out, only_named, share_for, split_by_names, subsample, without_test
 from headway.data.text_lines import Problem
 from headway.errors import UserError

@@ -15,10 +15,9 @@ from torch.testing import assert_close
 from headway.errors import UserError
 from headway.generate.beam import Beam, beam_search
 from headway.generate.decoding import generate
-from headway.generate.request import Generated
+from headway.generate.request import Generated, Reason, Stop
 from headway.generate.session import DecodingSession
 from headway.generate.speculative import PromptLookup
-from headway.generate.stopping import Reason, Stop
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import TokenEmbed

@@ -9,10 +9,9 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.generate.decoding import generate, stream
-from headway.generate.request import Generated
+from headway.generate.request import Generated, Reason, Stop
 from headway.generate.sampling import Greedy, RandomSampler
 from headway.generate.session import DecodingSession, encode_sources, unpadded
-from headway.generate.stopping import Reason, Stop
 from headway.nn.context import Context
 from headway.nn.trunk import EncoderDecoder
 from headway.zoo.build import build

@@ -8,9 +8,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway.generate.decoding import generate
-from headway.generate.layout import arrange
-from headway.nn.attention import SelfAttention
-from headway.nn.fused_linear import apply_each, fuse, fuse_in_place
+from headway.generate.session import arrange
+from headway.nn.attention import SelfAttention, apply_each, fuse, fuse_in_place
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, told
 from tests.laws.subjects import Subject
 

@@ -15,12 +15,10 @@ from hypothesis import strategies as st
 from headway.errors import UserError
 from headway.generate.beam import Beam, beam_search
 from headway.generate.decoding import generate
-from headway.generate.generation_config import begin_of, max_new_tokens, min_new_tokens, rules_of
-from headway.generate.rules import FREE, Rules, repeated_ngrams
-from headway.generate.sampling import RandomSampler
+from headway.generate.request import Stop, begin_of, max_new_tokens, min_new_tokens, rules_of
+from headway.generate.sampling import FREE, RandomSampler, Rules, repeated_ngrams
 from headway.generate.session import encode_sources
 from headway.generate.speculative import PromptLookup
-from headway.generate.stopping import Stop
 from headway.model import load
 from headway.nn.trunk import EncoderDecoder, Trunk
 from tests.generate.models import PROMPTS, built, subject, told

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.generate.decoding import generate
+from headway.generate.request import Stop
 from headway.generate.sampling import (
     Greedy,
     MinP,
@@ -25,7 +26,6 @@ from headway.generate.sampling import (
     draw_index,
     keep_top_k,
 )
-from headway.generate.stopping import Stop
 from tests.generate.models import MODELS, PROMPTS, built, likelihood, memory_of, subject, told
 from tests.laws.subjects import Subject
 

@@ -13,11 +13,10 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.generate.decoding import generate, stream
-from headway.generate.request import Request
+from headway.generate.request import Request, Stop
 from headway.generate.sampling import Greedy, RandomSampler, Sampler
 from headway.generate.session import DecodingSession
 from headway.generate.speculative import Draft, DraftModel, PromptLookup
-from headway.generate.stopping import Stop
 from headway.nn.block import Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.head import LMHead

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_readers import load_tokenizer
-from headway.generate.request import Request
+from headway.generate.request import Reason, Request, Stop, StopMatcher
 from headway.generate.sampling import Greedy
-from headway.generate.stopping import Reason, Stop, StopMatcher
 
 TOKENIZERS = ("gpt2_tokenizer", "llama_stories260k")
 STRINGS = ("\n\n", " the", "e", "ab", "é", "日本", ". A", "   ")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from headway.generate.timestamps import TimedSpan, TimeRules, WindowSegments, cut_segments
+from headway.generate.transcribe import TimedSpan, TimeRules, WindowSegments, cut_segments
 from tests.laws.subjects import cases
 
 END, UNTIMED, FIRST, VOCAB = 6, 9, 10, 18  # six words, the end, two marks, <|notimestamps|>, eight times

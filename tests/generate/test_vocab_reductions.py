@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from headway.generate.vocab_reductions import WIDTH, largest, logprobs_at
+from headway.generate.sampling import WIDTH, largest, logprobs_at
 
 
 @given(st.integers(1, 3), st.integers(1, 12 * WIDTH), st.integers(1, 8), st.integers(0, 9), st.booleans())

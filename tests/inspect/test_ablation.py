@@ -9,8 +9,7 @@ from torch import Tensor
 
 from headway.inspect.ablation import edited, heads_of, one_by_one
 from headway.nn.context import Context
-from headway.nn.head_edits import Off, Only
-from headway.nn.trace import Trace, record
+from headway.nn.trace import Off, Only, Trace, record
 from headway.zoo import gpt2, transformer
 from headway.zoo.build import build
 

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.inspect.activations import FEATURES, layers_of, pooled_layers
-from headway.nn.context import EMPTY, Context
-from headway.nn.packed import PackedLengths
+from headway.nn.context import EMPTY, Context, PackedLengths
 from headway.nn.trace import record
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.zoo import albert, bert, rnn, swin

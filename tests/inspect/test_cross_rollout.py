@@ -21,8 +21,7 @@ from headway.ops.attention_rollout import (
     rollout,
     rollout_across,
 )
-from headway.tasks.axes import FrameAxis, GridAxis
-from headway.tasks.outcome import Choices
+from headway.tasks.tracing import Choices, FrameAxis, GridAxis
 from tests.look.readers import READERS, loaded, read
 
 CROSSING = {  # and what the source is called

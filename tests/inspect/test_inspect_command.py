@@ -20,10 +20,9 @@ from headway.figures import HeatMap, Plot, save_plot
 from headway.inspect.embedding_space import token_embeddings
 from headway.model import Model, load
 from headway.nn.context import Context
-from headway.nn.head_edits import Off
-from headway.nn.trace import record
+from headway.nn.trace import Off, record
 from headway.ops.attention_rollout import gradient_rollout, rollout
-from headway.tasks.base import named_classes
+from headway.tasks.model_parts import named_classes
 from headway.zoo import bert, rnn, swin, vit
 from headway.zoo.build import build
 from tests.cli.folders import LABELS, TEXTS, encoder, jsonl, made, named_lines, pair_lines, saved, sentences

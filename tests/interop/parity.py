@@ -21,7 +21,7 @@ from headway.interop.registry import family
 from headway.nn.head import CTCHead
 from headway.nn.trace import Seen
 from headway.nn.trunk import tensors_of
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
 
 LENGTHS = (9, 6)
 

@@ -20,7 +20,7 @@ from headway import Context, FixedState, Trace
 from headway.interop import gpt2 as gpt2_names
 from headway.interop import llama as llama_names
 from headway.interop.keymap import KeyMap, Transpose
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
 from headway.zoo import gpt2, llama
 from tests.interop.parity import load, tensor
 

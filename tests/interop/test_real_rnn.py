@@ -11,9 +11,9 @@ import torch
 
 from headway.generate.beam import Beam
 from headway.generate.decoding import generate
+from headway.generate.request import Stop
 from headway.generate.sampling import GREEDY, Sampler
 from headway.generate.session import encode_sources
-from headway.generate.stopping import Stop
 from headway.interop.keymap import KeyMap, Rule
 from headway.nn.trunk import EncoderDecoder
 from headway.zoo.seq2seq import Config, build

@@ -15,13 +15,13 @@ import torch
 from torch.testing import assert_close
 
 from headway import Context, Trace, UserError
-from headway.files import read_json, write_json
 from headway.interop import resnet as hf
 from headway.interop import timm_resnet
 from headway.interop.registry import family, model_type_of
 from headway.interop.weights import write_weights
 from headway.model import load as load_folder
 from headway.nn.trunk import tensors_of
+from headway.system import read_json, write_json
 from headway.zoo.build import build
 from headway.zoo.resnet import Config
 from tests.interop.cases_resnet import model, trained

@@ -10,11 +10,11 @@ import pytest
 from headway import load
 from headway.data.preprocess import FILE, ImagePreprocess
 from headway.errors import UserError
-from headway.files import read_json, write_json
 from headway.interop.timm_folder import read_names
 from headway.interop.weights import write_weights
 from headway.model import Model, class_list
 from headway.nn.trunk import tensors_of
+from headway.system import read_json, write_json
 from headway.zoo.build import build
 from headway.zoo.vit import Config
 from tests.data.files import picture

@@ -15,10 +15,10 @@ from torch.testing import assert_close
 
 import headway
 from headway import Context, Trace, UserError
-from headway.files import write_json
 from headway.interop import timm_swin, timm_swinv2
 from headway.interop.registry import Family, family, model_type_of
 from headway.interop.weights import write_weights
+from headway.system import write_json
 from headway.zoo import swin, swinv2
 from headway.zoo.build import build
 from tests.interop.parity import difference, gradients, load, pull, shaken, tensor

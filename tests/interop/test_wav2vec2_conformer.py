@@ -12,10 +12,10 @@ from torch.testing import assert_close
 from headway import UserError
 from headway import load as read
 from headway.conversion import convert
-from headway.data.archives import MediaLocation
 from headway.data.sounds import read_sound
-from headway.files import write_json
+from headway.data.text_lines import MediaLocation
 from headway.interop.wav2vec2_conformer import keymap, read_config, write_config
+from headway.system import write_json
 from headway.zoo.wav2vec2_conformer import Config, build
 from tests.data.files import wav
 from tests.interop.cases_wav2vec2_conformer import CASES, LAYERED, SIZES, model

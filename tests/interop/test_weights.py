@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.files import read_json, write_json, write_text
 from headway.interop.weights import read_weights, write_weights
+from headway.system import read_json, write_json, write_text
 
 TENSORS = {"a.weight": torch.randn(3, 4), "b.bias": torch.randn(5)}
 

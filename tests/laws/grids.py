@@ -19,7 +19,7 @@ from headway.nn.learned_score import CosineScore
 from headway.nn.trace import Trace
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed, add_queries
 from headway.ops.attend import attend
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
 from headway.ops.window import Windows
 from headway.zoo import mae, simmim, vit
 

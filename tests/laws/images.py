@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.nn.embed import PatchEmbed
+from headway.nn.image import PatchEmbed
 from headway.nn.trunk import Trunk
 from headway.nn.window_attention import Windowed
 from headway.zoo import clip, lrnet, mvit, mvitv2, resnet, simclr, swin, swinv2

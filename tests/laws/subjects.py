@@ -21,15 +21,14 @@ from torch import Tensor, nn
 from headway.nn.attention import UNBIASED, Attention, CrossAttention, SelfAttention
 from headway.nn.bias import Alibi, T5Bias, TransformerXLBias
 from headway.nn.block import Block, LayerScale, Parallel, Repeat, Residual, Stack
-from headway.nn.context import EMPTY, Context
-from headway.nn.conv import ConvModule
+from headway.nn.context import EMPTY, Context, to_front
+from headway.nn.convnet import ConvModule
 from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.frames import ConvEmbed
 from headway.nn.head import LMHead
 from headway.nn.learned_score import AdditiveScore, BilinearScore, CosineScore
 from headway.nn.moe import MoE
-from headway.nn.packed import to_front
 from headway.nn.recurrent import BidirectionalEncoder, Cell, GRUCell, LSTMCell, RecurrentEncoder, RNNCell
 from headway.nn.recurrent_attention import Alignment, FixedContext, RecurrentDecoder
 from headway.nn.trunk import EncoderDecoder, Trunk
@@ -55,7 +54,7 @@ from headway.zoo import vit_captioner as vit_captioner_zoo
 from headway.zoo import wav2vec2_conformer as wav2vec2_conformer_zoo
 from headway.zoo import whisper as whisper_zoo
 from headway.zoo import workbench as workbench_zoo
-from headway.zoo.init import normal
+from headway.zoo.choices import normal
 
 DIM, HEADS, VOCAB, CONTEXT = 16, 4, 23, 24
 

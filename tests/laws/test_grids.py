@@ -25,7 +25,7 @@ from headway.nn.trace import Trace
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed, add_queries, cheapest_tile
 from headway.ops.attend import attend
 from headway.ops.attention_map import AttentionMap
-from headway.ops.positions import Positions
+from headway.ops.pattern import Positions
 from headway.ops.window import Windows
 from tests.laws.grids import DIM, HEADS, Grid, brute_local, cells, every_part, image, seen
 from tests.laws.subjects import cases

@@ -15,12 +15,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.ops import attention_map as maps
-from headway.ops.attend import attend
-from headway.ops.attention_map import AttentionMap
-from headway.ops.lazy_map import JoinedMap, Weights
-from headway.ops.pattern import Causal, Chunked, Full, Global, Pattern, Prefix, Window, both
-from headway.ops.positions import Positions
-from headway.ops.score import DOT, Additive, Bilinear, Cosine, Dot, Score
+from headway.ops.attend import DOT, Additive, Bilinear, Cosine, Dot, Score, attend
+from headway.ops.attention_map import AttentionMap, JoinedMap, Weights
+from headway.ops.pattern import Causal, Chunked, Full, Global, Pattern, Positions, Prefix, Window, both
 
 PATTERNS: list[Pattern] = [
     Full(),
@@ -246,7 +243,7 @@ def test_reading_is_the_matrix(pattern: Pattern, T: int, S: int, padded: bool, c
     y = attend(q, k, v, keep=full_keep, edit=lambda w: seen_weights.append(w) or w)
     (matrix,) = seen_weights
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.ops.lazy_map.CELLS", cells)
+        patch.setattr("headway.ops.attention_map.CELLS", cells)
         for read in (AttentionMap(q, k, run, keys, pattern, keep), Weights(matrix), joined(matrix)):
             assert read.shape == matrix.shape
             assert_close(read.full(), matrix)

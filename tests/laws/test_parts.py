@@ -15,11 +15,10 @@ from torch.testing import assert_close
 
 from headway.nn.attention import Biases, CrossAttention, SelfAttention
 from headway.nn.block import Block, Repeat, Residual, Stack, StochasticDepth
-from headway.nn.context import Context
+from headway.nn.context import Context, PackedLengths
 from headway.nn.embed import SinusoidalPosition
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.moe import MoE
-from headway.nn.packed import PackedLengths
 from headway.nn.trace import Trace
 from headway.ops.pattern import Causal
 

@@ -17,12 +17,11 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import EMPTY, Context, PackedLengths
 from headway.nn.moe import MoE
-from headway.nn.packed import PackedLengths
 from headway.nn.state import FixedState, State
 from headway.nn.trace import Trace, record, sites_of
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
 from tests.laws.subjects import Subject, Trait, cases, changed, having
 
 LENGTH = 11

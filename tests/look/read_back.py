@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from headway.look.bundle import Bundle
+from headway.look.page_data import PARTS
 from headway.look.tiles import TILE
-from headway.look.to_json import PARTS
 
 
 def raw(found: Bundle, id: str) -> bytes:

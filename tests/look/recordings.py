@@ -7,13 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.look.detail import Detail
+from headway.look.grid_map import Detail
 from headway.look.recording import HeadEdit, RecordedSite, Recording
-from headway.ops.lazy_map import Weights
-from headway.tasks.axes import Axis, TokenAxis
-from headway.tasks.forced_text import ForcedText
-from headway.tasks.outcome import Outcome, OutcomeStep, Vector
-from headway.tasks.tracing import Axes, TracedRun
+from headway.ops.attention_map import Weights
+from headway.tasks.tracing import Axes, Axis, ForcedText, Outcome, OutcomeStep, TokenAxis, TracedRun, Vector
 
 
 class Drawn(Recording):

@@ -13,16 +13,13 @@ import torch
 
 from headway import UserError
 from headway.look.bundle import FILE_LIMITS, Focus, PageLimits, check_comparable, choose_focus, pack_bundle, script_json
-from headway.look.head_effects import head_effects
 from headway.look.html_page import render_page
-from headway.look.recording import RecordedSite, Recording
+from headway.look.page_data import site_label
+from headway.look.recording import RecordedSite, Recording, head_effects
 from headway.look.tiles import QUANT_LEVELS, QUANT_POWER, TILE, dequantise, quantise
-from headway.look.to_json import site_label
 from headway.model import load
-from headway.ops.lazy_map import Weights
-from headway.tasks.axes import TokenAxis, cells, frames
-from headway.tasks.forced_text import ForcedText
-from headway.tasks.outcome import InputImage
+from headway.ops.attention_map import Weights
+from headway.tasks.tracing import ForcedText, InputImage, TokenAxis, cells, frames
 from headway.zoo.build import architecture
 from tests.cli.folders import made
 from tests.cli.folders import words as words_of

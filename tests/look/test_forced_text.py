@@ -13,10 +13,10 @@ from headway import UserError
 from headway.look.bundle import check_comparable
 from headway.look.recording import HeadEdit
 from headway.model import Model
-from headway.nn.head_edits import Off
+from headway.nn.trace import Off
 from headway.nn.trunk import EncoderDecoder, Trunk
-from headway.tasks.forced_text import ForcedText
 from headway.tasks.generation import GenerationOptions
+from headway.tasks.tracing import ForcedText
 from headway.zoo import gpt2, transformer
 from tests.cli.folders import made, sizes, words
 from tests.look.readers import READERS, TEXT, loaded, other, read

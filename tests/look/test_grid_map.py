@@ -10,10 +10,9 @@ from torch.testing import assert_close
 from headway.look.grid_map import GridMap, Tiling, area, pooled_grids, tiling_of
 from headway.nn.attention import SelfAttention, split
 from headway.nn.bias import NeighbourBias, WindowBias
-from headway.nn.head_edits import Uniform
-from headway.nn.trace import record
+from headway.nn.trace import Uniform, record
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
 from headway.ops.window import Windows
 
 DIM, HEADS = 8, 2

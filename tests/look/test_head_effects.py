@@ -11,11 +11,10 @@ import pytest
 
 from headway import UserError
 from headway.look.bundle import pack_bundle
-from headway.look.head_effects import head_effects, is_fast, parse_head_edit
-from headway.look.recording import HeadEdit
-from headway.look.to_json import effects_to_json, outcome_to_json
-from headway.nn.head_edits import HEAD_EDITS, Off
-from headway.tasks.outcome import Outcome, OutcomeStep
+from headway.look.page_data import effects_to_json, outcome_to_json
+from headway.look.recording import HeadEdit, head_effects, is_fast, parse_head_edit
+from headway.nn.trace import HEAD_EDITS, Off
+from headway.tasks.tracing import Outcome, OutcomeStep
 from tests.look.readers import loaded
 from tests.look.recordings import drawn, numbered, site
 

@@ -13,7 +13,7 @@ import pytest
 
 from headway.look.bundle import Bundle, pack_bundle, script_json
 from headway.look.html_page import MARK, assemble, iframe, is_look_page, join_modules, render_page, top_names
-from headway.tasks.outcome import Outcome, OutcomeStep
+from headway.tasks.tracing import Outcome, OutcomeStep
 from tests.look.recordings import drawn, site
 
 SKELETON = """<!doctype html>

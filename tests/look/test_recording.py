@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway import UserError, record
-from headway.data.archives import MediaLocation
 from headway.data.sounds import read_sound
+from headway.data.text_lines import MediaLocation
 from headway.look.recording import HeadEdit
-from headway.nn.head_edits import Off, Only, Uniform
+from headway.nn.trace import Off, Only, Uniform
 from headway.nn.trunk import Trunk
-from headway.ops.lazy_map import Readable
-from headway.tasks.axes import FrameAxis, GridAxis, ItemAxis, TokenAxis
+from headway.ops.attention_map import Readable
 from headway.tasks.ctc_speech import SymbolLabels
 from headway.tasks.generation import GenerationOptions
+from headway.tasks.tracing import FrameAxis, GridAxis, ItemAxis, TokenAxis
 from tests.look.readers import READERS, SIGHT, SQUARE, TEXT, built, image, loaded, read, rnn
 
 # ---- texts

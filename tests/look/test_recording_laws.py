@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from headway import record
 from headway.look.recording import HeadEdit
-from headway.nn.head_edits import Off, Only
+from headway.nn.trace import Off, Only
 from tests.look.readers import READERS, read
 
 every_reader = pytest.mark.parametrize("name", READERS)

@@ -21,7 +21,7 @@ from headway.look.page_session import Explorer, PageSession
 from headway.look.recording import HeadEdit
 from headway.look.server import MAX_REQUEST_BYTES, PageServer, bind
 from headway.model import Model
-from headway.nn.head_edits import Off, Uniform
+from headway.nn.trace import Off, Uniform
 from tests.cli.folders import FOLDERS
 from tests.look.readers import READERS, image, loaded, other
 

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from headway.look import tiles
 from headway.look.tiles import QUANT_LEVELS, TiledMap, TileLevel, dequantise, max_pool, quantise, tile_levels
-from headway.ops.lazy_map import Band, Readable, Weights
+from headway.ops.attention_map import Band, Readable, Weights
 from tests.look.recordings import weights
 
 STEPS = torch.linspace(0, 1, 100_001)

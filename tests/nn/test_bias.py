@@ -33,11 +33,10 @@ from headway.nn.bias import (
 )
 from headway.nn.context import Context
 from headway.nn.trace import Trace
+from headway.ops.attend import DOT
 from headway.ops.attention_map import AttentionMap, Bias
-from headway.ops.pattern import Full
-from headway.ops.positions import Positions
+from headway.ops.pattern import Full, Positions
 from headway.ops.relative import alibi_slopes, log_offsets, t5_bucket_backward, t5_bucket_both_ways
-from headway.ops.score import DOT
 
 HEADS, WIDTH, DIM = 2, 4, 8
 FULL = Full()

@@ -17,11 +17,9 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.nn.block import IgnoreContext
-from headway.nn.context import EMPTY, Context
-from headway.nn.conv import BatchNorm, ConvModule
-from headway.nn.convnet import GridNorm
+from headway.nn.context import EMPTY, Context, PackedLengths, to_front
+from headway.nn.convnet import BatchNorm, ConvModule, GridNorm
 from headway.nn.frames import Subsample
-from headway.nn.packed import PackedLengths, to_front
 from headway.nn.state import State
 
 C, FEATURES, T = 6, 10, 13

@@ -10,16 +10,9 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway import Context, FixedState, Rows, State
-from headway.nn.embed import (
-    ClassToken,
-    GridPosition,
-    LearnedGridPosition,
-    LearnedPosition,
-    PatchEmbed,
-    SinusoidalPosition,
-    TokenEmbed,
-)
+from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.frames import FrameEmbed
+from headway.nn.image import ClassToken, GridPosition, LearnedGridPosition, PatchEmbed
 from headway.ops.rotary import HALVES
 
 DIM = 8

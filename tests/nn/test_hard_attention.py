@@ -17,8 +17,8 @@ from headway.nn.hard_attention import ArgmaxChoice, DeepOutput, Gated, HardAlign
 from headway.nn.recurrent import LSTMCell
 from headway.nn.recurrent_attention import Alignment, RecurrentDecoder
 from headway.nn.trace import Trace
-from headway.ops.caption_loss import Baseline, reinforce
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
+from headway.ops.losses import Baseline, reinforce
 
 B, T, S, C, H, M = 3, 4, 6, 5, 7, 8
 

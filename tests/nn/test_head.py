@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import EMPTY, Context, PackedLengths
 from headway.nn.head import (
     AttentionPool,
     Classifier,
@@ -30,9 +30,8 @@ from headway.nn.head import (
     TanhLayer,
     TokenClassifier,
 )
-from headway.nn.packed import PackedLengths
 from headway.nn.trace import record
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
 
 C, V, K, T = 8, 11, 4, 7
 close = {"atol": 5e-6, "rtol": 1e-5}

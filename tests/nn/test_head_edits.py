@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from headway import record
 from headway.nn.attention import SelfAttention
-from headway.nn.head_edits import Off, Only, Uniform
+from headway.nn.trace import Off, Only, Uniform
 from headway.ops.pattern import Causal
 
 

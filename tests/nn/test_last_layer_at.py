@@ -14,13 +14,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Residual, Stack
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import EMPTY, Context, PackedLengths, TokenSelection
 from headway.nn.ffn import FFN
-from headway.nn.last_layer_at import can_select_tokens, stack_at
-from headway.nn.packed import PackedLengths, TokenSelection
 from headway.nn.towers import TwoTowers
 from headway.nn.trace import record
-from headway.nn.trunk import Trunk
+from headway.nn.trunk import Trunk, can_select_tokens, stack_at
 from headway.zoo.build import build
 from tests.laws.subjects import SUBJECTS, Subject
 

@@ -15,8 +15,7 @@ from headway.nn.attention import SelfAttention
 from headway.nn.context import Context
 from headway.nn.learned_score import AdditiveScore, BilinearScore, CosineScore
 from headway.nn.trace import Trace
-from headway.ops.attend import attend
-from headway.ops.score import DotScore
+from headway.ops.attend import DotScore, attend
 
 HEADS, WIDTH = 2, 6
 Made = AdditiveScore | BilinearScore | CosineScore

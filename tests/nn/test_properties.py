@@ -9,11 +9,10 @@ import torch
 from torch import nn
 
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Residual, Stack
-from headway.nn.conv import BatchNorm
+from headway.nn.block import Residual, Stack, tokenwise, weight_decay
+from headway.nn.convnet import BatchNorm
 from headway.nn.ffn import GatedFFN
 from headway.nn.moe import MoE
-from headway.nn.properties import tokenwise, weight_decay
 from headway.zoo.build import ARCHITECTURES, architecture, build
 from tests.laws import grids, images
 from tests.laws.subjects import SUBJECTS

@@ -17,9 +17,8 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import EMPTY, Context, PackedLengths
 from headway.nn.head import AttentionPool, FirstToken, LastToken, MeanPool
-from headway.nn.packed import PackedLengths
 from headway.nn.recurrent import BidirectionalEncoder, Cell, GRUCell, LSTMCell, RecurrentEncoder, RNNCell
 from headway.nn.recurrent_attention import (
     Alignment,
@@ -31,7 +30,7 @@ from headway.nn.recurrent_attention import (
 )
 from headway.nn.state import FixedState, State
 from headway.nn.trace import Trace, record, sites_of
-from headway.ops.lazy_map import Readable, Weights
+from headway.ops.attention_map import Readable, Weights
 
 C, H, M, T, S = 5, 6, 8, 9, 7
 close = {"atol": 5e-6, "rtol": 1e-5}

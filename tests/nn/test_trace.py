@@ -17,8 +17,7 @@ from headway.nn.block import Block, Repeat, Residual, Stack
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.trace import sites_of
 from headway.nn.trunk import EncoderDecoder, Trunk
-from headway.ops.attention_map import AttentionMap
-from headway.ops.lazy_map import Readable, Weights
+from headway.ops.attention_map import AttentionMap, Readable, Weights
 from headway.ops.pattern import Causal
 
 DIM, HEADS = 16, 4

@@ -16,9 +16,8 @@ from torch.testing import assert_close
 
 from headway.errors import UserError
 from headway.nn.block import Identity
-from headway.nn.context import Context
-from headway.nn.packed import PackedLengths
-from headway.nn.waves import ChannelNorm, ConvWindow, TimeNorm, WaveEmbed
+from headway.nn.context import Context, PackedLengths
+from headway.nn.frames import ChannelNorm, ConvWindow, TimeNorm, WaveEmbed
 from tests.laws.subjects import cases
 
 DIM, SAMPLES = 6, 60

@@ -12,8 +12,7 @@ from torch.testing import assert_close
 from headway.errors import UserError
 from headway.nn.attention import SelfAttention, merge, split
 from headway.nn.bias import NeighbourBias
-from headway.nn.context import EMPTY, Context
-from headway.nn.packed import PackedLengths
+from headway.nn.context import EMPTY, Context, PackedLengths
 from headway.nn.state import State
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed, cheapest_tile
 from headway.ops.attend import attend

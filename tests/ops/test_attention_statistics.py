@@ -11,13 +11,11 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from headway.ops import attention_map as reading
 from headway.ops import attention_statistics as module
-from headway.ops import lazy_map as reading
-from headway.ops.attention_map import AttentionMap
+from headway.ops.attention_map import AttentionMap, Band, Readable, Weights
 from headway.ops.attention_statistics import STATISTICS, CellGrid, HeadStatistics, MapFacts, TokenPositions, statistics
-from headway.ops.lazy_map import Band, Readable, Weights
-from headway.ops.pattern import Causal, Full, Pattern
-from headway.ops.positions import Positions
+from headway.ops.pattern import Causal, Full, Pattern, Positions
 
 H, T = 3, 9
 TOKENS = [5, 2, 7, 5, 2, 2, 7, 9, 5]

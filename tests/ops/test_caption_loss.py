@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.ops.caption_loss import Baseline, doubly_stochastic, per_caption, reinforce
+from headway.ops.losses import Baseline, doubly_stochastic, per_caption, reinforce
 
 
 def test_the_penalty_by_hand() -> None:

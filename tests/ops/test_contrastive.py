@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.ops.contrastive import cosines, info_nce, nt_xent
+from headway.ops.losses import cosines, info_nce, nt_xent
 
 
 def vectors(rows: int = 5, width: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:

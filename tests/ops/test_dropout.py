@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from headway.ops.dropout import STEPS, drop
+from headway.ops.attend import STEPS, drop
 
 MANY = 2**20
 

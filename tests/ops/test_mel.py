@@ -19,9 +19,25 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.ops.mel import WHISPER, AsIs, BelowPeak, Fixed, Inside, LogMel, MelLevel, PerClip, reflect
-from headway.ops.mel_scale import HTK, SLANEY, UNIT_AREA, UNIT_PEAK, Height, MelScale, mel_filters
-from headway.zoo.config_io import from_plain, to_plain
+from headway.ops.mel import (
+    HTK,
+    SLANEY,
+    UNIT_AREA,
+    UNIT_PEAK,
+    WHISPER,
+    AsIs,
+    BelowPeak,
+    Fixed,
+    Height,
+    Inside,
+    LogMel,
+    MelLevel,
+    MelScale,
+    PerClip,
+    mel_filters,
+    reflect,
+)
+from headway.zoo.build import from_plain, to_plain
 from tests.laws.subjects import cases
 
 SMALL = LogMel(rate=1000, mels=6, n_fft=32, window=20, hop=8)

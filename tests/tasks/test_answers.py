@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.data.preprocess import ImagePreprocess, SoundPreprocess
-from headway.data.sources import Record
+from headway.data.records import Record
 from headway.data.splits import subsample
 from headway.model import Model
-from headway.tasks.base import Task
+from headway.tasks.base import VALIDATION_ANSWERS, Task, ValidatedByAnswers, validation_loss
 from headway.tasks.captioning import Captioning, SpeechSeq2Seq
 from headway.tasks.causal_lm import CausalLM
 from headway.tasks.ctc_speech import CTC
@@ -25,7 +25,6 @@ from headway.tasks.results import CollectedAnswers, Sample
 from headway.tasks.seq2seq import Seq2Seq, metrics_for, text_scores
 from headway.tasks.tagging import Tagging
 from headway.tasks.text_classification import TextClassification
-from headway.tasks.validation import VALIDATION_ANSWERS, ValidatedByAnswers, validation_loss
 from tests.cli.folders import FOLDERS, LABELS, TAGS, pair_lines, sentences
 from tests.tasks.learners import LETTERS
 

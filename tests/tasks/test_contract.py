@@ -54,7 +54,7 @@ def test_a_task_implements_the_contract(name: str) -> None:
 def test_a_task_says_what_it_is(name: str) -> None:
     task, entry = task_class(name), TASKS[name]
     assert (task.name, task.kind, task.objective) == (name, entry.word, entry.objective)
-    assert (task.goal, task.needs_labels) == (entry.goal or "embeddings", entry.labelled)
+    assert (task.goal, task.needs_labels) == (entry.goal or "embeddings", not entry.unlabelled)
     for said in (task.goal, task.does, task.target):
         assert said
         assert said == said.strip()

@@ -13,14 +13,13 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headway.data.archives import MediaLocation
 from headway.data.preprocess import ImagePreprocess, SoundPreprocess
 from headway.data.rng import random_for
+from headway.data.text_lines import MediaLocation
 from headway.data.transforms.compose import Compose, Normalise
 from headway.data.transforms.geometry import RandomResizedCrop
 from headway.nn.towers import TwoTowers
-from headway.ops.caption_loss import Baseline
-from headway.ops.contrastive import info_nce
+from headway.ops.losses import Baseline, info_nce
 from headway.ops.mel import LogMel
 from headway.tasks.base import Row, ids
 from headway.tasks.caption_batches import caption_predictions, hard_loss, has_hard_attention, has_soft_attention

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from headway.cli.writing_options import Writing
+from headway.cli.model_commands import Writing
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.sampling import Greedy, RandomSampler

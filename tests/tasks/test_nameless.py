@@ -12,14 +12,14 @@ from PIL import Image
 from torch import nn
 from torch.testing import assert_close
 
-from headway.data.archives import MediaLocation
 from headway.data.preprocess import ImagePreprocess
 from headway.data.rng import random_for
+from headway.data.text_lines import MediaLocation
 from headway.data.transforms.compose import Compose, Normalise
 from headway.data.transforms.geometry import Flip, RandomResizedCrop
 from headway.errors import UserError
 from headway.nn.masked_autoencoder import MaskedAutoencoder
-from headway.ops.contrastive import nt_xent
+from headway.ops.losses import nt_xent
 from headway.ops.patches import patchify
 from headway.tasks.base import Row, ids
 from headway.tasks.inputs import ImageInput

@@ -27,9 +27,9 @@ from headway.generate.beam import Beam
 from headway.generate.sampling import Greedy, RandomSampler
 from headway.generate.speculative import PromptLookup
 from headway.model import Model
-from headway.tasks.base import named_classes
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.masked_lm import MaskedLM
+from headway.tasks.model_parts import named_classes
 from headway.tasks.tagging import Tagging
 from headway.zoo.build import build, config_of
 

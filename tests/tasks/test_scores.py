@@ -13,11 +13,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headway.errors import UserError
-from headway.metrics import text as measures
-from headway.metrics.buckets import EDGES, by_length, quantile_edges
-from headway.metrics.scores import MEASURES, Scores, better
-from headway.metrics.scoring import PAIR_MEASURES, score_classes, score_pairs, score_tags, score_texts
-from headway.metrics.text import Classes, edit_distance, spans
+from headway.metrics import scoring as measures
+from headway.metrics.scores import EDGES, MEASURES, Classes, Scores, better, by_length, quantile_edges
+from headway.metrics.scoring import (
+    PAIR_MEASURES,
+    edit_distance,
+    score_classes,
+    score_pairs,
+    score_tags,
+    score_texts,
+    spans,
+)
 
 Scored = Callable[[Sequence[str], Sequence[str]], Scores]
 ANSWERS = ["the cat sat on the mat .", "a dog sleeps here", "Ein Hund", "zwei Männer stehen am Herd und kochen"]

@@ -30,11 +30,10 @@ from headway.tasks.base import Row
 from headway.tasks.causal_lm import CausalLM
 from headway.tasks.masked_lm import MaskedLM
 from headway.tasks.span_corruption import SpanCorruption, parts
-from headway.training.batches import Batches, SpanExamples
+from headway.training.encoded import Batches, SpanExamples
 from headway.training.groups import groups
 from headway.training.learner import Learner
-from headway.training.optimiser import AdamW, Optimiser
-from headway.training.schedule import Constant
+from headway.training.optimiser import AdamW, Constant, Optimiser
 from headway.zoo import mixtral
 from tests.conftest import CASES
 from tests.tasks.learners import LETTERS, MARKED, MODELS, PIECES, Learning, rows_of

@@ -7,7 +7,7 @@ from tokenizers.decoders import Metaspace
 from tokenizers.models import WordLevel
 
 from headway.data.tokenizer import Roles, Tokenizer
-from headway.tasks.token_labels import piece, special, tokens
+from headway.tasks.text_tracing import piece, special, tokens
 from tests.cli.folders import words
 
 

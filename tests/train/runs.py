@@ -15,14 +15,13 @@ import pytest
 import soundfile
 from PIL import Image
 
-from headway.training.batches import Batches
 from headway.training.build import evaluator_of, learner_of, pace_of, some
+from headway.training.encoded import Batches
 from headway.training.learner import Learner, StepResult
-from headway.training.loop import Run, RunResult
+from headway.training.loop import Interruption, Run, RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, plan
 from headway.training.recipe_sources import read_layers
-from headway.training.signals import Interruption
 from headway.training.store import Snapshot, Store
 
 NOUNS = ["cat", "dog", "house", "tree", "boat", "bird", "river", "child", "teacher", "moon"]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from headway.cli.main import main
 from headway.errors import UserError
-from headway.metrics.buckets import by_length
+from headway.metrics.scores import by_length
 from headway.metrics.scoring import score_pairs
 from headway.model import load
 from headway.recipe import flat

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.recipe import Recipe
-from headway.training.build import some
-from headway.training.calibrate import SHARE, StepTiming, fitted
+from headway.training.build import SHARE, StepTiming, fitted, some
 from headway.training.plan import EVALUATIONS
 
 NEARLY = 1 + 1e-9

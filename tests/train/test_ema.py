@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from headway.errors import UserError
-from headway.training.ema import EMA, mean_tensors
+from headway.training.learner import EMA, mean_tensors
 from tests.train.models import same, tiny_gpt, tiny_transformer, weights
 
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from headway.training import malloc as memory
+from headway import system as memory
 
 BUFFERS = """
 import resource, sys
-from headway.training.malloc import keep_memory
+from headway.system import keep_memory
 if sys.argv[1] == "kept":
     assert keep_memory()
 buffers = [bytearray(33 * 2**20) for _ in range(2)]

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from headway.training import progress
+from headway.training import metrics_log as progress
 from headway.training.learner import StepResult
-from headway.training.metrics_log import MetricsLog
-from headway.training.progress import RunProgress, progress_to
+from headway.training.metrics_log import MetricsLog, RunProgress, progress_to
 from tests.train.models import Answered, Evaluation
 
 HIDE, SHOW, CLEAR = "\x1b[?25l", "\x1b[?25h", "\x1b[2K"
@@ -120,7 +119,7 @@ def test_narrow_lines_leave_out_the_score_and_then_the_learning_rate(tmp_path: P
 
 def test_rich_is_imported_only_for_a_terminal(tmp_path: Path) -> None:
     code = (
-        "import io, sys; from pathlib import Path; from headway.training.progress import progress_to\n"
+        "import io, sys; from pathlib import Path; from headway.training.metrics_log import progress_to\n"
         "from headway.training.metrics_log import MetricsLog\n"
         f"with progress_to(io.StringIO(), 9, MetricsLog(Path({str(tmp_path)!r}))): pass\n"
         "print('rich.progress' in sys.modules)"

@@ -14,16 +14,15 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway.data.builtin import DateSplit, dates
-from headway.data.sources import Record
+from headway.data.records import Record
 from headway.metrics.scores import Scores
 from headway.nn.head import Classifier, FirstToken, LastToken, MeanPool
 from headway.nn.trace import record
 from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.tasks.base import validation_loss
 from headway.tasks.causal_lm import CausalLM
-from headway.tasks.report_details import TracedInput, example_of, traced_samples
-from headway.tasks.results import EvalResult, Sample
+from headway.tasks.results import EvalResult, Sample, TracedInput, example_of, traced_samples
 from headway.tasks.seq2seq import Seq2Seq
-from headway.tasks.validation import validation_loss
 from headway.training import load_data, report
 from headway.training.build import evaluator_of
 from headway.training.loop import RunResult

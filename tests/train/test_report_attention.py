@@ -17,12 +17,11 @@ from headway.data.preprocess import ImagePreprocess
 from headway.look.recording import RecordedSite
 from headway.nn.attention import Attention
 from headway.nn.trace import record, sites_of
-from headway.ops.lazy_map import Readable
-from headway.tasks.axes import TokenAxis
+from headway.ops.attention_map import Readable
 from headway.tasks.embedding import MediaEmbedding
 from headway.tasks.inputs import ImageInput, encoder_of
-from headway.tasks.outcome import InputImage
-from headway.tasks.report_details import PictureStrip, TracedInput
+from headway.tasks.results import PictureStrip, TracedInput
+from headway.tasks.tracing import InputImage, TokenAxis
 from headway.training.report_attention import (
     NO_ATTENTION,
     AttentionExamples,
@@ -32,7 +31,7 @@ from headway.training.report_attention import (
     recorded,
     weight_map,
 )
-from headway.training.report_figures import picture_figure
+from headway.training.report_page import picture_figure
 from headway.zoo import clip, lrnet, mae, mvitv2, resnet, simmim, vit
 from headway.zoo.build import build
 

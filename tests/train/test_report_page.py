@@ -15,14 +15,11 @@ from hypothesis import strategies as st
 from headway.figures import STYLE, Curve, HeatMap, Plot, Point, draw, inline_svg
 from headway.metrics.scoring import score_classes
 from headway.tasks.base import Task
-from headway.tasks.report_details import ReportDetails
-from headway.tasks.results import Sample
+from headway.tasks.results import ReportDetails, Sample
 from headway.training.markup import POLICY, Markup, tag, text
-from headway.training.model_card import escaped, fenced, model_card
-from headway.training.report import RunReport, next_commands
+from headway.training.report import RunReport, escaped, fenced, model_card, next_commands
 from headway.training.report_attention import AttentionExamples, WeightMap
-from headway.training.report_figures import curve_figure, map_figure
-from headway.training.report_page import report_page
+from headway.training.report_page import curve_figure, map_figure, report_page
 
 HOSTILE = (
     "<script>alert(1)</script>",

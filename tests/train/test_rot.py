@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.files import read_json
+from headway.system import read_json
 from headway.training.checkpoint_files import MANIFEST, FileDigest, Manifest, problems
 from tests.train.disks import same, snapshot, store
 

@@ -19,15 +19,12 @@ from torch import Tensor, nn
 
 from headway.data.order import Buckets, Steps
 from headway.errors import UserError
-from headway.training.batches import Batches
-from headway.training.ema import EMA
+from headway.training.encoded import Batches
 from headway.training.groups import groups
-from headway.training.learner import Learner
-from headway.training.loop import Run, RunLimits
+from headway.training.learner import EMA, Learner
+from headway.training.loop import Interruption, Run, RunLimits
 from headway.training.metrics_log import MetricsLog
-from headway.training.optimiser import AdamW, Optimiser
-from headway.training.schedule import Constant
-from headway.training.signals import Interruption
+from headway.training.optimiser import AdamW, Constant, Optimiser
 from headway.training.store import Store
 from tests.train.disks import same
 from tests.train.models import Evaluation

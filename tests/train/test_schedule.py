@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import UserError
-from headway.training.schedule import WSD, Constant, CosineDecay, InverseSqrt, Noam, Schedule
+from headway.training.optimiser import WSD, Constant, CosineDecay, InverseSqrt, Noam, Schedule
 
 TOTAL = 200
 

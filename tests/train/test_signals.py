@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from headway.training.signals import TOGETHER, Interruption, deaf
+from headway.training.loop import TOGETHER, Interruption, deaf
 from headway.training.store import Store
 from tests.train.disks import leftovers, same, snapshot
 

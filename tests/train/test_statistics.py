@@ -11,11 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.trunk import tensors_of
-from headway.training.ema import EMA
 from headway.training.groups import freeze, groups
-from headway.training.learner import Learner
-from headway.training.optimiser import AdamW, Optimiser
-from headway.training.schedule import Constant
+from headway.training.learner import EMA, Learner
+from headway.training.optimiser import AdamW, Constant, Optimiser
 from headway.training.store import Snapshot, Store
 from headway.zoo import resnet
 from tests.train.models import same

@@ -22,7 +22,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.files import read_json
+from headway.system import read_json
 from headway.training.checkpoint_files import DTYPES, MANIFEST, MAX_MANIFEST_BYTES, safetensors_chunks
 from headway.training.store import Snapshot, Store
 from tests.train.disks import HURRIED, Hurried, leftovers, same, same_bits, same_tensors, snapshot, store

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.training.metrics_log import MetricsLog
-from headway.training.progress import TensorBoardProgress, progress_to
+from headway.training.metrics_log import MetricsLog, TensorBoardProgress, progress_to
 from tests.train.models import Evaluation
 
 pytest.importorskip("tensorboard", reason="needs tensorboard")

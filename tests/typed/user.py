@@ -9,7 +9,7 @@ import headway
 from headway import Context, FixedState, Rows, State, Trace, UserError
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Residual, Stack
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
 from headway.ops.pattern import Causal
 
 

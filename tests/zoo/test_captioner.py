@@ -14,15 +14,15 @@ from torch.testing import assert_close
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.decoding import generate
+from headway.generate.request import Stop
 from headway.generate.sampling import GREEDY, Sampler
-from headway.generate.stopping import Stop
-from headway.nn.captioner import Captioner
 from headway.nn.context import EMPTY, Context
 from headway.nn.recurrent_attention import RecurrentDecoder
 from headway.nn.state import State
 from headway.nn.trace import Trace, record
-from headway.ops.caption_loss import Baseline
-from headway.ops.lazy_map import Readable
+from headway.nn.trunk import Captioner
+from headway.ops.attention_map import Readable
+from headway.ops.losses import Baseline
 from headway.tasks.caption_batches import CaptionBatch, caption_batch, caption_predictions, hard_loss, soft_loss
 from headway.tasks.inputs import ModelInput
 from headway.zoo import captioner, vit_captioner

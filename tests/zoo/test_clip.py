@@ -13,14 +13,13 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.context import Context
-from headway.nn.packed import PackedLengths
+from headway.nn.context import Context, PackedLengths
 from headway.nn.towers import TwoTowers
 from headway.nn.trunk import Trunk
-from headway.ops.contrastive import cosines, info_nce, nt_xent
+from headway.ops.losses import cosines, info_nce, nt_xent
 from headway.zoo import clip, image_text, simclr, vit
 from headway.zoo.build import build, config_of
-from headway.zoo.image_encoder import image_encoder
+from headway.zoo.encoders import image_encoder
 
 END, LENGTHS = 9, [6, 3, 4]
 TINY = {

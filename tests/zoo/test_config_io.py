@@ -11,7 +11,7 @@ import pytest
 from headway.errors import UserError
 from headway.ops.rotary import UNSCALED, Llama3, Scaling, Yarn
 from headway.zoo import gpt2
-from headway.zoo.config_io import from_plain, to_plain
+from headway.zoo.build import from_plain, to_plain
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from torch.testing import assert_close
 from headway.errors import UserError
 from headway.generate.ctc_decoding import PrefixBeam, ctc_greedy
 from headway.nn.block import Block
-from headway.nn.context import Context
-from headway.nn.packed import PackedLengths
+from headway.nn.context import Context, PackedLengths
 from headway.nn.trace import sites_of
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.ctc import ctc_loss

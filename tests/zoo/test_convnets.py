@@ -16,7 +16,7 @@ from headway import Context, Trace
 from headway.errors import UserError
 from headway.nn.convnet import LocalRelation
 from headway.nn.window_attention import PooledAttention
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
 from headway.zoo import lrnet, resnet
 from headway.zoo.build import build
 from headway.zoo.cost import cost

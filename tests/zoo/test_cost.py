@@ -14,12 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from headway.errors import UserError
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.trunk import EncoderDecoder
-from headway.ops.pattern import Causal, Chunked, Full, Global, Pattern, Window
-from headway.ops.positions import Positions
+from headway.ops.pattern import Causal, Chunked, Full, Global, Pattern, Positions, Window
 from headway.zoo import bert, gpt2, llama, mixtral, rnn, seq2seq, t5, transformer, vit
 from headway.zoo.build import build, config_of
-from headway.zoo.cost import cost
-from headway.zoo.flops import visible
+from headway.zoo.cost import cost, visible
 from headway.zoo.presets import PRESETS
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from headway.errors import UserError
 from headway.ops.rotary import Llama3
 from headway.zoo import gpt2, llama, mixtral
-from headway.zoo.config_io import from_plain, to_plain
+from headway.zoo.build import from_plain, to_plain
 
 LLAMA_3 = llama.Frequencies(500_000.0, Llama3(8.0, 1.0, 4.0, 8192))
 MISTRAL = llama.Config(kv_heads=8, hidden=14_336, context=32_768, window=4096, eps=1e-5)

@@ -16,8 +16,7 @@ from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
 from headway.ops.patches import hidden_mask, normalise, patchify, squared_error
 from headway.ops.relative import sinusoid_2d
 from headway.zoo import mae, simmim, swin, swinv2, vit
-from headway.zoo.build import build
-from headway.zoo.config_io import from_plain, to_plain
+from headway.zoo.build import build, from_plain, to_plain
 
 SMALL = mae.Config(
     image=12, channels=2, patch=4, dim=16, layers=2, heads=2, decoder_dim=8, decoder_layers=1, decoder_heads=2

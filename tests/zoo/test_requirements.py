@@ -8,8 +8,15 @@ from typing import Any, cast
 import pytest
 
 from headway.errors import UserError
-from headway.zoo.build import ARCHITECTURES, architecture
-from headway.zoo.requirements import FROM_FIELDS, DataRequirements, config_for, known_sizes, vocabulary_of
+from headway.zoo.build import (
+    ARCHITECTURES,
+    FROM_FIELDS,
+    DataRequirements,
+    architecture,
+    config_for,
+    known_sizes,
+    vocabulary_of,
+)
 
 JOINT = DataRequirements(longest=40, source_vocab=50)
 APART = DataRequirements(longest=40, source_vocab=50, target_vocab=60)

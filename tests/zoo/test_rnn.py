@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.context import Context
-from headway.nn.packed import PackedLengths
+from headway.nn.context import Context, PackedLengths
 from headway.nn.state import State
 from headway.nn.trace import record
 from headway.nn.trunk import EncoderDecoder

@@ -11,8 +11,8 @@ from torch.testing import assert_close
 
 from headway import Context, Trace, UserError
 from headway.nn.block import StochasticDepth
-from headway.nn.embed import PatchMerge
-from headway.ops.lazy_map import Readable
+from headway.nn.image import PatchMerge
+from headway.ops.attention_map import Readable
 from headway.zoo import swin, swinv2
 from headway.zoo.build import build, config_of
 from headway.zoo.cost import cost

@@ -84,8 +84,7 @@ def test_sound_enters_by_two_convolutions_and_all_sines_first() -> None:
 
 @pytest.mark.parametrize("frames", [16, 15, 1])
 def test_a_row_is_heard_in_a_batch_as_alone(frames: int) -> None:
-    from headway.nn.context import Context
-    from headway.nn.packed import PackedLengths
+    from headway.nn.context import Context, PackedLengths
 
     model, sound = build_whisper(TINY).encoder.eval(), torch.randn(2, 16, 6)
     keep = torch.ones(2, 1, 16, dtype=torch.bool)

@@ -125,7 +125,7 @@ def evaluate(
     """
     from headway.evaluation import EvalQuery, evaluate
     from headway.model import load
-    from headway.training.malloc import keep_memory
+    from headway.system import keep_memory
 
     keep_memory()
     options = {"task": task, "columns": columns, "label_from": label_from, "test_from": test_from}

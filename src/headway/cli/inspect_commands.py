@@ -332,7 +332,7 @@ def sae(
     """
 
     def compute() -> library.Result:
-        from headway.training.malloc import keep_memory
+        from headway.system import keep_memory
 
         keep_memory()
         return library.sae(

@@ -89,9 +89,9 @@ def write(path: Path, explorer: Callable[[], Explorer], input: str, *, show: boo
     """Write the page of an input, open it if asked to, and say what was written."""
     import webbrowser
 
-    from headway.files import write_text
     from headway.look.bundle import pack_bundle
     from headway.look.html_page import check_page_path, render_page
+    from headway.system import write_text
 
     check_page_path(path)
     models = explorer()
@@ -137,7 +137,7 @@ def title(model: Path) -> str:
 
 def contents(bundle: Bundle) -> str:
     """The sites and heads of a page, and how many heads are included only coarsely."""
-    from headway.data.text_lines import counted
+    from headway.errors import counted
 
     sites = [site for run in bundle.data["runs"] for site in run["sites"] if not site["derived"]]
     heads, coarse = sum(site["heads"] for site in sites), sum(map(coarse_heads, sites))

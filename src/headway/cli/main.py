@@ -23,10 +23,10 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unkno
 
 from headway import __version__
 from headway.cli import data_commands, inspect_commands, look_command, model_commands, train_commands
-from headway.cli.writing_options import GENERATE
+from headway.cli.model_commands import GENERATE
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
-from headway.training.setting_origins import CommandLineOption
+from headway.training.settings import CommandLineOption
 
 START = f"""\
 headway {__version__}: attention and transformers from one readable set of parts

@@ -20,7 +20,7 @@ A pattern that several languages write alike is one pair and goes by the first o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from enum import IntEnum, StrEnum
@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import decimal
 
+from headway.data.records import BUILTIN, Record
 from headway.data.rng import keyed
-from headway.data.sources import Record
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ FIRST, LAST = 1900, 2099  # years
 SHORT = range(1969, 2069)  # years that two digits can stand for
 DAYS_HELD, PAIRS_HELD = 10, 8  # one in so many is kept from training
 ZEROS = {"latn": "0", "arab": "٠", "arabext": "۰", "deva": "०", "beng": "০", "mymr": "၀"}
-NAME = "dates"
 
 
 class DateSplit(StrEnum):
@@ -261,12 +260,7 @@ def days_of(held: bool, short: bool, swapped: bool) -> tuple[date, ...]:
     )
 
 
-def is_embedded(paths: Sequence[str | Path]) -> bool:
-    """Whether the embedded data set is meant, and no file of that name."""
-    return [str(path) for path in paths] == [NAME] and not Path(NAME).exists()
-
-
 def date_records(seed: int, count: int, part: DateSplit) -> Iterator[Record]:
     """The first `count` dates of a part, each made when it is asked for: who looks at a few pays for a few."""
     found = (written(seed, index, part=part) for index in range(count))
-    return (Record((one.text, one.iso), Path(NAME), at) for at, one in enumerate(found, 1))
+    return (Record((one.text, one.iso), Path(BUILTIN), at) for at, one in enumerate(found, 1))

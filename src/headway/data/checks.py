@@ -23,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.kinds import LABELLED, DataKind
-from headway.data.records import MAX_FIELD_CHARACTERS, RecognisedData, records
-from headway.data.sources import ParallelFiles, Record
-from headway.data.text_lines import Flaw, Problem, counted, spot
-from headway.errors import UserError, listed
+from headway.data.records import MAX_FIELD_CHARACTERS, ParallelFiles, RecognisedData, Record, records
+from headway.data.text_lines import Flaw, Problem, spot
+from headway.errors import UserError, counted, listed
 
 Rows: TypeAlias = NDArray[np.int64]  # numbers of records, in the order in which they were read
 MAX_SHOWN = 20  # problems of a kind that are kept

@@ -23,14 +23,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.archives import MediaLocation
 from headway.data.kinds import DataKind
-from headway.data.records import DataQuery, RecognisedData
-from headway.data.shard_cache import cache_folder, digest
-from headway.data.sources import Record, RecordSource
-from headway.data.text_lines import CUT, GZIP, Problem, counted
-from headway.errors import UserError, listed
-from headway.files import write_whole
+from headway.data.records import DataQuery, RecognisedData, Record, RecordSource
+from headway.data.text_lines import CUT, GZIP, MediaLocation, Problem
+from headway.errors import UserError, counted, listed
+from headway.system import write_whole
 
 BYTES = 0x08  # the type of values that is read: unsigned bytes
 MAX_BYTES = 2**34  # bytes of values that a header may promise
@@ -155,6 +152,8 @@ def mapped(file: Path, size: int, changed: int) -> NDArray[np.uint8]:
 
 def unpacked(file: Path, size: int) -> Path:
     """A packed file as a plain one in the cache; no more than one byte beyond `size` is ever written."""
+    from headway.data.shard_cache import cache_folder, digest
+
     folder = cache_folder() / "unpacked"
     plain = folder / digest((file,), "idx")
     if plain.exists() and plain.stat().st_size >= size:

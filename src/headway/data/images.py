@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from headway.data.archives import MediaLocation
 from headway.data.idx import pixels
 from headway.data.media_sources import MediaFlaw, MediaProbe, contents, flaw_error
-from headway.data.text_lines import IMAGE_SUFFIXES, Flaw
+from headway.data.text_lines import IMAGE_SUFFIXES, Flaw, MediaLocation
 
 Pixels = NDArray[np.uint8]
 

@@ -17,9 +17,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeAlias
 
-from headway.data.archives import MAX_FILE_BYTES, MediaLocation, leads_outside, members, on_disk
-from headway.data.sources import Record, RecordSource
-from headway.data.text_lines import Flaw, Problem, shown
+from headway.data.records import Record, RecordSource
+from headway.data.text_lines import MAX_FILE_BYTES, Flaw, MediaLocation, Problem, leads_outside, members, on_disk, shown
 from headway.errors import UserError
 
 MAX_PROBES = 2**16  # that are cached: data is read several times before a training

@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from headway.data.archives import on_disk
 from headway.data.images import Images
 from headway.data.kinds import DataKind
 from headway.data.media_sources import (
@@ -28,9 +27,8 @@ from headway.data.media_sources import (
     TarFiles,
     named_like,
 )
-from headway.data.records import DataQuery
+from headway.data.records import DataQuery, Record, RecordSource
 from headway.data.sounds import Sounds
-from headway.data.sources import Record, RecordSource
 from headway.data.table import JsonLines, Rewritten, shortened
 from headway.data.table_preview import (
     BESIDES,
@@ -44,7 +42,7 @@ from headway.data.table_preview import (
     preview_rows,
     spelled,
 )
-from headway.data.text_lines import TABLE_SUFFIXES, Flaw, Problem, TextLine, read_lines, suffix_of
+from headway.data.text_lines import TABLE_SUFFIXES, Flaw, Problem, TextLine, on_disk, read_lines, suffix_of
 from headway.errors import UserError, listed
 
 BETWEEN = re.compile(r"[,;\t\r\n\"]")  # what stands around a name in a table or in JSON

@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.kinds import NUMERIC, DataKind
-from headway.data.records import DataQuery, RecognisedData, records
-from headway.data.sources import Record
+from headway.data.records import DataQuery, RecognisedData, Record, records
 from headway.data.table import JsonLines, Rewritten, Table, shortened
 from headway.data.table_preview import BESIDES, LABEL, TablePreview, preview_rows, sample_objects, words
-from headway.data.text_lines import Flaw, Problem, check_file, counted, line_count, suffix_of
-from headway.errors import UserError, listed
+from headway.data.text_lines import Flaw, Problem, check_file, line_count, suffix_of
+from headway.errors import UserError, counted, listed
 
 MAX_FLOAT = 3e38  # what four bytes hold
 MIN_VECTOR_SHARE = 0.9  # of the values under a key of JSON that are to be lists of numbers

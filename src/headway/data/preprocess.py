@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.errors import UserError
-from headway.files import read_json, write_json
 from headway.ops.mel import LogMel
+from headway.system import read_json, write_json
 
 if TYPE_CHECKING:
     from headway.data.transforms.compose import Compose

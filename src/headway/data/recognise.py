@@ -15,19 +15,10 @@ from headway.data.idx import recognise_idx
 from headway.data.kinds import TEXTUAL, DataKind
 from headway.data.numbers import recognise_numbers
 from headway.data.recognise_media import recognise_media
-from headway.data.records import DataQuery, RecognisedData
-from headway.data.sources import ParallelFiles, RecordSource, TextFile
+from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile
 from headway.data.table_preview import choose, described, preview_texts
-from headway.data.text_lines import (
-    ARCHIVE_SUFFIXES,
-    TABLE_SUFFIXES,
-    check_file,
-    check_format,
-    counted,
-    line_count,
-    suffix_of,
-)
-from headway.errors import UserError, listed
+from headway.data.text_lines import ARCHIVE_SUFFIXES, TABLE_SUFFIXES, check_file, check_format, line_count, suffix_of
+from headway.errors import UserError, counted, listed
 
 ALLOWED = (
     ".tsv, .csv, .jsonl or .txt, each also with .gz; a folder of .txt files, of images or of sounds; "

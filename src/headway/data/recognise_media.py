@@ -11,7 +11,6 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from headway.data.archives import MediaLocation, leads_outside
 from headway.data.images import Images
 from headway.data.kinds import HEARD, PICTURED, DataKind
 from headway.data.media_sources import (
@@ -41,8 +40,8 @@ from headway.data.shard_cache import digest
 from headway.data.sounds import Sounds, rate_of
 from headway.data.splits import checked_pattern
 from headway.data.table_preview import words
-from headway.data.text_lines import counted, line_count
-from headway.errors import UserError, listed
+from headway.data.text_lines import MediaLocation, leads_outside, line_count
+from headway.errors import UserError, counted, listed
 
 PARTS = words("train training val valid validation test testing dev eval")
 ALLOWED = "class folders; a folder or .tar archive of files with a table (.csv, .tsv, .jsonl) in it or beside it"

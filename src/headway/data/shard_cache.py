@@ -18,7 +18,7 @@ from platformdirs import user_cache_dir
 
 from headway.data.shards import Shards, beside, hash_of
 from headway.errors import UserError
-from headway.files import flush
+from headway.system import flush
 
 MAX_AGE = 24 * 60 * 60  # seconds after which an unfinished folder was left by a crash
 

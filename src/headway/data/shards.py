@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from headway.data.rng import Numbers
 from headway.errors import UserError
-from headway.files import flush, read_json, write_json
+from headway.system import flush, read_json, write_json
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.archives import MediaLocation
 from headway.data.media_sources import MediaFlaw, MediaProbe, contents, flaw_error
-from headway.data.text_lines import SOUND_SUFFIXES, Flaw
+from headway.data.text_lines import SOUND_SUFFIXES, Flaw, MediaLocation
 
 if TYPE_CHECKING:
     from soundfile import SoundFile

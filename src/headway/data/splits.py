@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING
 
 from headway.data.media_sources import MediaEntry, MediaSource, NameFilter
 from headway.data.rng import keyed
-from headway.data.text_lines import counted
-from headway.errors import UserError
+from headway.errors import UserError, counted
 
 if TYPE_CHECKING:
     from headway.data.checks import Skipped
     from headway.data.kinds import DataKind
-    from headway.data.records import RecognisedData
-    from headway.data.sources import Record
+    from headway.data.records import RecognisedData, Record
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from headway.data.sources import FileSource, Record, RecordSource
-from headway.data.text_lines import Flaw, Problem, TextLine, counted, read_lines, without_last_blanks
+from headway.data.records import FileSource, Record, RecordSource
+from headway.data.text_lines import Flaw, Problem, TextLine, read_lines, without_last_blanks
+from headway.errors import counted
 
 MAX_QUOTED_LINES = 1000  # lines of a quoted cell: an unclosed quote takes no more with it
 SEPARATORS = (",", ";", "\t")

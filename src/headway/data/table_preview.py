@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.data.kinds import DataKind
-from headway.data.records import DataQuery
-from headway.data.sources import RecordSource
+from headway.data.records import DataQuery, RecordSource
 from headway.data.table import Dialect, JsonLines, Table, TableRow, TabSeparated, as_text, read_objects, sniff
 from headway.data.text_lines import Problem
 from headway.errors import UserError, listed, nearest

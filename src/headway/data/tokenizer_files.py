@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.data.tokenizer_training import byte_bpe, characters, frame, suffix_bpe, wordpiece
 from headway.errors import UserError, listed
-from headway.files import read_json
+from headway.system import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

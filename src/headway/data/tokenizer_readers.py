@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.data.tokenizer import Roles, Tokenizer
+from headway.data.tokenizer import BYTES, Roles, Tokenizer
 from headway.data.tokenizer_files import (
     add_tokens,
     check_vocab,
@@ -34,10 +34,9 @@ from headway.data.tokenizer_files import (
     read_vocab,
     settings,
 )
-from headway.data.tokenizer_stream import BYTES
 from headway.data.tokenizer_training import NEVER, frame, merges_by_score, shields
 from headway.errors import UserError
-from headway.files import read_json
+from headway.system import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from headway.data.tokenizer import Roles, Tokenizer
-from headway.data.tokenizer_stream import BYTES
+from headway.data.tokenizer import BYTES, Roles, Tokenizer
 from headway.errors import UserError
 
 if TYPE_CHECKING:

@@ -4,25 +4,54 @@
     answers = generate(model.decoder, [[bos]] * 2, Beam(4), stop, memory=encode_sources(model, sources))
 
 Axes:  B batch   V vocabulary
+
+A generation job: prompts, memory and stopping criteria for the decoding loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from headway.errors import UserError
 from headway.generate.beam import Beam, beam_search
-from headway.generate.request import Generated, Request, Step
-from headway.generate.rules import FREE, Rules
-from headway.generate.sampling import GREEDY, Sampler
+from headway.generate.request import STOP, Generated, Request, Step, Stop
+from headway.generate.sampling import FREE, GREEDY, Rules, Sampler
 from headway.generate.session import DecodingSession, Prompts, checked_prompts, context_of, room_for, smallest
 from headway.generate.speculative import Draft, speculate
-from headway.generate.stopping import STOP, Stop
 from headway.nn.context import EMPTY, Context
 from headway.nn.trunk import Trunk
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Prompts for a model to go on from; `memory`, `bos` and the others are the arguments of `stream`."""
+
+    model: Trunk
+    prompts: list[list[int]]
+    stop: Stop
+    rules: Rules
+    draft: Draft | None
+    memory: Context = EMPTY
+    bos: int | None = None
+
+    def found(self, how: Sampler | Beam) -> list[list[Generated]]:
+        """The continuations of each prompt, the best first; one, unless a beam is asked for more."""
+        model, prompts, stop = self.model, self.prompts, self.stop
+        if isinstance(how, Beam) and self.draft is None:
+            return beam_search(model, prompts, how, stop, memory=self.memory, bos=self.bos, rules=self.rules)
+        found = generate(
+            model, prompts, how, stop, memory=self.memory, bos=self.bos, draft=self.draft, rules=self.rules
+        )
+        return [[one] for one in found]
+
+    def steps(self, how: Sampler) -> Iterator[list[Step]]:
+        """The new tokens of each prompt, as they come."""
+        model, prompts, stop = self.model, self.prompts, self.stop
+        return stream(model, prompts, how, stop, memory=self.memory, bos=self.bos, draft=self.draft, rules=self.rules)
 
 
 def generate(

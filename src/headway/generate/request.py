@@ -1,21 +1,143 @@
 """The state of one prompt during decoding, its steps and its result.
 
 Axes:  V vocabulary
+
+Stopping criteria: stop tokens, stop strings, maximum length.
+
+Hugging Face's generation_config.json as our settings.
+
+Only what belongs to the model is read: start and stop tokens, forced and suppressed tokens, lengths.  How tokens are
+chosen (beams, temperature and the like) is up to the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from enum import StrEnum
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from headway.generate.rules import FREE, Rules
-from headway.generate.sampling import Sampler
-from headway.generate.stopping import Reason, Stop, StopMatcher
+from headway.errors import UserError
+from headway.generate.sampling import FREE, Rules, Sampler
+
+Decode = Callable[[Sequence[int]], str]
+
+
+class Reason(StrEnum):
+    """Why a continuation ended."""
+
+    TOKEN = "token"  # a stop token was chosen
+    STRING = "string"  # its text holds a stop string
+    LENGTH = "length"  # it has as many tokens as were asked for
+    CONTEXT = "context"  # the model has no more positions
+
+
+class StreamDecoder(Protocol):
+    """Text as its tokens come in, as a tokenizer's stream gives it; `copy` of it goes on by itself."""
+
+    def push(self, id: int, /) -> str: ...
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A continuation ends at a stop token, where its text holds a stop string, or after `most` new tokens.
+
+    The stop token, and the tokens that complete a stop string, belong to the continuation's tokens; its `text` ends
+    before them.  Before `least` new tokens stop tokens cannot be chosen and stop strings do not count.  Stop strings
+    are looked for in what `decode` makes of all new tokens; the prompt's text does not count.  With `stream`, which
+    tells the same text piece by piece, a token costs the same however many came before it.
+    """
+
+    most: int = 64
+    tokens: tuple[int, ...] = ()
+    strings: tuple[str, ...] = ()
+    least: int = 0
+    decode: Decode | None = None
+    stream: Callable[[], StreamDecoder] | None = None
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise UserError(f"Stop(most={self.most})", allowed="1 new token or more")
+        if not 0 <= self.least <= self.most:
+            raise UserError(f"Stop(least={self.least}, most={self.most})", allowed=f"a least of 0 to {self.most}")
+        if self.strings and self.decode is None:
+            raise UserError("stop strings without a way to read tokens", do="pass Stop(decode=tokenizer.decode, …)")
+        if "" in self.strings:
+            raise UserError("an empty stop string", allowed="strings of one letter or more")
+
+    def forbidden(self, length: int) -> tuple[int, ...]:
+        """The tokens that may not follow `length` new ones."""
+        return self.tokens if length < self.least else ()
+
+    def reason(self, tokens: Sequence[int], room: int, heard: bool) -> Reason | None:
+        """Why a continuation ends here that may have `room` tokens; None: it goes on.
+
+        `heard`: its text holds a stop string, as a `StopMatcher` tells.
+        """
+        if tokens[-1] in self.tokens:
+            return Reason.TOKEN
+        if heard and len(tokens) >= self.least:
+            return Reason.STRING
+        if len(tokens) >= self.most:
+            return Reason.LENGTH
+        return Reason.CONTEXT if len(tokens) >= room else None
+
+    def found(self, text: str) -> int | None:
+        """Where the first stop string begins in a text."""
+        return min((text.index(string) for string in self.strings if string in text), default=None)
+
+    def certain(self, text: str) -> int:
+        """How much of a text is before any stop string, whatever follows it."""
+        found = self.found(text)
+        begun = (at for at in range(len(text)) if any(string.startswith(text[at:]) for string in self.strings))
+        return next(begun, len(text)) if found is None else found
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """The text of a continuation, without its stop token and before its stop string."""
+        if self.decode is None:
+            raise UserError("text without a way to read tokens", do="pass Stop(decode=tokenizer.decode, …)")
+        if tokens and tokens[-1] in self.tokens:
+            tokens = tokens[:-1]
+        text = self.decode(tokens)
+        return text[: self.found(text)] if len(tokens) >= self.least else text
+
+
+class StopMatcher:
+    """Matches stop strings in one continuation, token by token."""
+
+    def __init__(self, stop: Stop):
+        self.stop, self.heard = stop, False
+        self.words = stop.stream() if stop.strings and stop.stream is not None else None
+        self.tail, self.reach = "", max((len(string) for string in stop.strings), default=1) - 1
+        self.tokens: tuple[int, ...] = ()  # where there is no stream
+
+    def push(self, token: int) -> bool:
+        """Whether the text holds a stop string, with this token."""
+        if self.heard or not self.stop.strings:
+            return self.heard
+        text = self.tail + self.words.push(token) if self.words is not None else self.anew(token)
+        self.heard = self.stop.found(text) is not None
+        self.tail = text[max(len(text) - self.reach, 0) :]  # all that a string which ends later could begin in
+        return self.heard
+
+    def anew(self, token: int) -> str:
+        assert self.stop.decode is not None
+        self.tokens = (*self.tokens, token)
+        return self.stop.decode(self.tokens)
+
+    def fork(self) -> StopMatcher:
+        """Another that has heard the same and goes on by itself, as beams do."""
+        other = copy(self)
+        other.words = copy(self.words)
+        return other
+
+
+STOP = Stop()
 
 
 class Step(NamedTuple):
@@ -80,3 +202,72 @@ class Request:
         self.logprobs.append(logprob)
         self.reason = self.stop.reason(self.tokens, self.room, self.matcher.push(token))
         return Step(self.row, token, logprob, self.reason)
+
+
+LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
+MASKS = (
+    *("suppress_tokens", "begin_suppress_tokens", "no_repeat_ngram_size"),
+    *("lang_to_id", "task_to_id", "is_multilingual", "max_initial_timestamp_index", "alignment_heads"),  # Whisper's
+)
+
+
+def is_setting(name: str) -> bool:
+    """Whether this entry of a generation_config.json is taken."""
+    return name in (*LENGTHS, *MASKS) or name.endswith("_token_id")
+
+
+def rules_of(settings: Mapping[str, Any], vocab: int | None, *, begins: bool) -> Rules:
+    """The rules in a model's settings; those of the first token hold where the model `begins` a text itself."""
+
+    def known(name: str) -> tuple[int, ...]:
+        return tuple(
+            token for token in token_setting(settings, name) if token >= 0 and (vocab is None or token < vocab)
+        )
+
+    return Rules(
+        first=known("forced_bos_token_id") if begins else (),
+        last=known("forced_eos_token_id"),
+        never=known("suppress_tokens"),
+        not_first=known("begin_suppress_tokens"),
+        no_repeat=count_setting(settings, "no_repeat_ngram_size") or 0,
+    )
+
+
+def begin_of(settings: Mapping[str, Any], bos: int | None) -> int:
+    """The token that a text is written after: as the settings say, or else `bos`, the first one of its words."""
+    told = (*token_setting(settings, "decoder_start_token_id"), *token_setting(settings, "bos_token_id"))
+    begin = next(iter(told), bos)
+    if begin is None:
+        raise UserError(
+            "the model does not say with which token it begins to write",
+            do="set decoder_start_token_id in its config.json, or take a tokenizer with a first token, such as <s>",
+        )
+    return begin
+
+
+def token_setting(settings: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """A setting that is no token, one or several."""
+    value = settings.get(name)
+    found = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(token, int) for token in found):
+        raise UserError(f"the model's settings have {name}={value!r}", allowed="a token's number, or a list of them")
+    return tuple(found)
+
+
+def count_setting(settings: Mapping[str, Any], name: str) -> int | None:
+    value = settings.get(name)
+    if value is not None and not (isinstance(value, int) and value >= 0):
+        raise UserError(f"the model's settings have {name}={value!r}", allowed="a whole number, 0 or more")
+    return value
+
+
+def max_new_tokens(settings: Mapping[str, Any], prompt: int, otherwise: int) -> int:
+    """The maximum number of new tokens after a prompt, where the caller gives none."""
+    new, whole = count_setting(settings, "max_new_tokens"), count_setting(settings, "max_length")
+    return max(new or (otherwise if whole is None else whole - prompt), 1)
+
+
+def min_new_tokens(settings: Mapping[str, Any], prompt: int, most: int) -> int:
+    """The minimum number of new tokens, at most `most`."""
+    new, whole = count_setting(settings, "min_new_tokens"), count_setting(settings, "min_length")
+    return min(max(new or 0, (whole or 0) - prompt), most)

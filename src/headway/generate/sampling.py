@@ -4,6 +4,14 @@ A setting is a frozen value.  A draw takes one number from the request's own gen
 the same tokens in any batch.
 
 Axes:  V vocabulary
+
+Constraints on the next token, from a generation config: forced and suppressed tokens, no-repeat n-grams.
+
+Axes:  B rows   T tokens so far   V vocabulary
+
+Reductions over a vocabulary, which are a visible part of a step where it is large.
+
+Axes:  B rows   V vocabulary   K tokens of each row   W tokens of a piece
 """
 
 from __future__ import annotations
@@ -18,6 +26,104 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which tokens are forced or forbidden at each position of a continuation.
+
+    A continuation begins with one of `first` and, where it is as long as it may be, ends with one of `last`: a token
+    that is forced does not change a beam's score.  Tokens in `never` are suppressed everywhere, those in `not_first` at
+    the beginning; no n-gram of `no_repeat` tokens occurs twice, the prompt included.
+    """
+
+    first: Tokens = ()
+    last: Tokens = ()
+    never: Tokens = ()
+    not_first: Tokens = ()
+    no_repeat: int = 0
+
+    def __post_init__(self) -> None:
+        if self.no_repeat < 0:
+            raise UserError(f"Rules(no_repeat={self.no_repeat})", allowed="the length of a run; 0 allows repetition")
+
+    def forced(self, length: int, room: int) -> Tokens:
+        """The only tokens that may follow `length` new ones, where there is room for `room`; none: all may."""
+        if self.last and length == room - 1:
+            return self.last
+        return self.first if length == 0 else ()
+
+    def masked(self, logits: Tensor, length: int, rooms: Sequence[int], ids: Tensor) -> Tensor:
+        """Logits (B V) with −∞ at forbidden tokens.
+
+        `ids` (B T) are the prompt and `length` new tokens of each row, −1 in front where a row is shorter; `rooms` are
+        how many new tokens each may have.
+        """
+        barred = self.never + (self.not_first if length == 0 else ())
+        if barred:
+            logits = logits.index_fill(1, torch.tensor(barred, device=logits.device), -inf)
+        if self.no_repeat and ids.shape[1] >= self.no_repeat:
+            logits = logits.masked_fill(repeated_ngrams(ids, self.no_repeat, logits.shape[1]), -inf)
+        forced = [self.forced(length, room) for room in rooms]
+        if any(forced):
+            logits = torch.stack([keep_only(row, tokens) for row, tokens in zip(logits, forced, strict=True)])
+        return logits
+
+
+def keep_only(logits: Tensor, tokens: Tokens) -> Tensor:
+    """`logits` (V) with −∞ at all but `tokens`; as they are where none are named."""
+    if not tokens:
+        return logits
+    kept = torch.tensor(tokens, device=logits.device)
+    return torch.full_like(logits, -inf).index_fill(0, kept, 0.0)
+
+
+def repeated_ngrams(ids: Tensor, size: int, vocab: int) -> Tensor:
+    """Which tokens would complete an n-gram of `size` tokens that ids (B T) has already, B V."""
+    runs = ids.unfold(1, size, 1)  # B (T − size + 1) size
+    begun = ids[:, ids.shape[1] - size + 1 :]  # B (size − 1): the run that the next token would end
+    same = (runs[:, :, :-1] == begun[:, None]).all(-1) & (runs[:, :, -1] >= 0)
+    barred = torch.zeros(len(ids), vocab + 1, dtype=torch.bool, device=ids.device)
+    return barred.scatter_(1, torch.where(same, runs[:, :, -1], vocab), True)[:, :vocab]
+
+
+FREE = Rules()
+
+
+WIDTH = 64  # tokens of a piece: of 32 to 256 the fastest from 4×50k to 256×32k
+CELLS = 2**18  # logits that are normalised at a time: 1 MiB of float32 stays in the cache
+
+
+def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row, falling, and where they stand: B V → B K, B K.  The values are topk's.
+
+    In two stages: what is among the K largest lies in a piece whose maximum is among the K largest maxima.  256 rows of
+    32k: 13.6 → 5.0 ms; 4 of 50k: 0.33 → 0.10.
+    """
+    rows, vocab = logits.shape
+    pieces = vocab // WIDTH
+    if pieces <= 2 * count:
+        values, ids = logits.topk(min(count, vocab))
+        return values, ids
+    whole = logits[:, : pieces * WIDTH].unflatten(1, (pieces, WIDTH))  # B V/W W
+    best = whole.amax(2).topk(count).indices[..., None]  # B K 1
+    found = whole.take_along_dim(best, 1).flatten(1)  # B (K W)
+    ids = (best * WIDTH + torch.arange(WIDTH, device=logits.device)).flatten(1)
+    rest = torch.arange(pieces * WIDTH, vocab, device=logits.device).expand(rows, -1)
+    values, at = torch.cat([found, logits[:, pieces * WIDTH :]], 1).topk(count)
+    return values, torch.cat([ids, rest], 1).gather(1, at)
+
+
+def logprobs_at(logits: Tensor, ids: Tensor) -> Tensor:
+    """The log-probabilities of `ids` (B K) by logits (B V), B K.  A row with NaN or +∞ gives NaN.
+
+    By the fused log-softmax of a few rows at a time: 256 rows of 32k 15.2 → 9.7 ms against logsumexp.
+    """
+    some = max(1, CELLS // logits.shape[1])
+    pairs = zip(logits.split(some), ids.split(some), strict=True)
+    return torch.cat([part.log_softmax(-1).gather(1, at) for part, at in pairs])
 
 
 class LogitsProcessor(Protocol):

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.generate.request import Request, Step
-from headway.generate.sampling import draw_index
+from headway.generate.sampling import draw_index, logprobs_at
 from headway.generate.session import DecodingSession, context_of, memory_row, vocab_of
-from headway.generate.vocab_reductions import logprobs_at
 from headway.nn.context import EMPTY, Context
 from headway.nn.trunk import Trunk
 

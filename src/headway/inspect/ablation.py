@@ -1,6 +1,6 @@
 """Ablation of attention heads: how much worse a model does on data with each head edited, one after the other.
 
-Michel, Levy and Neubig (2019, arXiv:1905.10650) switch heads off in this way; the edits are in `nn/head_edits.py`.
+Michel, Levy and Neubig (2019, arXiv:1905.10650) switch heads off in this way; the edits are in `nn/trace.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headway.data.kinds import DataKind
 from headway.data.order import batched
-from headway.data.sources import Record
+from headway.data.records import Record
 from headway.errors import UserError, listed, nearest
 from headway.evaluation import EvalData, EvalQuery
 from headway.figures import HeatMap, Plot
@@ -24,10 +24,8 @@ from headway.inspect.activations import subsample
 from headway.inspect.presentation import LazyModel, Result, finite, format_number, padded, resolve, table
 from headway.metrics.scores import MEASURES
 from headway.nn.attention import Attention
-from headway.nn.head_edits import HEAD_EDITS, EditKind
-from headway.nn.trace import Edit, Trace, record, sites_of
-from headway.tasks.base import RecordTask, Task
-from headway.tasks.validation import validation_loss
+from headway.nn.trace import HEAD_EDITS, Edit, EditKind, Trace, record, sites_of
+from headway.tasks.base import RecordTask, Task, validation_loss
 
 BATCH = 32  # records
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from headway.inspect.presentation import LazyModel, Result, finite, format_numbe
 from headway.look.page_data import axis_positions
 from headway.look.recording import RecordedSite
 from headway.ops.attention_statistics import STATISTICS, HeadStatistics, MapFacts, statistics
-from headway.tasks.axes import Axis, TokenAxis
+from headway.tasks.tracing import Axis, TokenAxis
 
 LEGEND = """\
 entropy    of the attention weights of a query, in nats

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from headway.data.builtin import is_embedded
 from headway.data.kinds import DataKind
 from headway.data.media_tables import is_table, pool_at, tables_of
 from headway.data.order import batched
+from headway.data.records import is_builtin
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.evaluation import EvalData, EvalQuery
@@ -179,7 +179,7 @@ def check_query(query: EvalQuery) -> None:
     if not query.paths:
         raise UserError("no data was given", do="name a file or folder of what the model reads")
     absent: Path | None = next((path for path in query.paths if not path.exists()), None)
-    if absent is not None and not is_embedded(query.paths):
+    if absent is not None and not is_builtin(query.paths):
         raise UserError(f"{absent} does not exist", do="name a file or folder of what the model reads")
 
 

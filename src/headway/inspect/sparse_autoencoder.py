@@ -27,10 +27,10 @@ from torch import Tensor, nn
 
 from headway.data.rng import keyed
 from headway.errors import UserError
-from headway.files import read_json, write_json
 from headway.interop.weights import read_weights, write_weights
 from headway.nn.trunk import tensors_of
-from headway.zoo.config_io import from_plain, to_plain
+from headway.system import read_json, write_json
+from headway.zoo.build import from_plain, to_plain
 
 LAYOUT = 1  # of an SAE's folder; what is newer is refused
 OUTLIER = 10.0  # times the median norm: sinks of GPT-2 are 30 to 50 times as long, words differ by less than 3

@@ -19,7 +19,7 @@ from headway.inspect.ablation import edited
 from headway.inspect.activations import FEATURES, layer_means, samples_in
 from headway.inspect.presentation import LazyModel, Result, finite, format_number, resolve, table
 from headway.model import Model
-from headway.tasks.predictions import Prediction
+from headway.tasks.results import Prediction
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from headway.errors import UserError, listed, nearest
-from headway.interop.keymap import KeyMap
+
+if TYPE_CHECKING:
+    from headway.interop.keymap import KeyMap
 
 
 @dataclass(frozen=True)

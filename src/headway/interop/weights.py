@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError, listed
-from headway.files import CHECKPOINTS, going_on, read_json, write_whole
+from headway.system import CHECKPOINTS, going_on, read_json, write_whole
 
 Tensors = dict[str, Tensor]
 

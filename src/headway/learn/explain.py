@@ -92,8 +92,7 @@ def attention() -> AttentionExercise:
     """The exercise, computed by `attend`: one sentence, one head, and the parts of X as queries, keys and values."""
     import torch
 
-    from headway.ops.attend import attend
-    from headway.ops.score import DOT
+    from headway.ops.attend import DOT, attend
 
     x = torch.tensor(list(EMBEDDINGS.values()), dtype=torch.float64)
     q, k, v = x[None, None].split(2, -1)  # 1 1 T D

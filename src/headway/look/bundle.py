@@ -13,12 +13,10 @@ from dataclasses import asdict, dataclass
 from gzip import compress
 
 from headway.errors import UserError, listed, nearest
-from headway.look.head_effects import HeadEffect
-from headway.look.page_data import PageData
-from headway.look.recording import Recording
+from headway.look.page_data import PARTS, Json, PageData, detail_bytes, detail_to_json
+from headway.look.recording import HeadEffect, Recording
 from headway.look.tiles import QUANT_LEVELS, QUANT_POWER
-from headway.look.to_json import PARTS, Json, detail_bytes, detail_to_json
-from headway.tasks.axes import Axis
+from headway.tasks.tracing import Axis
 
 FORMAT = 1
 SIDES = (512, 256, 128, 64, 32)  # cells per side of the coarsest level: the first with which all heads fit

@@ -13,11 +13,9 @@ from typing import Any, Protocol
 
 from headway.errors import UserError
 from headway.look.bundle import SIDES, Bundle, Focus, check_comparable, choose_focus, page_json
-from headway.look.head_effects import HeadEffect, edit_count, head_effects, is_fast, parse_head_edit
 from headway.look.html_page import render_page
-from headway.look.page_data import PageData
-from headway.look.recording import Recording
-from headway.look.to_json import Json, detail_to_json, outcome_to_json
+from headway.look.page_data import Json, PageData, detail_to_json, outcome_to_json
+from headway.look.recording import HeadEffect, Recording, edit_count, head_effects, is_fast, parse_head_edit
 from headway.tasks.base import Task
 
 MAX_RECORDINGS = 8  # whose blobs are still served: a page that was opened before may ask for them

@@ -5,7 +5,7 @@ Axes:  H heads   T queries   S keys
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from operator import index
@@ -14,20 +14,23 @@ from typing import NamedTuple, SupportsIndex
 import torch
 from torch import Tensor, nn
 
-from headway.errors import UserError, listed
-from headway.look.detail import Detail, detail_of
-from headway.look.grid_map import GridMap, GridSize, NoGradMap, Tiling, pooled_grids, tiling_of
+from headway.errors import UserError, listed, nearest
+from headway.look.grid_map import Detail, GridMap, GridSize, NoGradMap, Tiling, detail_of, pooled_grids, tiling_of
 from headway.nn.attention import Attention
-from headway.nn.head_edits import Edit, EditKind
-from headway.nn.trace import Trace, record, sites_of, unmatched
+from headway.nn.trace import HEAD_EDITS, Edit, EditKind, Trace, record, sites_of, unmatched
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
-from headway.ops.attention_map import AttentionMap
+from headway.ops.attention_map import AttentionMap, Readable, Weights
 from headway.ops.attention_rollout import mean_of_heads, rollout
-from headway.ops.lazy_map import Readable, Weights
-from headway.tasks.axes import Axis, cells
-from headway.tasks.forced_text import ForcedText
-from headway.tasks.outcome import InputImage, InputSound, Outcome
-from headway.tasks.tracing import Axes, TracedRun
+from headway.tasks.tracing import (
+    Axes,
+    Axis,
+    ForcedText,
+    InputImage,
+    InputSound,
+    Outcome,
+    TracedRun,
+    cells,
+)
 
 MAX_ROLLOUT_ROWS = 2048  # a layer of a rollout of that many rows is 16 MB
 
@@ -296,3 +299,54 @@ def edit_at_call(edit: Edit, call: int, calls: int) -> Edit:
 
 def compose(first: Edit, second: Edit) -> Edit:
     return lambda weights: second(first(weights))
+
+
+MAX_FLOPS = 10**11  # a few seconds of one core
+
+
+CALL_FLOPS = 10**7  # FLOPs that cost as much as the call of a site, measured on sites of a few tokens
+
+
+@dataclass(frozen=True)
+class HeadEffect:
+    """The outcome with one head edited; `how` is a key of `HEAD_EDITS`."""
+
+    site: str
+    head: int
+    how: str
+    outcome: Outcome
+
+
+def head_effects(recording: Recording) -> Iterator[HeadEffect]:
+    """Every head of every site, with each kind of edit."""
+    for site in recording.sites.values():
+        for head in range(site.heads):
+            for name, how in HEAD_EDITS.items():
+                yield HeadEffect(site.name, head, name, recording.edited(HeadEdit(site.name, head, how)))
+
+
+def is_fast(recording: Recording, share: float = 1.0) -> bool:
+    """Whether all effects take a few seconds at most, or a share of that time."""
+    return edit_count(recording) * estimated_flops(recording) <= share * MAX_FLOPS
+
+
+def edit_count(recording: Recording) -> int:
+    return len(HEAD_EDITS) * sum(site.heads for site in recording.sites.values())
+
+
+def estimated_flops(recording: Recording) -> int:
+    """Approximate FLOPs of one more run: each parameter meets each token, and the output is generated step by step."""
+    steps = max(1, len(recording.outcome.steps))
+    tokens = steps + max((len(site.columns) for site in recording.sites.values()), default=0)
+    return 2 * recording.parameters * tokens + CALL_FLOPS * len(recording.sites) * steps
+
+
+def parse_head_edit(recording: Recording, site: object, head: object, how: object) -> HeadEdit:
+    """A checked edit from the values of a request."""
+    if not isinstance(site, str) or site not in recording.sites:
+        names = list(recording.sites)
+        raise UserError(f"no site {site!r} to edit", allowed=listed(names), meant=nearest(str(site), names))
+    number = recording.sites[site].head(head)
+    if not isinstance(how, str) or how not in HEAD_EDITS:
+        raise UserError(f"unknown edit {how!r}", allowed=listed(HEAD_EDITS))
+    return HeadEdit(site, number, HEAD_EDITS[how])

@@ -1,4 +1,7 @@
-"""A recording that renders itself: as a page in a file, and as the same page in a notebook."""
+"""A recording that renders itself: as a page in a file, and as the same page in a notebook.
+
+Head ablation: the outcome with one head switched off, made uniform, or left as the only one of its site.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from headway.files import write_text
-from headway.look.recording import Recording, check_has_attention, record_run
+from headway.look.recording import Recording, check_has_attention, head_effects, is_fast, record_run
+from headway.system import write_text
 from headway.tasks.base import Task
 from headway.tasks.tracing import TraceOptions
 
@@ -38,7 +41,6 @@ class RecordingView(Recording):
     def page_within(self, limits: PageLimits) -> str:
         """The page, with the effects of all heads if these take only a few seconds."""
         from headway.look.bundle import pack_bundle  # late: reading maps does not need it
-        from headway.look.head_effects import head_effects, is_fast
         from headway.look.html_page import render_page
 
         known = {0: list(head_effects(self))} if is_fast(self) else {}

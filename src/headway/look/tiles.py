@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.ops.lazy_map import CELLS, Band, Readable
+from headway.ops.attention_map import CELLS, Band, Readable
 
 QUANT_LEVELS, QUANT_POWER = 130, 1.25
 TILE = 256  # cells per side of a tile

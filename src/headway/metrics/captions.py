@@ -24,8 +24,7 @@ from operator import or_
 from typing import NamedTuple
 
 from headway.errors import UserError
-from headway.metrics.scores import Scores
-from headway.metrics.text import share
+from headway.metrics.scores import Scores, share
 
 ORDERS = 4
 SIGMA = 6.0

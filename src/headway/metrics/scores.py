@@ -1,20 +1,65 @@
 """The scores of a model on a set: named numbers, how they were computed, and the same by length of the source.
 
 The formulas are in `measures.py`; `scoring.py` gathers them by what a model is for.  Here they are compared and shown.
+
+Scores by the length of the source: where a model begins to fail is hidden in the mean over all lengths.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from headway.errors import UserError, listed, nearest
 
-if TYPE_CHECKING:
-    from headway.metrics.buckets import Bucket
-    from headway.metrics.text import Classes
+EDGES = (5, 10, 15, 20, 30, 50)  # the last length of each bucket; one more holds all that is longer
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The scores of sources of `first` to `last` tokens; without a last, of all longer ones."""
+
+    first: int
+    last: int | None
+    count: int
+    numbers: Mapping[str, float]
+
+    @property
+    def label(self) -> str:
+        if self.last is None:
+            return f"> {self.first - 1}"
+        return str(self.last) if self.first == self.last else f"{self.first}–{self.last}"
+
+
+def by_length(
+    lengths: Sequence[int], score: Callable[[Sequence[int]], Mapping[str, float]], *, edges: Sequence[int] = EDGES
+) -> tuple[Bucket, ...]:
+    """The buckets that have rows, shortest first; `score` is given the numbers of a bucket's rows."""
+    if not lengths or min(lengths) < 0:
+        raise UserError(f"{len(lengths)} lengths of sources", allowed="one or more, each 0 or more")
+    if not edges or list(edges) != sorted(set(edges)):
+        raise UserError(
+            f"{list(edges)} are no edges of buckets", allowed="one number or more, each above the one before"
+        )
+    rows: list[list[int]] = [[] for _ in range(len(edges) + 1)]
+    for row, length in enumerate(lengths):
+        rows[bisect_left(edges, length)].append(row)
+    firsts = [min(1, *lengths), *(edge + 1 for edge in edges)]
+    held = zip(firsts, [*edges, None], rows, strict=True)
+    return tuple(Bucket(first, last, len(inside), score(inside)) for first, last, inside in held if inside)
+
+
+def quantile_edges(lengths: Sequence[int], buckets: int = 5) -> tuple[int, ...]:
+    """Edges that share out the rows about equally; fewer where many are equally long."""
+    if not lengths or buckets < 2:
+        raise UserError(f"{len(lengths)} rows in {buckets} buckets", allowed="one row or more, in 2 buckets or more")
+    ordered = sorted(lengths)
+    return tuple(sorted({ordered[len(ordered) * at // buckets] for at in range(1, buckets)}))
+
 
 WIDTH = 80  # columns of the table for people
 CLASSES = 20  # that have a row in it
@@ -205,3 +250,80 @@ def scaled(number: int, base: int, units: tuple[str, ...]) -> str:
     while value >= base and power < len(units) - 1:
         value, power = value / base, power + 1
     return f"{value:.0f}{units[0]}" if power == 0 else f"{value:.2f}{units[power]}"
+
+
+Texts = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """How often each class was answered for each: `counts` by (reference, answer)."""
+
+    counts: Counter[tuple[str, str]]
+
+    @staticmethod
+    def of(answers: Texts, references: Texts) -> Classes:
+        check(answers, references)
+        return Classes(Counter(zip(references, answers, strict=True)))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The classes that were asked for or answered, in order."""
+        return tuple(sorted({label for pair in self.counts for label in pair}))
+
+    @cached_property
+    def asked(self) -> Counter[str]:
+        return summed((reference, n) for (reference, _), n in self.counts.items())
+
+    @cached_property
+    def answered(self) -> Counter[str]:
+        return summed((answer, n) for (_, answer), n in self.counts.items())
+
+    def precision(self, label: str) -> float:
+        """Of the answers that name the class, the share that is right; 0 where there are none."""
+        return share(self.counts[label, label], self.answered[label])
+
+    def recall(self, label: str) -> float:
+        """Of the references that name the class, the share that was found; 0 where there are none."""
+        return share(self.counts[label, label], self.asked[label])
+
+    def f1(self, label: str) -> float:
+        return f1(self.counts[label, label], self.answered[label], self.asked[label])
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean of F1 over the classes, each counting the same."""
+        return math.fsum(map(self.f1, self.labels)) / len(self.labels)
+
+    def plain(self) -> dict[str, object]:
+        """As data, for JSON; `confusion` is by reference, then by answer."""
+        return {label: self.row(label) for label in self.labels}
+
+    def row(self, label: str) -> dict[str, object]:
+        confusion = {answer: n for answer in self.labels if (n := self.counts[label, answer])}
+        told = {"precision": self.precision(label), "recall": self.recall(label), "f1": self.f1(label)}
+        return {**told, "count": self.asked[label], "confusion": confusion}
+
+
+def f1(right: int, found: int, wanted: int) -> float:
+    """The harmonic mean of precision and recall: 2 right / (found + wanted)."""
+    return share(2 * right, found + wanted)
+
+
+def share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def summed(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
+    total = Counter[str]()
+    for label, n in pairs:
+        total[label] += n
+    return total
+
+
+def check(answers: Sequence[object], references: Sequence[object]) -> None:
+    if len(answers) != len(references):
+        said = f"{len(answers)} answers cannot be measured by {len(references)} references"
+        raise UserError(said, do="give one reference for each answer")
+    if not references:
+        raise UserError("there is nothing to measure: no answers and no references", do="give one pair or more")

@@ -22,7 +22,7 @@ from headway.errors import UserError
 from headway.nn.learned_score import at_least_one
 from headway.ops.attend import per_head
 from headway.ops.attention_map import Bias
-from headway.ops.positions import Positions
+from headway.ops.pattern import Positions
 from headway.ops.relative import (
     alibi_slopes,
     decomposed_index,

@@ -1,6 +1,13 @@
 """The context of a call: mask, positions, memory, decoding state (KV cache) and trace, beside a sublayer's input.
 
 Axes:  B batch   T queries   S keys   C width   N tokens of all packed rows
+
+Packed batches: the tokens of all rows concatenated without padding, 1 N …, and conversion to the padded view.
+
+Norms, projections, feed-forward layers and heads are token-wise and work on packed tokens.  Parts that mix tokens
+(attention, convolution, recurrence, pooling) take the padded view, B T …, and pack their result again.
+
+Axes:  B batch   T longest row   N all tokens   M chosen tokens
 """
 
 from __future__ import annotations
@@ -11,12 +18,96 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.packed import PackedLengths
 from headway.nn.state import State
 from headway.nn.trace import Seen, Trace, ambient
 from headway.ops.attend import shape_text
-from headway.ops.pattern import both
-from headway.ops.positions import Positions
+from headway.ops.pattern import Positions, both
+
+
+@dataclass(frozen=True, eq=False)
+class PackedLengths:
+    """Where the rows of a packed batch begin and end."""
+
+    lengths: tuple[int, ...]
+    slots: Tensor  # N      index of each token in the flattened padded view, B·T
+    keep: Tensor  # B 1 T  True at tokens, False at padding
+
+    @staticmethod
+    def of(lengths: list[int] | tuple[int, ...] | Tensor, device: torch.device | None = None) -> PackedLengths:
+        counts = torch.as_tensor(lengths, device=device)
+        if counts.dim() != 1 or counts.numel() == 0 or int(counts.min()) < 1:
+            raise UserError(f"rows of lengths {counts.tolist()}", allowed="one or more lengths of 1 or more")
+        here = torch.arange(int(counts.max()), device=counts.device) < counts[:, None]  # B T
+        return PackedLengths(tuple(counts.tolist()), here.flatten().nonzero()[:, 0], here[:, None])
+
+    @property
+    def longest(self) -> int:
+        return self.keep.shape[2]
+
+    @property
+    def positions(self) -> Tensor:
+        """The position of each token in its row, 1 N."""
+        return (self.slots % self.longest)[None]
+
+    @property
+    def owners(self) -> Tensor:
+        """The row of each token, N."""
+        return self.slots // self.longest
+
+    def pack(self, x: Tensor) -> Tensor:
+        """B T … → 1 N …"""
+        return x.flatten(0, 1).index_select(0, self.slots)[None]
+
+    def pad(self, x: Tensor) -> Tensor:
+        """1 N … → B T …, zeros at padding"""
+        if x.shape[:2] != (1, len(self.slots)):
+            raise UserError(
+                f"an input of {x.shape[0]}×{x.shape[1]} tokens for {len(self.lengths)} packed rows",
+                allowed=f"1×{len(self.slots)}, the tokens of all rows one after the other",
+                do="pack it with rows.pack(x)",
+            )
+        padded = x.new_zeros(len(self.lengths) * self.longest, *x.shape[2:]).index_copy(0, self.slots, x[0])
+        return padded.unflatten(0, (len(self.lengths), self.longest))
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSelection:
+    """Some tokens of every row of a batch."""
+
+    index: Tensor  # M      among all tokens, one row after the other
+    rows: PackedLengths  # of the M tokens, packed
+
+    @staticmethod
+    def among(index: Tensor, owners: Tensor) -> TokenSelection | None:
+        """The tokens at `index`, ascending, of those whose rows are `owners`; None: there is none of some row."""
+        counts = torch.bincount(owners[index], minlength=int(owners[-1]) + 1)
+        return TokenSelection(index, PackedLengths.of(counts)) if int(counts.min()) else None
+
+    def of(self, x: Tensor) -> Tensor:
+        """B T … or packed 1 N … → packed 1 M …"""
+        return x.flatten(0, 1).index_select(0, self.index)[None]
+
+
+def owners_of(x: Tensor, rows: PackedLengths | None) -> Tensor:
+    """The row of each token of B T … or packed 1 N …, one row after the other."""
+    if rows is not None:
+        return rows.owners
+    return torch.arange(x.shape[0], device=x.device).repeat_interleave(x.shape[1])
+
+
+def padded(x: Tensor, rows: PackedLengths | None) -> Tensor:
+    """The padded view of an input that may be packed."""
+    return x if rows is None else rows.pad(x)
+
+
+def packed(x: Tensor, rows: PackedLengths | None) -> Tensor:
+    """The way back from `padded`."""
+    return x if rows is None else rows.pack(x)
+
+
+def to_front(real: Tensor) -> Tensor:
+    """The order, B T, in which the real tokens of each row come first."""
+    return (~real).to(torch.uint8).argsort(dim=1, stable=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,10 +19,9 @@ from headway.nn.attention import Keys
 from headway.nn.block import Dropout
 from headway.nn.context import Context
 from headway.nn.recurrent_attention import Alignment, ContextReader, StepwiseAttention
-from headway.ops.attend import Edit
-from headway.ops.lazy_map import Weights
-from headway.ops.positions import Positions
-from headway.ops.score import Score
+from headway.ops.attend import Edit, Score
+from headway.ops.attention_map import Weights
+from headway.ops.pattern import Positions
 
 
 class Gated(nn.Module):

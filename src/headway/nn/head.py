@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.nn.attention import CrossAttention
 from headway.nn.block import Dropout, Scale, add_modules
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import EMPTY, Context, PackedLengths, TokenSelection, padded
 from headway.nn.ffn import Activation
-from headway.nn.packed import PackedLengths, TokenSelection, padded
 from headway.ops.attend import shape_text
 from headway.ops.cross_entropy import linear_cross_entropy, token_losses
 

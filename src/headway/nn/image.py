@@ -12,8 +12,88 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.nn.block import Dropout, Identity, TrainingOnly
 from headway.nn.context import EMPTY, Context
-from headway.nn.embed import ClassToken, PatchEmbed
 from headway.ops.attend import shape_text
+from headway.ops.patches import Resample, exact, patch_grid
+from headway.ops.relative import sinusoid_2d
+from headway.ops.window import pad_to_tiles
+
+
+class PatchEmbed(nn.Module):
+    """An image cut into patch × patch squares, each projected to a vector: B channels H W → B Y X C."""
+
+    emits = ("out",)
+
+    def __init__(self, channels: int, dim: int, patch: int, *, norm: nn.Module | None = None, bias: bool = True):
+        super().__init__()
+        self.patch = patch
+        self.project = nn.Conv2d(channels, dim, patch, stride=patch, bias=bias)
+        self.norm = norm or nn.Identity()
+
+    def forward(self, images: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return ctx.emit(self, "out", self.cells(images))
+
+    def cells(self, images: Tensor) -> Tensor:
+        if images.dim() != 4 or images.shape[1] != self.project.in_channels:
+            raise UserError(f"images are {shape_text(images)}", allowed=f"B {self.project.in_channels} H W")
+        patch_grid(images, self.patch)
+        return self.norm(self.project(images).movedim(1, -1))
+
+
+class PatchMerge(nn.Module):
+    """after(reduce(before(the cells of each 2×2 square side by side))): B Y X C → B Y/2 X/2 2·C, zeros beyond the edge.
+
+    Swin has its norm (4·C) in `before`, Swin-V2 (2·C) in `after`.
+    """
+
+    emits = ("out",)
+
+    def __init__(self, dim: int, *, before: nn.Module | None = None, after: nn.Module | None = None):
+        super().__init__()
+        self.before, self.after = before or Identity(), after or Identity()
+        self.reduce = nn.Linear(4 * dim, 2 * dim, bias=False)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        x = pad_to_tiles(x, 2, 2)
+        x = x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2))  # B Y/2 2 X/2 2 C
+        x = x.permute(0, 1, 3, 4, 2, 5).flatten(3)  # a square's cells down its columns, as published
+        return ctx.emit(self, "out", self.after(self.reduce(self.before(x))))
+
+
+class ClassToken(nn.Module):
+    """A learned token in front of all others: B T C → B (1 + T) C."""
+
+    weight_decay = True
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, dim))
+        nn.init.normal_(self.token, std=0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.token.expand(x.shape[0], 1, -1), x], 1)
+
+
+class GridPosition(nn.Module):
+    """B Y X C + sines and cosines of y and of x, for a grid of any size."""
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        rows, cols, dim = x.shape[1:]
+        return x + sinusoid_2d(rows, cols, dim, device=x.device).unflatten(0, (rows, cols)).to(x.dtype)
+
+
+class LearnedGridPosition(nn.Module):
+    """B Y X C + a learned vector for each cell of a grid of rows × cols; `resample` lays it on grids of other sizes."""
+
+    weight_decay = True
+
+    def __init__(self, rows: int, cols: int, dim: int, *, resample: Resample = exact):
+        super().__init__()
+        self.resample = resample
+        self.table = nn.Parameter(torch.zeros(rows, cols, dim))
+        nn.init.normal_(self.table, std=0.02)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return x + self.resample(self.table, (x.shape[1], x.shape[2]))
 
 
 class ImageEmbed(nn.Module):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.ops.score import Additive, Bilinear, Cosine, DotScore
+from headway.ops.attend import Additive, Bilinear, Cosine, DotScore
 
 
 class AdditiveScore(nn.Module):

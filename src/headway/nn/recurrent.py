@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from headway.errors import UserError
-from headway.nn.context import EMPTY, Context
-from headway.nn.packed import packed, padded, to_front
+from headway.nn.context import EMPTY, Context, packed, padded, to_front
 from headway.ops.attend import shape_text
 
 Hidden = tuple[Tensor, ...]  # (h,), and for an LSTM (h, c)
@@ -102,6 +101,7 @@ class RecurrentEncoder(nn.Module):
     """h_t = cell(x_t, h_{t−1}), in several layers: B T C → B T H, zeros at padding.  A state lets it go on."""
 
     tokenwise = False
+    shares_memory = False  # its state belongs to a row
 
     directions = 1
 

@@ -18,16 +18,13 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.attention import CrossAttention, Keys, merge
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import EMPTY, Context, packed, padded
 from headway.nn.head import FirstToken, LastToken, MeanPool, Pool
 from headway.nn.learned_score import AdditiveScore, BilinearScore
-from headway.nn.packed import packed, padded
 from headway.nn.recurrent import Cell, GRUCell, Hidden, RecurrentEncoder, load_hidden, real_steps, store_hidden, where
-from headway.ops.attend import Edit
-from headway.ops.attention_map import AttentionMap
-from headway.ops.lazy_map import Weights
-from headway.ops.positions import Positions
-from headway.ops.score import Dot, Score
+from headway.ops.attend import Dot, Edit, Score
+from headway.ops.attention_map import AttentionMap, Weights
+from headway.ops.pattern import Positions
 
 
 class Alignment(CrossAttention):
@@ -163,6 +160,8 @@ class RecurrentDecoder(nn.Module):
     B T C, the embedded previous outputs → B T and the readout's width, H + M unless given.  s_0 = tanh(W pool(memory)),
     where `pool_dim` is the width of what the pool gives, M unless told: RNNsearch has pool=FirstBackward(), M / 2.
     """
+
+    shares_memory = False  # its state belongs to a row
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.ops.positions import Positions
+from headway.ops.pattern import Positions
 
 Tensors = tuple[Tensor, ...]
 

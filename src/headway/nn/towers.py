@@ -15,7 +15,7 @@ from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
 from headway.nn.head import RowHead
 from headway.nn.trunk import Trunk
-from headway.ops.contrastive import cosines
+from headway.ops.losses import cosines
 from headway.ops.pattern import both
 
 

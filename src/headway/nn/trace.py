@@ -3,6 +3,12 @@
 A module lists what it can show in `emits` and passes each value through `ctx.emit`.  A trace chooses among these
 sites by glob.  It belongs to a call (in its context) or to a block of code (`record`), never to the model, so two
 requests that share a model do not see each other's recordings.
+
+Edits of one attention head, for ablation: switch it off, make it uniform, or switch all others off.
+
+Each is a frozen value; called with a head's number it returns an edit of attention weights for `record(…, edit=…)`.
+
+Axes:  B batch   H heads   T queries   S keys
 """
 
 from __future__ import annotations
@@ -10,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError, listed, nearest
-from headway.ops.lazy_map import JoinedMap, Readable
+from headway.ops.attention_map import JoinedMap, Readable
 
 Seen = Tensor | Readable
 Edit = Callable[[Tensor], Tensor]
@@ -127,3 +135,46 @@ def mend_glob(glob: str, sites: list[str]) -> str | None:
     words = {word for site in sites for word in site.split(".")}
     mended = ".".join(word if "*" in word else nearest(word, words) or word for word in glob.split("."))
     return mended if any(matches(site, mended) for site in sites) else nearest(glob, sites)
+
+
+@dataclass(frozen=True)
+class Off:
+    """The head attends to nothing: its output is zero."""
+
+    def __call__(self, head: int) -> Edit:
+        def edit(weights: Tensor) -> Tensor:
+            return torch.where(chosen(weights, head), 0.0, weights)
+
+        return edit
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """The head attends uniformly to all keys with a weight above zero; masked keys stay masked."""
+
+    def __call__(self, head: int) -> Edit:
+        def edit(weights: Tensor) -> Tensor:
+            seen = (weights > 0).to(weights.dtype)
+            return torch.where(chosen(weights, head), seen / seen.sum(-1, keepdim=True).clamp(min=1), weights)
+
+        return edit
+
+
+@dataclass(frozen=True)
+class Only:
+    """All other heads of the site attend to nothing."""
+
+    def __call__(self, head: int) -> Edit:
+        def edit(weights: Tensor) -> Tensor:
+            return torch.where(chosen(weights, head), weights, 0.0)
+
+        return edit
+
+
+EditKind = Off | Uniform | Only
+HEAD_EDITS: dict[str, EditKind] = {"off": Off(), "uniform": Uniform(), "only": Only()}
+
+
+def chosen(weights: Tensor, head: int) -> Tensor:
+    """True at the head, 1 H 1 1."""
+    return (torch.arange(weights.shape[1], device=weights.device) == head)[None, :, None, None]

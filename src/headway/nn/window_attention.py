@@ -20,10 +20,9 @@ from headway.errors import UserError
 from headway.nn.attention import BIASED, Attention, Biases, SelfAttention, merge, share, split
 from headway.nn.bias import Grid, GridBias
 from headway.nn.context import EMPTY, Context
-from headway.ops.attend import shape_text
+from headway.ops.attend import DOT, Score, shape_text
 from headway.ops.attention_map import AttentionMap, Bias
-from headway.ops.positions import Positions
-from headway.ops.score import DOT, Score
+from headway.ops.pattern import Positions
 from headway.ops.window import Halo, Windows
 
 

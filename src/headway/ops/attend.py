@@ -2,12 +2,28 @@
 is `LearnedBias` where that kernel has no gradient.
 
 Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
+
+Dropout: random values set to zero, and the others scaled up.
+
+`F.dropout` is the definition.  On a CPU it draws a double for each value, which costs a translator a twentieth of its
+training; here four values share 64 bits of the same generator, so that the share left out is a multiple of 1/65,536,
+and the others are enlarged by exactly that share.
+
+Attention scores of query and key (dot product, additive, bilinear, cosine), before bias, mask and softmax.
+
+Three of the four scores are dot products once query and key are prepared (`dotted`), so the fused kernel evaluates
+them too; only the additive score has to be written out.
+
+Axes:  B batch   H heads   T queries   S keys   D head width   A width of the additive score
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from math import log
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -15,10 +31,84 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from headway.errors import UserError
-from headway.ops.dropout import drop
-from headway.ops.pattern import Causal, both
-from headway.ops.positions import Positions
-from headway.ops.score import DOT, DotScore, Score
+from headway.ops.pattern import Causal, Positions, both
+
+
+class Score(Protocol):
+    """score(q, k): B H T D, B H S D → B H T S"""
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor: ...
+
+
+class DotScore(ABC):
+    """A score that is a dot product of prepared queries and keys."""
+
+    @abstractmethod
+    def dotted(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        """(q′, k′, scale) with score(q, k) = scale · q′ k′ᵀ.  Query and key may differ in their number of heads."""
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        q, k, scale = self.dotted(q, k)
+        return (q * scale) @ k.mT
+
+
+@dataclass(frozen=True)
+class Dot(DotScore):
+    """Scaled dot product, q kᵀ / √D; another `scale` may be given (T5 takes 1)."""
+
+    scale: float | None = None
+
+    def dotted(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        return q, k, q.shape[-1] ** -0.5 if self.scale is None else self.scale
+
+
+DOT = Dot()
+
+
+@dataclass(frozen=True, eq=False)
+class Additive:
+    """v · tanh(q + k) for each pair: Bahdanau's score, its two matrices already applied.  `v` is (A,)."""
+
+    v: Tensor
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        return torch.tanh(q[:, :, :, None] + k[:, :, None]) @ self.v
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear(DotScore):
+    """q W kᵀ, Luong's general score.  `weight` is (D, D′) for keys of width D′, or (H, D, D′)."""
+
+    weight: Tensor
+
+    def dotted(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        return q @ self.weight, k, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Cosine(DotScore):
+    """The cosine of the angle times a factor per head, exp(log_factor) (H 1 1), held at `most` (Swin-V2: 100)."""
+
+    log_factor: Tensor
+    most: float = 100.0
+
+    def dotted(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        factor = self.log_factor.clamp(max=log(self.most)).exp()
+        return F.normalize(q, dim=-1) * factor, F.normalize(k, dim=-1), 1.0
+
+
+STEPS = 2**16  # values of the 16 bits that decide
+
+
+def drop(x: Tensor, share: float) -> Tensor:
+    """`x` with about `share` of its values replaced by 0, in expectation unchanged."""
+    if x.device.type != "cpu" or not 0.0 < share < 1.0:
+        return F.dropout(x, share)
+    out = min(max(round(share * STEPS), 1), STEPS - 1)
+    chance = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    kept = chance[: x.numel()].view(x.shape) >= out - STEPS // 2
+    return x * (kept * torch.tensor(STEPS / (STEPS - out), dtype=x.dtype))
+
 
 Edit = Callable[[Tensor], Tensor]
 HIDDEN = -1e30  # a logit beside which any other is infinite, and which is equal to itself

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headway.ops.lazy_map import Band, Readable, Weights
+from headway.ops.attention_map import Band, Readable, Weights
 
 STATISTICS = ("entropy", "distance", "special", "previous", "duplicate", "induction")
 

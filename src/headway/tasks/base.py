@@ -10,10 +10,13 @@ kept on disk; `collate` draws what is drawn anew each time (masks, crops) from t
 large batch.
 
 Axes:  R rows   C columns   M targets   V vocabulary
+
+How a model in training is validated: by its loss, and by answers to held-out records.  Each task has one way.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,32 +24,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from headway.data.order import batched
 from headway.data.rng import random_for
 from headway.errors import UserError
-from headway.nn.head import Classifier, TokenClassifier, main_head
-from headway.nn.trunk import Trunk
+from headway.metrics.scores import Scores
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inspection import ENCODED_TOGETHER, DataRow, InspectedTask
-from headway.tasks.predictions import EmbeddingVector, Prediction
-from headway.tasks.report_details import NextCommand, ReportDetails, example_of, traced_samples
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
+from headway.tasks.model_parts import ModelParts
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    EmbeddingVector,
+    EvalOptions,
+    EvalResult,
+    NextCommand,
+    Prediction,
+    ReportDetails,
+    Sample,
+    example_of,
+    traced_samples,
+)
 
 if TYPE_CHECKING:
     from headway.data.kinds import DataKind
     from headway.data.preprocess import Preprocess
+    from headway.data.records import Record
     from headway.data.shards import Shards
-    from headway.data.sources import Record
     from headway.data.splits import DataSplits
     from headway.data.tokenizer import Tokenizer
     from headway.recipe import Recipe
     from headway.tasks.tracing import TracedRun, TraceOptions
 
-CUSTOM = "custom"  # the architecture of a torch module of your own
+
 Row = tuple[np.ndarray, ...]  # ids by column: the source, and where there is one the target
-MEDIA_FIELDS = {"image": "images", "features": "sounds or numbers"}  # what a config with such a field is made for
 
 
 class Batch(Protocol):
@@ -61,28 +73,6 @@ class Batch(Protocol):
     def tokens(self) -> int:
         """Tokens that the model reads."""
         ...
-
-
-class ModelParts(Protocol):
-    """What a task is rebuilt from: a model with its config, tokenizers and preprocessing (`headway.model.Model`)."""
-
-    @property
-    def model(self) -> nn.Module: ...
-    @property
-    def config(self) -> Any: ...
-    @property
-    def architecture(self) -> str: ...
-    @property
-    def extra_config(self) -> Mapping[str, Any]:
-        """What config.json says besides the architecture: special tokens, names of classes."""
-        ...
-
-    @property
-    def tokenizer(self) -> Tokenizer | None: ...
-    @property
-    def target_tokenizer(self) -> Tokenizer | None: ...
-    @property
-    def preprocess(self) -> Preprocess | None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,51 +304,48 @@ class StreamsText(Protocol):
         ...
 
 
-def reads_media(parts: ModelParts) -> bool:
-    """Whether a model reads images, sounds or numbers instead of texts."""
-    waves = isinstance(parts.model, Trunk) and getattr(parts.model.embed, "reads_waveforms", False)
-    if waves or parts.preprocess is not None:
-        return True
-    media = next((what for field, what in MEDIA_FIELDS.items() if hasattr(parts.config, field)), None)
-    if media is None:
-        return False
-    said = f"this model's folder does not say how {media} are made fit for {parts.architecture}"
-    raise UserError(said, do="add preprocessor_config.json")
-
-
-def required_tokenizer(parts: ModelParts) -> Tokenizer:
-    """The tokenizer of what a model reads."""
-    if parts.tokenizer is None:
-        missing: str = getattr(parts, "lacking", "")
-        where = f"put {missing} beside it" if missing else "add tokenizer.json"
-        raise UserError("this model's folder holds no tokenizer", do=f"call model(ids) with numbers, or {where}")
-    return parts.tokenizer
-
-
-def class_names(parts: ModelParts, count: int) -> tuple[str, ...]:
-    """The names of a model's classes; their numbers where it has none."""
-    names: Mapping[str, str] = parts.extra_config.get("id2label") or {}
-    listed = [names[key] for key in sorted(names, key=int)]
-    return tuple(listed[k] if k < len(listed) else str(k) for k in range(count))
-
-
-def labels_of(parts: ModelParts, head: type[Classifier] | type[TokenClassifier]) -> tuple[str, ...] | None:
-    """The classes of a model with such a head; a torch module of your own has those that its folder names."""
-    if isinstance(parts.model, Trunk):
-        found = main_head(parts.model.head)
-        return class_names(parts, found.out.out_features) if isinstance(found, head) else None
-    named = parts.extra_config.get("id2label") if parts.architecture == CUSTOM else None
-    return class_names(parts, len(named)) if named else None
-
-
-def named_classes(labels: Sequence[str]) -> dict[str, Any]:
-    """The names of classes as config.json keeps them."""
-    return {
-        "id2label": {str(at): name for at, name in enumerate(labels)},
-        "label2id": {name: at for at, name in enumerate(labels)},
-    }
-
-
 def ids(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
     """Numbers and lists of numbers, one after the other."""
     return np.concatenate([np.atleast_1d(np.asarray(part, dtype=np.int64)) for part in parts])
+
+
+VALIDATION_ANSWERS = 200  # held-out records that are answered at each evaluation of a run
+VALIDATION_CLASSES = 2000  # where an answer is a class, which takes no longer than the loss
+
+
+class ValidatedByAnswers(Task):
+    """Answers to `validation_records` of the held-out records decide, beside the loss."""
+
+    validation_records: ClassVar[int] = VALIDATION_ANSWERS
+
+    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
+        loss = validation_loss(self, model, batches)
+        if not math.isfinite(loss):  # a model that has diverged answers nothing
+            return EvalResult(Scores({"loss": loss}, 0, "targets"))
+        found = self.without_augmentation().evaluate(model, records)
+        return EvalResult(found.scores, found.samples, found.notes, found.extra, loss)
+
+
+class ValidatedByLoss(Task):
+    """The loss alone decides."""
+
+    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
+        loss = validation_loss(self, model, batches)
+        return EvalResult(Scores({"loss": loss}, sum(batch.targets for batch in batches), "targets"))
+
+
+class ValidatedByPerplexity(Task):
+    """The loss of a token decides; its exponential stands beside it."""
+
+    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
+        loss = validation_loss(self, model, batches)
+        count = sum(batch.targets for batch in batches)
+        return EvalResult(Scores({"loss": loss, "perplexity": math.exp(min(loss, 700.0))}, count, "tokens"))
+
+
+@torch.inference_mode()
+def validation_loss(task: Task, model: nn.Module, batches: Sequence[Any]) -> float:
+    """The loss of a target over validation batches."""
+    task = task.without_augmentation()
+    total = sum(task.loss(model, batch).item() for batch in batches)
+    return total / max(1, sum(batch.targets for batch in batches))

@@ -17,18 +17,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headway.nn.context import PackedLengths
 from headway.nn.head import word_head
-from headway.nn.packed import PackedLengths
 from headway.nn.trace import Trace, record, sites_of
 from headway.nn.trunk import EncoderDecoder
-from headway.ops.caption_loss import Baseline, doubly_stochastic, per_caption, reinforce
-from headway.ops.lazy_map import Readable
+from headway.ops.attention_map import Readable
+from headway.ops.losses import Baseline, doubly_stochastic, per_caption, reinforce
 from headway.tasks.base import ids
 from headway.tasks.token_rows import PackedBatch, TokenPrediction
 
 if TYPE_CHECKING:
-    from headway.nn.captioner import Captioner
     from headway.nn.context import Context
+    from headway.nn.trunk import Captioner
     from headway.tasks.inputs import ModelInput
 
 SITE = "decoder.attention"  # where a recurrent captioner looks at its image

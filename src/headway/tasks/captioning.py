@@ -20,14 +20,12 @@ from headway.data.order import batched
 from headway.data.transforms.compose import generators
 from headway.data.transforms.geometry import RandomResizedCrop
 from headway.errors import UserError
-from headway.generate.generation_config import begin_of
+from headway.generate.request import begin_of
 from headway.generate.session import context_of
 from headway.metrics.captions import score_captions
-from headway.nn.captioner import Captioner
-from headway.nn.trunk import EncoderDecoder
-from headway.ops.caption_loss import Baseline
-from headway.tasks.axes import cells
-from headway.tasks.base import ModelParts, Row, TaskSetup
+from headway.nn.trunk import Captioner, EncoderDecoder
+from headway.ops.losses import Baseline
+from headway.tasks.base import Row, TaskSetup, ValidatedByAnswers
 from headway.tasks.caption_batches import (
     CaptionBatch,
     caption_batch,
@@ -41,20 +39,28 @@ from headway.tasks.ctc_speech import Transcribes, about_media
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, hypotheses, writing_job
 from headway.tasks.inputs import Input, ModelInput, input_of
 from headway.tasks.inspection import DataRow, first_texts
-from headway.tasks.media_setup import AUGMENTATIONS, SUBSAMPLING, Augmentations, image_setup, sound_setup
-from headway.tasks.media_tasks import MediaTask, batch_size, stored_sample, stored_text
-from headway.tasks.predictions import TextPrediction
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
+from headway.tasks.media_tasks import (
+    AUGMENTATIONS,
+    SUBSAMPLING,
+    Augmentations,
+    MediaTask,
+    batch_size,
+    image_setup,
+    sound_setup,
+    stored_sample,
+    stored_text,
+)
+from headway.tasks.model_parts import ModelParts
+from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, TextPrediction
 from headway.tasks.text_tracing import TracedWriting
-from headway.tasks.token_rows import cut
-from headway.tasks.validation import ValidatedByAnswers
-from headway.tasks.vocabulary import DEFAULT_CONTEXT, Framing, given, merged_settings, one_tokenizer
+from headway.tasks.token_rows import DEFAULT_CONTEXT, Framing, cut, given, merged_settings, one_tokenizer
+from headway.tasks.tracing import cells
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.data.tokenizer import Tokenizer
-    from headway.generate.job import Job
+    from headway.generate.decoding import Job
     from headway.recipe import Recipe
     from headway.tasks.tracing import TracedRun, TraceOptions
 

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from headway.data.rng import random_for
 from headway.generate.sampling import GREEDY, RandomSampler
-from headway.metrics.buckets import Bucket, by_length
+from headway.metrics.scores import Bucket, by_length
 from headway.metrics.scoring import score_texts
 from headway.nn.head import LMHead, main_head, word_head
 from headway.nn.trunk import Trunk
-from headway.tasks.base import ModelParts, Row, TaskSetup, ids, required_tokenizer
+from headway.tasks.base import Row, TaskSetup, ids
 from headway.tasks.generation import (
     GREEDY_OPTIONS,
     GenerationOptions,
@@ -42,23 +42,29 @@ from headway.tasks.language_modelling import (
     LanguageModelling,
     WindowBatch,
 )
-from headway.tasks.outcome import Choices
-from headway.tasks.predictions import TextPrediction
-from headway.tasks.report_details import ReportDetails, TracedInput
-from headway.tasks.results import EvalResult, Sample
-from headway.tasks.text_tracing import fitting_ids, followed, text_axes
-from headway.tasks.token_labels import readable, reader
-from headway.tasks.token_rows import PackedBatch, TokenPrediction, around, some
-from headway.tasks.tracing import TracedRun, TraceOptions
-from headway.tasks.vocabulary import DEFAULT_CONTEXT, Framing, context_for, corpus_level, merged_settings, one_tokenizer
+from headway.tasks.model_parts import ModelParts, required_tokenizer
+from headway.tasks.results import EvalResult, ReportDetails, Sample, TextPrediction, TracedInput
+from headway.tasks.text_tracing import fitting_ids, followed, readable, reader, text_axes
+from headway.tasks.token_rows import (
+    DEFAULT_CONTEXT,
+    Framing,
+    PackedBatch,
+    TokenPrediction,
+    around,
+    context_for,
+    corpus_level,
+    merged_settings,
+    one_tokenizer,
+    some,
+)
+from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.data.tokenizer import Tokenizer
-    from headway.generate.job import Job
-    from headway.generate.request import Generated
-    from headway.generate.stopping import Stop
+    from headway.generate.decoding import Job
+    from headway.generate.request import Generated, Stop
     from headway.metrics.scores import Scores
     from headway.recipe import Recipe
 

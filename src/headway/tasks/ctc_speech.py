@@ -21,28 +21,24 @@ from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.ctc_decoding import PrefixBeam, ctc_greedy
 from headway.metrics.scoring import score_pairs
+from headway.nn.context import padded
 from headway.nn.frames import Shortening
 from headway.nn.head import CTCHead, main_head
-from headway.nn.packed import padded
 from headway.nn.trunk import Trunk
 from headway.ops.ctc import BLANK, collapse, ctc_loss, frames_needed
-from headway.tasks.base import ModelParts, Row, Task, TaskSetup
+from headway.tasks.base import Row, Task, TaskSetup, ValidatedByAnswers
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import Input, MelInput, ModelInput, input_of
 from headway.tasks.inspection import DataRow, first_texts
-from headway.tasks.media_setup import SUBSAMPLING, sound_setup
-from headway.tasks.media_tasks import MediaTask, batch_size, stored_sample
-from headway.tasks.outcome import Choices
-from headway.tasks.predictions import TranscriptPrediction
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
-from headway.tasks.text_tracing import same
-from headway.tasks.token_labels import piece
-from headway.tasks.tracing import TracedRun, TraceOptions
-from headway.tasks.validation import ValidatedByAnswers
-from headway.tasks.vocabulary import Framing, one_tokenizer
+from headway.tasks.media_tasks import SUBSAMPLING, MediaTask, batch_size, sound_setup, stored_sample
+from headway.tasks.model_parts import ModelParts
+from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample, TranscriptPrediction
+from headway.tasks.text_tracing import piece, same
+from headway.tasks.token_rows import Framing, one_tokenizer
+from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.data.tokenizer import Tokenizer
     from headway.metrics.scores import Scores

@@ -17,16 +17,16 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk
-from headway.tasks.base import GivesVectors, ModelParts, Row, required_tokenizer
+from headway.tasks.base import GivesVectors, Row
 from headway.tasks.inputs import Input, input_of
 from headway.tasks.media_tasks import MediaReader
-from headway.tasks.outcome import Vector
+from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.text_tracing import fitting_ids, text_axes
 from headway.tasks.token_rows import ReadsText
-from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.tracing import TracedRun, TraceOptions, Vector
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.tokenizer import Tokenizer
     from headway.tasks.results import EvalResult
 

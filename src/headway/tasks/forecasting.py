@@ -22,25 +22,28 @@ from headway.data.kinds import DataKind
 from headway.data.numbers import vectors
 from headway.data.order import batched
 from headway.data.records import by_document
-from headway.data.text_lines import counted
-from headway.errors import UserError
+from headway.errors import UserError, counted
 from headway.metrics.scores import Scores, aligned
 from headway.nn.trunk import Forecaster
-from headway.tasks.base import ModelParts, Row, StreamTask, TaskSetup
+from headway.tasks.base import VALIDATION_ANSWERS, Row, StreamTask, TaskSetup, validation_loss
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import ModelInput, SeriesInput, input_of
-from headway.tasks.media_setup import series_input
-from headway.tasks.media_tasks import MediaReader
-from headway.tasks.outcome import NumericOutcome
-from headway.tasks.predictions import Prediction
-from headway.tasks.report_details import ReportDetails, TracedInput
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
-from headway.tasks.tracing import TracedRun, TraceOptions
-from headway.tasks.validation import VALIDATION_ANSWERS, validation_loss
-from headway.tasks.vocabulary import given
+from headway.tasks.media_tasks import MediaReader, series_input
+from headway.tasks.model_parts import ModelParts
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    EvalOptions,
+    EvalResult,
+    Prediction,
+    ReportDetails,
+    Sample,
+    TracedInput,
+)
+from headway.tasks.token_rows import given
+from headway.tasks.tracing import NumericOutcome, TracedRun, TraceOptions
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.recipe import Recipe
 

@@ -7,30 +7,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
 
 from headway.errors import UserError
 from headway.generate.beam import BEAM, Beam
-from headway.generate.generation_config import max_new_tokens, min_new_tokens, rules_of, token_setting
-from headway.generate.job import Job
-from headway.generate.rules import FREE, Rules
-from headway.generate.sampling import GREEDY, Greedy, RandomSampler, Sampler
+from headway.generate.decoding import Job
+from headway.generate.request import Stop, max_new_tokens, min_new_tokens, rules_of, token_setting
+from headway.generate.sampling import FREE, GREEDY, Greedy, RandomSampler, Rules, Sampler
 from headway.generate.session import encode_sources, vocab_of
 from headway.generate.speculative import Draft, DraftModel, PromptLookup
-from headway.generate.stopping import Stop
 from headway.nn.trunk import EncoderDecoder, Trunk
-from headway.tasks.predictions import Hypothesis
 
 if TYPE_CHECKING:
-    from headway.data.tokenizer import Tokenizer
-    from headway.data.tokenizer_stream import DecodeStream
+    from headway.data.tokenizer import DecodeStream, Tokenizer
     from headway.generate.request import Generated
     from headway.nn.context import Context
 
 MAX_NEW_TOKENS = 64  # where neither the options nor the model say otherwise
+
+
+class Hypothesis(NamedTuple):
+    """A generated text with its tokens, and why it ended."""
+
+    text: str
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    reason: str
+    score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "output": self.text,
+            "tokens": list(self.tokens),
+            "logprobs": list(self.logprobs),
+            "reason": self.reason,
+        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,25 +24,23 @@ from headway.generate.session import context_of
 from headway.metrics.retrieval import KS, chance_of, score_retrieval
 from headway.metrics.scores import MEASURES
 from headway.nn.towers import TwoTowers
-from headway.ops.contrastive import info_nce
-from headway.tasks.base import ModelParts, Row, TaskSetup, ids
+from headway.ops.losses import info_nce
+from headway.tasks.base import Row, TaskSetup, ValidatedByAnswers, ids
 from headway.tasks.captioning import CAPTION_CROPS, CAPTION_TOKENS, TextsAboutMedia, opened_once, texts_of
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import ImageInput, Input, ModelInput, input_of
 from headway.tasks.media_classification import ranked_classes
-from headway.tasks.media_setup import image_setup
-from headway.tasks.media_tasks import batch_size
+from headway.tasks.media_tasks import batch_size, image_setup
+from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
-from headway.tasks.token_rows import PackedBatch, cut
-from headway.tasks.validation import ValidatedByAnswers
-from headway.tasks.vocabulary import Framing, given, one_tokenizer
+from headway.tasks.token_rows import Framing, PackedBatch, cut, given, one_tokenizer
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.data.tokenizer import Tokenizer
     from headway.recipe import Recipe
-    from headway.tasks.predictions import Prediction
+    from headway.tasks.results import Prediction
     from headway.tasks.tracing import TracedRun, TraceOptions
 
 PAIRS_PER_BATCH = 128  # images with a caption each: the more, the more there is to tell apart

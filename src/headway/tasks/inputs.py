@@ -17,30 +17,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.archives import MediaLocation, inside
 from headway.data.idx import numbered
 from headway.data.images import read_image
 from headway.data.numbers import numbers_of, vectors
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
 from headway.data.sounds import read_sound
+from headway.data.text_lines import MediaLocation, inside
 from headway.data.transforms.compose import Compose, as_image
-from headway.nn.context import Context
-from headway.nn.embed import ClassToken
-from headway.nn.frames import Shortening
-from headway.nn.image import ImageEmbed
-from headway.nn.packed import PackedLengths
+from headway.nn.context import Context, PackedLengths
+from headway.nn.frames import Shortening, WaveEmbed
+from headway.nn.image import ClassToken, ImageEmbed
 from headway.nn.trunk import Trunk, encoder_of
-from headway.nn.waves import WaveEmbed
 from headway.ops.mel import LogMel
 from headway.ops.patches import patch_grid
-from headway.tasks.axes import Axis, FrameAxis, ItemAxis, cells, frames
-from headway.tasks.base import ModelParts, reads_media
 from headway.tasks.media_encoding import picture_of, sound_of
+from headway.tasks.model_parts import ModelParts, reads_media
 from headway.tasks.sample_inputs import sample_image, sample_sound
-from headway.tasks.tracing import Axes, TracedRun
+from headway.tasks.tracing import Axes, Axis, FrameAxis, ItemAxis, TracedRun, cells, frames
 
 if TYPE_CHECKING:
-    from headway.tasks.outcome import InputImage, InputSound
+    from headway.tasks.tracing import InputImage, InputSound
 
 NO_CHANGE = Compose()
 LABEL_CHARACTERS = 24  # of a vector's numbers, in its label

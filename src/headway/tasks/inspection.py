@@ -14,7 +14,7 @@ from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
 
 UNKNOWN_TOKENS = 64  # about, of a sample whose tokens are not counted
 ENCODED_TOGETHER = 256  # records that are encoded before the next are read

@@ -23,14 +23,13 @@ from headway.data.kinds import DataKind
 from headway.data.records import by_document
 from headway.data.rng import random_for
 from headway.metrics.scoring import score_words
+from headway.tasks.base import ValidatedByPerplexity
 from headway.tasks.inspection import DataRow
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
-from headway.tasks.token_rows import DocumentStream, ReadsText, TokenPrediction
-from headway.tasks.validation import ValidatedByPerplexity
-from headway.tasks.vocabulary import DEFAULT_CONTEXT
+from headway.tasks.token_rows import DEFAULT_CONTEXT, DocumentStream, ReadsText, TokenPrediction
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.tokenizer import Tokenizer
     from headway.metrics.scores import Scores
 

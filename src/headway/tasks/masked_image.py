@@ -17,22 +17,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.archives import MediaLocation
 from headway.data.rng import random_for
+from headway.data.text_lines import MediaLocation
 from headway.data.transforms.compose import generators
 from headway.errors import UserError
 from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
 from headway.ops.patches import Grid, hidden_mask, normalise, patch_grid, patchify, unpatchify
-from headway.tasks.base import ModelParts, Row, TaskSetup, ids
+from headway.tasks.base import Row, TaskSetup, ids
 from headway.tasks.inputs import ImageInput, input_of
 from headway.tasks.inspection import UNKNOWN_TOKENS, DataRow
 from headway.tasks.media_encoding import png
-from headway.tasks.media_setup import AUGMENTATIONS, image_setup
-from headway.tasks.media_tasks import ImagesAlone, stored_sample, stored_text
-from headway.tasks.report_details import PictureStrip, ReportDetails
+from headway.tasks.media_tasks import AUGMENTATIONS, ImagesAlone, image_setup, stored_sample, stored_text
+from headway.tasks.model_parts import ModelParts
+from headway.tasks.results import PictureStrip, ReportDetails
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.recipe import Recipe
     from headway.tasks.results import EvalResult

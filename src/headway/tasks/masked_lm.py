@@ -19,22 +19,36 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.nn.head import MLMHead, main_head, word_head
 from headway.nn.trunk import Trunk
-from headway.tasks.base import ModelParts, Row, TaskSetup, ids, required_tokenizer
+from headway.tasks.base import Row, TaskSetup, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.language_modelling import MAX_WINDOW, TRACED_TOKENS, LanguageModelling, WindowBatch, own_random
-from headway.tasks.outcome import Choices
-from headway.tasks.predictions import FilledMasks, MaskCandidate
-from headway.tasks.report_details import SHOWN_SAMPLES, ReportDetails, TracedInput
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
+from headway.tasks.model_parts import ModelParts, required_tokenizer
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    SHOWN_SAMPLES,
+    EvalOptions,
+    EvalResult,
+    FilledMasks,
+    MaskCandidate,
+    ReportDetails,
+    Sample,
+    TracedInput,
+)
 from headway.tasks.sample_inputs import sample_text
-from headway.tasks.text_tracing import fitting_ids, own_tokens, text_axes
-from headway.tasks.token_labels import piece, readable, reader, special
-from headway.tasks.token_rows import PackedBatch, TokenPrediction, around
-from headway.tasks.tracing import TracedRun, TraceOptions
-from headway.tasks.vocabulary import DEFAULT_CONTEXT, Framing, context_for, one_tokenizer
+from headway.tasks.text_tracing import fitting_ids, own_tokens, piece, readable, reader, special, text_axes
+from headway.tasks.token_rows import (
+    DEFAULT_CONTEXT,
+    Framing,
+    PackedBatch,
+    TokenPrediction,
+    around,
+    context_for,
+    one_tokenizer,
+)
+from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.data.tokenizer import Tokenizer
     from headway.recipe import Recipe

@@ -20,21 +20,34 @@ from headway.data.order import batched
 from headway.data.transforms.compose import CutMix, Mixing, Mixup, OneOf, soft_targets
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier
-from headway.tasks.base import ModelParts, Row, TaskSetup, labels_of, named_classes
+from headway.tasks.base import VALIDATION_CLASSES, Row, TaskSetup, ValidatedByAnswers
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import Input, ModelInput, input_of
-from headway.tasks.media_setup import AUGMENTATIONS, image_setup, series_input, sound_setup
-from headway.tasks.media_tasks import MediaTask, batch_size, stored_sample
-from headway.tasks.outcome import Choices
-from headway.tasks.predictions import ClassProbabilities
-from headway.tasks.results import DEFAULT_EVALUATION, CollectedAnswers, EvalOptions, EvalResult, Sample
+from headway.tasks.media_tasks import (
+    AUGMENTATIONS,
+    MediaTask,
+    batch_size,
+    image_setup,
+    series_input,
+    sound_setup,
+    stored_sample,
+)
+from headway.tasks.model_parts import ModelParts, labels_of, named_classes
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    ClassProbabilities,
+    CollectedAnswers,
+    EvalOptions,
+    EvalResult,
+    Sample,
+)
 from headway.tasks.text_classification import check_classes, check_known, class_index, known_labels
 from headway.tasks.text_tracing import same
-from headway.tasks.validation import VALIDATION_CLASSES, ValidatedByAnswers
-from headway.tasks.vocabulary import given
+from headway.tasks.token_rows import given
+from headway.tasks.tracing import Choices
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.recipe import Recipe
     from headway.tasks.tracing import TracedRun, TraceOptions

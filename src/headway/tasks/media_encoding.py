@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from headway.tasks.outcome import InputImage, InputSound
+from headway.tasks.tracing import InputImage, InputSound
 
 if TYPE_CHECKING:
     from headway.data.preprocess import ImagePreprocess

@@ -14,7 +14,8 @@ from headway.errors import UserError, listed, nearest
 if TYPE_CHECKING:
     from headway.data.kinds import DataKind
     from headway.data.records import RecognisedData
-    from headway.tasks.base import ModelParts, Task
+    from headway.tasks.base import Task
+    from headway.tasks.model_parts import ModelParts
 
 
 class TaskEntry(NamedTuple):
@@ -25,7 +26,7 @@ class TaskEntry(NamedTuple):
     data: str = ""  # its member of `DataKind`
     goal: str = ""  # ends the sentence that says what such data is for
     objective: str | None = None  # where data of one kind may be learned from in several ways
-    labelled: bool = True  # whether records must say something about their samples
+    unlabelled: tuple[str, ...] = ()  # architectures of a task whose records say nothing about their samples
 
 
 TASKS = {
@@ -43,10 +44,10 @@ TASKS = {
         "media_classification:ImageClassification", "images", "IMAGES", "image classification"
     ),
     "masked-image": TaskEntry(
-        "masked_image:MaskedImage", "images", "IMAGES", "masked learning from images", "masked", False
+        "masked_image:MaskedImage", "images", "IMAGES", "masked learning from images", "masked", ("mae", "simmim")
     ),
     "simclr": TaskEntry(
-        "simclr:SimCLR", "images", "IMAGES", "contrastive learning from images", "contrastive", labelled=False
+        "simclr:SimCLR", "images", "IMAGES", "contrastive learning from images", "contrastive", ("simclr",)
     ),
     "captioning": TaskEntry("captioning:Captioning", "captions", "CAPTIONS", "captioning", "text"),
     "image-text-contrastive": TaskEntry(
@@ -84,12 +85,12 @@ def tasks_for(data_kind: DataKind | None) -> list[type[Task]]:
 
 def unlabelled_tasks() -> dict[str, TaskEntry]:
     """The tasks that learn from samples of which nothing is said."""
-    return {name: entry for name, entry in TASKS.items() if not entry.labelled}
+    return {name: entry for name, entry in TASKS.items() if entry.unlabelled}
 
 
 def task_of(parts: ModelParts, name: str | None = None, data_kind: DataKind | None = None) -> Task:
     """The task of a model: the one its folder names, or the first whose head it has; data decides between several."""
-    from headway.tasks.base import CUSTOM
+    from headway.tasks.model_parts import CUSTOM
 
     if name in TASKS and (data_kind is None or parts.architecture == CUSTOM):
         found = task_class(name).from_model(parts)

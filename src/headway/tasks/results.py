@@ -1,13 +1,156 @@
-"""What an evaluation found: scores, some answers, and what else there is to say."""
+"""What an evaluation found: scores, some answers, and what else there is to say.
+
+What models answer: a typed value for each kind of answer, the same for the command, the server and the page.
+
+What a task contributes to the report of a run: sample answers, inputs to trace, pictures and curves.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.metrics.scores import MEASURES, Scores
-from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
+from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, Hypothesis
+
+if TYPE_CHECKING:
+    from headway.metrics.scores import Scores
+
+
+MAX_CLASSES = 5  # of which the probabilities are shown to people
+
+
+@dataclass(frozen=True)
+class Prediction(ABC):
+    """The answer to one input."""
+
+    input: str
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `input` is what was asked and `output` the answer."""
+
+    @abstractmethod
+    def to_text(self) -> str:
+        """The answer as a line or more for people."""
+
+
+@dataclass(frozen=True)
+class TextPrediction(Prediction):
+    """A generated text; `continues` says that it follows the input.  A beam may give several, the best first."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    continues: bool = False
+
+    @property
+    def output(self) -> str:
+        return self.hypotheses[0].text
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return self.hypotheses[0].tokens
+
+    @property
+    def text(self) -> str:
+        """The output, behind the input where it continues that."""
+        return self.before + self.output
+
+    @property
+    def before(self) -> str:
+        return self.input if self.continues else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        told = {"input": self.input, **self.hypotheses[0].to_dict()}
+        if len(self.hypotheses) > 1:
+            told["best"] = [{"score": one.score, **one.to_dict()} for one in self.hypotheses]
+        return {**told, "text": self.text} if self.continues else told
+
+    def to_text(self) -> str:
+        if len(self.hypotheses) > 1:
+            return "\n".join(f"{one.score:8.3f}  {self.before}{one.text}" for one in self.hypotheses)
+        return self.text
+
+
+class MaskCandidate(NamedTuple):
+    """A token that may stand in the place of a mask."""
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class FilledMasks(Prediction):
+    """A text with its masks filled, and the likeliest tokens of each mask."""
+
+    output: str
+    masks: tuple[tuple[MaskCandidate, ...], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        masks = [[one._asdict() for one in mask] for mask in self.masks]
+        return {"input": self.input, "output": self.output, "masks": masks}
+
+    def to_text(self) -> str:
+        lines = (", ".join(f"{one.token} {one.probability:.3f}" for one in mask) for mask in self.masks)
+        return "\n".join([self.output, *(f"  {line}" for line in lines)])
+
+
+@dataclass(frozen=True)
+class ClassProbabilities(Prediction):
+    """The likeliest class, and the probability of each."""
+
+    output: str
+    probabilities: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"input": self.input, "output": self.output, "probabilities": dict(self.probabilities)}
+
+    def to_text(self) -> str:
+        shown = islice(self.probabilities.items(), MAX_CLASSES)
+        return "  ".join([self.output, *(f"{label} {p:.3f}" for label, p in shown)])
+
+
+@dataclass(frozen=True)
+class TaggedWords(Prediction):
+    """The words of a text, each with its tag."""
+
+    words: tuple[tuple[str, str], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"input": self.input, "output": [list(pair) for pair in self.words]}
+
+    def to_text(self) -> str:
+        return " ".join(f"{word}/{tag}" for word, tag in self.words)
+
+
+@dataclass(frozen=True)
+class EmbeddingVector(Prediction):
+    """A vector of length 1."""
+
+    vector: tuple[float, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"input": self.input, "output": list(self.vector)}
+
+    def to_text(self) -> str:
+        return " ".join(f"{x:.5f}" for x in self.vector)
+
+
+@dataclass(frozen=True)
+class TranscriptPrediction(Prediction):
+    """What is said in a sound; `details` are a score, or the language and the segments with their times."""
+
+    output: str
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"input": self.input, "output": self.output, **self.details}
+
+    def to_text(self) -> str:
+        return self.output
+
 
 MAX_SAMPLES = 2000  # answers that a result holds
 
@@ -82,3 +225,74 @@ class CollectedAnswers:
             self.characters.append(len(sample.source))
             if len(self.samples) < MAX_SAMPLES:
                 self.samples.append(sample)
+
+
+SHOWN_SAMPLES = 4  # whose attention is drawn
+SHORT_SOURCE = 120  # characters of a source whose attention can be read well
+SHORT_EXAMPLE = 80  # characters of an input to try a model with
+
+
+class NextCommand(NamedTuple):
+    """What to type after a training, and what for."""
+
+    command: str
+    purpose: str
+
+
+class TracedInput(NamedTuple):
+    """An input whose attention is drawn."""
+
+    title: str
+    input: str
+
+
+@dataclass(frozen=True)
+class PictureStrip:
+    """Images side by side, as PNG files, and what each is."""
+
+    title: str
+    files: tuple[bytes, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReportDetails:
+    """What a report shows of an evaluated model; `note` says how its samples were made, where that needs saying.
+
+    `curves` are values over rows, by title and by name of the line.
+    """
+
+    scores: Scores
+    samples: Sequence[Sample] = ()
+    note: str = ""
+    traced: Sequence[TracedInput] = ()
+    pictures: Sequence[PictureStrip] = ()
+    curves: Mapping[str, Mapping[str, Sequence[float]]] = field(
+        default_factory=dict[str, Mapping[str, Sequence[float]]]
+    )
+
+
+def traced_samples(samples: Sequence[Sample], *, graded: bool) -> list[TracedInput]:
+    """A few samples to trace: right ones and one that is wrong, as far as there are any; short ones first."""
+    suited = [sample for sample in samples if len(sample.source) <= SHORT_SOURCE] or list(samples)
+    right = [sample for sample in suited if graded and sample.is_right]
+    wrong = [sample for sample in suited if not (graded and sample.is_right)]
+    chosen = (right[: SHOWN_SAMPLES - 1] + wrong)[:SHOWN_SAMPLES] if wrong else right[:SHOWN_SAMPLES]
+    return [TracedInput(caption(sample, graded=graded), sample.source) for sample in chosen]
+
+
+def caption(sample: Sample, *, graded: bool) -> str:
+    """The answer to the source; a wrong one with the right one, where answers are right or wrong."""
+    text = f"{shortened(sample.source)} → {shortened(sample.answer)}"
+    return f"{text} (should be {shortened(sample.wanted)})" if graded and not sample.is_right else text
+
+
+def example_of(samples: Sequence[Sample]) -> str | None:
+    """An input to try a model with: short, such that a terminal shows it as it is, and answered right if possible."""
+    fit = [one for one in samples if one.source.isprintable() and 0 < len(one.source) <= SHORT_EXAMPLE]
+    best = min(fit, key=lambda one: (not one.is_right, not one.source.isascii()), default=None)
+    return None if best is None else best.source
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from headway.data.kinds import DataKind
 from headway.data.order import batched
 from headway.errors import UserError
-from headway.generate.generation_config import begin_of
+from headway.generate.request import begin_of
 from headway.generate.session import context_of, encode_sources
 from headway.metrics.scoring import score_pairs
 from headway.nn.context import EMPTY
 from headway.nn.head import word_head
 from headway.nn.trunk import EncoderDecoder
-from headway.tasks.base import ModelParts, Row, TaskSetup, ids, reads_media, required_tokenizer
+from headway.tasks.base import Row, TaskSetup, ValidatedByAnswers, ids
 from headway.tasks.generation import (
     GREEDY_OPTIONS,
     GenerationOptions,
@@ -33,18 +33,26 @@ from headway.tasks.generation import (
     streamed,
     writing_job,
 )
-from headway.tasks.predictions import TextPrediction
-from headway.tasks.results import DEFAULT_EVALUATION, CollectedAnswers, EvalOptions, EvalResult, Sample
-from headway.tasks.text_tracing import TracedWriting, check_length
-from headway.tasks.token_labels import tokens
-from headway.tasks.token_rows import PackedBatch, ReadsText, TokenPrediction, TokenRows, cut
-from headway.tasks.validation import ValidatedByAnswers
-from headway.tasks.vocabulary import MAX_LENGTH, context_for, given, merged_settings, started, two_tokenizers
-from headway.zoo.presets import preset
-from headway.zoo.requirements import vocabulary_of
+from headway.tasks.model_parts import ModelParts, reads_media, required_tokenizer
+from headway.tasks.results import DEFAULT_EVALUATION, CollectedAnswers, EvalOptions, EvalResult, Sample, TextPrediction
+from headway.tasks.text_tracing import TracedWriting, check_length, tokens
+from headway.tasks.token_rows import (
+    MAX_LENGTH,
+    PackedBatch,
+    ReadsText,
+    TokenPrediction,
+    TokenRows,
+    context_for,
+    cut,
+    given,
+    merged_settings,
+    started,
+    two_tokenizers,
+)
+from headway.zoo.build import vocabulary_of
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.data.tokenizer import Tokenizer
     from headway.metrics.scores import Scores
@@ -236,6 +244,8 @@ class Seq2Seq(ValidatedByAnswers, TokenRows, ReadsText):
 
 def joint_preset(recipe: Recipe) -> bool:
     """Whether the preset that was asked for reads and writes with one table of tokens."""
+    from headway.zoo.presets import preset
+
     return recipe.model.preset is not None and vocabulary_of(preset(recipe.model.preset).architecture).joint_only
 
 

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from headway.data.transforms.colour import ColourJitter
 from headway.data.transforms.compose import RandomApply, generators
 from headway.data.transforms.geometry import RandomResizedCrop
-from headway.ops.contrastive import nt_xent
-from headway.tasks.base import ModelParts, Row, TaskSetup
+from headway.ops.losses import nt_xent
+from headway.tasks.base import Row, TaskSetup
 from headway.tasks.inputs import ImageInput, input_of
-from headway.tasks.media_setup import AUGMENTATIONS, Augmentations, image_setup
-from headway.tasks.media_tasks import ImagesAlone, stored_text
+from headway.tasks.media_tasks import AUGMENTATIONS, Augmentations, ImagesAlone, image_setup, stored_text
+from headway.tasks.model_parts import ModelParts
 from headway.zoo.presets import preset
 
 if TYPE_CHECKING:

@@ -17,32 +17,42 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.generate.generation_config import begin_of
+from headway.generate.request import begin_of
 from headway.nn.trunk import EncoderDecoder
-from headway.tasks.base import ModelParts, Row, TaskSetup, ids
+from headway.tasks.base import Row, TaskSetup, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.language_modelling import MAX_WINDOW, REPORT_TOKENS, LanguageModelling, WindowBatch, own_random
-from headway.tasks.report_details import SHOWN_SAMPLES, ReportDetails, TracedInput, caption
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
+from headway.tasks.model_parts import ModelParts
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    SHOWN_SAMPLES,
+    EvalOptions,
+    EvalResult,
+    ReportDetails,
+    Sample,
+    TracedInput,
+    caption,
+)
 from headway.tasks.seq2seq import PairBatch, Seq2Seq, pair_batch, target_predictions
-from headway.tasks.token_labels import readable, special
-from headway.tasks.token_rows import TokenPrediction, some
-from headway.tasks.vocabulary import (
+from headway.tasks.text_tracing import readable, special
+from headway.tasks.token_rows import (
     DEFAULT_CONTEXT,
     SENTINELS,
     Framing,
+    TokenPrediction,
     context_for,
     merged_settings,
     one_tokenizer,
     sentinels_of,
+    some,
 )
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.data.tokenizer import Tokenizer
     from headway.recipe import Recipe
-    from headway.tasks.predictions import TextPrediction
+    from headway.tasks.results import TextPrediction
     from headway.tasks.tracing import TracedRun, TraceOptions
 
 

@@ -17,15 +17,14 @@ from torch import nn
 from headway.data.kinds import DataKind
 from headway.metrics.scoring import score_tags
 from headway.nn.head import TokenClassifier
-from headway.tasks.base import ModelParts, Row, ids, labels_of, required_tokenizer
+from headway.tasks.base import Row, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.outcome import Choices
-from headway.tasks.predictions import TaggedWords
+from headway.tasks.model_parts import ModelParts, labels_of, required_tokenizer
+from headway.tasks.results import TaggedWords
 from headway.tasks.text_classification import NO_TARGET, LabelBatch, TextLabelTask, class_index
 from headway.tasks.text_tracing import fitting_ids, own_tokens, same, text_axes
-from headway.tasks.token_rows import PackedBatch, around, some
-from headway.tasks.tracing import TracedRun, TraceOptions
-from headway.tasks.vocabulary import context_for
+from headway.tasks.token_rows import PackedBatch, around, context_for, some
+from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 if TYPE_CHECKING:
     from headway.data.tokenizer import Tokenizer

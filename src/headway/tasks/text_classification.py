@@ -17,32 +17,36 @@ from torch import Tensor, nn
 
 from headway.data.kinds import DataKind
 from headway.data.order import batched
-from headway.data.text_lines import counted
-from headway.errors import UserError, listed, nearest
+from headway.errors import UserError, counted, listed, nearest
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier
-from headway.tasks.base import (
-    ModelParts,
-    Row,
-    TaskSetup,
-    ids,
-    labels_of,
-    named_classes,
-    reads_media,
-    required_tokenizer,
-)
+from headway.tasks.base import VALIDATION_CLASSES, Row, TaskSetup, ValidatedByAnswers, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.outcome import Choices
-from headway.tasks.predictions import ClassProbabilities
-from headway.tasks.results import DEFAULT_EVALUATION, CollectedAnswers, EvalOptions, EvalResult, Sample
+from headway.tasks.model_parts import ModelParts, labels_of, named_classes, reads_media, required_tokenizer
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    ClassProbabilities,
+    CollectedAnswers,
+    EvalOptions,
+    EvalResult,
+    Sample,
+)
 from headway.tasks.text_tracing import fitting_ids, same, text_axes
-from headway.tasks.token_rows import PackedBatch, ReadsText, TokenRows, cut
-from headway.tasks.tracing import TracedRun, TraceOptions
-from headway.tasks.validation import VALIDATION_CLASSES, ValidatedByAnswers
-from headway.tasks.vocabulary import MAX_LENGTH, Framing, context_for, given, one_tokenizer
+from headway.tasks.token_rows import (
+    MAX_LENGTH,
+    Framing,
+    PackedBatch,
+    ReadsText,
+    TokenRows,
+    context_for,
+    cut,
+    given,
+    one_tokenizer,
+)
+from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.splits import DataSplits
     from headway.data.tokenizer import Tokenizer
     from headway.metrics.scores import Scores

@@ -1,33 +1,188 @@
 """Rows of tokens: texts as ids, packed into batches, and the tokens that a model is to predict.
 
 Axes:  R rows   N tokens of all rows   M targets   C width   V vocabulary
+
+The tokenizers of a run: trained on its texts at a level that suits them, or taken from a folder or a model.
+
+A tokenizer frames a text as the task wants it: sources and targets of pairs have an end, texts to classify or fill have
+a beginning and an end, and a text that is continued has neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.data.tokenizer_readers import load_tokenizer
+from headway.data.tokenizer_training import TRAINERS, frame
+from headway.errors import UserError
 from headway.generate.session import context_of
-from headway.nn.context import Context
+from headway.nn.context import Context, PackedLengths
 from headway.nn.head import MeanPool, WordHead
-from headway.nn.packed import PackedLengths
-from headway.nn.trunk import encoder_of
+from headway.nn.trunk import Trunk, encoder_of
 from headway.tasks.base import RecordTask, StreamTask, Task, ids
 from headway.tasks.inspection import DataRow, EncoderInput
 from headway.tasks.sample_inputs import sample_text
 
 if TYPE_CHECKING:
     from headway.data.shards import Shards
+    from headway.data.splits import DataSplits
     from headway.data.tokenizer import Tokenizer
+    from headway.recipe import Recipe
+    from headway.tasks.model_parts import ModelParts
+
+
+SAMPLE = 20_000  # records that are looked at to choose a level
+TRAINING_CHARACTERS = 50_000_000  # of texts, from which a vocabulary is trained
+MAX_SYMBOLS = 300  # distinct words or fewer are symbols of a notation, such as phonemes
+SHORT_TEXT = 40  # characters on average or fewer are learned character by character
+SHORT_CORPUS = 5_000_000  # characters: a language model of less is learned character by character
+SENTINELS = 100  # tokens that stand for spans
+MAX_LENGTH = 256  # tokens of a side or a text, unless given
+DEFAULT_CONTEXT = 512  # tokens that are read at once by a model that has no limit
+
+
+@dataclass(frozen=True)
+class Framing:
+    """What a tokenizer puts around a text, and how many sentinel tokens it has besides."""
+
+    bos: bool = False
+    eos: bool = False
+    sentinels: int = 0
+
+
+def one_tokenizer(
+    recipe: Recipe, splits: DataSplits, start: ModelParts | None, level: str, framing: Framing
+) -> tuple[Tokenizer, dict[str, Any]]:
+    """The tokenizer of the model that a run goes on from, or one of the recipe's level or else `level`; and choices."""
+    if start and (start.tokenizer or start.preprocess is None):  # a model of sounds may have no words yet
+        return started(start)[0], {}
+    level = recipe.data.tokenizer or level
+    tokenizer = trained(level, texts(splits), recipe.data.vocab, framing)
+    return tokenizer, {"data.tokenizer": level, "data.vocab": tokenizer.vocab - framing.sentinels}
+
+
+def two_tokenizers(recipe: Recipe, splits: DataSplits, *, joint: bool) -> tuple[Tokenizer, Tokenizer, dict[str, Any]]:
+    """One tokenizer for sources and targets where both are written alike or must be `joint`, else one for each."""
+    data, framing = recipe.data, Framing(eos=True)
+    left = data.tokenizer or level_of(side(splits, 0))
+    right = data.target_tokenizer or data.tokenizer or level_of(side(splits, 1))
+    if left != right and data.tokenizer is None and data.target_tokenizer is None and joint:
+        left = right = "bpe" if "bpe" in (left, right) else "characters"
+    chosen: dict[str, Any] = {"data.tokenizer": left, "data.target_tokenizer": right}
+    if left == right:
+        both = (text for record in splits.train() for text in record.fields)
+        shared = trained(left, both, data.vocab, framing)
+        return shared, shared, {**chosen, "data.vocab": shared.vocab}
+    source = trained(left, side(splits, 0), data.vocab, framing)
+    return source, trained(right, side(splits, 1), data.vocab, framing), chosen
+
+
+def started(start: ModelParts) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of sources and of targets of the model that a run goes on from."""
+    if start.tokenizer is None:
+        raise UserError("the model to start from has no tokenizer", do="add tokenizer.json to its folder")
+    return start.tokenizer, start.target_tokenizer or start.tokenizer
+
+
+def texts(splits: DataSplits) -> Iterator[str]:
+    """What is read; of an image or a sound, whose first field is a hash, what is said about it."""
+    for record in splits.train():
+        yield from record.fields[:1] if record.place is None else record.fields[1:]
+
+
+def side(splits: DataSplits, field: int) -> Iterator[str]:
+    """One field of all training records."""
+    return (record.fields[field] for record in splits.train())
+
+
+def corpus_level(splits: DataSplits) -> str:
+    """Characters for a short corpus, byte pairs for a long one."""
+    room = SHORT_CORPUS
+    for text in side(splits, 0):
+        room -= len(text)
+        if room < 0:
+            return "bpe"
+    return "characters"
+
+
+def level_of(texts: Iterable[str]) -> str:
+    """Characters for short texts, whole words for a notation of few symbols, byte pairs for all others."""
+    sample = list(islice(texts, SAMPLE))
+    if not sample:
+        raise UserError("there are no records to learn a vocabulary from")
+    words = Counter(word for text in sample for word in text.split())
+    if len(words) <= MAX_SYMBOLS and sum(words.values()) >= 20 * len(words) and sum(words.values()) > 2 * len(sample):
+        return "words"
+    return "characters" if sum(map(len, sample)) <= SHORT_TEXT * len(sample) else "bpe"
+
+
+def vocabulary_size(characters: int) -> int:
+    """A vocabulary for so many characters of text."""
+    steps = ((200_000, 1000), (2_000_000, 4000), (20_000_000, 8000), (200_000_000, 16_000))
+    return next((size for least, size in steps if characters < least), 32_000)
+
+
+def trained(level: str, texts: Iterable[str], vocab: int | None, framing: Framing) -> Tokenizer:
+    """A tokenizer of a level, or the one in a folder of that name, that frames a text."""
+    if level not in TRAINERS:
+        return framed(load_tokenizer(Path(level)), framing)
+    kept = list(bounded(texts))
+    if vocab is None:
+        vocab = 8000 if level == "characters" else vocabulary_size(sum(map(len, kept)))
+    return framed(TRAINERS[level](kept, vocab), framing)
+
+
+def framed(tokenizer: Tokenizer, framing: Framing) -> Tokenizer:
+    tokenizer.backend.add_special_tokens([f"<extra_id_{number}>" for number in range(framing.sentinels)])
+    first = [tokenizer.roles.bos] if framing.bos and tokenizer.roles.bos else []
+    last = [tokenizer.roles.eos] if framing.eos and tokenizer.roles.eos else []
+    frame(tokenizer.backend, first, last)
+    return replace(tokenizer)
+
+
+def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The ids of the tokens that stand for spans, in their order."""
+    found = (tokenizer.backend.token_to_id(f"<extra_id_{number}>") for number in range(SENTINELS))
+    return tuple(id for id in found if id is not None)
+
+
+def bounded(texts: Iterable[str]) -> Iterator[str]:
+    """Texts up to a number of characters in all: more would hardly change a vocabulary."""
+    room = TRAINING_CHARACTERS
+    for text in texts:
+        if room <= 0:
+            return
+        yield text
+        room -= len(text)
+
+
+def context_for(parts: ModelParts) -> int:
+    """Tokens that a model reads at once: its table of positions, or what its config says."""
+    trunk = getattr(parts.model, "input_encoder", None)
+    own = context_of(trunk) if isinstance(trunk, Trunk) else None
+    found = (own, getattr(parts.config, "context", None), DEFAULT_CONTEXT)
+    return next(context for context in found if context is not None)
+
+
+def merged_settings(start: ModelParts | None, own: Mapping[str, Any]) -> dict[str, Any]:
+    """What generation heeds: the settings of the model that a run goes on from, and those of the task over them."""
+    return {**(start.extra_config if start else {}), **own}
+
+
+def given(value: Any, otherwise: Any) -> Any:
+    """A setting, or what it is where nobody gave it."""
+    return otherwise if value is None else value
+
 
 MAX_LOGITS = 2**23  # that are held at once
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.archives import MediaLocation
 from headway.data.kinds import DataKind
 from headway.data.sounds import read_sound
+from headway.data.text_lines import MediaLocation
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.session import context_of
@@ -26,21 +26,22 @@ from headway.nn.context import EMPTY, Context
 from headway.nn.frames import length_mask
 from headway.nn.head import word_head
 from headway.nn.trunk import EncoderDecoder
-from headway.tasks.axes import frames
-from headway.tasks.base import ModelParts, Row, required_tokenizer
+from headway.tasks.base import Row
 from headway.tasks.ctc_speech import Transcribes
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import file_named
 from headway.tasks.inspection import DataRow, EncoderInput
 from headway.tasks.media_encoding import sound_of
-from headway.tasks.predictions import TranscriptPrediction
+from headway.tasks.model_parts import ModelParts, required_tokenizer
+from headway.tasks.results import TranscriptPrediction
 from headway.tasks.sample_inputs import sample_sound
 from headway.tasks.text_tracing import TracedWriting
 from headway.tasks.token_rows import TokenPrediction, cut
+from headway.tasks.tracing import frames
 from headway.zoo import whisper
 
 if TYPE_CHECKING:
-    from headway.data.sources import Record
+    from headway.data.records import Record
     from headway.data.tokenizer import Tokenizer
     from headway.tasks.results import EvalResult
     from headway.tasks.tracing import TracedRun, TraceOptions

@@ -10,19 +10,18 @@ from typing import Any
 
 from torch import nn
 
+from headway.data.records import is_paths
 from headway.errors import UserError
-from headway.evaluation import is_paths
 from headway.model import Model, load
 from headway.recipe import SETTINGS, canonical
 from headway.tasks.base import Task
 from headway.tasks.registry import TASKS, task_class
-from headway.training.build import batches_of, some
-from headway.training.calibrate import timed
+from headway.training.build import batches_of, some, timed
 from headway.training.plan import OwnParts, Plan, plan
 from headway.training.recipe_sources import RecipeLayers, read_layers
 from headway.training.run import finished_in
 from headway.training.run import train as run_training
-from headway.training.setting_origins import PythonArgument, setting_called
+from headway.training.settings import PythonArgument, setting_called
 from headway.zoo.presets import PRESETS
 
 Data = str | Path | Iterable[Any] | None

@@ -18,30 +18,25 @@ from typing import Any, TextIO
 import torch
 
 from headway.data.kinds import DataKind
-from headway.data.sources import Record
+from headway.data.records import Record
 from headway.errors import UserError
 from headway.figures import Curve, Point
-from headway.files import read_json, write_json, write_text
-from headway.metrics.buckets import Bucket, quantile_edges
-from headway.metrics.scores import MEASURES, Measure, Scores, aligned, spaced
+from headway.metrics.scores import MEASURES, Bucket, Measure, Scores, aligned, quantile_edges, spaced
 from headway.metrics.scoring import score_pairs
 from headway.model import load
 from headway.recipe import Recipe, flat
+from headway.system import keep_memory, read_json, write_json, write_text
 from headway.tasks.registry import data_entry
 from headway.tasks.results import EvalOptions
-from headway.training.build import some
-from headway.training.calibrate import timed
+from headway.training.build import describe_end, duration, model_line, some, timed, tokenizer_line
 from headway.training.loop import RunResult
-from headway.training.malloc import keep_memory
 from headway.training.markup import Markup, facts_table, page, section, table, tag
-from headway.training.messages import describe_end, duration, model_line, tokenizer_line
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, finish_plan, plan
 from headway.training.recipe_sources import RecipeLayers, from_yaml, resolve
-from headway.training.report_figures import curve_figure
-from headway.training.resume import DATA, FILES, RECIPE, check_data, facts, taken_up
-from headway.training.run import begin, check_place, run
-from headway.training.setting_origins import CommandLineOption
+from headway.training.report_page import curve_figure
+from headway.training.run import DATA, FILES, RECIPE, begin, check_data, check_place, facts, run, taken_up
+from headway.training.settings import CommandLineOption
 
 PAGE, NUMBERS = "bottleneck.html", "bottleneck.json"
 MAX_MODELS = 3  # that a chart has colours for

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.files import flush, read_json
+from headway.system import flush, read_json
 
 MANIFEST, STATE = "manifest.json", "state.json"
 LAYOUT = 1  # version of the checkpoint format; newer ones are refused

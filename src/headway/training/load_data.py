@@ -11,19 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.data.builtin import NAME, DateSplit, date_records, is_embedded
 from headway.data.checks import Skipped, good_records
 from headway.data.kinds import STREAMED, DataKind
 from headway.data.recognise import recognise, recognise_validation
-from headway.data.records import RecognisedData
+from headway.data.records import BUILTIN, RecognisedData, Record, as_records, is_builtin
 from headway.data.shard_cache import digest
-from headway.data.sources import Record
 from headway.data.splits import DataSplits, held_out, share_for, split_by_names, without_test
 from headway.errors import UserError
-from headway.evaluation import as_records
 from headway.recipe import DataSettings, Recipe
 from headway.tasks.base import Task
-from headway.tasks.registry import data_entry, data_kind, sentence, task_class, unlabelled_tasks
+from headway.tasks.registry import data_entry, data_kind, sentence, unlabelled_tasks
 from headway.zoo.presets import preset
 
 DATES, DATES_VALIDATION = 100_000, 1000
@@ -35,7 +32,7 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
     """The records of a recipe's files, or `records` of Python values; `task` says what they are for, if known."""
     if records is not None:
         return split(recipe, in_memory(as_records(records), task))
-    if is_embedded(recipe.data.path):
+    if is_builtin(recipe.data.path):
         check_no_patterns(recipe.data)
         return builtin_dates(recipe.seed)
     unlabelled = needs_no_labels(recipe) if task is None else not task.needs_labels
@@ -113,7 +110,7 @@ def check_no_patterns(data: DataSettings) -> None:
     """Refuses patterns for names, where there are no files that could have any."""
     given = [name for name in ("validation_from", "test_from") if getattr(data, name) is not None]
     if given:
-        raise UserError(f"{NAME} has no files for data.{given[0]} to choose from", do="leave it out")
+        raise UserError(f"{BUILTIN} has no files for data.{given[0]} to choose from", do="leave it out")
 
 
 def read_as(given: RecognisedData) -> tuple[str, ...]:
@@ -132,9 +129,11 @@ def nothing() -> Iterator[Record]:
 
 def builtin_dates(seed: int) -> DataSplits:
     """The dates, learned in known ways of writing them."""
-    description = f"{NAME}: {DATES:,} dates in 44 languages with their ISO 8601 form, so translation"
+    from headway.data.builtin import DateSplit, date_records
+
+    description = f"{BUILTIN}: {DATES:,} dates in 44 languages with their ISO 8601 form, so translation"
     return DataSplits(
-        NAME,
+        BUILTIN,
         DataKind.PAIRS,
         description,
         lambda: date_records(seed, DATES, DateSplit.TRAIN),
@@ -151,7 +150,7 @@ def needs_no_labels(recipe: Recipe) -> bool:
     unlabelled = unlabelled_tasks()
     if recipe.data.objective in {entry.objective for entry in unlabelled.values()}:
         return True
-    return name is not None and any(preset(name).architecture in task_class(one).architectures for one in unlabelled)
+    return name is not None and any(preset(name).architecture in entry.unlabelled for entry in unlabelled.values())
 
 
 def recognised(data: DataSettings, unlabelled: bool, task: type[Task] | None) -> RecognisedData:

@@ -22,20 +22,19 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed
 from headway.model import Model, load
 from headway.recipe import Recipe, flat, from_flat
-from headway.tasks.base import CUSTOM, Task, TaskSetup
+from headway.tasks.base import Task, TaskSetup
+from headway.tasks.model_parts import CUSTOM
 from headway.tasks.registry import TASKS, task_class, tasks_for
-from headway.tasks.vocabulary import MAX_LENGTH, given
+from headway.tasks.token_rows import MAX_LENGTH, given
 from headway.training import defaults
 from headway.training.encoded import EncodedDataset, ShardCache, encoded_dataset
-from headway.training.fine_tuning import ReusedWeights, reused_part, reused_weights, take_over
-from headway.training.groups import ENCODER
+from headway.training.groups import ENCODER, ReusedWeights, reused_part, reused_weights, take_over
 from headway.training.load_data import load_splits
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
-from headway.zoo.build import architecture, architecture_of, config_of
+from headway.zoo.build import DataRequirements, architecture, architecture_of, config_for, config_of, known_sizes
 from headway.zoo.cost import cost
 from headway.zoo.encoders import EncoderPart, encoder_config
 from headway.zoo.presets import PRESETS, preset
-from headway.zoo.requirements import DataRequirements, config_for, known_sizes
 
 EVALUATIONS = 10  # of a run, the last at its end
 CUSTOM_WIDTH = 256  # of a model of your own, as far as the learning rate is concerned

@@ -21,15 +21,19 @@ from headway.errors import UserError, nearest
 from headway.recipe import ALIASES, EXCLUSIVE, SECTIONS, SETTINGS, Recipe, Setting, canonical, flat, from_flat
 from headway.tasks.registry import DATA_WORDS, TASKS
 from headway.training import yaml12
-from headway.training.setting_origins import (
+from headway.training.settings import (
     PREFIX,
     CommandLineOption,
     EnvironmentVariable,
     PresetValue,
     RecipeLine,
     SettingOrigin,
+    bounds,
+    fit,
+    lists_to_tuples,
+    parse_size,
+    parse_text,
 )
-from headway.training.setting_values import bounds, fit, lists_to_tuples, parse_size, parse_text
 from headway.zoo.presets import preset
 
 MAX_FILE_BYTES = 1_000_000

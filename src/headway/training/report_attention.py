@@ -26,12 +26,10 @@ from headway.nn.head import Classifier, FirstToken, LastToken, main_head
 from headway.nn.towers import Projection
 from headway.nn.trunk import Trunk, encoder_of
 from headway.nn.window_attention import LocalAttention
-from headway.tasks.axes import Axis, GridAxis
 from headway.tasks.base import Task
 from headway.tasks.media_encoding import encoded
-from headway.tasks.outcome import InputImage
-from headway.tasks.report_details import PictureStrip, TracedInput
-from headway.tasks.tracing import TraceOptions
+from headway.tasks.results import PictureStrip, TracedInput
+from headway.tasks.tracing import Axis, GridAxis, InputImage, TraceOptions
 
 MAX_SIDE = 40  # rows and columns of a map
 MAX_HEADS = 3  # that are drawn besides their mean

@@ -1,28 +1,88 @@
 """What a run leaves for people: `report.html` and `README.md`, the model's card.
 
 The page is one file that needs nothing else: no network, no scripts.
+
+The figures of a report as parts of a page: curves over steps, heat maps, strips of images.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 
 from torch import nn
 
-from headway.figures import Curve, Point
-from headway.files import write_text
-from headway.metrics.scores import CLASSES, MEASURES, PERCENT, taken_for
-from headway.metrics.text import Classes
-from headway.tasks.report_details import PictureStrip, ReportDetails
-from headway.tasks.results import Sample
+from headway.figures import Curve, CurveChart, HeatMap, Panel, Plot, Point, inline_svg, printable
+from headway.metrics.scores import CLASSES, MEASURES, PERCENT, Classes, taken_for
+from headway.system import write_text
+from headway.tasks.results import PictureStrip, ReportDetails, Sample
 from headway.training.loop import RunResult
-from headway.training.markup import Markup, cut, facts_table, page, section, table, tag
+from headway.training.markup import Markup, cut, drawing, facts_table, page, section, table, tag
 from headway.training.metrics_log import MetricsLog
-from headway.training.model_card import model_card
 from headway.training.plan import Plan
-from headway.training.report import UNSEEN, RunReport, run_report, score_rows
+from headway.training.report import UNSEEN, RunReport, model_card, run_report, score_rows
 from headway.training.report_attention import WeightMap
-from headway.training.report_figures import curve_figure, map_figure, picture_figure
+
+SMALLEST, LARGEST = 0.8, 1.6  # pixels of a point: text of 9 points has 7 to 14 pixels, on a phone and on a desk
+
+
+def curve_figure(
+    title: str, curves: Sequence[Curve], xlabel: str = "step", marks: Sequence[float] = ()
+) -> Markup | None:
+    """Curves over numbers, with dashed lines at the `marks`; None where there is nothing finite to draw."""
+    drawn = [curve for curve in (one.drawable() for one in curves) if curve.points]
+    if not drawn:
+        return None
+    description = "; ".join(curve.summary(xlabel) for curve in drawn)
+    return svg(CurveChart("", drawn, xlabel, marks), title, description)
+
+
+def map_figure(one: WeightMap, *, ylabel: str = "", xlabel: str = "") -> Markup:
+    """A heat map below its title."""
+    most = max((weight for row in one.weights for weight in row), default=0.0) or 1.0
+    panel = HeatMap("", one.weights, one.rows, one.columns, ylabel, xlabel, limits=(0.0, most))
+    caption = tag("figcaption", one.title, dir="auto") if one.title else None
+    return tag("figure", caption, svg(panel, one.title or "attention", "; ".join(largest(one))))
+
+
+def largest(one: WeightMap) -> Iterator[str]:
+    """For each row the column with its largest weight, in words."""
+    for row, weights in zip(one.rows, one.weights, strict=True):
+        at = max(range(len(weights)), key=weights.__getitem__)
+        yield f"{printable(row)}: most at {printable(one.columns[at])}, {weights[at]:.2f}"
+
+
+def svg(panel: Panel, title: str, description: str) -> Markup:
+    """One panel as an element that scales with the page, and scrolls where it would become too small."""
+    figure = inline_svg(Plot("", [panel]))
+    return tag(
+        "div",
+        tag(
+            "svg",
+            tag("title", title),
+            tag("desc", description),
+            drawing(figure.elements),
+            viewBox=f"0 0 {figure.width:g} {figure.height:g}",
+            style=f"min-width:{SMALLEST * figure.width:.0f}px;max-width:{LARGEST * figure.width:.0f}px",
+            role="img",
+        ),
+        class_="wide",
+    )
+
+
+def picture_figure(one: PictureStrip) -> Markup:
+    """Each image over what it is."""
+    frames = [
+        tag(
+            "span",
+            tag("img", src=f"data:image/png;base64,{b64encode(file).decode()}", alt=name),
+            tag("span", name, dir="auto"),
+            class_="frame",
+        )
+        for file, name in zip(one.files, one.names, strict=True)
+    ]
+    return tag("figure", tag("figcaption", one.title, dir="auto"), *frames)
+
 
 REPORT, CARD = "report.html", "README.md"
 SHOWN = 6  # right samples, and as many wrong ones

@@ -28,8 +28,8 @@ from typing import Any
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.files import read_json
 from headway.interop.weights import read_safetensors
+from headway.system import read_json
 from headway.training.checkpoint_files import (
     DISK,
     MANIFEST,

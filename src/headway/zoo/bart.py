@@ -16,9 +16,8 @@ from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal
-from headway.zoo.choices import activation
-from headway.zoo.init import normal
-from headway.zoo.requirements import ONE_VOCABULARY
+from headway.zoo.build import ONE_VOCABULARY
+from headway.zoo.choices import activation, normal
 
 FIRST = 2  # the row of the table that position 0 has
 

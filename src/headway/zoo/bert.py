@@ -16,10 +16,8 @@ from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import MLMHead
 from headway.nn.trunk import Trunk
-from headway.zoo.choices import activation
-from headway.zoo.heads import top
-from headway.zoo.init import normal
-from headway.zoo.requirements import VOCABULARY_AND_CONTEXT
+from headway.zoo.build import VOCABULARY_AND_CONTEXT
+from headway.zoo.choices import activation, normal, top
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,15 @@ from torch import nn
 
 from headway.errors import UserError
 from headway.nn.block import Identity, IgnoreContext
-from headway.nn.captioner import Captioner, Places
 from headway.nn.convnet import GridConv, Normed, Stem
 from headway.nn.embed import TokenEmbed
 from headway.nn.hard_attention import DeepOutput, Gated, HardAlignment
 from headway.nn.head import LMHead, MeanPool
 from headway.nn.recurrent_attention import Alignment, RecurrentDecoder
-from headway.nn.trunk import Trunk
+from headway.nn.trunk import Captioner, Places, Trunk
+from headway.zoo.build import FROM_FIELDS
 from headway.zoo.choices import cell, named
-from headway.zoo.image_encoder import ImageEncoder, image_encoder
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.encoders import ImageEncoder, image_encoder
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,16 @@ from torch import nn
 from headway.errors import UserError
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Residual, Stack
-from headway.nn.embed import LearnedGridPosition, LearnedPosition, PatchEmbed, TokenEmbed
+from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import FirstToken, LastToken
-from headway.nn.image import ImageEmbed, PlacedClassToken
+from headway.nn.image import ImageEmbed, LearnedGridPosition, PatchEmbed, PlacedClassToken
 from headway.nn.towers import EndingTrunk, Projection, TwoTowers
 from headway.nn.trunk import Trunk
 from headway.ops.patches import bicubic
 from headway.ops.pattern import Causal, Full, Pattern
-from headway.zoo.choices import activation
-from headway.zoo.init import residual_depth
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import activation, residual_depth
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from headway.errors import UserError
 from headway.nn.head import Classifier, FirstToken
 from headway.nn.trunk import Trunk
 from headway.zoo import clip
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
 
 
 @dataclass(frozen=True)

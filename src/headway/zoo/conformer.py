@@ -18,16 +18,15 @@ from torch import nn
 from headway.nn.attention import SelfAttention, share
 from headway.nn.bias import TransformerXLBias
 from headway.nn.block import Block, IgnoreContext, Residual, Stack
-from headway.nn.conv import ConvModule
+from headway.nn.convnet import ConvModule
 from headway.nn.embed import SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, Activation
 from headway.nn.frames import FrameEmbed, Shortening, Subsample
 from headway.nn.head import Classifier, CTCHead, LMHead, MeanPool, TokenClassifier
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.zoo import transformer
-from headway.zoo.choices import named
-from headway.zoo.init import xavier
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import named, xavier
 
 
 @dataclass(frozen=True)

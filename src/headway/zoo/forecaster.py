@@ -16,9 +16,8 @@ from headway.nn.ffn import FFN
 from headway.nn.trunk import Forecaster
 from headway.ops.pattern import Causal
 from headway.ops.rotary import Rotary
-from headway.zoo.choices import activation
-from headway.zoo.init import normal
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import activation, normal
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
 from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
-from headway.zoo.choices import activation
-from headway.zoo.init import normal
-from headway.zoo.requirements import VOCABULARY_AND_CONTEXT
+from headway.zoo.build import VOCABULARY_AND_CONTEXT
+from headway.zoo.choices import activation, normal
 
 
 @dataclass(frozen=True)

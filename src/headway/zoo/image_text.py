@@ -13,8 +13,8 @@ from torch import nn
 from headway.nn.towers import Projection, TwoTowers
 from headway.nn.trunk import Trunk
 from headway.zoo import clip
-from headway.zoo.image_encoder import image_encoder
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.encoders import image_encoder
 
 
 @dataclass(frozen=True)

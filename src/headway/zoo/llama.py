@@ -21,9 +21,8 @@ from headway.nn.head import LMHead
 from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import UNSCALED, Rotary, Scaling
-from headway.zoo.choices import activation, named
-from headway.zoo.init import normal
-from headway.zoo.requirements import VOCABULARY_AND_CONTEXT
+from headway.zoo.build import VOCABULARY_AND_CONTEXT
+from headway.zoo.choices import activation, named, normal
 
 
 @dataclass(frozen=True)

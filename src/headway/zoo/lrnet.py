@@ -14,11 +14,9 @@ from torch import nn
 from headway.nn.block import Block, Stack
 from headway.nn.convnet import GridConv, LocalRelation, MaxPool, Normed, Stem, no_activation
 from headway.nn.trunk import Trunk
-from headway.zoo.choices import named
-from headway.zoo.init import fan_out
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import check_stages, fan_out, named
 from headway.zoo.resnet import residual
-from headway.zoo.stages import check_stages
 from headway.zoo.swin import head
 
 

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from headway.nn.block import Identity, Stack
-from headway.nn.embed import LearnedGridPosition
-from headway.nn.image import PlacedClassToken
+from headway.nn.image import LearnedGridPosition, PlacedClassToken
 from headway.nn.masked_autoencoder import MaskedAutoencoder, PixelDecoder
 from headway.ops.patches import bicubic, normalise
 from headway.ops.relative import sinusoid_2d
 from headway.zoo import vit
-from headway.zoo.init import dense_xavier
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.vit import dense_xavier
 
 
 @dataclass(frozen=True)

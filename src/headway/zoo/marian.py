@@ -17,9 +17,8 @@ from headway.nn.head import LMHead
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import HALVES
-from headway.zoo.choices import activation
-from headway.zoo.init import normal
-from headway.zoo.requirements import ONE_VOCABULARY
+from headway.zoo.build import ONE_VOCABULARY
+from headway.zoo.choices import activation, normal
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ from headway.nn.head import LMHead
 from headway.nn.moe import MoE
 from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
-from headway.zoo.choices import activation
-from headway.zoo.init import normal
+from headway.zoo.build import VOCABULARY_AND_CONTEXT
+from headway.zoo.choices import activation, normal
 from headway.zoo.llama import Frequencies
-from headway.zoo.requirements import VOCABULARY_AND_CONTEXT
 
 FREQUENCIES = Frequencies(1e6)
 

@@ -14,14 +14,13 @@ from torch import nn
 
 from headway.nn.block import Block, Identity, IgnoreContext, Residual, Stack, StochasticDepth
 from headway.nn.convnet import GridConv, MaxPool, Stem
-from headway.nn.embed import LearnedGridPosition
 from headway.nn.ffn import FFN
+from headway.nn.image import LearnedGridPosition
 from headway.nn.trunk import Trunk
 from headway.nn.window_attention import PooledAttention
 from headway.ops.patches import bicubic
-from headway.zoo.init import normal
-from headway.zoo.requirements import FROM_FIELDS
-from headway.zoo.stages import check_stages
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import check_stages, normal
 from headway.zoo.swin import head, rising
 
 

@@ -19,9 +19,8 @@ from headway.nn.convnet import GridConv, MaxPool, Stem
 from headway.nn.ffn import FFN
 from headway.nn.trunk import Trunk
 from headway.nn.window_attention import PooledAttention, add_queries
-from headway.zoo.init import normal
-from headway.zoo.requirements import FROM_FIELDS
-from headway.zoo.stages import check_stages
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import check_stages, normal
 from headway.zoo.swin import head, rising
 
 

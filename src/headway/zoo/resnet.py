@@ -16,10 +16,8 @@ from headway.nn.block import Block, Identity, Residual, Stack
 from headway.nn.convnet import GridConv, MaxPool, Normed, Stem, no_activation
 from headway.nn.trunk import Trunk
 from headway.nn.window_attention import PooledAttention
-from headway.zoo.choices import named
-from headway.zoo.init import fan_out
-from headway.zoo.requirements import FROM_FIELDS
-from headway.zoo.stages import check_stages
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import check_stages, fan_out, named
 from headway.zoo.swin import head
 
 

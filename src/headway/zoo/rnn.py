@@ -16,8 +16,8 @@ from headway.nn.head import LastToken, LMHead, Pool
 from headway.nn.recurrent import BidirectionalEncoder, RecurrentEncoder
 from headway.nn.recurrent_attention import Alignment, BothEnds, FirstBackward, FixedContext, Maxout, RecurrentDecoder
 from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.zoo.build import OPTIONAL_TARGET_VOCAB
 from headway.zoo.choices import cell, named
-from headway.zoo.requirements import OPTIONAL_TARGET_VOCAB
 
 
 @dataclass(frozen=True)

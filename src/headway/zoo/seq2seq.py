@@ -12,8 +12,8 @@ from headway.nn.head import LMHead
 from headway.nn.recurrent import FinalEncoder
 from headway.nn.recurrent_attention import ContinuingDecoder
 from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.zoo.build import OPTIONAL_TARGET_VOCAB
 from headway.zoo.choices import cell
-from headway.zoo.requirements import OPTIONAL_TARGET_VOCAB
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from headway.nn.ffn import Hidden
 from headway.nn.towers import Projection
 from headway.nn.trunk import Trunk
-from headway.zoo.image_encoder import image_encoder
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.encoders import image_encoder
 
 
 @dataclass(frozen=True)

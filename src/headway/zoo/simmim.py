@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headway.errors import UserError
-from headway.nn.embed import PatchEmbed
-from headway.nn.image import MaskedPatches
+from headway.nn.image import MaskedPatches, PatchEmbed
 from headway.nn.masked_autoencoder import MaskedImageModel
 from headway.nn.trunk import Trunk
 from headway.zoo import swin, swinv2, vit
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,14 @@ from headway.errors import UserError
 from headway.nn.attention import SelfAttention
 from headway.nn.bias import WindowBias
 from headway.nn.block import Block, Identity, IgnoreContext, Residual, Stack, StochasticDepth
-from headway.nn.embed import PatchEmbed, PatchMerge
 from headway.nn.ffn import FFN
 from headway.nn.head import Classifier, MeanPool
+from headway.nn.image import PatchEmbed, PatchMerge
 from headway.nn.trunk import Trunk
 from headway.nn.window_attention import Windowed
 from headway.ops.window import Windows
-from headway.zoo.choices import activation
-from headway.zoo.init import normal
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import activation, normal
 
 
 @dataclass(frozen=True)

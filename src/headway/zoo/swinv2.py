@@ -14,16 +14,15 @@ from headway.errors import UserError
 from headway.nn.attention import Biases, SelfAttention
 from headway.nn.bias import ContinuousBias
 from headway.nn.block import Block, Residual, Stack, StochasticDepth
-from headway.nn.embed import PatchEmbed, PatchMerge
 from headway.nn.ffn import FFN
+from headway.nn.image import PatchEmbed, PatchMerge
 from headway.nn.learned_score import CosineScore
 from headway.nn.trunk import Trunk
 from headway.nn.window_attention import Windowed
 from headway.ops.window import Windows
 from headway.zoo import swin
-from headway.zoo.choices import activation
-from headway.zoo.init import normal
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import activation, normal
 from headway.zoo.swin import head, pyramid
 
 

@@ -19,12 +19,11 @@ from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.head import LMHead
 from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.ops.attend import Dot
 from headway.ops.pattern import Causal
 from headway.ops.relative import t5_bucket_backward, t5_bucket_both_ways
-from headway.ops.score import Dot
-from headway.zoo.choices import activation, named
-from headway.zoo.init import unscaled
-from headway.zoo.requirements import ONE_VOCABULARY
+from headway.zoo.build import ONE_VOCABULARY
+from headway.zoo.choices import activation, named, unscaled
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,8 @@ from headway.nn.head import LMHead
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import HALVES, PAIRS
-from headway.zoo.choices import activation, named
-from headway.zoo.init import xavier
-from headway.zoo.requirements import OPTIONAL_SOURCE_VOCAB
+from headway.zoo.build import OPTIONAL_SOURCE_VOCAB
+from headway.zoo.choices import activation, named, xavier
 
 
 @dataclass(frozen=True)

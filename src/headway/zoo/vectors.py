@@ -18,9 +18,8 @@ from headway.nn.ffn import FFN
 from headway.nn.frames import FrameEmbed
 from headway.nn.head import Classifier, MeanPool
 from headway.nn.trunk import Trunk
-from headway.zoo.choices import activation, named
-from headway.zoo.init import xavier
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import activation, named, xavier
 
 
 @dataclass(frozen=True)

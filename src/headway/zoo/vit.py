@@ -14,15 +14,13 @@ from torch import nn
 from headway.errors import UserError
 from headway.nn.attention import Biases, SelfAttention
 from headway.nn.block import Block, Dropout, IgnoreContext, Residual, Stack, StochasticDepth
-from headway.nn.embed import LearnedGridPosition, PatchEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import AuxHeads, Classifier, FirstToken, MeanPool, Pool, Pooler
-from headway.nn.image import ImageEmbed, PatchDropout, PlacedClassToken
+from headway.nn.image import ImageEmbed, LearnedGridPosition, PatchDropout, PatchEmbed, PlacedClassToken
 from headway.nn.trunk import Trunk
 from headway.ops.patches import Resample, bicubic, bicubic_smooth
+from headway.zoo.build import FROM_FIELDS
 from headway.zoo.choices import activation, named
-from headway.zoo.init import dense_xavier
-from headway.zoo.requirements import FROM_FIELDS
 from headway.zoo.swin import rising
 
 
@@ -102,3 +100,15 @@ def blocks(c: Config) -> list[Block]:
 
 def bare() -> nn.Module:
     return IgnoreContext(nn.Identity())
+
+
+def dense_xavier(model: nn.Module) -> None:
+    """Linear layers and projections of patches uniform by Xavier's rule, biases 0: ViT's and MAE's beginning."""
+    for module in model.modules():
+        if isinstance(module, PatchEmbed):
+            nn.init.xavier_uniform_(module.project.weight.flatten(1))
+        bias = getattr(module, "bias", None)
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+        if isinstance(module, nn.Linear) and isinstance(bias, nn.Parameter):
+            nn.init.zeros_(bias)

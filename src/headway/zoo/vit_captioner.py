@@ -12,17 +12,15 @@ from torch import nn
 
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import Block, Residual, Stack
-from headway.nn.captioner import Captioner, Places
 from headway.nn.embed import SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
-from headway.nn.trunk import Trunk
+from headway.nn.trunk import Captioner, Places, Trunk
 from headway.ops.pattern import Causal
 from headway.zoo import vit
-from headway.zoo.choices import activation
-from headway.zoo.image_encoder import ImageEncoder, image_encoder
-from headway.zoo.init import xavier
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import activation, xavier
+from headway.zoo.encoders import ImageEncoder, image_encoder
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from torch import nn
 
 from headway.errors import UserError
 from headway.nn.block import Identity, IgnoreContext, Stack
+from headway.nn.frames import ChannelNorm, ConvWindow, TimeNorm, WaveEmbed
 from headway.nn.head import Classifier, CTCHead, MeanPool, TokenClassifier
 from headway.nn.trunk import Trunk
-from headway.nn.waves import ChannelNorm, ConvWindow, TimeNorm, WaveEmbed
+from headway.zoo.build import FROM_FIELDS
 from headway.zoo.choices import activation, named
 from headway.zoo.conformer import conformer_block
-from headway.zoo.requirements import FROM_FIELDS
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ from headway.nn.head import LMHead
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import HALVES
-from headway.zoo.choices import activation
-from headway.zoo.init import normal
-from headway.zoo.requirements import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS
+from headway.zoo.choices import activation, normal
 
 STRIDES = (1, 2)  # of the two convolutions
 KEYLESS = Biases(k=False)  # a bias of the keys would move all scores of a query alike

@@ -27,9 +27,8 @@ from headway.ops.attention_map import Bias
 from headway.ops.pattern import Causal, Full, Pattern, Window
 from headway.ops.relative import t5_bucket_backward, t5_bucket_both_ways
 from headway.ops.rotary import Rotary
-from headway.zoo.choices import CELLS, named
-from headway.zoo.init import normal
-from headway.zoo.requirements import VOCABULARY_AND_CONTEXT
+from headway.zoo.build import VOCABULARY_AND_CONTEXT
+from headway.zoo.choices import CELLS, named, normal
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from headway.ops.positions import Positions
+from headway.ops.pattern import Positions
 from tests.laws.defects.planting import Mutant, change, instead, result
 
 ATTEND = "headway.ops.attend"
 MAP = "headway.ops.attention_map"
-READING = "headway.ops.lazy_map"
+READING = "headway.ops.attention_map"
 
 MUTANTS = [
     Mutant(
@@ -27,7 +27,7 @@ MUTANTS = [
     Mutant(
         "test_operator.py::test_explicit_is_softmax",
         "scores are not scaled",
-        "headway.ops.score:Dot.dotted",
+        "headway.ops.attend:Dot.dotted",
         result(lambda made: (*made[:2], 1.0)),
     ),
     Mutant(
@@ -55,13 +55,13 @@ MUTANTS = [
     Mutant(
         "test_operator.py::test_additive_score_is_its_formula",
         "the additive score has no tanh",
-        "headway.ops.score:Additive.__call__",
+        "headway.ops.attend:Additive.__call__",
         instead(lambda self, q, k: (q[:, :, :, None] + k[:, :, None]) @ self.v),
     ),
     Mutant(
         "test_operator.py::test_cosine_score_is_its_formula",
         "keys are not made unit length",
-        "headway.ops.score:Cosine.dotted",
+        "headway.ops.attend:Cosine.dotted",
         lambda right: lambda self, q, k: (right(self, q, k)[0], k, 1.0),
     ),
     Mutant(
@@ -109,7 +109,7 @@ MUTANTS = [
     Mutant(
         "test_operator.py::test_the_exercise_of_the_lecture",
         "scores are not scaled",
-        "headway.ops.score:Dot.dotted",
+        "headway.ops.attend:Dot.dotted",
         result(lambda made: (*made[:2], 1.0)),
     ),
 ]

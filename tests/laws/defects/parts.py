@@ -35,7 +35,7 @@ MUTANTS = [
     Mutant(
         "test_parts.py::test_full_width_heads_are_pulled_back",
         "scores are scaled by the share of a head",
-        "headway.ops.score:Dot.dotted",
+        "headway.ops.attend:Dot.dotted",
         result(lambda made: (*made[:2], 0.5)),
     ),
     Mutant(

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import torch
 
 from headway.nn.attention import Keys
-from headway.ops.positions import Positions
+from headway.ops.pattern import Positions
 
 Plant = Callable[[Callable[..., Any]], Callable[..., Any]]  # from the right function to a wrong one
 

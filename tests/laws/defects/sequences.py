@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from headway.ops.positions import Positions
+from headway.ops.pattern import Positions
 from tests.laws.defects.planting import (
     Mutant,
     change,
@@ -63,7 +63,7 @@ MUTANTS = [
     Mutant(
         "test_sequences.py::test_chunks_are_the_whole",
         "a state forgets where it stands",
-        "headway.ops.positions:Positions.following",
+        "headway.ops.pattern:Positions.following",
         instead(lambda self, length: Positions.run(0, length, self.at.device)),
     ),
     Mutant(
@@ -81,7 +81,7 @@ MUTANTS = [
     Mutant(
         "test_sequences.py::test_what_is_taken_back_was_never_there",
         "one token too many stays",
-        "headway.ops.positions:Positions.cut",
+        "headway.ops.pattern:Positions.cut",
         lambda right: lambda self, first, last: right(self, first, last + 1),
     ),
     Mutant(

@@ -1,13 +1,22 @@
-"""Files that are whole or not there: written under another name, flushed to the disk, then renamed.
+"""What headway asks of the operating system: files that are whole or not there, and memory that is kept.
+
+Files that are whole or not there: written under another name, flushed to the disk, then renamed.
 
 A crash at any instruction leaves the old file, or the new one, and at worst a leftover whose name ends in `.part`.
+
+Settings of glibc's malloc.
+
+Training allocates and frees buffers of many megabytes in each step.  By default glibc returns large ones to the system
+at once and requests them again, each page to be cleared anew; kept, they cost nothing.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,3 +88,23 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # mallopt's names for them, in malloc.h
+LARGE = 2**26  # bytes; kept too, buffers of 200 MB were 1.3 times as fast, but left gaps of twice their size
+NEVER = 2**31 - 1  # the largest that mallopt takes
+
+
+def keep_memory() -> bool:
+    """Lets glibc keep freed memory for reuse; False, without effect, where there is no glibc.
+
+    Call it before the first large tensors.  The process then holds its peak memory.
+    """
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "gnu_get_libc_version"):  # musl
+        return False
+    # some versions refuse more than 32 MB
+    mapped = any(libc.mallopt(MMAP_THRESHOLD, size) == 1 for size in (LARGE, LARGE // 2))
+    return mapped and libc.mallopt(TRIM_THRESHOLD, NEVER) == 1

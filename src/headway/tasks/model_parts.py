@@ -1,0 +1,89 @@
+"""What a task is rebuilt from: the parts of a model folder, and what a task reads off them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import nn
+
+from headway.errors import UserError
+from headway.nn.head import Classifier, TokenClassifier, main_head
+from headway.nn.trunk import Trunk
+
+if TYPE_CHECKING:
+    from headway.data.preprocess import Preprocess
+    from headway.data.tokenizer import Tokenizer
+
+
+CUSTOM = "custom"  # the architecture of a torch module of your own
+
+
+MEDIA_FIELDS = {"image": "images", "features": "sounds or numbers"}  # what a config with such a field is made for
+
+
+class ModelParts(Protocol):
+    """What a task is rebuilt from: a model with its config, tokenizers and preprocessing (`headway.model.Model`)."""
+
+    @property
+    def model(self) -> nn.Module: ...
+    @property
+    def config(self) -> Any: ...
+    @property
+    def architecture(self) -> str: ...
+    @property
+    def extra_config(self) -> Mapping[str, Any]:
+        """What config.json says besides the architecture: special tokens, names of classes."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer | None: ...
+    @property
+    def target_tokenizer(self) -> Tokenizer | None: ...
+    @property
+    def preprocess(self) -> Preprocess | None: ...
+
+
+def reads_media(parts: ModelParts) -> bool:
+    """Whether a model reads images, sounds or numbers instead of texts."""
+    waves = isinstance(parts.model, Trunk) and getattr(parts.model.embed, "reads_waveforms", False)
+    if waves or parts.preprocess is not None:
+        return True
+    media = next((what for field, what in MEDIA_FIELDS.items() if hasattr(parts.config, field)), None)
+    if media is None:
+        return False
+    said = f"this model's folder does not say how {media} are made fit for {parts.architecture}"
+    raise UserError(said, do="add preprocessor_config.json")
+
+
+def required_tokenizer(parts: ModelParts) -> Tokenizer:
+    """The tokenizer of what a model reads."""
+    if parts.tokenizer is None:
+        missing: str = getattr(parts, "lacking", "")
+        where = f"put {missing} beside it" if missing else "add tokenizer.json"
+        raise UserError("this model's folder holds no tokenizer", do=f"call model(ids) with numbers, or {where}")
+    return parts.tokenizer
+
+
+def class_names(parts: ModelParts, count: int) -> tuple[str, ...]:
+    """The names of a model's classes; their numbers where it has none."""
+    names: Mapping[str, str] = parts.extra_config.get("id2label") or {}
+    listed = [names[key] for key in sorted(names, key=int)]
+    return tuple(listed[k] if k < len(listed) else str(k) for k in range(count))
+
+
+def labels_of(parts: ModelParts, head: type[Classifier] | type[TokenClassifier]) -> tuple[str, ...] | None:
+    """The classes of a model with such a head; a torch module of your own has those that its folder names."""
+    if isinstance(parts.model, Trunk):
+        found = main_head(parts.model.head)
+        return class_names(parts, found.out.out_features) if isinstance(found, head) else None
+    named = parts.extra_config.get("id2label") if parts.architecture == CUSTOM else None
+    return class_names(parts, len(named)) if named else None
+
+
+def named_classes(labels: Sequence[str]) -> dict[str, Any]:
+    """The names of classes as config.json keeps them."""
+    return {
+        "id2label": {str(at): name for at, name in enumerate(labels)},
+        "label2id": {name: at for at, name in enumerate(labels)},
+    }

@@ -15,7 +15,7 @@ from typing import Any
 from headway.errors import UserError
 from headway.interop.bert import encoder_map, read_sizes, write_sizes
 from headway.interop.config_reader import Options, written_as
-from headway.interop.encoders import WORDS, architecture, norm, settled
+from headway.interop.encoders import FIELDS, WORDS, architecture, norm, settled
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.zoo.bert import Config
 
@@ -43,11 +43,11 @@ def architectures(name: str) -> dict[str, str]:
 def read(values: Mapping[str, Any], family: str, name: str, vocab: int) -> Config:
     """The config of a model_type whose classes begin with `name`."""
     o = Options(values, family)
-    config = read_sizes(o, architectures(name), vocab=vocab, first=o.take("pad_token_id", 1) + 1)
+    fields = FIELDS.with_defaults(vocab=vocab)
+    config = read_sizes(o, architectures(name), fields, first=o.take("pad_token_id", 1) + 1)
     if config.top in WORDS:
-        o.require("hidden_act", "gelu", default="gelu")  # the head's own activation, whatever the layers have
-    o.done()
-    return config
+        o.expect(hidden_act="gelu")  # the head's own activation, whatever the layers have
+    return o.done(config)
 
 
 def write(c: Config, family: str, name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +14,19 @@ from headway.errors import UserError, listed, nearest
 
 T = TypeVar("T")
 REQUIRED = object()  # in place of a default
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+SPELLED = {"gelu": "gelu", "gelu_tanh": "gelu_new", "quick_gelu": "quick_gelu", "relu": "relu", "silu": "silu"}
 
 
 class Options:
@@ -37,6 +50,14 @@ class Options:
         if self.values.get(name) is None:
             raise UserError(f"config.json of a {self.family} model has no {name!r}")
         return self.values[name]
+
+    def number(self, name: str, default: float) -> float:
+        """A number that may be written as an integer."""
+        return float(self.take(name, default))
+
+    def sizes(self, name: str, default: Iterable[int]) -> tuple[int, ...]:
+        """A list of sizes."""
+        return tuple(self.take(name, default))
 
     def activation(self, name: str, default: str) -> str:
         """Our name of an activation."""
@@ -98,10 +119,10 @@ def unchanged(value: Any) -> Any:
 
 
 PLAIN = Form(Options.take, unchanged)
-NUMBER = Form(lambda o, name, default: float(o.take(name, default)), unchanged)  # which may be written as an integer
-LIST = Form(lambda o, name, default: tuple(o.take(name, default)), list)  # of sizes, ours a tuple
+NUMBER = Form(Options.number, unchanged)
+LIST = Form(Options.sizes, list)
 SIDE = Form(Options.side, unchanged)
-ACTIVATION = Form(Options.activation, lambda act: SPELLED[act])
+ACTIVATION = Form(Options.activation, SPELLED.__getitem__)
 
 
 @dataclass(frozen=True)
@@ -157,17 +178,3 @@ HARMLESS = frozenset(
     static_position_embeddings
     """.split()  # noqa: SIM905  easier to read than eighty strings
 )
-
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_python_tanh": "gelu_tanh",
-    "quick_gelu": "quick_gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
-SPELLED = {"gelu": "gelu", "gelu_tanh": "gelu_new", "quick_gelu": "quick_gelu", "relu": "relu", "silu": "silu"}

@@ -59,7 +59,8 @@ def read_config(values: Mapping[str, Any]) -> Config:
     if stands == "ctc":
         o.need("vocab_size")
     fields = FIELDS.read(o)
-    return o.done(Config(**{**fields, "norms": NORMS[fields["norms"]]}, top=stands, classes=classes(o)))
+    fields["norms"] = NORMS[fields["norms"]]
+    return o.done(Config(**fields, top=stands, classes=classes(o)))
 
 
 def check(o: Options, top: str) -> None:

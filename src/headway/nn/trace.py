@@ -4,9 +4,8 @@ A module lists what it can show in `emits` and passes each value through `ctx.em
 sites by glob.  It belongs to a call (in its context) or to a block of code (`record`), never to the model, so two
 requests that share a model do not see each other's recordings.
 
-Edits of one attention head, for ablation: switch it off, make it uniform, or switch all others off.
-
-Each is a frozen value; called with a head's number it returns an edit of attention weights for `record(…, edit=…)`.
+Edits of a single attention head, for ablation, are frozen values (`HEAD_EDITS`): called with a head's number, each
+returns an edit of attention weights for `record(…, edit=…)`.
 
 Axes:  B batch   H heads   T queries   S keys
 """
@@ -28,7 +27,6 @@ from headway.ops.attention_map import JoinedMap, Readable
 Seen = Tensor | Readable
 Edit = Callable[[Tensor], Tensor]
 Site = tuple[nn.Module, str]
-
 SILENT = frozenset({"stack", "blocks", "body"})  # containers: `decoder.stack.blocks.1.cross.body` is `decoder.1.cross`
 
 

@@ -1,6 +1,4 @@
-"""The encoder inside a model that was trained without classes, with a config of its own: what can get a new head.
-
-Any preset of images as the eye of another model: what it gives before its head, and how that is laid out.
+"""Encoders inside other models: of images, from any preset, for a new model; or of a trained model, for a new head.
 
 Axes:  B batch   Y X rows and columns of the grid   T tokens   C width
 """

@@ -12,6 +12,7 @@ from headway.errors import UserError
 from headway.interop.config_reader import ACTIVATION, NUMBER, ConfigMap, Field, Options
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.interop.vit import Table
+from headway.nn.ffn import ffn_width
 from headway.zoo.clip import Config
 
 ARCHITECTURE = "CLIPModel"
@@ -89,7 +90,7 @@ def write_config(c: Config) -> dict[str, Any]:
             "pad_token_id": None,
             "eos_token_id": c.end,
             **TEXT.write(c),
-            "intermediate_size": 4 * c.dim if c.hidden is None else c.hidden,
+            "intermediate_size": ffn_width(c.dim, c.hidden),
             **both,
         },
         "vision_config": {
@@ -98,7 +99,7 @@ def write_config(c: Config) -> dict[str, Any]:
             "patch_size": c.patch,
             "num_channels": 3,
             **IMAGE.write(c),
-            "intermediate_size": 4 * c.image_dim if c.image_hidden is None else c.image_hidden,
+            "intermediate_size": ffn_width(c.image_dim, c.image_hidden),
             **both,
         },
     }

@@ -10,6 +10,7 @@ from headway.errors import UserError
 from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, written_as
 from headway.interop.encoders import architecture, classes, labels, norm, plain_encoder, top
 from headway.interop.keymap import KeyMap, Rule, linear
+from headway.nn.ffn import ffn_width
 from headway.zoo.bert import Config
 
 ARCHITECTURES = {
@@ -62,7 +63,7 @@ def write_config(c: Config) -> dict[str, Any]:
     return {
         **architecture(c.top, ARCHITECTURES, "distilbert"),
         **FIELDS.write(c),
-        "hidden_dim": 4 * c.dim if c.hidden is None else c.hidden,
+        "hidden_dim": ffn_width(c.dim, c.hidden),
         **({} if c.class_dropout is None else {"seq_classif_dropout": c.class_dropout}),
         "tie_word_embeddings": True,
         "pad_token_id": 0,

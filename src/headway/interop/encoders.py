@@ -8,6 +8,7 @@ from typing import Any
 from headway.errors import UserError, listed
 from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options
 from headway.interop.keymap import Rule, linear
+from headway.nn.ffn import ffn_width
 from headway.zoo.albert import Config as Albert
 from headway.zoo.bert import Config as Bert
 
@@ -70,8 +71,8 @@ def architecture(top: str, known: Mapping[str, str], family: str) -> dict[str, A
 
 def write_common(c: Bert | Albert) -> dict[str, Any]:
     """The sizes and rates that both layouts call the same."""
-    hidden = 4 * c.dim if c.hidden is None else c.hidden
-    return {**FIELDS.write(c), "intermediate_size": hidden, "tie_word_embeddings": True, **labels(c.top, c.classes)}
+    sizes = {**FIELDS.write(c), "intermediate_size": ffn_width(c.dim, c.hidden)}
+    return {**sizes, "tie_word_embeddings": True, **labels(c.top, c.classes)}
 
 
 def labels(top: str, count: int) -> dict[str, Any]:

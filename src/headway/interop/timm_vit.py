@@ -11,6 +11,7 @@ from headway.interop.config_reader import NUMBER, SIDE, ConfigMap, Field, Option
 from headway.interop.keymap import KeyMap, Rule, Split, linear
 from headway.interop.timm_folder import write_named
 from headway.interop.vit import Table
+from headway.nn.ffn import ffn_width
 from headway.zoo.vit import Config
 
 SIZES = {
@@ -91,10 +92,9 @@ def write_config(c: Config) -> dict[str, Any]:
     if c.act != "gelu" or c.eps != EPS or c.top == "pooler":
         said = f"timm's ViT models have act='gelu', norms with an ε of {EPS} and no pooler, and this model others"
         raise UserError(said, do=written_as("vit"))
-    hidden = 4 * c.dim if c.hidden is None else c.hidden
     changes = {
         **FIELDS.write(c),
-        "mlp_ratio": hidden / c.dim,
+        "mlp_ratio": ffn_width(c.dim, c.hidden) / c.dim,
         "qkv_bias": c.biased,
         **POOLS[c.pool],
         **RATES.write(c),

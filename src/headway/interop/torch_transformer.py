@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.interop.keymap import KeyMap, Rule, Split, linear
+from headway.nn.ffn import ffn_width
 from headway.zoo.choices import named
 from headway.zoo.transformer import NORMS, Config
 
@@ -64,7 +65,7 @@ def count(tensors: Mapping[str, Tensor], side: str) -> int:
 def reference(c: Config) -> nn.Transformer:
     """torch's own model of these sizes."""
     layers = (c.layers, c.layers if c.decoder_layers is None else c.decoder_layers)
-    hidden, first = 4 * c.dim if c.hidden is None else c.hidden, c.norms == "pre"
+    hidden, first = ffn_width(c.dim, c.hidden), c.norms == "pre"
     with catch_warnings(action="ignore"):  # it tells of a fast path that it will not take
         return nn.Transformer(
             c.dim, c.heads, *layers, hidden, c.dropout, c.act, layer_norm_eps=c.eps, batch_first=True, norm_first=first

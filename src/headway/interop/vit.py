@@ -16,6 +16,7 @@ from headway.errors import UserError
 from headway.interop.config_reader import ACTIVATION, NUMBER, SIDE, ConfigMap, Field, Options, written_as
 from headway.interop.encoders import architecture, classes, labels
 from headway.interop.keymap import KeyMap, Rule, linear
+from headway.nn.ffn import ffn_width
 from headway.zoo.mae import Config as Mae
 from headway.zoo.vit import Config
 
@@ -59,7 +60,7 @@ def write_config(c: Config) -> dict[str, Any]:
 
 
 def write_sizes(c: Config | Mae) -> dict[str, Any]:
-    return {**FIELDS.write(c), "intermediate_size": 4 * c.dim if c.hidden is None else c.hidden}
+    return {**FIELDS.write(c), "intermediate_size": ffn_width(c.dim, c.hidden)}
 
 
 def settle(c: Config, names: Collection[str]) -> Config:

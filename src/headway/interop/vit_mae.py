@@ -8,6 +8,7 @@ from typing import Any
 from headway.interop.config_reader import ConfigMap, Field, Options
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.interop.vit import FIELDS, Table, block_rules, encoder_rules, new_block_rules, write_sizes
+from headway.nn.ffn import ffn_width
 from headway.zoo.mae import Config
 
 ARCHITECTURE = "ViTMAEForPreTraining"
@@ -35,7 +36,7 @@ def write_config(c: Config) -> dict[str, Any]:
         "architectures": [ARCHITECTURE],
         **write_sizes(c),
         **DECODER.write(c),
-        "decoder_intermediate_size": 4 * c.decoder_dim if c.decoder_hidden is None else c.decoder_hidden,
+        "decoder_intermediate_size": ffn_width(c.decoder_dim, c.decoder_hidden),
     }
 
 

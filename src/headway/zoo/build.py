@@ -1,11 +1,10 @@
-"""From a preset's name, or a config, to a model.  Architectures are imported when they are asked for.
+"""From a preset's name or a config to a model; configs as plain data, and configs that fit given data.
 
-Configs as plain data, for files: dataclasses to dictionaries and back, every value checked against its field.
-
-A model for given data: an architecture's config with the vocabulary, the context, the classes and the head it needs.
-
-What the data asks for is the same for every architecture, `DataRequirements`; which fields of a config take its
-vocabularies is a property of the architecture, `VOCABULARY` in its file of the zoo.
+`build` makes the model of a preset or of a config; architectures are imported when they are asked for.  `to_plain` and
+`from_plain` take configs to dictionaries for files and back, every value checked against its field.  `config_for` is
+an architecture's config with the vocabulary, the context, the classes and the head that data needs: what data asks for
+is the same for every architecture (`DataRequirements`), and which fields of a config take its vocabularies is a
+property of the architecture, `VOCABULARY` in its file of the zoo.
 """
 
 from __future__ import annotations
@@ -14,13 +13,92 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import import_module
 from types import NoneType, UnionType
-from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from torch import nn
 
 from headway.errors import UserError, listed, nearest
 
 C = TypeVar("C")
+Sizes = Mapping[str, Any]
+
+
+def build(preset_or_config: str | object, **sizes: object) -> nn.Module:
+    """The model of a preset (`build("gpt2", layers=2)`) or of a config, with its first weights.
+
+    `sizes` replace fields of the config.
+    """
+    config = config_of(preset_or_config, **sizes)
+    return architecture(architecture_of(config)).build(config)
+
+
+def config_of(preset_or_config: str | object, **sizes: object) -> object:
+    """The config of a preset, or the one given, where `sizes` replace some fields."""
+    if isinstance(preset_or_config, str):
+        from headway.zoo.presets import preset
+
+        chosen = preset(preset_or_config)
+        return from_plain(architecture(chosen.architecture).Config, {**chosen.sizes, **sizes})
+    architecture_of(preset_or_config)
+    given = {field.name: getattr(preset_or_config, field.name) for field in fields(cast(Any, preset_or_config))}
+    return from_plain(type(preset_or_config), {**given, **sizes})
+
+
+def architecture_of(config: object) -> str:
+    """The name of the architecture whose config this is."""
+    home = type(config).__module__
+    names = [name for name, module in ARCHITECTURES.items() if module == home]
+    if not names or not is_dataclass(config):
+        do = "give a preset's name (headway list shows them) or a Config of headway.zoo"
+        raise UserError(f"cannot build a model from {type(config).__name__} {config!r:.60}", do=do)
+    return names[0]
+
+
+def architecture(name: str) -> Architecture:
+    return cast(Architecture, import_module(ARCHITECTURES[name]))
+
+
+class Architecture(Protocol):
+    """What a file of the zoo holds."""
+
+    Config: type
+    build: Callable[[Any], nn.Module]
+
+
+ARCHITECTURES = {
+    "albert": "headway.zoo.albert",
+    "bart": "headway.zoo.bart",
+    "bert": "headway.zoo.bert",
+    "captioner": "headway.zoo.captioner",
+    "clip": "headway.zoo.clip",
+    "clip_image": "headway.zoo.clip_image",
+    "conformer": "headway.zoo.conformer",
+    "forecaster": "headway.zoo.forecaster",
+    "gpt2": "headway.zoo.gpt2",
+    "image_text": "headway.zoo.image_text",
+    "llama": "headway.zoo.llama",
+    "lrnet": "headway.zoo.lrnet",
+    "mae": "headway.zoo.mae",
+    "marian": "headway.zoo.marian",
+    "mixtral": "headway.zoo.mixtral",
+    "mvit": "headway.zoo.mvit",
+    "mvitv2": "headway.zoo.mvitv2",
+    "resnet": "headway.zoo.resnet",
+    "rnn": "headway.zoo.rnn",
+    "seq2seq": "headway.zoo.seq2seq",
+    "simclr": "headway.zoo.simclr",
+    "simmim": "headway.zoo.simmim",
+    "swin": "headway.zoo.swin",
+    "swinv2": "headway.zoo.swinv2",
+    "t5": "headway.zoo.t5",
+    "transformer": "headway.zoo.transformer",
+    "vectors": "headway.zoo.vectors",
+    "vit": "headway.zoo.vit",
+    "whisper": "headway.zoo.whisper",
+    "vit_captioner": "headway.zoo.vit_captioner",
+    "wav2vec2_conformer": "headway.zoo.wav2vec2_conformer",
+    "workbench": "headway.zoo.workbench",
+}
 
 
 def to_plain(config: Any) -> dict[str, Any]:
@@ -69,183 +147,6 @@ def family_of(kind: Any) -> list[type]:
     if not (isinstance(kind, type) and is_dataclass(kind)):
         return []
     return [kind, *(known for child in kind.__subclasses__() for known in family_of(child))]
-
-
-ARCHITECTURES = {
-    "albert": "headway.zoo.albert",
-    "bart": "headway.zoo.bart",
-    "bert": "headway.zoo.bert",
-    "captioner": "headway.zoo.captioner",
-    "clip": "headway.zoo.clip",
-    "clip_image": "headway.zoo.clip_image",
-    "conformer": "headway.zoo.conformer",
-    "forecaster": "headway.zoo.forecaster",
-    "gpt2": "headway.zoo.gpt2",
-    "image_text": "headway.zoo.image_text",
-    "llama": "headway.zoo.llama",
-    "lrnet": "headway.zoo.lrnet",
-    "mae": "headway.zoo.mae",
-    "marian": "headway.zoo.marian",
-    "mixtral": "headway.zoo.mixtral",
-    "mvit": "headway.zoo.mvit",
-    "mvitv2": "headway.zoo.mvitv2",
-    "resnet": "headway.zoo.resnet",
-    "rnn": "headway.zoo.rnn",
-    "seq2seq": "headway.zoo.seq2seq",
-    "simclr": "headway.zoo.simclr",
-    "simmim": "headway.zoo.simmim",
-    "swin": "headway.zoo.swin",
-    "swinv2": "headway.zoo.swinv2",
-    "t5": "headway.zoo.t5",
-    "transformer": "headway.zoo.transformer",
-    "vectors": "headway.zoo.vectors",
-    "vit": "headway.zoo.vit",
-    "whisper": "headway.zoo.whisper",
-    "vit_captioner": "headway.zoo.vit_captioner",
-    "wav2vec2_conformer": "headway.zoo.wav2vec2_conformer",
-    "workbench": "headway.zoo.workbench",
-}
-
-
-class Architecture(Protocol):
-    """What a file of the zoo holds."""
-
-    Config: type
-    build: Callable[[Any], nn.Module]
-
-
-def build(preset_or_config: str | object, **sizes: object) -> nn.Module:
-    """The model of a preset (`build("gpt2", layers=2)`) or of a config, with its first weights.
-
-    `sizes` replace fields of the config.
-    """
-    config = config_of(preset_or_config, **sizes)
-    return architecture(architecture_of(config)).build(config)
-
-
-def config_of(preset_or_config: str | object, **sizes: object) -> object:
-    """The config of a preset, or the one given, where `sizes` replace some fields."""
-    if isinstance(preset_or_config, str):
-        from headway.zoo.presets import preset
-
-        chosen = preset(preset_or_config)
-        return from_plain(architecture(chosen.architecture).Config, {**chosen.sizes, **sizes})
-    architecture_of(preset_or_config)
-    given = {field.name: getattr(preset_or_config, field.name) for field in fields(cast(Any, preset_or_config))}
-    return from_plain(type(preset_or_config), {**given, **sizes})
-
-
-def architecture_of(config: object) -> str:
-    """The name of the architecture whose config this is."""
-    home = type(config).__module__
-    names = [name for name, module in ARCHITECTURES.items() if module == home]
-    if not names or not is_dataclass(config):
-        do = "give a preset's name (headway list shows them) or a Config of headway.zoo"
-        raise UserError(f"cannot build a model from {type(config).__name__} {config!r:.60}", do=do)
-    return names[0]
-
-
-def architecture(name: str) -> Architecture:
-    return cast(Architecture, import_module(ARCHITECTURES[name]))
-
-
-Sizes = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class DataRequirements:
-    """What the data and the task ask of a model."""
-
-    longest: int  # tokens of a row at most
-    source_vocab: int | None = None  # None: it reads no text
-    target_vocab: int | None = None  # None: one tokenizer for both sides
-    classes: int = 0
-    head: str | None = None  # the value of the config field `top`, where an encoder has several heads to choose from
-    fields: Sizes = field(default_factory=dict[str, Any])  # other config fields: sizes of images, features of frames
-
-    @property
-    def joint(self) -> bool:
-        """Whether source and target have one tokenizer."""
-        return self.target_vocab is None
-
-    @property
-    def source(self) -> int:
-        assert self.source_vocab is not None, "an architecture of texts for data without a tokenizer"
-        return self.source_vocab
-
-    @property
-    def target(self) -> int:
-        return self.source if self.target_vocab is None else self.target_vocab
-
-
-class Vocabulary(Protocol):
-    """How the config of an architecture takes the vocabularies of the data."""
-
-    @property
-    def joint_only(self) -> bool:
-        """Whether source and target must have one tokenizer."""
-        ...
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        """Fields of the config, beside those that are given."""
-        ...
-
-
-@dataclass(frozen=True)
-class OneVocabulary:
-    joint_only: bool = True
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        if not required.joint:
-            do = "leave out data.target_tokenizer, or model.preset"
-            raise UserError("this architecture reads and writes the same words", do=do)
-        return {"vocab": required.source}
-
-
-@dataclass(frozen=True)
-class VocabularyAndContext:
-    joint_only: bool = False
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        return {"vocab": required.source, "context": required.longest}
-
-
-@dataclass(frozen=True)
-class OptionalSource:
-    joint_only: bool = False
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        if required.joint:
-            return {"vocab": required.target}
-        tied = "target" if given.get("tied") == "all" else given.get("tied", "none")
-        return {"vocab": required.target, "source_vocab": required.source, "tied": tied}
-
-
-@dataclass(frozen=True)
-class OptionalTarget:
-    joint_only: bool = False
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        return {"vocab": required.source, "target_vocab": required.target_vocab}
-
-
-@dataclass(frozen=True)
-class FromFields:
-    joint_only: bool = False
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        return required.fields
-
-
-ONE_VOCABULARY = OneVocabulary()  # `vocab`, of both sides
-VOCABULARY_AND_CONTEXT = VocabularyAndContext()  # `vocab`, and positions up to `context`
-OPTIONAL_SOURCE_VOCAB = OptionalSource()  # `vocab` is the target's, `source_vocab` where that is another one
-OPTIONAL_TARGET_VOCAB = OptionalTarget()  # `vocab` is the source's, `target_vocab` where that is another one
-FROM_FIELDS = FromFields()  # it reads images, sounds or numbers: the data names the fields
-
-
-def vocabulary_of(name: str) -> Vocabulary:
-    return cast(Any, architecture(name)).VOCABULARY
 
 
 def config_for(name: str, sizes: Sizes, required: DataRequirements, dropout: float | None) -> object:
@@ -300,3 +201,73 @@ def folded(kind: type, values: Sizes) -> Sizes:
         return values
     inner = {key: value for key, value in values.items() if key not in own}
     return {**{key: value for key, value in values.items() if key in own}, "encoder": {**encoder, **inner}}
+
+
+@dataclass(frozen=True)
+class DataRequirements:
+    """What the data and the task ask of a model."""
+
+    longest: int  # tokens of a row at most
+    source_vocab: int | None = None  # None: it reads no text
+    target_vocab: int | None = None  # None: one tokenizer for both sides
+    classes: int = 0
+    head: str | None = None  # the value of the config field `top`, where an encoder has several heads to choose from
+    fields: Sizes = field(default_factory=dict[str, Any])  # other config fields: sizes of images, features of frames
+
+    @property
+    def joint(self) -> bool:
+        """Whether source and target have one tokenizer."""
+        return self.target_vocab is None
+
+    @property
+    def source(self) -> int:
+        assert self.source_vocab is not None, "an architecture of texts for data without a tokenizer"
+        return self.source_vocab
+
+    @property
+    def target(self) -> int:
+        return self.source if self.target_vocab is None else self.target_vocab
+
+
+def vocabulary_of(name: str) -> Vocabulary:
+    return cast(Any, architecture(name)).VOCABULARY
+
+
+class Vocabulary(NamedTuple):
+    """How the config of an architecture takes the vocabularies of the data."""
+
+    sizes: Callable[[DataRequirements, Sizes], Sizes]  # fields of the config, beside the sizes that are given
+    joint_only: bool = False  # source and target must have one tokenizer
+
+
+def one_vocabulary(required: DataRequirements, given: Sizes) -> Sizes:
+    if not required.joint:
+        do = "leave out data.target_tokenizer, or model.preset"
+        raise UserError("this architecture reads and writes the same words", do=do)
+    return {"vocab": required.source}
+
+
+def vocabulary_and_context(required: DataRequirements, given: Sizes) -> Sizes:
+    return {"vocab": required.source, "context": required.longest}
+
+
+def optional_source(required: DataRequirements, given: Sizes) -> Sizes:
+    if required.joint:
+        return {"vocab": required.target}
+    tied = "target" if given.get("tied") == "all" else given.get("tied", "none")
+    return {"vocab": required.target, "source_vocab": required.source, "tied": tied}
+
+
+def optional_target(required: DataRequirements, given: Sizes) -> Sizes:
+    return {"vocab": required.source, "target_vocab": required.target_vocab}
+
+
+def from_fields(required: DataRequirements, given: Sizes) -> Sizes:
+    return required.fields
+
+
+ONE_VOCABULARY = Vocabulary(one_vocabulary, joint_only=True)  # `vocab`, of both sides
+VOCABULARY_AND_CONTEXT = Vocabulary(vocabulary_and_context)  # `vocab`, and positions up to `context`
+OPTIONAL_SOURCE_VOCAB = Vocabulary(optional_source)  # `vocab` is the target's, `source_vocab` where that is another one
+OPTIONAL_TARGET_VOCAB = Vocabulary(optional_target)  # `vocab` is the source's, `target_vocab` where that is another one
+FROM_FIELDS = Vocabulary(from_fields)  # it reads images, sounds or numbers: the data names the fields

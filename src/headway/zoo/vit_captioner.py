@@ -79,7 +79,7 @@ def writer(c: Config, memory: int) -> Stack:
         return Residual(body, before=nn.LayerNorm(c.dim, eps=c.eps), drop=c.dropout)
 
     def block() -> Block:
-        ffn = FFN(c.dim, 4 * c.dim if c.hidden is None else c.hidden, act=activation(c.act))
+        ffn = FFN(c.dim, c.hidden, act=activation(c.act))
         return Block(
             attn=sublayer(SelfAttention(c.dim, c.heads, pattern=Causal(), dropout=c.attention_dropout)),
             cross=sublayer(CrossAttention(c.dim, c.heads, kv_dim=memory, dropout=c.attention_dropout)),

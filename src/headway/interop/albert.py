@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.interop.config_reader import ConfigMap, Field, Options
-from headway.interop.encoders import FIELDS, architecture, classes, norm, plain_encoder, settled, top, write_common
+from headway.interop.encoders import FIELDS, architecture, classes, norm, out, plain_encoder, settled, top, write_common
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.zoo.albert import Config
 
@@ -89,9 +89,6 @@ def head(top: str) -> tuple[Rule, ...]:
             *norm("predictions.LayerNorm", f"{ours}.norm", outside=True),
             Rule("predictions.bias", f"{ours}.words.bias", outside=True),
         )
-
-    def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
-        return linear(theirs, ours, outside=True)
 
     return {
         "none": (),

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.errors import UserError
 from headway.interop.config_reader import ConfigMap, Options, written_as
-from headway.interop.encoders import FIELDS, architecture, classes, norm, plain_encoder, settled, top, write_common
+from headway.interop.encoders import FIELDS, architecture, classes, norm, out, plain_encoder, settled, top, write_common
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.zoo.bert import Config
 
@@ -72,9 +72,6 @@ def keymap(c: Config) -> KeyMap:
 
     def pooler(inside: str) -> tuple[Rule, ...]:
         return linear("pooler.dense", inside)
-
-    def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
-        return linear(theirs, ours, outside=True)
 
     tops = {
         "none": (),

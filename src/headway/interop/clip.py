@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.interop.config_reader import ACTIVATION, NUMBER, ConfigMap, Field, Options
-from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.keymap import KeyMap, Rule, linear, linears
 from headway.interop.vit import Table
 from headway.nn.ffn import ffn_width
 from headway.zoo.clip import Config
@@ -113,14 +113,14 @@ def keymap(c: Config) -> KeyMap:
             Rule("logit_scale", "log_scale"),
             Rule("text_model.embeddings.token_embedding.weight", "text.embed.token.weight"),
             Rule("text_model.embeddings.position_embedding.weight", "text.embed.position.table.weight"),
-            *blocks("text_model", "text"),
+            *linears("text_model.encoder.layers.*", "text.stack.blocks.*", BLOCK),
             *linear("text_model.final_layer_norm", "text.stack.norm"),
             Rule("text_projection.weight", "text.head.out.weight"),
             Rule("vision_model.embeddings.class_embedding", "image.embed.token.token", (Within(2),)),
             Rule("vision_model.embeddings.patch_embedding.weight", "image.embed.patches.project.weight"),
             Rule("vision_model.embeddings.position_embedding.weight", places, table),
             *linear("vision_model.pre_layrnorm", "image.embed.norm"),
-            *blocks("vision_model", "image"),
+            *linears("vision_model.encoder.layers.*", "image.stack.blocks.*", BLOCK),
             *linear("vision_model.post_layernorm", "image.head.norm"),
             Rule("visual_projection.weight", "image.head.out.weight"),
         ),
@@ -128,18 +128,16 @@ def keymap(c: Config) -> KeyMap:
     )
 
 
-def blocks(theirs: str, ours: str) -> tuple[Rule, ...]:
-    there, here = f"{theirs}.encoder.layers.*", f"{ours}.stack.blocks.*"
-    return (
-        *linear(f"{there}.self_attn.q_proj", f"{here}.attn.body.q"),
-        *linear(f"{there}.self_attn.k_proj", f"{here}.attn.body.k"),
-        *linear(f"{there}.self_attn.v_proj", f"{here}.attn.body.v"),
-        *linear(f"{there}.self_attn.out_proj", f"{here}.attn.body.out"),
-        *linear(f"{there}.layer_norm1", f"{here}.attn.before"),
-        *linear(f"{there}.mlp.fc1", f"{here}.ffn.body.up"),
-        *linear(f"{there}.mlp.fc2", f"{here}.ffn.body.down"),
-        *linear(f"{there}.layer_norm2", f"{here}.ffn.before"),
-    )
+BLOCK = {
+    "self_attn.q_proj": "attn.body.q",
+    "self_attn.k_proj": "attn.body.k",
+    "self_attn.v_proj": "attn.body.v",
+    "self_attn.out_proj": "attn.body.out",
+    "layer_norm1": "attn.before",
+    "mlp.fc1": "ffn.body.up",
+    "mlp.fc2": "ffn.body.down",
+    "layer_norm2": "ffn.before",
+}
 
 
 @dataclass(frozen=True)

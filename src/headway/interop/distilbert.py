@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.errors import UserError
 from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, written_as
-from headway.interop.encoders import architecture, classes, labels, norm, plain_encoder, top
+from headway.interop.encoders import architecture, classes, labels, norm, out, plain_encoder, top
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.nn.ffn import ffn_width
 from headway.zoo.bert import Config
@@ -101,9 +101,6 @@ def keymap(c: Config) -> KeyMap:
 
 
 def head(top: str) -> tuple[Rule, ...]:
-    def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
-        return linear(theirs, ours, outside=True)
-
     return {
         "none": (),
         "words": (

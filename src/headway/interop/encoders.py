@@ -82,6 +82,11 @@ def labels(top: str, count: int) -> dict[str, Any]:
     return {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
 
 
+def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
+    """A layer of a head, whose name there stands without the encoder's prefix."""
+    return linear(theirs, ours, outside=True)
+
+
 def norm(theirs: str, ours: str, *, outside: bool = False) -> tuple[Rule, ...]:
     """A layer norm; files of the first years call its parameters gamma and beta, and are read alike."""
     old = (("gamma", "weight"), ("beta", "bias"))

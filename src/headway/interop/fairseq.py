@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headway.errors import UserError, listed
 from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options
-from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.keymap import KeyMap, Rule, linear, linears
 from headway.zoo.choices import named
 from headway.zoo.transformer import NORMS, TIES, Config
 
@@ -84,19 +84,12 @@ def blocks(slot: str) -> tuple[Rule, ...]:
 
 
 def side(name: str, attentions: Mapping[str, str], slot: str) -> tuple[Rule, ...]:
-    there, here = f"{name}.layers.*", f"{name}.stack.blocks.*"
-    rules = [
-        *(attention(f"{there}.{theirs}", f"{here}.{ours}", slot) for theirs, ours in attentions.items()),
-        linear(f"{there}.fc1", f"{here}.ffn.body.up"),
-        linear(f"{there}.fc2", f"{here}.ffn.body.down"),
-        linear(f"{there}.final_layer_norm", f"{here}.ffn.{slot}"),
-    ]
-    return tuple(rule for group in rules for rule in group)
-
-
-def attention(there: str, here: str, slot: str) -> tuple[Rule, ...]:
-    projections = [linear(f"{there}.{part}_proj", f"{here}.body.{part}") for part in ("q", "k", "v", "out")]
-    return (*(rule for pair in projections for rule in pair), *linear(f"{there}_layer_norm", f"{here}.{slot}"))
+    parts = dict[str, str]()
+    for theirs, ours in attentions.items():
+        parts |= {f"{theirs}.{part}_proj": f"{ours}.body.{part}" for part in ("q", "k", "v", "out")}
+        parts[f"{theirs}_layer_norm"] = f"{ours}.{slot}"
+    parts |= {"fc1": "ffn.body.up", "fc2": "ffn.body.down", "final_layer_norm": f"ffn.{slot}"}
+    return linears(f"{name}.layers.*", f"{name}.stack.blocks.*", parts)
 
 
 # the sizes of both sides in Hugging Face's configs, with BART's defaults

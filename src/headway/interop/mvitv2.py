@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.errors import UserError, listed, nearest
 from headway.interop.config_reader import NUMBER, SIDE, ConfigMap, Field, Options
-from headway.interop.keymap import KeyMap, Rule, Split, linear
+from headway.interop.keymap import KeyMap, Rule, linear, qkv
 from headway.interop.timm_folder import write_named
 from headway.zoo.mvitv2 import Config
 
@@ -66,12 +66,8 @@ def keymap(c: Config) -> KeyMap:
 
 
 def attention(there: str, here: str) -> tuple[Rule, ...]:
-    packed = (
-        Rule(f"{there}.qkv.{kind}", tuple(f"{here}.{part}.{kind}" for part in "qkv"), (Split(3),))
-        for kind in ("weight", "bias")
-    )
     return (
-        *packed,
+        *qkv(f"{there}.qkv.", here),
         *linear(f"{there}.proj", f"{here}.out"),
         *(Rule(f"{there}.pool_{part}.weight", f"{here}.{part}_pool.weight") for part in "qkv"),
         *(rule for part in "qkv" for rule in linear(f"{there}.norm_{part}", f"{here}.{part}_norm")),

@@ -8,7 +8,7 @@ from typing import Any
 from headway.errors import UserError
 from headway.interop.config_reader import LIST, ConfigMap, Field, Options
 from headway.interop.encoders import classes, labels
-from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.keymap import KeyMap, Rule, batch_norm, linear
 from headway.zoo.resnet import Config
 
 CLASSES, FEATURES = "ResNetForImageClassification", "ResNetModel"
@@ -20,7 +20,6 @@ FIELDS = ConfigMap(
     Field("hidden_sizes", "widths", (256, 512, 1024, 2048), LIST),
 )
 FIXED = {"hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False}
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
@@ -69,8 +68,3 @@ def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
         Rule(f"{theirs}.convolution.weight", f"{ours}.body.weight"),
         *batch_norm(f"{theirs}.normalization", f"{ours}.norm"),
     )
-
-
-def batch_norm(theirs: str, ours: str) -> tuple[Rule, ...]:
-    """Weight and bias, and the statistics that it has gathered."""
-    return (*linear(theirs, ours), *(Rule(f"{theirs}.{kept}", f"{ours}.{kept}") for kept in STATISTICS))

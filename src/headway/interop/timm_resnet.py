@@ -7,8 +7,8 @@ from typing import Any
 
 from headway.errors import UserError, listed, nearest
 from headway.interop.config_reader import Options, written_as
-from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.resnet import batch_norm, check
+from headway.interop.keymap import KeyMap, Rule, batch_norm, linear
+from headway.interop.resnet import check
 from headway.interop.timm_folder import write_named
 from headway.zoo.resnet import Config
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.errors import UserError, listed
 from headway.interop.config_reader import NUMBER, SIDE, ConfigMap, Field, Options, written_as
-from headway.interop.keymap import KeyMap, Rule, Split, linear
+from headway.interop.keymap import KeyMap, Rule, linear, qkv
 from headway.interop.timm_folder import write_named
 from headway.interop.vit import Table
 from headway.nn.ffn import ffn_width
@@ -105,7 +105,6 @@ def write_config(c: Config) -> dict[str, Any]:
 
 def keymap(c: Config) -> KeyMap:
     there, here = "blocks.*", "stack.blocks.*"
-    fused = [f"{here}.attn.body.{part}" for part in "qkv"]
     first = ("embed.token.position",) if c.pool == "class" else ()
     return KeyMap(
         rules=(
@@ -113,10 +112,7 @@ def keymap(c: Config) -> KeyMap:
             Rule("cls_token", "embed.token.token"),
             Rule("pos_embed", (*first, "embed.position.table"), (Table(c.image // c.patch, len(first)),)),
             *linear(f"{there}.norm1", f"{here}.attn.before"),
-            *(
-                Rule(f"{there}.attn.qkv.{part}", tuple(f"{x}.{part}" for x in fused), (Split(3),))
-                for part in ("weight", "bias")
-            ),
+            *qkv(f"{there}.attn.qkv.", f"{here}.attn.body"),
             *linear(f"{there}.attn.proj", f"{here}.attn.body.out"),
             *linear(f"{there}.norm2", f"{here}.ffn.before"),
             *linear(f"{there}.mlp.fc1", f"{here}.ffn.body.up"),

@@ -15,7 +15,7 @@ from torch import Tensor, cat
 from headway.errors import UserError
 from headway.interop.config_reader import ACTIVATION, NUMBER, SIDE, ConfigMap, Field, Options, written_as
 from headway.interop.encoders import architecture, classes, labels
-from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.keymap import KeyMap, Rule, linear, linears
 from headway.nn.ffn import ffn_width
 from headway.zoo.mae import Config as Mae
 from headway.zoo.vit import Config
@@ -88,36 +88,32 @@ def encoder_rules(c: Config | Mae, there: str = "", here: str = "") -> tuple[Rul
         *linear(f"{there}embeddings.patch_embeddings.projection", f"{here}embed.patches.project"),
         Rule(f"{there}embeddings.cls_token", f"{here}embed.token.token"),
         Rule(f"{there}embeddings.position_embeddings", places, (Table(c.image // c.patch),)),
-        *block_rules(f"{there}encoder.layer.*", f"{here}stack.blocks.*"),
-        *new_block_rules(f"{there}layers.*", f"{here}stack.blocks.*"),
+        *linears(f"{there}encoder.layer.*", f"{here}stack.blocks.*", BLOCK),
+        *linears(f"{there}layers.*", f"{here}stack.blocks.*", NEW_BLOCK),
         *linear(f"{there}layernorm", f"{here}stack.norm"),
     )
 
 
-def block_rules(there: str, here: str) -> tuple[Rule, ...]:
-    return (
-        *linear(f"{there}.layernorm_before", f"{here}.attn.before"),
-        *linear(f"{there}.attention.attention.query", f"{here}.attn.body.q"),
-        *linear(f"{there}.attention.attention.key", f"{here}.attn.body.k"),
-        *linear(f"{there}.attention.attention.value", f"{here}.attn.body.v"),
-        *linear(f"{there}.attention.output.dense", f"{here}.attn.body.out"),
-        *linear(f"{there}.layernorm_after", f"{here}.ffn.before"),
-        *linear(f"{there}.intermediate.dense", f"{here}.ffn.body.up"),
-        *linear(f"{there}.output.dense", f"{here}.ffn.body.down"),
-    )
-
-
-def new_block_rules(there: str, here: str) -> tuple[Rule, ...]:
-    return (
-        *linear(f"{there}.layernorm_before", f"{here}.attn.before"),
-        *linear(f"{there}.attention.q_proj", f"{here}.attn.body.q"),
-        *linear(f"{there}.attention.k_proj", f"{here}.attn.body.k"),
-        *linear(f"{there}.attention.v_proj", f"{here}.attn.body.v"),
-        *linear(f"{there}.attention.o_proj", f"{here}.attn.body.out"),
-        *linear(f"{there}.layernorm_after", f"{here}.ffn.before"),
-        *linear(f"{there}.mlp.fc1", f"{here}.ffn.body.up"),
-        *linear(f"{there}.mlp.fc2", f"{here}.ffn.body.down"),
-    )
+BLOCK = {
+    "layernorm_before": "attn.before",
+    "attention.attention.query": "attn.body.q",
+    "attention.attention.key": "attn.body.k",
+    "attention.attention.value": "attn.body.v",
+    "attention.output.dense": "attn.body.out",
+    "layernorm_after": "ffn.before",
+    "intermediate.dense": "ffn.body.up",
+    "output.dense": "ffn.body.down",
+}
+NEW_BLOCK = {
+    "layernorm_before": "attn.before",
+    "attention.q_proj": "attn.body.q",
+    "attention.k_proj": "attn.body.k",
+    "attention.v_proj": "attn.body.v",
+    "attention.o_proj": "attn.body.out",
+    "layernorm_after": "ffn.before",
+    "mlp.fc1": "ffn.body.up",
+    "mlp.fc2": "ffn.body.down",
+}
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.interop.config_reader import ConfigMap, Field, Options
-from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.vit import FIELDS, Table, block_rules, encoder_rules, new_block_rules, write_sizes
+from headway.interop.keymap import KeyMap, Rule, linear, linears
+from headway.interop.vit import BLOCK, FIELDS, NEW_BLOCK, Table, encoder_rules, write_sizes
 from headway.nn.ffn import ffn_width
 from headway.zoo.mae import Config
 
@@ -49,9 +49,9 @@ def keymap(c: Config) -> KeyMap:
             *linear("decoder.decoder_embed", "decoder.narrow"),
             Rule("decoder.mask_token", "decoder.hidden"),
             Rule("decoder.decoder_pos_embed", places, (Table(c.image // c.patch),)),
-            *block_rules(layers, blocks),
-            *new_block_rules(layers, blocks),
-            *block_rules("decoder.decoder_encoder.layer.*", blocks),  # as transformers 5 writes it, by a slip
+            *linears(layers, blocks, BLOCK),
+            *linears(layers, blocks, NEW_BLOCK),
+            *linears("decoder.decoder_encoder.layer.*", blocks, BLOCK),  # as transformers 5 writes it, by a slip
             *linear("decoder.decoder_norm", "decoder.stack.norm"),
             *linear("decoder.decoder_pred", "decoder.out"),
         )

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.interop.config_reader import ACTIVATION, LIST, ConfigMap, Field, Options
-from headway.interop.encoders import architecture, classes, labels, top
-from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.encoders import architecture, classes, labels, out, top
+from headway.interop.keymap import KeyMap, Rule, batch_norm, linear, linears
 from headway.zoo.wav2vec2_conformer import Config
 
 FAMILY = "wav2vec2-conformer"
@@ -109,9 +109,9 @@ class Pointwise:
 def keymap(c: Config) -> KeyMap:
     tops = {
         "none": (),
-        "ctc": linear("lm_head", "head", outside=True),
-        "rows": linear("projector", "head.inside", outside=True) + linear("classifier", "head.out", outside=True),
-        "tokens": linear("classifier", "head.out", outside=True),
+        "ctc": out("lm_head", "head"),
+        "rows": out("projector", "head.inside") + out("classifier"),
+        "tokens": out("classifier"),
     }
     prefix = "wav2vec2_conformer."
     return KeyMap(
@@ -136,23 +136,18 @@ def block(there: str, here: str) -> tuple[Rule, ...]:
     return (
         *feed_forward(f"{there}.ffn1", f"{here}.ffn_in"),
         *linear(f"{there}.self_attn_layer_norm", f"{here}.attn.before"),
-        *(rule for part in ("q", "k", "v", "out") for rule in projection(there, here, part)),
+        *linears(there, here, {f"self_attn.linear_{part}": f"attn.body.{part}" for part in ("q", "k", "v", "out")}),
         Rule(f"{there}.self_attn.linear_pos.weight", f"{distances}.place.weight"),
         Rule(f"{there}.self_attn.pos_bias_u", f"{distances}.u"),
         Rule(f"{there}.self_attn.pos_bias_v", f"{distances}.v"),
         *linear(f"{there}.conv_module.layer_norm", f"{here}.conv.before"),
         Rule(f"{there}.conv_module.pointwise_conv1.weight", f"{conv}.expand.weight", (Pointwise(),)),
         Rule(f"{there}.conv_module.depthwise_conv.weight", f"{conv}.depthwise.weight"),
-        *linear(f"{there}.conv_module.batch_norm", f"{conv}.norm"),
-        *(Rule(f"{there}.conv_module.batch_norm.{kept}", f"{conv}.norm.{kept}") for kept in STATISTICS),
+        *batch_norm(f"{there}.conv_module.batch_norm", f"{conv}.norm"),
         Rule(f"{there}.conv_module.pointwise_conv2.weight", f"{conv}.out.weight", (Pointwise(),)),
         *feed_forward(f"{there}.ffn2", f"{here}.ffn_out"),
         *linear(f"{there}.final_layer_norm", f"{here}.ffn_out.after"),
     )
-
-
-def projection(there: str, here: str, part: str) -> tuple[Rule, ...]:
-    return linear(f"{there}.self_attn.linear_{part}", f"{here}.attn.body.{part}")
 
 
 def feed_forward(there: str, here: str) -> tuple[Rule, ...]:
@@ -163,7 +158,6 @@ def feed_forward(there: str, here: str) -> tuple[Rule, ...]:
     )
 
 
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 POSITIONS = "encoder.pos_conv_embed.conv"  # made there, and never called
 UNUSED = (
     "masked_spec_embed",

@@ -18,7 +18,7 @@ from torch import Tensor
 from headway.errors import UserError, listed
 from headway.interop.config_reader import ConfigMap, Field, Options
 from headway.interop.fairseq import SIDES, blocks, check_sides
-from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.keymap import KeyMap, Rule, linear, linears
 from headway.interop.weights import Tensors, check_asked, unpickled
 from headway.ops.mel import WHISPER
 from headway.ops.relative import sinusoid
@@ -204,20 +204,15 @@ def openai_keymap(c: Config) -> KeyMap:
 
 
 def openai_side(name: str, attentions: Mapping[str, str]) -> tuple[Rule, ...]:
-    there, here = f"{name}.blocks.*", f"{name}.stack.blocks.*"
-    parts = {"query": "q", "key": "k", "value": "v", "out": "out"}
-    rules = [
-        *(
-            linear(f"{there}.{theirs}.{part}", f"{here}.{ours}.body.{parts[part]}")
-            for theirs, ours in attentions.items()
-            for part in parts
-        ),
-        *(linear(f"{there}.{theirs}_ln", f"{here}.{ours}.before") for theirs, ours in attentions.items()),
-        linear(f"{there}.mlp.0", f"{here}.ffn.body.up"),
-        linear(f"{there}.mlp.2", f"{here}.ffn.body.down"),
-        linear(f"{there}.mlp_ln", f"{here}.ffn.before"),
-    ]
-    return tuple(rule for group in rules for rule in group)
+    projections = {"query": "q", "key": "k", "value": "v", "out": "out"}
+    parts = {
+        f"{theirs}.{part}": f"{ours}.body.{own}"
+        for theirs, ours in attentions.items()
+        for part, own in projections.items()
+    }
+    parts |= {f"{theirs}_ln": f"{ours}.before" for theirs, ours in attentions.items()}
+    parts |= {"mlp.0": "ffn.body.up", "mlp.2": "ffn.body.down", "mlp_ln": "ffn.before"}
+    return linears(f"{name}.blocks.*", f"{name}.stack.blocks.*", parts)
 
 
 # ---- in both

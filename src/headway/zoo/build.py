@@ -122,6 +122,12 @@ def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
     return kind(**{name: fitted(name, value, hints[name]) for name, value in values.items()})
 
 
+def config_like(kind: type[C], config: object, **values: object) -> C:
+    """A config of `kind` with these values, and else with those that another config has under the same names."""
+    names = (f.name for f in fields(cast(Any, kind)))
+    return kind(**{name: getattr(config, name) for name in names if hasattr(config, name)} | values)
+
+
 def fitted(name: str, value: Any, hint: Any) -> Any:
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if isinstance(value, Mapping) and "kind" in value:

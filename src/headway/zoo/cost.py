@@ -207,8 +207,11 @@ def tally_layers(model: nn.Module, given: tuple[Tensor, ...]) -> dict[str, Tally
     trace = Trace(model, *(["*.weights", "*.values"] if attends else []))
     reads_tokens = not given[-1].is_floating_point()
     state = State() if reads_tokens and only_looks_back(model, patterns) else None
-    first = [Context(trace=trace)] if reads_pairs(model) else []
-    model(*given, *first, Context(trace=trace, state=state))
+    ctx = Context(trace=trace, state=state)
+    if reads_pairs(model):  # of texts, source and target are alike
+        model(given[0], given[-1], Context(trace=trace), ctx)
+    else:
+        model(*given, ctx)
     for (site, what), name in trace.names.items():
         if what == "weights":
             values = trace.all(name.removesuffix("weights") + "values")

@@ -21,7 +21,7 @@ from headway.nn.trunk import EncoderDecoder
 from headway.system import read_json, write_json
 from headway.tasks.generation import GenerationOptions
 from headway.zoo.build import build, config_of
-from headway.zoo.cost import reads
+from headway.zoo.cost import dummy_inputs
 from tests.interop.parity import Case
 from tests.interop.table import CASES
 
@@ -29,7 +29,7 @@ from tests.interop.table import CASES
 def numbers(loaded: Model) -> Tensor:
     """What a model says of what it reads, whatever that is."""
     length = 61 if hasattr(loaded.config, "strides") else None  # few samples of a waveform
-    given = [drawn(x) for x in reads(loaded.config, loaded.model, 2, length).tensors]
+    given = [drawn(x) for x in dummy_inputs(loaded.config, loaded.model, 2, length).tensors]
     model: Any = loaded.model
     with torch.no_grad():
         return model(*given, *given) if isinstance(model, EncoderDecoder) and len(given) == 1 else model(*given)

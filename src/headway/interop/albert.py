@@ -6,16 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headway.interop.config_reader import Options
-from headway.interop.encoders import (
-    architecture,
-    classes,
-    norm,
-    plain_encoder,
-    settled,
-    top,
-    write_common,
-)
+from headway.interop.config_reader import ConfigMap, Field, Options
+from headway.interop.encoders import FIELDS, architecture, classes, norm, out, plain_encoder, settled, top, write_common
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.zoo.albert import Config
 
@@ -29,45 +21,27 @@ ARCHITECTURES = {
 }
 
 
+COMMON = FIELDS.with_defaults(
+    vocab=30_000, dim=4096, heads=64, hidden=16_384, act="gelu_new", dropout=0.0, attention_dropout=0.0
+)
+OWN = ConfigMap(
+    Field("max_position_embeddings", "context", 512),
+    Field("embedding_size", "width", 128),
+    Field("num_hidden_groups", "groups", 1),
+    Field("inner_group_num", "inner", 1),
+    Field("classifier_dropout_prob", "class_dropout", 0.1),
+)
+
+
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "albert")
     plain_encoder(o)
-    for name in ("net_structure_type", "gap_size", "num_memory_blocks"):
-        o.require(name, 0, default=0)
-    o.require("down_scale_factor", 1, default=1)
-    config = Config(
-        vocab=o.take("vocab_size", 30_000),
-        context=o.take("max_position_embeddings", 512),
-        width=o.take("embedding_size", 128),
-        dim=o.take("hidden_size", 4096),
-        layers=o.take("num_hidden_layers", 12),
-        groups=o.take("num_hidden_groups", 1),
-        inner=o.take("inner_group_num", 1),
-        heads=o.take("num_attention_heads", 64),
-        hidden=o.take("intermediate_size", 16_384),
-        segments=o.take("type_vocab_size", 2),
-        act=o.activation("hidden_act", "gelu_new"),
-        eps=o.take("layer_norm_eps", 1e-12),
-        dropout=o.take("hidden_dropout_prob", 0.0),
-        top=top(o, ARCHITECTURES),
-        classes=classes(o),
-        attention_dropout=o.take("attention_probs_dropout_prob", 0.0),
-        class_dropout=o.take("classifier_dropout_prob", 0.1),
-    )
-    o.done()
-    return config
+    o.expect(net_structure_type=0, gap_size=0, num_memory_blocks=0, down_scale_factor=1)
+    return o.done(Config(**COMMON.read(o), **OWN.read(o), top=top(o, ARCHITECTURES), classes=classes(o)))
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    return {
-        **architecture(c.top, ARCHITECTURES, "albert"),
-        **write_common(c),
-        "max_position_embeddings": c.context,
-        "embedding_size": c.width,
-        "num_hidden_groups": c.groups,
-        "inner_group_num": c.inner,
-        "classifier_dropout_prob": c.class_dropout,
-    }
+    return {**architecture(c.top, ARCHITECTURES, "albert"), **write_common(c), **OWN.write(c)}
 
 
 def settle(c: Config, names: Collection[str]) -> Config:
@@ -115,9 +89,6 @@ def head(top: str) -> tuple[Rule, ...]:
             *norm("predictions.LayerNorm", f"{ours}.norm", outside=True),
             Rule("predictions.bias", f"{ours}.words.bias", outside=True),
         )
-
-    def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
-        return linear(theirs, ours, outside=True)
 
     return {
         "none": (),

@@ -7,27 +7,39 @@ from typing import Any
 
 from torch import Tensor
 
-from headway.interop.config_reader import Options
-from headway.interop.fairseq import blocks, read_sides, write_sides
+from headway.interop.config_reader import ConfigMap, Field, Options
+from headway.interop.fairseq import SIDES, blocks, check_sides
 from headway.interop.keymap import KeyMap, Row, Rule, linear
 from headway.zoo.bart import Config
-from headway.zoo.marian import Config as Marian
+
+# what the configs of BART and Marian have in common, with the same defaults
+FIELDS = ConfigMap(
+    Field("max_position_embeddings", "context", 1024),
+    Field("scale_embedding", "scaled", False),
+    Field("tie_word_embeddings", "tied", True),
+    *SIDES.fields,
+)
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "bart")
     o.architecture("BartForConditionalGeneration", "BartModel")
-    o.require("normalize_embedding", True, default=True)
-    o.require("static_position_embeddings", False, default=False)
-    o.require("extra_pos_embeddings", 2, default=2)
-    config = Config(vocab=o.take("vocab_size", 50_265), **read_sizes(o))
-    o.done()
-    return config
+    o.expect(normalize_embedding=True, static_position_embeddings=False, extra_pos_embeddings=2)
+    check_plain(o)
+    return o.done(Config(vocab=o.take("vocab_size", 50_265), **FIELDS.read(o)))
+
+
+def check_plain(o: Options) -> None:
+    """Refuses what neither BART nor Marian has; leaves what changes training, or nothing."""
+    o.expect(tie_encoder_decoder=False, is_decoder=False, normalize_before=False, add_final_layer_norm=False)
+    o.ignore("add_bias_logits", "save_step", "classif_dropout", "classifier_dropout", "_num_labels")
+    o.ignore("force_bos_token_to_be_generated")
+    check_sides(o)
 
 
 def write_config(c: Config) -> dict[str, Any]:
     names = {"model_type": "bart", "architectures": ["BartForConditionalGeneration"]}
-    return names | {"vocab_size": c.vocab} | write_sizes(c)
+    return names | {"vocab_size": c.vocab} | FIELDS.write(c) | {"is_encoder_decoder": True}
 
 
 def keymap(c: Config) -> KeyMap:
@@ -65,28 +77,3 @@ def untied(*rules: Rule, ignored: tuple[str, ...]) -> KeyMap:
 def zeros(words: Tensor) -> Tensor:
     """The bias of an output that has none."""
     return words.new_zeros(1, len(words))
-
-
-def read_sizes(o: Options) -> dict[str, Any]:
-    """What the configs of BART and Marian have in common, with the same defaults."""
-    o.require("tie_encoder_decoder", False, default=False)
-    o.require("is_decoder", False, default=False)
-    o.require("normalize_before", False, default=False)
-    o.require("add_final_layer_norm", False, default=False)
-    o.ignore("add_bias_logits", "save_step", "classif_dropout", "classifier_dropout", "_num_labels")
-    o.ignore("force_bos_token_to_be_generated")
-    return {
-        "context": o.take("max_position_embeddings", 1024),
-        "scaled": o.take("scale_embedding", False),
-        "tied": o.take("tie_word_embeddings", True),
-        **read_sides(o, dim=1024, layers=12, heads=16, hidden=4096, dropout=0.1),
-    }
-
-
-def write_sizes(c: Config | Marian) -> dict[str, Any]:
-    return {
-        "max_position_embeddings": c.context,
-        "scale_embedding": c.scaled,
-        "tie_word_embeddings": c.tied,
-        **write_sides(c),
-    }

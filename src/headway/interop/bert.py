@@ -7,16 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.config_reader import Options, written_as
-from headway.interop.encoders import (
-    architecture,
-    classes,
-    norm,
-    plain_encoder,
-    settled,
-    top,
-    write_common,
-)
+from headway.interop.config_reader import ConfigMap, Options, written_as
+from headway.interop.encoders import FIELDS, architecture, classes, norm, out, plain_encoder, settled, top, write_common
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.zoo.bert import Config
 
@@ -33,32 +25,20 @@ ARCHITECTURES = {
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "bert")
-    o.require("directionality", "bidi", default="bidi")
-    o.require("pooler_type", "first_token_transform", default="first_token_transform")
+    o.expect(directionality="bidi", pooler_type="first_token_transform")
     o.ignore("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head")
-    config = read_sizes(o, ARCHITECTURES, vocab=30_522, first=0)
-    o.done()
-    return config
+    return o.done(read_sizes(o, ARCHITECTURES, FIELDS, first=0))
 
 
-def read_sizes(o: Options, known: Mapping[str, str], vocab: int, first: int) -> Config:
+def read_sizes(o: Options, known: Mapping[str, str], fields: ConfigMap, first: int) -> Config:
     plain_encoder(o)
     stands = top(o, known)
     return Config(
-        vocab=o.take("vocab_size", vocab),
+        **fields.read(o),
         context=o.take("max_position_embeddings", 512) - first,
-        dim=o.take("hidden_size", 768),
-        layers=o.take("num_hidden_layers", 12),
-        heads=o.take("num_attention_heads", 12),
-        hidden=o.take("intermediate_size", 3072),
-        segments=o.take("type_vocab_size", 2),
         first=first,
-        act=o.activation("hidden_act", "gelu"),
-        eps=o.take("layer_norm_eps", 1e-12),
-        dropout=o.take("hidden_dropout_prob", 0.1),
         top=stands,
         classes=2 if stands in ("pair", "pretraining") else classes(o),
-        attention_dropout=o.take("attention_probs_dropout_prob", 0.1),
         class_dropout=o.take("classifier_dropout", None),
     )
 
@@ -92,9 +72,6 @@ def keymap(c: Config) -> KeyMap:
 
     def pooler(inside: str) -> tuple[Rule, ...]:
         return linear("pooler.dense", inside)
-
-    def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
-        return linear(theirs, ours, outside=True)
 
     tops = {
         "none": (),

@@ -1,100 +1,19 @@
-"""Reading another library's config: every option is used, required to be what we compute, or refused by name."""
+"""Another library's config.json: every option is used, required to be what we compute, or refused by name.
+
+`Options` reads it option by option.  Options that are fields of our config under another name stand in a table, a
+`ConfigMap`, that is read in both directions, as the rules of a `KeyMap` are for tensors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
 from headway.errors import UserError, listed, nearest
 
 T = TypeVar("T")
-
-# what every Hugging Face config may hold and no model computes with
-HARMLESS = frozenset(
-    [
-        "_name_or_path",
-        "architectures",
-        "auto_map",
-        "bos_token_id",
-        "eos_token_id",
-        "pad_token_id",
-        "sep_token_id",
-        "cls_token_id",
-        "decoder_start_token_id",
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-        "unk_token_id",
-        "mask_token_id",
-        "torch_dtype",
-        "dtype",
-        "transformers_version",
-        "model_type",
-        "use_cache",
-        "task_specific_params",
-        "initializer_range",
-        "initializer_factor",
-        "gradient_checkpointing",
-        "output_attentions",
-        "output_hidden_states",
-        "output_past",
-        "return_dict",
-        "torchscript",
-        "id2label",
-        "label2id",
-        "num_labels",
-        "problem_type",
-        "finetuning_task",
-        "prefix",
-        "tokenizer_class",
-        "license",
-        "language",
-        "summary_type",
-        "summary_use_proj",
-        "summary_activation",
-        "summary_proj_to_labels",
-        "summary_first_dropout",
-        "is_decoder",
-        "is_encoder_decoder",
-        "chunk_size_feed_forward",
-        "top_k",
-        "top_p",
-        "temperature",
-        "repetition_penalty",
-        "length_penalty",
-        "num_beams",
-        "num_beam_groups",
-        "max_length",
-        "min_length",
-        "do_sample",
-        "early_stopping",
-        "no_repeat_ngram_size",
-        "num_return_sequences",
-        "bad_words_ids",
-        "_attn_implementation",
-        "attn_implementation",
-        "pruned_heads",
-        "add_cross_attention",
-        "cross_attention_hidden_size",
-        "tie_encoder_decoder",
-        "encoder_no_repeat_ngram_size",
-        "diversity_penalty",
-        "typical_p",
-        "remove_invalid_values",
-        "exponential_decay_length_penalty",
-        "suppress_tokens",
-        "begin_suppress_tokens",
-        "output_scores",
-        "return_dict_in_generate",
-        "use_bfloat16",
-        "tf_legacy_loss",
-        "sad_norm",
-        "pretraining_tp",
-        "_commit_hash",
-        "transformers.js_config",
-        "static_position_embeddings",
-    ]
-)
-
+REQUIRED = object()  # in place of a default
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -119,6 +38,8 @@ class Options:
 
     def take(self, name: str, default: T) -> T:
         """An option's value, or what the other library takes where it is absent or null."""
+        if default is REQUIRED:
+            return self.need(name)
         self.left.discard(name)
         value = self.values.get(name)
         return default if value is None else value
@@ -130,12 +51,38 @@ class Options:
             raise UserError(f"config.json of a {self.family} model has no {name!r}")
         return self.values[name]
 
+    def number(self, name: str, default: float) -> float:
+        """A number that may be written as an integer."""
+        return float(self.take(name, default))
+
+    def sizes(self, name: str, default: Iterable[int]) -> tuple[int, ...]:
+        """A list of sizes."""
+        return tuple(self.take(name, default))
+
+    def activation(self, name: str, default: str) -> str:
+        """Our name of an activation."""
+        self.require(name, *ACTIVATIONS, default=default)
+        return ACTIVATIONS[self.take(name, default)]
+
+    def side(self, name: str, default: int) -> int:
+        """The side of a square, which may be given as its two sides."""
+        given: int | list[int] = self.take(name, default)
+        sides = given if isinstance(given, list | tuple) else [given]
+        if len(set(sides)) != 1:
+            raise UserError(f"{name}={given} is not supported for {self.family} models", allowed="squares")
+        return sides[0]
+
     def require(self, name: str, *allowed: object, default: object) -> None:
         """Refuses values that would make another model than ours."""
         value = self.take(name, default)
         if value not in allowed:
-            told = ", ".join(repr(value) for value in allowed)
-            raise UserError(f"{name}={value!r} is not supported for {self.family} models", allowed=told)
+            values = ", ".join(repr(value) for value in allowed)
+            raise UserError(f"{name}={value!r} is not supported for {self.family} models", allowed=values)
+
+    def expect(self, **values: object) -> None:
+        """Requires options to have these values, which the other library takes where they are absent."""
+        for name, value in values.items():
+            self.require(name, value, default=value)
 
     def architecture(self, *known: str) -> str:
         """Which of the known models the file holds; the first of them, where it does not say."""
@@ -145,29 +92,89 @@ class Options:
             raise UserError(said, allowed=listed(known, 10), meant=nearest(given, known))
         return given
 
-    def activation(self, name: str, default: str) -> str:
-        """Our name of an activation."""
-        self.require(name, *ACTIVATIONS, default=default)
-        return ACTIVATIONS[self.take(name, default)]
-
     def ignore(self, *names: str) -> None:
         """Options that change training, or nothing."""
         self.left -= set(names)
 
-    def done(self) -> None:
-        """Whatever is left and switched on is something that we would compute without knowing it."""
+    def done(self, config: T) -> T:
+        """The config, once nothing is left that is switched on and that we would compute without knowing it."""
         unknown = sorted(name for name in self.left if self.values[name] not in (None, False, 0, [], {}, ""))
         if unknown:
             said = f"config.json of a {self.family} model sets what is not known here"
+            options = listed([f"{name}={self.values[name]!r}"[:60] for name in unknown])
             do = "if it does not change what the model computes, take it out of the file"
-            raise UserError(f"{said}: {listed(told(unknown, self.values))}", do=do)
+            raise UserError(f"{said}: {options}", do=do)
+        return config
 
 
-def told(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:
-    return [f"{name}={values[name]!r}"[:60] for name in names]
+class Form(NamedTuple):
+    """How an option holds a value of ours: `load(options, name, default)`, and `save(value)`."""
+
+    load: Callable[[Options, str, Any], Any]
+    save: Callable[[Any], Any]
+
+
+def unchanged(value: Any) -> Any:
+    return value
+
+
+PLAIN = Form(Options.take, unchanged)
+NUMBER = Form(Options.number, unchanged)
+LIST = Form(Options.sizes, list)
+SIDE = Form(Options.side, unchanged)
+ACTIVATION = Form(Options.activation, SPELLED.__getitem__)
+
+
+@dataclass(frozen=True)
+class Field:
+    """An option there, a field of our config here; `default` is what the other library takes where it is absent."""
+
+    theirs: str
+    ours: str
+    default: object = REQUIRED
+    form: Form = PLAIN
+
+
+class ConfigMap:
+    """A table of fields, read in both directions."""
+
+    def __init__(self, *fields: Field):
+        self.fields = fields
+
+    def read(self, o: Options) -> dict[str, Any]:
+        """Their options under our names."""
+        return {field.ours: field.form.load(o, field.theirs, field.default) for field in self.fields}
+
+    def write(self, config: object) -> dict[str, Any]:
+        """Our fields under their names."""
+        return {field.theirs: field.form.save(getattr(config, field.ours)) for field in self.fields}
+
+    def with_defaults(self, **defaults: object) -> ConfigMap:
+        """The same options in a family where other values are taken where they are absent."""
+        return ConfigMap(*(replace(field, default=defaults.get(field.ours, field.default)) for field in self.fields))
 
 
 def written_as(model_type: str) -> str:
     """What helps where a model has a place in another family's layout than its own."""
     way = f"dataclasses.replace(load(folder), model_type={model_type!r}).save_hf(target)"
     return f"use --to headway, or write it as a {model_type} model in Python: {way}"
+
+
+# what every Hugging Face config may hold and no model computes with
+HARMLESS = frozenset(
+    """
+    _name_or_path architectures auto_map bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id
+    decoder_start_token_id forced_bos_token_id forced_eos_token_id unk_token_id mask_token_id torch_dtype dtype
+    transformers_version model_type use_cache task_specific_params initializer_range initializer_factor
+    gradient_checkpointing output_attentions output_hidden_states output_past return_dict torchscript id2label
+    label2id num_labels problem_type finetuning_task prefix tokenizer_class license language summary_type
+    summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout is_decoder is_encoder_decoder
+    chunk_size_feed_forward top_k top_p temperature repetition_penalty length_penalty num_beams num_beam_groups
+    max_length min_length do_sample early_stopping no_repeat_ngram_size num_return_sequences bad_words_ids
+    _attn_implementation attn_implementation pruned_heads add_cross_attention cross_attention_hidden_size
+    tie_encoder_decoder encoder_no_repeat_ngram_size diversity_penalty typical_p remove_invalid_values
+    exponential_decay_length_penalty suppress_tokens begin_suppress_tokens output_scores return_dict_in_generate
+    use_bfloat16 tf_legacy_loss sad_norm pretraining_tp _commit_hash transformers.js_config
+    static_position_embeddings
+    """.split()  # noqa: SIM905  easier to read than eighty strings
+)

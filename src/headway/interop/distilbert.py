@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.config_reader import SPELLED, Options, written_as
-from headway.interop.encoders import architecture, classes, labels, norm, plain_encoder, top
+from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, written_as
+from headway.interop.encoders import architecture, classes, labels, norm, out, plain_encoder, top
 from headway.interop.keymap import KeyMap, Rule, linear
+from headway.nn.ffn import ffn_width
 from headway.zoo.bert import Config
 
 ARCHITECTURES = {
@@ -22,30 +23,37 @@ ARCHITECTURES = {
 EPS = 1e-12  # of every norm; no option tells it
 
 
+FIELDS = ConfigMap(
+    Field("vocab_size", "vocab", 30_522),
+    Field("max_position_embeddings", "context", 512),
+    Field("dim", "dim"),
+    Field("n_layers", "layers"),
+    Field("n_heads", "heads"),
+    Field("hidden_dim", "hidden", 3072),
+    Field("activation", "act", "gelu", ACTIVATION),
+    Field("dropout", "dropout", 0.1),
+    Field("attention_dropout", "attention_dropout", 0.1),
+)
+
+
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "distilbert")
     plain_encoder(o)
     o.ignore("sinusoidal_pos_embds")  # how the table of positions began; it is in the file
     o.ignore("tie_weights_", "qa_dropout")
     stands, before = top(o, ARCHITECTURES), o.take("seq_classif_dropout", 0.2)
+    fields = FIELDS.with_defaults(  # the general names of these options
+        dim=o.take("hidden_size", 768), layers=o.take("num_hidden_layers", 6), heads=o.take("num_attention_heads", 12)
+    )
     config = Config(
-        vocab=o.take("vocab_size", 30_522),
-        context=o.take("max_position_embeddings", 512),
-        dim=o.take("dim", o.take("hidden_size", 768)),
-        layers=o.take("n_layers", o.take("num_hidden_layers", 6)),
-        heads=o.take("n_heads", o.take("num_attention_heads", 12)),
-        hidden=o.take("hidden_dim", 3072),
+        **fields.read(o),
         segments=0,
-        act=o.activation("activation", "gelu"),
         eps=EPS,
-        dropout=o.take("dropout", 0.1),
         top=stands,
         classes=classes(o),
-        attention_dropout=o.take("attention_dropout", 0.1),
         class_dropout=before if stands == "rows, relu" else None,
     )
-    o.done()
-    return config
+    return o.done(config)
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -54,15 +62,8 @@ def write_config(c: Config) -> dict[str, Any]:
         raise UserError(said, do=written_as("roberta" if c.first else "bert"))
     return {
         **architecture(c.top, ARCHITECTURES, "distilbert"),
-        "vocab_size": c.vocab,
-        "max_position_embeddings": c.context,
-        "dim": c.dim,
-        "n_layers": c.layers,
-        "n_heads": c.heads,
-        "hidden_dim": 4 * c.dim if c.hidden is None else c.hidden,
-        "activation": SPELLED[c.act],
-        "dropout": c.dropout,
-        "attention_dropout": c.attention_dropout,
+        **FIELDS.write(c),
+        "hidden_dim": ffn_width(c.dim, c.hidden),
         **({} if c.class_dropout is None else {"seq_classif_dropout": c.class_dropout}),
         "tie_word_embeddings": True,
         "pad_token_id": 0,
@@ -100,9 +101,6 @@ def keymap(c: Config) -> KeyMap:
 
 
 def head(top: str) -> tuple[Rule, ...]:
-    def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
-        return linear(theirs, ours, outside=True)
-
     return {
         "none": (),
         "words": (

@@ -6,11 +6,25 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from headway.errors import UserError, listed
-from headway.interop.config_reader import SPELLED, Options
+from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options
 from headway.interop.keymap import Rule, linear
+from headway.nn.ffn import ffn_width
 from headway.zoo.albert import Config as Albert
 from headway.zoo.bert import Config as Bert
 
+# what the configs of BERT and ALBERT call the same, with BERT's defaults
+FIELDS = ConfigMap(
+    Field("vocab_size", "vocab", 30_522),
+    Field("hidden_size", "dim", 768),
+    Field("num_hidden_layers", "layers", 12),
+    Field("num_attention_heads", "heads", 12),
+    Field("intermediate_size", "hidden", 3072),
+    Field("type_vocab_size", "segments", 2),
+    Field("hidden_act", "act", "gelu", ACTIVATION),
+    Field("layer_norm_eps", "eps", 1e-12),
+    Field("hidden_dropout_prob", "dropout", 0.1),
+    Field("attention_probs_dropout_prob", "attention_dropout", 0.1),
+)
 WORDS, CLASSES = ("words", "pretraining"), ("rows", "rows, relu", "tokens", "spans")
 
 
@@ -18,7 +32,7 @@ def top(o: Options, known: Mapping[str, str]) -> str:
     """What stands on top: `architectures` says it; where it is silent, the first of the known."""
     given = o.architecture(*known)
     if known[given] in WORDS:
-        o.require("tie_word_embeddings", True, default=True)
+        o.expect(tie_word_embeddings=True)
     return known[given]
 
 
@@ -43,10 +57,7 @@ def classes(o: Options) -> int:
 
 def plain_encoder(o: Options) -> None:
     """Refuses what would not be an encoder with learned positions; leaves what changes training, or nothing."""
-    o.require("is_decoder", False, default=False)
-    o.require("add_cross_attention", False, default=False)
-    o.require("position_embedding_type", "absolute", default="absolute")
-    o.require("pruned_heads", {}, default={})
+    o.expect(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute", pruned_heads={})
     o.ignore("tie_word_embeddings", "_num_labels", "name", "sentence_transformers")
     o.ignore("sbert_ce_default_activation_function")
 
@@ -60,20 +71,8 @@ def architecture(top: str, known: Mapping[str, str], family: str) -> dict[str, A
 
 def write_common(c: Bert | Albert) -> dict[str, Any]:
     """The sizes and rates that both layouts call the same."""
-    return {
-        "vocab_size": c.vocab,
-        "hidden_size": c.dim,
-        "num_hidden_layers": c.layers,
-        "num_attention_heads": c.heads,
-        "intermediate_size": 4 * c.dim if c.hidden is None else c.hidden,
-        "type_vocab_size": c.segments,
-        "hidden_act": SPELLED[c.act],
-        "layer_norm_eps": c.eps,
-        "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": c.attention_dropout,
-        "tie_word_embeddings": True,
-        **labels(c.top, c.classes),
-    }
+    sizes = {**FIELDS.write(c), "intermediate_size": ffn_width(c.dim, c.hidden)}
+    return {**sizes, "tie_word_embeddings": True, **labels(c.top, c.classes)}
 
 
 def labels(top: str, count: int) -> dict[str, Any]:
@@ -81,6 +80,11 @@ def labels(top: str, count: int) -> dict[str, Any]:
     if not names:
         return {}
     return {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
+
+
+def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
+    """A layer of a head, whose name there stands without the encoder's prefix."""
+    return linear(theirs, ours, outside=True)
 
 
 def norm(theirs: str, ours: str, *, outside: bool = False) -> tuple[Rule, ...]:

@@ -6,15 +6,13 @@ fairseq keeps its options in a pickle beside the weights; what they say about si
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from headway.errors import UserError, listed
-from headway.interop.config_reader import SPELLED, Options
-from headway.interop.keymap import KeyMap, Rule, linear
-from headway.zoo import bart, marian, whisper
+from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options
+from headway.interop.keymap import KeyMap, Rule, linear, linears
 from headway.zoo.choices import named
 from headway.zoo.transformer import NORMS, TIES, Config
 
@@ -86,47 +84,32 @@ def blocks(slot: str) -> tuple[Rule, ...]:
 
 
 def side(name: str, attentions: Mapping[str, str], slot: str) -> tuple[Rule, ...]:
-    there, here = f"{name}.layers.*", f"{name}.stack.blocks.*"
-    rules = [
-        *(attention(f"{there}.{theirs}", f"{here}.{ours}", slot) for theirs, ours in attentions.items()),
-        linear(f"{there}.fc1", f"{here}.ffn.body.up"),
-        linear(f"{there}.fc2", f"{here}.ffn.body.down"),
-        linear(f"{there}.final_layer_norm", f"{here}.ffn.{slot}"),
-    ]
-    return tuple(rule for group in rules for rule in group)
+    parts = dict[str, str]()
+    for theirs, ours in attentions.items():
+        parts |= {f"{theirs}.{part}_proj": f"{ours}.body.{part}" for part in ("q", "k", "v", "out")}
+        parts[f"{theirs}_layer_norm"] = f"{ours}.{slot}"
+    parts |= {"fc1": "ffn.body.up", "fc2": "ffn.body.down", "final_layer_norm": f"ffn.{slot}"}
+    return linears(f"{name}.layers.*", f"{name}.stack.blocks.*", parts)
 
 
-def attention(there: str, here: str, slot: str) -> tuple[Rule, ...]:
-    projections = [linear(f"{there}.{part}_proj", f"{here}.body.{part}") for part in ("q", "k", "v", "out")]
-    return (*(rule for pair in projections for rule in pair), *linear(f"{there}_layer_norm", f"{here}.{slot}"))
+# the sizes of both sides in Hugging Face's configs, with BART's defaults
+SIDES = ConfigMap(
+    Field("d_model", "dim", 1024),
+    Field("encoder_layers", "layers", 12),
+    Field("decoder_layers", "decoder_layers", 12),
+    Field("encoder_attention_heads", "heads", 16),
+    Field("decoder_attention_heads", "decoder_heads", 16),
+    Field("encoder_ffn_dim", "hidden", 4096),
+    Field("decoder_ffn_dim", "decoder_hidden", 4096),
+    Field("dropout", "dropout", 0.1),
+    Field("attention_dropout", "attention_dropout", 0.0),
+    Field("activation_dropout", "act_dropout", 0.0),
+    Field("activation_function", "act", "gelu", ACTIVATION),
+)
 
 
-# the sizes of both sides in Hugging Face's configs, by our names
-SIDES = {
-    "dim": "d_model",
-    "layers": "encoder_layers",
-    "decoder_layers": "decoder_layers",
-    "heads": "encoder_attention_heads",
-    "decoder_heads": "decoder_attention_heads",
-    "hidden": "encoder_ffn_dim",
-    "decoder_hidden": "decoder_ffn_dim",
-    "dropout": "dropout",
-    "attention_dropout": "attention_dropout",
-    "act_dropout": "activation_dropout",
-}
-
-
-def read_sides(o: Options, *, dim: int, layers: int, heads: int, hidden: int, dropout: float) -> dict[str, Any]:
-    """The sizes of both sides; where a config does not tell them, those that are given, alike on both."""
-    o.require("is_encoder_decoder", True, default=True)
+def check_sides(o: Options) -> None:
+    """Refuses a config of one side; leaves what repeats others, or changes training."""
+    o.expect(is_encoder_decoder=True)
     o.ignore("hidden_size", "num_hidden_layers", "num_attention_heads", "init_std")
     o.ignore("encoder_layerdrop", "decoder_layerdrop")
-    both = {"layers": layers, "heads": heads, "hidden": hidden}
-    usual = {"dim": dim, **both, **{f"decoder_{name}": size for name, size in both.items()}, "dropout": dropout}
-    sizes = {ours: o.take(theirs, usual.get(ours, 0.0)) for ours, theirs in SIDES.items()}
-    return {**sizes, "act": o.activation("activation_function", "gelu")}
-
-
-def write_sides(c: bart.Config | marian.Config | whisper.Config) -> dict[str, Any]:
-    sizes = {theirs: getattr(c, ours) for ours, theirs in SIDES.items()}
-    return {**sizes, "activation_function": SPELLED[c.act], "is_encoder_decoder": True}

@@ -5,51 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.interop.config_reader import SPELLED, Options
+from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options
 from headway.interop.keymap import KeyMap, Rule, Split, Transpose
 from headway.zoo.gpt2 import Config
+
+FIELDS = ConfigMap(
+    Field("vocab_size", "vocab", 50_257),
+    Field("n_positions", "context", 1024),
+    Field("n_embd", "dim", 768),
+    Field("n_layer", "layers", 12),
+    Field("n_head", "heads", 12),
+    Field("n_inner", "hidden", None),
+    Field("activation_function", "act", "gelu_new", ACTIVATION),
+    Field("layer_norm_epsilon", "eps", 1e-5),
+    Field("resid_pdrop", "dropout", 0.1),
+    Field("embd_pdrop", "embed_dropout", 0.1),
+    Field("attn_pdrop", "attention_dropout", 0.1),
+    Field("tie_word_embeddings", "tied", True),
+)
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "gpt2")
-    o.require("scale_attn_weights", True, default=True)
-    o.require("scale_attn_by_inverse_layer_idx", False, default=False)
+    o.expect(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False)
     o.ignore("reorder_and_upcast_attn", "n_ctx")
-    config = Config(
-        vocab=o.take("vocab_size", 50_257),
-        context=o.take("n_positions", 1024),
-        dim=o.take("n_embd", 768),
-        layers=o.take("n_layer", 12),
-        heads=o.take("n_head", 12),
-        hidden=o.take("n_inner", None),
-        act=o.activation("activation_function", "gelu_new"),
-        eps=o.take("layer_norm_epsilon", 1e-5),
-        dropout=o.take("resid_pdrop", 0.1),
-        tied=o.take("tie_word_embeddings", True),
-        attention_dropout=o.take("attn_pdrop", 0.1),
-        embed_dropout=o.take("embd_pdrop", 0.1),
-    )
-    o.done()
-    return config
+    return o.done(Config(**FIELDS.read(o)))
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    return {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "vocab_size": c.vocab,
-        "n_positions": c.context,
-        "n_embd": c.dim,
-        "n_layer": c.layers,
-        "n_head": c.heads,
-        "n_inner": c.hidden,
-        "activation_function": SPELLED[c.act],
-        "layer_norm_epsilon": c.eps,
-        "resid_pdrop": c.dropout,
-        "embd_pdrop": c.embed_dropout,
-        "attn_pdrop": c.attention_dropout,
-        "tie_word_embeddings": c.tied,
-    }
+    return {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], **FIELDS.write(c)}
 
 
 def keymap(c: Config) -> KeyMap:

@@ -111,6 +111,25 @@ def linear(theirs: str, ours: str, *, outside: bool = False) -> tuple[Rule, ...]
     return tuple(Rule(f"{theirs}.{part}", f"{ours}.{part}", outside=outside) for part in ("weight", "bias"))
 
 
+def linears(there: str, here: str, parts: Mapping[str, str]) -> tuple[Rule, ...]:
+    """Those of several layers, {their name: ours}, below the paths `there` and `here`."""
+    return tuple(rule for theirs, ours in parts.items() for rule in linear(f"{there}.{theirs}", f"{here}.{ours}"))
+
+
+def qkv(theirs: str, ours: str) -> tuple[Rule, ...]:
+    """Queries, keys and values that are projected by one matrix there; `theirs` is what stands before `weight`."""
+    return tuple(
+        Rule(f"{theirs}{kind}", tuple(f"{ours}.{part}.{kind}" for part in "qkv"), (Split(3),))
+        for kind in ("weight", "bias")
+    )
+
+
+def batch_norm(theirs: str, ours: str) -> tuple[Rule, ...]:
+    """Weight and bias, and the running statistics."""
+    statistics = ("running_mean", "running_var", "num_batches_tracked")
+    return (*linear(theirs, ours), *(Rule(f"{theirs}.{name}", f"{ours}.{name}") for name in statistics))
+
+
 @dataclass(frozen=True)
 class KeyMap:
     """Rules between their names and ours; where two of them name the same of ours, the first is written on saving.

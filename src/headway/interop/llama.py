@@ -6,13 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.config_reader import SPELLED, Options, written_as
+from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, written_as
 from headway.interop.keymap import KeyMap, Rule
 from headway.interop.rotary import read_frequencies, write_frequencies
 from headway.nn.attention import share
 from headway.zoo import mixtral
 from headway.zoo.llama import Config, gated_hidden
 
+# what all these architectures have; where a default is None, the others say it
+FIELDS = ConfigMap(
+    Field("vocab_size", "vocab", 32_000),
+    Field("max_position_embeddings", "context"),
+    Field("hidden_size", "dim", 4096),
+    Field("num_hidden_layers", "layers", 32),
+    Field("num_attention_heads", "heads", 32),
+    Field("num_key_value_heads", "kv_heads", None),
+    Field("head_dim", "head_dim", None),
+    Field("intermediate_size", "hidden"),
+    Field("hidden_act", "act", "silu", ACTIVATION),
+    Field("rms_norm_eps", "eps"),
+)
 # our name of whether attention and feed-forward layers have biases
 SETS = {(False, False): "none", (True, False): "attention", (False, True): "ffn", (True, True): "all"}
 # what the other library takes where an option is absent; where it is null, it may take something else
@@ -22,9 +35,7 @@ ABSENT = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "intermediate_s
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "llama")
     biases = SETS[o.take("attention_bias", False), o.take("mlp_bias", False)]
-    config = Config(**read_decoder(o), biases=biases)
-    o.done()
-    return config
+    return o.done(Config(**read_decoder(o), biases=biases))
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -61,19 +72,11 @@ def keymap(c: Config) -> KeyMap:
 
 def read_decoder(o: Options, *, parts: bool = False) -> dict[str, Any]:
     """The fields that all these architectures have."""
-    heads, context = o.take("num_attention_heads", 32), o.need("max_position_embeddings")
+    found = FIELDS.read(o)
     return {
-        "vocab": o.take("vocab_size", 32_000),
-        "context": context,
-        "dim": o.take("hidden_size", 4096),
-        "layers": o.take("num_hidden_layers", 32),
-        "heads": heads,
-        "kv_heads": o.take("num_key_value_heads", heads),
-        "head_dim": o.take("head_dim", None),
-        "hidden": o.need("intermediate_size"),
-        "act": o.activation("hidden_act", "silu"),
-        "eps": o.need("rms_norm_eps"),
-        "rotary": read_frequencies(o, context, parts=parts),
+        **found,
+        "kv_heads": o.take("num_key_value_heads", found["heads"]),
+        "rotary": read_frequencies(o, found["context"], parts=parts),
         "tied": o.take("tie_word_embeddings", False),
         "attention_dropout": o.take("attention_dropout", 0.0),
     }
@@ -81,16 +84,10 @@ def read_decoder(o: Options, *, parts: bool = False) -> dict[str, Any]:
 
 def write_decoder(c: Config | mixtral.Config, *, parts: bool = False) -> dict[str, Any]:
     return {
-        "vocab_size": c.vocab,
-        "max_position_embeddings": c.context,
-        "hidden_size": c.dim,
-        "num_hidden_layers": c.layers,
-        "num_attention_heads": c.heads,
+        **FIELDS.write(c),
         "num_key_value_heads": c.heads if c.kv_heads is None else c.kv_heads,
         "head_dim": share(c.dim, c.heads) if c.head_dim is None else c.head_dim,
         "intermediate_size": gated_hidden(c.dim) if c.hidden is None else c.hidden,
-        "hidden_act": SPELLED[c.act],
-        "rms_norm_eps": c.eps,
         **write_frequencies(c.rotary, c.context, parts=parts),
         "tie_word_embeddings": c.tied,
         "attention_dropout": c.attention_dropout,

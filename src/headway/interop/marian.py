@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.interop.bart import BIAS, OUTPUT, SOURCE, TARGET, read_sizes, tied, untied, write_sizes, zeros
+from headway.interop.bart import BIAS, FIELDS, OUTPUT, SOURCE, TARGET, check_plain, tied, untied, zeros
 from headway.interop.config_reader import Options
 from headway.interop.fairseq import blocks
 from headway.interop.keymap import KeyMap, Rule
@@ -15,20 +15,19 @@ from headway.zoo.marian import Config
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "marian")
     o.architecture("MarianMTModel", "MarianModel")
-    o.require("normalize_embedding", False, default=False)
-    o.require("static_position_embeddings", True, default=True)
+    o.expect(normalize_embedding=False, static_position_embeddings=True)
+    check_plain(o)
     o.ignore("extra_pos_embeddings")
     shared, words = o.take("share_encoder_decoder_embeddings", True), o.take("vocab_size", 58_101)
     target = o.take("decoder_vocab_size", words)
-    sizes = read_sizes(o)
+    fields = FIELDS.read(o)
     config = Config(
         vocab=words if shared else target,
         source_vocab=None if shared else words,
-        shared=shared and sizes["tied"],  # there, words that are not tied to the output are not shared either
-        **sizes,
+        shared=shared and fields["tied"],  # there, words that are not tied to the output are not shared either
+        **fields,
     )
-    o.done()
-    return config
+    return o.done(config)
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -42,7 +41,8 @@ def write_config(c: Config) -> dict[str, Any]:
         "share_encoder_decoder_embeddings": c.shared,
         "pad_token_id": padding,
         "decoder_start_token_id": padding,
-        **write_sizes(c),
+        **FIELDS.write(c),
+        "is_encoder_decoder": True,
     }
 
 

@@ -26,6 +26,4 @@ write_config = write_mistral
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "mistral")
-    config = Config(**read_decoder(o), window=o.take("sliding_window", None))
-    o.done()
-    return config
+    return o.done(Config(**read_decoder(o), window=o.take("sliding_window", None)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.interop.config_reader import Options
+from headway.interop.config_reader import ConfigMap, Field, Options
 from headway.interop.keymap import KeyMap, Rule, Split, Unstack
 from headway.interop.llama import attention, decoder_keymap, read_decoder, write_decoder
 from headway.zoo.mixtral import Config
@@ -18,20 +18,19 @@ ABSENT = {
     "num_key_value_heads": 8,
     "rope_theta": 1e6,
 }
+FIELDS = ConfigMap(
+    Field("num_local_experts", "experts"),
+    Field("num_experts_per_tok", "top", 2),
+    Field("sliding_window", "window", None),
+)
 EXPERT = {"w1": "gate", "w3": "up", "w2": "down"}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "mixtral")
     o.ignore("output_router_logits", "router_aux_loss_coef", "router_jitter_noise")
-    config = Config(
-        **read_decoder(o),
-        experts=o.take("num_local_experts", o.take("num_experts", 8)),
-        top=o.take("num_experts_per_tok", 2),
-        window=o.take("sliding_window", None),
-    )
-    o.done()
-    return config
+    fields = FIELDS.with_defaults(experts=o.take("num_experts", 8))
+    return o.done(Config(**read_decoder(o), **fields.read(o)))
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -39,9 +38,7 @@ def write_config(c: Config) -> dict[str, Any]:
         "model_type": "mixtral",
         "architectures": ["MixtralForCausalLM"],
         **write_decoder(c),
-        "num_local_experts": c.experts,
-        "num_experts_per_tok": c.top,
-        "sliding_window": c.window,
+        **FIELDS.write(c),
     }
 
 

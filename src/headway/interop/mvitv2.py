@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError, listed, nearest
-from headway.interop.config_reader import Options
-from headway.interop.keymap import KeyMap, Rule, Split, linear
-from headway.interop.swin import side
+from headway.interop.config_reader import NUMBER, SIDE, ConfigMap, Field, Options
+from headway.interop.keymap import KeyMap, Rule, linear, qkv
+from headway.interop.timm_folder import write_named
 from headway.zoo.mvitv2 import Config
 
 LAYERS = {"mvitv2_tiny": (1, 2, 5, 2), "mvitv2_small": (1, 2, 11, 2), "mvitv2_base": (2, 3, 16, 3)}
+
+FIELDS = ConfigMap(
+    Field("img_size", "image", 224, SIDE),
+    Field("in_chans", "channels", 3),
+    Field("drop_path_rate", "depth_dropout", 0.0, NUMBER),
+)
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
@@ -23,17 +29,8 @@ def read_config(values: Mapping[str, Any]) -> Config:
     image = {"img_size": told["input_size"][1:]} if told.get("input_size") else {}
     classes = {"num_classes": values.get("num_classes", told.get("num_classes"))}
     o = Options({**classes, **image, **(values.get("model_args") or {})}, name)
-    o.require("global_pool", "avg", default="avg")
-    o.require("drop_rate", 0.0, default=0.0)
-    config = Config(
-        image=side(o, "img_size", 224),
-        channels=o.take("in_chans", 3),
-        layers=LAYERS[name],
-        classes=o.take("num_classes", 1000),
-        depth_dropout=float(o.take("drop_path_rate", 0.0)),
-    )
-    o.done()
-    return config
+    o.expect(global_pool="avg", drop_rate=0.0)
+    return o.done(Config(**FIELDS.read(o), layers=LAYERS[name], classes=o.take("num_classes", 1000)))
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -42,14 +39,7 @@ def write_config(c: Config) -> dict[str, Any]:
     if not names or c != published:
         do = "write it in headway's own layout"
         raise UserError("timm has no MViT-v2 of these sizes", allowed=f"those of {listed(LAYERS)}", do=do)
-    return {
-        "architecture": names[0],
-        "num_classes": c.classes,
-        "num_features": c.dim * 2 ** (len(c.layers) - 1),
-        "global_pool": "avg",
-        "pretrained_cfg": {"input_size": [c.channels, c.image, c.image], "num_classes": c.classes},
-        "model_args": {"img_size": c.image, "in_chans": c.channels, "drop_path_rate": c.depth_dropout},
-    }
+    return write_named(names[0], c, c.dim * 2 ** (len(c.layers) - 1), FIELDS.write(c))
 
 
 def keymap(c: Config) -> KeyMap:
@@ -76,12 +66,8 @@ def keymap(c: Config) -> KeyMap:
 
 
 def attention(there: str, here: str) -> tuple[Rule, ...]:
-    packed = (
-        Rule(f"{there}.qkv.{kind}", tuple(f"{here}.{part}.{kind}" for part in "qkv"), (Split(3),))
-        for kind in ("weight", "bias")
-    )
     return (
-        *packed,
+        *qkv(f"{there}.qkv.", here),
         *linear(f"{there}.proj", f"{here}.out"),
         *(Rule(f"{there}.pool_{part}.weight", f"{here}.{part}_pool.weight") for part in "qkv"),
         *(rule for part in "qkv" for rule in linear(f"{there}.norm_{part}", f"{here}.{part}_norm")),

@@ -34,12 +34,11 @@ def read_config(values: Mapping[str, Any]) -> Config:
     if isinstance(told, Mapping) and told.get("rope_type", told.get("type")) in OLD:
         values["rope_scaling"] = {**told, "rope_type": "longrope"}
     o = Options(values, "phi3")
-    o.require("full_attn_mod", 1, default=1)
+    o.expect(full_attn_mod=1)
     o.ignore("resid_pdrop", "embd_pdrop", "interpolate_factor")
     config = Config(**read_decoder(o, parts=True), window=o.take("sliding_window", None))
     check(config)
-    o.done()
-    return config
+    return o.done(config)
 
 
 def write_config(c: Config) -> dict[str, Any]:

@@ -28,9 +28,7 @@ write_config = write_qwen2
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "qwen2")
-    config = Config(**read_decoder(o), biases="qkv", window=window(o))
-    o.done()
-    return config
+    return o.done(Config(**read_decoder(o), biases="qkv", window=window(o)))
 
 
 def window(o: Options) -> int | None:

@@ -6,32 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.config_reader import Options
+from headway.interop.config_reader import LIST, ConfigMap, Field, Options
 from headway.interop.encoders import classes, labels
-from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.keymap import KeyMap, Rule, batch_norm, linear
 from headway.zoo.resnet import Config
 
 CLASSES, FEATURES = "ResNetForImageClassification", "ResNetModel"
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+FIELDS = ConfigMap(
+    Field("num_channels", "channels", 3),
+    Field("embedding_size", "dim", 64),
+    Field("layer_type", "block", "bottleneck"),
+    Field("depths", "layers", (3, 4, 6, 3), LIST),
+    Field("hidden_sizes", "widths", (256, 512, 1024, 2048), LIST),
+)
+FIXED = {"hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "resnet")
     o.require("layer_type", "basic", "bottleneck", default="bottleneck")
-    o.require("hidden_act", "relu", default="relu")
-    o.require("downsample_in_first_stage", False, default=False)
-    o.require("downsample_in_bottleneck", False, default=False)
+    o.expect(**FIXED)
     o.ignore("stage_names", "out_features", "out_indices", "_out_features", "_out_indices")
-    config = Config(
-        channels=o.take("num_channels", 3),
-        dim=o.take("embedding_size", 64),
-        block=o.take("layer_type", "bottleneck"),
-        layers=tuple(o.take("depths", [3, 4, 6, 3])),
-        widths=tuple(o.take("hidden_sizes", [256, 512, 1024, 2048])),
-        classes=classes(o) if o.architecture(CLASSES, FEATURES) == CLASSES else 0,
-    )
-    o.done()
-    return config
+    classified = o.architecture(CLASSES, FEATURES) == CLASSES
+    return o.done(Config(**FIELDS.read(o), classes=classes(o) if classified else 0))
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -39,14 +36,8 @@ def write_config(c: Config) -> dict[str, Any]:
     return {
         "model_type": "resnet",
         "architectures": [CLASSES if c.classes else FEATURES],
-        "num_channels": c.channels,
-        "embedding_size": c.dim,
-        "layer_type": c.block,
-        "depths": list(c.layers),
-        "hidden_sizes": list(c.widths),
-        "hidden_act": "relu",
-        "downsample_in_first_stage": False,
-        "downsample_in_bottleneck": False,
+        **FIELDS.write(c),
+        **FIXED,
         **labels("rows" if c.classes else "none", c.classes),
     }
 
@@ -77,8 +68,3 @@ def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
         Rule(f"{theirs}.convolution.weight", f"{ours}.body.weight"),
         *batch_norm(f"{theirs}.normalization", f"{ours}.norm"),
     )
-
-
-def batch_norm(theirs: str, ours: str) -> tuple[Rule, ...]:
-    """Weight and bias, and the statistics that it has gathered."""
-    return (*linear(theirs, ours), *(Rule(f"{theirs}.{kept}", f"{ours}.{kept}") for kept in STATISTICS))

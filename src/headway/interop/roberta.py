@@ -8,14 +8,15 @@ tokens, and with padding on the left they are given in the context.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headway.errors import UserError
 from headway.interop.bert import encoder_map, read_sizes, write_sizes
 from headway.interop.config_reader import Options, written_as
-from headway.interop.encoders import WORDS, architecture, norm, settled
+from headway.interop.encoders import FIELDS, WORDS, architecture, norm, out, settled
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.zoo.bert import Config
 
@@ -28,33 +29,31 @@ TOPS = {
 }
 
 
-def read_config(values: Mapping[str, Any]) -> Config:
-    return read(values, "roberta", "Roberta", vocab=50_265)
+def configs(
+    family: str, name: str, vocab: int
+) -> tuple[Callable[[Mapping[str, Any]], Config], Callable[[Config], dict[str, Any]]]:
+    """`read_config` and `write_config` of a model_type whose classes begin with `name`."""
+    known = {f"{name}{kind}": top for kind, top in TOPS.items()}
+    return partial(read, family, known, vocab), partial(write, family, known)
 
 
-def write_config(c: Config) -> dict[str, Any]:
-    return write(c, "roberta", "Roberta")
-
-
-def architectures(name: str) -> dict[str, str]:
-    return {f"{name}{kind}": top for kind, top in TOPS.items()}
-
-
-def read(values: Mapping[str, Any], family: str, name: str, vocab: int) -> Config:
-    """The config of a model_type whose classes begin with `name`."""
+def read(family: str, known: Mapping[str, str], vocab: int, values: Mapping[str, Any]) -> Config:
     o = Options(values, family)
-    config = read_sizes(o, architectures(name), vocab=vocab, first=o.take("pad_token_id", 1) + 1)
+    fields = FIELDS.with_defaults(vocab=vocab)
+    config = read_sizes(o, known, fields, first=o.take("pad_token_id", 1) + 1)
     if config.top in WORDS:
-        o.require("hidden_act", "gelu", default="gelu")  # the head's own activation, whatever the layers have
-    o.done()
-    return config
+        o.expect(hidden_act="gelu")  # the head's own activation, whatever the layers have
+    return o.done(config)
 
 
-def write(c: Config, family: str, name: str) -> dict[str, Any]:
+def write(family: str, known: Mapping[str, str], c: Config) -> dict[str, Any]:
     if c.first < 1:
         raise UserError("RoBERTa's positions begin behind the padding's and here at 0", do=written_as("bert"))
     special = {"pad_token_id": c.first - 1, "bos_token_id": 0, "eos_token_id": 2}
-    return {**architecture(c.top, architectures(name), family), **write_sizes(c), **special}
+    return {**architecture(c.top, known, family), **write_sizes(c), **special}
+
+
+read_config, write_config = configs("roberta", "Roberta", vocab=50_265)
 
 
 def settle(c: Config, names: Collection[str]) -> Config:
@@ -63,9 +62,6 @@ def settle(c: Config, names: Collection[str]) -> Config:
 
 
 def keymap(c: Config) -> KeyMap:
-    def out(theirs: str, ours: str = "head.out") -> tuple[Rule, ...]:
-        return linear(theirs, ours, outside=True)
-
     tops = {
         "none": (),
         "pooler": linear("pooler.dense", "head.pooler.inside"),

@@ -28,13 +28,12 @@ def read_frequencies(o: Options, context: int, *, parts: bool = False) -> Freque
     above = {"rope_theta": o.take("rope_theta", None), "partial_rotary_factor": o.take("partial_rotary_factor", 1.0)}
     r = Options({**above, ORIGINAL: context, **told, **({ORIGINAL: original} if original else {})}, o.family)
     if not parts:
-        r.require("partial_rotary_factor", 1.0, default=1.0)
+        r.expect(partial_rotary_factor=1.0)
     r.require("rope_type", *SCALINGS, default=r.take("type", "default"))
     scaling = SCALINGS[r.take("rope_type", r.take("type", "default"))](r, context)
     r.ignore(*WORDS)
     base, part = r.need("rope_theta"), r.take("partial_rotary_factor", 1.0)
-    r.done()
-    return Frequencies(float(base), scaling, float(part))
+    return r.done(Frequencies(float(base), scaling, float(part)))
 
 
 def write_frequencies(f: Frequencies, context: int, *, parts: bool = False) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.config_reader import SPELLED, Options, written_as
+from headway.interop.config_reader import ACTIVATION, LIST, NUMBER, SIDE, ConfigMap, Field, Options, written_as
 from headway.interop.encoders import classes, labels
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.zoo.swin import Config
@@ -21,46 +21,36 @@ BLOCK = "stack.blocks.*.stack.blocks.*"  # ours
 ATTENTION = f"{BLOCK}.attn.body.attention"
 
 
+# what the configs of Swin and Swin-V2 call the same
+FIELDS = ConfigMap(
+    Field("image_size", "image", 224, SIDE),
+    Field("num_channels", "channels", 3),
+    Field("patch_size", "patch", 4, SIDE),
+    Field("embed_dim", "dim", 96),
+    Field("depths", "layers", (2, 2, 6, 2), LIST),
+    Field("num_heads", "heads", (3, 6, 12, 24), LIST),
+    Field("mlp_ratio", "ratio", 4.0, NUMBER),
+    Field("hidden_act", "act", "gelu", ACTIVATION),
+    Field("attention_probs_dropout_prob", "attention_dropout", 0.0, NUMBER),
+    Field("drop_path_rate", "depth_dropout", 0.1, NUMBER),
+)
+FIXED = {"qkv_bias": True, "use_absolute_embeddings": False, "layer_norm_eps": 1e-5, "hidden_dropout_prob": 0.0}
+
+
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "swin")
-    classified = o.architecture(CLASSIFIER, BARE) == CLASSIFIER
-    sizes = read_sizes(o)
-    window = side(o, "window_size", 7)
-    o.done()
-    windows = (window,) * len(sizes["layers"])
-    return Config(**sizes, windows=windows, classes=classes(o) if classified else 0)
+    sizes = read_sizes(o, CLASSIFIER, BARE)
+    windows = (o.side("window_size", 7),) * len(sizes["layers"])
+    return o.done(Config(**sizes, windows=windows))
 
 
-def read_sizes(o: Options) -> dict[str, Any]:
-    """What the configs of Swin and Swin-V2 call the same."""
-    o.require("qkv_bias", True, default=True)
-    o.require("path_norm", True, default=True)
-    o.require("use_absolute_embeddings", False, default=False)
-    o.require("layer_norm_eps", 1e-5, default=1e-5)
-    o.require("hidden_dropout_prob", 0.0, default=0.0)
+def read_sizes(o: Options, classifier: str, bare: str) -> dict[str, Any]:
+    """The fields that Swin and Swin-V2 both have."""
+    classified = o.architecture(classifier, bare) == classifier
+    o.expect(**FIXED, path_norm=True)
     o.ignore("num_layers", "hidden_size", "encoder_stride")  # told by the others, or of masked images
     o.ignore("out_features", "out_indices", "_out_features", "_out_indices", "stage_names")
-    return {
-        "image": side(o, "image_size", 224),
-        "channels": o.take("num_channels", 3),
-        "patch": side(o, "patch_size", 4),
-        "dim": o.take("embed_dim", 96),
-        "layers": tuple(o.take("depths", [2, 2, 6, 2])),
-        "heads": tuple(o.take("num_heads", [3, 6, 12, 24])),
-        "ratio": float(o.take("mlp_ratio", 4.0)),
-        "act": o.activation("hidden_act", "gelu"),
-        "attention_dropout": float(o.take("attention_probs_dropout_prob", 0.0)),
-        "depth_dropout": float(o.take("drop_path_rate", 0.1)),
-    }
-
-
-def side(o: Options, name: str, default: int) -> int:
-    """The side of a square that may be told as its two sides."""
-    given: int | list[int] = o.take(name, default)
-    sides = given if isinstance(given, list | tuple) else [given]
-    if len(set(sides)) != 1:
-        raise UserError(f"{name}={given} is not supported for {o.family} models", allowed="squares")
-    return sides[0]
+    return {**FIELDS.read(o), "classes": classes(o) if classified else 0}
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -73,20 +63,8 @@ def write_config(c: Config) -> dict[str, Any]:
 def write_sizes(c: Config, classifier: str, bare: str) -> dict[str, Any]:
     return {
         "architectures": [classifier if c.classes else bare],
-        "image_size": c.image,
-        "num_channels": c.channels,
-        "patch_size": c.patch,
-        "embed_dim": c.dim,
-        "depths": list(c.layers),
-        "num_heads": list(c.heads),
-        "mlp_ratio": c.ratio,
-        "hidden_act": SPELLED[c.act],
-        "attention_probs_dropout_prob": c.attention_dropout,
-        "drop_path_rate": c.depth_dropout,
-        "qkv_bias": True,
-        "use_absolute_embeddings": False,
-        "layer_norm_eps": 1e-5,
-        "hidden_dropout_prob": 0.0,
+        **FIELDS.write(c),
+        **FIXED,
         "num_layers": len(c.layers),
         "hidden_size": c.dim * 2 ** (len(c.layers) - 1),
         **labels("rows", c.classes),

@@ -7,7 +7,6 @@ from typing import Any
 
 from headway.errors import UserError
 from headway.interop.config_reader import Options
-from headway.interop.encoders import classes
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.interop.swin import (
     ATTENTION,
@@ -17,7 +16,6 @@ from headway.interop.swin import (
     prefixes,
     read_sizes,
     settle,
-    side,
     write_sizes,
 )
 from headway.zoo import swin
@@ -30,15 +28,15 @@ CLASSIFIER, BARE = "Swinv2ForImageClassification", "Swinv2Model"
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "swinv2")
-    classified = o.architecture(CLASSIFIER, BARE) == CLASSIFIER
-    sizes = read_sizes(o)
+    return o.done(Config(**with_windows(o, read_sizes(o, CLASSIFIER, BARE))))
+
+
+def with_windows(o: Options, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of a model, with its windows and those that its offsets were learned in."""
     stages = len(sizes["layers"])
-    windows = fitted([side(o, "window_size", 7)] * stages, sizes["image"] // sizes["patch"])
+    windows = fitted([o.side("window_size", 7)] * stages, sizes["image"] // sizes["patch"])
     before = o.take("pretrained_window_sizes", [0] * stages)
-    o.done()
-    return Config(
-        **sizes, windows=windows, pretrained=learned(before, windows), classes=classes(o) if classified else 0
-    )
+    return {**sizes, "windows": windows, "pretrained": learned(before, windows)}
 
 
 def fitted(windows: Sequence[int], grid: int) -> tuple[int, ...]:
@@ -52,10 +50,13 @@ def learned(before: Sequence[int], windows: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def write_config(c: Config) -> dict[str, Any]:
+    return {"model_type": "swinv2", **write_sizes(c, CLASSIFIER, BARE), **write_windows(c)}
+
+
+def write_windows(c: Config) -> dict[str, Any]:
     check_fit(c, [max(c.windows)] * len(c.windows))
     before = [0] * len(c.windows) if c.pretrained is None else list(c.pretrained)
-    sizes = {**write_sizes(c, CLASSIFIER, BARE), "window_size": max(c.windows), "pretrained_window_sizes": before}
-    return {"model_type": "swinv2", **sizes}
+    return {"window_size": max(c.windows), "pretrained_window_sizes": before}
 
 
 def check_fit(c: swin.Config, windows: Sequence[int]) -> None:

@@ -8,11 +8,26 @@ from typing import Any
 from torch import Tensor
 
 from headway.errors import UserError, listed
-from headway.interop.config_reader import ACTIVATIONS, SPELLED, Options
+from headway.interop.config_reader import ACTIVATIONS, SPELLED, ConfigMap, Field, Options
 from headway.interop.keymap import KeyMap, Rule
 from headway.zoo.t5 import Config
 
 WHOLE, ENCODER_ONLY = "ForConditionalGeneration", "EncoderModel"
+FIELDS = ConfigMap(
+    Field("vocab_size", "vocab", 32_128),
+    Field("d_model", "dim", 512),
+    Field("num_layers", "layers", 6),
+    Field("num_decoder_layers", "decoder_layers", None),
+    Field("num_heads", "heads", 8),
+    Field("d_kv", "head_dim", 64),
+    Field("d_ff", "hidden", 2048),
+    Field("feed_forward_proj", "ffn", "relu"),
+    Field("tie_word_embeddings", "tied", True),
+    Field("relative_attention_num_buckets", "buckets", 32),
+    Field("relative_attention_max_distance", "longest", 128),
+    Field("layer_norm_epsilon", "eps", 1e-6),
+    Field("dropout_rate", "dropout", 0.1),
+)
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
@@ -23,41 +38,17 @@ def read(values: Mapping[str, Any], family: str, name: str) -> Config:
     """The config of a model_type whose classes begin with `name`."""
     o = Options(values, family)
     o.ignore("n_positions", "classifier_dropout", "dense_act_fn", "is_gated_act")  # the latter two repeat others
-    o.require("tie_encoder_decoder", False, default=False)
-    o.require("is_decoder", False, default=False)
-    kind, act = feed_forward(o.take("feed_forward_proj", "relu"), family)
-    layers = o.take("num_layers", 6)
-    decoder_layers = o.take("num_decoder_layers", layers)
+    o.expect(tie_encoder_decoder=False, is_decoder=False)
+    found = FIELDS.read(o)
+    found["ffn"], found["act"] = feed_forward(found["ffn"], family)
     there = o.architecture(*(f"{name}{kind}" for kind in (WHOLE, "Model", "WithLMHeadModel", ENCODER_ONLY)))
-    alone = there == name + ENCODER_ONLY or not o.take("is_encoder_decoder", True)
-    dropout = o.take("dropout_rate", 0.1)
-    config = Config(
-        vocab=o.take("vocab_size", 32_128),
-        dim=o.take("d_model", 512),
-        layers=layers,
-        decoder_layers=0 if alone else decoder_layers,
-        heads=o.take("num_heads", 8),
-        head_dim=o.take("d_kv", 64),
-        hidden=o.take("d_ff", 2048),
-        ffn=kind,
-        act=act,
-        tied=tied(o),
-        buckets=o.take("relative_attention_num_buckets", 32),
-        longest=o.take("relative_attention_max_distance", 128),
-        eps=o.take("layer_norm_epsilon", 1e-6),
-        dropout=dropout,
-        attention_dropout=dropout,  # one rate for all there
-    )
-    o.done()
-    return config
-
-
-def tied(o: Options) -> bool:
-    """Whether the output is the scaled table of words.
-
-    Files of the library's version 5 say `tie_word_embeddings` in any case; whether the output is scaled tells then.
-    """
-    return o.take("scale_decoder_outputs", o.take("tie_word_embeddings", True))
+    if there == name + ENCODER_ONLY or not o.take("is_encoder_decoder", True):
+        found["decoder_layers"] = 0
+    elif found["decoder_layers"] is None:
+        found["decoder_layers"] = found["layers"]
+    # files of the library's version 5 say `tie_word_embeddings` in any case; whether the output is scaled tells then
+    found["tied"] = o.take("scale_decoder_outputs", found["tied"])
+    return o.done(Config(**found, attention_dropout=found["dropout"]))  # one rate for all there
 
 
 def feed_forward(told: str, family: str) -> tuple[str, str]:
@@ -80,19 +71,9 @@ def write(c: Config, family: str, name: str) -> dict[str, Any]:
     return {
         "model_type": family,
         "architectures": [name + (ENCODER_ONLY if alone else WHOLE)],
-        "vocab_size": c.vocab,
-        "d_model": c.dim,
-        "num_layers": c.layers,
+        **FIELDS.write(c),
         "num_decoder_layers": c.layers if alone or c.decoder_layers is None else c.decoder_layers,
-        "num_heads": c.heads,
-        "d_kv": c.head_dim,
-        "d_ff": c.hidden,
         "feed_forward_proj": f"gated-{gated.get(c.act, c.act)}" if c.ffn == "gated" else SPELLED[c.act],
-        "tie_word_embeddings": c.tied,
-        "relative_attention_num_buckets": c.buckets,
-        "relative_attention_max_distance": c.longest,
-        "layer_norm_epsilon": c.eps,
-        "dropout_rate": c.dropout,
         "is_encoder_decoder": not alone,
     }
 

@@ -33,6 +33,21 @@ def read_names(values: Mapping[str, Any], classes: int) -> dict[str, Any]:
     }
 
 
+def write_named(
+    name: str, c: Any, features: int, model_args: Mapping[str, Any], *, classes: int | None = None, pool: str = "avg"
+) -> dict[str, Any]:
+    """A config.json of timm's: an architecture's name, and what is changed of its sizes."""
+    classes = c.classes if classes is None else classes
+    return {
+        "architecture": name,
+        "num_classes": classes,
+        "num_features": features,
+        "global_pool": pool,
+        SETTINGS: {"input_size": [c.channels, c.image, c.image], "num_classes": classes},
+        "model_args": dict(model_args),
+    }
+
+
 def with_settings(told: Mapping[str, Any], settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """A config.json of timm's with names of classes in its own spelling, and settings, if made for the same images."""
     rest = {name: value for name, value in told.items() if name not in ("id2label", "label2id")}

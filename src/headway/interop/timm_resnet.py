@@ -7,8 +7,9 @@ from typing import Any
 
 from headway.errors import UserError, listed, nearest
 from headway.interop.config_reader import Options, written_as
-from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.resnet import batch_norm, check
+from headway.interop.keymap import KeyMap, Rule, batch_norm, linear
+from headway.interop.resnet import check
+from headway.interop.timm_folder import write_named
 from headway.zoo.resnet import Config
 
 SIZES = {
@@ -31,8 +32,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
         raise UserError(said, allowed=listed(SIZES, 10), meant=nearest(name, SIZES))
     told: Mapping[str, Any] = values.get("pretrained_cfg") or {}
     o = Options({"num_classes": values.get("num_classes"), **(values.get("model_args") or {})}, name)
-    o.require("global_pool", "avg", default="avg")
-    o.require("drop_rate", 0.0, default=0.0)
+    o.expect(global_pool="avg", drop_rate=0.0)
     o.ignore("zero_init_last")
     block, layers = SIZES[name]
     config = Config(
@@ -44,8 +44,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
         widths=tuple(EXPANSION[block] * width for width in o.take("channels", (64, 128, 256, 512))),
         classes=o.take("num_classes", 1000),
     )
-    o.done()
-    return config
+    return o.done(config)
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -55,18 +54,9 @@ def write_config(c: Config) -> dict[str, Any]:
         raise UserError(said, allowed=f"dim={DIM} with 4 stages", do=written_as("resnet"))
     known = [name for name, sizes in SIZES.items() if sizes == (c.block, c.layers)]
     other = [name for name, (block, _) in SIZES.items() if block == c.block]
-    return {
-        "architecture": (known or other)[0],
-        "num_classes": c.classes,
-        "num_features": c.widths[-1],
-        "global_pool": "avg",
-        "pretrained_cfg": {"input_size": [c.channels, c.image, c.image], "num_classes": c.classes},
-        "model_args": {
-            "in_chans": c.channels,
-            "layers": list(c.layers),
-            "channels": [width // EXPANSION[c.block] for width in c.widths],
-        },
-    }
+    channels = [width // EXPANSION[c.block] for width in c.widths]
+    changes = {"in_chans": c.channels, "layers": list(c.layers), "channels": channels}
+    return write_named((known or other)[0], c, c.widths[-1], changes)
 
 
 def keymap(c: Config) -> KeyMap:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.errors import UserError, listed, nearest
-from headway.interop.config_reader import Options
+from headway.interop.config_reader import LIST, NUMBER, SIDE, ConfigMap, Field, Options
 from headway.interop.keymap import KeyMap, Rule, Split, linear
-from headway.interop.swin import ATTENTION, BLOCK, side
+from headway.interop.swin import ATTENTION, BLOCK
 from headway.interop.swinv2 import check_fit, fitted
+from headway.interop.timm_folder import write_named
 from headway.zoo.swin import Config
 
 Sizes = dict[str, Any]
@@ -37,15 +38,28 @@ ARCHITECTURES = {
 }
 
 
+# what Swin and Swin-V2 call the same
+FIELDS = ConfigMap(
+    Field("img_size", "image", 224, SIDE),
+    Field("in_chans", "channels", 3),
+    Field("patch_size", "patch", 4, SIDE),
+    Field("embed_dim", "dim"),
+    Field("depths", "layers", form=LIST),
+    Field("num_heads", "heads", form=LIST),
+    Field("mlp_ratio", "ratio", 4.0, NUMBER),
+    Field("attn_drop_rate", "attention_dropout", 0.0, NUMBER),
+    Field("drop_path_rate", "depth_dropout", 0.1, NUMBER),
+)
+
+
 def read_config(values: Mapping[str, Any]) -> Config:
     o = named(values, ARCHITECTURES, "timm's Swin")
     found = read_sizes(o)
-    o.require("head_dim", None, default=None)
+    o.expect(head_dim=None)
     window: int | Sequence[int] = o.need("window_size")
     if isinstance(window, int) or len(window) == 2:  # one for all, or the two sides of one for all
-        window = [side(o, "window_size", 7)] * len(found["layers"])
-    o.done()
-    return Config(**found, windows=fitted(window, found["image"] // found["patch"]))
+        window = [o.side("window_size", 7)] * len(found["layers"])
+    return o.done(Config(**found, windows=fitted(window, found["image"] // found["patch"])))
 
 
 def named(values: Mapping[str, Any], known: Mapping[str, Sizes], family: str) -> Options:
@@ -61,25 +75,9 @@ def named(values: Mapping[str, Any], known: Mapping[str, Sizes], family: str) ->
 
 
 def read_sizes(o: Options) -> Sizes:
-    """What Swin and Swin-V2 call the same."""
-    o.require("qkv_bias", True, default=True)
-    o.require("global_pool", "avg", default="avg")
-    o.require("always_partition", False, default=False)
-    o.require("drop_rate", 0.0, default=0.0)
-    o.require("proj_drop_rate", 0.0, default=0.0)
+    o.expect(qkv_bias=True, global_pool="avg", always_partition=False, drop_rate=0.0, proj_drop_rate=0.0)
     o.ignore("strict_img_size", "weight_init")
-    return {
-        "image": side(o, "img_size", 224),
-        "channels": o.take("in_chans", 3),
-        "patch": side(o, "patch_size", 4),
-        "dim": o.need("embed_dim"),
-        "layers": tuple(o.need("depths")),
-        "heads": tuple(o.need("num_heads")),
-        "ratio": float(o.take("mlp_ratio", 4.0)),
-        "classes": o.take("num_classes", 1000),
-        "attention_dropout": float(o.take("attn_drop_rate", 0.0)),
-        "depth_dropout": float(o.take("drop_path_rate", 0.1)),
-    }
+    return {**FIELDS.read(o), "classes": o.take("num_classes", 1000)}
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -90,31 +88,14 @@ def write_config(c: Config) -> dict[str, Any]:
     elif len(c.windows) == 2:
         said = f"timm would take windows={c.windows} for the two sides of one"
         raise UserError(said, do="build it with the same window in both stages")
-    return {"architecture": next(iter(ARCHITECTURES)), **write_sizes(c, {"window_size": windows})}
+    return write_sizes(c, next(iter(ARCHITECTURES)), {"window_size": windows})
 
 
-def write_sizes(c: Config, more: Sizes) -> dict[str, Any]:
+def write_sizes(c: Config, name: str, more: Sizes) -> dict[str, Any]:
     """All sizes, as changes to those of an architecture."""
     if c.act != "gelu":
         raise UserError(f"timm's Swin models have no act={c.act!r}", allowed="'gelu'")
-    return {
-        "num_classes": c.classes,
-        "num_features": c.dim * 2 ** (len(c.layers) - 1),
-        "global_pool": "avg",
-        "pretrained_cfg": {"input_size": [c.channels, c.image, c.image], "num_classes": c.classes},
-        "model_args": {
-            "img_size": c.image,
-            "in_chans": c.channels,
-            "patch_size": c.patch,
-            "embed_dim": c.dim,
-            "depths": list(c.layers),
-            "num_heads": list(c.heads),
-            "mlp_ratio": c.ratio,
-            "attn_drop_rate": c.attention_dropout,
-            "drop_path_rate": c.depth_dropout,
-            **more,
-        },
-    }
+    return write_named(name, c, c.dim * 2 ** (len(c.layers) - 1), {**FIELDS.write(c), **more})
 
 
 def keymap(c: Config) -> KeyMap:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.swin import ATTENTION, BLOCK, side
-from headway.interop.swinv2 import check_fit, fitted, learned
+from headway.interop.swin import ATTENTION, BLOCK
+from headway.interop.swinv2 import with_windows, write_windows
 from headway.interop.timm_swin import frame_rules, named, read_sizes, sizes, write_sizes
 from headway.zoo.swinv2 import Config
 
@@ -30,19 +30,11 @@ ARCHITECTURES = {
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = named(values, ARCHITECTURES, "timm's Swin-V2")
-    found = read_sizes(o)
-    stages = len(found["layers"])
-    windows = fitted([side(o, "window_size", 7)] * stages, found["image"] // found["patch"])
-    before = o.take("pretrained_window_sizes", (0,) * stages)
-    o.done()
-    return Config(**found, windows=windows, pretrained=learned(before, windows))
+    return o.done(Config(**with_windows(o, read_sizes(o))))
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    check_fit(c, [max(c.windows)] * len(c.windows))
-    before = [0] * len(c.windows) if c.pretrained is None else list(c.pretrained)
-    more = {"window_size": max(c.windows), "pretrained_window_sizes": before}
-    return {"architecture": next(iter(ARCHITECTURES)), **write_sizes(c, more)}
+    return write_sizes(c, next(iter(ARCHITECTURES)), write_windows(c))
 
 
 def keymap(c: Config) -> KeyMap:

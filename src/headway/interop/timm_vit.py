@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError, listed
-from headway.interop.config_reader import Options, written_as
-from headway.interop.keymap import KeyMap, Rule, Split, linear
-from headway.interop.swin import side
+from headway.interop.config_reader import NUMBER, SIDE, ConfigMap, Field, Options, written_as
+from headway.interop.keymap import KeyMap, Rule, linear, qkv
+from headway.interop.timm_folder import write_named
 from headway.interop.vit import Table
+from headway.nn.ffn import ffn_width
 from headway.zoo.vit import Config
 
 SIZES = {
@@ -26,33 +27,39 @@ GAP = {"class_token": False, "global_pool": "avg", "fc_norm": False}  # the mean
 POOLS = {"class": {"class_token": True, "global_pool": "token"}, "mean": GAP, "mean, norm": {**GAP, "fc_norm": True}}
 
 
+FIELDS = ConfigMap(
+    Field("img_size", "image", 224, SIDE),
+    Field("in_chans", "channels", 3),
+    Field("patch_size", "patch", 16, SIDE),
+    Field("embed_dim", "dim"),
+    Field("depth", "layers"),
+    Field("num_heads", "heads"),
+)
+RATES = ConfigMap(
+    Field("proj_drop_rate", "dropout", 0.0, NUMBER),
+    Field("attn_drop_rate", "attention_dropout", 0.0, NUMBER),
+    Field("drop_path_rate", "depth_dropout", 0.0, NUMBER),
+    Field("patch_drop_rate", "patch_dropout", 0.0, NUMBER),
+)
+
+
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**named(values), **(values.get("model_args") or {})}, "timm's ViT")
-    o.require("no_embed_class", False, default=False)
-    o.require("drop_rate", 0.0, default=0.0)
+    o.expect(no_embed_class=False, drop_rate=0.0)
     o.ignore("pos_drop_rate", "weight_init", "fix_init", "dynamic_img_size", "strict_img_size")
-    classes, dim = o.take("num_classes", 1000), o.need("embed_dim")
+    classes, sizes = o.take("num_classes", 1000), FIELDS.read(o)
     config = Config(
-        image=side(o, "img_size", 224),
-        channels=o.take("in_chans", 3),
-        patch=side(o, "patch_size", 16),
+        **sizes,
         classes=classes or Config.classes,
-        dim=dim,
-        layers=o.need("depth"),
-        heads=o.need("num_heads"),
-        hidden=int(dim * o.take("mlp_ratio", 4.0)),
+        hidden=int(sizes["dim"] * o.take("mlp_ratio", 4.0)),
         pool=pool(o),
         top="classes" if classes else "none",
         eps=EPS,
         biased=o.take("qkv_bias", True),
         resample="bicubic, smooth",
-        dropout=float(o.take("proj_drop_rate", 0.0)),
-        attention_dropout=float(o.take("attn_drop_rate", 0.0)),
-        depth_dropout=float(o.take("drop_path_rate", 0.0)),
-        patch_dropout=float(o.take("patch_drop_rate", 0.0)),
+        **RATES.read(o),
     )
-    o.done()
-    return config
+    return o.done(config)
 
 
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,35 +92,19 @@ def write_config(c: Config) -> dict[str, Any]:
     if c.act != "gelu" or c.eps != EPS or c.top == "pooler":
         said = f"timm's ViT models have act='gelu', norms with an ε of {EPS} and no pooler, and this model others"
         raise UserError(said, do=written_as("vit"))
-    classes = c.classes if c.top == "classes" else 0
-    hidden = 4 * c.dim if c.hidden is None else c.hidden
-    return {
-        "architecture": "vit_base_patch16_224",
-        "num_classes": classes,
-        "num_features": c.dim,
-        "global_pool": POOLS[c.pool]["global_pool"],
-        "pretrained_cfg": {"input_size": [c.channels, c.image, c.image], "num_classes": classes},
-        "model_args": {
-            "img_size": c.image,
-            "in_chans": c.channels,
-            "patch_size": c.patch,
-            "embed_dim": c.dim,
-            "depth": c.layers,
-            "num_heads": c.heads,
-            "mlp_ratio": hidden / c.dim,
-            "qkv_bias": c.biased,
-            **POOLS[c.pool],
-            "proj_drop_rate": c.dropout,
-            "attn_drop_rate": c.attention_dropout,
-            "drop_path_rate": c.depth_dropout,
-            "patch_drop_rate": c.patch_dropout,
-        },
+    changes = {
+        **FIELDS.write(c),
+        "mlp_ratio": ffn_width(c.dim, c.hidden) / c.dim,
+        "qkv_bias": c.biased,
+        **POOLS[c.pool],
+        **RATES.write(c),
     }
+    classes, kind = c.classes if c.top == "classes" else 0, str(POOLS[c.pool]["global_pool"])
+    return write_named("vit_base_patch16_224", c, c.dim, changes, classes=classes, pool=kind)
 
 
 def keymap(c: Config) -> KeyMap:
     there, here = "blocks.*", "stack.blocks.*"
-    fused = [f"{here}.attn.body.{part}" for part in "qkv"]
     first = ("embed.token.position",) if c.pool == "class" else ()
     return KeyMap(
         rules=(
@@ -121,10 +112,7 @@ def keymap(c: Config) -> KeyMap:
             Rule("cls_token", "embed.token.token"),
             Rule("pos_embed", (*first, "embed.position.table"), (Table(c.image // c.patch, len(first)),)),
             *linear(f"{there}.norm1", f"{here}.attn.before"),
-            *(
-                Rule(f"{there}.attn.qkv.{part}", tuple(f"{x}.{part}" for x in fused), (Split(3),))
-                for part in ("weight", "bias")
-            ),
+            *qkv(f"{there}.attn.qkv.", f"{here}.attn.body"),
             *linear(f"{there}.attn.proj", f"{here}.attn.body.out"),
             *linear(f"{there}.norm2", f"{here}.ffn.before"),
             *linear(f"{there}.mlp.fc1", f"{here}.ffn.body.up"),

@@ -12,7 +12,8 @@ from warnings import catch_warnings
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.interop.keymap import KeyMap, Rule, Split, linear
+from headway.interop.keymap import KeyMap, Rule, linear, linears, qkv
+from headway.nn.ffn import ffn_width
 from headway.zoo.choices import named
 from headway.zoo.transformer import NORMS, Config
 
@@ -64,7 +65,7 @@ def count(tensors: Mapping[str, Tensor], side: str) -> int:
 def reference(c: Config) -> nn.Transformer:
     """torch's own model of these sizes."""
     layers = (c.layers, c.layers if c.decoder_layers is None else c.decoder_layers)
-    hidden, first = 4 * c.dim if c.hidden is None else c.hidden, c.norms == "pre"
+    hidden, first = ffn_width(c.dim, c.hidden), c.norms == "pre"
     with catch_warnings(action="ignore"):  # it tells of a fast path that it will not take
         return nn.Transformer(
             c.dim, c.heads, *layers, hidden, c.dropout, c.act, layer_norm_eps=c.eps, batch_first=True, norm_first=first
@@ -84,21 +85,11 @@ def keymap(c: Config, *around: Rule, prefix: str = "") -> KeyMap:
 
 def side(name: str, attentions: Mapping[str, str], slot: str, prefix: str) -> tuple[Rule, ...]:
     there, here = f"{prefix}{name}.layers.*", f"{name}.stack.blocks.*"
+    rules = list[Rule]()
+    for theirs, ours in attentions.items():
+        rules += qkv(f"{there}.{theirs}.in_proj_", f"{here}.{ours}.body")
+        rules += linear(f"{there}.{theirs}.out_proj", f"{here}.{ours}.body.out")
     sublayers = (*attentions.values(), "ffn")  # whose norms are numbered
-    rules = [
-        *(attention(f"{there}.{theirs}", f"{here}.{ours}.body") for theirs, ours in attentions.items()),
-        *(linear(f"{there}.norm{i}", f"{here}.{ours}.{slot}") for i, ours in enumerate(sublayers, 1)),
-        linear(f"{there}.linear1", f"{here}.ffn.body.up"),
-        linear(f"{there}.linear2", f"{here}.ffn.body.down"),
-        linear(f"{prefix}{name}.norm", f"{name}.stack.norm"),
-    ]
-    return tuple(rule for group in rules for rule in group)
-
-
-def attention(there: str, here: str) -> tuple[Rule, ...]:
-    """Queries, keys and values are projected by one matrix."""
-    packed = (
-        Rule(f"{there}.in_proj_{kind}", tuple(f"{here}.{part}.{kind}" for part in "qkv"), (Split(3),))
-        for kind in ("weight", "bias")
-    )
-    return (*packed, *linear(f"{there}.out_proj", f"{here}.out"))
+    parts = {f"norm{i}": f"{ours}.{slot}" for i, ours in enumerate(sublayers, 1)}
+    parts |= {"linear1": "ffn.body.up", "linear2": "ffn.body.down"}
+    return (*rules, *linears(there, here, parts), *linear(f"{prefix}{name}.norm", f"{name}.stack.norm"))

@@ -13,43 +13,38 @@ from typing import Any
 from torch import Tensor, cat
 
 from headway.errors import UserError
-from headway.interop.config_reader import SPELLED, Options, written_as
+from headway.interop.config_reader import ACTIVATION, NUMBER, SIDE, ConfigMap, Field, Options, written_as
 from headway.interop.encoders import architecture, classes, labels
-from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.swin import side
+from headway.interop.keymap import KeyMap, Rule, linear, linears
+from headway.nn.ffn import ffn_width
 from headway.zoo.mae import Config as Mae
 from headway.zoo.vit import Config
 
+# what the configs of ViT and of its masked autoencoder call the same
+FIELDS = ConfigMap(
+    Field("image_size", "image", 224, SIDE),
+    Field("num_channels", "channels", 3),
+    Field("patch_size", "patch", 16, SIDE),
+    Field("hidden_size", "dim", 768),
+    Field("num_hidden_layers", "layers", 12),
+    Field("num_attention_heads", "heads", 12),
+    Field("intermediate_size", "hidden", 3072),
+    Field("hidden_act", "act", "gelu", ACTIVATION),
+    Field("layer_norm_eps", "eps", 1e-12),
+    Field("qkv_bias", "biased", True),
+    Field("hidden_dropout_prob", "dropout", 0.0, NUMBER),
+    Field("attention_probs_dropout_prob", "attention_dropout", 0.0, NUMBER),
+)
 ARCHITECTURES = {"ViTModel": "pooler", "ViTForImageClassification": "classes"}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "vit")
     stands = ARCHITECTURES[o.architecture(*ARCHITECTURES)]
-    sizes = read_sizes(o)
-    o.require("pooler_act", "tanh", default="tanh")
-    o.require("pooler_output_size", sizes["dim"], default=sizes["dim"])
+    fields = FIELDS.read(o)
+    o.expect(pooler_act="tanh", pooler_output_size=fields["dim"])
     o.ignore("encoder_stride")  # of masked images
-    o.done()
-    return Config(**sizes, top=stands, classes=classes(o) if stands == "classes" else Config.classes)
-
-
-def read_sizes(o: Options) -> dict[str, Any]:
-    """What the configs of ViT and of its masked autoencoder call the same."""
-    return {
-        "image": side(o, "image_size", 224),
-        "channels": o.take("num_channels", 3),
-        "patch": side(o, "patch_size", 16),
-        "dim": o.take("hidden_size", 768),
-        "layers": o.take("num_hidden_layers", 12),
-        "heads": o.take("num_attention_heads", 12),
-        "hidden": o.take("intermediate_size", 3072),
-        "act": o.activation("hidden_act", "gelu"),
-        "eps": o.take("layer_norm_eps", 1e-12),
-        "biased": o.take("qkv_bias", True),
-        "dropout": float(o.take("hidden_dropout_prob", 0.0)),
-        "attention_dropout": float(o.take("attention_probs_dropout_prob", 0.0)),
-    }
+    return o.done(Config(**fields, top=stands, classes=classes(o) if stands == "classes" else Config.classes))
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -65,20 +60,7 @@ def write_config(c: Config) -> dict[str, Any]:
 
 
 def write_sizes(c: Config | Mae) -> dict[str, Any]:
-    return {
-        "image_size": c.image,
-        "num_channels": c.channels,
-        "patch_size": c.patch,
-        "hidden_size": c.dim,
-        "num_hidden_layers": c.layers,
-        "num_attention_heads": c.heads,
-        "intermediate_size": 4 * c.dim if c.hidden is None else c.hidden,
-        "hidden_act": SPELLED[c.act],
-        "layer_norm_eps": c.eps,
-        "qkv_bias": c.biased,
-        "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": c.attention_dropout,
-    }
+    return {**FIELDS.write(c), "intermediate_size": ffn_width(c.dim, c.hidden)}
 
 
 def settle(c: Config, names: Collection[str]) -> Config:
@@ -106,36 +88,32 @@ def encoder_rules(c: Config | Mae, there: str = "", here: str = "") -> tuple[Rul
         *linear(f"{there}embeddings.patch_embeddings.projection", f"{here}embed.patches.project"),
         Rule(f"{there}embeddings.cls_token", f"{here}embed.token.token"),
         Rule(f"{there}embeddings.position_embeddings", places, (Table(c.image // c.patch),)),
-        *block_rules(f"{there}encoder.layer.*", f"{here}stack.blocks.*"),
-        *new_block_rules(f"{there}layers.*", f"{here}stack.blocks.*"),
+        *linears(f"{there}encoder.layer.*", f"{here}stack.blocks.*", BLOCK),
+        *linears(f"{there}layers.*", f"{here}stack.blocks.*", NEW_BLOCK),
         *linear(f"{there}layernorm", f"{here}stack.norm"),
     )
 
 
-def block_rules(there: str, here: str) -> tuple[Rule, ...]:
-    return (
-        *linear(f"{there}.layernorm_before", f"{here}.attn.before"),
-        *linear(f"{there}.attention.attention.query", f"{here}.attn.body.q"),
-        *linear(f"{there}.attention.attention.key", f"{here}.attn.body.k"),
-        *linear(f"{there}.attention.attention.value", f"{here}.attn.body.v"),
-        *linear(f"{there}.attention.output.dense", f"{here}.attn.body.out"),
-        *linear(f"{there}.layernorm_after", f"{here}.ffn.before"),
-        *linear(f"{there}.intermediate.dense", f"{here}.ffn.body.up"),
-        *linear(f"{there}.output.dense", f"{here}.ffn.body.down"),
-    )
-
-
-def new_block_rules(there: str, here: str) -> tuple[Rule, ...]:
-    return (
-        *linear(f"{there}.layernorm_before", f"{here}.attn.before"),
-        *linear(f"{there}.attention.q_proj", f"{here}.attn.body.q"),
-        *linear(f"{there}.attention.k_proj", f"{here}.attn.body.k"),
-        *linear(f"{there}.attention.v_proj", f"{here}.attn.body.v"),
-        *linear(f"{there}.attention.o_proj", f"{here}.attn.body.out"),
-        *linear(f"{there}.layernorm_after", f"{here}.ffn.before"),
-        *linear(f"{there}.mlp.fc1", f"{here}.ffn.body.up"),
-        *linear(f"{there}.mlp.fc2", f"{here}.ffn.body.down"),
-    )
+BLOCK = {
+    "layernorm_before": "attn.before",
+    "attention.attention.query": "attn.body.q",
+    "attention.attention.key": "attn.body.k",
+    "attention.attention.value": "attn.body.v",
+    "attention.output.dense": "attn.body.out",
+    "layernorm_after": "ffn.before",
+    "intermediate.dense": "ffn.body.up",
+    "output.dense": "ffn.body.down",
+}
+NEW_BLOCK = {
+    "layernorm_before": "attn.before",
+    "attention.q_proj": "attn.body.q",
+    "attention.k_proj": "attn.body.k",
+    "attention.v_proj": "attn.body.v",
+    "attention.o_proj": "attn.body.out",
+    "layernorm_after": "ffn.before",
+    "mlp.fc1": "ffn.body.up",
+    "mlp.fc2": "ffn.body.down",
+}
 
 
 @dataclass(frozen=True)

@@ -5,28 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.interop.config_reader import Options
-from headway.interop.keymap import KeyMap, Rule, linear
-from headway.interop.vit import Table, block_rules, encoder_rules, new_block_rules, read_sizes, write_sizes
+from headway.interop.config_reader import ConfigMap, Field, Options
+from headway.interop.keymap import KeyMap, Rule, linear, linears
+from headway.interop.vit import BLOCK, FIELDS, NEW_BLOCK, Table, encoder_rules, write_sizes
+from headway.nn.ffn import ffn_width
 from headway.zoo.mae import Config
 
 ARCHITECTURE = "ViTMAEForPreTraining"
+
+
+DECODER = ConfigMap(
+    Field("decoder_hidden_size", "decoder_dim", 512),
+    Field("decoder_num_hidden_layers", "decoder_layers", 8),
+    Field("decoder_num_attention_heads", "decoder_heads", 16),
+    Field("decoder_intermediate_size", "decoder_hidden", 2048),
+    Field("norm_pix_loss", "normalised", False),
+)
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "vit_mae")
     o.architecture(ARCHITECTURE)
     o.ignore("mask_ratio")  # how many patches are hidden is told in each call
-    config = Config(
-        **read_sizes(o),
-        decoder_dim=o.take("decoder_hidden_size", 512),
-        decoder_layers=o.take("decoder_num_hidden_layers", 8),
-        decoder_heads=o.take("decoder_num_attention_heads", 16),
-        decoder_hidden=o.take("decoder_intermediate_size", 2048),
-        normalised=o.take("norm_pix_loss", False),
-    )
-    o.done()
-    return config
+    return o.done(Config(**FIELDS.read(o), **DECODER.read(o)))
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -34,11 +35,8 @@ def write_config(c: Config) -> dict[str, Any]:
         "model_type": "vit_mae",
         "architectures": [ARCHITECTURE],
         **write_sizes(c),
-        "decoder_hidden_size": c.decoder_dim,
-        "decoder_num_hidden_layers": c.decoder_layers,
-        "decoder_num_attention_heads": c.decoder_heads,
-        "decoder_intermediate_size": 4 * c.decoder_dim if c.decoder_hidden is None else c.decoder_hidden,
-        "norm_pix_loss": c.normalised,
+        **DECODER.write(c),
+        "decoder_intermediate_size": ffn_width(c.decoder_dim, c.decoder_hidden),
     }
 
 
@@ -51,9 +49,9 @@ def keymap(c: Config) -> KeyMap:
             *linear("decoder.decoder_embed", "decoder.narrow"),
             Rule("decoder.mask_token", "decoder.hidden"),
             Rule("decoder.decoder_pos_embed", places, (Table(c.image // c.patch),)),
-            *block_rules(layers, blocks),
-            *new_block_rules(layers, blocks),
-            *block_rules("decoder.decoder_encoder.layer.*", blocks),  # as transformers 5 writes it, by a slip
+            *linears(layers, blocks, BLOCK),
+            *linears(layers, blocks, NEW_BLOCK),
+            *linears("decoder.decoder_encoder.layer.*", blocks, BLOCK),  # as transformers 5 writes it, by a slip
             *linear("decoder.decoder_norm", "decoder.stack.norm"),
             *linear("decoder.decoder_pred", "decoder.out"),
         )

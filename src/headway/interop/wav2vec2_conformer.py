@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.interop.config_reader import SPELLED, Options
-from headway.interop.encoders import architecture, classes, labels, top
-from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.config_reader import ACTIVATION, LIST, ConfigMap, Field, Options
+from headway.interop.encoders import architecture, classes, labels, out, top
+from headway.interop.keymap import KeyMap, Rule, batch_norm, linear, linears
 from headway.zoo.wav2vec2_conformer import Config
 
 FAMILY = "wav2vec2-conformer"
@@ -29,47 +29,47 @@ PRETRAINING = {"Wav2Vec2ConformerForPreTraining": "none"}  # read, without what 
 NORMS = {"layer": "all", "group": "first"}
 
 
+FIELDS = ConfigMap(
+    Field("vocab_size", "vocab", Config.vocab),
+    Field("hidden_size", "dim", 768),
+    Field("num_hidden_layers", "layers", 12),
+    Field("num_attention_heads", "heads", 12),
+    Field("intermediate_size", "hidden", 3072),
+    Field("conv_depthwise_kernel_size", "kernel", 31),
+    Field("hidden_act", "act", "gelu", ACTIVATION),
+    Field("conv_dim", "channels", (512,) * 7, LIST),
+    Field("conv_kernel", "kernels", (10, 3, 3, 3, 3, 2, 2), LIST),
+    Field("conv_stride", "strides", (5, 2, 2, 2, 2, 2, 2), LIST),
+    Field("feat_extract_norm", "norms", "group"),
+    Field("conv_bias", "biased", False),
+    Field("classifier_proj_size", "width", 256),
+    Field("hidden_dropout", "dropout", 0.1),
+    Field("attention_dropout", "attention_dropout", 0.1),
+    Field("activation_dropout", "act_dropout", 0.1),
+    Field("conformer_conv_dropout", "conv_dropout", 0.1),
+    Field("feat_proj_dropout", "wave_dropout", 0.0),
+    Field("final_dropout", "class_dropout", 0.1),
+)
+
+
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, FAMILY)
     stands = top(o, ARCHITECTURES | PRETRAINING)
     check(o, stands)
-    config = Config(
-        vocab=o.need("vocab_size") if stands == "ctc" else o.take("vocab_size", Config.vocab),
-        dim=o.take("hidden_size", 768),
-        layers=o.take("num_hidden_layers", 12),
-        heads=o.take("num_attention_heads", 12),
-        hidden=o.take("intermediate_size", 3072),
-        kernel=o.take("conv_depthwise_kernel_size", 31),
-        act=o.activation("hidden_act", "gelu"),
-        channels=tuple(o.take("conv_dim", (512,) * 7)),
-        kernels=tuple(o.take("conv_kernel", (10, 3, 3, 3, 3, 2, 2))),
-        strides=tuple(o.take("conv_stride", (5, 2, 2, 2, 2, 2, 2))),
-        norms=NORMS[o.take("feat_extract_norm", "group")],
-        biased=o.take("conv_bias", False),
-        top=stands,
-        classes=classes(o),
-        width=o.take("classifier_proj_size", 256),
-        dropout=o.take("hidden_dropout", 0.1),
-        attention_dropout=o.take("attention_dropout", 0.1),
-        act_dropout=o.take("activation_dropout", 0.1),
-        conv_dropout=o.take("conformer_conv_dropout", 0.1),
-        wave_dropout=o.take("feat_proj_dropout", 0.0),
-        class_dropout=o.take("final_dropout", 0.1),
-    )
-    o.done()
-    return config
+    if stands == "ctc":
+        o.need("vocab_size")
+    fields = FIELDS.read(o)
+    fields["norms"] = NORMS[fields["norms"]]
+    return o.done(Config(**fields, top=stands, classes=classes(o)))
 
 
 def check(o: Options, top: str) -> None:
     """Refuses what we would not compute; leaves what changes training, or belongs to other heads, or repeats."""
-    o.require("position_embeddings_type", "relative", default="relative")
+    o.expect(position_embeddings_type="relative", feat_extract_activation="gelu", layer_norm_eps=1e-5)
+    o.expect(add_adapter=False, use_weighted_layer_sum=False)
     o.require("feat_extract_norm", *NORMS, default="group")
-    o.require("feat_extract_activation", "gelu", default="gelu")
-    o.require("layer_norm_eps", 1e-5, default=1e-5)
-    o.require("add_adapter", False, default=False)
-    o.require("use_weighted_layer_sum", False, default=False)
     if top == "ctc":
-        o.require("pad_token_id", 0, default=0)  # the blank
+        o.expect(pad_token_id=0)  # the blank
     o.ignore("num_feat_extract_layers", "output_hidden_size", "max_source_positions", "rotary_embedding_base")
     o.ignore("num_conv_pos_embeddings", "num_conv_pos_embedding_groups")  # made there, and never called
     o.ignore("layerdrop", "apply_spec_augment", "ctc_loss_reduction", "ctc_zero_infinity", "feat_quantizer_dropout")
@@ -85,25 +85,8 @@ def check(o: Options, top: str) -> None:
 def write_config(c: Config) -> dict[str, Any]:
     return {
         **architecture(c.top, ARCHITECTURES, FAMILY),
-        "vocab_size": c.vocab,
-        "hidden_size": c.dim,
-        "num_hidden_layers": c.layers,
-        "num_attention_heads": c.heads,
-        "intermediate_size": c.hidden,
-        "conv_depthwise_kernel_size": c.kernel,
-        "hidden_act": SPELLED[c.act],
-        "conv_dim": list(c.channels),
-        "conv_kernel": list(c.kernels),
-        "conv_stride": list(c.strides),
+        **FIELDS.write(c),
         "feat_extract_norm": {ours: theirs for theirs, ours in NORMS.items()}[c.norms],
-        "conv_bias": c.biased,
-        "classifier_proj_size": c.width,
-        "hidden_dropout": c.dropout,
-        "attention_dropout": c.attention_dropout,
-        "activation_dropout": c.act_dropout,
-        "conformer_conv_dropout": c.conv_dropout,
-        "feat_proj_dropout": c.wave_dropout,
-        "final_dropout": c.class_dropout,
         "mask_time_prob": 0.0,  # otherwise it has a vector for what is masked in training
         "pad_token_id": 0,
         **labels(c.top, c.classes),
@@ -126,9 +109,9 @@ class Pointwise:
 def keymap(c: Config) -> KeyMap:
     tops = {
         "none": (),
-        "ctc": linear("lm_head", "head", outside=True),
-        "rows": linear("projector", "head.inside", outside=True) + linear("classifier", "head.out", outside=True),
-        "tokens": linear("classifier", "head.out", outside=True),
+        "ctc": out("lm_head", "head"),
+        "rows": out("projector", "head.inside") + out("classifier"),
+        "tokens": out("classifier"),
     }
     prefix = "wav2vec2_conformer."
     return KeyMap(
@@ -153,23 +136,18 @@ def block(there: str, here: str) -> tuple[Rule, ...]:
     return (
         *feed_forward(f"{there}.ffn1", f"{here}.ffn_in"),
         *linear(f"{there}.self_attn_layer_norm", f"{here}.attn.before"),
-        *(rule for part in ("q", "k", "v", "out") for rule in projection(there, here, part)),
+        *linears(there, here, {f"self_attn.linear_{part}": f"attn.body.{part}" for part in ("q", "k", "v", "out")}),
         Rule(f"{there}.self_attn.linear_pos.weight", f"{distances}.place.weight"),
         Rule(f"{there}.self_attn.pos_bias_u", f"{distances}.u"),
         Rule(f"{there}.self_attn.pos_bias_v", f"{distances}.v"),
         *linear(f"{there}.conv_module.layer_norm", f"{here}.conv.before"),
         Rule(f"{there}.conv_module.pointwise_conv1.weight", f"{conv}.expand.weight", (Pointwise(),)),
         Rule(f"{there}.conv_module.depthwise_conv.weight", f"{conv}.depthwise.weight"),
-        *linear(f"{there}.conv_module.batch_norm", f"{conv}.norm"),
-        *(Rule(f"{there}.conv_module.batch_norm.{kept}", f"{conv}.norm.{kept}") for kept in STATISTICS),
+        *batch_norm(f"{there}.conv_module.batch_norm", f"{conv}.norm"),
         Rule(f"{there}.conv_module.pointwise_conv2.weight", f"{conv}.out.weight", (Pointwise(),)),
         *feed_forward(f"{there}.ffn2", f"{here}.ffn_out"),
         *linear(f"{there}.final_layer_norm", f"{here}.ffn_out.after"),
     )
-
-
-def projection(there: str, here: str, part: str) -> tuple[Rule, ...]:
-    return linear(f"{there}.self_attn.linear_{part}", f"{here}.attn.body.{part}")
 
 
 def feed_forward(there: str, here: str) -> tuple[Rule, ...]:
@@ -180,7 +158,6 @@ def feed_forward(there: str, here: str) -> tuple[Rule, ...]:
     )
 
 
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 POSITIONS = "encoder.pos_conv_embed.conv"  # made there, and never called
 UNUSED = (
     "masked_spec_embed",

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError, listed
-from headway.interop.config_reader import Options
-from headway.interop.fairseq import blocks, read_sides, write_sides
-from headway.interop.keymap import KeyMap, Rule, linear
+from headway.interop.config_reader import ConfigMap, Field, Options
+from headway.interop.fairseq import SIDES, blocks, check_sides
+from headway.interop.keymap import KeyMap, Rule, linear, linears
 from headway.interop.weights import Tensors, check_asked, unpickled
 from headway.ops.mel import WHISPER
 from headway.ops.relative import sinusoid
@@ -27,38 +27,43 @@ from headway.zoo.whisper import STRIDES, Config
 
 # ---- Hugging Face's
 
+FIELDS = ConfigMap(
+    Field("vocab_size", "vocab", 51_865),
+    Field("max_target_positions", "context", 448),
+    Field("num_mel_bins", "mels", 80),
+    Field("max_source_positions", "source_context", 1500),
+    *SIDES.fields,
+).with_defaults(
+    dim=384,
+    layers=4,
+    decoder_layers=4,
+    heads=6,
+    decoder_heads=6,
+    hidden=1536,
+    decoder_hidden=1536,
+    dropout=0.0,
+)
+MASKED = ("prob", "length", "min_masks")
+
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "whisper")
     o.architecture("WhisperForConditionalGeneration", "WhisperModel")
-    o.require("tie_word_embeddings", True, default=True)
+    o.expect(tie_word_embeddings=True)
     o.ignore("scale_embedding")  # which is not looked at there either
     o.ignore("median_filter_width", "forced_decoder_ids", "no_timestamps_token_id", "prev_sot_token_id")
     o.ignore("use_weighted_layer_sum", "classifier_proj_size")  # of a model with classes
     o.ignore("apply_spec_augment", *(f"mask_{axis}_{what}" for axis in ("time", "feature") for what in MASKED))
-    config = Config(
-        vocab=o.take("vocab_size", 51_865),
-        context=o.take("max_target_positions", 448),
-        mels=o.take("num_mel_bins", 80),
-        source_context=o.take("max_source_positions", 1500),
-        **read_sides(o, dim=384, layers=4, heads=6, hidden=1536, dropout=0.0),
-    )
-    o.done()
-    return config
-
-
-MASKED = ("prob", "length", "min_masks")
+    check_sides(o)
+    return o.done(Config(**FIELDS.read(o)))
 
 
 def write_config(c: Config) -> dict[str, Any]:
     return {
         "model_type": "whisper",
         "architectures": ["WhisperForConditionalGeneration"],
-        "vocab_size": c.vocab,
-        "max_target_positions": c.context,
-        "num_mel_bins": c.mels,
-        "max_source_positions": c.source_context,
-        **write_sides(c),
+        **FIELDS.write(c),
+        "is_encoder_decoder": True,
     }
 
 
@@ -199,20 +204,15 @@ def openai_keymap(c: Config) -> KeyMap:
 
 
 def openai_side(name: str, attentions: Mapping[str, str]) -> tuple[Rule, ...]:
-    there, here = f"{name}.blocks.*", f"{name}.stack.blocks.*"
-    parts = {"query": "q", "key": "k", "value": "v", "out": "out"}
-    rules = [
-        *(
-            linear(f"{there}.{theirs}.{part}", f"{here}.{ours}.body.{parts[part]}")
-            for theirs, ours in attentions.items()
-            for part in parts
-        ),
-        *(linear(f"{there}.{theirs}_ln", f"{here}.{ours}.before") for theirs, ours in attentions.items()),
-        linear(f"{there}.mlp.0", f"{here}.ffn.body.up"),
-        linear(f"{there}.mlp.2", f"{here}.ffn.body.down"),
-        linear(f"{there}.mlp_ln", f"{here}.ffn.before"),
-    ]
-    return tuple(rule for group in rules for rule in group)
+    projections = {"query": "q", "key": "k", "value": "v", "out": "out"}
+    parts = {
+        f"{theirs}.{part}": f"{ours}.body.{own}"
+        for theirs, ours in attentions.items()
+        for part, own in projections.items()
+    }
+    parts |= {f"{theirs}_ln": f"{ours}.before" for theirs, ours in attentions.items()}
+    parts |= {"mlp.0": "ffn.body.up", "mlp.2": "ffn.body.down", "mlp_ln": "ffn.before"}
+    return linears(f"{name}.blocks.*", f"{name}.stack.blocks.*", parts)
 
 
 # ---- in both

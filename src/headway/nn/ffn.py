@@ -18,14 +18,14 @@ Activation = Callable[[Tensor], Tensor]
 
 
 class FFN(nn.Module):
-    """down(act(up(x))); a third layer is down(act(middle(act(up(x)))))."""
+    """down(act(up(x))), 4 · dim wide inside unless told; a third layer is down(act(middle(act(up(x)))))."""
 
     tokenwise = True
 
     def __init__(
         self,
         dim: int,
-        hidden: int,
+        hidden: int | None = None,
         *,
         act: Activation = F.gelu,
         layers: int = 2,
@@ -36,6 +36,7 @@ class FFN(nn.Module):
         super().__init__()
         if layers not in (2, 3):
             raise UserError(f"FFN(layers={layers})", allowed="2 or 3 layers", do="stack several FFNs to go deeper")
+        hidden = ffn_width(dim, hidden)
         self.act = act
         self.up = nn.Linear(dim, hidden, bias)
         self.middle = Hidden(hidden, act, bias) if layers == 3 else Identity()
@@ -71,6 +72,11 @@ class GatedFFN(FFN):
 
     def first(self, x: Tensor) -> Tensor:
         return self.act(self.gate(x)) * self.up(x)
+
+
+def ffn_width(dim: int, hidden: int | None) -> int:
+    """The hidden width of a plain layer: 4 · dim unless given."""
+    return 4 * dim if hidden is None else hidden
 
 
 def quick_gelu(x: Tensor) -> Tensor:

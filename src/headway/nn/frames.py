@@ -1,15 +1,10 @@
-"""Embeddings of frames (spectrograms, time series) that subsample them before the encoder.
+"""Embeddings that shorten their input: frames (spectrograms, time series), and waveforms as in wav2vec 2.0.
 
 A row of n frames becomes ⌈n / factor⌉ tokens, in a batch as by itself: the real frames of each row are moved to its
-front, and what stands behind them is zero wherever a part looks sideways.
+front, and what stands behind them is zero wherever a part looks sideways.  The convolutions over a waveform take no
+padding, so a clip of n samples becomes as many tokens as it has windows.
 
-Axes:  B batch   T frames   F features   C width   N frames of all packed rows
-
-wav2vec 2.0's convolutional feature encoder, from a raw waveform to tokens.
-
-They take no padding, so a clip of n samples becomes as many tokens as it has windows, in a batch as alone.
-
-Axes:  B batch   N samples   T tokens   K channels   C width
+Axes:  B batch   T frames or tokens   F features   C width   N samples, or frames of all packed rows   K channels
 """
 
 from __future__ import annotations
@@ -155,27 +150,6 @@ class ConvEmbed(Shortening):
         return ctx.emit(self, "out", self.drop(x))
 
 
-def zero_padding(x: Tensor, count: Tensor, axis: int) -> Tensor:
-    """`x` with zeros behind the first `count` (B|1) frames along `axis`."""
-    here = length_mask(count, x.shape[axis])  # B|1 T
-    shape = [-1, *(x.shape[axis] if i == axis else 1 for i in range(1, x.dim()))]
-    return x.masked_fill(~here.view(shape), 0.0)
-
-
-def length_mask(count: Tensor, length: int) -> Tensor:
-    """True at the first `count` (B) of `length` tokens, B T."""
-    return torch.arange(length, device=count.device) < count[:, None]
-
-
-class ConvWindow(NamedTuple):
-    """A convolution over `kernel` places, every `stride` of them, to `channels`; `norm` is called with (x, count)."""
-
-    channels: int
-    kernel: int
-    stride: int
-    norm: nn.Module
-
-
 class WaveEmbed(Shortening):
     """drop(project(norm(stages))), stages of act(norm(conv(x))): B N 1 → B T C."""
 
@@ -231,6 +205,15 @@ class WaveEmbed(Shortening):
         return samples
 
 
+class ConvWindow(NamedTuple):
+    """A convolution over `kernel` places, every `stride` of them, to `channels`; `norm` is called with (x, count)."""
+
+    channels: int
+    kernel: int
+    stride: int
+    norm: nn.Module
+
+
 class ChannelNorm(nn.LayerNorm):
     """Layer norm of each place over its channels.  B K T"""
 
@@ -252,3 +235,15 @@ class TimeNorm(nn.Module):
         x = x - (x * here).sum(2, keepdim=True) / count
         x = x * ((x * here).square().sum(2, keepdim=True) / count + self.eps).rsqrt()
         return x * self.weight[:, None] + self.bias[:, None]
+
+
+def zero_padding(x: Tensor, count: Tensor, axis: int) -> Tensor:
+    """`x` with zeros behind the first `count` (B|1) frames along `axis`."""
+    here = length_mask(count, x.shape[axis])  # B|1 T
+    shape = [-1, *(x.shape[axis] if i == axis else 1 for i in range(1, x.dim()))]
+    return x.masked_fill(~here.view(shape), 0.0)
+
+
+def length_mask(count: Tensor, length: int) -> Tensor:
+    """True at the first `count` (B) of `length` tokens, B T."""
+    return torch.arange(length, device=count.device) < count[:, None]

@@ -1,7 +1,7 @@
 """The parts of Show, Attend and Tell: gated attention, hard attention, and the deep output layer.
 
 Xu et al. 2015.  Hard attention samples one position of the memory at each step, in proportion to its weights; in
-training it emits what REINFORCE needs (`ops.caption_loss`), since no gradient passes through a choice.
+training it emits what REINFORCE needs (`ops.losses.reinforce`), since no gradient passes through a choice.
 
 Axes:  B batch   T steps   S places of the memory   C width of inputs   M width of memory   H hidden width
 """

@@ -1,4 +1,4 @@
-"""Image embeddings: patches with position embeddings, and an optional class token in front.
+"""Image embeddings: patches, their positions, a class token; patches that are left out, masked or merged.
 
 Axes:  B batch   Ch channels   Y X rows and columns of patches   N = Y·X patches   V of them that are seen
        T tokens   C width
@@ -39,63 +39,6 @@ class PatchEmbed(nn.Module):
         return self.norm(self.project(images).movedim(1, -1))
 
 
-class PatchMerge(nn.Module):
-    """after(reduce(before(the cells of each 2×2 square side by side))): B Y X C → B Y/2 X/2 2·C, zeros beyond the edge.
-
-    Swin has its norm (4·C) in `before`, Swin-V2 (2·C) in `after`.
-    """
-
-    emits = ("out",)
-
-    def __init__(self, dim: int, *, before: nn.Module | None = None, after: nn.Module | None = None):
-        super().__init__()
-        self.before, self.after = before or Identity(), after or Identity()
-        self.reduce = nn.Linear(4 * dim, 2 * dim, bias=False)
-
-    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        x = pad_to_tiles(x, 2, 2)
-        x = x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2))  # B Y/2 2 X/2 2 C
-        x = x.permute(0, 1, 3, 4, 2, 5).flatten(3)  # a square's cells down its columns, as published
-        return ctx.emit(self, "out", self.after(self.reduce(self.before(x))))
-
-
-class ClassToken(nn.Module):
-    """A learned token in front of all others: B T C → B (1 + T) C."""
-
-    weight_decay = True
-
-    def __init__(self, dim: int):
-        super().__init__()
-        self.token = nn.Parameter(torch.zeros(1, 1, dim))
-        nn.init.normal_(self.token, std=0.02)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([self.token.expand(x.shape[0], 1, -1), x], 1)
-
-
-class GridPosition(nn.Module):
-    """B Y X C + sines and cosines of y and of x, for a grid of any size."""
-
-    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        rows, cols, dim = x.shape[1:]
-        return x + sinusoid_2d(rows, cols, dim, device=x.device).unflatten(0, (rows, cols)).to(x.dtype)
-
-
-class LearnedGridPosition(nn.Module):
-    """B Y X C + a learned vector for each cell of a grid of rows × cols; `resample` lays it on grids of other sizes."""
-
-    weight_decay = True
-
-    def __init__(self, rows: int, cols: int, dim: int, *, resample: Resample = exact):
-        super().__init__()
-        self.resample = resample
-        self.table = nn.Parameter(torch.zeros(rows, cols, dim))
-        nn.init.normal_(self.table, std=0.02)
-
-    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return x + self.resample(self.table, (x.shape[1], x.shape[2]))
-
-
 class ImageEmbed(nn.Module):
     """drop(norm(token(thin(position(patches(images)))))): B Ch H W → B T C, the patches row by row.
 
@@ -125,18 +68,41 @@ class ImageEmbed(nn.Module):
         return ctx.emit(self, "out", self.drop(self.norm(self.token(self.thin(grid.flatten(1, 2))))))
 
 
-class PatchDropout(TrainingOnly):
-    """While training, leaves out a share of the patches of each image, and costs as much less: B N C → B V C.
+class GridPosition(nn.Module):
+    """B Y X C + sines and cosines of y and of x, for a grid of any size."""
 
-    Liu et al. 2022.  Which ones is drawn anew for each image; the others keep their order.
-    """
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        rows, cols, dim = x.shape[1:]
+        return x + sinusoid_2d(rows, cols, dim, device=x.device).unflatten(0, (rows, cols)).to(x.dtype)
+
+
+class LearnedGridPosition(nn.Module):
+    """B Y X C + a learned vector for each cell of a grid of rows × cols; `resample` lays it on grids of other sizes."""
+
+    weight_decay = True
+
+    def __init__(self, rows: int, cols: int, dim: int, *, resample: Resample = exact):
+        super().__init__()
+        self.resample = resample
+        self.table = nn.Parameter(torch.zeros(rows, cols, dim))
+        nn.init.normal_(self.table, std=0.02)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return x + self.resample(self.table, (x.shape[1], x.shape[2]))
+
+
+class ClassToken(nn.Module):
+    """A learned token in front of all others: B T C → B (1 + T) C."""
+
+    weight_decay = True
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, dim))
+        nn.init.normal_(self.token, std=0.02)
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.probability == 0.0:
-            return x
-        seen = max(1, round(x.shape[1] * (1.0 - self.probability)))
-        chosen = torch.rand(x.shape[:2], device=x.device).topk(seen).indices.sort(1).values  # B V
-        return x.take_along_dim(chosen[..., None], 1)
+        return torch.cat([self.token.expand(x.shape[0], 1, -1), x], 1)
 
 
 class PlacedClassToken(ClassToken):
@@ -149,6 +115,20 @@ class PlacedClassToken(ClassToken):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([(self.token + self.position).expand(x.shape[0], 1, -1), x], 1)
+
+
+class PatchDropout(TrainingOnly):
+    """While training, leaves out a share of the patches of each image, and costs as much less: B N C → B V C.
+
+    Liu et al. 2022.  Which ones is drawn anew for each image; the others keep their order.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.probability == 0.0:
+            return x
+        seen = max(1, round(x.shape[1] * (1.0 - self.probability)))
+        chosen = torch.rand(x.shape[:2], device=x.device).topk(seen).indices.sort(1).values  # B V
+        return x.take_along_dim(chosen[..., None], 1)
 
 
 class MaskedPatches(PatchEmbed):
@@ -182,3 +162,23 @@ class MaskedPatches(PatchEmbed):
             said = f"hidden patches are {shape_text(hidden)} of {str(hidden.dtype).removeprefix('torch.')}"
             raise UserError(said, allowed=f"{len(grid)}×{rows * cols} of bool, for {rows}×{cols} patches of each image")
         return hidden.unflatten(1, (rows, cols))
+
+
+class PatchMerge(nn.Module):
+    """after(reduce(before(the cells of each 2×2 square side by side))): B Y X C → B Y/2 X/2 2·C, zeros beyond the edge.
+
+    Swin has its norm (4·C) in `before`, Swin-V2 (2·C) in `after`.
+    """
+
+    emits = ("out",)
+
+    def __init__(self, dim: int, *, before: nn.Module | None = None, after: nn.Module | None = None):
+        super().__init__()
+        self.before, self.after = before or Identity(), after or Identity()
+        self.reduce = nn.Linear(4 * dim, 2 * dim, bias=False)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        x = pad_to_tiles(x, 2, 2)
+        x = x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2))  # B Y/2 2 X/2 2 C
+        x = x.permute(0, 1, 3, 4, 2, 5).flatten(3)  # a square's cells down its columns, as published
+        return ctx.emit(self, "out", self.after(self.reduce(self.before(x))))

@@ -1,4 +1,4 @@
-"""Learned attention scores: the formulas of `ops.score` with parameters.
+"""Learned attention scores: the formulas of `ops.attend` with parameters.
 
 Bilinear and cosine scores stay dot products, so the fused kernel evaluates them too.
 

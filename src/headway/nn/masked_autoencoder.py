@@ -51,6 +51,11 @@ class MaskedAutoencoder(nn.Module):
     def forward(self, images: Tensor, visible: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.decoder(self.encode(images, visible, ctx), visible, patch_grid(images, self.patch), ctx)
 
+    def example_mask(self, images: Tensor) -> Tensor:
+        """The numbers of a quarter of the patches, as the paper has it: B V."""
+        patches = area(patch_grid(images, self.patch))
+        return torch.arange(max(1, patches // 4), device=images.device).expand(len(images), -1)
+
     def loss(self, images: Tensor, visible: Tensor, ctx: Context = EMPTY) -> Tensor:
         """The squared error of the hidden patches, a sum over them."""
         wanted = self.target(patchify(images, self.patch))
@@ -110,6 +115,11 @@ class MaskedImageModel(nn.Module):
         cells = self.encoder.features(images, ctx, hidden).flatten(1, -2)[:, -area(grid) :]  # no class token
         pixels = self.out(cells)
         return pixels if self.stride == self.patch else patchify(unpatchify(pixels, grid, self.stride), self.patch)
+
+    def example_mask(self, images: Tensor) -> Tensor:
+        """No patch hidden: B N."""
+        patches = area(patch_grid(images, self.patch))
+        return torch.zeros(len(images), patches, dtype=torch.bool, device=images.device)
 
     def loss(self, images: Tensor, hidden: Tensor, ctx: Context = EMPTY) -> Tensor:
         """The absolute error of the hidden patches, a sum over them."""

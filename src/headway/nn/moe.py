@@ -42,7 +42,7 @@ class MoE(nn.Module):
         gates = chosen.softmax(-1).to(x.dtype)
         self.show(logits, picks, visible_tokens(x, ctx), ctx)
         # data decides how many tokens an expert gets, and compiled code cannot: there all experts see all tokens
-        mix = self.dense if torch.compiler.is_compiling() else self.dispatched
+        mix = self.dense if torch.compiler.is_compiling() else self.shapes if x.is_meta else self.dispatched
         return mix(tokens, gates, picks, ctx).view_as(x)
 
     def dense(self, tokens: Tensor, gates: Tensor, picks: Tensor, ctx: Context = EMPTY) -> Tensor:
@@ -59,6 +59,10 @@ class MoE(nn.Module):
         outs = [expert(share, ctx) for expert, share in zip(self.experts, shares, strict=True) if len(share)]
         weighed = torch.cat([*outs, tokens[:0]]) * gates.flatten()[order][:, None]
         return torch.zeros_like(tokens).index_add(0, owners, weighed)
+
+    def shapes(self, tokens: Tensor, gates: Tensor, picks: Tensor, ctx: Context = EMPTY) -> Tensor:
+        """The same without numbers: the first experts stand for the router's choice, since all cost alike."""
+        return torch.stack([expert(tokens, ctx) for expert in self.experts[: self.top]]).sum(0)
 
     def show(self, logits: Tensor, picks: Tensor, real: Tensor | None, ctx: Context) -> None:
         """Emits what training and readers need, over real tokens alone."""

@@ -113,6 +113,10 @@ class RecurrentEncoder(nn.Module):
             dim, hidden, layers, batch_first=True, dropout=between, bidirectional=self.directions == 2
         )
 
+    @property
+    def recurrent_unit(self) -> nn.Module:
+        return self.rnn
+
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         x = padded(x, ctx.rows)
         hidden, seen = load_hidden(self, ctx, lambda: self.start(x, ctx))

@@ -182,6 +182,10 @@ class RecurrentDecoder(nn.Module):
         self.pool, self.readout = pool or MeanPool(), readout or StateAndContext()
         self.first = nn.Linear(memory_dim if pool_dim is None else pool_dim, cell.parts * hidden)
 
+    @property
+    def recurrent_unit(self) -> nn.Module:
+        return self.cell
+
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         reader = self.attention.reader(x, ctx)
         hidden, seen = load_hidden(self, ctx, lambda: self.start(ctx))

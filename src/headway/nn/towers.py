@@ -26,6 +26,8 @@ class TwoTowers(nn.Module):
     CLIP's is.  To learn: `info_nce(model.image(images), model.text(texts), model.scale)`.
     """
 
+    reads_pairs = True
+
     def __init__(self, image: Trunk, text: Trunk, *, start: float = 1 / 0.07, most: float = 100.0):
         super().__init__()
         if not 0 < start <= most:

@@ -4,15 +4,15 @@ A module lists what it can show in `emits` and passes each value through `ctx.em
 sites by glob.  It belongs to a call (in its context) or to a block of code (`record`), never to the model, so two
 requests that share a model do not see each other's recordings.
 
-Edits of one attention head, for ablation: switch it off, make it uniform, or switch all others off.
-
-Each is a frozen value; called with a head's number it returns an edit of attention weights for `record(…, edit=…)`.
+Edits of a single attention head, for ablation, are frozen values (`HEAD_EDITS`): called with a head's number, each
+returns an edit of attention weights for `record(…, edit=…)`.
 
 Axes:  B batch   H heads   T queries   S keys
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,7 +28,6 @@ from headway.ops.attention_map import JoinedMap, Readable
 Seen = Tensor | Readable
 Edit = Callable[[Tensor], Tensor]
 Site = tuple[nn.Module, str]
-
 SILENT = frozenset({"stack", "blocks", "body"})  # containers: `decoder.stack.blocks.1.cross.body` is `decoder.1.cross`
 
 
@@ -138,43 +137,44 @@ def mend_glob(glob: str, sites: list[str]) -> str | None:
 
 
 @dataclass(frozen=True)
-class Off:
+class EditKind(ABC):
+    """Called with a head's number: an edit of a site's weights that treats this head and the others differently."""
+
+    @abstractmethod
+    def weights(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of the head and those of all others, B H T S each."""
+
+    def __call__(self, head: int) -> Edit:
+        def edit(weights: Tensor) -> Tensor:
+            chosen = (torch.arange(weights.shape[1], device=weights.device) == head)[None, :, None, None]  # 1 H 1 1
+            return torch.where(chosen, *self.weights(weights))
+
+        return edit
+
+
+@dataclass(frozen=True)
+class Off(EditKind):
     """The head attends to nothing: its output is zero."""
 
-    def __call__(self, head: int) -> Edit:
-        def edit(weights: Tensor) -> Tensor:
-            return torch.where(chosen(weights, head), 0.0, weights)
-
-        return edit
+    def weights(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.zeros_like(weights), weights
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(EditKind):
     """The head attends uniformly to all keys with a weight above zero; masked keys stay masked."""
 
-    def __call__(self, head: int) -> Edit:
-        def edit(weights: Tensor) -> Tensor:
-            seen = (weights > 0).to(weights.dtype)
-            return torch.where(chosen(weights, head), seen / seen.sum(-1, keepdim=True).clamp(min=1), weights)
-
-        return edit
+    def weights(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        seen = (weights > 0).to(weights.dtype)
+        return seen / seen.sum(-1, keepdim=True).clamp(min=1), weights
 
 
 @dataclass(frozen=True)
-class Only:
+class Only(EditKind):
     """All other heads of the site attend to nothing."""
 
-    def __call__(self, head: int) -> Edit:
-        def edit(weights: Tensor) -> Tensor:
-            return torch.where(chosen(weights, head), weights, 0.0)
-
-        return edit
+    def weights(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        return weights, torch.zeros_like(weights)
 
 
-EditKind = Off | Uniform | Only
 HEAD_EDITS: dict[str, EditKind] = {"off": Off(), "uniform": Uniform(), "only": Only()}
-
-
-def chosen(weights: Tensor, head: int) -> Tensor:
-    """True at the head, 1 H 1 1."""
-    return (torch.arange(weights.shape[1], device=weights.device) == head)[None, :, None, None]

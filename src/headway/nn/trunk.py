@@ -1,20 +1,12 @@
-"""Whole models: embedding, stack and head (`Trunk`); encoder–decoder; forecaster.
+"""Whole models: embedding, stack and head (`Trunk`); encoder–decoder; forecaster; captioner.
 
-Axes:  B batch   T tokens   S source tokens   C width   V vocabulary   F numbers of a row
+In training, the last layer of a trunk is computed only at the tokens that the head reads, such as the class token or
+masked words: these are the queries, all tokens are keys, and only these pass the feed-forward layer and the head.  Of
+12 layers that saves a ViT 7 %.  The definition is the whole stack.  Models in evaluation mode are computed by it, so
+that their outputs are bit-identical with and without a recording; the selection agrees with it up to rounding.
 
-The last layer at selected tokens: only those that the head reads, such as the class token or masked words.
-
-The outputs of the last layer at all other tokens are unused.  So only the selected tokens are queries, all tokens are
-keys, and only the selected ones pass the feed-forward layer and the head.  Of 12 layers that saves a ViT 7 %.
-
-The definition is the whole stack.  Models in evaluation mode are computed by it, so that their outputs are
-bit-identical with and without a recording; the selection agrees with it up to rounding.
-
-Axes:  B batch   T tokens   C width   M chosen tokens
-
-Image captioning models: an encoder–decoder whose memory is the grid of image features.
-
-Axes:  B batch   Ch channels   Y X rows and columns of the grid   S = Y·X places   T words   C width   H heads
+Axes:  B batch   T tokens or words   S source tokens, or places of a grid   C width   V vocabulary   F numbers of a row
+       M chosen tokens   Ch channels   Y X rows and columns of the grid   H heads
 """
 
 from __future__ import annotations
@@ -35,56 +27,11 @@ from headway.nn.state import State
 from headway.ops.attention_map import Readable
 
 
-def stack_at(stack: nn.Module, chosen: TokenSelection, x: Tensor, ctx: Context) -> Tensor:
-    """stack(x, ctx) at the selected tokens, 1 M C, where `can_select_tokens`."""
-    assert isinstance(stack, Stack)
-    *others, last = stack.blocks
-    for block in others:
-        x = block(x, ctx)
-    looking, *rest = last.children()
-    assert isinstance(looking, Residual)
-    assert isinstance(looking.body, SelfAttention)
-    few = Context(rows=chosen.rows)
-    x = looking.combine(chosen.of(x), looking.body.at(chosen, looking.before(x), ctx), few)
-    for sublayer in rest:
-        x = sublayer(x, few)
-    return stack.norm(x)
-
-
-def can_select_tokens(stack: nn.Module, x: Tensor, ctx: Context) -> bool:
-    """Whether a stack is in training, its last layer can be computed at single tokens, and nobody reads the others."""
-    if not stack.training or not isinstance(stack, Stack) or not len(stack.blocks):
-        return False
-    if x.dim() != 3 or x.is_meta or torch.compiler.is_compiling() or ctx.traces() or ctx.state is not None:
-        return False
-    if ctx.keep is not None and ctx.keep.shape[1] != 1:  # each query sees other keys
-        return False
-    last = stack.blocks[-1]
-    if not tokenwise(stack.norm) or not mixes_once(last):
-        return False
-    return not any(map(has_hooks, (stack, stack.norm, *last.modules())))
-
-
-def mixes_once(block: nn.Module) -> bool:
-    """Whether a layer is self-attention and then works on tokens one by one."""
-    parts = [part for part in block.children() if has_tokenwise_slots(part)]
-    if type(block) is not Block or not parts or len(parts) < len(list(block.children())):
-        return False
-    attention, *others = (part.body for part in parts)
-    return type(attention) is SelfAttention and all(map(tokenwise, others))
-
-
-def has_tokenwise_slots(part: nn.Module) -> TypeGuard[Residual]:
-    """Whether a part is a residual sublayer, and what stands around its body works on tokens one by one."""
-    slots = (child for name, child in part.named_children() if name != "body")
-    return type(part) is Residual and all(map(tokenwise, slots))
-
-
 class Trunk(nn.Module):
     """head(stack(embed(inputs))): a language model, an encoder, or the decoder of an encoder–decoder.
 
     `marks` are further inputs of the embedding: BERT's segments.  In training its last layer is computed only at the
-    tokens that the head reads (`last_layer_at`).
+    tokens that the head reads (`stack_at`).
     """
 
     def __init__(self, embed: nn.Module, stack: nn.Module, head: nn.Module | None = None):
@@ -145,6 +92,8 @@ class Forecaster(Trunk):
 class EncoderDecoder(nn.Module):
     """decoder(target) with cross-attention to encoder(source)."""
 
+    reads_pairs = True
+
     def __init__(self, encoder: Trunk, decoder: Trunk):
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
@@ -161,22 +110,6 @@ class EncoderDecoder(nn.Module):
         """`ctx` with the encoded source as its memory: what every step of decoding is called with."""
         memory, seen = self.encoder(source, source_ctx), self.encoder.inner(source_ctx)
         return replace(ctx, memory=memory, memory_keep=seen.keep, memory_rows=seen.rows)
-
-
-def encoder_of(model: nn.Module) -> Trunk:
-    """The part of a model that takes in its input."""
-    found: object = getattr(model, "input_encoder", None)
-    if not isinstance(found, Trunk):
-        raise UserError(f"there is no way to look into a {type(model).__name__}")
-    return found
-
-
-def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of a checkpoint: parameters, tied ones once, and buffers such as batch norm's running statistics."""
-    first: dict[Tensor, str] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        first.setdefault(tensor, name)
-    return {name: tensor for tensor, name in first.items()}
 
 
 class Captioner(EncoderDecoder):
@@ -216,3 +149,64 @@ class Places(nn.Module):
 
     def extra_repr(self) -> str:
         return f"first={self.first}" if self.first else ""
+
+
+def encoder_of(model: nn.Module) -> Trunk:
+    """The part of a model that takes in its input."""
+    found: object = getattr(model, "input_encoder", None)
+    if not isinstance(found, Trunk):
+        raise UserError(f"there is no way to look into a {type(model).__name__}")
+    return found
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a checkpoint: parameters, tied ones once, and buffers such as batch norm's running statistics."""
+    first: dict[Tensor, str] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        first.setdefault(tensor, name)
+    return {name: tensor for tensor, name in first.items()}
+
+
+def stack_at(stack: nn.Module, chosen: TokenSelection, x: Tensor, ctx: Context) -> Tensor:
+    """stack(x, ctx) at the selected tokens, 1 M C, where `can_select_tokens`."""
+    assert isinstance(stack, Stack)
+    *others, last = stack.blocks
+    for block in others:
+        x = block(x, ctx)
+    looking, *rest = last.children()
+    assert isinstance(looking, Residual)
+    assert isinstance(looking.body, SelfAttention)
+    few = Context(rows=chosen.rows)
+    x = looking.combine(chosen.of(x), looking.body.at(chosen, looking.before(x), ctx), few)
+    for sublayer in rest:
+        x = sublayer(x, few)
+    return stack.norm(x)
+
+
+def can_select_tokens(stack: nn.Module, x: Tensor, ctx: Context) -> bool:
+    """Whether a stack is in training, its last layer can be computed at single tokens, and nobody reads the others."""
+    if not stack.training or not isinstance(stack, Stack) or not len(stack.blocks):
+        return False
+    if x.dim() != 3 or x.is_meta or torch.compiler.is_compiling() or ctx.traces() or ctx.state is not None:
+        return False
+    if ctx.keep is not None and ctx.keep.shape[1] != 1:  # each query sees other keys
+        return False
+    last = stack.blocks[-1]
+    if not tokenwise(stack.norm) or not mixes_once(last):
+        return False
+    return not any(map(has_hooks, (stack, stack.norm, *last.modules())))
+
+
+def mixes_once(block: nn.Module) -> bool:
+    """Whether a layer is self-attention and then works on tokens one by one."""
+    parts = [part for part in block.children() if has_tokenwise_slots(part)]
+    if type(block) is not Block or not parts or len(parts) < len(list(block.children())):
+        return False
+    attention, *others = (part.body for part in parts)
+    return type(attention) is SelfAttention and all(map(tokenwise, others))
+
+
+def has_tokenwise_slots(part: nn.Module) -> TypeGuard[Residual]:
+    """Whether a part is a residual sublayer, and what stands around its body works on tokens one by one."""
+    slots = (child for name, child in part.named_children() if name != "body")
+    return type(part) is Residual and all(map(tokenwise, slots))

@@ -1,20 +1,11 @@
-"""The attention operator.  The explicit text below is its definition; the fused kernel is an evaluation of it, and so
-is `LearnedBias` where that kernel has no gradient.
+"""The attention operator, its scores, and dropout.
+
+The explicit text of `attend` is its definition; the fused kernel is an evaluation of it, and so is `LearnedBias` where
+that kernel has no gradient.  Three of the four scores (dot product, additive, bilinear, cosine) are dot products once
+query and key are prepared (`dotted`), so the fused kernel evaluates them too; only the additive score is written out.
 
 Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
-
-Dropout: random values set to zero, and the others scaled up.
-
-`F.dropout` is the definition.  On a CPU it draws a double for each value, which costs a translator a twentieth of its
-training; here four values share 64 bits of the same generator, so that the share left out is a multiple of 1/65,536,
-and the others are enlarged by exactly that share.
-
-Attention scores of query and key (dot product, additive, bilinear, cosine), before bias, mask and softmax.
-
-Three of the four scores are dot products once query and key are prepared (`dotted`), so the fused kernel evaluates
-them too; only the additive score has to be written out.
-
-Axes:  B batch   H heads   T queries   S keys   D head width   A width of the additive score
+       A width of the additive score
 """
 
 from __future__ import annotations
@@ -32,6 +23,8 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from headway.errors import UserError
 from headway.ops.pattern import Causal, Positions, both
+
+Edit = Callable[[Tensor], Tensor]
 
 
 class Score(Protocol):
@@ -63,55 +56,6 @@ class Dot(DotScore):
 
 
 DOT = Dot()
-
-
-@dataclass(frozen=True, eq=False)
-class Additive:
-    """v · tanh(q + k) for each pair: Bahdanau's score, its two matrices already applied.  `v` is (A,)."""
-
-    v: Tensor
-
-    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
-        return torch.tanh(q[:, :, :, None] + k[:, :, None]) @ self.v
-
-
-@dataclass(frozen=True, eq=False)
-class Bilinear(DotScore):
-    """q W kᵀ, Luong's general score.  `weight` is (D, D′) for keys of width D′, or (H, D, D′)."""
-
-    weight: Tensor
-
-    def dotted(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
-        return q @ self.weight, k, 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class Cosine(DotScore):
-    """The cosine of the angle times a factor per head, exp(log_factor) (H 1 1), held at `most` (Swin-V2: 100)."""
-
-    log_factor: Tensor
-    most: float = 100.0
-
-    def dotted(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
-        factor = self.log_factor.clamp(max=log(self.most)).exp()
-        return F.normalize(q, dim=-1) * factor, F.normalize(k, dim=-1), 1.0
-
-
-STEPS = 2**16  # values of the 16 bits that decide
-
-
-def drop(x: Tensor, share: float) -> Tensor:
-    """`x` with about `share` of its values replaced by 0, in expectation unchanged."""
-    if x.device.type != "cpu" or not 0.0 < share < 1.0:
-        return F.dropout(x, share)
-    out = min(max(round(share * STEPS), 1), STEPS - 1)
-    chance = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    kept = chance[: x.numel()].view(x.shape) >= out - STEPS // 2
-    return x * (kept * torch.tensor(STEPS / (STEPS - out), dtype=x.dtype))
-
-
-Edit = Callable[[Tensor], Tensor]
-HIDDEN = -1e30  # a logit beside which any other is infinite, and which is equal to itself
 
 
 def attend(
@@ -216,6 +160,9 @@ def with_learned_bias(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias
     return y if bool(some.all()) else y * some[:, None, :, None]  # a query that may see no key gives zeros
 
 
+HIDDEN = -1e30  # a logit beside which any other is infinite, and which is equal to itself
+
+
 class LearnedBias(torch.autograd.Function):
     """softmax(scale · q kᵀ + bias + hidden) v, for a bias 1 H T S that learns and `hidden` B 1 T S that does not.
 
@@ -252,6 +199,56 @@ class LearnedBias(torch.autograd.Function):
 def causal_keep(q: Tensor, k: Tensor) -> Tensor:
     queries, keys = (Positions.run(0, x.shape[2], x.device).at for x in (q, k))
     return Causal().keep(queries, keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Additive:
+    """v · tanh(q + k) for each pair: Bahdanau's score, its two matrices already applied.  `v` is (A,)."""
+
+    v: Tensor
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        return torch.tanh(q[:, :, :, None] + k[:, :, None]) @ self.v
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear(DotScore):
+    """q W kᵀ, Luong's general score.  `weight` is (D, D′) for keys of width D′, or (H, D, D′)."""
+
+    weight: Tensor
+
+    def dotted(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        return q @ self.weight, k, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Cosine(DotScore):
+    """The cosine of the angle times a factor per head, exp(log_factor) (H 1 1), held at `most` (Swin-V2: 100)."""
+
+    log_factor: Tensor
+    most: float = 100.0
+
+    def dotted(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        factor = self.log_factor.clamp(max=log(self.most)).exp()
+        return F.normalize(q, dim=-1) * factor, F.normalize(k, dim=-1), 1.0
+
+
+def drop(x: Tensor, share: float) -> Tensor:
+    """`x` with about `share` of its values replaced by 0, in expectation unchanged.
+
+    `F.dropout` is the definition.  On a CPU it draws a double for each value, which costs a translator a twentieth of
+    its training; here four values share 64 bits of the same generator, so that the share left out is a multiple of
+    1/65,536, and the others are enlarged by exactly that share.
+    """
+    if x.device.type != "cpu" or not 0.0 < share < 1.0:
+        return F.dropout(x, share)
+    out = min(max(round(share * STEPS), 1), STEPS - 1)
+    chance = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    kept = chance[: x.numel()].view(x.shape) >= out - STEPS // 2
+    return x * (kept * torch.tensor(STEPS / (STEPS - out), dtype=x.dtype))
+
+
+STEPS = 2**16  # values of the 16 bits that decide
 
 
 def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None) -> None:

@@ -4,14 +4,10 @@ Attention is the product of this matrix with the values.  `map.times(v)` evaluat
 the definition: the fused kernel with a flag or with no mask at all; by blocks of queries over the keys they reach,
 where the pattern is local or a mask would be large; the explicit matrix only where somebody edits it.
 
-Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
-
-Reading attention weights (rows, top keys, entropy, received mass) block by block.
-
-A matrix of weights may be far larger than memory.  Whoever can yield it in bands of rows can be asked for any rows,
+The matrix may be far larger than memory.  Whatever yields it in bands of rows (`Readable`) can be asked for any rows,
 the strongest keys of each query, its entropy, or the mass that each key receives.
 
-Axes:  B batch   H heads   T queries   S keys   K keys that a band sees
+Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width   K keys that a band sees
 """
 
 from __future__ import annotations
@@ -30,20 +26,8 @@ from headway.ops.attend import DOT, DotScore, Edit, Score, attend, attention_wei
 from headway.ops.pattern import Causal, Full, Pattern, Positions, Span, both, merge_spans
 
 CELLS = 2**23  # weights that a band may hold: 32 MiB of float32
-
-
-class Band(NamedTuple):
-    """Rows first … last − 1 of a map, at the keys that any of them may see; all others weigh nothing."""
-
-    first: int
-    last: int
-    keys: Tensor  # K      indices of these keys among the S
-    weights: Tensor  # B H (last − first) K
-
-
-class TopKeys(NamedTuple):
-    weights: Tensor  # B H T k, falling
-    keys: Tensor  # B H T k
+BLOCK = 256  # queries at a time; measured best for windows of 1k on two cores
+LARGE = 2**24  # cells of a mask or bias that are not built in one piece: 64 MiB of float32
 
 
 class Readable(ABC):
@@ -117,48 +101,18 @@ class Readable(ABC):
         return total
 
 
-@dataclass(frozen=True, eq=False)
-class Weights(Readable):
-    """Weights that are already there: what an edited site used."""
+class Band(NamedTuple):
+    """Rows first … last − 1 of a map, at the keys that any of them may see; all others weigh nothing."""
 
-    values: Tensor  # B H T S
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        batch, heads, queries, keys = self.values.shape
-        return batch, heads, queries, keys
-
-    def band(self, first: int, last: int) -> Band:
-        keys = torch.arange(self.shape[3], device=self.values.device)
-        return Band(first, last, keys, self.values[:, :, first:last])
+    first: int
+    last: int
+    keys: Tensor  # K      indices of these keys among the S
+    weights: Tensor  # B H (last − first) K
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedMap(Readable):
-    """The maps of several calls, one after the other: the steps of decoding as one map, over the keys of the last."""
-
-    parts: Sequence[Readable]
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        batch, heads, _, _ = self.parts[0].shape
-        return batch, heads, sum(part.shape[2] for part in self.parts), max(part.shape[3] for part in self.parts)
-
-    def band(self, first: int, last: int) -> Band:
-        batch, heads, _, keys = self.shape
-        pieces, start = [], 0
-        for part in self.parts:
-            inside = max(first - start, 0), min(last - start, part.shape[2])
-            start += part.shape[2]
-            if inside[0] < inside[1]:
-                rows = part.rows(*inside)
-                pieces.append(torch.nn.functional.pad(rows, (0, keys - rows.shape[3])))
-        weights = torch.cat(pieces, 2) if pieces else torch.zeros(batch, heads, 0, keys)
-        return Band(first, last, torch.arange(keys, device=weights.device), weights)
-
-
-BLOCK = 256  # queries at a time; measured best for windows of 1k on two cores
-LARGE = 2**24  # cells of a mask or bias that are not built in one piece: 64 MiB of float32
+class TopKeys(NamedTuple):
+    weights: Tensor  # B H T k, falling
+    keys: Tensor  # B H T k
 
 
 class Bias(Protocol):
@@ -322,3 +276,43 @@ def select_spans(x: Tensor, axis: int, spans: list[Span]) -> Tensor:
         return x
     slices = [x.narrow(axis, first, last - first) for first, last in spans]
     return slices[0] if len(slices) == 1 else torch.cat(slices, axis) if slices else x.narrow(axis, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights(Readable):
+    """Weights that are already there: what an edited site used."""
+
+    values: Tensor  # B H T S
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        batch, heads, queries, keys = self.values.shape
+        return batch, heads, queries, keys
+
+    def band(self, first: int, last: int) -> Band:
+        keys = torch.arange(self.shape[3], device=self.values.device)
+        return Band(first, last, keys, self.values[:, :, first:last])
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedMap(Readable):
+    """The maps of several calls, one after the other: the steps of decoding as one map, over the keys of the last."""
+
+    parts: Sequence[Readable]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        batch, heads, _, _ = self.parts[0].shape
+        return batch, heads, sum(part.shape[2] for part in self.parts), max(part.shape[3] for part in self.parts)
+
+    def band(self, first: int, last: int) -> Band:
+        batch, heads, _, keys = self.shape
+        pieces, start = [], 0
+        for part in self.parts:
+            inside = max(first - start, 0), min(last - start, part.shape[2])
+            start += part.shape[2]
+            if inside[0] < inside[1]:
+                rows = part.rows(*inside)
+                pieces.append(torch.nn.functional.pad(rows, (0, keys - rows.shape[3])))
+        weights = torch.cat(pieces, 2) if pieces else torch.zeros(batch, heads, 0, keys)
+        return Band(first, last, torch.arange(keys, device=weights.device), weights)

@@ -1,18 +1,13 @@
-"""Losses of other kinds than next-token cross-entropy.
+"""Contrastive losses (InfoNCE, NT-Xent), and the auxiliary losses of captioning (doubly stochastic, REINFORCE).
 
-Contrastive losses: InfoNCE (CLIP) and NT-Xent (SimCLR).
+In a contrastive loss each vector is to find its partner among all candidates of the batch: a classification whose
+classes are the rows and whose logits are scaled cosine similarities.  CLIP's and SimCLR's are sums over pairs, each
+pair counting the mean of its two directions, so that loss / pairs is the published mean.
 
-Each vector is to find its partner among all candidates of the batch: a classification whose classes are the rows and
-whose logits are scaled cosine similarities. Both losses are sums over pairs, each pair counting the mean of its two
-directions, so that loss / pairs is the published mean.
+The losses of captioning are those of Show, Attend and Tell (Xu et al. 2015), its equations 14 (soft attention) and 11
+to 13 (hard attention).
 
-Axes:  N pairs   P width of the vectors that are compared
-
-Auxiliary losses of captioning: doubly stochastic attention, and REINFORCE for hard attention.
-
-Show, attend and tell (Xu et al. 2015), its equations 14 (soft attention) and 11 to 13 (hard attention).
-
-Axes:  B captions   T words   S places of the image
+Axes:  N pairs   P width of the vectors that are compared   B captions   T words   S places of the image
 """
 
 from __future__ import annotations
@@ -25,11 +20,6 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.ops.attend import shape_text
-
-
-def cosines(a: Tensor, b: Tensor) -> Tensor:
-    """The cosine of each row of `a` with each row of `b`: N P, M P → N M."""
-    return F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT
 
 
 def info_nce(a: Tensor, b: Tensor, scale: float | Tensor, owners: Tensor | None = None) -> Tensor:
@@ -56,6 +46,11 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float = 0.5) -> Tensor:
     logits = to_float32(cosines(views, views) / temperature).fill_diagonal_(float("-inf"))
     right = torch.arange(len(views), device=views.device).roll(len(a))  # i ↔ i + N
     return F.cross_entropy(logits, right, reduction="sum") / 2
+
+
+def cosines(a: Tensor, b: Tensor) -> Tensor:
+    """The cosine of each row of `a` with each row of `b`: N P, M P → N M."""
+    return F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT
 
 
 def negatives_mask(owners: Tensor) -> Tensor:
@@ -87,22 +82,6 @@ def doubly_stochastic(weights: Tensor, real: Tensor | None = None) -> Tensor:
     return (1.0 - seen.sum(1)).square().sum()
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """What a caption's log-likelihood has been of late: an average that moves by `pace` at each batch."""
-
-    value: float = 0.0
-    pace: float = 0.1
-    batches: int = 0
-
-    def updated(self, log_likelihood: Tensor) -> Baseline:
-        """The average after a batch, whose captions have these log-likelihoods (B)."""
-        mean = float(log_likelihood.detach().mean())
-        # from the first mean, not from 0, which would call the first hundred captions bad however good they are
-        value = mean if self.batches == 0 else (1.0 - self.pace) * self.value + self.pace * mean
-        return Baseline(value, self.pace, self.batches + 1)
-
-
 def reinforce(
     log_likelihood: Tensor,
     log_chance: Tensor,
@@ -127,6 +106,22 @@ def reinforce(
     surplus = log_likelihood.detach() - before.value
     gained = reward * surplus * log_chance + curiosity * entropy
     return -gained.sum(), baseline.updated(log_likelihood)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a caption's log-likelihood has been of late: an average that moves by `pace` at each batch."""
+
+    value: float = 0.0
+    pace: float = 0.1
+    batches: int = 0
+
+    def updated(self, log_likelihood: Tensor) -> Baseline:
+        """The average after a batch, whose captions have these log-likelihoods (B)."""
+        mean = float(log_likelihood.detach().mean())
+        # from the first mean, not from 0, which would call the first hundred captions bad however good they are
+        value = mean if self.batches == 0 else (1.0 - self.pace) * self.value + self.pace * mean
+        return Baseline(value, self.pace, self.batches + 1)
 
 
 def per_caption(values: Tensor, owners: Tensor, captions: int) -> Tensor:

@@ -1,13 +1,10 @@
 """Log-mel spectrograms of waveforms.
 
-A `LogMel` is a frozen value that a model folder can hold as plain data.  A clip gives the same frames by itself as in a
-batch of longer ones: it is mirrored at its own end, and what stands behind its last frame is zero.
+A `LogMel` is a frozen value that a model folder can hold as plain data; so are its choices: the mel scale, the height
+of the triangular filters, where frames stand and how their level is evened.  A clip gives the same frames by itself as
+in a batch of longer ones: it is mirrored at its own end, and what stands behind its last frame is zero.
 
 Axes:  B clips   N samples   T frames   F frequencies of the transform   M mels
-
-The mel scale, and triangular mel filters.
-
-Axes:  F frequencies of a transform   M mels
 """
 
 from __future__ import annotations
@@ -60,6 +57,9 @@ class Slaney(MelScale):
         return torch.where(mel < 15, mel * 200 / 3, above)
 
 
+HTK, SLANEY = Htk(), Slaney()
+
+
 @dataclass(frozen=True)
 class Height(ABC):
     """How high a triangle stands over frequencies `width` hertz apart at its feet."""
@@ -84,28 +84,7 @@ class UnitArea(Height):
         return 2 / width
 
 
-HTK, SLANEY = Htk(), Slaney()
 UNIT_PEAK, UNIT_AREA = UnitPeak(), UnitArea()
-
-
-@cache
-def mel_filters(n_fft: int, rate: int, mels: int, low: float, high: float, scale: MelScale, height: Height) -> Tensor:
-    """What each frequency of a transform of `n_fft` samples gives to each mel, F M, float64.
-
-    Triangle m rises from the frequency of the mel before it to its own and falls to that of the next, where `mels` + 2
-    of them stand evenly on the scale from `low` to `high` hertz.
-    """
-    first, last = scale.mel(torch.tensor([low, high], dtype=torch.float64)).tolist()
-    corners = scale.hertz(torch.linspace(first, last, mels + 2, dtype=torch.float64))  # M + 2
-    bins = torch.arange(n_fft // 2 + 1, dtype=torch.float64)[:, None] * (rate / n_fft)  # F 1
-    before, middle, behind = corners[:-2], corners[1:-1], corners[2:]
-    rise, fall = (bins - before) / (middle - before), (behind - bins) / (behind - middle)  # F M
-    filters = torch.minimum(rise, fall).clamp(min=0)
-    empty = (filters == 0).all(0).nonzero()
-    if len(empty):
-        said = f"no frequency of a transform of {n_fft} samples lies in mel {int(empty[0])} of {mels}"
-        raise UserError(said, allowed="mels that each hold a frequency", do="take fewer mels, or a larger n_fft")
-    return filters * height(behind - before)
 
 
 @dataclass(frozen=True)
@@ -285,6 +264,26 @@ class LogMel:
 
 # 25 ms every 10 ms of 30 s at 16 kHz; large-v3 and turbo have replace(WHISPER, mels=128)
 WHISPER = LogMel(n_fft=400, scale=SLANEY, height=UNIT_AREA, base=10.0, framing=Centred(spare=1), level=BelowPeak(8.0))
+
+
+@cache
+def mel_filters(n_fft: int, rate: int, mels: int, low: float, high: float, scale: MelScale, height: Height) -> Tensor:
+    """What each frequency of a transform of `n_fft` samples gives to each mel, F M, float64.
+
+    Triangle m rises from the frequency of the mel before it to its own and falls to that of the next, where `mels` + 2
+    of them stand evenly on the scale from `low` to `high` hertz.
+    """
+    first, last = scale.mel(torch.tensor([low, high], dtype=torch.float64)).tolist()
+    corners = scale.hertz(torch.linspace(first, last, mels + 2, dtype=torch.float64))  # M + 2
+    bins = torch.arange(n_fft // 2 + 1, dtype=torch.float64)[:, None] * (rate / n_fft)  # F 1
+    before, middle, behind = corners[:-2], corners[1:-1], corners[2:]
+    rise, fall = (bins - before) / (middle - before), (behind - bins) / (behind - middle)  # F M
+    filters = torch.minimum(rise, fall).clamp(min=0)
+    empty = (filters == 0).all(0).nonzero()
+    if len(empty):
+        said = f"no frequency of a transform of {n_fft} samples lies in mel {int(empty[0])} of {mels}"
+        raise UserError(said, allowed="mels that each hold a frequency", do="take fewer mels, or a larger n_fft")
+    return filters * height(behind - before)
 
 
 def reflect(at: Tensor, length: Tensor) -> Tensor:

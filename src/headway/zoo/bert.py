@@ -44,13 +44,12 @@ VOCABULARY = VOCABULARY_AND_CONTEXT
 
 def build(c: Config) -> Trunk:
     norm = partial(nn.LayerNorm, eps=c.eps)
-    hidden = 4 * c.dim if c.hidden is None else c.hidden
 
     def block() -> Block:
         attention = SelfAttention(c.dim, c.heads, dropout=c.attention_dropout)
         return Block(
             attn=Residual(attention, after=norm(c.dim), drop=c.dropout),
-            ffn=Residual(FFN(c.dim, hidden, act=activation(c.act)), after=norm(c.dim), drop=c.dropout),
+            ffn=Residual(FFN(c.dim, c.hidden, act=activation(c.act)), after=norm(c.dim), drop=c.dropout),
         )
 
     position = LearnedPosition(c.first + c.context, c.dim, first=c.first)

@@ -1,11 +1,10 @@
-"""From a preset's name, or a config, to a model.  Architectures are imported when they are asked for.
+"""From a preset's name or a config to a model; configs as plain data, and configs that fit given data.
 
-Configs as plain data, for files: dataclasses to dictionaries and back, every value checked against its field.
-
-A model for given data: an architecture's config with the vocabulary, the context, the classes and the head it needs.
-
-What the data asks for is the same for every architecture, `DataRequirements`; which fields of a config take its
-vocabularies is a property of the architecture, `VOCABULARY` in its file of the zoo.
+`build` makes the model of a preset or of a config; architectures are imported when they are asked for.  `to_plain` and
+`from_plain` take configs to dictionaries for files and back, every value checked against its field.  `config_for` is
+an architecture's config with the vocabulary, the context, the classes and the head that data needs: what data asks for
+is the same for every architecture (`DataRequirements`), and which fields of a config take its vocabularies is a
+property of the architecture, `VOCABULARY` in its file of the zoo.
 """
 
 from __future__ import annotations
@@ -14,61 +13,56 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import import_module
 from types import NoneType, UnionType
-from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from torch import nn
 
 from headway.errors import UserError, listed, nearest
 
 C = TypeVar("C")
+Sizes = Mapping[str, Any]
 
 
-def to_plain(config: Any) -> dict[str, Any]:
-    """A config's fields; a value that is itself a dataclass says its kind."""
+def build(preset_or_config: str | object, **sizes: object) -> nn.Module:
+    """The model of a preset (`build("gpt2", layers=2)`) or of a config, with its first weights.
 
-    def plain(value: Any) -> Any:
-        if is_dataclass(value) and not isinstance(value, type):
-            return {"kind": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
-        return value
-
-    return {f.name: plain(getattr(config, f.name)) for f in fields(config)}
+    `sizes` replace fields of the config.
+    """
+    config = config_of(preset_or_config, **sizes)
+    return architecture(architecture_of(config)).build(config)
 
 
-def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
-    """The config that `values` tell of; an unknown field or a value of another type is told to the person."""
-    hints = get_type_hints(kind)
-    for name in values:
-        if name not in hints:
-            allowed = listed(sorted(hints), 20)
-            raise UserError(f"a config has no field {name!r}", allowed=allowed, meant=nearest(name, hints))
-    return kind(**{name: fitted(name, value, hints[name]) for name, value in values.items()})
+def config_of(preset_or_config: str | object, **sizes: object) -> object:
+    """The config of a preset, or the one given, where `sizes` replace some fields."""
+    if isinstance(preset_or_config, str):
+        from headway.zoo.presets import preset
+
+        chosen = preset(preset_or_config)
+        return from_plain(architecture(chosen.architecture).Config, {**chosen.sizes, **sizes})
+    architecture_of(preset_or_config)
+    given = {field.name: getattr(preset_or_config, field.name) for field in fields(cast(Any, preset_or_config))}
+    return from_plain(type(preset_or_config), {**given, **sizes})
 
 
-def fitted(name: str, value: Any, hint: Any) -> Any:
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if isinstance(value, Mapping) and "kind" in value:
-        for kind in (known for base in kinds for known in family_of(base)):
-            if kind.__name__ == value["kind"]:
-                return from_plain(kind, {key: x for key, x in value.items() if key != "kind"})
-        raise UserError(f"{name} of kind {value['kind']!r} is not known")
-    for kind in kinds:
-        if kind is NoneType and value is None:
-            return None
-        if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        if isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
-            return value
-        if get_origin(kind) is tuple and isinstance(value, list | tuple):
-            return tuple(value)
-    told = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
-    raise UserError(f"{name}={value!r} in a config", allowed=told)
+def architecture_of(config: object) -> str:
+    """The name of the architecture whose config this is."""
+    home = type(config).__module__
+    names = [name for name, module in ARCHITECTURES.items() if module == home]
+    if not names or not is_dataclass(config):
+        do = "give a preset's name (headway list shows them) or a Config of headway.zoo"
+        raise UserError(f"cannot build a model from {type(config).__name__} {config!r:.60}", do=do)
+    return names[0]
 
 
-def family_of(kind: Any) -> list[type]:
-    """A dataclass and all that inherit from it."""
-    if not (isinstance(kind, type) and is_dataclass(kind)):
-        return []
-    return [kind, *(known for child in kind.__subclasses__() for known in family_of(child))]
+def architecture(name: str) -> Architecture:
+    return cast(Architecture, import_module(ARCHITECTURES[name]))
+
+
+class Architecture(Protocol):
+    """What a file of the zoo holds."""
+
+    Config: type
+    build: Callable[[Any], nn.Module]
 
 
 ARCHITECTURES = {
@@ -107,145 +101,58 @@ ARCHITECTURES = {
 }
 
 
-class Architecture(Protocol):
-    """What a file of the zoo holds."""
+def to_plain(config: Any) -> dict[str, Any]:
+    """A config's fields; a value that is itself a dataclass says its kind."""
 
-    Config: type
-    build: Callable[[Any], nn.Module]
+    def plain(value: Any) -> Any:
+        if is_dataclass(value) and not isinstance(value, type):
+            return {"kind": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
+        return value
 
-
-def build(preset_or_config: str | object, **sizes: object) -> nn.Module:
-    """The model of a preset (`build("gpt2", layers=2)`) or of a config, with its first weights.
-
-    `sizes` replace fields of the config.
-    """
-    config = config_of(preset_or_config, **sizes)
-    return architecture(architecture_of(config)).build(config)
+    return {f.name: plain(getattr(config, f.name)) for f in fields(config)}
 
 
-def config_of(preset_or_config: str | object, **sizes: object) -> object:
-    """The config of a preset, or the one given, where `sizes` replace some fields."""
-    if isinstance(preset_or_config, str):
-        from headway.zoo.presets import preset
-
-        chosen = preset(preset_or_config)
-        return from_plain(architecture(chosen.architecture).Config, {**chosen.sizes, **sizes})
-    architecture_of(preset_or_config)
-    given = {field.name: getattr(preset_or_config, field.name) for field in fields(cast(Any, preset_or_config))}
-    return from_plain(type(preset_or_config), {**given, **sizes})
+def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
+    """The config that `values` tell of; an unknown field or a value of another type is told to the person."""
+    hints = get_type_hints(kind)
+    for name in values:
+        if name not in hints:
+            allowed = listed(sorted(hints), 20)
+            raise UserError(f"a config has no field {name!r}", allowed=allowed, meant=nearest(name, hints))
+    return kind(**{name: fitted(name, value, hints[name]) for name, value in values.items()})
 
 
-def architecture_of(config: object) -> str:
-    """The name of the architecture whose config this is."""
-    home = type(config).__module__
-    names = [name for name, module in ARCHITECTURES.items() if module == home]
-    if not names or not is_dataclass(config):
-        do = "give a preset's name (headway list shows them) or a Config of headway.zoo"
-        raise UserError(f"cannot build a model from {type(config).__name__} {config!r:.60}", do=do)
-    return names[0]
+def config_like(kind: type[C], config: object, **values: object) -> C:
+    """A config of `kind` with these values, and else with those that another config has under the same names."""
+    names = (f.name for f in fields(cast(Any, kind)))
+    return kind(**{name: getattr(config, name) for name in names if hasattr(config, name)} | values)
 
 
-def architecture(name: str) -> Architecture:
-    return cast(Architecture, import_module(ARCHITECTURES[name]))
+def fitted(name: str, value: Any, hint: Any) -> Any:
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if isinstance(value, Mapping) and "kind" in value:
+        for kind in (known for base in kinds for known in family_of(base)):
+            if kind.__name__ == value["kind"]:
+                return from_plain(kind, {key: x for key, x in value.items() if key != "kind"})
+        raise UserError(f"{name} of kind {value['kind']!r} is not known")
+    for kind in kinds:
+        if kind is NoneType and value is None:
+            return None
+        if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+            return value
+        if get_origin(kind) is tuple and isinstance(value, list | tuple):
+            return tuple(value)
+    told = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
+    raise UserError(f"{name}={value!r} in a config", allowed=told)
 
 
-Sizes = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class DataRequirements:
-    """What the data and the task ask of a model."""
-
-    longest: int  # tokens of a row at most
-    source_vocab: int | None = None  # None: it reads no text
-    target_vocab: int | None = None  # None: one tokenizer for both sides
-    classes: int = 0
-    head: str | None = None  # the value of the config field `top`, where an encoder has several heads to choose from
-    fields: Sizes = field(default_factory=dict[str, Any])  # other config fields: sizes of images, features of frames
-
-    @property
-    def joint(self) -> bool:
-        """Whether source and target have one tokenizer."""
-        return self.target_vocab is None
-
-    @property
-    def source(self) -> int:
-        assert self.source_vocab is not None, "an architecture of texts for data without a tokenizer"
-        return self.source_vocab
-
-    @property
-    def target(self) -> int:
-        return self.source if self.target_vocab is None else self.target_vocab
-
-
-class Vocabulary(Protocol):
-    """How the config of an architecture takes the vocabularies of the data."""
-
-    @property
-    def joint_only(self) -> bool:
-        """Whether source and target must have one tokenizer."""
-        ...
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        """Fields of the config, beside those that are given."""
-        ...
-
-
-@dataclass(frozen=True)
-class OneVocabulary:
-    joint_only: bool = True
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        if not required.joint:
-            do = "leave out data.target_tokenizer, or model.preset"
-            raise UserError("this architecture reads and writes the same words", do=do)
-        return {"vocab": required.source}
-
-
-@dataclass(frozen=True)
-class VocabularyAndContext:
-    joint_only: bool = False
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        return {"vocab": required.source, "context": required.longest}
-
-
-@dataclass(frozen=True)
-class OptionalSource:
-    joint_only: bool = False
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        if required.joint:
-            return {"vocab": required.target}
-        tied = "target" if given.get("tied") == "all" else given.get("tied", "none")
-        return {"vocab": required.target, "source_vocab": required.source, "tied": tied}
-
-
-@dataclass(frozen=True)
-class OptionalTarget:
-    joint_only: bool = False
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        return {"vocab": required.source, "target_vocab": required.target_vocab}
-
-
-@dataclass(frozen=True)
-class FromFields:
-    joint_only: bool = False
-
-    def sizes(self, required: DataRequirements, given: Sizes) -> Sizes:
-        return required.fields
-
-
-ONE_VOCABULARY = OneVocabulary()  # `vocab`, of both sides
-VOCABULARY_AND_CONTEXT = VocabularyAndContext()  # `vocab`, and positions up to `context`
-OPTIONAL_SOURCE_VOCAB = OptionalSource()  # `vocab` is the target's, `source_vocab` where that is another one
-OPTIONAL_TARGET_VOCAB = OptionalTarget()  # `vocab` is the source's, `target_vocab` where that is another one
-FROM_FIELDS = FromFields()  # it reads images, sounds or numbers: the data names the fields
-
-
-def vocabulary_of(name: str) -> Vocabulary:
-    return cast(Any, architecture(name)).VOCABULARY
+def family_of(kind: Any) -> list[type]:
+    """A dataclass and all that inherit from it."""
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        return []
+    return [kind, *(known for child in kind.__subclasses__() for known in family_of(child))]
 
 
 def config_for(name: str, sizes: Sizes, required: DataRequirements, dropout: float | None) -> object:
@@ -300,3 +207,73 @@ def folded(kind: type, values: Sizes) -> Sizes:
         return values
     inner = {key: value for key, value in values.items() if key not in own}
     return {**{key: value for key, value in values.items() if key in own}, "encoder": {**encoder, **inner}}
+
+
+@dataclass(frozen=True)
+class DataRequirements:
+    """What the data and the task ask of a model."""
+
+    longest: int  # tokens of a row at most
+    source_vocab: int | None = None  # None: it reads no text
+    target_vocab: int | None = None  # None: one tokenizer for both sides
+    classes: int = 0
+    head: str | None = None  # the value of the config field `top`, where an encoder has several heads to choose from
+    fields: Sizes = field(default_factory=dict[str, Any])  # other config fields: sizes of images, features of frames
+
+    @property
+    def joint(self) -> bool:
+        """Whether source and target have one tokenizer."""
+        return self.target_vocab is None
+
+    @property
+    def source(self) -> int:
+        assert self.source_vocab is not None, "an architecture of texts for data without a tokenizer"
+        return self.source_vocab
+
+    @property
+    def target(self) -> int:
+        return self.source if self.target_vocab is None else self.target_vocab
+
+
+def vocabulary_of(name: str) -> Vocabulary:
+    return cast(Any, architecture(name)).VOCABULARY
+
+
+class Vocabulary(NamedTuple):
+    """How the config of an architecture takes the vocabularies of the data."""
+
+    sizes: Callable[[DataRequirements, Sizes], Sizes]  # fields of the config, beside the sizes that are given
+    joint_only: bool = False  # source and target must have one tokenizer
+
+
+def one_vocabulary(required: DataRequirements, given: Sizes) -> Sizes:
+    if not required.joint:
+        do = "leave out data.target_tokenizer, or model.preset"
+        raise UserError("this architecture reads and writes the same words", do=do)
+    return {"vocab": required.source}
+
+
+def vocabulary_and_context(required: DataRequirements, given: Sizes) -> Sizes:
+    return {"vocab": required.source, "context": required.longest}
+
+
+def optional_source(required: DataRequirements, given: Sizes) -> Sizes:
+    if required.joint:
+        return {"vocab": required.target}
+    tied = "target" if given.get("tied") == "all" else given.get("tied", "none")
+    return {"vocab": required.target, "source_vocab": required.source, "tied": tied}
+
+
+def optional_target(required: DataRequirements, given: Sizes) -> Sizes:
+    return {"vocab": required.source, "target_vocab": required.target_vocab}
+
+
+def from_fields(required: DataRequirements, given: Sizes) -> Sizes:
+    return required.fields
+
+
+ONE_VOCABULARY = Vocabulary(one_vocabulary, joint_only=True)  # `vocab`, of both sides
+VOCABULARY_AND_CONTEXT = Vocabulary(vocabulary_and_context)  # `vocab`, and positions up to `context`
+OPTIONAL_SOURCE_VOCAB = Vocabulary(optional_source)  # `vocab` is the target's, `source_vocab` where that is another one
+OPTIONAL_TARGET_VOCAB = Vocabulary(optional_target)  # `vocab` is the source's, `target_vocab` where that is another one
+FROM_FIELDS = Vocabulary(from_fields)  # it reads images, sounds or numbers: the data names the fields

@@ -1,15 +1,10 @@
-"""Choices that a config names, since files hold words and not objects.
+"""What the files of the zoo choose from: activations, cells and heads by name, and how weights begin.
 
-What stands on top of an encoder, by name, since a checkpoint's config says it.
-
-An encoder gives what its top gives.  What is beside that is asked by name: `model.head.pooler(features, ctx)`, where
-`features = model.features(ids, ctx)` are the states B T C that every top reads.
+Configs name their choices, since files hold words and not objects.  An encoder gives what the head on its top gives;
+what is beside that is asked by name: `model.head.pooler(features, ctx)`, where `features = model.features(ids, ctx)`
+are the states B T C that every top reads.
 
 Axes:  B batch   T tokens   C width   V vocabulary   K classes
-
-What networks in stages have in common: as many sizes of each kind as there are stages.
-
-How weights begin, where a paper says so.
 """
 
 from __future__ import annotations
@@ -27,6 +22,70 @@ from headway.nn.block import Block, IgnoreContext
 from headway.nn.ffn import FFN, Activation, Hidden, quick_gelu
 from headway.nn.head import AuxHeads, Classifier, LMHead, MLMHead, Pooler, TanhLayer, TokenClassifier
 from headway.nn.recurrent import Cell, GRUCell, LSTMCell, RNNCell
+
+T = TypeVar("T")
+
+
+def named(kind: str, name: str, table: Mapping[str, T]) -> T:
+    """What `name` means in a table of choices."""
+    if name not in table:
+        raise UserError(f"no {kind} {name!r}", allowed=listed(table, most=20), meant=nearest(name, table))
+    return table[name]
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "quick_gelu": quick_gelu,
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+def activation(name: str) -> Activation:
+    return named("activation", name, ACTIVATIONS)
+
+
+CELLS: dict[str, type[Cell]] = {"gru": GRUCell, "lstm": LSTMCell, "rnn": RNNCell}
+
+
+def cell(name: str) -> type[Cell]:
+    return named("recurrent cell", name, CELLS)
+
+
+def top(name: str, dim: int, classes: int, dropout: float, words: Callable[[], MLMHead]) -> nn.Module:
+    def bare() -> nn.Module:
+        return IgnoreContext(nn.Identity())
+
+    def rows() -> nn.Module:
+        return Classifier(dim, classes, inside=TanhLayer(dim), dropout=dropout)
+
+    def rows_relu() -> nn.Module:
+        return Classifier(dim, classes, inside=Hidden(dim, F.relu, bias=True), dropout=dropout)
+
+    tops: dict[str, Callable[[], nn.Module]] = {
+        "none": bare,  # B T C
+        "pooler": lambda: AuxHeads(bare(), pooler=Pooler(dim)),  # B T C
+        "words": words,  # B T V
+        "pretraining": lambda: AuxHeads(words(), pair=rows()),  # B T V; whether two sentences belong together: B K
+        "pair": rows,  # B K
+        "rows": rows,  # B K
+        "rows, relu": rows_relu,  # B K, as DistilBERT has it
+        "tokens": partial(TokenClassifier, dim, classes, dropout=dropout),  # B T K
+        "spans": partial(TokenClassifier, dim, classes),  # B T 2, where an answer begins and ends
+    }
+    return named("top of an encoder", name, tops)()
+
+
+def check_stages(**sizes: tuple[int, ...]) -> None:
+    """Refuses sizes that are not of the same stages."""
+    if len({len(numbers) for numbers in sizes.values()}) != 1 or not all(sizes.values()):
+        *most, last = (f"{name}={numbers}" for name, numbers in sizes.items())
+        said = f"{', '.join(most)} and {last} are not of the same stages"
+        raise UserError(said, allowed="as many numbers in each as there are stages")
+    for name, numbers in sizes.items():
+        if min(numbers) < 1:
+            raise UserError(f"{name}={numbers}", allowed="1 or more in each stage")
 
 
 def normal(model: nn.Module, std: float) -> None:
@@ -82,65 +141,3 @@ def unscaled(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, Attention):
             nn.init.normal_(module.q.weight, std=(module.q.in_features * module.head_dim) ** -0.5)
-
-
-T = TypeVar("T")
-
-ACTIVATIONS: dict[str, Activation] = {
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "quick_gelu": quick_gelu,
-    "relu": F.relu,
-    "silu": F.silu,
-}
-CELLS: dict[str, type[Cell]] = {"gru": GRUCell, "lstm": LSTMCell, "rnn": RNNCell}
-
-
-def activation(name: str) -> Activation:
-    return named("activation", name, ACTIVATIONS)
-
-
-def cell(name: str) -> type[Cell]:
-    return named("recurrent cell", name, CELLS)
-
-
-def named(kind: str, name: str, table: Mapping[str, T]) -> T:
-    """What `name` means in a table of choices."""
-    if name not in table:
-        raise UserError(f"no {kind} {name!r}", allowed=listed(table, most=20), meant=nearest(name, table))
-    return table[name]
-
-
-def top(name: str, dim: int, classes: int, dropout: float, words: Callable[[], MLMHead]) -> nn.Module:
-    def bare() -> nn.Module:
-        return IgnoreContext(nn.Identity())
-
-    def rows() -> nn.Module:
-        return Classifier(dim, classes, inside=TanhLayer(dim), dropout=dropout)
-
-    def rows_relu() -> nn.Module:
-        return Classifier(dim, classes, inside=Hidden(dim, F.relu, bias=True), dropout=dropout)
-
-    tops: dict[str, Callable[[], nn.Module]] = {
-        "none": bare,  # B T C
-        "pooler": lambda: AuxHeads(bare(), pooler=Pooler(dim)),  # B T C
-        "words": words,  # B T V
-        "pretraining": lambda: AuxHeads(words(), pair=rows()),  # B T V; whether two sentences belong together: B K
-        "pair": rows,  # B K
-        "rows": rows,  # B K
-        "rows, relu": rows_relu,  # B K, as DistilBERT has it
-        "tokens": partial(TokenClassifier, dim, classes, dropout=dropout),  # B T K
-        "spans": partial(TokenClassifier, dim, classes),  # B T 2, where an answer begins and ends
-    }
-    return named("top of an encoder", name, tops)()
-
-
-def check_stages(**sizes: tuple[int, ...]) -> None:
-    """Refuses sizes that are not of the same stages."""
-    if len({len(numbers) for numbers in sizes.values()}) != 1 or not all(sizes.values()):
-        *most, last = (f"{name}={numbers}" for name, numbers in sizes.items())
-        said = f"{', '.join(most)} and {last} are not of the same stages"
-        raise UserError(said, allowed="as many numbers in each as there are stages")
-    for name, numbers in sizes.items():
-        if min(numbers) < 1:
-            raise UserError(f"{name}={numbers}", allowed="1 or more in each stage")

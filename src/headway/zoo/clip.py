@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from headway.errors import UserError
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import LearnedPosition, TokenEmbed
@@ -22,6 +21,7 @@ from headway.ops.patches import bicubic
 from headway.ops.pattern import Causal, Full, Pattern
 from headway.zoo.build import FROM_FIELDS
 from headway.zoo.choices import activation, residual_depth
+from headway.zoo.vit import patches_across
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,7 @@ def text_tower(c: Config) -> EndingTrunk:
 
 
 def image_tower(c: Config) -> Trunk:
-    side, dim = c.image // c.patch, c.image_dim
-    if side < 1 or c.image % c.patch:
-        said = f"image={c.image} does not divide into patches of {c.patch}"
-        raise UserError(said, do=f"try image={max(1, round(c.image / c.patch)) * c.patch}")
+    side, dim = patches_across(c.image, c.patch), c.image_dim
     embed = ImageEmbed(
         PatchEmbed(3, dim, c.patch, bias=False),
         LearnedGridPosition(side, side, dim, resample=bicubic),
@@ -82,6 +79,6 @@ def image_tower(c: Config) -> Trunk:
 
 
 def block(c: Config, dim: int, heads: int, hidden: int | None, pattern: Pattern) -> Block:
-    ffn = FFN(dim, 4 * dim if hidden is None else hidden, act=activation(c.act))
+    ffn = FFN(dim, hidden, act=activation(c.act))
     attention = SelfAttention(dim, heads, pattern=pattern, dropout=c.attention_dropout)
     return Block(attn=Residual(attention, before=nn.LayerNorm(dim)), ffn=Residual(ffn, before=nn.LayerNorm(dim)))

@@ -13,7 +13,7 @@ from headway.errors import UserError
 from headway.nn.head import Classifier, FirstToken
 from headway.nn.trunk import Trunk
 from headway.zoo import clip
-from headway.zoo.build import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS, config_like
 
 
 @dataclass(frozen=True)
@@ -36,31 +36,13 @@ VOCABULARY = FROM_FIELDS
 def build(c: Config) -> Trunk:
     if c.channels != 3:
         raise UserError(f"CLIP sees colours, and channels={c.channels}", allowed="channels=3")
-    tower = clip.image_tower(
-        clip.Config(
-            image=c.image,
-            patch=c.patch,
-            image_dim=c.dim,
-            image_layers=c.layers,
-            image_heads=c.heads,
-            image_hidden=c.hidden,
-            act=c.act,
-            attention_dropout=c.attention_dropout,
-        )
-    )
+    sizes = {"image_dim": c.dim, "image_layers": c.layers, "image_heads": c.heads, "image_hidden": c.hidden}
+    tower = clip.image_tower(config_like(clip.Config, c, **sizes))
     head = Classifier(c.dim, c.classes, pool=FirstToken(), norm=nn.LayerNorm(c.dim))
     return Trunk(tower.embed, tower.stack, head)
 
 
 def tower_config(c: clip.Config) -> Config:
     """That of a CLIP's own tower."""
-    return Config(
-        image=c.image,
-        patch=c.patch,
-        dim=c.image_dim,
-        layers=c.image_layers,
-        heads=c.image_heads,
-        hidden=c.image_hidden,
-        act=c.act,
-        attention_dropout=c.attention_dropout,
-    )
+    sizes = {"dim": c.image_dim, "layers": c.image_layers, "heads": c.image_heads, "hidden": c.image_hidden}
+    return config_like(Config, c, **sizes)

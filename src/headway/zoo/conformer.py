@@ -57,7 +57,7 @@ def build(c: Config) -> Trunk | EncoderDecoder:
         conformer_block,
         c.dim,
         c.heads,
-        4 * c.dim if c.hidden is None else c.hidden,
+        c.hidden,
         kernel=c.kernel,
         dropout=c.dropout,
         attention_dropout=c.attention_dropout,
@@ -71,7 +71,7 @@ def build(c: Config) -> Trunk | EncoderDecoder:
 def conformer_block(
     dim: int,
     heads: int,
-    hidden: int,
+    hidden: int | None,
     *,
     kernel: int = 31,
     act: Activation = F.silu,

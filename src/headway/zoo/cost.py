@@ -1,6 +1,7 @@
-"""What a model costs: parameters, multiplications and bytes, counted on a copy of it that has shapes and no numbers.
+"""What a model costs: parameters, FLOPs and bytes, counted in one forward pass on the meta device.
 
-One forward pass on the meta device tells all of it: no size is too large, and nothing is known of any architecture.
+The model has shapes and no numbers there, so no size is too large, and nothing is known of any architecture: the pass
+tells of each layer what it multiplies, sees and caches.
 
 FLOPs are 2 for each multiplication with its addition, in the matrices that each token meets (projections, feed-forward
 layers, recurrent cells, the output layer) and in attention: for each pair of a query and a key that it may see, the
@@ -8,15 +9,7 @@ score's width and the value's width.  So a causal model's queries see half of th
 at most the window.  Embeddings are looked up, norms and activations are small beside the rest: they count 0.
 Training takes 3 × forward: the gradient of the inputs and that of the weights cost as much again, each.
 
-What a model is called with, by shapes alone: tokens, images, sound, or one of these and the tokens it writes.
-
-Axes:  B batch   T tokens, frames or samples   Ch channels   N patches   V visible ones   M mels
-
-One pass of a model that has shapes and no numbers, on the meta device, and what it tells of each layer.
-
-What is counted as a FLOP is told in `cost`.
-
-Axes:  B batch   H heads   T queries   S keys   D head width   E value width
+Axes:  B batch   T tokens, frames or samples   Ch channels   M mels   H heads   S keys
 """
 
 from __future__ import annotations
@@ -32,249 +25,29 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.attention import Attention, SelfAttention
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import Context
 from headway.nn.head import LMHead
-from headway.nn.learned_score import BilinearScore
-from headway.nn.moe import MoE
-from headway.nn.recurrent import BidirectionalEncoder, RecurrentEncoder
-from headway.nn.recurrent_attention import RecurrentDecoder
 from headway.nn.state import State
-from headway.nn.towers import TwoTowers
 from headway.nn.trace import SILENT, Seen, Trace, sites_of
 from headway.nn.trunk import EncoderDecoder
 from headway.ops.attention_map import AttentionMap
 from headway.ops.pattern import Full, Pattern
 from headway.zoo.build import build, config_of
 
-VISIBLE = 0.25  # of the patches, which MAE's encoder sees
 FRAMES, SAMPLES = 1000, 160_000  # ten seconds, where no length is given
-
-
-class Reads(NamedTuple):
-    """A batch without numbers, on the meta device, and what it is counted in."""
-
-    unit: str  # token, image, frame or sample
-    length: int  # units of each row
-    tensors: tuple[Tensor, ...]
-
-
-def reads(config: object, model: nn.Module, batch: int, length: int | None) -> Reads:
-    """A batch for the model of a config; rows are as long as its context, if it has one, unless a length is given."""
-    writes = isinstance(model, EncoderDecoder | TwoTowers)
-    sources = images(config, batch) or sounds(config, batch, None if writes else length)
-    if sources and not writes:
-        unit, own = {4: ("image", 1), 3: ("frame", sources[0].shape[1])}[sources[0].dim()]
-        if unit == "image" and length is not None:
-            raise UserError(f"a length of {length} for a model that reads images", do="leave length= out")
-        return Reads("sample" if sources[0].shape[-1] == 1 else unit, own, sources)
-    length = default_length(config) if length is None else length
-    if batch < 1 or length < 1:
-        raise UserError(f"a batch of {batch} rows of {length} tokens", allowed="1 or more of each")
-    return Reads("token", length, (*sources, empty(batch, length, kind=torch.long)))
-
-
-def images(config: object, batch: int) -> tuple[Tensor, ...]:
-    """B Ch H W; for masked image models besides it which patches are seen, B V, or hidden, B N."""
-    from headway.zoo import mae, simmim
-
-    c = cast(Any, config.encoder if isinstance(config, simmim.Config) else config)
-    if not hasattr(c, "image"):
-        return ()
-    made = empty(batch, getattr(c, "channels", 3), c.image, c.image)
-    match config:
-        case mae.Config():
-            return made, empty(batch, int((c.image // c.patch) ** 2 * VISIBLE), kind=torch.long)
-        case simmim.Config():
-            return made, empty(batch, (c.image // c.patch) ** 2, kind=torch.bool)
-        case _:
-            return (made,)
-
-
-def sounds(config: object, batch: int, length: int | None) -> tuple[Tensor, ...]:
-    """B T M; Whisper's window is fixed, two frames of it a token; the waveform has one number at a time."""
-    c = cast(Any, config)
-    if hasattr(c, "mels"):
-        return (empty(batch, 2 * c.source_context, c.mels),)
-    if hasattr(c, "features"):
-        return (empty(batch, FRAMES if length is None else length, c.features),)
-    if hasattr(c, "strides"):
-        return (empty(batch, SAMPLES if length is None else length, 1),)
-    return ()
-
-
-def default_length(config: object) -> int:
-    """The context of a model that has one; 512 tokens for one that takes any length."""
-    context: object = getattr(config, "context", None)
-    return context if isinstance(context, int) else 512
-
-
-def empty(*shape: int, kind: torch.dtype = torch.float32) -> Tensor:
-    if min(shape) < 1:
-        raise UserError(f"a batch of {'×'.join(str(n) for n in shape)}", allowed="1 or more of each")
-    return torch.zeros(*shape, dtype=kind, device="meta")
-
-
-@dataclass
-class Tally:
-    """What one layer has, and takes for a whole batch: numbers, not bytes."""
-
-    parameters: int = 0
-    flops: int = 0
-    cache: int = 0
-    attention: int = 0
-
-
-@torch.no_grad()
-def tallied(model: nn.Module, given: tuple[Tensor, ...]) -> dict[str, Tally]:
-    """The tally of each layer, in the order of the model, when it is called with what is `given`."""
-    tallies: dict[str, Tally] = {}
-    for path, parameter in model.named_parameters():
-        tallies.setdefault(layer(path), Tally()).parameters += parameter.numel()
-    patterns = settle(model)
-    names = named_layers(model)
-    for module, name in names.items():
-        module.register_forward_hook(partial(add_products, tallies.setdefault(name, Tally())))
-    attends = any(what == "weights" for _, what in sites_of(model).values())
-    trace = Trace(model, *(["*.weights", "*.values"] if attends else []))
-    state = State() if reads_tokens(given) and only_looks_back(model, patterns) else None
-    call(model, given, trace, state)
-    for (site, what), name in trace.names.items():
-        if what == "weights":
-            values = trace.all(name.removesuffix("weights") + "values")
-            tally_maps(tallies[names[site]], patterns[site], trace.all(name), values)
-    for owner, tensors in kept(state):
-        tallies[names[owner]].cache += sum(x.numel() for x in tensors if x.is_floating_point())
-    return {name: tally for name, tally in tallies.items() if tally != Tally()}
-
-
-def named_layers(model: nn.Module) -> dict[nn.Module, str]:
-    names = {module: layer(path) for path, module in model.named_modules()}
-    units = {module: unit(module) for module in names if isinstance(module, RecurrentDecoder | RecurrentEncoder)}
-    return names | {module: names[inner] for module, inner in units.items()}
-
-
-def unit(module: RecurrentDecoder | RecurrentEncoder) -> nn.Module:
-    return module.cell if isinstance(module, RecurrentDecoder) else module.rnn
-
-
-def settle(model: nn.Module) -> dict[nn.Module, Pattern]:
-    """Prepares a model for a pass without numbers, and tells what each attention may see.
-
-    The first experts stand for a router's choice, since all cost alike; recurrent layers take no steps, and nothing is
-    hidden from a query, since steps and pairs are counted and not computed.
-    """
-    patterns: dict[nn.Module, Pattern] = {}
-    for parent in list(model.modules()):
-        for name, child in parent.named_children():
-            if isinstance(child, MoE):
-                setattr(parent, name, FirstExperts(child))
-            if isinstance(child, nn.RNNBase):
-                setattr(parent, name, Unrolled(child))
-        if isinstance(parent, Attention):
-            patterns[parent], parent.pattern = parent.pattern, Full()
-    return patterns
-
-
-class FirstExperts(nn.Module):
-    """Every token to the first `top` experts."""
-
-    def __init__(self, moe: MoE):
-        super().__init__()
-        self.router, self.experts, self.top = moe.router, moe.experts, moe.top
-
-    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        self.router(x)
-        return torch.stack([expert(x, ctx) for expert in self.experts[: self.top]]).sum(0)
-
-
-class Unrolled(nn.Module):
-    """Layers of torch's recurrent units, by their shapes alone: the meta device takes 2 ms for each step of a layer."""
-
-    def __init__(self, rnn: nn.RNNBase):
-        super().__init__()
-        self.rnn, self.width = rnn, rnn.hidden_size * (2 if rnn.bidirectional else 1)
-
-    def forward(self, x: Tensor, hidden: object) -> tuple[Tensor, object]:
-        return x.new_empty(*x.shape[:2], self.width), hidden
-
-
-def reads_tokens(given: tuple[Tensor, ...]) -> bool:
-    return not given[-1].is_floating_point()
-
-
-def only_looks_back(model: nn.Module, patterns: dict[nn.Module, Pattern]) -> bool:
-    """Whether the model writes word by word, and so has a cache; of an encoder–decoder, the decoder does."""
-    writer = model.decoder if isinstance(model, EncoderDecoder) else model
-    return not any(
-        isinstance(m, BidirectionalEncoder) or (isinstance(m, SelfAttention) and patterns[m].looks_ahead())
-        for m in writer.modules()
-    )
-
-
-def call(model: nn.Module, given: tuple[Tensor, ...], trace: Trace, state: State | None) -> None:
-    ctx = Context(trace=trace, state=state)
-    match model:
-        case EncoderDecoder():
-            model.decoder(given[-1], model.remember(given[0], Context(trace=trace), ctx))
-        case TwoTowers():
-            model(*given, ctx, ctx)
-        case _:
-            model(*given, ctx)
-
-
-def add_products(tally: Tally, module: nn.Module, inputs: object, output: Tensor | tuple[Tensor, object]) -> None:
-    """Adds the products of a module's own matrices with the vectors of one call."""
-    out = output if isinstance(output, Tensor) else output[0]
-    match module:
-        case nn.Linear() | LMHead() | nn.Conv1d() | nn.Conv2d():
-            tally.flops += 2 * out.numel() // module.weight.shape[0] * module.weight.numel()
-        case RecurrentEncoder() | RecurrentDecoder():
-            matrices = [p for p in unit(module).parameters() if p.dim() == 2]
-            tally.flops += 2 * prod(out.shape[:-1]) * sum(p.numel() for p in matrices)
-        case _:
-            pass
-
-
-def tally_maps(tally: Tally, pattern: Pattern, maps: Sequence[Seen], values: Sequence[Seen]) -> None:
-    """Adds the products of attention, and the numbers that its matrices would have."""
-    for amap, value in zip(maps, values, strict=True):
-        assert isinstance(amap, AttentionMap)
-        assert isinstance(value, Tensor)
-        rows, heads, queries, keys = amap.shape
-        pairs = rows * heads * visible(pattern, queries, keys)
-        tally.flops += 2 * pairs * (amap.k.shape[-1] + value.shape[-1])
-        if isinstance(amap.score, BilinearScore):
-            tally.flops += 2 * rows * heads * queries * amap.score.weight.numel()
-        tally.attention += prod(amap.shape)
-
-
-@cache
-def visible(pattern: Pattern, queries: int, keys: int) -> int:
-    """How many pairs of a query and a key the pattern lets see each other, both counted from position 0."""
-    if isinstance(pattern, Full):
-        return queries * keys
-    reached = ((max(a, 0), min(b, keys)) for at in range(queries) for a, b in pattern.reach((at, at + 1)))
-    return sum(b - a for a, b in reached if a < b)
-
-
-def kept(state: State | None) -> Iterator[tuple[nn.Module, tuple[Tensor, ...]]]:
-    """All that a state holds, by owner."""
-    if state is not None:
-        yield from ((owner, filled.tensors) for owner, filled in state.seen.items())
-        yield from state.kept.items()
-        for child in state.children.values():
-            yield from kept(child)
-
-
-def layer(path: str) -> str:
-    """The layer that a path belongs to, as sites are named: `decoder.3` for decoder.stack.blocks.3.attn.body.q"""
-    words = [word for word in path.split(".") if word not in SILENT]
-    side = 1 if words[:1] in (["encoder"], ["decoder"], ["image"], ["text"]) else 0
-    return ".".join(words[: side + 1])
-
-
 TRAINING = 3  # × forward
 ADAM = 2  # numbers for each parameter, in 32 bits
+
+
+def cost(preset_or_config: object, *, batch: int = 1, length: int | None = None, bits: int = 32) -> Cost:
+    """The costs of the model that a preset's name or a config tells of; `length` is its context unless given."""
+    config = config_of(preset_or_config)
+    if bits not in (8, 16, 32, 64):
+        raise UserError(f"numbers of {bits} bits", allowed="8, 16, 32 or 64")
+    with torch.device("meta"):
+        model = build(config).eval()
+    unit, length, tensors = dummy_inputs(config, model, batch, length)
+    return Cost(batch, length, bits, tally_layers(model, tensors), unit)
 
 
 @dataclass(frozen=True)
@@ -345,12 +118,194 @@ class Cost:
         }
 
 
-def cost(preset_or_config: object, *, batch: int = 1, length: int | None = None, bits: int = 32) -> Cost:
-    """The costs of the model that a preset's name or a config tells of; `length` is its context unless given."""
-    config = config_of(preset_or_config)
-    if bits not in (8, 16, 32, 64):
-        raise UserError(f"numbers of {bits} bits", allowed="8, 16, 32 or 64")
-    with torch.device("meta"):
-        model = build(config).eval()
-    unit, length, tensors = reads(config, model, batch, length)
-    return Cost(batch, length, bits, tallied(model, tensors), unit)
+@dataclass
+class Tally:
+    """What one layer has, and takes for a whole batch: numbers, not bytes."""
+
+    parameters: int = 0
+    flops: int = 0
+    cache: int = 0
+    attention: int = 0
+
+
+# ---- what a model is called with, by shapes alone: tokens, images, sound, or one of these and the tokens it writes
+
+
+class DummyInputs(NamedTuple):
+    """A batch without numbers, on the meta device, and what it is counted in."""
+
+    unit: str  # token, image, frame or sample
+    length: int  # units of each row
+    tensors: tuple[Tensor, ...]
+
+
+def dummy_inputs(config: object, model: nn.Module, batch: int, length: int | None) -> DummyInputs:
+    """A batch for the model of a config; rows are as long as its context, if it has one, unless a length is given."""
+    paired = reads_pairs(model)
+    sources = images(config, model, batch) or sounds(config, batch, None if paired else length)
+    if sources and not paired:
+        unit, own = {4: ("image", 1), 3: ("frame", sources[0].shape[1])}[sources[0].dim()]
+        if unit == "image" and length is not None:
+            raise UserError(f"a length of {length} for a model that reads images", do="leave length= out")
+        return DummyInputs("sample" if sources[0].shape[-1] == 1 else unit, own, sources)
+    if length is None:
+        context: object = getattr(config, "context", None)
+        length = context if isinstance(context, int) else 512  # some take any length
+    if batch < 1 or length < 1:
+        raise UserError(f"a batch of {batch} rows of {length} tokens", allowed="1 or more of each")
+    return DummyInputs("token", length, (*sources, empty(batch, length, kind=torch.long)))
+
+
+def reads_pairs(model: nn.Module) -> bool:
+    """Whether a model is called with two inputs and a context of each."""
+    return bool(getattr(model, "reads_pairs", False))
+
+
+def images(config: object, model: nn.Module, batch: int) -> tuple[Tensor, ...]:
+    """B Ch H W, and the mask of patches that a masked image model takes besides."""
+    c: Any = config if hasattr(config, "image") else getattr(config, "encoder", None)
+    if not hasattr(c, "image"):
+        return ()
+    made = empty(batch, getattr(c, "channels", 3), c.image, c.image)
+    mask = getattr(model, "example_mask", None)
+    return (made,) if mask is None else (made, mask(made))
+
+
+def sounds(config: object, batch: int, length: int | None) -> tuple[Tensor, ...]:
+    """B T M; Whisper's window is fixed, two frames of it a token; the waveform has one number at a time."""
+    c = cast(Any, config)
+    if hasattr(c, "mels"):
+        return (empty(batch, 2 * c.source_context, c.mels),)
+    if hasattr(c, "features"):
+        return (empty(batch, FRAMES if length is None else length, c.features),)
+    if hasattr(c, "strides"):
+        return (empty(batch, SAMPLES if length is None else length, 1),)
+    return ()
+
+
+def empty(*shape: int, kind: torch.dtype = torch.float32) -> Tensor:
+    if min(shape) < 1:
+        raise UserError(f"a batch of {'×'.join(str(n) for n in shape)}", allowed="1 or more of each")
+    return torch.zeros(*shape, dtype=kind, device="meta")
+
+
+# ---- one pass, and what it tells of each layer
+
+
+@torch.no_grad()
+def tally_layers(model: nn.Module, given: tuple[Tensor, ...]) -> dict[str, Tally]:
+    """The tally of each layer, in the order of the model, when it is called with what is `given`."""
+    tallies: dict[str, Tally] = {}
+    for path, parameter in model.named_parameters():
+        tallies.setdefault(layer(path), Tally()).parameters += parameter.numel()
+    patterns = settle(model)
+    names = {module: layer(path) for path, module in model.named_modules()}
+    names |= {module: names[unit] for module in names if (unit := recurrent_unit(module)) is not None}
+    for module, name in names.items():
+        module.register_forward_hook(partial(add_products, tallies.setdefault(name, Tally())))
+    attends = any(what == "weights" for _, what in sites_of(model).values())
+    trace = Trace(model, *(["*.weights", "*.values"] if attends else []))
+    reads_tokens = not given[-1].is_floating_point()
+    state = State() if reads_tokens and only_looks_back(model, patterns) else None
+    ctx = Context(trace=trace, state=state)
+    if reads_pairs(model):  # of texts, source and target are alike
+        model(given[0], given[-1], Context(trace=trace), ctx)
+    else:
+        model(*given, ctx)
+    for (site, what), name in trace.names.items():
+        if what == "weights":
+            values = trace.all(name.removesuffix("weights") + "values")
+            add_maps(tallies[names[site]], patterns[site], trace.all(name), values)
+    for owner, tensors in state_tensors(state):
+        tallies[names[owner]].cache += sum(x.numel() for x in tensors if x.is_floating_point())
+    return {name: tally for name, tally in tallies.items() if tally != Tally()}
+
+
+def settle(model: nn.Module) -> dict[nn.Module, Pattern]:
+    """Prepares a model for a pass without numbers, and tells what each attention may see.
+
+    Recurrent layers take no steps, and nothing is hidden from a query, since steps and pairs are counted and not
+    computed.
+    """
+    patterns: dict[nn.Module, Pattern] = {}
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, nn.RNNBase):
+                setattr(parent, name, Unrolled(child))
+        if isinstance(parent, Attention):
+            patterns[parent], parent.pattern = parent.pattern, Full()
+    return patterns
+
+
+class Unrolled(nn.Module):
+    """Layers of torch's recurrent units, by their shapes alone: the meta device takes 2 ms for each step of a layer."""
+
+    def __init__(self, rnn: nn.RNNBase):
+        super().__init__()
+        self.rnn, self.width = rnn, rnn.hidden_size * (2 if rnn.bidirectional else 1)
+
+    def forward(self, x: Tensor, hidden: object) -> tuple[Tensor, object]:
+        return x.new_empty(*x.shape[:2], self.width), hidden
+
+
+def only_looks_back(model: nn.Module, patterns: dict[nn.Module, Pattern]) -> bool:
+    """Whether the model writes word by word, and so has a cache; of an encoder–decoder, the decoder does."""
+    writer = model.decoder if isinstance(model, EncoderDecoder) else model
+    return not any(
+        getattr(m, "directions", 1) == 2 or (isinstance(m, SelfAttention) and patterns[m].looks_ahead())
+        for m in writer.modules()
+    )
+
+
+def recurrent_unit(module: nn.Module) -> nn.Module | None:
+    """The unit whose matrices a recurrent part multiplies with at each step."""
+    return getattr(module, "recurrent_unit", None)
+
+
+def add_products(tally: Tally, module: nn.Module, inputs: object, output: Tensor | tuple[Tensor, object]) -> None:
+    """Adds the products of a module's own matrices with the vectors of one call."""
+    out = output if isinstance(output, Tensor) else output[0]
+    unit = recurrent_unit(module)
+    if unit is not None:
+        tally.flops += 2 * prod(out.shape[:-1]) * sum(p.numel() for p in unit.parameters() if p.dim() == 2)
+    elif isinstance(module, nn.Linear | LMHead | nn.Conv1d | nn.Conv2d):
+        tally.flops += 2 * out.numel() // module.weight.shape[0] * module.weight.numel()
+
+
+def add_maps(tally: Tally, pattern: Pattern, maps: Sequence[Seen], values: Sequence[Seen]) -> None:
+    """Adds the products of attention, and the numbers that its matrices would have."""
+    for amap, value in zip(maps, values, strict=True):
+        assert isinstance(amap, AttentionMap)
+        assert isinstance(value, Tensor)
+        rows, heads, queries, keys = amap.shape
+        pairs = rows * heads * visible(pattern, queries, keys)
+        tally.flops += 2 * pairs * (amap.k.shape[-1] + value.shape[-1])
+        weight: object = getattr(amap.score, "weight", None)  # of a bilinear score, which each query meets
+        if isinstance(weight, Tensor):
+            tally.flops += 2 * rows * heads * queries * weight.numel()
+        tally.attention += prod(amap.shape)
+
+
+@cache
+def visible(pattern: Pattern, queries: int, keys: int) -> int:
+    """How many pairs of a query and a key the pattern lets see each other, both counted from position 0."""
+    if isinstance(pattern, Full):
+        return queries * keys
+    reached = ((max(a, 0), min(b, keys)) for at in range(queries) for a, b in pattern.reach((at, at + 1)))
+    return sum(b - a for a, b in reached if a < b)
+
+
+def state_tensors(state: State | None) -> Iterator[tuple[nn.Module, tuple[Tensor, ...]]]:
+    """All that a state holds, by owner."""
+    if state is not None:
+        yield from ((owner, filled.tensors) for owner, filled in state.seen.items())
+        yield from state.kept.items()
+        for child in state.children.values():
+            yield from state_tensors(child)
+
+
+def layer(path: str) -> str:
+    """The layer that a path belongs to, as sites are named: `decoder.3` for decoder.stack.blocks.3.attn.body.q"""
+    words = [word for word in path.split(".") if word not in SILENT]
+    side = 1 if words[:1] in (["encoder"], ["decoder"], ["image"], ["text"]) else 0
+    return ".".join(words[: side + 1])

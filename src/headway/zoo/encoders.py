@@ -1,6 +1,4 @@
-"""The encoder inside a model that was trained without classes, with a config of its own: what can get a new head.
-
-Any preset of images as the eye of another model: what it gives before its head, and how that is laid out.
+"""Encoders inside other models: of images, from any preset, for a new model; or of a trained model, for a new head.
 
 Axes:  B batch   Y X rows and columns of the grid   T tokens   C width
 """
@@ -8,7 +6,6 @@ Axes:  B batch   Y X rows and columns of the grid   T tokens   C width
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -18,7 +15,7 @@ from torch import nn
 from headway.errors import UserError
 from headway.nn.head import FirstToken, MeanPool, Pool
 from headway.nn.trunk import Trunk
-from headway.zoo.build import architecture_of, build, config_of
+from headway.zoo.build import architecture_of, build, config_like, config_of
 
 
 class ImageEncoder(NamedTuple):
@@ -75,7 +72,7 @@ class EncoderPart(NamedTuple):
 
 ENCODERS: dict[str, Callable[[Any], EncoderPart]] = {
     "mae": lambda c: mae_part(c),
-    "simmim": lambda c: EncoderPart(base_config(c.encoder), "encoder."),
+    "simmim": lambda c: EncoderPart(config_like(type(c.encoder).__bases__[0], c.encoder), "encoder."),
     "simclr": lambda c: EncoderPart(config_of(c.encoder, image=c.image, channels=c.channels)),
     "clip": lambda c: clip_part(c),
     "image_text": lambda c: EncoderPart(config_of(c.encoder, image=c.image, channels=3), "image."),
@@ -86,11 +83,6 @@ def encoder_config(config: Any) -> EncoderPart:
     """The encoder that a model of this config was trained to make; the model itself, where it is one."""
     known = ENCODERS.get(architecture_of(config))
     return EncoderPart(config) if known is None else known(config)
-
-
-def base_config(config: Any) -> Any:
-    """The config of an encoder that stands in another's, as its own architecture has it."""
-    return type(config).__bases__[0](**{field.name: getattr(config, field.name) for field in fields(config)})
 
 
 def mae_part(config: Any) -> EncoderPart:

@@ -37,7 +37,7 @@ VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> Forecaster:
-    hidden, head_dim = 4 * c.dim if c.hidden is None else c.hidden, c.dim // c.heads
+    head_dim = c.dim // c.heads
 
     def block() -> Block:
         attention = SelfAttention(
@@ -45,7 +45,7 @@ def build(c: Config) -> Forecaster:
         )
         return Block(
             attn=Residual(attention, before=nn.LayerNorm(c.dim), drop=c.dropout),
-            ffn=Residual(FFN(c.dim, hidden, act=activation(c.act)), before=nn.LayerNorm(c.dim), drop=c.dropout),
+            ffn=Residual(FFN(c.dim, c.hidden, act=activation(c.act)), before=nn.LayerNorm(c.dim), drop=c.dropout),
         )
 
     embed, head = nn.Linear(c.features, c.dim), nn.Linear(c.dim, c.features)

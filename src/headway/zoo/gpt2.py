@@ -42,13 +42,12 @@ VOCABULARY = VOCABULARY_AND_CONTEXT
 
 def build(c: Config) -> Trunk:
     norm = partial(nn.LayerNorm, c.dim, eps=c.eps)
-    hidden = 4 * c.dim if c.hidden is None else c.hidden
 
     def block() -> Block:
         attention = SelfAttention(c.dim, c.heads, pattern=Causal(), dropout=c.attention_dropout)
         return Block(
             attn=Residual(attention, before=norm(), drop=c.dropout),
-            ffn=Residual(FFN(c.dim, hidden, act=activation(c.act)), before=norm(), drop=c.dropout),
+            ffn=Residual(FFN(c.dim, c.hidden, act=activation(c.act)), before=norm(), drop=c.dropout),
         )
 
     embed = TokenEmbed(c.vocab, c.dim, position=LearnedPosition(c.context, c.dim), dropout=c.embed_dropout)

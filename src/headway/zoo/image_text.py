@@ -13,7 +13,7 @@ from torch import nn
 from headway.nn.towers import Projection, TwoTowers
 from headway.nn.trunk import Trunk
 from headway.zoo import clip
-from headway.zoo.build import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS, config_like
 from headway.zoo.encoders import image_encoder
 
 
@@ -40,20 +40,4 @@ def build(c: Config) -> TwoTowers:
     eye = image_encoder(c.encoder, c.image, channels=3)
     head = Projection(eye.dim, c.width, pool=eye.pool(), norm=nn.LayerNorm(eye.dim))
     nn.init.normal_(head.out.weight, std=eye.dim**-0.5)
-    return TwoTowers(Trunk(eye.trunk.embed, eye.trunk.stack, head), clip.text_tower(texts(c)))
-
-
-def texts(c: Config) -> clip.Config:
-    """The sizes of the texts' tower, as a CLIP has them."""
-    return clip.Config(
-        vocab=c.vocab,
-        end=c.end,
-        context=c.context,
-        dim=c.dim,
-        layers=c.layers,
-        heads=c.heads,
-        hidden=c.hidden,
-        width=c.width,
-        act=c.act,
-        attention_dropout=c.attention_dropout,
-    )
+    return TwoTowers(Trunk(eye.trunk.embed, eye.trunk.stack, head), clip.text_tower(config_like(clip.Config, c)))

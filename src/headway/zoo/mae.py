@@ -17,7 +17,7 @@ from headway.nn.masked_autoencoder import MaskedAutoencoder, PixelDecoder
 from headway.ops.patches import bicubic, normalise
 from headway.ops.relative import sinusoid_2d
 from headway.zoo import vit
-from headway.zoo.build import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS, config_like
 from headway.zoo.vit import dense_xavier
 
 
@@ -65,21 +65,7 @@ def build(c: Config) -> MaskedAutoencoder:
 
 def encoder_config(c: Config) -> vit.Config:
     """The ViT that sees."""
-    return vit.Config(
-        image=c.image,
-        channels=c.channels,
-        patch=c.patch,
-        dim=c.dim,
-        layers=c.layers,
-        heads=c.heads,
-        hidden=c.hidden,
-        top="none",
-        act=c.act,
-        eps=c.eps,
-        biased=c.biased,
-        dropout=c.dropout,
-        attention_dropout=c.attention_dropout,
-    )
+    return config_like(vit.Config, c, top="none")
 
 
 def sines(rows: int, cols: int, dim: int) -> Tensor:

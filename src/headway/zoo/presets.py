@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from headway.errors import UserError, listed, nearest
@@ -24,112 +25,86 @@ def preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-def transformer(dim: int, layers: int, heads: int, **more: Size) -> Preset:
-    return Preset("transformer", {"dim": dim, "layers": layers, "heads": heads, **more})
+def of(architecture: str, /, **sizes: Size) -> Preset:
+    return Preset(architecture, sizes)
 
 
-def bert(dim: int, layers: int, heads: int, **more: Size) -> Preset:
-    return Preset("bert", {"dim": dim, "layers": layers, "heads": heads, "top": "pooler", **more})
+def sized(architecture: str, dim: int, layers: int, heads: int, **more: Size) -> Preset:
+    return of(architecture, dim=dim, layers=layers, heads=heads, **more)
 
 
-def roberta(dim: int, layers: int, heads: int) -> Preset:
-    return bert(dim, layers, heads, vocab=50_265, first=2, segments=1, eps=1e-5)
+transformer = partial(sized, "transformer")
+vit, mae = partial(sized, "vit"), partial(sized, "mae")
+conformer = partial(sized, "conformer")
+bert = partial(sized, "bert", top="pooler")
+roberta = partial(bert, vocab=50_265, first=2, segments=1, eps=1e-5)
+gpt2 = partial(sized, "gpt2", context=1024)
+gpt3 = partial(gpt2, context=2048)
 
 
 def albert(dim: int, layers: int, heads: int) -> Preset:
-    return Preset("albert", {"width": 128, "dim": dim, "layers": layers, "heads": heads, "top": "pooler"})
-
-
-def gpt2(dim: int, layers: int, heads: int, context: int = 1024) -> Preset:
-    return Preset("gpt2", {"dim": dim, "layers": layers, "heads": heads, "context": context})
-
-
-def gpt3(dim: int, layers: int, heads: int) -> Preset:
-    return gpt2(dim, layers, heads, context=2048)
+    return of("albert", width=128, dim=dim, layers=layers, heads=heads, top="pooler")
 
 
 def llama(dim: int, layers: int, heads: int, hidden: int, **more: Size) -> Preset:
-    return Preset("llama", {"dim": dim, "layers": layers, "heads": heads, "hidden": hidden, **more})
+    return sized("llama", dim, layers, heads, hidden=hidden, **more)
 
 
-def llama2(dim: int, layers: int, heads: int, hidden: int, **more: Size) -> Preset:
-    return llama(dim, layers, heads, hidden, context=4096, eps=1e-5, **more)
-
-
-def llama3(dim: int, layers: int, heads: int, hidden: int) -> Preset:
-    rotary = {"kind": "Frequencies", "base": 5e5}
-    return llama(dim, layers, heads, hidden, kv_heads=8, vocab=128_256, context=8192, rotary=rotary, eps=1e-5)
+llama2 = partial(llama, context=4096, eps=1e-5)
+llama3 = partial(llama, kv_heads=8, vocab=128_256, context=8192, rotary={"kind": "Frequencies", "base": 5e5}, eps=1e-5)
 
 
 def t5(dim: int, layers: int, heads: int, hidden: int, head_dim: int = 64, **more: Size) -> Preset:
-    sizes = {"dim": dim, "layers": layers, "heads": heads, "head_dim": head_dim, "hidden": hidden}
-    return Preset("t5", {**sizes, **more})
+    return sized("t5", dim, layers, heads, head_dim=head_dim, hidden=hidden, **more)
 
 
-def t5_v1_1(dim: int, layers: int, heads: int, hidden: int) -> Preset:
-    return t5(dim, layers, heads, hidden, ffn="gated", act="gelu_tanh", tied=False)
+t5_v1_1 = partial(t5, ffn="gated", act="gelu_tanh", tied=False)
 
 
 def bart(dim: int, layers: int, heads: int, hidden: int) -> Preset:
     decoder = {"decoder_layers": layers, "decoder_heads": heads, "decoder_hidden": hidden}
-    return Preset("bart", {"dim": dim, "layers": layers, "heads": heads, "hidden": hidden, **decoder})
+    return sized("bart", dim, layers, heads, hidden=hidden, **decoder)
 
 
 def mvitv2(*layers: int, **more: Size) -> Preset:
-    return Preset("mvitv2", {"layers": layers, **more})
+    return of("mvitv2", layers=layers, **more)
 
 
 def resnet(*layers: int, **more: Size) -> Preset:
-    return Preset("resnet", {"layers": layers, **more})
+    return of("resnet", layers=layers, **more)
 
 
 def whisper(dim: int, layers: int, heads: int, vocab: int = 51_865, mels: int = 80, **more: Size) -> Preset:
-    encoder = {"vocab": vocab, "mels": mels, "dim": dim, "layers": layers, "heads": heads, "hidden": 4 * dim}
-    decoder = {"decoder_layers": layers, "decoder_heads": heads, "decoder_hidden": 4 * dim}
-    return Preset("whisper", {**encoder, **decoder, **more})
-
-
-def conformer(dim: int, layers: int, heads: int, **more: Size) -> Preset:
-    return Preset("conformer", {"dim": dim, "layers": layers, "heads": heads, **more})
+    decoder = {"decoder_layers": layers, "decoder_heads": heads, "decoder_hidden": 4 * dim, **more}
+    return of("whisper", vocab=vocab, mels=mels, dim=dim, layers=layers, heads=heads, hidden=4 * dim, **decoder)
 
 
 def rnn(dim: int, hidden: int, **more: Size) -> Preset:
-    return Preset("rnn", {"vocab": 8000, "dim": dim, "hidden": hidden, "readout": dim, "directions": 2, **more})
-
-
-def vit(dim: int, layers: int, heads: int, **more: Size) -> Preset:
-    return Preset("vit", {"dim": dim, "layers": layers, "heads": heads, **more})
-
-
-def mae(dim: int, layers: int, heads: int, **more: Size) -> Preset:
-    return vit(dim, layers, heads, **more)._replace(architecture="mae")
+    return of("rnn", vocab=8000, dim=dim, hidden=hidden, readout=dim, directions=2, **more)
 
 
 def simmim(kind: str, **sizes: int | tuple[int, ...]) -> Preset:
-    return Preset("simmim", {"encoder": {"kind": kind, **sizes}})
+    return of("simmim", encoder={"kind": kind, **sizes})
 
 
-def swin(dim: int, third: int, heads: int, **more: Size) -> Preset:
+def swin(dim: int, third: int, heads: int, *, architecture: str = "swin", **more: Size) -> Preset:
     """`third` layers in the third stage, two in the others; heads of 32, as many in the first stage as given."""
-    sizes = {"dim": dim, "layers": (2, 2, third, 2), "heads": (heads, 2 * heads, 4 * heads, 8 * heads)}
-    return Preset("swin", {**sizes, **more})
+    stages = (heads, 2 * heads, 4 * heads, 8 * heads)
+    return of(architecture, dim=dim, layers=(2, 2, third, 2), heads=stages, **more)
 
 
-def swinv2(dim: int, third: int, heads: int, **more: Size) -> Preset:
-    return swin(dim, third, heads, **more)._replace(architecture="swinv2")
+swinv2 = partial(swin, architecture="swinv2")
 
 
 def captioner(dim: int, hidden: int, **more: Size) -> Preset:
     widths = (32, 64, 128, 256)
-    return Preset(
-        "captioner", {"vocab": 4000, "image": 128, "widths": widths, "dim": dim, "hidden": hidden, "align": dim, **more}
-    )
+    return of("captioner", vocab=4000, image=128, widths=widths, dim=dim, hidden=hidden, align=dim, **more)
 
 
 def clip(patch: int, image_dim: int, image_layers: int, dim: int = 512, width: int = 512, **more: Size) -> Preset:
     """Heads of 64, and 12 layers for the texts."""
     image = {"patch": patch, "image_dim": image_dim, "image_layers": image_layers, "image_heads": image_dim // 64}
-    return Preset("clip", {**image, "dim": dim, "layers": 12, "heads": dim // 64, "width": width, **more})
+    return of("clip", **image, dim=dim, layers=12, heads=dim // 64, width=width, **more)
 
 
 GREY: Mapping[str, Size] = {"image": 28, "channels": 1, "classes": 10}
@@ -190,9 +165,7 @@ PRESETS: dict[str, Preset] = {
     "llama3-70b": llama3(8192, 80, 64, 28_672),
     # Jiang et al. 2023 and 2024
     "mistral-7b": llama(4096, 32, 32, 14_336, kv_heads=8, context=32_768, window=4096, eps=1e-5),
-    "mixtral-8x7b": Preset(
-        "mixtral", {"dim": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "hidden": 14_336, "experts": 8, "top": 2}
-    ),
+    "mixtral-8x7b": sized("mixtral", 4096, 32, 32, kv_heads=8, hidden=14_336, experts=8, top=2),
     # Raffel et al. 2020, and its version 1.1; tiny and mini: Tay et al. 2021
     "t5-tiny": t5(256, 4, 4, 1024),
     "t5-mini": t5(384, 4, 8, 1536),
@@ -209,7 +182,7 @@ PRESETS: dict[str, Preset] = {
     # Lewis et al. 2019; Junczys-Dowmunt et al. 2018 in the size of the OPUS models
     "bart-base": bart(768, 6, 12, 3072),
     "bart-large": bart(1024, 12, 16, 4096),
-    "marian": Preset("marian", {"dim": 512, "layers": 6, "heads": 8, "hidden": 2048}),
+    "marian": sized("marian", 512, 6, 8, hidden=2048),
     # Dosovitskiy et al. 2020; Ti and S: Touvron et al. 2021; nano and micro: for 28×28 grey and 32×32 coloured images
     "vit-nano": vit(64, 4, 4, image=28, channels=1, patch=4, classes=10),
     "vit-micro": vit(128, 6, 4, image=32, patch=4, classes=10),
@@ -233,18 +206,8 @@ PRESETS: dict[str, Preset] = {
         "Swin", dim=128, layers=(2, 2, 18, 2), heads=(4, 8, 16, 32), image=192, windows=(6, 6, 6, 6)
     ),
     # Liu et al. 2021; nano: for 28×28 grey images on a laptop
-    "swin-nano": Preset(
-        "swin",
-        {
-            "image": 28,
-            "channels": 1,
-            "patch": 2,
-            "dim": 48,
-            "layers": (2, 2),
-            "heads": (3, 6),
-            "windows": (7, 7),
-            "classes": 10,
-        },
+    "swin-nano": of(
+        "swin", image=28, channels=1, patch=2, dim=48, layers=(2, 2), heads=(3, 6), windows=(7, 7), classes=10
     ),
     "swin-t": swin(96, 6, 3, depth_dropout=0.2),
     "swin-s": swin(96, 18, 3, depth_dropout=0.3),
@@ -255,48 +218,50 @@ PRESETS: dict[str, Preset] = {
     "swinv2-s": swinv2(96, 18, 3, depth_dropout=0.3),
     "swinv2-b": swinv2(128, 18, 4, depth_dropout=0.5),
     # Xu et al. 2015, with features learned from the beginning; small: for 128 pixels and 4000 words on a laptop
-    "captioner": Preset("captioner", {"vocab": 10_000, "dim": 512, "hidden": 1800, "align": 512}),
+    "captioner": of("captioner", vocab=10_000, dim=512, hidden=1800, align=512),
     "captioner-small": captioner(192, 384),
     "captioner-small-hard": captioner(192, 384, attention="hard"),
-    "vit-captioner-small": Preset(
-        "vit_captioner",
-        {"vocab": 4000, "image": 128, "patch": 16, "dim": 192, "layers": 4, "decoder_layers": 3, "heads": 6},
+    "vit-captioner-small": of(
+        "vit_captioner", vocab=4000, image=128, patch=16, dim=192, layers=4, decoder_layers=3, heads=6
     ),
     # Radford et al. 2021; nano: for 128 pixels and 4000 words on a laptop
-    "clip-nano": Preset(
+    "clip-nano": of(
         "clip",
-        {
-            "vocab": 4000,
-            "end": 2,
-            "context": 64,
-            "dim": 128,
-            "layers": 3,
-            "heads": 4,
-            "image": 128,
-            "patch": 16,
-            "image_dim": 128,
-            "image_layers": 4,
-            "image_heads": 4,
-            "width": 128,
-            "act": "gelu",
-        },
+        vocab=4000,
+        end=2,
+        context=64,
+        dim=128,
+        layers=3,
+        heads=4,
+        image=128,
+        patch=16,
+        image_dim=128,
+        image_layers=4,
+        image_heads=4,
+        width=128,
+        act="gelu",
     ),
     "clip-vit-b32": clip(32, 768, 12),
     "clip-vit-b16": clip(16, 768, 12),
     "clip-vit-l14": clip(14, 1024, 24, dim=768, width=768),
     "clip-vit-l14-336": clip(14, 1024, 24, dim=768, width=768, image=336),
-    "clip-resnet-18": Preset(  # any other encoder of images goes too; for 128 pixels and 4000 words
+    "clip-resnet-18": of(
         "image_text",
-        {
-            **{"encoder": "resnet-18", "image": 128, "vocab": 4000, "end": 2, "context": 40},
-            **{"dim": 128, "layers": 3, "heads": 4, "width": 128},
-        },
+        encoder="resnet-18",
+        image=128,
+        vocab=4000,
+        end=2,
+        context=40,
+        dim=128,
+        layers=3,
+        heads=4,
+        width=128,
     ),
     # Chen et al. 2020; nano: for 28×28 grey images on a laptop
-    "simclr-nano": Preset("simclr", {"encoder": "resnet-nano", "image": 28, "channels": 1, "width": 64}),
-    "simclr-resnet-50": Preset("simclr", {"encoder": "resnet-50"}),
+    "simclr-nano": of("simclr", encoder="resnet-nano", image=28, channels=1, width=64),
+    "simclr-resnet-50": of("simclr", encoder="resnet-50"),
     # Fan et al. 2021; Li et al. 2022; nano, here and below: for 28×28 grey images on a laptop
-    "mvit-b": Preset("mvit", {"dim": 96, "layers": (1, 2, 11, 2)}),
+    "mvit-b": of("mvit", dim=96, layers=(1, 2, 11, 2)),
     "mvit-nano": mvitv2(1, 2, 1, **GREY, patch=2, dim=32, heads=(1, 2, 4), stride=2, depth_dropout=0.0),
     "mvitv2-t": mvitv2(1, 2, 5, 2, depth_dropout=0.1),
     "mvitv2-s": mvitv2(1, 2, 11, 2, depth_dropout=0.1),
@@ -309,47 +274,25 @@ PRESETS: dict[str, Preset] = {
     "resnet-50": resnet(3, 4, 6, 3),
     "resnet-50-attention": resnet(3, 4, 6, 3, attention=(2, 3)),
     # Hu et al. 2019
-    "lrnet-nano": Preset(
-        "lrnet",
-        {
-            **GREY,
-            "dim": 32,
-            "stem": "small",
-            "layers": (2, 2, 2),
-            "hidden": (32, 64, 96),
-            "widths": (64, 128, 256),
-            "prior": True,
-        },
+    "lrnet-nano": of(
+        "lrnet", **GREY, dim=32, stem="small", layers=(2, 2, 2), hidden=(32, 64, 96), widths=(64, 128, 256), prior=True
     ),
-    "lrnet-26": Preset("lrnet", {"layers": (2, 2, 2, 2)}),
-    "lrnet-50": Preset("lrnet", {"layers": (3, 4, 6, 3)}),
+    "lrnet-26": of("lrnet", layers=(2, 2, 2, 2)),
+    "lrnet-50": of("lrnet", layers=(3, 4, 6, 3)),
     # Sutskever et al. 2014; Cho et al. 2014 and Bahdanau et al. 2015, as compared in the latter; small: for a laptop
-    "seq2seq-lstm": Preset(
-        "seq2seq", {"vocab": 160_000, "target_vocab": 80_000, "dim": 1000, "hidden": 1000, "layers": 4, "cell": "lstm"}
-    ),
+    "seq2seq-lstm": of("seq2seq", vocab=160_000, target_vocab=80_000, dim=1000, hidden=1000, layers=4, cell="lstm"),
     "rnn-small": rnn(128, 256, score="fixed"),
     "rnnsearch-small": rnn(128, 256, score="additive", align=256),
-    "rnnencdec-50": Preset(
-        "rnn", {"vocab": 30_000, "dim": 620, "hidden": 1000, "readout": 500, "directions": 1, "score": "fixed"}
-    ),
-    "rnnsearch-50": Preset(
-        "rnn",
-        {
-            "vocab": 30_000,
-            "dim": 620,
-            "hidden": 1000,
-            "readout": 500,
-            "directions": 2,
-            "score": "additive",
-            "align": 1000,
-        },
+    "rnnencdec-50": of("rnn", vocab=30_000, dim=620, hidden=1000, readout=500, directions=1, score="fixed"),
+    "rnnsearch-50": of(
+        "rnn", vocab=30_000, dim=620, hidden=1000, readout=500, directions=2, score="additive", align=1000
     ),
     # Gulati et al. 2020, with 1024 symbols for CTC; nano: for spoken digits at 8 kHz on a laptop; Baevski et al. 2020
     "conformer-nano": conformer(64, 4, 4, features=40, hidden=128, kernel=15, channels=32, vocab=32, decoder_layers=2),
     "conformer-s": conformer(144, 16, 4),
     "conformer-m": conformer(256, 16, 4),
     "conformer-l": conformer(512, 17, 8),
-    "wav2vec2-conformer-large": Preset("wav2vec2_conformer", {"dim": 1024, "layers": 24, "heads": 16, "hidden": 4096}),
+    "wav2vec2-conformer-large": sized("wav2vec2_conformer", 1024, 24, 16, hidden=4096),
     # Radford et al. 2022; of English alone: .en
     "whisper-tiny": whisper(384, 4, 6),
     "whisper-tiny.en": whisper(384, 4, 6, vocab=51_864),
@@ -364,6 +307,6 @@ PRESETS: dict[str, Preset] = {
     "whisper-large-v3": whisper(1280, 32, 20, vocab=51_866, mels=128),
     "whisper-turbo": whisper(1280, 32, 20, vocab=51_866, mels=128, decoder_layers=4),
     # series and sets of vectors, and what comes next in rows of numbers, for a laptop
-    "vectors-small": Preset("vectors", {"dim": 64, "layers": 3, "heads": 4}),
-    "forecaster-small": Preset("forecaster", {"dim": 64, "layers": 3, "heads": 4}),
+    "vectors-small": sized("vectors", 64, 3, 4),
+    "forecaster-small": sized("forecaster", 64, 3, 4),
 }

@@ -130,4 +130,4 @@ def last_norm(c: Config) -> nn.Module | None:
 
 
 def ffn(c: Config) -> FFN:
-    return FFN(c.dim, 4 * c.dim if c.hidden is None else c.hidden, act=activation(c.act))
+    return FFN(c.dim, c.hidden, act=activation(c.act))

@@ -41,13 +41,13 @@ ORDERS: dict[str, Callable[[int], nn.Module]] = {"series": SinusoidalPosition, "
 
 
 def build(c: Config) -> Trunk:
-    position, hidden = named("order of vectors", c.order, ORDERS)(c.dim), 4 * c.dim if c.hidden is None else c.hidden
+    position = named("order of vectors", c.order, ORDERS)(c.dim)
 
     def block() -> Block:
         attention = SelfAttention(c.dim, c.heads, dropout=c.attention_dropout)
         return Block(
             attn=Residual(attention, before=nn.LayerNorm(c.dim), drop=c.dropout),
-            ffn=Residual(FFN(c.dim, hidden, act=activation(c.act)), before=nn.LayerNorm(c.dim), drop=c.dropout),
+            ffn=Residual(FFN(c.dim, c.hidden, act=activation(c.act)), before=nn.LayerNorm(c.dim), drop=c.dropout),
         )
 
     embed = FrameEmbed(c.features, c.dim, position=position, dropout=c.dropout)

@@ -56,10 +56,7 @@ POOLS: dict[str, type[Pool]] = {
 
 
 def build(c: Config) -> Trunk:
-    side = c.image // c.patch
-    if side < 1 or c.image % c.patch:
-        said = f"image={c.image} does not divide into patches of {c.patch}"
-        raise UserError(said, do=f"try image={max(1, round(c.image / c.patch)) * c.patch}")
+    side = patches_across(c.image, c.patch)
     resample, pool = named("way of resampling", c.resample, RESAMPLES), named("way of pooling", c.pool, POOLS)
     norm = partial(nn.LayerNorm, c.dim, eps=c.eps)
     embed = ImageEmbed(
@@ -84,7 +81,6 @@ def build(c: Config) -> Trunk:
 def blocks(c: Config) -> list[Block]:
     """Those of a masked autoencoder's decoder are alike, and narrower."""
     norm, bias = partial(nn.LayerNorm, c.dim, eps=c.eps), Biases(c.biased, c.biased, c.biased)
-    hidden = 4 * c.dim if c.hidden is None else c.hidden
 
     def residual(body: nn.Module, rate: float) -> Residual:
         return Residual(body, before=norm(), inside=Dropout(c.dropout), drop=StochasticDepth(rate))
@@ -92,10 +88,18 @@ def blocks(c: Config) -> list[Block]:
     return [
         Block(
             attn=residual(SelfAttention(c.dim, c.heads, bias=bias, dropout=c.attention_dropout), rate),
-            ffn=residual(FFN(c.dim, hidden, act=activation(c.act)), rate),
+            ffn=residual(FFN(c.dim, c.hidden, act=activation(c.act)), rate),
         )
         for rate in rising(c.depth_dropout, c.layers)
     ]
+
+
+def patches_across(image: int, patch: int) -> int:
+    """How many patches stand side by side."""
+    if image < patch or image % patch:
+        said = f"image={image} does not divide into patches of {patch}"
+        raise UserError(said, do=f"try image={max(1, round(image / patch)) * patch}")
+    return image // patch
 
 
 def bare() -> nn.Module:

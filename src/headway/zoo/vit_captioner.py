@@ -18,7 +18,7 @@ from headway.nn.head import LMHead
 from headway.nn.trunk import Captioner, Places, Trunk
 from headway.ops.pattern import Causal
 from headway.zoo import vit
-from headway.zoo.build import FROM_FIELDS
+from headway.zoo.build import FROM_FIELDS, config_like
 from headway.zoo.choices import activation, xavier
 from headway.zoo.encoders import ImageEncoder, image_encoder
 
@@ -45,31 +45,15 @@ VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> Captioner:
-    eye = image_encoder(c.encoder, c.image, c.channels) if c.encoder else plain_vit(c)
+    if c.encoder:
+        eye = image_encoder(c.encoder, c.image, c.channels)
+    else:
+        eye = ImageEncoder(vit.build(config_like(vit.Config, c, pool="mean", top="none")), c.dim, c.patch)
     embed = TokenEmbed(c.vocab, c.dim, position=SinusoidalPosition(c.dim), scale=c.dim**0.5, dropout=c.dropout)
     decoder = Trunk(embed, writer(c, eye.dim), LMHead(c.dim, c.vocab, tied=embed.token))
     xavier(decoder)
     nn.init.normal_(embed.token.weight, std=c.dim**-0.5)  # as wide as its positions once it is scaled
     return Captioner(Trunk(eye.trunk.embed, eye.trunk.stack, Places(eye.first)), decoder, eye.stride)
-
-
-def plain_vit(c: Config) -> ImageEncoder:
-    sizes = vit.Config(
-        c.image,
-        c.channels,
-        c.patch,
-        dim=c.dim,
-        layers=c.layers,
-        heads=c.heads,
-        hidden=c.hidden,
-        pool="mean",
-        top="none",
-        act=c.act,
-        eps=c.eps,
-        dropout=c.dropout,
-        attention_dropout=c.attention_dropout,
-    )
-    return ImageEncoder(vit.build(sizes), c.dim, c.patch)
 
 
 def writer(c: Config, memory: int) -> Stack:
@@ -79,7 +63,7 @@ def writer(c: Config, memory: int) -> Stack:
         return Residual(body, before=nn.LayerNorm(c.dim, eps=c.eps), drop=c.dropout)
 
     def block() -> Block:
-        ffn = FFN(c.dim, 4 * c.dim if c.hidden is None else c.hidden, act=activation(c.act))
+        ffn = FFN(c.dim, c.hidden, act=activation(c.act))
         return Block(
             attn=sublayer(SelfAttention(c.dim, c.heads, pattern=Causal(), dropout=c.attention_dropout)),
             cross=sublayer(CrossAttention(c.dim, c.heads, kv_dim=memory, dropout=c.attention_dropout)),

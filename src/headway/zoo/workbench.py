@@ -153,7 +153,7 @@ MIXERS: dict[str, Callable[[Config, Place], nn.Module]] = {
 
 
 def plain(act: Activation, c: Config) -> nn.Module:
-    return FFN(c.dim, 4 * c.dim if c.hidden is None else c.hidden, act=act)
+    return FFN(c.dim, c.hidden, act=act)
 
 
 def gated(act: Activation, c: Config) -> nn.Module:

@@ -15,7 +15,7 @@ from headway.data.kinds import DataKind
 from headway.data.media_sources import is_link_elsewhere
 from headway.data.recognise import recognise
 from headway.data.records import RecognisedData, Record, records
-from headway.data.shard_cache import digest
+from headway.data.shards import digest
 from headway.data.splits import split_by_names, without_test
 from headway.data.text_lines import Flaw, Problem
 from headway.errors import UserError

@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import decimal
 
+from headway.data.order import keyed
 from headway.data.records import BUILTIN, Record
-from headway.data.rng import keyed
 from headway.errors import UserError
 
 if TYPE_CHECKING:

@@ -152,7 +152,7 @@ def mapped(file: Path, size: int, changed: int) -> NDArray[np.uint8]:
 
 def unpacked(file: Path, size: int) -> Path:
     """A packed file as a plain one in the cache; no more than one byte beyond `size` is ever written."""
-    from headway.data.shard_cache import cache_folder, digest
+    from headway.data.shards import cache_folder, digest
 
     folder = cache_folder() / "unpacked"
     plain = folder / digest((file,), "idx")

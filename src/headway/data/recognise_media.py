@@ -36,7 +36,7 @@ from headway.data.media_tables import (
     tables_of,
 )
 from headway.data.records import DataQuery, RecognisedData
-from headway.data.shard_cache import digest
+from headway.data.shards import digest
 from headway.data.sounds import Sounds, rate_of
 from headway.data.splits import checked_pattern
 from headway.data.table_preview import words

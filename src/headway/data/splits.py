@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.data.media_sources import MediaEntry, MediaSource, NameFilter
-from headway.data.rng import keyed
+from headway.data.order import keyed
 from headway.errors import UserError, counted
 
 if TYPE_CHECKING:

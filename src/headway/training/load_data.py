@@ -15,7 +15,7 @@ from headway.data.checks import Skipped, good_records
 from headway.data.kinds import STREAMED, DataKind
 from headway.data.recognise import recognise, recognise_validation
 from headway.data.records import BUILTIN, RecognisedData, Record, as_records, is_builtin
-from headway.data.shard_cache import digest
+from headway.data.shards import digest
 from headway.data.splits import DataSplits, held_out, share_for, split_by_names, without_test
 from headway.errors import UserError
 from headway.recipe import DataSettings, Recipe

@@ -59,8 +59,8 @@ class Idx(RecordSource):
             return repeat((), count)
         return ((str(label),) for label in read_idx(self.labels).tolist())
 
-    def side(self, field: int) -> tuple[Path, str]:
-        return self.files[field], ("the image", "the label")[field]
+    def field_name(self, field: int) -> str:
+        return ("the image", "the label")[field]
 
 
 def place_at(file: Path, number: int, start: int, shape: tuple[int, ...]) -> MediaLocation:

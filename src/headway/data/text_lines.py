@@ -147,6 +147,7 @@ ALIASES = {".ndjson": ".jsonl", ".tab": ".tsv"}
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
+MEDIA_SUFFIXES = {"image": IMAGE_SUFFIXES, "sound": SOUND_SUFFIXES}
 ARCHIVE_SUFFIXES = (".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z")
 CONVERSIONS = {  # of formats that are not read, by pandas
     ".parquet": ('read_parquet("{name}").to_csv("{stem}.csv", index=False)', "a Parquet file"),

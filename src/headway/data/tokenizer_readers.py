@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.data.tokenizer import BYTES, Roles, Tokenizer
 from headway.data.tokenizer_files import (
@@ -100,15 +99,13 @@ def varint(data: memoryview, at: int) -> tuple[int, int]:
     raise ValueError("a number that does not end")
 
 
-@dataclass(frozen=True)
-class VocabPiece:
+class VocabPiece(NamedTuple):
     text: str
     score: float
     kind: int
 
 
-@dataclass(frozen=True)
-class SentencePieceModel:
+class SentencePieceModel(NamedTuple):
     """A whole model file."""
 
     pieces: tuple[VocabPiece, ...]
@@ -150,9 +147,7 @@ def reordered(spec: SentencePieceModel, file: Path) -> tuple[SentencePieceModel,
     own = {piece.text: piece for piece in spec.pieces}
     named = [own.get(token, VocabPiece(token, NEVER, CONTROL)) for token in sorted(vocab, key=vocab.__getitem__)]
     rest = [piece for piece in spec.pieces if piece.text not in vocab]
-    return SentencePieceModel((*named, *rest), spec.kind, spec.fallback, spec.charsmap, spec.prefix, spec.squeeze), len(
-        vocab
-    )
+    return spec._replace(pieces=(*named, *rest)), len(vocab)
 
 
 def pipeline(spec: SentencePieceModel, file: Path) -> Backend:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from headway.data.records import Record, RecordSource
 from headway.data.table import grouped_by_file
@@ -45,52 +46,53 @@ class MediaProbe:
     extent: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MediaFlaw:
+@dataclass
+class MediaError(Exception):
     """What is wrong, said behind the name of a file: `is truncated`."""
 
     what: Flaw
     said: str
 
+    def error(self, place: MediaLocation) -> UserError:
+        """What is said to somebody who opens a file that has a flaw."""
+        return UserError(f"{shown(place.path)} {self.said}")
 
-class Medium(Protocol):
+
+class Medium(ABC):
     """Images or sounds, and what one of them may be; a frozen value."""
 
-    @property
-    def noun(self) -> str: ...
+    noun: str
+    suffixes: tuple[str, ...]
+    unreadable: ClassVar[Flaw]
 
-    @property
-    def suffixes(self) -> tuple[str, ...]: ...
+    @abstractmethod
+    def extent(self, data: bytes) -> tuple[int, ...]:
+        """How large an image or a sound is; a MediaError where it cannot be learned from."""
 
-    def probe(self, place: MediaLocation) -> MediaProbe | MediaFlaw: ...
+    def probe(self, place: MediaLocation) -> MediaProbe | MediaError:
+        """The hash of a file and its extent; or why it cannot be learned from."""
+        try:
+            if (size := place.bytes) > MAX_FILE_BYTES:
+                return MediaError(Flaw.LARGE, f"has {size:,} bytes where {MAX_FILE_BYTES:,} are allowed")
+            data = place.read()
+            return MediaProbe(blake2b(data, digest_size=16).hexdigest(), self.extent(data))
+        except UserError as error:
+            return MediaError(self.unreadable, error.said.removeprefix(f"{place.path} "))
+        except MediaError as flaw:
+            return flaw
 
 
-def probe(medium: Medium, place: MediaLocation) -> MediaProbe | MediaFlaw:
+def probe(medium: Medium, place: MediaLocation) -> MediaProbe | MediaError:
     """`medium.probe(place)`, done once for a file that has not changed since."""
     try:
         stamp = place.file.stat()
     except OSError:
-        return MediaFlaw(Flaw.MISSING, "is gone")
+        return MediaError(Flaw.MISSING, "is gone")
     return cached_probe(medium, place, stamp.st_size, stamp.st_mtime_ns)
 
 
-def contents(place: MediaLocation, what: Flaw) -> bytes | MediaFlaw:
-    """The bytes of a file, or why they cannot be had: `what`, or too many of them."""
-    try:
-        if (size := place.bytes) > MAX_FILE_BYTES:
-            return MediaFlaw(Flaw.LARGE, f"has {size:,} bytes where {MAX_FILE_BYTES:,} are allowed")
-        return place.read()
-    except UserError as error:
-        return MediaFlaw(what, error.said.removeprefix(f"{place.path} "))
-
-
-def flaw_error(place: MediaLocation, flaw: MediaFlaw) -> UserError:
-    """What is said to somebody who opens a file that has a flaw."""
-    return UserError(f"{shown(place.path)} {flaw.said}")
-
-
 @lru_cache(MAX_PROBES)
-def cached_probe(medium: Medium, place: MediaLocation, size: int, changed: int) -> MediaProbe | MediaFlaw:
+def cached_probe(medium: Medium, place: MediaLocation, size: int, changed: int) -> MediaProbe | MediaError:
     """The probe of a file of this size that was last changed then."""
     return medium.probe(place)
 
@@ -277,7 +279,7 @@ class MediaSource(RecordSource):
 
     def record(self, entry: MediaEntry) -> Record | Problem:
         seen = probe(self.medium, entry.place)
-        if isinstance(seen, MediaFlaw):
+        if isinstance(seen, MediaError):
             said = f"{entry.place.path} {seen.said}" if entry.line else seen.said
             return Problem(entry.file, entry.line, seen.what, said)
         fields = (seen.content, *entry.texts)

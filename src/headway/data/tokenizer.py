@@ -29,14 +29,12 @@ from copy import copy
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from tokenizers import Tokenizer as Backend
 
 from headway.errors import UserError, nearest
 from headway.system import write_json, write_text
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Backend
-
 
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))  # what byte fallback calls its tokens
 BROKEN = "\ufffd"
@@ -183,9 +181,7 @@ class Tokenizer:
     @cached_property
     def literal_backend(self) -> Backend:
         """A copy, because a switch on the pipeline itself would be seen by other threads."""
-        from tokenizers import Tokenizer as Pipeline
-
-        copy = Pipeline.from_str(self.backend.to_str())
+        copy = Backend.from_str(self.backend.to_str())
         copy.encode_special_tokens = True
         return copy
 

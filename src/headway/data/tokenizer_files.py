@@ -16,16 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, normalizers
+from tokenizers import Tokenizer as Backend
 
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.data.tokenizer_training import byte_bpe, characters, frame, suffix_bpe, wordpiece
 from headway.errors import UserError, listed
 from headway.system import read_json
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Backend
-
 
 # Spellings by which roles are known where no file tells them; eos first, because GPT-2's one token is that.
 NAMES = {
@@ -133,8 +132,6 @@ def find_roles(backend: Backend, settings: Mapping[str, Any]) -> Roles:
 
 def add_tokens(backend: Backend, settings: Mapping[str, Any], folder: Path) -> None:
     """Adds tokens that are listed beside a vocabulary, each with the id that the settings give it."""
-    from tokenizers import AddedToken
-
     beside = folder / "added_tokens.json"
     plain = read_json(beside) if beside.is_file() else {}
     added: dict[int, dict[str, Any]] = {}
@@ -176,8 +173,6 @@ def holds_letters(file: Path) -> bool:
 
 def read_letters(file: Path) -> Tokenizer:
     """vocab.json: characters, a word delimiter, and special tokens."""
-    from tokenizers import Regex, decoders, normalizers
-
     settings = read_settings(file.parent)
     if settings.get("do_lower_case") is True:
         said = f"{file.parent}: do_lower_case=True is not supported for the characters of a CTC model"
@@ -206,8 +201,6 @@ def ctc_roles(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def read_fairseq(file: Path) -> Tokenizer:
     """`encode` puts </s> at the end, as fairseq does."""
-    from tokenizers import normalizers
-
     codes = [found for name in ("bpe.code", "bpe.codes", "bpecodes") if (found := file.with_name(name)).is_file()]
     if not codes:
         raise UserError(f"{file}: there is no bpe.code beside this dictionary")
@@ -288,8 +281,6 @@ def read_gpt2(file: Path) -> Tokenizer:
     own = [token for token in ("<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>") if token in vocab]
     backend.add_special_tokens(own)
     if "<mask>" in vocab:
-        from tokenizers import AddedToken
-
         backend.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True, normalized=False)])
     add_tokens(backend, settings, file.parent)
     if {"<s>", "</s>", "<mask>"} <= vocab.keys():

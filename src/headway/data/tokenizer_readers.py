@@ -17,7 +17,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Backend
 
 from headway.data.tokenizer import BYTES, Roles, Tokenizer
 from headway.data.tokenizer_files import (
@@ -36,11 +39,6 @@ from headway.data.tokenizer_files import (
 from headway.data.tokenizer_training import NEVER, frame, merges_by_score, shields
 from headway.errors import UserError
 from headway.system import read_json
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Backend
-    from tokenizers.models import Model
-    from tokenizers.normalizers import Normalizer
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
@@ -72,8 +70,6 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
 
 def read_pipeline(file: Path) -> Tokenizer:
     """tokenizer.json: a whole pipeline as data."""
-    from tokenizers import Tokenizer as Pipeline
-
     settings = read_settings(file.parent)
     model = read_json(file).get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
@@ -82,7 +78,7 @@ def read_pipeline(file: Path) -> Tokenizer:
     if isinstance(vocab, dict):
         check_vocab(vocab, file)
     try:
-        backend = Pipeline.from_str(read_text(file))
+        backend = Backend.from_str(read_text(file))
     except Exception as error:  # the package raises nothing narrower
         raise UserError(f"{file}: not a tokenizer: {error}") from error
     known = settings.get("known_tokens")
@@ -146,10 +142,7 @@ def reordered(spec: SentencePieceModel, file: Path) -> tuple[SentencePieceModel,
 
 
 def pipeline(spec: SentencePieceModel, file: Path) -> Backend:
-    from tokenizers import Tokenizer as Pipeline
-    from tokenizers import decoders, normalizers, pre_tokenizers
-
-    backend = Pipeline(model(spec, file))
+    backend = Backend(model(spec, file))
     backend.normalizer = normalizers.Sequence(normal(spec, file))
     inner = any(SPACE in piece.text[1:] for piece in spec.pieces if piece.kind == NORMAL)
     # where no piece crosses words, words can be read one by one, and remembered
@@ -164,9 +157,7 @@ def pipeline(spec: SentencePieceModel, file: Path) -> Backend:
     return backend
 
 
-def model(spec: SentencePieceModel, file: Path) -> Model:
-    from tokenizers import models
-
+def model(spec: SentencePieceModel, file: Path) -> models.Model:
     unknown = [id for id, piece in enumerate(spec.pieces) if piece.kind == UNKNOWN]
     if len(unknown) != 1:
         raise UserError(f"{file}: has {len(unknown)} pieces for the unknown", allowed="one")
@@ -194,10 +185,8 @@ def scored(spec: SentencePieceModel) -> list[tuple[str, float]]:
     return [(piece.text, score(piece)) for piece in spec.pieces]
 
 
-def normal(spec: SentencePieceModel, file: Path) -> list[Normalizer]:
-    from tokenizers import Regex, normalizers
-
-    steps: list[Normalizer] = []
+def normal(spec: SentencePieceModel, file: Path) -> list[normalizers.Normalizer]:
+    steps: list[normalizers.Normalizer] = []
     if spec.charsmap:
         if not whole_charsmap(spec.charsmap):
             raise UserError(f"{file}: its table of normal forms is broken")
@@ -312,9 +301,6 @@ def last(fields: dict[int, list[Any]], number: int, default: Any) -> Any:
 
 
 def read_llama2c(file: Path) -> Tokenizer:
-    from tokenizers import Tokenizer as Pipeline
-    from tokenizers import decoders, models, normalizers
-
     scores: dict[str, float] = {}
     for id, (token, score) in enumerate(entries(read_bytes(file), file)):
         name = LLAMA2C_SPECIAL[id] if id < len(LLAMA2C_SPECIAL) else token
@@ -325,7 +311,7 @@ def read_llama2c(file: Path) -> Tokenizer:
         raise UserError(f"{file}: not a tokenizer of llama2.c: its 256 byte tokens are not where they belong")
     vocab = check_vocab({token: id for id, token in enumerate(scores)}, file)
     pieces = {token: score for token, score in scores.items() if token not in {*LLAMA2C_SPECIAL, *BYTES}}
-    backend = Pipeline(models.BPE(vocab, merges_by_score(pieces), unk_token="<unk>", byte_fallback=True))
+    backend = Backend(models.BPE(vocab, merges_by_score(pieces), unk_token="<unk>", byte_fallback=True))
     backend.normalizer = normalizers.Prepend(" ")
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     backend.add_special_tokens(list(LLAMA2C_SPECIAL))

@@ -13,15 +13,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer as Backend
 
 from headway.data.tokenizer import BYTES, Roles, Tokenizer
 from headway.errors import UserError
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Backend
-    from tokenizers.pre_tokenizers import PreTokenizer
-
 
 NEVER = -1e6  # the score of a piece that no text becomes; finite, because JSON has no infinity
 
@@ -37,9 +35,7 @@ SEEDS = 8  # candidate substrings for each piece that is kept
 
 def byte_bpe(vocab: Mapping[str, int], merges: Merges, prefix_space: bool = False) -> Backend:
     """GPT-2's level: pairs of bytes are merged inside words.  Nothing is lost."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    backend = Tokenizer(models.BPE(dict(vocab), list(merges)))
+    backend = Backend(models.BPE(dict(vocab), list(merges)))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
     backend.decoder = decoders.ByteLevel()
     return backend
@@ -47,19 +43,15 @@ def byte_bpe(vocab: Mapping[str, int], merges: Merges, prefix_space: bool = Fals
 
 def characters(vocab: Mapping[str, int], unk: str | None) -> Backend:
     """Each character is a token.  Others become `unk`; without one they are spelled in bytes and nothing is lost."""
-    from tokenizers import Tokenizer, decoders, models
-
     fallback = unk is None
-    backend = Tokenizer(models.BPE(dict(vocab), [], unk_token=unk, byte_fallback=fallback, fuse_unk=False))
+    backend = Backend(models.BPE(dict(vocab), [], unk_token=unk, byte_fallback=fallback, fuse_unk=False))
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     return backend
 
 
 def words(vocab: Mapping[str, int], unk: str) -> Backend:
     """Each run of letters or of punctuation is a token.  Lost: amount and place of white space; unknown words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    backend = Tokenizer(models.WordLevel(dict(vocab), unk))
+    backend = Backend(models.WordLevel(dict(vocab), unk))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     return backend
 
@@ -71,9 +63,7 @@ def wordpiece(
 
     Lost: white space, control characters and unknown words; with `lower`, case and accents.
     """
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-    backend = Tokenizer(models.WordPiece(dict(vocab), unk_token=unk, max_input_chars_per_word=100))
+    backend = Backend(models.WordPiece(dict(vocab), unk_token=unk, max_input_chars_per_word=100))
     strip = None if accents is None else not accents
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=chinese, strip_accents=strip, lowercase=lower
@@ -85,23 +75,19 @@ def wordpiece(
 
 def unigram(pieces: Sequence[tuple[str, float]], unk: int) -> Backend:
     """The most likely pieces; a space is the first character of its word, and what is unknown is spelled in bytes."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-
-    backend = Tokenizer(models.Unigram(list(pieces), unk, byte_fallback=True))
+    backend = Backend(models.Unigram(list(pieces), unk, byte_fallback=True))
     apart = [pre_tokenizers.Split(Regex(r" ?\S+|\s"), "isolated"), *shields(pieces)]
     backend.pre_tokenizer = pre_tokenizers.Sequence(apart)
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     return backend
 
 
-def shields(pieces: Sequence[tuple[str, float]]) -> list[PreTokenizer]:
+def shields(pieces: Sequence[tuple[str, float]]) -> list[pre_tokenizers.PreTokenizer]:
     """What keeps a unigram model from reading the spelling of a control token as that token.
 
     A bad score does not, where a letter of the spelling is unknown: that letter scores worse still.  So the spelling is
     cut beside an unknown letter, where no piece could have gone across.
     """
-    from tokenizers import Regex, pre_tokenizers
-
     letters = {piece for piece, score in pieces if len(piece) == 1 and score > NEVER}
     barred = [piece for piece, score in pieces if score <= NEVER and not letters.issuperset(piece)]
     cuts = "|".join(cut(piece, letters) for piece in barred if len(piece) > 1)
@@ -118,9 +104,7 @@ def cut(spelling: str, letters: Container[str]) -> str:
 
 def suffix_bpe(vocab: Mapping[str, int], merges: Merges, unk: str) -> Backend:
     """subword-nmt's level: `</w>` marks the end of a word.  Lost: amount of white space; unknown characters."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    backend = Tokenizer(models.BPE(dict(vocab), list(merges), unk_token=unk, end_of_word_suffix="</w>"))
+    backend = Backend(models.BPE(dict(vocab), list(merges), unk_token=unk, end_of_word_suffix="</w>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.decoder = decoders.BPEDecoder(suffix="</w>")
     return backend
@@ -142,8 +126,6 @@ def merges_by_score(scores: Mapping[str, float]) -> list[tuple[str, str]]:
 
 def frame(backend: Backend, before: Sequence[str], after: Sequence[str]) -> None:
     """Lets `encode` put special tokens around a text; a second text follows as in BERT's pairs, with segment 1."""
-    from tokenizers import processors
-
     if not before and not after:
         return
     ids = [(token, backend.token_to_id(token)) for token in dict.fromkeys([*before, *after])]
@@ -155,8 +137,6 @@ def frame(backend: Backend, before: Sequence[str], after: Sequence[str]) -> None
 
 def train_bpe(texts: Iterable[str], vocab: int, roles: Roles = LOSSLESS) -> Tokenizer:
     """Byte-level byte pair encoding."""
-    from tokenizers import pre_tokenizers, trainers
-
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     need(vocab, len(roles.named()) + len(alphabet), "256 bytes and the special tokens")
     backend = byte_bpe({}, [])
@@ -172,8 +152,6 @@ def train_bpe(texts: Iterable[str], vocab: int, roles: Roles = LOSSLESS) -> Toke
 
 def train_wordpiece(texts: Iterable[str], vocab: int, roles: Roles = BERT) -> Tokenizer:
     """WordPiece.  Lost: white space, control characters, unknown characters."""
-    from tokenizers import trainers
-
     unk = needed(roles, "WordPiece")
     counts = count_words(wordpiece({}, unk, lower=False), texts)
     letters = sorted({letter for word in counts for letter in word})

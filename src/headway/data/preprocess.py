@@ -46,8 +46,8 @@ class ImagePreprocess:
             said = f"images whose shorter side is {self.resize} differ in size"
             raise UserError(said, do="give a crop, or height and width")
         if not len(self.mean) == len(self.std) == self.channels:
-            told = f"{self.channels} channels, {len(self.mean)} means and {len(self.std)} standard deviations"
-            raise UserError(f"an image cannot have {told}")
+            sizes = f"{self.channels} channels, {len(self.mean)} means and {len(self.std)} standard deviations"
+            raise UserError(f"an image cannot have {sizes}")
         if min(self.std) <= 0:
             raise UserError(f"a standard deviation of {min(self.std)} divides by nothing")
 

@@ -295,22 +295,25 @@ class UnlabelledFiles(MediaSource):
 
     def entries(self) -> Iterator[MediaEntry | BadEntry]:
         for name in named_like(self.pool, self.medium.suffixes):
-            place = self.pool.place(name)
-            found = self.pool.lost(name) if place is None else self.entry(place, PurePosixPath(name))
-            yield BadEntry(found, name) if isinstance(found, Problem) else found
+            place, texts = self.pool.place(name), self.texts(PurePosixPath(name))
+            if place is None:
+                yield BadEntry(self.pool.lost(name), name)
+            elif isinstance(texts, str):
+                yield BadEntry(Problem(place.path, 0, Flaw.UNNAMED, texts), name)
+            else:
+                yield MediaEntry(place, texts, place.path)
 
-    def entry(self, place: MediaLocation, name: PurePosixPath) -> MediaEntry | Problem:
-        return MediaEntry(place, (), place.path)
+    def texts(self, name: PurePosixPath) -> tuple[str, ...] | str:
+        """What a name says about its file; or a sentence, why it says nothing."""
+        return ()
 
 
 @dataclass(frozen=True)
 class ClassFolders(UnlabelledFiles):
     """The folder that a file is in, within the pool, is its class."""
 
-    def entry(self, place: MediaLocation, name: PurePosixPath) -> MediaEntry | Problem:
-        if folder := name.parts[:-1]:
-            return MediaEntry(place, folder[:1], place.path)
-        return Problem(place.path, 0, Flaw.UNNAMED, f"is in no class folder of {self.pool.path}")
+    def texts(self, name: PurePosixPath) -> tuple[str, ...] | str:
+        return name.parts[:1] if len(name.parts) > 1 else f"is in no class folder of {self.pool.path}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,18 +326,12 @@ class LabelFromName(UnlabelledFiles):
     pattern: str
     spaced: bool = False
 
-    def entry(self, place: MediaLocation, name: PurePosixPath) -> MediaEntry | Problem:
-        text = self.text(name.stem)
-        if text is not None:
-            return MediaEntry(place, (text,), place.path)
-        return Problem(place.path, 0, Flaw.UNNAMED, f"has a name in which {self.pattern!r} finds nothing")
-
-    def text(self, stem: str) -> str | None:
-        found = re.match(self.pattern, stem)
+    def texts(self, name: PurePosixPath) -> tuple[str, ...] | str:
+        found = re.match(self.pattern, name.stem)
         if not found:
-            return None
+            return f"has a name in which {self.pattern!r} finds nothing"
         text = " ".join(part for part in found.groups() if part) if found.re.groups else found[0]
-        return " ".join(text.replace("_", " ").split()) if self.spaced else text
+        return (" ".join(text.replace("_", " ").split()) if self.spaced else text,)
 
 
 @dataclass(frozen=True, kw_only=True)

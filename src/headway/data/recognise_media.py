@@ -229,7 +229,8 @@ def by_names(query: DataQuery, pool: FileSet) -> RecognisedData:
 
 def texts_in_names(source: LabelFromName, names: Sequence[str], text: str, texts: str) -> str:
     """What a pattern finds in the names of files, for a sentence; `text` and `texts` are what that is called."""
-    found = Counter(said for name in names if (said := source.text(PurePosixPath(name).stem)) is not None)
+    said = [source.texts(PurePosixPath(name)) for name in names]
+    found = Counter(one for found in said if not isinstance(found, str) for one in found)
     if not found:
         where = f"{PurePosixPath(names[0]).stem!r}, nor in other names in {source.pool.path}"
         raise UserError(f"data.label_from {source.pattern!r} finds nothing in {where}")
@@ -265,9 +266,9 @@ def unlabelled(pool: FileSet, count: str, kind: DataKind) -> UserError:
 
 
 def recognised(query: DataQuery, kind: DataKind, source: MediaSource, why: str, names: Sequence[str]) -> RecognisedData:
-    told = digest((), repr(source.medium), query.label_from or "", *names)
+    fingerprint = (digest((), repr(source.medium), query.label_from or "", *names),)
     source = replace(source, said=TEXT_NOUNS[kind][0])
-    return RecognisedData(kind, (source,), why, query.paths, (told,), unlabelled=type(source) is UnlabelledFiles)
+    return RecognisedData(kind, (source,), why, query.paths, fingerprint, unlabelled=type(source) is UnlabelledFiles)
 
 
 def joined(given: list[RecognisedData]) -> RecognisedData:
@@ -278,7 +279,9 @@ def joined(given: list[RecognisedData]) -> RecognisedData:
     all_sources = [source for one in given for source in one.sources if isinstance(source, MediaSource)]
     sources = tuple(replace(source, medium=all_sources[0].medium) for source in all_sources)  # one rate for all sounds
     why = "; ".join(one.description for one in given)
-    return replace(first, sources=sources, description=why, told=tuple(text for one in given for text in one.told))
+    return replace(
+        first, sources=sources, description=why, fingerprint=tuple(text for one in given for text in one.fingerprint)
+    )
 
 
 def medium_in(query: DataQuery, pool: FileSet) -> str:

@@ -216,14 +216,14 @@ def parting(raw: bytes) -> int:
 class RecognisedData:
     """Data that was recognised, with a `description`; `paths` are what a person named, where these are not files.
 
-    `told` is what decides, besides the bytes of files, which records these hold: names that say a class.
+    `fingerprint` is what decides, besides the bytes of files, which records these hold: names that say a class.
     """
 
     kind: DataKind
     sources: tuple[RecordSource, ...]
     description: str
     paths: tuple[Path, ...] = ()
-    told: tuple[str, ...] = ()
+    fingerprint: tuple[str, ...] = ()
     unlabelled: bool = False  # images that are learned from without classes
 
     @property

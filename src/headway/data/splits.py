@@ -126,7 +126,7 @@ def filtered(given: RecognisedData, pattern: str, wanted: bool) -> RecognisedDat
     if not media:
         raise UserError("only files of images or sounds can be told apart by their names", do="give other files")
     sources = tuple(replace(source, names=(*source.names, (pattern, wanted))) for source in media)
-    return replace(given, sources=sources, told=(*given.told, pattern, str(wanted)))
+    return replace(given, sources=sources, fingerprint=(*given.fingerprint, pattern, str(wanted)))
 
 
 def entries(given: RecognisedData) -> Iterator[MediaEntry]:

@@ -118,7 +118,7 @@ def read_as(given: RecognisedData) -> tuple[str, ...]:
     return (
         data_entry(given.kind).word,
         repr(given.columns),
-        *given.told,
+        *given.fingerprint,
         *("".join(file.suffixes) for file in given.files),
     )
 

@@ -135,7 +135,7 @@ def decoded(image: Image.Image) -> Pixels:
 
 
 def shaped(values: Pixels, channels: int) -> Pixels:
-    """H W or H W 3 with as many channels as are asked for."""
+    """H W or H W 3 with this many channels."""
     values = values if values.ndim == 3 else values[..., None]
     if values.shape[-1] == channels:
         return values

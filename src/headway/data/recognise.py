@@ -180,7 +180,7 @@ def unfolded(path: Path) -> list[Path]:
 
 
 def meant_as(file: Path, kind: DataKind | None) -> str:
-    """The suffix that says how a file is read; a text that is asked to have columns has tabs between them."""
+    """The suffix that says how a file is read; a .txt that is to have columns has tabs between them."""
     suffix = suffix_of(file)
     if suffix == ".txt" and kind not in (None, DataKind.TEXTS):
         return ".tsv"

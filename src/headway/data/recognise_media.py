@@ -143,7 +143,7 @@ class MediaColumn:
 
 
 def find_names(query: DataQuery, file: Path) -> MediaColumn | None:
-    """The column that names files; None where there is none, or where it was not asked for."""
+    """The column that names files; None where there is none, or where other data is wanted."""
     found = media_column(query, file)
     return MediaColumn(*found) if found and query.kind in (None, *KINDS[found[2]]) else None
 

@@ -62,7 +62,7 @@ class Record:
 
     @property
     def handed(self) -> tuple[str, ...]:
-        """What a task is handed: the fields, and of an image or a sound its place and extent instead of the hash."""
+        """What a task encodes: the fields, and of an image or a sound its place and extent instead of the hash."""
         if self.place is None:
             return self.fields
         return (self.place.spelled(), " ".join(map(str, self.extent)), *self.fields[1:])
@@ -243,7 +243,7 @@ class RecognisedData:
 
 @dataclass(frozen=True)
 class DataQuery:
-    """What a person handed over and said about it."""
+    """What a person gave, and settings about it."""
 
     paths: tuple[Path, ...]
     kind: DataKind | None = None
@@ -273,7 +273,7 @@ def records(given: RecognisedData, longest: int = MAX_FIELD_CHARACTERS) -> Itera
 
 
 def by_document(records: Iterable[Record]) -> Iterator[Iterator[str]]:
-    """The pieces of each document; they are to be read before the next one is asked for."""
+    """The pieces of each document; read them before the next one."""
     begun = 0
 
     def number(record: Record) -> int:

@@ -1,7 +1,7 @@
 """Sounds: what is wrong with a recording, and its samples.
 
 Every file is decoded once, block by block, before training: what its header promises must be there.  Samples come as
-one channel of floats between −1 and 1, at the rate that is asked for.
+one channel of floats between −1 and 1, at the requested rate.
 
 Axes:  N samples
 """

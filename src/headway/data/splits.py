@@ -43,25 +43,25 @@ class DataSplits:
     validation_files: tuple[Path, ...] = ()
     tail: float = 0.0
     columns: tuple[str | int, ...] = ()  # names of those in use, or their numbers from 1
-    skipped: Skipped | None = None  # what is left out, where that was asked for
+    skipped: Skipped | None = None  # what is left out, with skip_bad
     validation_skipped: Skipped | None = None  # the same of validation data of its own
     unseen: Callable[[], Iterator[Record]] | None = None  # records unlike any in training, where the data knows such
     builtin: bool = False  # the data set that comes with headway
 
     @property
     def left_out(self) -> str | None:
-        """What was left out, for a sentence; None where nothing was asked to be."""
+        """What was left out, for a sentence; None without skip_bad."""
         if self.skipped is None:
             return None
         beside = "" if self.validation_skipped is None else f"; of the validation data: {self.validation_skipped}"
         return f"{self.skipped}{beside}"
 
     def some_validation(self, count: int) -> list[Record]:
-        """At most so many records for validation, drawn evenly."""
+        """At most so many records for validation, sampled evenly."""
         return subsample(self.validation(), count)
 
     def some(self, count: int) -> list[Record]:
-        """At most so many records to learn from, drawn evenly."""
+        """At most so many records to learn from, sampled evenly."""
         return subsample(self.train(), count)
 
 
@@ -90,7 +90,7 @@ def place(text: str, seed: int) -> float:
 def subsample(records: Iterable[Record], count: int) -> list[Record]:
     """At most so many records, in their order; which ones is decided by what each holds, wherever it stands.
 
-    Fewer that are drawn from these are the same as if they were drawn from all.
+    A smaller sample of this sample is the same as one of all records.
     """
     chosen = nsmallest(count, enumerate(records), key=lambda one: keyed("asked", *one[1].fields))
     return [record for _, record in sorted(chosen, key=lambda one: one[0])]

@@ -40,7 +40,7 @@ LATEST = 50  # steps of time: in its first second a window's first segment begin
 class Marks:
     """Whisper's own tokens by their ids.  All text has smaller ids than `end`, and times have larger than `untimed`.
 
-    Without `languages` a model knows English alone, and is told neither language nor task.
+    Without `languages` a model knows English alone, and its prompt has neither language nor task.
     """
 
     end: int
@@ -76,7 +76,7 @@ class Marks:
 
 
 def marks_of(tokenizer: Tokenizer, multilingual: bool | None = None) -> Marks:
-    """The tokens of Whisper in a tokenizer; whether it is multilingual is seen from its text where it is not told."""
+    """The tokens of Whisper in a tokenizer; whether it is multilingual is seen from its text where it is not given."""
 
     def known(*spellings: str) -> int:
         found = (tokenizer.backend.token_to_id(spelling) for spelling in spellings)

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from headway.data.images import Images, mean_and_std, read_image
-from headway.data.media_sources import MediaFlaw, MediaProbe, probe
+from headway.data.media_sources import MediaError, MediaProbe, probe
 from headway.data.text_lines import Flaw, MediaLocation
 from headway.errors import UserError
 from tests.data.files import coded, jpg, picture, png
@@ -159,7 +159,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, case: str) -> None:
     data, what, said = BAD[case]
     place = at(tmp_path, data)
     flaw = probe(Images(), place)
-    assert isinstance(flaw, MediaFlaw)
+    assert isinstance(flaw, MediaError)
     assert flaw.what is what
     assert flaw.said.startswith(said)
     if what is not Flaw.ANIMATED:
@@ -170,9 +170,9 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, case: str) -> None:
 def test_no_cut_of_a_file_goes_unnoticed(tmp_path: Path) -> None:
     for data in (jpg(), png()):
         for end in range(0, len(data) - 20, max(1, len(data) // 12)):
-            assert isinstance(Images().probe(at(tmp_path, data[:end])), MediaFlaw), end
+            assert isinstance(Images().probe(at(tmp_path, data[:end])), MediaError), end
     for end in range(len(png()) - 20, len(png())):
-        assert isinstance(Images().probe(at(tmp_path, png()[:end])), MediaFlaw), end
+        assert isinstance(Images().probe(at(tmp_path, png()[:end])), MediaError), end
 
 
 def test_what_stands_behind_the_end_of_a_png_does_no_harm(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_the_first_frame_of_a_film_where_that_is_asked_for(tmp_path: Path) -> No
 def test_a_file_that_changed_is_looked_at_again(tmp_path: Path) -> None:
     place = at(tmp_path, png())
     assert isinstance(probe(Images(), place), MediaProbe)
-    assert isinstance(probe(Images(), at(tmp_path, png()[:-30])), MediaFlaw)
+    assert isinstance(probe(Images(), at(tmp_path, png()[:-30])), MediaError)
 
 
 def test_the_hash_is_of_the_contents(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_large_jpeg_is_looked_at_faster_than_it_is_decoded(tmp_path: Path) -> 
     seen = Images().probe(at(tmp_path, data))
     assert isinstance(seen, MediaProbe)
     assert seen.extent == (600, 800)
-    assert isinstance(Images().probe(at(tmp_path, data[: int(len(data) * 0.9)])), MediaFlaw)
+    assert isinstance(Images().probe(at(tmp_path, data[: int(len(data) * 0.9)])), MediaError)
     assert io.BytesIO(data).read(2) == b"\xff\xd8"
 
 
@@ -257,9 +257,9 @@ def test_mean_and_deviation(tmp_path: Path) -> None:
 def test_files_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = at(tmp_path, png())
     monkeypatch.setattr("headway.data.media_sources.MAX_FILE_BYTES", 100)
-    assert Images().probe(place) == MediaFlaw(Flaw.LARGE, f"has {len(png())} bytes where 100 are allowed")
-    assert probe(Images(), MediaLocation(tmp_path / "gone.png")) == MediaFlaw(Flaw.MISSING, "is gone")
+    assert Images().probe(place) == MediaError(Flaw.LARGE, f"has {len(png())} bytes where 100 are allowed")
+    assert probe(Images(), MediaLocation(tmp_path / "gone.png")) == MediaError(Flaw.MISSING, "is gone")
     (tmp_path / "folder.png").mkdir()
-    assert Images().probe(MediaLocation(tmp_path / "folder.png", size=9)) == MediaFlaw(
+    assert Images().probe(MediaLocation(tmp_path / "folder.png", size=9)) == MediaError(
         Flaw.IMAGE, "cannot be read: Is a directory"
     )

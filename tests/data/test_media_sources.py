@@ -15,7 +15,7 @@ from headway.data.kinds import DataKind
 from headway.data.media_sources import is_link_elsewhere
 from headway.data.recognise import recognise
 from headway.data.records import RecognisedData, Record, records
-from headway.data.shard_cache import digest
+from headway.data.shards import digest
 from headway.data.splits import split_by_names, without_test
 from headway.data.text_lines import Flaw, Problem
 from headway.errors import UserError
@@ -77,10 +77,10 @@ def test_what_is_no_file_is_a_problem_and_is_not_opened(tmp_path: Path) -> None:
         f"{tmp_path}/dog/gone.png: is gone",
     ]
     assert sorted(given.files) == sorted(tmp_path / name for name in PHOTOS)
-    before = digest(given.files, *given.told)
+    before = digest(given.files, *given.fingerprint)
     (tmp_path / "dog" / "gone.png").unlink()
     again = recognise([tmp_path])
-    assert digest(again.files, *again.told) != before
+    assert digest(again.files, *again.fingerprint) != before
     skipped = Skipped()
     assert len(list(good_records(given, skipped))) == 8
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headway.data.order import random_for
 from headway.data.preprocess import (
     FILE,
     IMAGENET,
@@ -21,7 +22,6 @@ from headway.data.preprocess import (
     timm_told,
     write_preprocess,
 )
-from headway.data.rng import random_for
 from headway.data.transforms.compose import as_image
 from headway.errors import UserError
 from headway.ops.mel import WHISPER, LogMel

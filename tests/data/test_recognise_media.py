@@ -549,7 +549,7 @@ def test_links_are_followed_and_do_not_go_round(tmp_path: Path) -> None:
 def test_moving_an_image_changes_what_the_data_is_called(tmp_path: Path) -> None:
     given = recognise([put(tmp_path, PHOTOS)])
     (tmp_path / "cat/0.png").rename(tmp_path / "dog/zero.png")
-    assert recognise([tmp_path]).told != given.told
+    assert recognise([tmp_path]).fingerprint != given.fingerprint
 
 
 def test_several_tables_beside_the_same_images(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from headway.data import records as sources
 from headway.data.kinds import DataKind
 from headway.data.recognise import recognise
 from headway.data.records import ParallelFiles, RecognisedData, Record, RecordSource, TextFile, records
-from headway.data.table import JsonLines, Quoted, Table, TabSeparated
+from headway.data.table import Dialect, JsonLines, Table
 from headway.data.text_lines import MAX_LINE_BYTES, Flaw, Problem
 
 Pairs = list[tuple[str, str]]
@@ -67,7 +67,7 @@ def held(
 @given(st.lists(st.tuples(CELLS, CELLS), max_size=8), ENDS, st.booleans(), st.booleans())
 def test_tsv_reads_as_it_was_written(pairs: Pairs, end: str, packed: bool, mark: bool) -> None:
     parts = [f"{a}\t{b}{end}" for a, b in pairs]
-    held(pairs, parts, "a.tsv", lambda file: Table(file, TabSeparated(), 2, (0, 1)), packed, mark)
+    held(pairs, parts, "a.tsv", lambda file: Table(file, Dialect(), 2, (0, 1)), packed, mark)
 
 
 @given(
@@ -85,7 +85,7 @@ def test_csv_reads_as_it_was_written(
         return '"' + text.replace('"', '""') + '"' if must else text
 
     parts = [cell(a, p) + separator + cell(b, q) + end for a, b, p, q in rows]
-    source = Quoted(separator)
+    source = Dialect(separator, quoted=True)
     held([row[:2] for row in rows], parts, "a.csv", lambda file: Table(file, source, 2, (0, 1)), packed, mark)
 
 
@@ -122,7 +122,7 @@ def test_documents_read_as_they_were_written(text: str, packed: bool, mark: bool
 def test_blank_lines_end_a_table_and_do_not_count(pairs: Pairs, blanks: int) -> None:
     parts = [f"{a}\t{b}\n" for a, b in pairs]
     parts[-1] += "\n" * blanks
-    held(pairs, parts, "a.tsv", lambda file: Table(file, TabSeparated(), 2, (0, 1)), packed=False, mark=False)
+    held(pairs, parts, "a.tsv", lambda file: Table(file, Dialect(), 2, (0, 1)), packed=False, mark=False)
 
 
 def test_a_document_is_cut_where_a_tokenizer_minds_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +141,8 @@ def test_a_document_is_cut_where_a_tokenizer_minds_least(tmp_path: Path, monkeyp
 def test_quotes_in_csv_and_none_in_tsv(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('"a ""b"", c","two\nlines"\n5" disk,d\n')
     (tmp_path / "a.tsv").write_text('"Go!" he said.\t"Geh!"\n"Open\tOffen\n')
-    csv = read(DataKind.PAIRS, Table(tmp_path / "a.csv", Quoted(), 2, (0, 1)))
-    tsv = read(DataKind.PAIRS, Table(tmp_path / "a.tsv", TabSeparated(), 2, (1, 0)))
+    csv = read(DataKind.PAIRS, Table(tmp_path / "a.csv", Dialect(",", quoted=True), 2, (0, 1)))
+    tsv = read(DataKind.PAIRS, Table(tmp_path / "a.tsv", Dialect(), 2, (1, 0)))
     assert [(one.fields, one.line) for one in csv if isinstance(one, Record)] == [
         (('a "b", c', "two\nlines"), 1),
         (('5" disk', "d"), 3),
@@ -152,10 +152,10 @@ def test_quotes_in_csv_and_none_in_tsv(tmp_path: Path) -> None:
 
 def test_lines_lose_their_ends_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_bytes(b"a\tb\r\r\n c \td \x85\n e\tf\r")
-    found = read(DataKind.PAIRS, Table(tmp_path / "a.tsv", TabSeparated(), 2, (0, 1)))
+    found = read(DataKind.PAIRS, Table(tmp_path / "a.tsv", Dialect(), 2, (0, 1)))
     assert [getattr(one, "what", None) for one in found] == [None, Flaw.ENCODING, None]
     (tmp_path / "a.tsv").write_bytes("a\tb\r\r\n c \td \x85\n e\tf\r".encode())
-    found = read(DataKind.PAIRS, Table(tmp_path / "a.tsv", TabSeparated(), 2, (0, 1)))
+    found = read(DataKind.PAIRS, Table(tmp_path / "a.tsv", Dialect(), 2, (0, 1)))
     assert [one.fields for one in found if isinstance(one, Record)] == [("a", "b\r"), (" c ", "d \x85"), (" e", "f\r")]
 
 

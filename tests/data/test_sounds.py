@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from headway.data.media_sources import MediaFlaw, MediaProbe
+from headway.data.media_sources import MediaError, MediaProbe
 from headway.data.sounds import Sounds, rate_of, read_sound
 from headway.data.text_lines import Flaw, MediaLocation
 from headway.errors import UserError
@@ -126,7 +126,7 @@ BAD = {
 def test_what_cannot_be_read_says_why(tmp_path: Path, case: str) -> None:
     data, what, said = BAD[case]
     flaw = Sounds(seconds=10).probe(at(tmp_path, data))
-    assert isinstance(flaw, MediaFlaw)
+    assert isinstance(flaw, MediaError)
     assert flaw.what is what
     assert flaw.said.startswith(said)
     assert " " in flaw.said
@@ -136,7 +136,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, case: str) -> None:
 def test_a_reader_says_the_same_and_names_the_file(tmp_path: Path, case: str) -> None:
     place = at(tmp_path, BAD[case][0])
     flaw = Sounds(seconds=10).probe(place)
-    assert isinstance(flaw, MediaFlaw)
+    assert isinstance(flaw, MediaError)
     with pytest.raises(UserError) as caught:
         read_sound(place, seconds=10)
     assert str(caught.value) == f"{place.path} {flaw.said}"
@@ -155,7 +155,7 @@ def test_an_mp3_that_does_not_tell_its_length_is_read(tmp_path: Path) -> None:
         seen = Sounds().probe(place)
         assert isinstance(seen, MediaProbe)
         assert seen.extent == (len(read_sound(place)), 44_100)
-    assert isinstance(Sounds().probe(at(tmp_path, words + tagged[:-1500])), MediaFlaw)
+    assert isinstance(Sounds().probe(at(tmp_path, words + tagged[:-1500])), MediaError)
 
 
 def test_a_loud_sound_is_no_absurd_one(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_line_break_in_a_name_does_not_break_the_sentence(tmp_path: Path) -> N
 
 def test_another_rate_than_the_others(tmp_path: Path) -> None:
     place = at(tmp_path, wav(rate=8000))
-    assert Sounds(rate=16_000).probe(place) == MediaFlaw(
+    assert Sounds(rate=16_000).probe(place) == MediaError(
         Flaw.RATE, "has 8,000 samples a second where the others have 16,000"
     )
     assert isinstance(Sounds(rate=8000).probe(place), MediaProbe)
@@ -182,4 +182,4 @@ def test_another_rate_than_the_others(tmp_path: Path) -> None:
 def test_no_cut_of_a_file_goes_unnoticed(tmp_path: Path) -> None:
     for data in (wav(), coded(VALUES, "FLAC", "PCM_16")):
         for end in range(0, len(data) - 2, max(1, len(data) // 12)):
-            assert isinstance(Sounds().probe(at(tmp_path, data[:end])), MediaFlaw), end
+            assert isinstance(Sounds().probe(at(tmp_path, data[:end])), MediaError), end

@@ -117,7 +117,7 @@ def test_names_decide_what_is_held_out(digits: RecognisedData) -> None:
     assert Counter(name[0] for name in names(held)) == {"0": 5, "1": 5, "2": 5}
     assert {name[-1] for name in names(train)} == set("56789")
     assert check(train, validation=held).counts == {}
-    assert train.told != held.told
+    assert train.fingerprint != held.fingerprint
 
 
 def test_patterns_add_up(digits: RecognisedData) -> None:
@@ -127,7 +127,7 @@ def test_patterns_add_up(digits: RecognisedData) -> None:
     train, held = split_by_names(left, "_[56]$", "--data.held-from")
     assert {name[-1] for name in names(train)} == set("789")
     assert {name[-1] for name in names(held)} == set("56")
-    assert len({left.told, train.told, held.told, digits.told}) == 4
+    assert len({left.fingerprint, train.fingerprint, held.fingerprint, digits.fingerprint}) == 4
 
 
 def test_what_is_kept_for_a_test_is_not_opened(digits: RecognisedData, tmp_path: Path) -> None:

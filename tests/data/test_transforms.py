@@ -14,7 +14,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.data.rng import random_for
+from headway.data.order import random_for
 from headway.data.transforms import colour, geometry
 from headway.data.transforms.colour import Blur, ColourJitter, Grey, RandAugment
 from headway.data.transforms.compose import (

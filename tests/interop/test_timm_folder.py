@@ -68,7 +68,7 @@ def test_what_was_read_is_written(tmp_path: Path) -> None:
 
 def test_the_file_of_transformers_goes_before_timms(tmp_path: Path) -> None:
     folder = published(tmp_path / "theirs")
-    write_json(folder / FILE, ImagePreprocess((16, 16)).told())
+    write_json(folder / FILE, ImagePreprocess((16, 16)).to_dict())
     assert load(folder).preprocess == ImagePreprocess((16, 16))
 
 

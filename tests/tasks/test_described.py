@@ -13,8 +13,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from headway.data.order import random_for
 from headway.data.preprocess import ImagePreprocess, SoundPreprocess
-from headway.data.rng import random_for
 from headway.data.text_lines import MediaLocation
 from headway.data.transforms.compose import Compose, Normalise
 from headway.data.transforms.geometry import RandomResizedCrop

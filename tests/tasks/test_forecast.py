@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from headway.data.order import random_for
 from headway.data.preprocess import NumberPreprocess
-from headway.data.rng import random_for
 from headway.data.shards import Shards, write_shards
 from headway.nn.context import Context
 from headway.nn.trunk import Forecaster

@@ -47,6 +47,6 @@ def test_numbers_are_judged_by_all_classes(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("p,q,r,s,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
     recipe = Recipe(DataSettings(path=(str(tmp_path / "a.csv"),), validation_split=0))
     ready = series_input(load_splits(recipe), None).preprocess
-    told = ready.told()
+    told = ready.to_dict()
     assert told["mean"] == pytest.approx([4.5], abs=0.5)
     assert told["deviation"] == pytest.approx([4.6], abs=0.3)

@@ -12,8 +12,8 @@ from PIL import Image
 from torch import nn
 from torch.testing import assert_close
 
+from headway.data.order import random_for
 from headway.data.preprocess import ImagePreprocess
-from headway.data.rng import random_for
 from headway.data.text_lines import MediaLocation
 from headway.data.transforms.compose import Compose, Normalise
 from headway.data.transforms.geometry import Flip, RandomResizedCrop

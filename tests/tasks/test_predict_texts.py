@@ -20,7 +20,7 @@ from torch.testing import assert_close
 import headway
 from headway import UserError
 from headway.cli import main as cli
-from headway.data.rng import random_for
+from headway.data.order import random_for
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.data.tokenizer_training import frame
 from headway.generate.beam import Beam

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.rng import random_for
+from headway.data.order import random_for
 from headway.errors import UserError
 from headway.tasks.base import ids
 from headway.tasks.seq2seq import Seq2Seq

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
+from headway.data.order import random_for
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, SoundPreprocess
-from headway.data.rng import random_for
 from headway.data.text_lines import MediaLocation
 from headway.data.transforms.compose import Compose, Gain, Mixup, Normalise, SpecAugment, Speed
 from headway.data.transforms.geometry import RandomResizedCrop

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
-from headway.data.rng import random_for
+from headway.data.order import random_for
 from headway.errors import UserError
 from headway.nn.head import AuxHeads, LMHead, MLMHead, Pooler, WordHead, word_head
 from headway.tasks import token_rows

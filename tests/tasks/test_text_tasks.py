@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.data.order import Steps, StreamWindows
-from headway.data.rng import random_for
+from headway.data.order import Steps, StreamWindows, random_for
 from headway.data.shards import Shards, write_shards
 from headway.data.tokenizer import Roles
 from headway.data.tokenizer_training import train_characters

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.data.rng import random_for
+from headway.data.order import random_for
 from headway.nn.moe import MoE
 from headway.training.build import learner_of
 from headway.training.learner import Learner, StepResult

@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import decimal
 
+from headway.data.order import keyed
 from headway.data.records import BUILTIN, Record
-from headway.data.rng import keyed
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def all_writers() -> tuple[DateWriter, ...]:
 
 
 def readable(writers: Iterable[DateWriter]) -> Iterable[DateWriter]:
-    """The patterns whose order can be told, at least for days above 12."""
+    """The patterns whose order is clear, at least for days above 12."""
     looks: dict[tuple[object, ...], set[tuple[DateField, ...]]] = defaultdict(set)
     writers = list(writers)
     for writer in writers:
@@ -261,6 +261,6 @@ def days_of(held: bool, short: bool, swapped: bool) -> tuple[date, ...]:
 
 
 def date_records(seed: int, count: int, part: DateSplit) -> Iterator[Record]:
-    """The first `count` dates of a part, each made when it is asked for: who looks at a few pays for a few."""
+    """The first `count` dates of a part, each computed when it is read."""
     found = (written(seed, index, part=part) for index in range(count))
     return (Record((one.text, one.iso), Path(BUILTIN), at) for at, one in enumerate(found, 1))

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from io import BufferedIOBase
-from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -47,26 +46,21 @@ class Idx(RecordSource):
 
     def read(self) -> Iterator[Record | Problem]:
         values = read_idx(self.images)
-        shape, start = values.shape[1:], header(self.images).start
-        for number, (image, said) in enumerate(zip(values, self.said(len(values)), strict=True), start=1):
+        labels = None if self.labels is None else read_idx(self.labels).tolist()
+        for at, image in enumerate(values):
             content = blake2b(image.tobytes(), digest_size=16).hexdigest()
-            place = place_at(self.images, number, start, shape)
-            yield Record((content, *said), self.images, number, place=place, extent=shape[:2])
+            fields = (content,) if labels is None else (content, str(labels[at]))
+            place = image_location(self.images, at + 1, values.shape[1:])
+            yield Record(fields, self.images, at + 1, place=place, extent=values.shape[1:3])
 
-    def said(self, count: int) -> Iterator[tuple[str, ...]]:
-        """What is said about each of so many images."""
-        if self.labels is None:
-            return repeat((), count)
-        return ((str(label),) for label in read_idx(self.labels).tolist())
-
-    def side(self, field: int) -> tuple[Path, str]:
-        return self.files[field], ("the image", "the label")[field]
+    def field_name(self, field: int) -> str:
+        return ("the image", "the label")[field]
 
 
-def place_at(file: Path, number: int, start: int, shape: tuple[int, ...]) -> MediaLocation:
+def image_location(file: Path, number: int, shape: tuple[int, ...]) -> MediaLocation:
     """Where an image of a file is, counted from 1; people call it FILE/NUMBER."""
     size = int(np.prod(shape))
-    return MediaLocation(file, str(number), start + (number - 1) * size, size, shape)
+    return MediaLocation(file, str(number), header_size(len(shape) + 1) + (number - 1) * size, size, shape)
 
 
 def numbered(path: Path) -> MediaLocation | None:
@@ -76,41 +70,17 @@ def numbered(path: Path) -> MediaLocation | None:
     values, number = read_idx(path.parent), int(path.name)
     if not 1 <= number <= len(values):
         raise UserError(f"{path.parent} has no image {number}", allowed=f"1 to {len(values):,}")
-    return place_at(path.parent, number, header(path.parent).start, values.shape[1:])
-
-
-@dataclass(frozen=True)
-class IdxHeader:
-    shape: tuple[int, ...]
-    start: int  # of the values
-
-
-def idx_source(images: Path, labels: Path | None) -> Idx:
-    """Images, and labels that belong to them."""
-    found = header(images).shape
-    if len(found) not in (3, 4) or (len(found) == 4 and found[3] not in (1, 3)):
-        raise UserError(
-            f"{images} has axes of {shape_text(found)}", allowed="images of one or three channels: N H W or N H W C"
-        )
-    if 0 in found:
-        raise UserError(f"{images} has no images")
-    if labels is not None:
-        check_labels(labels, images, found[0])
-    return Idx(images, labels)
-
-
-def check_labels(labels: Path, images: Path, count: int) -> None:
-    named = header(labels).shape
-    if len(named) != 1:
-        raise UserError(f"{labels} has axes of {shape_text(named)}", allowed="one label for each image")
-    if count != named[0]:
-        raise UserError(f"{images} has {counted(count, 'image')} and {labels} {counted(named[0], 'label')}")
+    return image_location(path.parent, number, values.shape[1:])
 
 
 def pixels(place: MediaLocation) -> NDArray[np.uint8]:
     """The values at a place that has a shape."""
-    start = place.start - 4 * (2 + len(place.shape))  # behind the header, which has one axis more
+    start = place.start - header_size(len(place.shape) + 1)
     return read_idx(place.file).reshape(-1)[start : start + (place.size or 0)].reshape(place.shape)
+
+
+def header_size(axes: int) -> int:
+    return 4 + 4 * axes
 
 
 def read_idx(file: Path) -> NDArray[np.uint8]:
@@ -119,9 +89,23 @@ def read_idx(file: Path) -> NDArray[np.uint8]:
     return mapped(file, stamp.st_size, stamp.st_mtime_ns)
 
 
-def header(file: Path) -> IdxHeader:
-    """What a file says that it holds; a UserError where it is no IDX file of bytes."""
-    with bytes_of(file) as stream:
+@lru_cache(16)
+def mapped(file: Path, size: int, changed: int) -> NDArray[np.uint8]:
+    """The values of a file of this size that was last changed then."""
+    shape = read_shape(file)
+    start, promised = header_size(len(shape)), int(np.prod(shape, dtype=np.int64))
+    plain = unpacked(file, start + promised) if is_packed(file) else file
+    found = plain.stat().st_size - start
+    if found != promised:
+        raise UserError(f"{file} holds {found:,} bytes where its header promises {promised:,}", do="get the file again")
+    if not promised:
+        return np.empty(shape, np.uint8)
+    return np.memmap(plain, np.uint8, "r", start).view(np.ndarray).reshape(shape)
+
+
+def read_shape(file: Path) -> tuple[int, ...]:
+    """The axes that a header promises; a UserError where it is no IDX file of bytes."""
+    with open_idx(file) as stream:
         begin = read_some(stream, 4)
         if len(begin) < 4 or begin[:2] != b"\0\0" or begin[3] == 0:
             raise UserError(f"{file} is no IDX file")
@@ -133,61 +117,36 @@ def header(file: Path) -> IdxHeader:
     shape = struct.unpack(f">{begin[3]}I", rest)
     if int(np.prod([float(length) for length in shape])) > MAX_BYTES:
         raise UserError(f"{file} promises {shape_text(shape)} values", allowed=f"{MAX_BYTES:,} at most")
-    return IdxHeader(shape, 4 + 4 * begin[3])
-
-
-@lru_cache(16)
-def mapped(file: Path, size: int, changed: int) -> NDArray[np.uint8]:
-    """The values of a file of this size that was last changed then."""
-    head = header(file)
-    promised = int(np.prod(head.shape, dtype=np.int64))
-    plain = unpacked(file, head.start + promised) if is_packed(file) else file
-    held = plain.stat().st_size - head.start
-    if held != promised:
-        raise UserError(f"{file} holds {held:,} bytes where its header promises {promised:,}", do="get the file again")
-    if not promised:
-        return np.empty(head.shape, np.uint8)
-    return np.memmap(plain, np.uint8, "r", head.start).view(np.ndarray).reshape(head.shape)
+    return shape
 
 
 def unpacked(file: Path, size: int) -> Path:
     """A packed file as a plain one in the cache; no more than one byte beyond `size` is ever written."""
-    from headway.data.shard_cache import cache_folder, digest
+    from headway.data.shards import cache_folder, digest
+
+    def unpack(part: Path) -> None:
+        done = 0
+        with open_idx(file) as stream, part.open("wb") as out:
+            try:
+                # read1: read(n) of a damaged archive gives nothing of the last n bytes
+                while done <= size and (data := stream.read1(min(size + 1 - done, 2**20))):
+                    done += out.write(data)
+            except CUT:
+                said = f"{file} is cut off or damaged after {done:,} of {size:,} bytes"
+                raise UserError(said, do="get the file again") from None
 
     folder = cache_folder() / "unpacked"
     plain = folder / digest((file,), "idx")
-    if plain.exists() and plain.stat().st_size >= size:
-        return plain
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(plain, lambda part: unpack(file, part, size))
+    if not plain.exists() or plain.stat().st_size < size:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(plain, unpack)
     return plain
 
 
-def unpack(file: Path, part: Path, size: int) -> None:
-    """Writes what is packed into `part`, and refuses an archive that is not whole."""
-    done = 0
-    with bytes_of(file) as stream, part.open("wb") as out:
-        try:
-            # read1: read(n) of a damaged archive gives nothing of the last n bytes
-            while done <= size and (data := stream.read1(min(size + 1 - done, 2**20))):
-                done += out.write(data)
-        except CUT:
-            said = f"{file} is cut off or damaged after {done:,} of {size:,} bytes"
-            raise UserError(said, do="get the file again") from None
-
-
-def bytes_of(file: Path) -> BufferedIOBase:
+def open_idx(file: Path) -> BufferedIOBase:
     if not file.is_file():
         raise UserError(f"{file} does not exist")
     return gzip.GzipFile(file) if is_packed(file) else file.open("rb")
-
-
-def read_some(stream: BufferedIOBase, most: int) -> bytes:
-    """At most so many bytes; fewer at the end, also where that comes too early: the length tells it."""
-    try:
-        return stream.read(most)
-    except CUT:
-        return b""
 
 
 def is_packed(file: Path) -> bool:
@@ -195,37 +154,57 @@ def is_packed(file: Path) -> bool:
         return raw.read(2) == GZIP
 
 
+def read_some(stream: BufferedIOBase, count: int) -> bytes:
+    """At most so many bytes; fewer at the end, also where that comes too early: the length tells it."""
+    try:
+        return stream.read(count)
+    except CUT:
+        return b""
+
+
 def shape_text(shape: Sequence[int]) -> str:
     return " × ".join(f"{length:,}" for length in shape)
 
 
-def recognise_idx(asked: DataQuery) -> RecognisedData | None:
+def recognise_idx(query: DataQuery) -> RecognisedData | None:
     """Images of one size and, unless they are learned from without, their labels; None for other files."""
-    if asked.kind not in (None, DataKind.IMAGES):
+    if query.kind not in (None, DataKind.IMAGES):
         return None
-    files = [file for path in asked.paths for file in (idx_files(path) if path.is_dir() else [path])]
+    files = [file for path in query.paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
     images = [file for file in files if IMAGE_FILE.search(file.name) and file.is_file()]
     if not images:
         return None
-    chosen, left = [one for one in images if "train" in one.name.lower()] or images, ""
-    if len(images) > 1 and len(asked.paths) == 1:
-        if len(chosen) != 1:
-            raise UserError(
-                f"{asked.paths[0]} has several sets of images: {listed(f.name for f in images)}", do="name one"
-            )
-        others = [file for file in images if file not in chosen]
-        left = f" ({listed(str(file) for file in others)} is left for --validation)"
-    images = chosen if len(asked.paths) == 1 else images
-    sources = tuple(idx_source(file, None if asked.nameless else labels_for(file)) for file in images)
-    size = header(images[0]).shape[1:]
-    total = sum(header(file).shape[0] for file in images)
-    labels = "" if asked.nameless else " and labels"
-    why = f"{listed(map(str, images), 3)}: {total:,} images of {shape_text(size)} pixels{labels}{left}"
-    return RecognisedData(DataKind.IMAGES, sources, why, asked.paths, unlabelled=asked.nameless)
+    left = ""
+    if len(images) > 1 and len(query.paths) == 1:
+        training = [file for file in images if "train" in file.name.lower()] or images
+        if len(training) != 1:
+            said = f"{query.paths[0]} has several sets of images: {listed(f.name for f in images)}"
+            raise UserError(said, do="name one")
+        left = f" ({listed(str(file) for file in images if file not in training)} is left for --validation)"
+        images = training
+    sources = tuple(idx_source(file, None if query.nameless else labels_for(file)) for file in images)
+    shapes = [read_shape(file) for file in images]
+    labels = "" if query.nameless else " and labels"
+    said = f"{sum(shape[0] for shape in shapes):,} images of {shape_text(shapes[0][1:])} pixels{labels}{left}"
+    why = f"{listed(map(str, images), 3)}: {said}"
+    return RecognisedData(DataKind.IMAGES, sources, why, query.paths, unlabelled=query.nameless)
 
 
-def idx_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if IMAGE_FILE.search(file.name))
+def idx_source(images: Path, labels: Path | None) -> Idx:
+    """Images, and labels that belong to them."""
+    shape = read_shape(images)
+    if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
+        allowed = "images of one or three channels: N H W or N H W C"
+        raise UserError(f"{images} has axes of {shape_text(shape)}", allowed=allowed)
+    if 0 in shape:
+        raise UserError(f"{images} has no images")
+    if labels is not None:
+        counts = read_shape(labels)
+        if len(counts) != 1:
+            raise UserError(f"{labels} has axes of {shape_text(counts)}", allowed="one label for each image")
+        if shape[0] != counts[0]:
+            raise UserError(f"{images} has {counted(shape[0], 'image')} and {labels} {counted(counts[0], 'label')}")
+    return Idx(images, labels)
 
 
 def labels_for(images: Path) -> Path:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from io import BytesIO
 from typing import cast
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from headway.data.idx import pixels
-from headway.data.media_sources import MediaFlaw, MediaProbe, contents, flaw_error
+from headway.data.media_sources import MediaError, Medium
 from headway.data.text_lines import IMAGE_SUFFIXES, Flaw, MediaLocation
 
 Pixels = NDArray[np.uint8]
@@ -36,46 +36,40 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
-class Images:
+class Images(Medium):
     """What an image may be: so many pixels, and so many frames, of which the first is read."""
 
     pixels: int = 100_000_000
     frames: int = 1
     noun: str = "image"
     suffixes: tuple[str, ...] = IMAGE_SUFFIXES
+    unreadable = Flaw.IMAGE
 
-    def probe(self, place: MediaLocation) -> MediaProbe | MediaFlaw:
-        """The hash of a file, height and width; or why it cannot be learned from."""
-        data = contents(place, Flaw.IMAGE)
-        if isinstance(data, MediaFlaw):
-            return data
-        try:
-            with opened(data) as image:
-                if flaw := self.flaw(image) or endless(data):
-                    return flaw
-                extent = upright(image)
-                image.draft(None, (image.width // 8, image.height // 8))  # an eighth is made of all bytes of a JPEG
-                image.load()
-        except Exception as error:  # Pillow's readers raise errors of any type
-            return broken(error, self.pixels)
-        return MediaProbe(blake2b(data, digest_size=16).hexdigest(), extent)
+    def extent(self, data: bytes) -> tuple[int, ...]:
+        """Height and width."""
+        with decoding(self.pixels), opened(data) as image:
+            self.check(image, data)
+            extent = upright(image)
+            image.draft(None, (image.width // 8, image.height // 8))  # an eighth is made of all bytes of a JPEG
+            image.load()
+            return extent
 
-    def flaw(self, image: Image.Image) -> MediaFlaw | None:
-        """What is wrong by the header."""
+    def check(self, image: Image.Image, data: bytes) -> None:
+        """A MediaError where something is wrong by the header, or the end is missing."""
         width, height = image.size
+        size = f"has {width:,} × {height:,} pixels where"
         if width * height > self.pixels:
-            said = f"has {width:,} × {height:,} pixels where {self.pixels:,} are allowed"
-            return MediaFlaw(Flaw.LARGE, said)
+            raise MediaError(Flaw.LARGE, f"{size} {self.pixels:,} are allowed")
         if width * height == 0:
-            return MediaFlaw(Flaw.IMAGE, f"has {width} × {height} pixels")
+            raise MediaError(Flaw.IMAGE, f"has {width} × {height} pixels")
         if max(width, height) > MAX_ASPECT * min(width, height):
-            said = f"has {width:,} × {height:,} pixels where one side may be {MAX_ASPECT} times as long as the other"
-            return MediaFlaw(Flaw.LARGE, said)
+            raise MediaError(Flaw.LARGE, f"{size} one side may be {MAX_ASPECT} times as long as the other")
         if (frames := frames_of(image)) > self.frames:
-            return MediaFlaw(Flaw.ANIMATED, f"is animated: {frames} frames where one is expected")
+            raise MediaError(Flaw.ANIMATED, f"is animated: {frames} frames where one is expected")
         if image.mode in WIDE and not has_16_bits(image):
-            return MediaFlaw(Flaw.IMAGE, "has pixels of 32 bits, and nothing says which is white")
-        return None
+            raise MediaError(Flaw.IMAGE, "has pixels of 32 bits, and nothing says which is white")
+        if data.startswith(SIGNATURE) and not has_end(data):  # Pillow lets it pass
+            raise MediaError(Flaw.IMAGE, "is truncated (the end of the PNG is missing)")
 
 
 def read_image(place: MediaLocation, channels: int = 3, most: int = Images.pixels) -> Pixels:
@@ -84,13 +78,28 @@ def read_image(place: MediaLocation, channels: int = 3, most: int = Images.pixel
         return shaped(pixels(place), channels)
     data = place.read()
     try:
-        with opened(data) as image:
-            flaw = Images(most, frames_of(image)).flaw(image) or endless(data)
-            if flaw is None:
-                return shaped(decoded(image), channels)
-    except Exception as error:
-        flaw = broken(error, most)
-    raise flaw_error(place, flaw)
+        with decoding(most), opened(data) as image:
+            Images(most, frames_of(image)).check(image, data)
+            return shaped(decoded(image), channels)
+    except MediaError as flaw:
+        raise flaw.error(place) from None
+
+
+@contextmanager
+def decoding(most: int) -> Generator[None]:
+    """Errors of Pillow on an image that may have so many pixels, for a person."""
+    try:
+        yield
+    except MediaError:
+        raise
+    except Image.DecompressionBombError:
+        raise MediaError(Flaw.LARGE, f"has more pixels than the {most:,} that are allowed") from None
+    except Image.UnidentifiedImageError:
+        raise MediaError(Flaw.IMAGE, "is no image of a known format") from None
+    except Exception as error:  # Pillow's readers raise errors of any type
+        text = str(error) or type(error).__name__
+        cut = "truncated" in text.lower() or isinstance(error, EOFError)
+        raise MediaError(Flaw.IMAGE, f"is truncated ({text})" if cut else f"cannot be decoded ({text})") from None
 
 
 def is_grey(place: MediaLocation) -> bool:
@@ -126,7 +135,7 @@ def decoded(image: Image.Image) -> Pixels:
 
 
 def shaped(values: Pixels, channels: int) -> Pixels:
-    """H W or H W 3 with as many channels as are asked for."""
+    """H W or H W 3 with this many channels."""
     values = values if values.ndim == 3 else values[..., None]
     if values.shape[-1] == channels:
         return values
@@ -162,25 +171,12 @@ def frames_of(image: Image.Image) -> int:
     return 1 if image.format == "MPO" else cast("int", getattr(image, "n_frames", 1))
 
 
-def endless(data: bytes) -> MediaFlaw | None:
-    """What is wrong with a PNG whose last chunk is missing or cut, which Pillow lets pass."""
-    if not data.startswith(SIGNATURE):
-        return None
+def has_end(data: bytes) -> bool:
+    """Whether the last chunk of a PNG is there."""
     at = len(SIGNATURE)
     while at + 12 <= len(data):
         size, name = struct.unpack_from(">I4s", data, at)
         if name == b"IEND":
-            return None
+            return True
         at += 12 + size
-    return MediaFlaw(Flaw.IMAGE, "is truncated (the end of the PNG is missing)")
-
-
-def broken(error: Exception, most: int) -> MediaFlaw:
-    """The error of Pillow on an image that may have so many pixels, for a person."""
-    if isinstance(error, Image.DecompressionBombError):
-        return MediaFlaw(Flaw.LARGE, f"has more pixels than the {most:,} that are allowed")
-    if isinstance(error, Image.UnidentifiedImageError):
-        return MediaFlaw(Flaw.IMAGE, "is no image of a known format")
-    told = str(error) or type(error).__name__
-    cut = "truncated" in told.lower() or isinstance(error, EOFError)
-    return MediaFlaw(Flaw.IMAGE, f"is truncated ({told})" if cut else f"cannot be decoded ({told})")
+    return False

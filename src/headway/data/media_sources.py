@@ -1,8 +1,8 @@
 """Image and sound files: the folders and archives they are in, probing one, and their records.
 
 A `MediaSource` joins entries (where a file is, and its class, captions or transcript) and a medium, which probes its
-bytes.  A record holds the location of a file, never its pixels or samples.  Every file and every line is a record or a
-problem, once.
+bytes.  What is said about a file is the name of its folder, part of its own name, or a line of a table.  A record holds
+the location of a file, never its pixels or samples.  Every file and every line is a record or a problem, once.
 """
 
 from __future__ import annotations
@@ -10,17 +10,31 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from abc import abstractmethod
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from headway.data.records import Record, RecordSource
-from headway.data.text_lines import MAX_FILE_BYTES, Flaw, MediaLocation, Problem, leads_outside, members, on_disk, shown
+from headway.data.table import grouped_by_file
+from headway.data.text_lines import (
+    MAX_FILE_BYTES,
+    Flaw,
+    MediaLocation,
+    Problem,
+    leads_outside,
+    members,
+    on_disk,
+    read_lines,
+    shown,
+)
 from headway.errors import UserError
 
+BETWEEN = re.compile(r"[,;\t\r\n\"]")  # what stands around a name in a table or in JSON
 MAX_PROBES = 2**16  # that are cached: data is read several times before a training
 
 
@@ -32,52 +46,53 @@ class MediaProbe:
     extent: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MediaFlaw:
+@dataclass
+class MediaError(Exception):
     """What is wrong, said behind the name of a file: `is truncated`."""
 
     what: Flaw
     said: str
 
+    def error(self, place: MediaLocation) -> UserError:
+        """What is said to somebody who opens a file that has a flaw."""
+        return UserError(f"{shown(place.path)} {self.said}")
 
-class Medium(Protocol):
+
+class Medium(ABC):
     """Images or sounds, and what one of them may be; a frozen value."""
 
-    @property
-    def noun(self) -> str: ...
+    noun: str
+    suffixes: tuple[str, ...]
+    unreadable: ClassVar[Flaw]
 
-    @property
-    def suffixes(self) -> tuple[str, ...]: ...
+    @abstractmethod
+    def extent(self, data: bytes) -> tuple[int, ...]:
+        """How large an image or a sound is; a MediaError where it cannot be learned from."""
 
-    def probe(self, place: MediaLocation) -> MediaProbe | MediaFlaw: ...
+    def probe(self, place: MediaLocation) -> MediaProbe | MediaError:
+        """The hash of a file and its extent; or why it cannot be learned from."""
+        try:
+            if (size := place.bytes) > MAX_FILE_BYTES:
+                return MediaError(Flaw.LARGE, f"has {size:,} bytes where {MAX_FILE_BYTES:,} are allowed")
+            data = place.read()
+            return MediaProbe(blake2b(data, digest_size=16).hexdigest(), self.extent(data))
+        except UserError as error:
+            return MediaError(self.unreadable, error.said.removeprefix(f"{place.path} "))
+        except MediaError as flaw:
+            return flaw
 
 
-def probe(medium: Medium, place: MediaLocation) -> MediaProbe | MediaFlaw:
+def probe(medium: Medium, place: MediaLocation) -> MediaProbe | MediaError:
     """`medium.probe(place)`, done once for a file that has not changed since."""
     try:
         stamp = place.file.stat()
     except OSError:
-        return MediaFlaw(Flaw.MISSING, "is gone")
+        return MediaError(Flaw.MISSING, "is gone")
     return cached_probe(medium, place, stamp.st_size, stamp.st_mtime_ns)
 
 
-def contents(place: MediaLocation, what: Flaw) -> bytes | MediaFlaw:
-    """The bytes of a file, or why they cannot be had: `what`, or too many of them."""
-    try:
-        if (size := place.bytes) > MAX_FILE_BYTES:
-            return MediaFlaw(Flaw.LARGE, f"has {size:,} bytes where {MAX_FILE_BYTES:,} are allowed")
-        return place.read()
-    except UserError as error:
-        return MediaFlaw(what, error.said.removeprefix(f"{place.path} "))
-
-
-def flaw_error(place: MediaLocation, flaw: MediaFlaw) -> UserError:
-    """What is said to somebody who opens a file that has a flaw."""
-    return UserError(f"{shown(place.path)} {flaw.said}")
-
-
 @lru_cache(MAX_PROBES)
-def cached_probe(medium: Medium, place: MediaLocation, size: int, changed: int) -> MediaProbe | MediaFlaw:
+def cached_probe(medium: Medium, place: MediaLocation, size: int, changed: int) -> MediaProbe | MediaError:
     """The probe of a file of this size that was last changed then."""
     return medium.probe(place)
 
@@ -112,12 +127,12 @@ class FolderFiles:
         except ValueError:  # a NUL, or half a surrogate pair: no file has such a name
             return name
 
-    def folder(self, name: str) -> FileSet:
+    def folder(self, name: str) -> FolderFiles:
         return FolderFiles(self.path / name)
 
     def files(self, medium: Medium) -> tuple[Path, ...]:
         """What is read from the disk."""
-        paths = (self.path / name for name in named_like(self, medium))
+        paths = (self.path / name for name in named_like(self, medium.suffixes))
         return tuple(path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK))
 
 
@@ -160,7 +175,7 @@ class TarFiles:
     def identity(self, name: str) -> str:
         return name if leads_outside(name) else posixpath.normpath(posixpath.join(self.start, name))
 
-    def folder(self, name: str) -> FileSet:
+    def folder(self, name: str) -> TarFiles:
         return TarFiles(self.path / self.within / name)
 
     def files(self, medium: Medium) -> tuple[Path, ...]:
@@ -170,11 +185,9 @@ class TarFiles:
 FileSet: TypeAlias = FolderFiles | TarFiles
 
 
-def named_like(pool: FileSet, medium: Medium) -> Iterator[str]:
-    """Names of a pool's files of this medium; what begins with a dot is the system's own."""
-    for name in pool.names():
-        if PurePosixPath(name).suffix.lower() in medium.suffixes and not hidden(name):
-            yield name
+def named_like(pool: FileSet, suffixes: Container[str]) -> Iterator[str]:
+    """Names of a pool's files with these suffixes; what begins with a dot is the system's own."""
+    return (name for name in pool.names() if PurePosixPath(name).suffix.lower() in suffixes and not hidden(name))
 
 
 def hidden(name: str) -> bool:
@@ -232,27 +245,17 @@ class BadEntry:
 
 
 @dataclass(frozen=True)
-class NameFilter:
-    """Files whose names (without what is behind the last dot) have the pattern in them, or `wanted` no: have it not.
-
-    A problem is with the file that it is about, so that it is on one side only; where no name is known, it is empty.
-    """
-
-    pattern: str
-    wanted: bool = True
-
-    def hold(self, stem: str) -> bool:
-        return bool(re.search(self.pattern, stem)) == self.wanted
-
-
-@dataclass(frozen=True)
 class MediaSource(RecordSource):
-    """The files of a medium in a folder or archive, with what is said about each; each of `names` leaves out others."""
+    """The files of a medium in a folder or archive, with what is said about each.
+
+    `names` are patterns that the name of a file, without its last suffix, must have in it, or (False) must not.  A
+    problem is with the file that it is about, so that it is on one side only; where no name is known, it is empty.
+    """
 
     pool: FileSet
     medium: Medium
     said: str = "class"  # what the texts are
-    names: tuple[NameFilter, ...] = ()
+    names: tuple[tuple[str, bool], ...] = ()
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -263,22 +266,27 @@ class MediaSource(RecordSource):
             yield found.problem if isinstance(found, BadEntry) else self.record(found)
 
     def wanted(self) -> Iterator[MediaEntry | BadEntry]:
-        """The entries that no filter leaves out; no file is opened."""
-        return (found for found in self.entries() if all(names.hold(found.stem) for names in self.names))
+        """The entries that no pattern leaves out; no file is opened."""
+        for found in self.entries():
+            if all(bool(re.search(pattern, found.stem)) == wanted for pattern, wanted in self.names):
+                yield found
+
+    def good_entries(self) -> Iterator[MediaEntry]:
+        return (found for found in self.wanted() if isinstance(found, MediaEntry))
 
     @abstractmethod
     def entries(self) -> Iterator[MediaEntry | BadEntry]: ...
 
     def record(self, entry: MediaEntry) -> Record | Problem:
         seen = probe(self.medium, entry.place)
-        if isinstance(seen, MediaFlaw):
+        if isinstance(seen, MediaError):
             said = f"{entry.place.path} {seen.said}" if entry.line else seen.said
             return Problem(entry.file, entry.line, seen.what, said)
         fields = (seen.content, *entry.texts)
         return Record(fields, entry.file, entry.line, place=entry.place, extent=seen.extent)
 
-    def side(self, field: int) -> tuple[Path, str]:
-        return self.files[0], f"the {self.said if field else self.medium.noun}"
+    def field_name(self, field: int) -> str:
+        return f"the {self.said if field else self.medium.noun}"
 
 
 @dataclass(frozen=True)
@@ -286,23 +294,26 @@ class UnlabelledFiles(MediaSource):
     """All files, of which nothing is said; subclasses say something by the name of each."""
 
     def entries(self) -> Iterator[MediaEntry | BadEntry]:
-        for name in named_like(self.pool, self.medium):
-            place = self.pool.place(name)
-            found = self.pool.lost(name) if place is None else self.entry(place, PurePosixPath(name))
-            yield BadEntry(found, name) if isinstance(found, Problem) else found
+        for name in named_like(self.pool, self.medium.suffixes):
+            place, texts = self.pool.place(name), self.texts(PurePosixPath(name))
+            if place is None:
+                yield BadEntry(self.pool.lost(name), name)
+            elif isinstance(texts, str):
+                yield BadEntry(Problem(place.path, 0, Flaw.UNNAMED, texts), name)
+            else:
+                yield MediaEntry(place, texts, place.path)
 
-    def entry(self, place: MediaLocation, name: PurePosixPath) -> MediaEntry | Problem:
-        return MediaEntry(place, (), place.path)
+    def texts(self, name: PurePosixPath) -> tuple[str, ...] | str:
+        """What a name says about its file; or a sentence, why it says nothing."""
+        return ()
 
 
 @dataclass(frozen=True)
 class ClassFolders(UnlabelledFiles):
     """The folder that a file is in, within the pool, is its class."""
 
-    def entry(self, place: MediaLocation, name: PurePosixPath) -> MediaEntry | Problem:
-        if folder := name.parts[:-1]:
-            return MediaEntry(place, folder[:1], place.path)
-        return Problem(place.path, 0, Flaw.UNNAMED, f"is in no class folder of {self.pool.path}")
+    def texts(self, name: PurePosixPath) -> tuple[str, ...] | str:
+        return name.parts[:1] if len(name.parts) > 1 else f"is in no class folder of {self.pool.path}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,15 +326,55 @@ class LabelFromName(UnlabelledFiles):
     pattern: str
     spaced: bool = False
 
-    def entry(self, place: MediaLocation, name: PurePosixPath) -> MediaEntry | Problem:
-        text = self.text(name.stem)
-        if text is not None:
-            return MediaEntry(place, (text,), place.path)
-        return Problem(place.path, 0, Flaw.UNNAMED, f"has a name in which {self.pattern!r} finds nothing")
-
-    def text(self, stem: str) -> str | None:
-        found = re.match(self.pattern, stem)
+    def texts(self, name: PurePosixPath) -> tuple[str, ...] | str:
+        found = re.match(self.pattern, name.stem)
         if not found:
-            return None
+            return f"has a name in which {self.pattern!r} finds nothing"
         text = " ".join(part for part in found.groups() if part) if found.re.groups else found[0]
-        return " ".join(text.replace("_", " ").split()) if self.spaced else text
+        return (" ".join(text.replace("_", " ").split()) if self.spaced else text,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MediaTable(MediaSource):
+    """A table whose first field names a file in the pool; the others are said about it.
+
+    `strays` says whether a file that no line names is a problem, as it is where this table is the only one.  Where
+    `grouped`, all lines that name the same file are one record.
+    """
+
+    table: RecordSource
+    strays: bool = True
+    grouped: bool = False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        read = [on_disk(file) for file in self.table.files]
+        return tuple(dict.fromkeys((*read, *self.pool.files(self.medium))))
+
+    @property
+    def columns(self) -> tuple[str | int, ...]:
+        return self.table.columns
+
+    def entries(self) -> Iterator[MediaEntry | BadEntry]:
+        named, nameless = set[str](), 0
+        file = self.table.files[0]
+        lines = read_lines(file)
+        for row in grouped_by_file(self.table.read()) if self.grouped else self.table.read():
+            if isinstance(row, Record):
+                name, *texts = row.fields
+                if place := self.pool.place(name):
+                    yield MediaEntry(place, tuple(texts), row.file, row.line)
+                else:
+                    said = f"{name!r} is not in {self.pool.path}"
+                    yield BadEntry(Problem(row.file, row.line, Flaw.MISSING, said), name)
+            else:
+                text = next((line.text for line in lines if line.number == row.line), "")
+                name = next(filter(self.pool.place, BETWEEN.split(text)), "")
+                nameless += not name and row.what is not Flaw.EMPTY
+                yield BadEntry(row, name)
+            named.add(self.pool.identity(name))
+        if self.strays:  # less one for each bad line whose name cannot be read
+            strays = (n for n in named_like(self.pool, self.medium.suffixes) if self.pool.identity(n) not in named)
+            for name in islice(strays, nameless, None):
+                place, said = self.pool.place(name), f"is named by no line of {file}"
+                yield BadEntry(Problem(place.path, 0, Flaw.UNNAMED, said) if place else self.pool.lost(name), name)

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from headway.data.kinds import NUMERIC, DataKind
 from headway.data.records import DataQuery, RecognisedData, Record, records
-from headway.data.table import JsonLines, Rewritten, Table, shortened
-from headway.data.table_preview import BESIDES, LABEL, TablePreview, preview_rows, sample_objects, words
+from headway.data.table import JsonLines, Table, as_number, is_number, shortened
+from headway.data.table_preview import BESIDES, LABEL, ColumnChoice, TablePreview, preview_rows, sample_objects, words
 from headway.data.text_lines import Flaw, Problem, check_file, line_count, suffix_of
 from headway.errors import UserError, counted, listed
 
-MAX_FLOAT = 3e38  # what four bytes hold
 MIN_VECTOR_SHARE = 0.9  # of the values under a key of JSON that are to be lists of numbers
 MIN_NUMBER_SHARE = 0.5  # of the values in a column that are to be numbers: a column of texts has hardly any
 MIN_NUMBER_COLUMNS = 3  # that are taken for such without --task or a time: two may be a pair of texts
@@ -44,42 +43,37 @@ def written(rows: Sequence[Sequence[float]]) -> str:
 
 
 @dataclass(frozen=True)
-class Series(Rewritten[Table]):
-    """Rows of a table: the numbers of each, one after the other in time, and its label in the last column."""
+class NumberTable(Table):
+    """Rows of numbers.
 
-    def read(self) -> Iterator[Record | Problem]:
-        for row in self.table.read():
-            if isinstance(row, Problem):
-                yield row
-                continue
-            *cells, label = row.fields
-            values = numbers_in(cells, self.table, row.line)
-            yield (
-                values
-                if isinstance(values, Problem)
-                else Record((written([[value] for value in values]), label), row.file, row.line)
-            )
+    Where `labelled`, each row is a series over time with its label in the last column; else each row is a moment, and
+    all are one long record that goes on from row to row.
+    """
 
-    def side(self, field: int) -> tuple[Path, str]:
-        return self.table.side(-1) if field else (self.table.file, "the series")
-
-
-@dataclass(frozen=True)
-class NumberRows(Rewritten[Table]):
-    """Rows of a table, each a moment: one long record that goes on from row to row."""
+    labelled: bool = False
 
     def read(self) -> Iterator[Record | Problem]:
         begun = False
-        for row in self.table.read():
-            values = row if isinstance(row, Problem) else numbers_in(row.fields, self.table, row.line)
-            if isinstance(values, Problem):
-                yield values
+        for row in super().read():
+            if isinstance(row, Problem):
+                yield row
+                continue
+            cells = row.fields[:-1] if self.labelled else row.fields
+            values = [value for cell in cells if (value := as_number(cell)) is not None]
+            if len(values) < len(cells):
+                at = next(at for at, cell in enumerate(cells) if as_number(cell) is None)
+                said = f"{super().field_name(at)} is {shortened(cells[at])}, not a number"
+                yield Problem(self.file, row.line, Flaw.NUMBER if cells[at].strip() else Flaw.EMPTY, said)
+            elif self.labelled:
+                yield Record((written([[value] for value in values]), row.fields[-1]), row.file, row.line)
             else:
-                yield Record((written([values]),), self.table.file, row.line, goes_on=begun)
+                yield Record((written([values]),), row.file, row.line, goes_on=begun)
                 begun = True
 
-    def side(self, field: int) -> tuple[Path, str]:
-        return self.table.file, "the row"
+    def field_name(self, field: int) -> str:
+        if not self.labelled:
+            return "the row"
+        return super().field_name(-1) if field else "the series"
 
 
 @dataclass(frozen=True)
@@ -94,35 +88,14 @@ class Sets(JsonLines):
         if rows is None:
             said = f"{key!r} is {shortened(value[key])}, not a list of vectors of numbers"
             return Problem(self.file, line, Flaw.NUMBER, said)
-        widths = {len(row) for row in rows}
-        if widths != {self.width}:
-            wrong = min(widths - {self.width}) if widths else 0
-            said = f"{key!r} has a vector of {wrong} numbers where others have {self.width}" if widths else ""
-            return Problem(self.file, line, Flaw.NUMBER, said or f"{key!r} is empty")
+        if not rows:
+            return Problem(self.file, line, Flaw.NUMBER, f"{key!r} is empty")
+        if wrong := {len(row) for row in rows} - {self.width}:
+            said = f"{key!r} has a vector of {min(wrong)} numbers where others have {self.width}"
+            return Problem(self.file, line, Flaw.NUMBER, said)
         if not isinstance(label, str | int):
             return Problem(self.file, line, Flaw.VALUE, f"{label_key!r} is {shortened(label)}, not a label")
         return written(rows), str(label)
-
-
-def numbers_in(cells: Sequence[str], table: Table, line: int) -> list[float] | Problem:
-    """The cells of a row as numbers, or which of them is none."""
-    found: list[float] = []
-    for field, cell in enumerate(cells):
-        value = number_in(cell)
-        if value is None:
-            said = f"{table.side(field)[1]} is {shortened(cell)}, not a number"
-            return Problem(table.file, line, Flaw.EMPTY if not cell.strip() else Flaw.NUMBER, said)
-        found.append(value)
-    return found
-
-
-def number_in(cell: str) -> float | None:
-    """A number that four bytes can hold, as programs write it."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if is_number(value) and "_" not in cell else None
 
 
 def vectors_in(value: Any) -> list[list[float]] | None:
@@ -135,117 +108,109 @@ def vectors_in(value: Any) -> list[list[float]] | None:
     return rows
 
 
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_FLOAT
-
-
-def recognise_numbers(asked: DataQuery) -> RecognisedData | None:
-    """Series, sets or rows over time; None where something else was handed over."""
-    if asked.kind not in {None, *NUMERIC} or not all(path.is_file() for path in asked.paths):
+def recognise_numbers(query: DataQuery) -> RecognisedData | None:
+    """Series, sets or rows over time; None where something else was given."""
+    kind, suffixes = query.kind, {suffix_of(path) for path in query.paths}
+    if kind not in {None, *NUMERIC} or not all(path.is_file() for path in query.paths):
         return None
-    suffixes = {suffix_of(path) for path in asked.paths}
-    if suffixes == {".jsonl"} and asked.kind in (None, DataKind.SETS):
-        return sets(asked)
-    if suffixes <= {".csv", ".tsv"} and asked.kind is not DataKind.SETS:
-        return rows(asked)
+    if suffixes == {".jsonl"} and kind in (None, DataKind.SETS):
+        return recognise_sets(query)
+    if suffixes <= {".csv", ".tsv"} and kind is not DataKind.SETS:
+        return recognise_rows(query)
     return None
 
 
-def rows(asked: DataQuery) -> RecognisedData | None:
+def recognise_rows(query: DataQuery) -> RecognisedData | None:
     """Tables of numbers; a label makes each row a record, without one they are moments."""
-    sources: list[Series | NumberRows] = []
-    lines, kind = 0, asked.kind
-    for file in asked.paths:
-        head = with_number_header(preview_rows(asked, file, suffix_of(file)))
-        chosen = columns_of(head, asked, kind)
+    sources: list[NumberTable] = []
+    lines, kind = 0, query.kind
+    for file in query.paths:
+        preview = with_number_header(preview_rows(query, file, suffix_of(file)))
+        chosen = number_columns(preview, query, kind)
         if chosen is None:
             return None
         kind, columns = chosen
-        assert head.dialect is not None
-        table = Table(file, head.dialect, head.width, columns, head.names)
-        sources.append(Series(table) if kind is DataKind.SERIES else NumberRows(table))
-        lines += line_count(file) - head.header_lines
+        assert preview.dialect is not None
+        labelled = kind is DataKind.SERIES
+        sources.append(NumberTable(file, preview.dialect, preview.width, columns, preview.names, labelled))
+        lines += line_count(file) - preview.header_lines
     assert kind is not None
-    wide = len(sources[0].table.chosen) - (kind is DataKind.SERIES)
-    label = " and a label" if kind is DataKind.SERIES else ""
-    said = f"{counted(lines, 'line')} of {counted(wide, 'number')}{label}"
-    return RecognisedData(kind, tuple(sources), f"{listed(map(str, asked.paths), 3)}: {said}")
+    labelled = kind is DataKind.SERIES
+    numbers = counted(len(sources[0].chosen) - labelled, "number")
+    said = f"{counted(lines, 'line')} of {numbers}{' and a label' if labelled else ''}"
+    return RecognisedData(kind, tuple(sources), f"{listed(map(str, query.paths), 3)}: {said}")
 
 
-def columns_of(head: TablePreview, asked: DataQuery, kind: DataKind | None) -> tuple[DataKind, tuple[int, ...]] | None:
+def with_number_header(preview: TablePreview) -> TablePreview:
+    """A table whose first row has no number where all others have some has a header."""
+    if preview.names is not None or len(preview.rows) < 2:
+        return preview
+    rest = preview.with_header()
+    numbers = [at for at in range(preview.width) if numeric(rest, at)]
+    is_header = numbers and all(as_number(preview.rows[0][at]) is None for at in numbers)
+    return rest if is_header else preview
+
+
+def numeric(preview: TablePreview, column: int) -> bool:
+    values = preview.values(column)
+    return sum(as_number(value) is not None for value in values) > MIN_NUMBER_SHARE * len(values)
+
+
+def number_columns(preview: TablePreview, query: DataQuery, kind: DataKind | None) -> ColumnChoice | None:
     """Series or rows over time, and the columns: those of numbers, then that of the label."""
-    columns = tuple(head.find(column) for column in asked.columns) or tuple(
-        at for at in range(head.width) if head.name(at) not in BESIDES | TIME
+    columns = tuple(preview.find(column) for column in query.columns) or tuple(
+        at for at in range(preview.width) if preview.name(at) not in BESIDES | TIME
     )
-    if kind is DataKind.ROWS and asked.columns:
+    if kind is DataKind.ROWS and query.columns:
         return kind, columns
-    timed = any(head.name(at) in TIME for at in range(head.width))
-    label = [] if kind is DataKind.ROWS else labels_in(head, columns, kind, timed)
-    numbers = tuple(at for at in columns if at not in label[:1] and numeric(head, at))
+    timed = any(preview.name(at) in TIME for at in range(preview.width))
+    label = [] if kind is DataKind.ROWS else label_columns(preview, columns, kind, timed)
+    numbers = tuple(at for at in columns if at not in label[:1] and numeric(preview, at))
     enough = len(numbers) >= (MIN_NUMBER_COLUMNS if kind is None and not timed else 1)
     if enough and len(label) < 2 and len(numbers) + len(label) == len(columns):
         return (DataKind.SERIES, (*numbers, *label)) if label else (DataKind.ROWS, numbers)
     if kind is None:
         return None
-    raise UserError(f"{head.file} has other columns than of numbers and one label", do="choose some with data.columns")
+    said = f"{preview.file} has other columns than of numbers and one label"
+    raise UserError(said, do="choose some with data.columns")
 
 
-def labels_in(head: TablePreview, columns: Sequence[int], kind: DataKind | None, timed: bool) -> list[int]:
+def label_columns(preview: TablePreview, columns: Sequence[int], kind: DataKind | None, timed: bool) -> list[int]:
     """Columns that look like a label: by their names, by having no numbers, or by being the last of a series."""
-    named = [at for at in columns if head.name(at) in LABELS]
+    named = [at for at in columns if preview.name(at) in LABELS]
     if timed and kind is None:
-        named = [at for at in named if not numeric(head, at)]  # beside a time, y is a number like the others
-    found = named or [at for at in columns if not numeric(head, at)]
+        named = [at for at in named if not numeric(preview, at)]  # beside a time, y is a number like the others
+    found = named or [at for at in columns if not numeric(preview, at)]
     return found or ([columns[-1]] if kind is DataKind.SERIES else [])
 
 
-def with_number_header(head: TablePreview) -> TablePreview:
-    """A table whose first row has no number where all others have some has a header."""
-    if head.names is not None or len(head.rows) < 2:
-        return head
-    rest = head.with_header()
-    numbers = [at for at in range(head.width) if numeric(rest, at)]
-    is_header = numbers and all(number_in(head.rows[0][at]) is None for at in numbers)
-    return rest if is_header else head
-
-
-def numeric(head: TablePreview, column: int) -> bool:
-    values = head.values(column)
-    return sum(number_in(value) is not None for value in values) > MIN_NUMBER_SHARE * len(values)
-
-
-def sets(asked: DataQuery) -> RecognisedData | None:
+def recognise_sets(query: DataQuery) -> RecognisedData | None:
     """Lines of JSON, of which one key has lists of vectors and another the label."""
     sources: list[Sets] = []
-    for file in asked.paths:
-        found = keys_of(sample_objects(asked, file), asked.columns, file, asked.kind)
+    for file in query.paths:
+        found = sets_in(file, sample_objects(query, file), query)
         if found is None:
             return None
         sources.append(found)
-    lines = counted(sum(line_count(file) for file in asked.paths), "line")
+    lines = counted(sum(line_count(file) for file in query.paths), "line")
     said = f"{lines} of sets of vectors of {counted(sources[0].width, 'number')} and a label"
-    return RecognisedData(DataKind.SETS, tuple(sources), f"{listed(map(str, asked.paths), 3)}: {said}")
+    return RecognisedData(DataKind.SETS, tuple(sources), f"{listed(map(str, query.paths), 3)}: {said}")
 
 
-def keys_of(
-    objects: Sequence[dict[str, Any]], columns: Sequence[str | int], file: Path, kind: DataKind | None
-) -> Sets | None:
-    keys = [str(key) for key in columns] or list(dict.fromkeys(key for value in objects for key in value))
-    lists = [
-        key
-        for key in keys
-        if sum(vectors_in(one.get(key)) is not None for one in objects) >= MIN_VECTOR_SHARE * len(objects)
-    ]
-    nested = [key for key in lists if any(is_nested(one.get(key)) for one in objects)]
-    chosen = lists if kind is DataKind.SETS else nested  # a flat list of numbers may be tags
+def sets_in(file: Path, objects: Sequence[dict[str, Any]], query: DataQuery) -> Sets | None:
+    keys = [str(key) for key in query.columns] or list(dict.fromkeys(key for one in objects for key in one))
+    vectors = {key: [found for one in objects if (found := vectors_in(one.get(key))) is not None] for key in keys}
+    chosen = [key for key in keys if len(vectors[key]) >= MIN_VECTOR_SHARE * len(objects)]
+    if query.kind is not DataKind.SETS:  # a flat list of numbers may be tags
+        chosen = [key for key in chosen if any(is_nested(one.get(key)) for one in objects)]
     others = [key for key in keys if any(isinstance(one.get(key), str | int) for one in objects)]
     labels = [key for key in others if key.casefold() in LABELS] or [k for k in others if k.casefold() not in BESIDES]
-    if not chosen or (kind is None and not labels):
+    if not chosen or (query.kind is None and not labels):
         return None
     if len(chosen) > 1 or len(labels) != 1:
         said = f"{file}: nothing says which of {listed(keys)} are the vectors and which the label"
         raise UserError(said, do=f"choose two, as in data.columns {chosen[0]},{(labels or ['label'])[0]}")
-    widths = Counter(len(row) for one in objects for row in vectors_in(one.get(chosen[0])) or ())
+    widths = Counter(len(row) for rows in vectors[chosen[0]] for row in rows)
     return Sets(file, (chosen[0], labels[0]), widths.most_common(1)[0][0] if widths else 1)
 
 
@@ -258,22 +223,17 @@ def numbers_of(given: str, columns: Sequence[str | int] | None, width: int) -> s
     """Vectors of `width` numbers as a text; a model that knows its columns by name reads these of a table."""
     path = Path(given)
     if columns is not None and suffix_of(path) in (".csv", ".tsv"):
-        return "; ".join(rows_of(path, columns))
+        check_file(path)
+        found = recognise_numbers(DataQuery((path,), DataKind.ROWS, tuple(columns)))
+        assert found is not None
+        rows = list[str]()
+        for record in records(found):
+            if isinstance(record, Problem):  # none may be bad: what comes next depends on each
+                raise UserError(str(record), do=f"see headway check {path}")
+            rows.append(record.fields[0])
+        return "; ".join(rows)
     for row in given.split(";"):
-        if len(row.split()) != width or None in map(number_in, row.split()):
+        if len(row.split()) != width or None in map(as_number, row.split()):
             allowed = TYPED if columns is None else f"{TYPED}; or a table, as .csv or .tsv"
             raise UserError(f"{row.strip()[:60]!r} is no vector of {width} numbers", allowed=allowed)
     return given
-
-
-def rows_of(path: Path, columns: Sequence[str | int]) -> list[str]:
-    """All rows of a table, none of which may be bad: what comes next depends on each."""
-    check_file(path)
-    found = recognise_numbers(DataQuery((path,), DataKind.ROWS, tuple(columns)))
-    assert found is not None
-    rows = list[str]()
-    for record in records(found):
-        if isinstance(record, Problem):
-            raise UserError(str(record), do=f"see headway check {path}")
-        rows.append(record.fields[0])
-    return rows

@@ -1,22 +1,20 @@
-"""What the files that a person hands over hold, and which task they are for.
+"""What the files that a person gives hold, and which task they are for.
 
 .tsv, .csv and .jsonl files are tables, a .txt file is one document, a folder is all .txt files in it, and two files may
-be parallel; each may be gzipped.  Images, sounds and numbers are tried first.  The choice is told in one sentence, with
+be parallel; each may be gzipped.  Images, sounds and numbers are tried first.  One sentence describes the choice, with
 the option that changes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headway.data.idx import recognise_idx
-from headway.data.kinds import TEXTUAL, DataKind
-from headway.data.numbers import recognise_numbers
-from headway.data.recognise_media import recognise_media
+from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
 from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile
-from headway.data.table_preview import choose, described, preview_texts
+from headway.data.table import as_number
+from headway.data.table_preview import choose, described, media_column, preview_rows, preview_texts
 from headway.data.text_lines import ARCHIVE_SUFFIXES, TABLE_SUFFIXES, check_file, check_format, line_count, suffix_of
 from headway.errors import UserError, counted, listed
 
@@ -24,7 +22,6 @@ ALLOWED = (
     ".tsv, .csv, .jsonl or .txt, each also with .gz; a folder of .txt files, of images or of sounds; "
     "or two parallel files, as data.source and data.target"
 )
-OTHERS: tuple[Callable[[DataQuery], RecognisedData | None], ...] = (recognise_idx, recognise_media, recognise_numbers)
 
 
 def recognise(
@@ -52,10 +49,13 @@ def recognise(
     for path in paths:
         check_path(path)
     query = DataQuery(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless)
-    for look in () if kind in TEXTUAL else OTHERS:
-        if found := look(query):
-            return found
-    check_textual(query)
+    if kind not in TEXTUAL and (found := recognise_media_or_numbers(query)):
+        return found
+    named = listed(map(str, paths), 3)
+    if kind is not None and kind not in TEXTUAL:
+        raise UserError(f"{named}: no {kind.value} are there", do="leave out data.task")
+    if label_from is not None:
+        raise UserError(f"{named}: classes are in names of images and sounds only", do="leave out data.label_from")
     files = [file for path in paths for file in unfolded(path)]
     suffixes = {meant_as(file, kind) for file in files}
     if suffixes == {".txt"}:
@@ -65,13 +65,28 @@ def recognise(
     return tables(query, files)
 
 
-def check_textual(query: DataQuery) -> None:
-    """A UserError where something other than texts was asked for."""
-    named = listed(map(str, query.paths), 3)
-    if query.kind is not None and query.kind not in TEXTUAL:
-        raise UserError(f"{named}: no {query.kind.value} are there", do="leave out data.task")
-    if query.label_from is not None:
-        raise UserError(f"{named}: classes are in names of images and sounds only", do="leave out data.label_from")
+def recognise_media_or_numbers(query: DataQuery) -> RecognisedData | None:
+    """Images, sounds or numbers.  Their modules are imported where names or values of files point to them."""
+    paths, kind = query.paths, query.kind
+    suffixes = {suffix_of(path) for path in paths}
+    plain = kind in (None, *NUMERIC) and suffixes <= {".txt", *TABLE_SUFFIXES} and all(path.is_file() for path in paths)
+    if not plain or (kind is None and len(paths) == 1 and suffixes != {".txt"} and media_column(query, paths[0])):
+        from headway.data.idx import recognise_idx
+        from headway.data.recognise_media import recognise_media
+
+        if found := recognise_idx(query) or recognise_media(query):
+            return found
+    if plain and (kind or suffixes == {".jsonl"} or (suffixes <= {".csv", ".tsv"} and any_number(query))):
+        from headway.data.numbers import recognise_numbers
+
+        return recognise_numbers(query)
+    return None
+
+
+def any_number(query: DataQuery) -> bool:
+    """Whether any of the first cells of any table is a number."""
+    previews = (preview_rows(query, file, suffix_of(file)) for file in query.paths)
+    return any(as_number(cell) is not None for preview in previews for row in preview.rows for cell in row)
 
 
 def recognise_validation(
@@ -115,10 +130,9 @@ def parallel(paths: Sequence[Path], source: Path | None, target: Path | None, ki
     for file in (source, target):
         check_format(file)
     lines = [counted(line_count(file), "line") for file in (source, target)]
-    kind = kind or DataKind.PAIRS
     same = f"{lines[0]} each" if lines[0] == lines[1] else " and ".join(lines)
     why = f"{source} and {target}: parallel files of {same}"
-    return RecognisedData(kind, (ParallelFiles(source, target),), why)
+    return RecognisedData(kind or DataKind.PAIRS, (ParallelFiles(source, target),), why)
 
 
 def documents(paths: Sequence[Path], files: Sequence[Path], columns: Sequence[str | int]) -> RecognisedData:
@@ -129,26 +143,25 @@ def documents(paths: Sequence[Path], files: Sequence[Path], columns: Sequence[st
         said = f"{counted(line_count(files[0]), 'line')} of text"
     else:
         said = f"{counted(len(files), 'file')} of text, {sum(file.stat().st_size for file in files):,} bytes"
-    why = f"{named}: {said}"
-    return RecognisedData(DataKind.TEXTS, tuple(TextFile(file) for file in files), why)
+    return RecognisedData(DataKind.TEXTS, tuple(TextFile(file) for file in files), f"{named}: {said}")
 
 
 def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
     """The first file decides; the others must have the same columns."""
     sources: list[RecordSource] = []
-    told: list[str] = []
+    descriptions: list[str] = []
     lines = 0
     for file in files:
         lines += line_count(file)
         table = preview_texts(query, file, meant_as(file, DataKind.PAIRS))
-        chosen = choose(table, query)
+        kind, columns = choose(table, query)
         lines -= table.header_lines
-        sources.append(table.source(chosen.columns))
-        told.append(described(table, chosen))
-        query = replace(query, kind=chosen.kind, columns=query.columns or sources[0].columns)
+        sources.append(table.source(columns))
+        descriptions.append(described(table, kind, columns))
+        query = replace(query, kind=kind, columns=query.columns or sources[0].columns)
     assert query.kind is not None
-    said = f"{listed(map(str, files), 3)}: {counted(lines, 'line')} of {told[0]}"
-    return RecognisedData(query.kind, tuple(sources), f"{said}")
+    said = f"{listed(map(str, files), 3)}: {counted(lines, 'line')} of {descriptions[0]}"
+    return RecognisedData(query.kind, tuple(sources), said)
 
 
 def unfolded(path: Path) -> list[Path]:
@@ -167,7 +180,7 @@ def unfolded(path: Path) -> list[Path]:
 
 
 def meant_as(file: Path, kind: DataKind | None) -> str:
-    """The suffix that says how a file is read; a text that is asked to have columns has tabs between them."""
+    """The suffix that says how a file is read; a .txt that is to have columns has tabs between them."""
     suffix = suffix_of(file)
     if suffix == ".txt" and kind not in (None, DataKind.TEXTS):
         return ".tsv"

@@ -1,4 +1,4 @@
-"""Images and sounds that a person hands over: where the files are, and their classes, captions or transcripts.
+"""Images and sounds that a person gives: where the files are, and their classes, captions or transcripts.
 
 A folder or a .tar archive holds the files.  Their classes are the folders in it, or in a table inside or beside it
 (labels.csv), or in the names of files, where a pattern is given.
@@ -7,89 +7,164 @@ A folder or a .tar archive holds the files.  Their classes are the folders in it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
-from dataclasses import replace
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 
 from headway.data.images import Images
 from headway.data.kinds import HEARD, PICTURED, DataKind
 from headway.data.media_sources import (
     ClassFolders,
     FileSet,
+    FolderFiles,
     LabelFromName,
     MediaSource,
+    MediaTable,
     Medium,
     TarFiles,
     UnlabelledFiles,
     hidden,
     named_like,
 )
-from headway.data.media_tables import (
-    KINDS,
-    MEDIA,
-    MediaColumn,
-    MediaTable,
-    find_names,
-    is_table,
-    pool_at,
-    pool_beside,
-    tables_of,
-)
 from headway.data.records import DataQuery, RecognisedData
-from headway.data.shard_cache import digest
+from headway.data.shards import digest
 from headway.data.sounds import Sounds, rate_of
 from headway.data.splits import checked_pattern
-from headway.data.table_preview import words
-from headway.data.text_lines import MediaLocation, leads_outside, line_count
+from headway.data.table import JsonLines, TextLists
+from headway.data.table_preview import (
+    BESIDES,
+    CAPTION,
+    LABEL,
+    TEXT,
+    TRANSCRIPT,
+    TablePreview,
+    look_like_labels,
+    media_column,
+    spelled,
+    words,
+)
+from headway.data.text_lines import MEDIA_SUFFIXES, TABLE_SUFFIXES, MediaLocation, leads_outside, line_count, suffix_of
 from headway.errors import UserError, counted, listed
 
 PARTS = words("train training val valid validation test testing dev eval")
+HOMES = ("images", "image", "img", "photos", "pictures", "audio", "sounds", "clips", "recordings", "wavs", "wav")
 ALLOWED = "class folders; a folder or .tar archive of files with a table (.csv, .tsv, .jsonl) in it or beside it"
 MAX_RATE_HEADERS = 256  # headers that are read to know the rate of sounds
-TOLD = {DataKind.IMAGES: "class", DataKind.SOUNDS: "class", DataKind.CAPTIONS: "caption", DataKind.SPEECH: "transcript"}
-PLURAL = {
-    DataKind.IMAGES: "classes",
-    DataKind.SOUNDS: "classes",
-    DataKind.CAPTIONS: "captions",
-    DataKind.SPEECH: "transcripts",
+# by medium: with a class, with texts
+KINDS = {"image": (DataKind.IMAGES, DataKind.CAPTIONS), "sound": (DataKind.SOUNDS, DataKind.SPEECH)}
+NAMES = {
+    DataKind.IMAGES: LABEL,
+    DataKind.SOUNDS: LABEL,
+    DataKind.CAPTIONS: CAPTION | TEXT,
+    DataKind.SPEECH: TRANSCRIPT | TEXT,
+}
+TEXT_NOUNS = {  # what is said about a file, one and several
+    DataKind.IMAGES: ("class", "classes"),
+    DataKind.SOUNDS: ("class", "classes"),
+    DataKind.CAPTIONS: ("caption", "captions"),
+    DataKind.SPEECH: ("transcript", "transcripts"),
 }
 
 
-def recognise_media(asked: DataQuery) -> RecognisedData | None:
-    """Images or sounds; None where something else was handed over."""
-    if asked.kind is not None and asked.kind not in PICTURED | HEARD:
+def recognise_media(query: DataQuery) -> RecognisedData | None:
+    """Images or sounds; None where something else was given."""
+    if query.kind is not None and query.kind not in PICTURED | HEARD:
         return None
-    pools, tables = [pool for path in asked.paths if (pool := pool_at(path))], [p for p in asked.paths if is_table(p)]
-    if len(pools) + len(tables) < len(asked.paths):
-        return refuse_single(asked)
+    pools, tables = [pool for path in query.paths if (pool := pool_at(path))], [p for p in query.paths if is_table(p)]
+    if len(pools) + len(tables) < len(query.paths):
+        return refuse_single(query)
     if len(tables) > 1 or (tables and len(pools) > 1):
-        return None if not pools else refuse_many(asked)
-    if tables:
-        naming = find_names(asked, tables[0])
-        pool = naming and pool_beside(naming, with_inner(pools))
-        if naming and not pool and not pools and asked.kind is None and len(naming.others) > 1:
-            return None  # a table of texts in which an image is mentioned
-        return naming and tabled(asked, naming, pool)
-    given = [pooled(asked, pool) for pool in pools]
-    return joined(given) if given else None
+        if not pools:
+            return None
+        raise UserError(f"{listed(map(str, query.paths), 3)}: which table belongs to which files?", allowed=ALLOWED)
+    if not tables:
+        return joined([pooled(query, pool) for pool in pools])
+    naming = find_names(query, tables[0])
+    if naming is None:
+        return None
+    pool = pool_beside(naming, with_inner(pools))
+    if not pool and not pools and query.kind is None and len(naming.others) > 1:
+        return None  # a table of texts in which an image is mentioned
+    return tabled(query, naming, pool)
 
 
-def pooled(asked: DataQuery, pool: FileSet) -> RecognisedData:
+def refuse_single(query: DataQuery) -> None:
+    """A file that is one image or one sound is nothing to learn from."""
+    for path in query.paths:
+        for noun, suffixes in MEDIA_SUFFIXES.items():
+            if path.suffix.lower() in suffixes and path.is_file():
+                raise UserError(f"{path} is one {noun}", do="give the folder that holds all of them")
+    if query.kind is not None:
+        nouns = "images" if query.kind in PICTURED else "sounds"
+        raise UserError(f"{listed(map(str, query.paths), 3)}: no {nouns} are there", allowed=ALLOWED)
+
+
+@dataclass(frozen=True)
+class MediaColumn:
+    """A table one of whose columns names images or sounds."""
+
+    preview: TablePreview
+    column: int
+    noun: str  # image or sound
+
+    @property
+    def file(self) -> Path:
+        return self.preview.file
+
+    @property
+    def names(self) -> list[str]:
+        """The first names."""
+        return self.preview.values(self.column)[:50]
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Columns that may say something about the files."""
+        columns = (at for at in range(self.preview.width) if at != self.column)
+        return tuple(at for at in columns if self.preview.name(at) not in BESIDES)
+
+    def choose(self, query: DataQuery) -> tuple[DataKind, int]:
+        """The kind, and the column of the texts: by the names of columns; else, where one is left, by its values."""
+        table = self.preview
+        others = tuple(table.find(column) for column in query.columns[1:]) or self.others
+        kinds = (query.kind,) if query.kind else KINDS[self.noun]
+        for kind in kinds:
+            named = [at for at in others if table.name(at) in NAMES[kind]]
+            if len(named) == 1:
+                return kind, named[0]
+        if len(others) != 1:
+            names = table.names or tuple(range(1, table.width + 1))
+            example = spelled([names[self.column], names[others[-1]] if others else "…"])
+            said = f"{table.file} names files and nothing says what else in it is meant"
+            do = f"choose two columns, as in data.columns {example}"
+            raise UserError(f"{said} ({listed(map(str, names))})", do=do)
+        (text,) = others
+        classes = text not in table.lists and look_like_labels(table.values(text), table.values(self.column))
+        return kinds[0] if classes or len(kinds) == 1 else kinds[1], text
+
+
+def find_names(query: DataQuery, file: Path) -> MediaColumn | None:
+    """The column that names files; None where there is none, or where other data is wanted."""
+    found = media_column(query, file)
+    return MediaColumn(*found) if found and query.kind in (None, *KINDS[found[2]]) else None
+
+
+def pooled(query: DataQuery, pool: FileSet) -> RecognisedData:
     """One folder or archive: with a table in it or beside it, or by the names of folders or files."""
-    if asked.label_from is not None:
-        return by_file_names(asked, pool, checked_pattern(asked.label_from))
-    found = [hit for table in tables_of(pool) if (hit := find_names(asked, table))]
+    if query.label_from is not None:
+        checked_pattern(query.label_from)
+        return by_names(query, pool)
+    found = [hit for table in tables_of(pool) if (hit := find_names(query, table))]
     if not found and (inner := only_folder(pool)):
-        return pooled(asked, inner)
+        return pooled(query, inner)
     if len(found) > 1:
         files = [str(hit.file) for hit in found]
         do = f"name one, as in headway train {files[0]}"
         raise UserError(f"{pool.path} has several tables: {listed(files)}", do=do)
     if found:
-        return tabled(asked, found[0], pool_beside(found[0], with_inner([pool])))
-    if asked.columns:
+        return tabled(query, found[0], pool_beside(found[0], with_inner([pool])))
+    if query.columns:
         raise UserError(f"{pool.path} has no table with columns", do="leave out data.columns")
-    return by_folders(asked, pool)
+    return by_names(query, pool)
 
 
 def only_folder(pool: FileSet) -> FileSet | None:
@@ -107,106 +182,93 @@ def with_inner(pools: Sequence[FileSet]) -> list[FileSet]:
     return [found for pool in pools for found in (pool, only_folder(pool)) if found]
 
 
-def tabled(asked: DataQuery, naming: MediaColumn, pool: FileSet | None) -> RecognisedData:
+def tabled(query: DataQuery, naming: MediaColumn, pool: FileSet | None) -> RecognisedData:
+    """Files that a table names."""
     table = naming.file
     if pool is None:
-        given = listed([str(path) for path in asked.paths if path != table])
-        said = f"{table} names {naming.medium.noun}s such as {naming.names[0]!r}, and none of the first are "
+        given = listed([str(path) for path in query.paths if path != table])
+        said = f"{table} names {naming.noun}s such as {naming.names[0]!r}, and none of the first are "
         raise UserError(said + (f"in {given}" if given else "beside it"), do="give the folder or .tar that has them")
-    kind, source = naming.records(asked)
-    medium = exact(naming.medium, asked, [pool.place(name) for name in naming.names])
+    kind, text = naming.choose(query)
+    captions = kind is DataKind.CAPTIONS
+    source = naming.preview.source((naming.column, text))
+    if isinstance(source, JsonLines):
+        source = TextLists(source.file, source.keys, captions)
+    medium = exact(naming.noun, query, [pool.place(name) for name in naming.names])
     within = isinstance(pool, TarFiles) and pool.path in table.parents
     own = within or pool.path.stem == table.name.partition(".")[0]
     strays = own or len([file for file in table.parent.iterdir() if is_table(file)]) == 1
     lines = line_count(table) - naming.preview.header_lines
-    said = f"{counted(lines, 'line')} of {medium.noun}s{at_rate(medium)} and {PLURAL[kind]}"
+    said = f"{counted(lines, 'line')} of {medium.noun}s{at_rate(medium)} and {TEXT_NOUNS[kind][1]}"
     why = f"{table}{'' if within else f' and {pool.path}'}: {said}"
-    names = list(named_like(pool, medium))
-    return given_by(asked, kind, MediaTable(pool, medium, table=source, strays=strays), why, names)
+    files = MediaTable(pool, medium, table=source, strays=strays, grouped=captions)
+    return recognised(query, kind, files, why, list(named_like(pool, medium.suffixes)))
 
 
-def by_folders(asked: DataQuery, pool: FileSet) -> RecognisedData:
-    medium = medium_in(asked, pool)
-    kind, texts = KINDS[medium.noun]
-    names = list(named_like(pool, medium))
-    if asked.nameless and kind is DataKind.IMAGES and asked.kind in (None, kind):
-        return without_names(asked, pool, medium, names)
+def by_names(query: DataQuery, pool: FileSet) -> RecognisedData:
+    """Files whose own names or folders say a class or a text; images may do without."""
+    noun = medium_in(query, pool)
+    names = list(named_like(pool, MEDIA_SUFFIXES[noun]))
+    medium = exact(noun, query, [pool.place(name) for name in names[:MAX_RATE_HEADERS]])
+    kind = KINDS[noun][0]
+    if query.label_from is not None:
+        kind = query.kind or kind
+        source = LabelFromName(pool, medium, pattern=query.label_from, spaced=kind is DataKind.SPEECH)
+        said = texts_in_names(source, names, *TEXT_NOUNS[kind])
+    elif query.nameless and kind is DataKind.IMAGES and query.kind in (None, kind):
+        source, said = UnlabelledFiles(pool, medium), ""
+    else:
+        source, said = ClassFolders(pool, medium), class_folders(query, pool, noun, names)
+    why = f"{pool.path}: {counted(len(names), noun)}{at_rate(medium)}{said}"
+    others = [path for name in pool.names() if (path := PurePosixPath(name)).suffix.lower() not in medium.suffixes]
+    others = [path for path in others if not path.name.startswith(".")]
+    suffixes = listed(sorted({path.suffix or path.name for path in others}), 3)
+    why += f" ({counted(len(others), 'other file')} not read: {suffixes})" if others else ""
+    return recognised(query, kind, source, why, names)
+
+
+def texts_in_names(source: LabelFromName, names: Sequence[str], text: str, texts: str) -> str:
+    """What a pattern finds in the names of files, for a sentence; `text` and `texts` are what that is called."""
+    said = [source.texts(PurePosixPath(name)) for name in names]
+    found = Counter(one for found in said if not isinstance(found, str) for one in found)
+    if not found:
+        where = f"{PurePosixPath(names[0]).stem!r}, nor in other names in {source.pool.path}"
+        raise UserError(f"data.label_from {source.pattern!r} finds nothing in {where}")
+    count = f"{len(found)} {texts}" if len(found) > 1 else f"1 {text}"
+    return f" with {count} in their names ({listed(found, 5)})"
+
+
+def class_folders(query: DataQuery, pool: FileSet, noun: str, names: Sequence[str]) -> str:
+    """The folders that are classes, for a sentence; a UserError where there are none, or they look like splits."""
+    kind, texts = KINDS[noun]
     folders = Counter(PurePosixPath(name).parts[0] for name in names if "/" in name and not leads_outside(name))
-    if asked.kind is texts or not folders:
-        raise unlabelled(pool, medium, len(names), texts if asked.kind is texts else kind)
+    if query.kind is texts or not folders:
+        raise unlabelled(pool, counted(len(names), noun), texts if query.kind is texts else kind)
     if len(folders) > 1 and {folder.lower() for folder in folders} <= PARTS:
         first, *others = sorted(folders, key=lambda folder: "train" not in folder)
         raise UserError(
             f"the folders of {pool.path} ({listed(folders)}) look like parts of a data set, not like classes",
             do=f"give one of them, as in headway train {pool.path / first} --validation {pool.path / others[0]}",
         )
-    medium = exact(medium, asked, [pool.place(name) for name in names[:MAX_RATE_HEADERS]])
-    classes = f"{counted(len(folders), 'class folder')} ({listed(folders, 5)}){without(pool, folders, medium)}"
-    said = f"{counted(len(names), medium.noun)}{at_rate(medium)} in {classes}"
-    why = f"{pool.path}: {said}{beside(pool, medium)}"
-    return given_by(asked, kind, ClassFolders(pool, medium), why, names)
+    empty = [folder for folder in pool.folders() if folder not in folders and not hidden(folder)]
+    without = f" and {len(empty)} without {noun}s ({listed(empty, 5)})" if empty else ""
+    return f" in {counted(len(folders), 'class folder')} ({listed(folders, 5)}){without}"
 
 
-def without_names(asked: DataQuery, pool: FileSet, medium: Medium, names: Sequence[str]) -> RecognisedData:
-    """All images of a folder or archive, whatever folders they are in."""
-    said = f"{counted(len(names), medium.noun)}{beside(pool, medium)}"
-    medium = exact(medium, asked, ())
-    return given_by(asked, DataKind.IMAGES, UnlabelledFiles(pool, medium), f"{pool.path}: {said}", names)
-
-
-def by_file_names(asked: DataQuery, pool: FileSet, pattern: str) -> RecognisedData:
-    medium = medium_in(asked, pool)
-    kind = asked.kind or KINDS[medium.noun][0]
-    names = list(named_like(pool, medium))
-    medium = exact(medium, asked, [pool.place(name) for name in names[:MAX_RATE_HEADERS]])
-    source = LabelFromName(pool, medium, pattern=pattern, spaced=kind is DataKind.SPEECH)
-    texts = Counter(text for name in names if (text := source.text(PurePosixPath(name).stem)) is not None)
-    if not texts:
-        first = PurePosixPath(names[0]).stem
-        raise UserError(f"data.label_from {pattern!r} finds nothing in {first!r}, nor in other names in {pool.path}")
-    shown = f"{len(texts)} {PLURAL[kind]}" if len(texts) > 1 else f"1 {TOLD[kind]}"
-    said = f"{counted(len(names), medium.noun)}{at_rate(medium)} with {shown} in their names ({listed(texts, 5)})"
-    return given_by(asked, kind, source, f"{pool.path}: {said}{beside(pool, medium)}", names)
-
-
-def given_by(asked: DataQuery, kind: DataKind, source: MediaSource, why: str, names: Sequence[str]) -> RecognisedData:
-    told = digest((), repr(source.medium), asked.label_from or "", *names)
-    unlabelled = type(source) is UnlabelledFiles
-    return RecognisedData(kind, (replace(source, said=TOLD[kind]),), why, asked.paths, (told,), unlabelled)
-
-
-def exact(medium: Medium, asked: DataQuery, places: Sequence[MediaLocation | None]) -> Medium:
-    """The medium with what was asked of it: frames of films, or the one rate of sounds that are not resampled."""
-    if isinstance(medium, Images):
-        return replace(medium, frames=asked.frames)
-    assert isinstance(medium, Sounds)
-    if asked.rate is not None:
-        return medium
-    rates = Counter(rate for place in places if place and (rate := rate_of(place)))
-    return replace(medium, rate=rates.most_common(1)[0][0] if rates else None)
-
-
-def medium_in(asked: DataQuery, pool: FileSet) -> Medium:
-    """What the files are; a UserError where they are two things, or none."""
-    counts = {medium: sum(1 for _ in named_like(pool, medium)) for medium in MEDIA}
-    wanted = [medium for medium in MEDIA if asked.kind in KINDS[medium.noun]] or [m for m in MEDIA if counts[m]]
-    if len(wanted) > 1:
-        told = " and ".join(counted(counts[medium], medium.noun) for medium in wanted)
-        raise UserError(f"{pool.path} holds {told}", do="say which are meant with data.task images or data.task sounds")
-    if not wanted or not counts[wanted[0]]:
-        what = f"{wanted[0].noun}s" if wanted else "images and no sounds"
-        names = listed(pool.names(), 4)
-        raise UserError(f"{pool.path} holds no {what}{f', only {names}' if names else ''}")
-    return wanted[0]
-
-
-def unlabelled(pool: FileSet, medium: Medium, count: int, kind: DataKind) -> UserError:
-    classes = kind in (DataKind.IMAGES, DataKind.SOUNDS)
-    table = f"labels.csv (file,{TOLD[kind]})" if classes else f"{PLURAL[kind]}.tsv (file, tab, {TOLD[kind]})"
+def unlabelled(pool: FileSet, count: str, kind: DataKind) -> UserError:
+    text, texts = TEXT_NOUNS[kind]
+    classes = text == "class"
+    table = f"labels.csv (file,{text})" if classes else f"{texts}.tsv (file, tab, {text})"
     folders = "put each class into a folder of its own, or " if classes else ""
     without = ", or learn without classes, as in data.objective masked" if kind is DataKind.IMAGES else ""
     do = f"{folders}add {table}, or take it from their names, as in data.label_from '([a-z]+)_'{without}"
-    return UserError(f"{pool.path} holds {counted(count, medium.noun)} and nothing says the {PLURAL[kind]}", do=do)
+    return UserError(f"{pool.path} holds {count} and nothing says the {texts}", do=do)
+
+
+def recognised(query: DataQuery, kind: DataKind, source: MediaSource, why: str, names: Sequence[str]) -> RecognisedData:
+    fingerprint = (digest((), repr(source.medium), query.label_from or "", *names),)
+    source = replace(source, said=TEXT_NOUNS[kind][0])
+    return RecognisedData(kind, (source,), why, query.paths, fingerprint, unlabelled=type(source) is UnlabelledFiles)
 
 
 def joined(given: list[RecognisedData]) -> RecognisedData:
@@ -214,40 +276,81 @@ def joined(given: list[RecognisedData]) -> RecognisedData:
     first, *others = given
     if any(other.kind is not first.kind for other in others):
         raise UserError(f"{first.description}; {others[0].description}: these cannot be read together")
-    kept = [source for one in given for source in one.sources if isinstance(source, MediaSource)]
-    sources = tuple(replace(source, medium=kept[0].medium) for source in kept)  # one rate for all sounds
+    all_sources = [source for one in given for source in one.sources if isinstance(source, MediaSource)]
+    sources = tuple(replace(source, medium=all_sources[0].medium) for source in all_sources)  # one rate for all sounds
     why = "; ".join(one.description for one in given)
-    return replace(first, sources=sources, description=why, told=tuple(text for one in given for text in one.told))
+    return replace(
+        first, sources=sources, description=why, fingerprint=tuple(text for one in given for text in one.fingerprint)
+    )
 
 
-def refuse_single(asked: DataQuery) -> None:
-    """A file that is one image or one sound is nothing to learn from."""
-    for path in asked.paths:
-        for medium in MEDIA:
-            if path.suffix.lower() in medium.suffixes and path.is_file():
-                raise UserError(f"{path} is one {medium.noun}", do="give the folder that holds all of them")
-    if asked.kind is not None:
-        noun = "images" if asked.kind in PICTURED else "sounds"
-        raise UserError(f"{listed(map(str, asked.paths), 3)}: no {noun} are there", allowed=ALLOWED)
+def medium_in(query: DataQuery, pool: FileSet) -> str:
+    """What the files are, image or sound; a UserError where they are both, or neither."""
+    counts = {noun: len(list(named_like(pool, suffixes))) for noun, suffixes in MEDIA_SUFFIXES.items()}
+    nouns = [noun for noun, kinds in KINDS.items() if query.kind in kinds] or [n for n in counts if counts[n]]
+    if len(nouns) > 1:
+        found = " and ".join(counted(counts[noun], noun) for noun in nouns)
+        do = "say which are meant with data.task images or data.task sounds"
+        raise UserError(f"{pool.path} holds {found}", do=do)
+    if not nouns or not counts[nouns[0]]:
+        what = f"{nouns[0]}s" if nouns else "images and no sounds"
+        names = listed(pool.names(), 4)
+        raise UserError(f"{pool.path} holds no {what}{f', only {names}' if names else ''}")
+    return nouns[0]
 
 
-def refuse_many(asked: DataQuery) -> None:
-    raise UserError(f"{listed(map(str, asked.paths), 3)}: which table belongs to which files?", allowed=ALLOWED)
-
-
-def beside(pool: FileSet, medium: Medium) -> str:
-    """Files that are not read, for a sentence."""
-    others = [p for name in pool.names() if (p := PurePosixPath(name)).suffix.lower() not in medium.suffixes]
-    others = [path for path in others if not path.name.startswith(".")]
-    kinds = listed(sorted({path.suffix or path.name for path in others}), 3)
-    return f" ({counted(len(others), 'other file')} not read: {kinds})" if others else ""
-
-
-def without(pool: FileSet, classes: Container[str], medium: Medium) -> str:
-    """Folders in which nothing to learn from is, for a sentence."""
-    empty = [folder for folder in pool.folders() if folder not in classes and not hidden(folder)]
-    return f" and {len(empty)} without {medium.noun}s ({listed(empty, 5)})" if empty else ""
+def exact(noun: str, query: DataQuery, places: Sequence[MediaLocation | None]) -> Medium:
+    """The medium as requested: frames of films, or the one rate of sounds that are not resampled."""
+    if noun == "image":
+        return Images(frames=query.frames)
+    if query.rate is not None:
+        return Sounds()
+    rates = Counter(rate for place in places if place and (rate := rate_of(place)))
+    return Sounds(rate=rates.most_common(1)[0][0] if rates else None)
 
 
 def at_rate(medium: Medium) -> str:
     return f" of {medium.rate:,} Hz" if isinstance(medium, Sounds) and medium.rate else ""
+
+
+def pool_at(path: Path) -> FileSet | None:
+    """A folder or an archive with images or sounds in it, and not more texts."""
+    if path.suffix.lower() == ".tar" and path.is_file():
+        return TarFiles(path)
+    if not path.is_dir():
+        return None
+    counts = Counter(PurePosixPath(name).suffix.lower() for name in FolderFiles(path).names())
+    most = max(sum(counts[suffix] for suffix in suffixes) for suffixes in MEDIA_SUFFIXES.values())
+    return FolderFiles(path) if most and most >= counts[".txt"] else None
+
+
+def tables_of(pool: FileSet) -> list[Path]:
+    """Tables at the top of a pool, and beside an archive one of its name."""
+    files = [pool.path / name for name in pool.names() if "/" not in name and suffix_of(Path(name)) in TABLE_SUFFIXES]
+    if isinstance(pool, TarFiles):
+        files += [file for suffix in TABLE_SUFFIXES if (file := pool.path.with_suffix(suffix)).is_file()]
+    return files
+
+
+def is_table(path: Path) -> bool:
+    return path.is_file() and suffix_of(path) in TABLE_SUFFIXES
+
+
+def pool_beside(naming: MediaColumn, pools: Sequence[FileSet]) -> FileSet | None:
+    """The folder or archive in which any of the first names of a table are found."""
+    return next((p for p in around(naming.file, pools) if any(p.place(name) for name in naming.names)), None)
+
+
+def around(table: Path, pools: Sequence[FileSet]) -> Iterator[FileSet]:
+    """Where files of a table may be: what was given, and folders with usual names in it; else what is beside it."""
+    archive = next((up for up in table.parents if up.suffix.lower() == ".tar"), None)
+    if not pools and archive:
+        pools = [TarFiles(archive)]
+    elif not pools:
+        stem = table.with_name(table.name.partition(".")[0])
+        pools = [TarFiles(stem.with_suffix(".tar"))] if stem.with_suffix(".tar").is_file() else []
+        pools = [*pools, FolderFiles(stem), FolderFiles(table.parent)]
+    for pool in pools:
+        yield pool
+        for home in HOMES:
+            yield TarFiles(pool.path, f"{home}/") if isinstance(pool, TarFiles) else FolderFiles(pool.path / home)

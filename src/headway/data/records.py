@@ -1,15 +1,12 @@
-"""Records as a stream: what data is for, what was recognised, and what is wrong with each record.
+"""Records: what one is, where they come from, which data they were recognised as, and what is wrong with one.
 
-Lines lose their ends and nothing else.  Every line is a record or a problem, so that the two together count what is
-there; memory does not grow with the file.
+All are read as a stream, so memory does not grow with the file.  Every line is a record or a problem, and the two
+together count what is there.  Lines lose their ends and nothing else.  Here are two parallel files and files of text;
+tables are in `table.py`, images and sounds in `media_sources.py`.
 
-What records of data hold, and what is true of each kind.
-
-Records and where they come from: here two parallel files and files of text; tables are in `table.py`.
-
-All are read as a stream.  A file of text is one document of any length.  It comes in pieces that, joined, are its
-text, with every line end a \n.  They are cut before a line, or inside a very long line before a space, so that a
-tokenizer sees nearly the same as in the whole.
+A file of text is one document of any length.  It comes in pieces that, joined, are its text, with every line end a \n.
+They are cut before a line, or inside a very long line before a space, so that a tokenizer sees nearly the same as in
+the whole.
 """
 
 from __future__ import annotations
@@ -28,7 +25,6 @@ from headway.data.text_lines import (
     Flaw,
     MediaLocation,
     Problem,
-    TextLine,
     cut,
     decode,
     open_bytes,
@@ -37,10 +33,11 @@ from headway.data.text_lines import (
 )
 from headway.errors import counted
 
-PIECE_CHARACTERS = 2**16  # characters after which a piece ends where it may; at twice as many it ends anywhere
-
-
+T = TypeVar("T")
 BUILTIN = "dates"  # the name of the built-in data set
+PIECE_CHARACTERS = 2**16  # characters after which a piece ends where it may; at twice as many it ends anywhere
+MAX_SPEECH_RATE = 100  # characters a second: CTC writes at most one in each frame of 10 ms
+MAX_FIELD_CHARACTERS = 10_000  # characters of a text that is learned as one row
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class Record:
 
     @property
     def handed(self) -> tuple[str, ...]:
-        """What a task is handed: the fields, and of an image or a sound its place and extent instead of the hash."""
+        """What a task encodes: the fields, and of an image or a sound its place and extent instead of the hash."""
         if self.place is None:
             return self.fields
         return (self.place.spelled(), " ".join(map(str, self.extent)), *self.fields[1:])
@@ -87,8 +84,8 @@ class RecordSource(ABC):
     def read(self) -> Iterator[Record | Problem]: ...
 
     @abstractmethod
-    def side(self, field: int) -> tuple[Path, str]:
-        """The file of a field and what a person calls it."""
+    def field_name(self, field: int) -> str:
+        """What a person calls a field."""
 
 
 @dataclass(frozen=True)
@@ -123,17 +120,14 @@ class ParallelFiles(RecordSource):
                     return
             elif left and right:
                 yield Record((left.bare, right.bare), self.source, left.number)
-            else:
-                yield self.unequal(left, right, rest=sum(1 for _ in pairs))
+            elif line := left or right:
+                longer, other = self.files if left else self.files[::-1]
+                count = 1 + sum(1 for _ in pairs)
+                said = f"{counted(count, 'line')} more than {other} has ({line.number - 1:,})"
+                yield Problem(longer, line.number, Flaw.UNPAIRED, said, lines=count)
 
-    def unequal(self, left: TextLine | None, right: TextLine | None, rest: int) -> Problem:
-        longer, other, line = (self.source, self.target, left) if left else (self.target, self.source, right)
-        assert line is not None
-        said = f"{counted(rest + 1, 'line')} more than {other} has ({line.number - 1:,})"
-        return Problem(longer, line.number, Flaw.UNPAIRED, said, lines=rest + 1)
-
-    def side(self, field: int) -> tuple[Path, str]:
-        return self.files[field], ("the source", "the target")[field]
+    def field_name(self, field: int) -> str:
+        return ("the source", "the target")[field]
 
 
 @dataclass(frozen=True)
@@ -151,8 +145,8 @@ class TextFile(FileSource):
         if not begun:
             yield Problem(self.file, 1, Flaw.EMPTY, "no text in this file")
 
-    def side(self, field: int) -> tuple[Path, str]:
-        return self.file, "the text"
+    def field_name(self, field: int) -> str:
+        return "the text"
 
 
 def read_document(file: Path) -> Iterator[tuple[int, str] | Problem]:
@@ -184,16 +178,16 @@ def segments(file: Path) -> Iterator[tuple[int, str] | Problem]:
             for raw in chunks(stream):
                 line = decode(unmarked(raw, file) if first else raw, file, number)
                 first = False
-                yield line.problem or whole(line, file)
+                if line.problem:
+                    yield line.problem
+                elif "\0" in line.text:
+                    said = f"a NUL character at position {line.text.index(chr(0)) + 1}"
+                    yield Problem(file, number, Flaw.NUL, said)
+                else:
+                    yield number, f"{line.bare}\n" if line.text.endswith("\n") else line.text
                 number += raw.endswith(b"\n")
         except CUT as error:
             yield cut(file, number, error)
-
-
-def whole(line: TextLine, file: Path) -> tuple[int, str] | Problem:
-    if "\0" in line.text:
-        return Problem(file, line.number, Flaw.NUL, f"a NUL character at position {line.text.index(chr(0)) + 1}")
-    return line.number, f"{line.bare}\n" if line.text.endswith("\n") else line.text
 
 
 def chunks(stream: BufferedIOBase) -> Iterator[bytes]:
@@ -218,23 +212,18 @@ def parting(raw: bytes) -> int:
     return next(starts, len(raw))
 
 
-T = TypeVar("T")
-MAX_SPEECH_RATE = 100  # characters a second: CTC writes at most one in each frame of 10 ms
-MAX_FIELD_CHARACTERS = 10_000  # characters of a text that is learned as one row
-
-
 @dataclass(frozen=True)
 class RecognisedData:
     """Data that was recognised, with a `description`; `paths` are what a person named, where these are not files.
 
-    `told` is what decides, besides the bytes of files, which records these hold: names that say a class.
+    `fingerprint` is what decides, besides the bytes of files, which records these hold: names that say a class.
     """
 
     kind: DataKind
     sources: tuple[RecordSource, ...]
     description: str
     paths: tuple[Path, ...] = ()
-    told: tuple[str, ...] = ()
+    fingerprint: tuple[str, ...] = ()
     unlabelled: bool = False  # images that are learned from without classes
 
     @property
@@ -254,7 +243,7 @@ class RecognisedData:
 
 @dataclass(frozen=True)
 class DataQuery:
-    """What a person handed over and said about it."""
+    """What a person gave, and settings about it."""
 
     paths: tuple[Path, ...]
     kind: DataKind | None = None
@@ -284,7 +273,7 @@ def records(given: RecognisedData, longest: int = MAX_FIELD_CHARACTERS) -> Itera
 
 
 def by_document(records: Iterable[Record]) -> Iterator[Iterator[str]]:
-    """The pieces of each document; they are to be read before the next one is asked for."""
+    """The pieces of each document; read them before the next one."""
     begun = 0
 
     def number(record: Record) -> int:
@@ -300,13 +289,22 @@ def checked(record: Record, source: RecordSource, kind: DataKind, longest: int) 
     if record.goes_on:
         return record
     for at, text in enumerate(record.fields):
-        flaw = flaw_of(text, kind, longest)
-        if flaw:
-            file, name = source.side(at)
-            return Problem(record.file if record.place else file, record.line, flaw[0], f"{name} {flaw[1]}")
+        if flaw := flaw_of(text, kind, longest):
+            file = source.files[at] if isinstance(source, ParallelFiles) else record.file
+            return Problem(file, record.line, flaw[0], f"{source.field_name(at)} {flaw[1]}")
     if kind is DataKind.TAGS:
-        return tagged(record)
-    return sayable(record) if kind is DataKind.SPEECH else record
+        words, tags = (field.split() for field in record.fields)
+        if len(words) == len(tags):
+            return Record((" ".join(words), " ".join(tags)), record.file, record.line)
+        said = f"{counted(len(words), 'word')} and {counted(len(tags), 'tag')}"
+        return Problem(record.file, record.line, Flaw.COUNTS, said)
+    if kind is DataKind.SPEECH:
+        samples, rate = record.extent
+        characters, seconds = len(record.fields[1]), samples / rate
+        if characters > max(1, MAX_SPEECH_RATE * seconds):
+            said = f"has a transcript of {counted(characters, 'character')} for {seconds:.2f} seconds"
+            return Problem(record.file, record.line, Flaw.LONG, said)
+    return record
 
 
 def flaw_of(text: str, kind: DataKind, longest: int) -> tuple[Flaw, str] | None:
@@ -314,38 +312,13 @@ def flaw_of(text: str, kind: DataKind, longest: int) -> tuple[Flaw, str] | None:
         return Flaw.EMPTY, "is empty"
     if "\0" in text:
         return Flaw.NUL, f"has a NUL character at position {text.index(chr(0)) + 1}"
-    if not text.isascii() and (half := half_pair(text)):
-        return Flaw.ENCODING, f"has half a surrogate pair at character {half}, which is no character"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:  # JSON can spell half a pair, and no UTF-8 can hold it
+        return Flaw.ENCODING, f"has half a surrogate pair at character {error.start + 1}, which is no character"
     if kind not in ENDLESS and len(text) > longest:
         return Flaw.LONG, f"has {counted(len(text), 'character')} where {longest:,} are allowed"
     return None
-
-
-def half_pair(text: str) -> int | None:
-    """The place of a surrogate, from 1; JSON can spell it and no UTF-8 can hold it."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        return error.start + 1
-    return None
-
-
-def sayable(record: Record) -> Record | Problem:
-    """A transcript that is not too long for its sound."""
-    samples, rate = record.extent
-    characters, seconds = len(record.fields[1]), samples / rate
-    if characters <= max(1, MAX_SPEECH_RATE * seconds):
-        return record
-    said = f"has a transcript of {counted(characters, 'character')} for {seconds:.2f} seconds"
-    return Problem(record.file, record.line, Flaw.LONG, said)
-
-
-def tagged(record: Record) -> Record | Problem:
-    words, tags = (field.split() for field in record.fields)
-    if len(words) != len(tags):
-        said = f"{counted(len(words), 'word')} and {counted(len(tags), 'tag')}"
-        return Problem(record.file, record.line, Flaw.COUNTS, said)
-    return Record((" ".join(words), " ".join(tags)), record.file, record.line)
 
 
 def is_paths(data: Any) -> bool:

@@ -1,22 +1,29 @@
-"""Token ids on disk, ready to be trained on: rows of one or more columns, memory-mapped.
+"""Token ids on disk, ready to be trained on: rows of one or more columns, memory-mapped, and the cache of them.
 
 A folder holds for each column the ids of all rows one after the other (`0.tokens`, little-endian, two bytes each where
 the vocabulary allows it) and where each row begins (`0.offsets`, R + 1 numbers of eight bytes); `index.json` has the
 counts, with the size and hash of each file.  It is written last and the folder is renamed into place when all is on the
 disk, so a folder with that name is whole.
 
+The cache is in the user's cache folder; a store in it is named by the digest of all that it is made from.
+
 Axes:  R rows   N all tokens of a column
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
+import tempfile
+import time
+import warnings
 from array import array
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +31,9 @@ from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
+from platformdirs import user_cache_dir
 
-from headway.data.rng import Numbers
+from headway.data.order import Numbers
 from headway.errors import UserError
 from headway.system import flush, read_json, write_json
 
@@ -37,21 +45,151 @@ BLOCK_IDS = 2**16  # ids that are taken from an iterable at once
 BUFFERED_IDS = 2**18  # ids that wait to be written: 2 MB
 FORMAT = "headway shards 1"
 INDEX = "index.json"
+MAX_AGE = 24 * 60 * 60  # seconds after which an unfinished folder was left by a crash
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """The size of a file and its SHA-256."""
+class Shards:
+    """Rows of token ids in a folder.  Opening compares sizes; `verify` compares every byte.
 
-    bytes: int
-    sha256: str
+    A pickled one is the folder's name: whoever unpickles it maps the files again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.columns, self.rows, self.vocab, self.hashes = read_index(self.folder)
+        numbers = range(self.columns)
+        self.offsets = [mapped(self.folder / f"{c}.offsets", "<u8") for c in numbers]  # each R + 1
+        self.tokens = [mapped(self.folder / f"{c}.tokens", dtype_for(self.vocab)) for c in numbers]  # each N
+        for offsets, tokens in zip(self.offsets, self.tokens, strict=True):
+            if len(offsets) != self.rows + 1 or offsets[0] != 0 or offsets[-1] != len(tokens):
+                raise damaged(self.folder, "the offsets are not those of the tokens")
+
+    def __reduce__(self) -> tuple[type[Shards], tuple[Path]]:
+        return Shards, (self.folder,)
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def row(self, number: int) -> tuple[Numbers, ...]:
+        """The ids of each column of a row."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"row {number} of {len(self)}")
+        pairs = zip(self.tokens, self.offsets, strict=True)
+        return tuple(tokens[offsets[number] : offsets[number + 1]].astype(np.int64) for tokens, offsets in pairs)
+
+    def lengths(self, column: int) -> Numbers:
+        """The length of each row, R, without a look at the tokens."""
+        return np.diff(self.offsets[column].astype(np.int64))
+
+    def stream(self, column: int = 0) -> TokenColumn:
+        return TokenColumn(self, column)
+
+    def verify(self) -> None:
+        """Reads every byte, and raises where one is not what was written."""
+        for name, sha256 in self.hashes.items():
+            if hash_of(self.folder / name).hex() != sha256:
+                raise damaged(self.folder, f"{name} is not what was written")
+
+
+@dataclass(frozen=True, eq=False)
+class TokenColumn:
+    """A column as one stream: `stream[a:b]` are its ids, N, across rows."""
+
+    shards: Shards
+    column: int
+
+    def __len__(self) -> int:
+        return len(self.shards.tokens[self.column])
+
+    def __getitem__(self, span: slice) -> Numbers:
+        return self.shards.tokens[self.column][span].astype(np.int64)
+
+    def starts(self, begin: int, end: int) -> Numbers:
+        """The positions from `begin` up to `end`, `end` excluded, where a row begins."""
+        assert 0 <= begin <= end <= len(self), (begin, end)
+        offsets = self.shards.offsets[self.column]
+        first, last = np.searchsorted(offsets, np.array([begin, end], dtype=np.uint64))
+        return np.unique(offsets[first:last]).astype(np.int64)  # a row without tokens begins where the next one does
+
+    def pieces(self, begin: int, end: int) -> Numbers:
+        """The lengths of the pieces of rows that a span is made of; they add up to its length."""
+        return np.diff(np.unique(np.concatenate([[begin], self.starts(begin, end), [end]])))
+
+
+def read_index(folder: Path) -> tuple[int, int, int, dict[str, str]]:
+    """Columns, rows, vocabulary, and the hashes of the files, whose sizes are as `index.json` says."""
+    index = read_json(folder / INDEX)
+    if index.get("format") != FORMAT:
+        raise damaged(folder, f"{INDEX} does not say {FORMAT!r}")
+    try:
+        columns, rows, vocab = (int(index[name]) for name in ("columns", "rows", "vocab"))
+        sizes = {name: stamp["bytes"] for name, stamp in index["files"].items()}
+        hashes = {name: stamp["sha256"] for name, stamp in index["files"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise damaged(folder, f"{INDEX} lacks what it should say") from None
+    if set(sizes) != {f"{c}.{kind}" for c in range(columns) for kind in ("tokens", "offsets")}:
+        raise damaged(folder, f"{INDEX} names other files")
+    for name, size in sizes.items():
+        if (found := size_of(folder / name)) != size:
+            raise damaged(folder, f"{name} has {found} bytes of {size}")
+    return columns, rows, vocab, hashes
+
+
+def mapped(path: Path, dtype: str) -> NDArray[np.unsignedinteger]:
+    """A file as an array that is read where it is looked at; a file without bytes cannot be mapped."""
+    if size_of(path) % np.dtype(dtype).itemsize:
+        raise damaged(path.parent, f"{path.name} ends within a number")
+    # a plain view: slices of np.memmap itself take five times as long
+    return np.memmap(path, dtype, "r").view(np.ndarray) if size_of(path) else np.empty(0, dtype)
+
+
+def size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def damaged(folder: Path, why: str) -> UserError:
+    return UserError(f"{folder} is not a whole store of tokens: {why}", do="remove it and write it again")
+
+
+def dtype_for(vocab: int) -> str:
+    return "<u2" if vocab <= 2**16 else "<u4"
+
+
+def write_shards(folder: Path, rows: Iterable[Iterable[Iterable[int]]], columns: int, vocab: int) -> Shards:
+    """Writes rows as they come; the folder is whole or not there, and must not be there before.
+
+    A column may be any iterable of ids, so that a text of any size need not stand in memory.
+    """
+    if folder.exists():
+        raise UserError(f"{folder} is there already", do="give another name, or remove it")
+    part = beside(folder)
+    try:
+        part.mkdir(parents=True)
+        count = 0
+        with ExitStack() as stack:
+            sinks = [stack.enter_context(ColumnSink(part, c, vocab)) for c in range(columns)]
+            for row in rows:
+                for sink, ids in zip(sinks, row, strict=True):
+                    sink.add(ids)
+                count += 1
+            files = {name: stamp for sink in sinks for name, stamp in sink.finish().items()}
+        index = {"format": FORMAT, "columns": columns, "rows": count, "vocab": vocab, "files": files}
+        write_json(part / INDEX, index)
+        os.rename(part, folder)
+        flush(folder.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return Shards(folder)
 
 
 class ColumnSink:
     """Takes rows of ids; `finish` waits for the disk and returns the stamps of both files."""
 
-    def __init__(self, folder: Path, number: int, vocab: int, dtype: str) -> None:
-        self.vocab, self.dtype = vocab, dtype
+    def __init__(self, folder: Path, number: int, vocab: int) -> None:
+        self.vocab = vocab
         self.ids, self.ends = array("q"), array("q", [0])
         self.total = 0
         self.tokens = FileSink(folder / f"{number}.tokens")
@@ -79,14 +217,14 @@ class ColumnSink:
         wrong = ids[(ids < 0) | (ids >= self.vocab)]
         if len(wrong):
             raise UserError(f"token {wrong[0]} is not in the vocabulary", allowed=f"0 to {self.vocab - 1}")
-        self.tokens.write(ids.astype(self.dtype))
+        self.tokens.write(ids.astype(dtype_for(self.vocab)))
         self.ids = array("q")
 
     def write_ends(self) -> None:
         self.offsets.write(np.array(self.ends, dtype="<u8"))
         self.ends = array("q")
 
-    def finish(self) -> dict[str, Stamp]:
+    def finish(self) -> dict[str, dict[str, int | str]]:
         self.write_ids()
         self.write_ends()
         return {sink.path.name: sink.finish() for sink in (self.tokens, self.offsets)}
@@ -106,11 +244,11 @@ class FileSink:
         self.hash.update(data)
         self.bytes += len(data)
 
-    def finish(self) -> Stamp:
+    def finish(self) -> dict[str, int | str]:
         with naming(self.path):
             self.file.flush()
             os.fsync(self.file.fileno())
-        return Stamp(self.bytes, self.hash.hexdigest())
+        return {"bytes": self.bytes, "sha256": self.hash.hexdigest()}
 
 
 def blocks(ids: Iterable[int]) -> Iterator[array[int]]:
@@ -147,163 +285,106 @@ def hash_of(path: Path) -> bytes:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
-class Shards:
-    """Rows of token ids in a folder.  Opening compares sizes; `verify` compares every byte.
+def digest(files: Iterable[Path], *texts: str | bytes) -> str:
+    """64 hexadecimal digits for the bytes of these files, in this order, and these texts; names and dates do not count.
 
-    A pickled one is the folder's name: whoever unpickles it maps the files again.
+    Files are read piece by piece.  Their sizes and dates are not trusted instead: an edit may keep both.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()
-        self.index = ShardIndex.read(self.folder)
-        numbers = range(self.index.columns)
-        self.offsets = [mapped(self.folder / f"{c}.offsets", "<u8") for c in numbers]  # each R + 1
-        self.tokens = [mapped(self.folder / f"{c}.tokens", dtype_for(self.index.vocab)) for c in numbers]  # each N
-        for offsets, tokens in zip(self.offsets, self.tokens, strict=True):
-            if len(offsets) != self.index.rows + 1 or offsets[0] != 0 or offsets[-1] != len(tokens):
-                raise damaged(self.folder, "the offsets are not those of the tokens")
-
-    def __reduce__(self) -> tuple[type[Shards], tuple[Path]]:
-        return Shards, (self.folder,)
-
-    def __len__(self) -> int:
-        return self.index.rows
-
-    @property
-    def columns(self) -> int:
-        return self.index.columns
-
-    @property
-    def vocab(self) -> int:
-        return self.index.vocab
-
-    def row(self, number: int) -> tuple[Numbers, ...]:
-        """The ids of each column of a row."""
-        if not 0 <= number < len(self):
-            raise IndexError(f"row {number} of {len(self)}")
-        pairs = zip(self.tokens, self.offsets, strict=True)
-        return tuple(tokens[offsets[number] : offsets[number + 1]].astype(np.int64) for tokens, offsets in pairs)
-
-    def lengths(self, column: int) -> Numbers:
-        """The length of each row, R, without a look at the tokens."""
-        return np.diff(self.offsets[column].astype(np.int64))
-
-    def stream(self, column: int = 0) -> TokenColumn:
-        return TokenColumn(self, column)
-
-    def verify(self) -> None:
-        """Reads every byte, and raises where one is not what was written."""
-        for name, stamp in self.index.files.items():
-            if hash_of(self.folder / name).hex() != stamp.sha256:
-                raise damaged(self.folder, f"{name} is not what was written")
+    encoded = (text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts)
+    parts = [b"file " + hash_of(path) for path in files]
+    parts += [b"text " + hashlib.sha256(data).digest() for data in encoded]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
-class TokenColumn:
-    """A column as one stream: `stream[a:b]` are its ids, N, across rows."""
+def cached_shards(key: str, make: Callable[[Path], object], place: Path | None = None) -> Shards:
+    """The store of this key, which `make` writes into the folder that it is given where there is none yet.
 
-    shards: Shards
-    column: int
-
-    def __len__(self) -> int:
-        return len(self.shards.tokens[self.column])
-
-    def __getitem__(self, span: slice) -> Numbers:
-        return self.shards.tokens[self.column][span].astype(np.int64)
-
-    def starts(self, begin: int, end: int) -> Numbers:
-        """The positions from `begin` up to `end`, `end` excluded, where a row begins."""
-        assert 0 <= begin <= end <= len(self), (begin, end)
-        offsets = self.shards.offsets[self.column]
-        first, last = np.searchsorted(offsets, np.array([begin, end], dtype=np.uint64))
-        return np.unique(offsets[first:last]).astype(np.int64)  # a row without tokens begins where the next one does
-
-    def pieces(self, begin: int, end: int) -> Numbers:
-        """The lengths of the pieces of rows that a span is made of; they add up to its length."""
-        return np.diff(np.unique(np.concatenate([[begin], self.starts(begin, end), [end]])))
-
-
-def write_shards(folder: Path, rows: Iterable[Iterable[Iterable[int]]], columns: int, vocab: int) -> Shards:
-    """Writes rows as they come; the folder is whole or not there, and must not be there before.
-
-    A column may be any iterable of ids, so that a text of any size need not stand in memory.
+    With a `place` it is made there, and the cache is read and left as it is.  A damaged one is made anew.  Of two
+    processes that make the same one, the first to finish puts it there and both use it.
     """
+    assert key == Path(key).name, key
+    if (found := opened(wanted_folder() / "shards" / key)) is not None:  # one of no rows is found, too
+        return found
+    folder = (place or cache_folder()) / "shards" / key
+    if (found := opened(folder)) is not None:  # the cache folder may be another one than was wished
+        return found
     if folder.exists():
-        raise UserError(f"{folder} is there already", do="give another name, or remove it")
+        warnings.warn(f"{folder} is damaged and is made anew", stacklevel=2)
+    remove_leftovers(folder.parent)
     part = beside(folder)
     try:
-        part.mkdir(parents=True)
-        fill(part, rows, columns, vocab)
-        os.rename(part, folder)
-        flush(folder.parent)
+        make(part)
+        Shards(part)  # what is not whole must not get the name
+        put(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return Shards(folder)
 
 
-def fill(folder: Path, rows: Iterable[Iterable[Iterable[int]]], columns: int, vocab: int) -> None:
-    """Writes the files of each column, and the index when they are on the disk."""
-    count = 0
-    with ExitStack() as stack:
-        sinks = [stack.enter_context(ColumnSink(folder, c, vocab, dtype_for(vocab))) for c in range(columns)]
-        for row in rows:
-            for sink, ids in zip(sinks, row, strict=True):
-                sink.add(ids)
-            count += 1
-        files = {name: stamp for sink in sinks for name, stamp in sink.finish().items()}
-    write_json(folder / INDEX, {"format": FORMAT, **asdict(ShardIndex(columns, count, vocab, files))})
-
-
-@dataclass(frozen=True)
-class ShardIndex:
-    """What the folder holds, as `index.json` tells it."""
-
-    columns: int
-    rows: int
-    vocab: int
-    files: dict[str, Stamp]
-
-    @staticmethod
-    def read(folder: Path) -> ShardIndex:
-        told = read_json(folder / INDEX)
-        if told.get("format") != FORMAT:
-            raise damaged(folder, f"{INDEX} does not say {FORMAT!r}")
-        try:
-            files = {name: Stamp(**stamp) for name, stamp in told["files"].items()}
-            index = ShardIndex(int(told["columns"]), int(told["rows"]), int(told["vocab"]), files)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise damaged(folder, f"{INDEX} lacks what it should say") from None
-        if set(files) != {f"{c}.{kind}" for c in range(index.columns) for kind in ("tokens", "offsets")}:
-            raise damaged(folder, f"{INDEX} names other files")
-        for name, stamp in files.items():
-            if (found := size_of(folder / name)) != stamp.bytes:
-                raise damaged(folder, f"{name} has {found} bytes of {stamp.bytes}")
-        return index
-
-
-def dtype_for(vocab: int) -> str:
-    return "<u2" if vocab <= 2**16 else "<u4"
-
-
-def mapped(path: Path, dtype: str) -> NDArray[np.unsignedinteger]:
-    """A file as an array that is read where it is looked at; a file without bytes cannot be mapped."""
-    if size_of(path) % np.dtype(dtype).itemsize:
-        raise damaged(path.parent, f"{path.name} ends within a number")
-    # a plain view: slices of np.memmap itself take five times as long
-    return np.memmap(path, dtype, "r").view(np.ndarray) if size_of(path) else np.empty(0, dtype)
-
-
-def size_of(path: Path) -> int:
+def opened(folder: Path) -> Shards | None:
+    """The store in a folder, or None where there is none that is whole."""
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+        return Shards(folder)
+    except (UserError, OSError):
+        return None
 
 
-def damaged(folder: Path, why: str) -> UserError:
-    return UserError(f"{folder} is not a whole store of tokens: {why}", do="remove it and write it again")
+def put(part: Path, folder: Path) -> None:
+    """Gives a whole store its name, unless a whole one has it already."""
+    while True:
+        try:
+            os.rename(part, folder)
+            break
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        if opened(folder) is not None:
+            break
+        wreck = beside(folder)
+        with suppress(FileNotFoundError):  # somebody else has taken it away
+            os.rename(folder, wreck)
+        shutil.rmtree(wreck, ignore_errors=True)
+    flush(folder.parent)
 
 
 def beside(folder: Path) -> Path:
     """A unique temporary name beside a folder, which is never taken for a whole one."""
     return folder.with_name(f"{folder.name}.{uuid4().hex}.part")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what a crash left unfinished a day ago or earlier."""
+    for part in folder.glob("*.part"):
+        with suppress(OSError):
+            if time.time() - max(path.stat().st_mtime for path in (part, *part.iterdir())) > MAX_AGE:
+                shutil.rmtree(part, ignore_errors=True)
+
+
+def cache_folder() -> Path:
+    """`wanted_folder`, or where that cannot be written, a temporary one that lasts as long as the process."""
+    folder = wanted_folder()
+    trouble = "no home folder is known"
+    if folder.is_absolute():
+        try:
+            (folder / "shards").mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder / "shards"):
+                return folder
+        except OSError as error:
+            trouble = error.strerror or str(error)
+    warnings.warn(
+        f"the cache folder {folder} cannot be written ({trouble}), so what is prepared now is not kept for the next "
+        "run; set HEADWAY_CACHE to a folder of yours",
+        stacklevel=3,
+    )
+    return Path(temporary_folder().name)
+
+
+def wanted_folder() -> Path:
+    """HEADWAY_CACHE, or the folder that this system has for caches; relative where no home folder is known."""
+    given = os.environ.get("HEADWAY_CACHE")
+    return Path(os.path.expanduser(given)).absolute() if given else Path(user_cache_dir("headway"))
+
+
+@cache
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="headway-")

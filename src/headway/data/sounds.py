@@ -1,7 +1,7 @@
 """Sounds: what is wrong with a recording, and its samples.
 
 Every file is decoded once, block by block, before training: what its header promises must be there.  Samples come as
-one channel of floats between −1 and 1, at the rate that is asked for.
+one channel of floats between −1 and 1, at the requested rate.
 
 Axes:  N samples
 """
@@ -9,8 +9,9 @@ Axes:  N samples
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from io import BytesIO
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.media_sources import MediaFlaw, MediaProbe, contents, flaw_error
+from headway.data.media_sources import MediaError, Medium
 from headway.data.text_lines import SOUND_SUFFIXES, Flaw, MediaLocation
 
 if TYPE_CHECKING:
@@ -42,70 +43,67 @@ LENGTHLESS = "has a header that does not say how long it is"
 
 
 @dataclass(frozen=True)
-class Sounds:
+class Sounds(Medium):
     """What a sound may be: so many seconds long, and recorded at `rate` samples a second, where that matters."""
 
     seconds: float = 900.0
     rate: int | None = None
     noun: str = "sound"
     suffixes: tuple[str, ...] = SOUND_SUFFIXES
+    unreadable = Flaw.SOUND
 
-    def probe(self, place: MediaLocation) -> MediaProbe | MediaFlaw:
-        """The hash of a file, its samples and their rate; or why it cannot be learned from."""
-        data = contents(place, Flaw.SOUND)
-        if isinstance(data, MediaFlaw):
-            return data
-        if flaw := empty(data) or forged(data):
-            return flaw
+    def extent(self, data: bytes) -> tuple[int, ...]:
+        """Samples and their rate."""
+        with self.opened(data) as file:
+            read = 0
+            while len(block := file.read(BLOCK, dtype="float32", always_2d=True)):
+                read += len(block)
+                check_values(block)
+            check_length(read, file, data)
+            return read, file.samplerate
+
+    @contextmanager
+    def opened(self, data: bytes) -> Generator[SoundFile]:
+        """A file that may be decoded; a MediaError where something is wrong by its header, or while it is read."""
+        if not data:
+            raise MediaError(Flaw.SOUND, "is an empty file")
+        check_chunks(data)
         try:
             with opened(data) as file:
-                if flaw := self.flaw(file):
-                    return flaw
-                read = samples_in(file, data)
-                if isinstance(read, MediaFlaw):
-                    return read
-                return MediaProbe(blake2b(data, digest_size=16).hexdigest(), (read, file.samplerate))
+                self.check(file)
+                yield file
         except BROKEN as error:
-            return undecodable(error)
+            text = str(error).rpartition(": ")[2].rstrip(".") or type(error).__name__
+            raise MediaError(Flaw.SOUND, f"cannot be decoded ({text})") from None
 
-    def flaw(self, file: SoundFile) -> MediaFlaw | None:
-        """What is wrong by the header."""
+    def check(self, file: SoundFile) -> None:
         if file.frames == 0:
-            return MediaFlaw(Flaw.SOUND, "has no samples")
+            raise MediaError(Flaw.SOUND, "has no samples")
         if not SAMPLE_RATES[0] <= file.samplerate <= SAMPLE_RATES[1]:
-            return MediaFlaw(Flaw.SOUND, f"has {file.samplerate:,} samples a second, which no recorder makes")
+            raise MediaError(Flaw.SOUND, f"has {file.samplerate:,} samples a second, which no recorder makes")
         if file.channels > CHANNELS:
-            return MediaFlaw(Flaw.SOUND, f"has {file.channels} channels where {CHANNELS} are allowed")
+            raise MediaError(Flaw.SOUND, f"has {file.channels} channels where {CHANNELS} are allowed")
         if file.frames == UNTOLD:
-            return MediaFlaw(Flaw.SOUND, LENGTHLESS)
+            raise MediaError(Flaw.SOUND, LENGTHLESS)
         if file.frames > self.seconds * file.samplerate:
             said = f"lasts {file.frames / file.samplerate:,.0f} seconds where {self.seconds:,.0f} are allowed"
-            return MediaFlaw(Flaw.LARGE, said)
+            raise MediaError(Flaw.LARGE, said)
         if self.rate and file.samplerate != self.rate:
-            return MediaFlaw(Flaw.RATE, f"has {file.samplerate:,} samples a second where the others have {self.rate:,}")
-        return None
+            said = f"has {file.samplerate:,} samples a second where the others have {self.rate:,}"
+            raise MediaError(Flaw.RATE, said)
 
 
 def read_sound(place: MediaLocation, rate: int | None = None, seconds: float = Sounds.seconds) -> Samples:
     """The samples of a recording, N, as one channel; at another rate they are resampled."""
     data = place.read()
-    found = empty(data) or forged(data) or decoded(data, rate, Sounds(seconds))
-    if isinstance(found, MediaFlaw):
-        raise flaw_error(place, found)
-    return found
-
-
-def decoded(data: bytes, rate: int | None, allowed: Sounds) -> Samples | MediaFlaw:
-    """The samples in the bytes of a file, N, or why they cannot be had."""
     try:
-        with opened(data) as file:
-            if flaw := allowed.flaw(file):
-                return flaw
+        with Sounds(seconds).opened(data) as file:
             values = file.read(dtype="float32", always_2d=True)  # at once: an MP3 in blocks is rounded otherwise
-            flaw = wild(values) or short(len(values), promised(file, data))
-            return flaw or at_rate(values.mean(1), file.samplerate, rate)
-    except BROKEN as error:
-        return undecodable(error)
+            check_values(values)
+            check_length(len(values), file, data)
+            return at_rate(values.mean(1), file.samplerate, rate)
+    except MediaError as flaw:
+        raise flaw.error(place) from None
 
 
 def at_rate(samples: Samples, own: int, rate: int | None) -> Samples:
@@ -138,35 +136,22 @@ def rate_of(place: MediaLocation) -> int | None:
         return None
 
 
-def samples_in(file: SoundFile, data: bytes) -> int | MediaFlaw:
-    """How many samples each channel has, or what is wrong with them."""
-    read = 0
-    while len(block := file.read(BLOCK, dtype="float32", always_2d=True)):
-        read += len(block)
-        if flaw := wild(block):
-            return flaw
-    return short(read, promised(file, data)) or read
-
-
-def wild(values: NDArray[Any]) -> MediaFlaw | None:
-    """What is wrong with some samples of each channel."""
+def check_values(values: NDArray[Any]) -> None:
+    """A MediaError where some samples of any channel cannot be."""
     if not np.isfinite(values).all():
-        return MediaFlaw(Flaw.SOUND, "has samples that are not numbers")
+        raise MediaError(Flaw.SOUND, "has samples that are not numbers")
     if (peak := float(np.abs(values).max(initial=0.0))) > MAX_AMPLITUDE:
         said = f"has samples as large as {peak:,.6g}, where 1 is as loud as can be and {MAX_AMPLITUDE:,.0f} is let pass"
-        return MediaFlaw(Flaw.SOUND, said)
-    return None
+        raise MediaError(Flaw.SOUND, said)
 
 
-def short(read: int, least: int) -> MediaFlaw | None:
-    return None if read >= least else MediaFlaw(Flaw.SOUND, f"ends after {read:,} of {least:,} samples")
-
-
-def promised(file: SoundFile, data: bytes) -> int:
-    """The samples that must be there: all that the file tells, or most of what a decoder guesses by its bytes."""
+def check_length(read: int, file: SoundFile, data: bytes) -> None:
+    """A MediaError where fewer samples came than the file says, or than most of what a decoder guesses by its bytes."""
     begin = frames_at(data)
     guessed = file.format == "MP3" and not any(tag in data[begin : begin + TAGGED] for tag in TAGS)
-    return max(1, int(file.frames * GUESSED)) if guessed else file.frames
+    promised = max(1, int(file.frames * GUESSED)) if guessed else file.frames
+    if read < promised:
+        raise MediaError(Flaw.SOUND, f"ends after {read:,} of {promised:,} samples")
 
 
 def frames_at(data: bytes) -> int:
@@ -177,30 +162,20 @@ def frames_at(data: bytes) -> int:
     return 10 + (a << 21 | b << 14 | c << 7 | d)
 
 
-def empty(data: bytes) -> MediaFlaw | None:
-    return None if data else MediaFlaw(Flaw.SOUND, "is an empty file")
-
-
-def forged(data: bytes) -> MediaFlaw | None:
-    """What is wrong with the chunks of a WAV; decoders take what is there for what was promised."""
+def check_chunks(data: bytes) -> None:
+    """A MediaError where a WAV lacks what it promises; decoders take what is there for that."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        return None
+        return
     at = 12
     while at + 8 <= len(data):
         name, size = struct.unpack_from("<4sI", data, at)
-        there = len(data) - at - 8
         if name == b"data":
+            there = len(data) - at - 8
             if size == UNKNOWN:
-                return MediaFlaw(Flaw.SOUND, LENGTHLESS)
+                raise MediaError(Flaw.SOUND, LENGTHLESS)
             if size > there:
-                return MediaFlaw(
-                    Flaw.SOUND, f"has a header that promises {size:,} bytes of sound, and {there:,} are there"
-                )
-            return None
+                said = f"has a header that promises {size:,} bytes of sound, and {there:,} are there"
+                raise MediaError(Flaw.SOUND, said)
+            return
         at += 8 + size + size % 2
-    return MediaFlaw(Flaw.SOUND, "is a WAV without sound in it")
-
-
-def undecodable(error: Exception) -> MediaFlaw:
-    told = str(error).rpartition(": ")[2].rstrip(".") or type(error).__name__
-    return MediaFlaw(Flaw.SOUND, f"cannot be decoded ({told})")
+    raise MediaError(Flaw.SOUND, "is a WAV without sound in it")

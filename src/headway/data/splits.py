@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.data.media_sources import MediaEntry, MediaSource, NameFilter
-from headway.data.rng import keyed
+from headway.data.order import keyed
 from headway.errors import UserError, counted
 
 if TYPE_CHECKING:
     from headway.data.checks import Skipped
     from headway.data.kinds import DataKind
+    from headway.data.media_sources import MediaEntry, MediaSource
     from headway.data.records import RecognisedData, Record
 
 
@@ -43,25 +43,25 @@ class DataSplits:
     validation_files: tuple[Path, ...] = ()
     tail: float = 0.0
     columns: tuple[str | int, ...] = ()  # names of those in use, or their numbers from 1
-    skipped: Skipped | None = None  # what is left out, where that was asked for
+    skipped: Skipped | None = None  # what is left out, with skip_bad
     validation_skipped: Skipped | None = None  # the same of validation data of its own
     unseen: Callable[[], Iterator[Record]] | None = None  # records unlike any in training, where the data knows such
     builtin: bool = False  # the data set that comes with headway
 
     @property
     def left_out(self) -> str | None:
-        """What was left out, for a sentence; None where nothing was asked to be."""
+        """What was left out, for a sentence; None without skip_bad."""
         if self.skipped is None:
             return None
         beside = "" if self.validation_skipped is None else f"; of the validation data: {self.validation_skipped}"
         return f"{self.skipped}{beside}"
 
     def some_validation(self, count: int) -> list[Record]:
-        """At most so many records for validation, drawn evenly."""
+        """At most so many records for validation, sampled evenly."""
         return subsample(self.validation(), count)
 
     def some(self, count: int) -> list[Record]:
-        """At most so many records to learn from, drawn evenly."""
+        """At most so many records to learn from, sampled evenly."""
         return subsample(self.train(), count)
 
 
@@ -90,7 +90,7 @@ def place(text: str, seed: int) -> float:
 def subsample(records: Iterable[Record], count: int) -> list[Record]:
     """At most so many records, in their order; which ones is decided by what each holds, wherever it stands.
 
-    Fewer that are drawn from these are the same as if they were drawn from all.
+    A smaller sample of this sample is the same as one of all records.
     """
     chosen = nsmallest(count, enumerate(records), key=lambda one: keyed("asked", *one[1].fields))
     return [record for _, record in sorted(chosen, key=lambda one: one[0])]
@@ -99,17 +99,17 @@ def subsample(records: Iterable[Record], count: int) -> list[Record]:
 def split_by_names(given: RecognisedData, pattern: str, option: str) -> tuple[RecognisedData, RecognisedData]:
     """Files in whose names the pattern is not found, and those in which it is; neither may be none of them."""
     found = only_named(given, pattern, option)
-    others = part(given, NameFilter(pattern, wanted=False))
-    if next(wanted(others), None) is None:
+    others = filtered(given, pattern, wanted=False)
+    if next(entries(others), None) is None:
         raise UserError(f"{option} {pattern!r} finds all names, and none are left", do="give one that finds some")
     return others, found
 
 
 def only_named(given: RecognisedData, pattern: str, option: str) -> RecognisedData:
     """Files in whose names the pattern is found."""
-    found = part(given, NameFilter(checked_pattern(pattern)))
-    if next(wanted(found), None) is None:
-        such = [f", such as {entry.place.path.stem!r}" for entry in islice(wanted(given), 1)]
+    found = filtered(given, checked_pattern(pattern), wanted=True)
+    if next(entries(found), None) is None:
+        such = [f", such as {entry.place.path.stem!r}" for entry in islice(entries(given), 1)]
         raise UserError(f"{option} {pattern!r} finds none of the names{''.join(such)}", do="give one that finds some")
     return found
 
@@ -117,23 +117,27 @@ def only_named(given: RecognisedData, pattern: str, option: str) -> RecognisedDa
 def without_test(given: RecognisedData, pattern: str, option: str) -> RecognisedData:
     """Files in whose names the pattern is not found: the others are for a test, and left alone until then."""
     others, found = split_by_names(given, pattern, option)
-    count = counted(len({entry.place for entry in wanted(found)}), "file")
+    count = counted(len({entry.place for entry in entries(found)}), "file")
     return replace(others, description=f"{given.description}; {count} kept for a test, by {pattern!r} in their names")
 
 
-def part(given: RecognisedData, names: NameFilter) -> RecognisedData:
-    media = [source for source in given.sources if isinstance(source, MediaSource)]
+def filtered(given: RecognisedData, pattern: str, wanted: bool) -> RecognisedData:
+    media = media_sources(given)
     if not media:
         raise UserError("only files of images or sounds can be told apart by their names", do="give other files")
-    sources = tuple(replace(source, names=(*source.names, names)) for source in media)
-    return replace(given, sources=sources, told=(*given.told, names.pattern, str(names.wanted)))
+    sources = tuple(replace(source, names=(*source.names, (pattern, wanted))) for source in media)
+    return replace(given, sources=sources, fingerprint=(*given.fingerprint, pattern, str(wanted)))
 
 
-def wanted(given: RecognisedData) -> Iterator[MediaEntry]:
+def entries(given: RecognisedData) -> Iterator[MediaEntry]:
     """The files that are read; none of them is opened here."""
-    for source in given.sources:
-        if isinstance(source, MediaSource):
-            yield from (found for found in source.wanted() if isinstance(found, MediaEntry))
+    return (entry for source in media_sources(given) for entry in source.good_entries())
+
+
+def media_sources(given: RecognisedData) -> list[MediaSource]:
+    from headway.data.media_sources import MediaSource  # late: texts need no code of media
+
+    return [source for source in given.sources if isinstance(source, MediaSource)]
 
 
 def checked_pattern(pattern: str) -> str:

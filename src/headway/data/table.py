@@ -9,67 +9,56 @@ from __future__ import annotations
 
 import csv
 import json
+import posixpath
 import re
 from collections import Counter, deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeAlias
 
-from headway.data.records import FileSource, Record, RecordSource
+from headway.data.kinds import DataKind
+from headway.data.records import FileSource, Record, flaw_of
 from headway.data.text_lines import Flaw, Problem, TextLine, read_lines, without_last_blanks
 from headway.errors import counted
 
 MAX_QUOTED_LINES = 1000  # lines of a quoted cell: an unclosed quote takes no more with it
+MAX_FLOAT = 3e38  # what four bytes hold
 SEPARATORS = (",", ";", "\t")
 LONE_CR, STAND_IN = re.compile(r"\r(?!\n)"), "\ufdd0"  # a noncharacter of Unicode: no text has it
+TableRow: TypeAlias = tuple[int, tuple[str, ...]]  # the line where a row begins, and its cells
+JsonRow: TypeAlias = tuple[int, dict[str, Any]]  # the line of an object
 
 csv.field_size_limit(2**31 - 1)  # lines are bounded where they are read
 
 
-@dataclass(frozen=True, slots=True)
-class TableRow:
-    """The cells of a row that begins at `line`."""
-
-    line: int
-    cells: tuple[str, ...]
-
-
-class Dialect(Protocol):
-    """How a line is split into cells."""
-
-    def rows(self, file: Path) -> Iterator[TableRow | Problem]: ...
-
-
 @dataclass(frozen=True)
-class TabSeparated:
-    """Cells between separators, without quotes."""
+class Dialect:
+    """How lines are split into cells: by a separator, `quoted` as in RFC 4180 or never."""
 
     separator: str = "\t"
+    quoted: bool = False
 
     def rows(self, file: Path) -> Iterator[TableRow | Problem]:
-        for line in without_last_blanks(read_lines(file)):
-            yield line.problem or TableRow(line.number, tuple(line.bare.split(self.separator)))
+        waiting = deque[TextLine]()  # lines after a broken quote, which are read again
 
+        def following() -> Iterator[TextLine]:
+            lines = without_last_blanks(read_lines(file))
+            while line := waiting.popleft() if waiting else next(lines, None):
+                yield line
 
-@dataclass(frozen=True)
-class Quoted:
-    """RFC 4180 with any separator."""
-
-    separator: str = ","
-
-    def rows(self, file: Path) -> Iterator[TableRow | Problem]:
-        lines = PushBack(without_last_blanks(read_lines(file)))
+        lines = following()
         for line in lines:
             taken = [line]
-            cells = self.cells(taken, lines) if '"' in line.text else line.bare.split(self.separator)
+            quoted = self.quoted and '"' in line.text
+            cells = self.cells(taken, lines) if quoted else line.bare.split(self.separator)
             if cells is None:
-                lines.push_back(taken[1:])
+                waiting.extendleft(reversed(taken[1:]))
                 said = "a cell begins with a quote that nothing closes before a separator or the end of a line"
                 yield line.problem or Problem(file, line.number, Flaw.QUOTES, said)
             else:
-                yield next((part.problem for part in taken if part.problem), TableRow(line.number, tuple(cells)))
+                yield next((part.problem for part in taken if part.problem), (line.number, tuple(cells)))
 
     def cells(self, taken: list[TextLine], lines: Iterator[TextLine]) -> list[str] | None:
         """The cells of a row; None where its quotes are broken.  Lines that it needs are added to `taken`."""
@@ -88,31 +77,15 @@ class Quoted:
         return [cell.replace(STAND_IN, "\r") for cell in cells]
 
 
-class PushBack:
-    """Lines of which some may be put back."""
+def sniff(file: Path, rows: int = 200) -> Dialect:
+    """The quoted dialect by whose separator most of the first rows have the same number of columns, more than one."""
 
-    def __init__(self, lines: Iterator[TextLine]):
-        self.lines, self.waiting = lines, deque[TextLine]()
+    def agreement(dialect: Dialect) -> float:
+        widths = [len(row[1]) for row in islice(dialect.rows(file), rows) if not isinstance(row, Problem)]
+        (width, share), *_ = Counter(widths).most_common(1) or [(1, 0)]
+        return share / max(len(widths), 1) if width > 1 else 0.0
 
-    def __iter__(self) -> Iterator[TextLine]:
-        return self
-
-    def __next__(self) -> TextLine:
-        return self.waiting.popleft() if self.waiting else next(self.lines)
-
-    def push_back(self, lines: list[TextLine]) -> None:
-        self.waiting.extendleft(reversed(lines))
-
-
-def sniff(file: Path, rows: int = 200) -> Quoted:
-    """The separator by which most of the first rows have the same number of columns, more than one."""
-
-    def agreement(separator: str) -> float:
-        found = [len(row.cells) for row in islice(Quoted(separator).rows(file), rows) if isinstance(row, TableRow)]
-        (width, share), *_ = Counter(found).most_common(1) or [(1, 0)]
-        return share / max(len(found), 1) if width > 1 else 0.0
-
-    return Quoted(max(SEPARATORS, key=agreement))
+    return max((Dialect(separator, quoted=True) for separator in SEPARATORS), key=agreement)
 
 
 @dataclass(frozen=True)
@@ -132,37 +105,21 @@ class Table(FileSource):
         for row in self.dialect.rows(self.file):
             if isinstance(row, Problem):
                 yield row
-            elif self.names and row.line == 1:
                 continue
-            elif len(row.cells) == self.width:
-                yield Record(tuple(row.cells[at] for at in self.chosen), self.file, row.line)
-            elif row.cells == ("",):
-                yield Problem(self.file, row.line, Flaw.EMPTY, "a blank line")
+            line, cells = row
+            if self.names and line == 1:
+                continue
+            if len(cells) == self.width:
+                yield Record(tuple(cells[at] for at in self.chosen), self.file, line)
+            elif cells == ("",):
+                yield Problem(self.file, line, Flaw.EMPTY, "a blank line")
             else:
-                said = f"{counted(len(row.cells), 'column')} where the file has {self.width}"
-                yield Problem(self.file, row.line, Flaw.COLUMNS, said)
+                said = f"{counted(len(cells), 'column')} where the file has {self.width}"
+                yield Problem(self.file, line, Flaw.COLUMNS, said)
 
-    def side(self, field: int) -> tuple[Path, str]:
+    def field_name(self, field: int) -> str:
         at = self.chosen[field]
-        return self.file, f"column {at + 1} ({self.names[at]})" if self.names else f"column {at + 1}"
-
-
-T = TypeVar("T", bound=RecordSource)
-
-
-@dataclass(frozen=True)
-class Rewritten(RecordSource, Generic[T]):
-    """The rows of a table, read as something else."""
-
-    table: T
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return self.table.files
-
-    @property
-    def columns(self) -> tuple[str | int, ...]:
-        return self.table.columns
+        return f"column {at + 1} ({self.names[at]})" if self.names else f"column {at + 1}"
 
 
 @dataclass(frozen=True)
@@ -177,35 +134,80 @@ class JsonLines(FileSource):
 
     def read(self) -> Iterator[Record | Problem]:
         for found in read_objects(self.file):
-            yield found if isinstance(found, Problem) else self.record(*found)
-
-    def record(self, line: int, value: dict[str, Any]) -> Record | Problem:
-        for key in self.keys:
-            if value.get(key) is None:
-                said = f"{key!r} is null" if key in value else f"no {key!r} among its keys"
-                return Problem(self.file, line, Flaw.KEY, said)
-        fields = self.fields(line, value)
-        return fields if isinstance(fields, Problem) else Record(fields, self.file, line)
+            if isinstance(found, Problem):
+                yield found
+                continue
+            line, value = found
+            missing = next((key for key in self.keys if value.get(key) is None), None)
+            if missing is not None:
+                said = f"{missing!r} is null" if missing in value else f"no {missing!r} among its keys"
+                yield Problem(self.file, line, Flaw.KEY, said)
+            else:
+                fields = self.fields(line, value)
+                yield fields if isinstance(fields, Problem) else Record(fields, self.file, line)
 
     def fields(self, line: int, value: dict[str, Any]) -> tuple[str, ...] | Problem:
-        texts = {key: as_text(value[key]) for key in self.keys}
-        for key, text in texts.items():
+        texts: list[str] = []
+        for key in self.keys:
+            text = as_text(value[key])
             if text is None:
                 said = f"{key!r} is {shortened(value[key])}, not a text, a whole number or a list of words"
                 return Problem(self.file, line, Flaw.VALUE, said)
-        return tuple(text for text in texts.values() if text is not None)
+            texts.append(text)
+        return tuple(texts)
 
-    def side(self, field: int) -> tuple[Path, str]:
-        return self.file, repr(self.keys[min(field, len(self.keys) - 1)])
+    def field_name(self, field: int) -> str:
+        return repr(self.keys[min(field, len(self.keys) - 1)])
 
 
-def read_objects(file: Path) -> Iterator[tuple[int, dict[str, Any]] | Problem]:
+@dataclass(frozen=True)
+class TextLists(JsonLines):
+    """Lines of JSON with the name of a file and what is said about it: a text or, where `several` may be, a list."""
+
+    several: bool
+
+    def fields(self, line: int, value: dict[str, Any]) -> tuple[str, ...] | Problem:
+        name_key, text_key = self.keys
+        name, texts = as_texts(value[name_key]), as_texts(value[text_key])
+        if name is None or len(name) > 1:
+            return Problem(self.file, line, Flaw.VALUE, f"{name_key!r} is {shortened(value[name_key])}, not a name")
+        if texts is None or (len(texts) > 1 and not self.several):
+            allowed = "a text or a list of texts" if self.several else "a text"
+            said = f"{text_key!r} is {shortened(value[text_key])}, not {allowed}"
+            return Problem(self.file, line, Flaw.VALUE, said)
+        return *name, *texts
+
+
+def grouped_by_file(rows: Iterable[Record | Problem]) -> Iterator[Record | Problem]:
+    """All lines that name the same file as one record with several texts, where the first stands.
+
+    A text that cannot be learned from is a record of its own, so that it alone is left out, and its line is reported.
+    """
+    found: list[tuple[Record | Problem, list[str]]] = []
+    texts_of: dict[str, list[str]] = {}  # of each file
+    for row in rows:
+        if isinstance(row, Problem):
+            found.append((row, []))
+            continue
+        name, *texts = row.fields
+        bad = [text for text in texts if flaw_of(text, DataKind.TEXTS, 0)]
+        found += [(replace(row, fields=(name, text)), []) for text in bad]
+        if good := [text for text in texts if text not in bad]:
+            file = posixpath.normpath(name)
+            if file not in texts_of:
+                found.append((replace(row, fields=(name,)), texts_of.setdefault(file, [])))
+            texts_of[file] += good
+    for row, texts in found:
+        yield row if isinstance(row, Problem) else replace(row, fields=(*row.fields, *texts))
+
+
+def read_objects(file: Path) -> Iterator[JsonRow | Problem]:
     """The objects of a file of JSON lines, with their line numbers."""
     for line in without_last_blanks(read_lines(file)):
         yield line.problem or read_object(line, file)
 
 
-def read_object(line: TextLine, file: Path) -> tuple[int, dict[str, Any]] | Problem:
+def read_object(line: TextLine, file: Path) -> JsonRow | Problem:
     if not line.bare:
         return Problem(file, line.number, Flaw.EMPTY, "a blank line")
     try:
@@ -232,13 +234,37 @@ def as_text(value: object) -> str | None:
         return value
     if isinstance(value, int):
         return json.dumps(value)
-    if isinstance(value, list) and all(is_word(word) for word in value):
-        return " ".join(str(word) for word in value)
+    if isinstance(value, list) and all(map(is_word, value)):
+        return " ".join(map(str, value))
     return None
 
 
 def is_word(value: object) -> bool:
     return isinstance(value, int) or (isinstance(value, str) and value.split() == [value])
+
+
+def as_texts(value: Any) -> tuple[str, ...] | None:
+    """A text, a whole number as JSON writes it, or a list of texts."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, int):
+        return (json.dumps(value),)
+    if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
+        return tuple(value)
+    return None
+
+
+def as_number(cell: str) -> float | None:
+    """A number that four bytes can hold, as programs write it."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if is_number(value) and "_" not in cell else None
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_FLOAT
 
 
 def shortened(value: object) -> str:

@@ -1,7 +1,7 @@
-"""The first rows of a table, and which of its columns are meant: as asked for, by name, or by their values.
+"""The first rows of a table, and which of its columns are meant: as requested, by name, or by their values.
 
 A first row is a header where its cells are words that headers have (text, label, source, en, …), or where a column was
-asked for by name.  A file is sampled once for each `DataQuery`, whatever it is then tried as.
+requested by name.  A file is sampled once for each `DataQuery`, whatever it is then tried as.
 """
 
 from __future__ import annotations
@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeAlias, TypeVar
 
 from headway.data.kinds import DataKind
 from headway.data.records import DataQuery, RecordSource
-from headway.data.table import Dialect, JsonLines, Table, TableRow, TabSeparated, as_text, read_objects, sniff
-from headway.data.text_lines import Problem
+from headway.data.table import Dialect, JsonLines, JsonRow, Table, TableRow, as_text, as_texts, read_objects, sniff
+from headway.data.text_lines import MEDIA_SUFFIXES, Problem, suffix_of
 from headway.errors import UserError, listed, nearest
 
+T = TypeVar("T", TableRow, JsonRow)
+ColumnChoice: TypeAlias = tuple[DataKind, tuple[int, ...]]  # columns from 0, in the order of a record's fields
 MAX_ROWS, MAX_CHARACTERS = 2000, 2**22  # of a sample
+MIN_NAMES_SHARE = 0.9  # of the values in a column that are to look like names of files
+MAX_LABEL, MAX_TAGS = 40, 100  # the longest label and the most tags that are taken for such without a name
 
 
 def words(text: str) -> frozenset[str]:
@@ -74,16 +78,16 @@ class TablePreview:
         """The same with its first row as the header."""
         return replace(self, names=self.rows[0], rows=self.rows[1:])
 
-    def find(self, asked: str | int) -> int:
-        """The index of a column that was asked for by name or by number from 1."""
+    def find(self, column: str | int) -> int:
+        """The index of a column that is given by name or by number from 1."""
         names = self.names or ()
-        if isinstance(asked, str) and asked in names:
-            return names.index(asked)
-        if str(asked).isdecimal() and 0 < int(asked) <= self.width and self.dialect:
-            return int(asked) - 1
+        if isinstance(column, str) and column in names:
+            return names.index(column)
+        if str(column).isdecimal() and 0 < int(column) <= self.width and self.dialect:
+            return int(column) - 1
         allowed = listed(name[:24] for name in names) if names else f"1 to {self.width}"
         noun = "column" if self.dialect else "key"
-        raise UserError(f"{self.file} has no {noun} {asked!r}", allowed=allowed, meant=nearest(str(asked), names))
+        raise UserError(f"{self.file} has no {noun} {column!r}", allowed=allowed, meant=nearest(str(column), names))
 
     def source(self, columns: tuple[int, ...]) -> RecordSource:
         if self.dialect:
@@ -110,18 +114,20 @@ def preview_texts(query: DataQuery, file: Path, suffix: str) -> TablePreview:
 
 def preview_rows(query: DataQuery, file: Path, suffix: str) -> TablePreview:
     def read() -> tuple[Dialect, list[TableRow]]:
-        dialect = sniff(file) if suffix == ".csv" else TabSeparated()
+        dialect = sniff(file) if suffix == ".csv" else Dialect()
         return dialect, sample(dialect.rows(file), file)
 
-    dialect, (first, *others) = query.once((file, suffix), read)
-    (width, _), *_ = Counter(len(row.cells) for row in (first, *others)).most_common(1)
+    dialect, sampled = query.once((file, suffix), read)
+    rows = tuple(cells for _, cells in sampled)
+    first = rows[0]
+    (width, _), *_ = Counter(map(len, rows)).most_common(1)
     by_name = any(not str(column).isdecimal() for column in query.columns)
-    if by_name or (first.line == 1 and is_header(first.cells, width)):
-        rows = tuple(row.cells for row in others if len(row.cells) == len(first.cells))
-        if not rows:
-            raise UserError(f"{file} has no row with {len(first.cells)} columns, as its first line has")
-        return TablePreview(file, first.cells, rows, dialect)
-    return TablePreview(file, None, tuple(row.cells for row in (first, *others) if len(row.cells) == width), dialect)
+    if not by_name and (sampled[0][0] != 1 or not is_header(first, width)):
+        return TablePreview(file, None, tuple(cells for cells in rows if len(cells) == width), dialect)
+    rows = tuple(cells for cells in rows[1:] if len(cells) == len(first))
+    if not rows:
+        raise UserError(f"{file} has no row with {len(first)} columns, as its first line has")
+    return TablePreview(file, first, rows, dialect)
 
 
 def sample_objects(query: DataQuery, file: Path) -> list[dict[str, Any]]:
@@ -143,13 +149,10 @@ def preview_objects(
     return TablePreview(file, keys, rows, None, lists)
 
 
-Found = TypeVar("Found", TableRow, tuple[int, dict[str, Any]])
-
-
-def sample(rows: Iterable[Found | Problem], file: Path) -> list[Found]:
+def sample(rows: Iterable[T | Problem], file: Path) -> list[T]:
     """The first good rows; a UserError with the first problem where there is none."""
     first: Problem | None = None
-    good: list[Found] = []
+    good: list[T] = []
     size = 0
     for number, row in enumerate(rows):
         if isinstance(row, Problem):
@@ -178,19 +181,10 @@ SHOWN = {
     DataKind.TAGS: "words and tags",
     DataKind.TEXTS: "one text column",
 }
-LABEL_LENGTH, TAG_KINDS = 40, 100  # the longest label and the most tags that are taken for such without a name
-
-
-@dataclass(frozen=True)
-class ColumnChoice:
-    """Columns from 0, in the order of a record's fields."""
-
-    kind: DataKind
-    columns: tuple[int, ...]
 
 
 def choose(table: TablePreview, query: DataQuery) -> ColumnChoice:
-    """What was asked for, else what the columns look like; where that leaves a choice, a UserError that lists them."""
+    """The requested columns, else what they look like; where that leaves a choice, a UserError that lists them."""
     kind, columns = query.kind, tuple(table.find(column) for column in query.columns)
     if len(set(columns)) < len(columns) or len(columns) > 2:
         said = f"data.columns {spelled(query.columns)} is no choice"
@@ -199,57 +193,56 @@ def choose(table: TablePreview, query: DataQuery) -> ColumnChoice:
     found = arranged(table, kind, candidates) if kind else guessed(table, candidates)
     if found is None:
         raise undecided(table, kind)
-    # columns that were asked for stay in their order, unless one of them is the label
-    return ColumnChoice(found.kind, columns) if columns and found.kind is not DataKind.LABELS else found
+    # requested columns stay in their order, unless one of them is the label
+    return (found[0], columns) if columns and found[0] is not DataKind.LABELS else found
 
 
 def guessed(table: TablePreview, candidates: tuple[int, ...]) -> ColumnChoice | None:
-    named = next((found for kind in NAMES if (found := by_names(table, kind, candidates))), None)
-    if named:
-        return named
+    for kind in NAMES:
+        if named := by_names(table, kind, candidates):
+            return named
     plain = tuple(at for at in candidates if at not in table.lists)
     if len(plain) == 1:
-        return ColumnChoice(DataKind.TEXTS, plain)
+        return DataKind.TEXTS, plain
     if len(plain) != 2:
         return None
     left, right = plain
     if all(table.name(at) in LANGUAGE for at in plain):
-        return ColumnChoice(DataKind.PAIRS, plain)
+        return DataKind.PAIRS, plain
     if look_like_tags(table.values(left), table.values(right)):
-        return ColumnChoice(DataKind.TAGS, plain)
+        return DataKind.TAGS, plain
     for text, label in ((left, right), (right, left)):
         if look_like_labels(table.values(label), table.values(text)):
-            return ColumnChoice(DataKind.LABELS, (text, label))
-    return ColumnChoice(DataKind.PAIRS, plain)
+            return DataKind.LABELS, (text, label)
+    return DataKind.PAIRS, plain
 
 
 def arranged(table: TablePreview, kind: DataKind, candidates: tuple[int, ...]) -> ColumnChoice | None:
     """The columns for a kind that is known."""
     if kind is DataKind.TEXTS:
-        texts = [at for at in candidates if table.name(at) in TEXT]
-        one = candidates if len(candidates) == 1 else tuple(texts)
-        return ColumnChoice(kind, one) if len(one) == 1 else None
+        texts = candidates if len(candidates) == 1 else tuple(at for at in candidates if table.name(at) in TEXT)
+        return (kind, texts) if len(texts) == 1 else None
     if named := by_names(table, kind, candidates):
         return named
     if len(candidates) != 2:
         return None
     if kind is DataKind.LABELS:  # the column with fewer different values, the second where they are equal
         label = min(reversed(candidates), key=lambda at: len(set(table.values(at))))
-        return ColumnChoice(kind, (*(at for at in candidates if at != label), label))
-    return ColumnChoice(kind, candidates)
+        return kind, (*(at for at in candidates if at != label), label)
+    return kind, candidates
 
 
 def by_names(table: TablePreview, kind: DataKind, candidates: tuple[int, ...]) -> ColumnChoice | None:
     """The columns whose names say what they are, where each role has one."""
     first, second = ([at for at in candidates if table.name(at) in names] for names in NAMES[kind])
-    return ColumnChoice(kind, (first[0], second[0])) if len(first) == len(second) == 1 else None
+    return (kind, (first[0], second[0])) if len(first) == len(second) == 1 else None
 
 
 def look_like_labels(values: list[str], texts: list[str]) -> bool:
     """Short values of which a few stand again and again, beside texts that differ."""
     rows, different = len(values), len(set(values))
     few = max(2, min(rows // 3, 10), rows // 10)
-    short = max(len(value) for value in values) <= LABEL_LENGTH
+    short = max(len(value) for value in values) <= MAX_LABEL
     return rows > 3 and short and different <= few and 2 * different <= len(set(texts))
 
 
@@ -259,14 +252,13 @@ def look_like_tags(words: list[str], tags: list[str]) -> bool:
     if counts != [len(text.split()) for text in words] or sum(counts) < 2 * len(counts):
         return False
     different = len({tag for text in tags for tag in text.split()})
-    return different <= min(TAG_KINDS, sum(counts) // 10)
+    return different <= min(MAX_TAGS, sum(counts) // 10)
 
 
-def described(table: TablePreview, chosen: ColumnChoice) -> str:
+def described(table: TablePreview, kind: DataKind, columns: tuple[int, ...]) -> str:
     """The columns for a sentence: two text columns (en, de)"""
-    apart = ", ".join(str(table.names[at] if table.names else at + 1) for at in chosen.columns)
-    named = f" ({apart})" if table.names or table.width > len(chosen.columns) else ""
-    return SHOWN[chosen.kind] + named
+    names = ", ".join(str(table.names[at] if table.names else at + 1) for at in columns)
+    return SHOWN[kind] + (f" ({names})" if table.names or table.width > len(columns) else "")
 
 
 def undecided(table: TablePreview, kind: DataKind | None) -> UserError:
@@ -282,3 +274,42 @@ def undecided(table: TablePreview, kind: DataKind | None) -> UserError:
 
 def spelled(columns: Sequence[str | int]) -> str:
     return ",".join(str(column) for column in columns)
+
+
+def media_column(query: DataQuery, file: Path) -> tuple[TablePreview, int, str] | None:
+    """A table, its column that names files, and whether these are images or sounds; None where no column does."""
+    suffix = suffix_of(file)
+    if suffix == ".jsonl":
+        preview = preview_objects(query, file, media_cell)
+    else:
+        preview = with_media_header(preview_rows(query, file, suffix))
+    named = {at: noun for at in range(preview.width) if (noun := medium_of(preview.values(at)))}
+    if not named:
+        return None
+    column = preview.find(query.columns[0]) if query.columns else next(iter(named))
+    return (preview, column, named[column]) if column in named else None
+
+
+def media_cell(value: Any) -> str | tuple[str, ...] | None:
+    texts = as_texts(value)
+    return texts[0] if texts and len(texts) == 1 else texts
+
+
+def with_media_header(preview: TablePreview) -> TablePreview:
+    """A table in which only the first row names no file has a header."""
+    if preview.names is None and len(preview.rows) > 1:
+        for at in range(preview.width):
+            first, *rest = preview.values(at)
+            if (noun := medium_of(rest)) and medium_of([first]) != noun:
+                return preview.with_header()
+    return preview
+
+
+def medium_of(names: Sequence[str]) -> str | None:
+    """The medium that nearly all of these names have the suffixes of."""
+    suffixes = [PurePosixPath(name).suffix.lower() for name in names]
+    for noun, own in MEDIA_SUFFIXES.items():
+        like = sum(suffix in own for suffix in suffixes)
+        if like and like >= MIN_NAMES_SHARE * len(names):
+            return noun
+    return None

@@ -1,4 +1,4 @@
-"""Text to ids and back.
+"""Text to ids and back, whole or one id at a time.
 
 One `Tokenizer` serves every level, from characters to subwords, by a pipeline of the `tokenizers` package.
 `tokenizer_training.py` learns one from texts, `tokenizer_readers.py` reads those of other libraries.
@@ -13,7 +13,7 @@ The rule for special tokens:
 - `plain` gives the ids of the text alone, always literally.
 - `decode` leaves special tokens out.
 
-Ids to text, one id at a time: what is given out is never taken back, and no half of a character is given out.
+A `DecodeStream` never takes text back, and never gives out half of a character:
 
     "".join(stream.push(id) for id in ids) + stream.end()  ==  decode(ids)
 
@@ -29,25 +29,183 @@ from copy import copy
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from tokenizers import Tokenizer as Backend
 
 from headway.errors import UserError, nearest
-from headway.system import write_text
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Backend
-
+from headway.system import write_json, write_text
 
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))  # what byte fallback calls its tokens
 BROKEN = "\ufffd"
 
 
-def decoder_kinds(backend: Backend) -> list[str]:
-    """The names of the decoder's steps, in order."""
-    if backend.decoder is None:
-        return []
-    told = json.loads(backend.decoder.__getstate__())
-    return [step["type"] for step in told.get("decoders", [told])]
+@dataclass(frozen=True)
+class Roles:
+    """Which token plays which part.  No token plays two."""
+
+    pad: str | None = None
+    bos: str | None = None
+    eos: str | None = None
+    mask: str | None = None
+    unk: str | None = None
+
+    def __post_init__(self) -> None:
+        taken: dict[str, str] = {}
+        for role, token in self.named().items():
+            if token in taken:
+                raise UserError(f"{token!r} is given both as {taken[token]} and as {role}", do="each needs its own")
+            if not token:
+                raise UserError(f"the {role} token is empty", do="give it a spelling such as '<pad>', or leave it out")
+            taken[token] = role
+
+    def named(self) -> dict[str, str]:
+        """The roles that are played, in order."""
+        return {role: token for role, token in asdict(self).items() if token is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """Text to ids and back; `roles` whose tokens the vocabulary lacks are not played.
+
+    `literal`: no spelling in a text is a special token.  `known`: ids from here on are pieces that merging passes
+    through and the model has no row for; they become `unk`.
+    """
+
+    backend: Backend
+    roles: Roles = Roles()
+    literal: bool = False
+    known: int | None = None
+
+    def __post_init__(self) -> None:
+        played = {role: t for role, t in self.roles.named().items() if self.backend.token_to_id(t) is not None}
+        object.__setattr__(self, "roles", Roles(**played))
+        registered = {token.content for token in self.backend.get_added_tokens_decoder().values() if token.special}
+        self.backend.add_special_tokens([token for token in played.values() if token not in registered])
+        self.backend.no_padding()
+        self.backend.no_truncation()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text with what its authors put around it."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """As `encode`, for many texts at once: faster than one by one."""
+        return self.ids(self.literal_backend if self.literal else self.backend, texts, framed=True)
+
+    def plain(self, text: str) -> list[int]:
+        """The ids of a text alone: nothing is added, and no spelling is a special token."""
+        return self.plain_batch([text])[0]
+
+    def plain_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.ids(self.literal_backend, texts, framed=False)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, without special tokens."""
+        self.check(ids)
+        mender = ByteMender(self.backend)
+        whole = mender.all(ids) if mender.bytes else ids
+        return self.backend.decode(list(whole), skip_special_tokens=True)
+
+    def stream(self, after: Sequence[int] = ()) -> DecodeStream:
+        """Text as its ids come in, following on the ids `after`, whose text is not given again."""
+        self.check(after)
+        kinds = decoder_kinds(self.backend)
+        byte_level = kinds == ["ByteLevel"]
+        stream = ByteStream(self.backend) if byte_level else PieceStream(self.backend, hold="ByteLevel" in kinds)
+        for id in after:
+            stream.push(id)
+        return stream
+
+    def token(self, id: int) -> str:
+        """How an id is written in the vocabulary."""
+        self.check([id])
+        return self.backend.id_to_token(id) or ""
+
+    def id(self, token: str) -> int:
+        """The id of a token as it is written in the vocabulary."""
+        found = self.backend.token_to_id(token)
+        if found is None or found >= self.vocab:
+            raise UserError(f"the vocabulary has no token {token!r}", meant=nearest(token, self.roles.named().values()))
+        return found
+
+    @cached_property
+    def vocab(self) -> int:
+        """How many rows a model's embedding needs: the largest id, and one."""
+        return self.known or max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    @property
+    def pad(self) -> int | None:
+        return self.role(self.roles.pad)
+
+    @property
+    def bos(self) -> int | None:
+        return self.role(self.roles.bos)
+
+    @property
+    def eos(self) -> int | None:
+        return self.role(self.roles.eos)
+
+    @property
+    def mask(self) -> int | None:
+        return self.role(self.roles.mask)
+
+    @property
+    def unk(self) -> int | None:
+        return self.role(self.roles.unk)
+
+    def save(self, folder: Path | str) -> None:
+        """Writes tokenizer.json and tokenizer_config.json, as Hugging Face's transformers reads them too."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        masked = self.roles.mask is not None  # models that fill masks have these names
+        settings = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+            "split_special_tokens": self.literal,
+            **{f"{role}_token": token for role, token in self.roles.named().items()},
+            **({"cls_token": self.roles.bos, "sep_token": self.roles.eos} if masked else {}),
+            "known_tokens": self.known,
+        }
+        write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        write_json(folder / "tokenizer_config.json", {k: value for k, value in settings.items() if value is not None})
+
+    def __repr__(self) -> str:
+        roles = ", ".join(f"{role}={token!r}" for role, token in self.roles.named().items())
+        return f"Tokenizer({type(self.backend.model).__name__}, vocab={self.vocab}{', ' if roles else ''}{roles})"
+
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[object, ...]]:
+        # the pipeline forgets on its way between processes whether it reads literally
+        return Tokenizer, tuple(getattr(self, field.name) for field in fields(self))
+
+    @cached_property
+    def literal_backend(self) -> Backend:
+        """A copy, because a switch on the pipeline itself would be seen by other threads."""
+        copy = Backend.from_str(self.backend.to_str())
+        copy.encode_special_tokens = True
+        return copy
+
+    def ids(self, backend: Backend, texts: Sequence[str], framed: bool) -> list[list[int]]:
+        try:
+            found = [read.ids for read in backend.encode_batch_fast(list(texts), add_special_tokens=framed)]
+        except Exception as error:  # the package raises nothing narrower
+            halves = (at for text in texts for at, letter in enumerate(text) if "\ud800" <= letter <= "\udfff")
+            if (half := next(halves, None)) is not None:
+                said = f"the text has half of a surrogate pair at character {half}, which no encoding can write"
+                raise UserError(said) from error
+            raise UserError(f"the tokenizer cannot read this text: {error}") from error
+        if self.known is None:
+            return found
+        known, unk = self.known, self.id(self.roles.unk or "")
+        return [[id if id < known else unk for id in row] for row in found]
+
+    def role(self, token: str | None) -> int | None:
+        return None if token is None else self.backend.token_to_id(token)
+
+    def check(self, ids: Sequence[int]) -> None:
+        if ids and not (min(ids) >= 0 and max(ids) < self.vocab):
+            wrong = next(id for id in ids if not 0 <= id < self.vocab)
+            raise UserError(f"id {wrong} is not in the vocabulary", allowed=f"0 to {self.vocab - 1}")
 
 
 class DecodeStream(Protocol):
@@ -60,16 +218,6 @@ class DecodeStream(Protocol):
     def end(self) -> str:
         """What was held back, now that nothing follows."""
         ...
-
-
-def open_stream(backend: Backend) -> DecodeStream:
-    kinds = decoder_kinds(backend)
-    return ByteStream(backend) if kinds == ["ByteLevel"] else PieceStream(backend, hold="ByteLevel" in kinds)
-
-
-def specials(backend: Backend) -> frozenset[int]:
-    """The ids that decoding leaves out."""
-    return frozenset(id for id, token in backend.get_added_tokens_decoder().items() if token.special)
 
 
 class ByteStream:
@@ -188,175 +336,14 @@ def byte_letters() -> dict[str, int]:
     return {chr(byte): byte for byte in shown} | {chr(0x100 + at): byte for at, byte in enumerate(others)}
 
 
-@dataclass(frozen=True)
-class Roles:
-    """Which token plays which part.  No token plays two."""
-
-    pad: str | None = None
-    bos: str | None = None
-    eos: str | None = None
-    mask: str | None = None
-    unk: str | None = None
-
-    def __post_init__(self) -> None:
-        taken: dict[str, str] = {}
-        for role, token in self.named().items():
-            if token in taken:
-                raise UserError(f"{token!r} is given both as {taken[token]} and as {role}", do="each needs its own")
-            if not token:
-                raise UserError(f"the {role} token is empty", do="give it a spelling such as '<pad>', or leave it out")
-            taken[token] = role
-
-    def named(self) -> dict[str, str]:
-        """The roles that are played, in order."""
-        return {role: token for role, token in asdict(self).items() if token is not None}
+def decoder_kinds(backend: Backend) -> list[str]:
+    """The names of the decoder's steps, in order."""
+    if backend.decoder is None:
+        return []
+    decoder = json.loads(backend.decoder.__getstate__())
+    return [step["type"] for step in decoder.get("decoders", [decoder])]
 
 
-@dataclass(frozen=True, eq=False)
-class Tokenizer:
-    """Text to ids and back; `roles` whose tokens the vocabulary lacks are not played.
-
-    `literal`: no spelling in a text is a special token.  `known`: ids from here on are pieces that merging passes
-    through and the model has no row for; they become `unk`.
-    """
-
-    backend: Backend
-    roles: Roles = Roles()
-    literal: bool = False
-    known: int | None = None
-
-    def __post_init__(self) -> None:
-        played = {role: t for role, t in self.roles.named().items() if self.backend.token_to_id(t) is not None}
-        object.__setattr__(self, "roles", Roles(**played))
-        registered = {token.content for token in self.backend.get_added_tokens_decoder().values() if token.special}
-        self.backend.add_special_tokens([token for token in played.values() if token not in registered])
-        self.backend.no_padding()
-        self.backend.no_truncation()
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text with what its authors put around it."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """As `encode`, for many texts at once: faster than one by one."""
-        return self.ids(self.literal_backend if self.literal else self.backend, texts, framed=True)
-
-    def plain(self, text: str) -> list[int]:
-        """The ids of a text alone: nothing is added, and no spelling is a special token."""
-        return self.plain_batch([text])[0]
-
-    def plain_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.ids(self.literal_backend, texts, framed=False)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, without special tokens."""
-        self.check(ids)
-        mender = ByteMender(self.backend)
-        whole = mender.all(ids) if mender.bytes else ids
-        return self.backend.decode(list(whole), skip_special_tokens=True)
-
-    def stream(self, after: Sequence[int] = ()) -> DecodeStream:
-        """Text as its ids come in, following on the ids `after`, whose text is not given again."""
-        self.check(after)
-        stream = open_stream(self.backend)
-        for id in after:
-            stream.push(id)
-        return stream
-
-    def token(self, id: int) -> str:
-        """How an id is written in the vocabulary."""
-        self.check([id])
-        return self.backend.id_to_token(id) or ""
-
-    def id(self, token: str) -> int:
-        """The id of a token as it is written in the vocabulary."""
-        found = self.backend.token_to_id(token)
-        if found is None or found >= self.vocab:
-            raise UserError(f"the vocabulary has no token {token!r}", meant=nearest(token, self.roles.named().values()))
-        return found
-
-    @cached_property
-    def vocab(self) -> int:
-        """How many rows a model's embedding needs: the largest id, and one."""
-        return self.known or max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-
-    @property
-    def pad(self) -> int | None:
-        return self.role(self.roles.pad)
-
-    @property
-    def bos(self) -> int | None:
-        return self.role(self.roles.bos)
-
-    @property
-    def eos(self) -> int | None:
-        return self.role(self.roles.eos)
-
-    @property
-    def mask(self) -> int | None:
-        return self.role(self.roles.mask)
-
-    @property
-    def unk(self) -> int | None:
-        return self.role(self.roles.unk)
-
-    def save(self, folder: Path | str) -> None:
-        """Writes tokenizer.json and tokenizer_config.json, as Hugging Face's transformers reads them too."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        settings: dict[str, object] = {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "clean_up_tokenization_spaces": False,
-            "split_special_tokens": self.literal,
-        }
-        settings |= {f"{role}_token": token for role, token in self.roles.named().items()}
-        if self.roles.mask is not None:  # models that fill masks are asked for these names
-            settings |= {"cls_token": self.roles.bos, "sep_token": self.roles.eos}
-        if self.known is not None:
-            settings["known_tokens"] = self.known
-        write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
-        told = {name: value for name, value in settings.items() if value is not None}
-        write_text(folder / "tokenizer_config.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
-
-    def __repr__(self) -> str:
-        roles = ", ".join(f"{role}={token!r}" for role, token in self.roles.named().items())
-        return f"Tokenizer({type(self.backend.model).__name__}, vocab={self.vocab}{', ' if roles else ''}{roles})"
-
-    def __reduce__(self) -> tuple[type[Tokenizer], tuple[object, ...]]:
-        # the pipeline forgets on its way between processes whether it reads literally
-        return Tokenizer, tuple(getattr(self, field.name) for field in fields(self))
-
-    @cached_property
-    def literal_backend(self) -> Backend:
-        """A copy, because a switch on the pipeline itself would be seen by other threads."""
-        from tokenizers import Tokenizer as Pipeline
-
-        copy = Pipeline.from_str(self.backend.to_str())
-        copy.encode_special_tokens = True
-        return copy
-
-    def ids(self, backend: Backend, texts: Sequence[str], framed: bool) -> list[list[int]]:
-        try:
-            found = [read.ids for read in backend.encode_batch_fast(list(texts), add_special_tokens=framed)]
-        except Exception as error:  # the package raises nothing narrower
-            raise UserError(refusal(texts, error)) from error
-        if self.known is None:
-            return found
-        known, unk = self.known, self.id(self.roles.unk or "")
-        return [[id if id < known else unk for id in row] for row in found]
-
-    def role(self, token: str | None) -> int | None:
-        return None if token is None else self.backend.token_to_id(token)
-
-    def check(self, ids: Sequence[int]) -> None:
-        if ids and not (min(ids) >= 0 and max(ids) < self.vocab):
-            wrong = next(id for id in ids if not 0 <= id < self.vocab)
-            raise UserError(f"id {wrong} is not in the vocabulary", allowed=f"0 to {self.vocab - 1}")
-
-
-def refusal(texts: Sequence[str], error: Exception) -> str:
-    for text in texts:
-        half = next((at for at, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"), None)
-        if half is not None:
-            return f"the text has half of a surrogate pair at character {half}, which no encoding can write"
-    return f"the tokenizer cannot read this text: {error}"
+def specials(backend: Backend) -> frozenset[int]:
+    """The ids that decoding leaves out."""
+    return frozenset(id for id, token in backend.get_added_tokens_decoder().items() if token.special)

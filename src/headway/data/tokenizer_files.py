@@ -14,18 +14,17 @@ dict.*.txt + bpe.code     fairseq over subword-nmt.  A dictionary writes a piece
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, normalizers
+from tokenizers import Tokenizer as Backend
 
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.data.tokenizer_training import byte_bpe, characters, frame, suffix_bpe, wordpiece
 from headway.errors import UserError, listed
 from headway.system import read_json
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Backend
-
 
 # Spellings by which roles are known where no file tells them; eos first, because GPT-2's one token is that.
 NAMES = {
@@ -97,30 +96,30 @@ def check_merges(lines: Iterable[tuple[int, str]], file: Path) -> list[tuple[str
     return merges
 
 
-def settings(folder: Path) -> dict[str, Any]:
-    """What tokenizer_config.json and, before it, special_tokens_map.json tell beside a vocabulary."""
-    told: dict[str, Any] = {}
+def read_settings(folder: Path) -> dict[str, Any]:
+    """What tokenizer_config.json and, before it, special_tokens_map.json say beside a vocabulary."""
+    settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if (folder / name).is_file():
-            told |= {key: value for key, value in read_json(folder / name).items() if value is not None}
-    return told
+            settings |= {key: value for key, value in read_json(folder / name).items() if value is not None}
+    return settings
 
 
-def spelled(told: Mapping[str, Any], role: str) -> str | None:
+def role_token(settings: Mapping[str, Any], role: str) -> str | None:
     """The token of a role: a string, or an object that holds one."""
-    value = told.get(f"{role}_token")
+    value = settings.get(f"{role}_token")
     token = value.get("content") if isinstance(value, dict) else value
     return token if isinstance(token, str) and token else None
 
 
-def find_roles(backend: Backend, told: Mapping[str, Any]) -> Roles:
-    """Roles as the settings tell them, else by the usual spellings of special tokens.
+def find_roles(backend: Backend, settings: Mapping[str, Any]) -> Roles:
+    """Roles as the settings say, else by the usual spellings of special tokens.
 
     Some checkpoints let one token play several roles (GPT-2's ends and begins a text and stands for the unknown); here
     it plays the first of eos, bos, unk, pad, mask.  BERT's [CLS] and [SEP] begin and end a text.
     """
     also = {"bos": "cls", "eos": "sep"}
-    named = {role: spelled(told, role) or spelled(told, also.get(role, role)) for role in NAMES}
+    named = {role: role_token(settings, role) or role_token(settings, also.get(role, role)) for role in NAMES}
     if not any(named.values()):
         special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
         named = {role: next((name for name in names if name in special), None) for role, names in NAMES.items()}
@@ -131,16 +130,14 @@ def find_roles(backend: Backend, told: Mapping[str, Any]) -> Roles:
     return Roles(**roles)
 
 
-def add_tokens(backend: Backend, told: Mapping[str, Any], folder: Path) -> None:
+def add_tokens(backend: Backend, settings: Mapping[str, Any], folder: Path) -> None:
     """Adds tokens that are listed beside a vocabulary, each with the id that the settings give it."""
-    from tokenizers import AddedToken
-
     beside = folder / "added_tokens.json"
     plain = read_json(beside) if beside.is_file() else {}
-    added: dict[int, dict[str, Any]] = (
-        {id: {"content": token} for token, id in check_vocab(plain, beside).items()} if plain else {}
-    )
-    listed_there = told.get("added_tokens_decoder")
+    added: dict[int, dict[str, Any]] = {}
+    if plain:
+        added = {id: {"content": token} for token, id in check_vocab(plain, beside).items()}
+    listed_there = settings.get("added_tokens_decoder")
     entries = listed_there.items() if isinstance(listed_there, dict) else ()
     added |= {int(id): entry for id, entry in entries if id.isdecimal() and isinstance(entry, dict)}
     for id, entry in sorted(added.items()):
@@ -166,48 +163,40 @@ def choose(files: list[Path], what: str) -> Path:
 
 def holds_letters(file: Path) -> bool:
     """Whether a vocab.json is of characters: its settings say so, or it has a blank and no longer token."""
-    told = settings(file.parent)
-    if "tokenizer_class" in told:
-        return told["tokenizer_class"] == CTC_CLASS
+    settings = read_settings(file.parent)
+    if "tokenizer_class" in settings:
+        return settings["tokenizer_class"] == CTC_CLASS
     vocab = read_json(file)
-    longer = (token for token in vocab if len(token) != 1 and token[:1] + token[-1:] not in BRACKETS)
-    return spelled_roles(told)["pad"] in vocab and not any(True for _ in longer)
+    longer = [token for token in vocab if len(token) != 1 and token[:1] + token[-1:] not in BRACKETS]
+    return ctc_roles(settings)["pad"] in vocab and not longer
 
 
 def read_letters(file: Path) -> Tokenizer:
     """vocab.json: characters, a word delimiter, and special tokens."""
-    told = settings(file.parent)
-    if told.get("do_lower_case") is True:
+    settings = read_settings(file.parent)
+    if settings.get("do_lower_case") is True:
         said = f"{file.parent}: do_lower_case=True is not supported for the characters of a CTC model"
         raise UserError(said, allowed="false")
-    vocab, roles = check_vocab(read_json(file), file), spelled_roles(told)
-    unk = roles["unk"]
-    backend = characters(vocab, unk if unk in vocab else None)
-    part_words(backend, spelled(told, "word_delimiter") or "|", str(told.get("replace_word_delimiter_char", " ")))
+    vocab, roles = check_vocab(read_json(file), file), ctc_roles(settings)
+    backend = characters(vocab, roles["unk"] if roles["unk"] in vocab else None)
+    # a mark stands between words in place of a space; where a text begins or ends there is none
+    mark, space = role_token(settings, "word_delimiter") or "|", str(settings.get("replace_word_delimiter_char", " "))
+    edges = decoders.Replace(Regex(r"^\s+|\s+$"), "")
+    backend.normalizer = normalizers.Replace(space, mark)
+    backend.decoder = decoders.Sequence([decoders.Replace(mark, space), decoders.Fuse(), edges])
     special = [token for token in roles.values() if token in vocab]
     backend.add_special_tokens(special)
     backend.add_tokens([token for token in vocab if len(token) > 1 and token not in special])
-    add_tokens(backend, {"added_tokens_decoder": beyond(told.get("added_tokens_decoder"), vocab)}, file.parent)
+    # transformers lists special tokens of the vocabulary again, and | among them
+    added = settings.get("added_tokens_decoder")
+    entries = added.items() if isinstance(added, dict) else ()
+    new = {id: one for id, one in entries if isinstance(one, dict) and one.get("content") not in vocab}
+    add_tokens(backend, {"added_tokens_decoder": new}, file.parent)
     return Tokenizer(backend, find_roles(backend, {f"{role}_token": token for role, token in roles.items()}))
 
 
-def beyond(added: object, vocab: Mapping[str, int]) -> dict[str, Any]:
-    """The added tokens that the vocabulary lacks: transformers lists its special ones again, and | among them."""
-    entries: dict[str, Any] = added if isinstance(added, dict) else {}
-    return {id: entry for id, entry in entries.items() if isinstance(entry, dict) and entry.get("content") not in vocab}
-
-
-def part_words(backend: Backend, mark: str, space: str) -> None:
-    """Lets a mark stand between words in place of a space; where a text begins or ends there is none."""
-    from tokenizers import Regex, decoders, normalizers
-
-    backend.normalizer = normalizers.Replace(space, mark)
-    edges = decoders.Replace(Regex(r"^\s+|\s+$"), "")
-    backend.decoder = decoders.Sequence([decoders.Replace(mark, space), decoders.Fuse(), edges])
-
-
-def spelled_roles(told: Mapping[str, Any]) -> dict[str, str]:
-    return {role: spelled(told, role) or usual for role, usual in CTC_ROLES.items()}
+def ctc_roles(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {role: role_token(settings, role) or usual for role, usual in CTC_ROLES.items()}
 
 
 def read_fairseq(file: Path) -> Tokenizer:
@@ -216,15 +205,16 @@ def read_fairseq(file: Path) -> Tokenizer:
     if not codes:
         raise UserError(f"{file}: there is no bpe.code beside this dictionary")
     merges = read_codes(choose(codes, "files of merges"))
-    vocab = numbered_lines([*FAIRSEQ_SPECIAL, *(as_merged(token) for token in read_dictionary(file))], file)
+    tokens = read_dictionary(file)
+    ended = (token.removesuffix(GOES_ON) if token.endswith(GOES_ON) else token + END for token in tokens)
+    vocab = numbered_lines([*FAIRSEQ_SPECIAL, *ended], file)
     known = len(vocab)
     for pair in merges:
         for piece in (*pair, "".join(pair)):
             vocab.setdefault(piece, len(vocab))
     backend = suffix_bpe(vocab, merges, "<unk>")
-    if lowered(merges):
-        from tokenizers import normalizers
-
+    letters = "".join(left + right.removesuffix(END) for left, right in merges)
+    if letters == letters.lower() != letters.upper():
         backend.normalizer = normalizers.Lowercase()
     backend.add_special_tokens(list(FAIRSEQ_SPECIAL))
     frame(backend, [], ["</s>"])
@@ -250,11 +240,6 @@ def read_sides(folder: Path, source: int, target: int) -> tuple[Tokenizer | None
     return sides[0][0], sides[1][0]
 
 
-def lowered(merges: Sequence[tuple[str, str]]) -> bool:
-    letters = "".join(left + right.removesuffix(END) for left, right in merges)
-    return letters == letters.lower() != letters.upper()
-
-
 def read_dictionary(file: Path) -> list[str]:
     """The tokens of lines such as `ce 1234`."""
     tokens: list[str] = []
@@ -273,10 +258,6 @@ def read_codes(file: Path) -> list[tuple[str, str]]:
     return check_merges(enumerate((line.rstrip("\r ") for line in lines), 2), file)
 
 
-def as_merged(token: str) -> str:
-    return token.removesuffix(GOES_ON) if token.endswith(GOES_ON) else token + END
-
-
 def read_vocab(file: Path) -> Tokenizer:
     """vocab.json, of characters or of GPT-2's tokens."""
     alone = not file.with_name("merges.txt").is_file()
@@ -286,48 +267,44 @@ def read_vocab(file: Path) -> Tokenizer:
 def read_gpt2(file: Path) -> Tokenizer:
     """vocab.json and merges.txt.  Where the vocabulary has RoBERTa's tokens, its frame <s> … </s> is used."""
     vocab_file, merges_file = file.with_name("vocab.json"), file.with_name("merges.txt")
-    told = settings(file.parent)
+    settings = read_settings(file.parent)
     vocab = check_vocab(read_json(vocab_file), vocab_file)
-    lines = enumerate(read_text(merges_file).split("\n"), 1)
-    merges = check_merges(((n, line.rstrip("\r")) for n, line in lines if line and not header(n, line)), merges_file)
+    lines = read_text(merges_file).split("\n")
+    first = int(lines[0].startswith("#version"))
+    numbered = enumerate(lines[first:], first + 1)
+    merges = check_merges(((number, line.rstrip("\r")) for number, line in numbered if line), merges_file)
     for pair in merges:
         for token in (*pair, "".join(pair)):
             if token not in vocab:
                 raise UserError(f"{merges_file}: {' '.join(pair)!r} merges {token!r}, which {vocab_file.name} lacks")
-    backend = byte_bpe(vocab, merges, prefix_space=told.get("add_prefix_space") is True)
+    backend = byte_bpe(vocab, merges, prefix_space=settings.get("add_prefix_space") is True)
     own = [token for token in ("<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>") if token in vocab]
     backend.add_special_tokens(own)
     if "<mask>" in vocab:
-        from tokenizers import AddedToken
-
         backend.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True, normalized=False)])
-    add_tokens(backend, told, file.parent)
+    add_tokens(backend, settings, file.parent)
     if {"<s>", "</s>", "<mask>"} <= vocab.keys():
         frame(backend, ["<s>"], ["</s>"])
-    return Tokenizer(backend, find_roles(backend, told))
+    return Tokenizer(backend, find_roles(backend, settings))
 
 
 def read_bert(file: Path) -> Tokenizer:
     """vocab.txt: one token a line, its id the number of the line."""
-    told = settings(file.parent)
+    settings = read_settings(file.parent)
     lines = read_text(file).removesuffix("\n").split("\n")
     vocab = numbered_lines((line.rstrip("\r") for line in lines), file)
-    roles = {role: spelled(told, role) or f"[{role.upper()}]" for role in ("unk", "cls", "sep", "pad", "mask")}
+    roles = {role: role_token(settings, role) or f"[{role.upper()}]" for role in ("unk", "cls", "sep", "pad", "mask")}
     if missing := [token for token in (roles["unk"], roles["cls"], roles["sep"]) if token not in vocab]:
         raise UserError(f"{file}: not BERT's vocabulary: it lacks {missing[0]!r}")
-    strip = told.get("strip_accents")
+    strip = settings.get("strip_accents")
     backend = wordpiece(
         vocab,
         roles["unk"],
-        lower=told.get("do_lower_case", True) is True,
+        lower=settings.get("do_lower_case", True) is True,
         accents=None if strip is None else not strip,
-        chinese=told.get("tokenize_chinese_chars", True) is True,
+        chinese=settings.get("tokenize_chinese_chars", True) is True,
     )
     backend.add_special_tokens([token for token in roles.values() if token in vocab])
-    add_tokens(backend, told, file.parent)
+    add_tokens(backend, settings, file.parent)
     frame(backend, [roles["cls"]], [roles["sep"]])
     return Tokenizer(backend, find_roles(backend, {f"{role}_token": token for role, token in roles.items()}))
-
-
-def header(number: int, line: str) -> bool:
-    return number == 1 and line.startswith("#version")

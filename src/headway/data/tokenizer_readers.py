@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Backend
 
 from headway.data.tokenizer import BYTES, Roles, Tokenizer
 from headway.data.tokenizer_files import (
@@ -30,18 +32,13 @@ from headway.data.tokenizer_files import (
     read_bytes,
     read_fairseq,
     read_gpt2,
+    read_settings,
     read_text,
     read_vocab,
-    settings,
 )
 from headway.data.tokenizer_training import NEVER, frame, merges_by_score, shields
 from headway.errors import UserError
 from headway.system import read_json
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Backend
-    from tokenizers.models import Model
-    from tokenizers.normalizers import Normalizer
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
@@ -57,58 +54,49 @@ FRAMES = {
 LLAMA2C_SPECIAL = ("<unk>", "<s>", "</s>")  # the first three ids, however the file spells them
 
 
-def last(fields: dict[int, list[Any]], number: int, default: Any) -> Any:
-    return fields.get(number, [default])[-1]
+def load_tokenizer(path: Path | str) -> Tokenizer:
+    """The tokenizer in a folder, or in a file and those beside it."""
+    path = Path(path)
+    for pattern, read in READERS.items():
+        if path.is_dir() and (found := sorted(path.glob(pattern))):
+            return read(choose(found, f"tokenizers ({pattern})"))
+        if not path.is_dir() and path.match(pattern):
+            return read(path)
+    if path.suffix == ".json" and not path.is_dir():
+        return read_pipeline(path)
+    said = "there is no tokenizer in this folder" if path.is_dir() else "not the name of a tokenizer's file"
+    raise UserError(f"{path}: {said}", allowed=", ".join(READERS))
 
 
-def gather(data: memoryview) -> dict[int, list[Any]]:
-    """A message's fields by number: whole numbers for varints, views of the bytes for all others."""
-    found: dict[int, list[Any]] = {}
-    for number, value in fields(data):
-        found.setdefault(number, []).append(value)
-    return found
+def read_pipeline(file: Path) -> Tokenizer:
+    """tokenizer.json: a whole pipeline as data."""
+    settings = read_settings(file.parent)
+    model = read_json(file).get("model")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    if vocab is None:
+        raise UserError(f"{file}: not a tokenizer: it has no model with a vocabulary")
+    if isinstance(vocab, dict):
+        check_vocab(vocab, file)
+    try:
+        backend = Backend.from_str(read_text(file))
+    except Exception as error:  # the package raises nothing narrower
+        raise UserError(f"{file}: not a tokenizer: {error}") from error
+    known = settings.get("known_tokens")
+    return Tokenizer(
+        backend,
+        find_roles(backend, settings),
+        literal=settings.get("split_special_tokens") is True,
+        known=known if isinstance(known, int) else None,
+    )
 
 
-def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    at = 0
-    while at < len(data):
-        key, at = varint(data, at)
-        wire = key & 7
-        if wire == 0:
-            value, at = varint(data, at)
-            yield key >> 3, value
-            continue
-        if wire == 2:
-            length, at = varint(data, at)
-        elif wire in (1, 5):
-            length = 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"a field of wire type {wire}")
-        if length > len(data) - at:
-            raise ValueError(f"a field says it has {length} bytes where {len(data) - at} are left")
-        yield key >> 3, data[at : at + length]
-        at += length
-
-
-def varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number in groups of seven bits, lowest first, and where it ends."""
-    value = 0
-    for place, byte in enumerate(data[at : at + 10]):
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return value, at + place + 1
-    raise ValueError("a number that does not end")
-
-
-@dataclass(frozen=True)
-class VocabPiece:
+class VocabPiece(NamedTuple):
     text: str
     score: float
     kind: int
 
 
-@dataclass(frozen=True)
-class SentencePieceModel:
+class SentencePieceModel(NamedTuple):
     """A whole model file."""
 
     pieces: tuple[VocabPiece, ...]
@@ -122,19 +110,19 @@ class SentencePieceModel:
 def read_sentencepiece(file: Path) -> Tokenizer:
     """A text is literal, as for SentencePiece itself, unless a class of transformers is named beside the file."""
     spec = parse(read_bytes(file), file)
-    told = settings(file.parent)
-    name = str(told.get("tokenizer_class", "MarianTokenizer" if file.suffix == ".spm" else "")).removesuffix("Fast")
+    settings = read_settings(file.parent)
+    name = str(settings.get("tokenizer_class", "MarianTokenizer" if file.suffix == ".spm" else "")).removesuffix("Fast")
     spec, known = reordered(spec, file) if file.suffix == ".spm" else (spec, None)
     backend = pipeline(spec, file)
     backend.add_special_tokens([piece.text for piece in spec.pieces if piece.kind in (UNKNOWN, CONTROL)])
-    add_tokens(backend, told, file.parent)
+    add_tokens(backend, settings, file.parent)
     if name == "T5Tokenizer" and backend.token_to_id("<extra_id_0>") is None:
-        count = told.get("extra_ids", 100)  # T5 numbers its blanks backwards
+        count = settings.get("extra_ids", 100)  # T5 numbers its blanks backwards
         backend.add_special_tokens([f"<extra_id_{n}>" for n in reversed(range(count if isinstance(count, int) else 0))])
-    roles = find_roles(backend, told)
+    roles = find_roles(backend, settings)
     bos, eos = FRAMES.get(name, (False, False))
-    before = [roles.bos] if told.get("add_bos_token", bos) is True and roles.bos else []
-    after = [roles.eos] if told.get("add_eos_token", eos) is True and roles.eos else []
+    before = [roles.bos] if settings.get("add_bos_token", bos) is True and roles.bos else []
+    after = [roles.eos] if settings.get("add_eos_token", eos) is True and roles.eos else []
     frame(backend, before, after)
     return Tokenizer(backend, roles, literal=name not in FRAMES, known=known)
 
@@ -150,16 +138,11 @@ def reordered(spec: SentencePieceModel, file: Path) -> tuple[SentencePieceModel,
     own = {piece.text: piece for piece in spec.pieces}
     named = [own.get(token, VocabPiece(token, NEVER, CONTROL)) for token in sorted(vocab, key=vocab.__getitem__)]
     rest = [piece for piece in spec.pieces if piece.text not in vocab]
-    return SentencePieceModel((*named, *rest), spec.kind, spec.fallback, spec.charsmap, spec.prefix, spec.squeeze), len(
-        vocab
-    )
+    return spec._replace(pieces=(*named, *rest)), len(vocab)
 
 
 def pipeline(spec: SentencePieceModel, file: Path) -> Backend:
-    from tokenizers import Tokenizer as Pipeline
-    from tokenizers import decoders, normalizers, pre_tokenizers
-
-    backend = Pipeline(model(spec, file))
+    backend = Backend(model(spec, file))
     backend.normalizer = normalizers.Sequence(normal(spec, file))
     inner = any(SPACE in piece.text[1:] for piece in spec.pieces if piece.kind == NORMAL)
     # where no piece crosses words, words can be read one by one, and remembered
@@ -174,9 +157,7 @@ def pipeline(spec: SentencePieceModel, file: Path) -> Backend:
     return backend
 
 
-def model(spec: SentencePieceModel, file: Path) -> Model:
-    from tokenizers import models
-
+def model(spec: SentencePieceModel, file: Path) -> models.Model:
     unknown = [id for id, piece in enumerate(spec.pieces) if piece.kind == UNKNOWN]
     if len(unknown) != 1:
         raise UserError(f"{file}: has {len(unknown)} pieces for the unknown", allowed="one")
@@ -204,10 +185,8 @@ def scored(spec: SentencePieceModel) -> list[tuple[str, float]]:
     return [(piece.text, score(piece)) for piece in spec.pieces]
 
 
-def normal(spec: SentencePieceModel, file: Path) -> list[Normalizer]:
-    from tokenizers import Regex, normalizers
-
-    steps: list[Normalizer] = []
+def normal(spec: SentencePieceModel, file: Path) -> list[normalizers.Normalizer]:
+    steps: list[normalizers.Normalizer] = []
     if spec.charsmap:
         if not whole_charsmap(spec.charsmap):
             raise UserError(f"{file}: its table of normal forms is broken")
@@ -284,10 +263,44 @@ def piece(fields: dict[int, list[Any]]) -> VocabPiece:
     return VocabPiece(bytes(last(fields, 1, memoryview(b""))).decode(), score, int(last(fields, 3, NORMAL)))
 
 
-def read_llama2c(file: Path) -> Tokenizer:
-    from tokenizers import Tokenizer as Pipeline
-    from tokenizers import decoders, models, normalizers
+def gather(data: memoryview) -> dict[int, list[Any]]:
+    """A message's fields by number: whole numbers for varints, views of the bytes for all others."""
+    found: dict[int, list[Any]] = {}
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        wire = key & 7
+        if wire == 0:
+            value, at = varint(data, at)
+        else:
+            if wire == 2:
+                length, at = varint(data, at)
+            elif wire in (1, 5):
+                length = 8 if wire == 1 else 4
+            else:
+                raise ValueError(f"a field of wire type {wire}")
+            if length > len(data) - at:
+                raise ValueError(f"a field says it has {length} bytes where {len(data) - at} are left")
+            value, at = data[at : at + length], at + length
+        found.setdefault(key >> 3, []).append(value)
+    return found
 
+
+def varint(data: memoryview, at: int) -> tuple[int, int]:
+    """A number in groups of seven bits, lowest first, and where it ends."""
+    value = 0
+    for place, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value, at + place + 1
+    raise ValueError("a number that does not end")
+
+
+def last(fields: dict[int, list[Any]], number: int, default: Any) -> Any:
+    return fields.get(number, [default])[-1]
+
+
+def read_llama2c(file: Path) -> Tokenizer:
     scores: dict[str, float] = {}
     for id, (token, score) in enumerate(entries(read_bytes(file), file)):
         name = LLAMA2C_SPECIAL[id] if id < len(LLAMA2C_SPECIAL) else token
@@ -298,7 +311,7 @@ def read_llama2c(file: Path) -> Tokenizer:
         raise UserError(f"{file}: not a tokenizer of llama2.c: its 256 byte tokens are not where they belong")
     vocab = check_vocab({token: id for id, token in enumerate(scores)}, file)
     pieces = {token: score for token, score in scores.items() if token not in {*LLAMA2C_SPECIAL, *BYTES}}
-    backend = Pipeline(models.BPE(vocab, merges_by_score(pieces), unk_token="<unk>", byte_fallback=True))
+    backend = Backend(models.BPE(vocab, merges_by_score(pieces), unk_token="<unk>", byte_fallback=True))
     backend.normalizer = normalizers.Prepend(" ")
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     backend.add_special_tokens(list(LLAMA2C_SPECIAL))
@@ -324,46 +337,6 @@ def entries(data: bytes, file: Path) -> Iterator[tuple[str, float]]:
         except UnicodeDecodeError as error:
             raise UserError(f"{file}: the token at byte {at} is not in UTF-8") from error
         at += length
-
-
-def load_tokenizer(path: Path | str) -> Tokenizer:
-    """The tokenizer in a folder, or in a file and those beside it."""
-    path = Path(path)
-    if path.is_dir():
-        for pattern, read in READERS.items():
-            if found := sorted(path.glob(pattern)):
-                return read(choose(found, f"tokenizers ({pattern})"))
-        raise UserError(f"{path}: there is no tokenizer in this folder", allowed=", ".join(READERS))
-    for pattern, read in READERS.items():
-        if path.match(pattern):
-            return read(path)
-    if path.suffix == ".json":
-        return read_pipeline(path)
-    raise UserError(f"{path}: not the name of a tokenizer's file", allowed=", ".join(READERS))
-
-
-def read_pipeline(file: Path) -> Tokenizer:
-    """tokenizer.json: a whole pipeline as data."""
-    from tokenizers import Tokenizer as Pipeline
-
-    told = settings(file.parent)
-    model = read_json(file).get("model")
-    vocab = model.get("vocab") if isinstance(model, dict) else None
-    if vocab is None:
-        raise UserError(f"{file}: not a tokenizer: it has no model with a vocabulary")
-    if isinstance(vocab, dict):
-        check_vocab(vocab, file)
-    try:
-        backend = Pipeline.from_str(read_text(file))
-    except Exception as error:  # the package raises nothing narrower
-        raise UserError(f"{file}: not a tokenizer: {error}") from error
-    known = told.get("known_tokens")
-    return Tokenizer(
-        backend,
-        find_roles(backend, told),
-        literal=told.get("split_special_tokens") is True,
-        known=known if isinstance(known, int) else None,
-    )
 
 
 # In a folder the first that is there is read.  Marian's vocab.json has no merges and belongs to its *.spm.

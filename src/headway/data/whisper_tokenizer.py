@@ -40,7 +40,7 @@ LATEST = 50  # steps of time: in its first second a window's first segment begin
 class Marks:
     """Whisper's own tokens by their ids.  All text has smaller ids than `end`, and times have larger than `untimed`.
 
-    Without `languages` a model knows English alone, and is told neither language nor task.
+    Without `languages` a model knows English alone, and its prompt has neither language nor task.
     """
 
     end: int
@@ -76,7 +76,7 @@ class Marks:
 
 
 def marks_of(tokenizer: Tokenizer, multilingual: bool | None = None) -> Marks:
-    """The tokens of Whisper in a tokenizer; whether it is multilingual is seen from its text where it is not told."""
+    """The tokens of Whisper in a tokenizer; whether it is multilingual is seen from its text where it is not given."""
 
     def known(*spellings: str) -> int:
         found = (tokenizer.backend.token_to_id(spelling) for spelling in spellings)
@@ -130,19 +130,15 @@ def read_ranks(file: Path) -> dict[str, int]:
 
 def usual_settings(tokenizer: Tokenizer, marks: Marks) -> dict[str, Any]:
     """The generation_config.json of these words where none is there: what OpenAI bars is not written."""
-    asked = range(min(marks.tasks.values()), marks.untimed)  # what occurs in prompts alone
-    roles = {f"{role}_token_id": marks.end for role in ("bos", "eos", "pad")}
-    languages = {
-        "lang_to_id": {spelled(code): id for code, id in marks.languages.items()},
-        "task_to_id": dict(marks.tasks),
-    }
+    prompts = range(min(marks.tasks.values()), marks.untimed)  # what occurs in prompts alone
+    languages = {spelled(code): id for code, id in marks.languages.items()}
     return {
-        **roles,
+        **{f"{role}_token_id": marks.end for role in ("bos", "eos", "pad")},
         "decoder_start_token_id": marks.begin,
         "no_timestamps_token_id": marks.untimed,
-        "is_multilingual": bool(marks.languages),
-        **(languages if marks.languages else {}),
-        "suppress_tokens": [*unspoken(tokenizer), marks.begin, *asked],
+        "is_multilingual": bool(languages),
+        **({"lang_to_id": languages, "task_to_id": dict(marks.tasks)} if languages else {}),
+        "suppress_tokens": [*unspoken(tokenizer), marks.begin, *prompts],
         "begin_suppress_tokens": [*tokenizer.plain(" "), marks.end],
         "max_initial_timestamp_index": LATEST,
     }

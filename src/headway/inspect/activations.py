@@ -21,11 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.kinds import HEARD, NUMERIC, PICTURED, TEXTUAL, DataKind
-from headway.data.media_tables import MEDIA
 from headway.data.order import batched
 from headway.data.recognise import recognise
 from headway.data.splits import place
-from headway.data.text_lines import read_lines, suffix_of
+from headway.data.text_lines import MEDIA_SUFFIXES, read_lines, suffix_of
 from headway.errors import UserError, listed
 from headway.evaluation import recognised
 from headway.model import Model
@@ -159,7 +158,7 @@ def samples_in(path: str | Path, most: int | None = None) -> Samples:
 
 def media_in(folder: Path) -> list[str]:
     """The images and sounds in a folder and the folders in it."""
-    suffixes = {suffix for medium in MEDIA for suffix in medium.suffixes}
+    suffixes = {suffix for own in MEDIA_SUFFIXES.values() for suffix in own}
     found = sorted(str(file) for file in folder.rglob("*") if file.suffix.lower() in suffixes)
     if not found:
         raise UserError(f"the folder {folder} holds no images and no sounds", do="name a file with a text on each line")

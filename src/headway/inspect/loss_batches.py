@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from headway.data.kinds import DataKind
-from headway.data.media_tables import is_table, pool_at, tables_of
 from headway.data.order import batched
+from headway.data.recognise_media import is_table, pool_at, tables_of
 from headway.data.records import is_builtin
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.data.kinds import LABELLED, DataKind
+from headway.data.order import shuffled
 from headway.data.recognise import recognise
-from headway.data.rng import shuffled
 from headway.errors import UserError, listed
 from headway.evaluation import recognised
 from headway.figures import LineChart, Plot

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from headway.data.rng import shuffled
+from headway.data.order import shuffled
 from headway.errors import UserError
 from headway.evaluation import EvalQuery
 from headway.inspect.ablation import edited

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.rng import keyed
+from headway.data.order import keyed
 from headway.errors import UserError
 from headway.interop.weights import read_weights, write_weights
 from headway.nn.trunk import tensors_of

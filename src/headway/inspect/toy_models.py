@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.rng import keyed
+from headway.data.order import keyed
 from headway.errors import UserError
 from headway.figures import HeatMap, Plot
 from headway.inspect.presentation import Result, finite, format_number, table

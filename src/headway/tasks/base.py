@@ -27,8 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.order import batched
-from headway.data.rng import random_for
+from headway.data.order import batched, random_for
 from headway.errors import UserError
 from headway.metrics.scores import Scores
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions

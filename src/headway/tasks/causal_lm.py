@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.rng import random_for
+from headway.data.order import random_for
 from headway.generate.sampling import GREEDY, RandomSampler
 from headway.metrics.scores import Bucket, by_length
 from headway.metrics.scoring import score_texts

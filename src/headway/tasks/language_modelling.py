@@ -20,8 +20,8 @@ import torch
 from torch import nn
 
 from headway.data.kinds import DataKind
+from headway.data.order import random_for
 from headway.data.records import by_document
-from headway.data.rng import random_for
 from headway.metrics.scoring import score_words
 from headway.tasks.base import ValidatedByPerplexity
 from headway.tasks.inspection import DataRow

@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from headway.data.images import is_grey, mean_and_std
 from headway.data.kinds import DataKind
 from headway.data.numbers import vectors
-from headway.data.order import batched
+from headway.data.order import batched, random_for
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, SoundPreprocess
-from headway.data.rng import random_for
 from headway.data.splits import DataSplits, subsample
 from headway.data.text_lines import MediaLocation
 from headway.data.transforms.colour import Blur, ColourJitter, Grey, RandAugment

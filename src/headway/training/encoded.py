@@ -18,11 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from headway.data.order import Buckets, Order, Steps, StreamWindows, batched, spans
+from headway.data.order import Buckets, Order, Steps, StreamWindows, batched, random_for, spans
 from headway.data.records import Record, by_document
-from headway.data.rng import random_for
-from headway.data.shard_cache import cached_shards, digest
-from headway.data.shards import Shards, write_shards
+from headway.data.shards import Shards, cached_shards, digest, write_shards
 from headway.data.splits import DataSplits
 from headway.errors import UserError
 from headway.tasks.base import RecordTask, StreamTask, TaskSetup

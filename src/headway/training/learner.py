@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.rng import keyed
+from headway.data.order import keyed
 from headway.errors import UserError, listed
 from headway.nn.moe import MoE
 from headway.nn.trace import record

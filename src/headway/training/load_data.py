@@ -15,7 +15,7 @@ from headway.data.checks import Skipped, good_records
 from headway.data.kinds import STREAMED, DataKind
 from headway.data.recognise import recognise, recognise_validation
 from headway.data.records import BUILTIN, RecognisedData, Record, as_records, is_builtin
-from headway.data.shard_cache import digest
+from headway.data.shards import digest
 from headway.data.splits import DataSplits, held_out, share_for, split_by_names, without_test
 from headway.errors import UserError
 from headway.recipe import DataSettings, Recipe
@@ -118,7 +118,7 @@ def read_as(given: RecognisedData) -> tuple[str, ...]:
     return (
         data_entry(given.kind).word,
         repr(given.columns),
-        *given.told,
+        *given.fingerprint,
         *("".join(file.suffixes) for file in given.files),
     )
 

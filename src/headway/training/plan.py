@@ -15,8 +15,8 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from headway.data.rng import keyed
-from headway.data.shard_cache import digest
+from headway.data.order import keyed
+from headway.data.shards import digest
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed

@@ -25,7 +25,7 @@ from typing import Any, TextIO
 import torch
 
 from headway.data.records import is_builtin
-from headway.data.shard_cache import digest
+from headway.data.shards import digest
 from headway.errors import UserError
 from headway.recipe import Recipe, flat
 from headway.system import CHECKPOINTS, going_on, keep_memory, read_json, write_json, write_text

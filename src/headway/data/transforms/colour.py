@@ -38,10 +38,10 @@ class ColourJitter:
 
     def __call__(self, x: Tensor, random: np.random.Generator) -> Tensor:
         factors = ((brightness, self.brightness), (contrast, self.contrast), (saturation, self.saturation))
-        drawn = [partial(change, factor=random.uniform(max(0.0, 1 - most), 1 + most)) for change, most in factors]
-        drawn.append(partial(turned, circle=random.uniform(-self.hue, self.hue)))
-        for at in random.permutation(len(drawn)):
-            x = drawn[at](x)
+        changes = [partial(change, factor=random.uniform(max(0.0, 1 - span), 1 + span)) for change, span in factors]
+        changes.append(partial(turned, circle=random.uniform(-self.hue, self.hue)))
+        for at in random.permutation(len(changes)):
+            x = changes[at](x)
         return x
 
 
@@ -160,8 +160,8 @@ class RandAugment:
 
     def __call__(self, x: Tensor, random: np.random.Generator) -> Tensor:
         for at in random.integers(0, len(CHANGES), self.changes):
-            drawn = random.normal(self.magnitude, self.spread) if self.spread else self.magnitude
-            strength = min(max(drawn, 0.0), STRONGEST) / STRONGEST
+            magnitude = random.normal(self.magnitude, self.spread) if self.spread else self.magnitude
+            strength = min(max(magnitude, 0.0), STRONGEST) / STRONGEST
             x = CHANGES[at](x, strength if random.random() < 0.5 else -strength)
         return x
 

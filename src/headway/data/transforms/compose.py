@@ -102,8 +102,8 @@ class CutMix:
         left, right = max(0, round(x - w / 2)), min(width, round(x + w / 2))
         mixed = images.clone()
         mixed[..., top:bottom, left:right] = images[other][..., top:bottom, left:right]
-        kept = 1 - (bottom - top) * (right - left) / (height * width)
-        return mixed, between(targets, targets[other], kept)
+        share = 1 - (bottom - top) * (right - left) / (height * width)
+        return mixed, between(targets, targets[other], share)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class RandomResizedCrop:
 
     def box(self, height: int, width: int, random: np.random.Generator) -> tuple[int, int, int, int]:
         """Top, left, height and width; after ten boxes that do not fit, the largest in the middle that does."""
-        if found := drawn_box(height, width, self.area, self.ratio, random):
+        if found := random_box(height, width, self.area, self.ratio, random):
             return found
         ratio = min(max(width / height, self.ratio[0]), self.ratio[1])
         h, w = min(height, round(width / ratio)), min(width, round(height * ratio))
@@ -115,7 +115,7 @@ class Flip:
         return x.flip(-1) if random.random() < self.chance else x
 
 
-def drawn_box(
+def random_box(
     height: int, width: int, area: tuple[float, float], ratio: tuple[float, float], random: np.random.Generator
 ) -> tuple[int, int, int, int] | None:
     """Top, left, height and width of a box of a random share of the area; None where ten of them do not fit."""
@@ -173,11 +173,11 @@ class RandomErasing:
     def __call__(self, x: Tensor, random: np.random.Generator) -> Tensor:
         if random.random() >= self.chance:
             return x
-        box = drawn_box(x.shape[-2], x.shape[-1], self.area, self.ratio, random)
+        box = random_box(x.shape[-2], x.shape[-1], self.area, self.ratio, random)
         if box is None:
             return x
         top, left, height, width = box
-        drawn = random.standard_normal((len(x), height, width), np.float32)
+        noise = random.standard_normal((len(x), height, width), np.float32)
         x = x.clone()
-        x[:, top : top + height, left : left + width] = torch.from_numpy(drawn) * self.noise
+        x[:, top : top + height, left : left + width] = torch.from_numpy(noise) * self.noise
         return x

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.generate.beam import Beam
+from headway.generate.beam import BEAM, Beam
 from headway.generate.decoding import Job
 from headway.generate.request import STOP, Generated, Stop
 from headway.nn.context import Context
@@ -74,7 +74,7 @@ def naive(subject: Subject, prompt: list[int], row: int, most: int) -> tuple[lis
 
 
 def beam_search(
-    model: Trunk, prompts: list[list[int]], how: Beam, stop: Stop = STOP, **options: Any
+    model: Trunk, prompts: list[list[int]], how: Beam = BEAM, stop: Stop = STOP, **options: Any
 ) -> list[list[Generated]]:
     return Job(model, prompts, stop, **options).generate(how)
 

@@ -18,7 +18,6 @@ from torch import nn
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
 from headway.data.tokenizer import Tokenizer
 from headway.look.recording import Recording
-from headway.look.recording_view import RecordingView
 from headway.model import Model
 from headway.ops.mel import LogMel
 from headway.zoo import simmim
@@ -237,7 +236,7 @@ def loaded(name: str) -> Model:
 
 
 @cache
-def read(name: str) -> RecordingView:
+def read(name: str) -> Recording:
     return loaded(name).attend(READERS[name].given())
 
 

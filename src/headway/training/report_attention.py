@@ -19,8 +19,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.look.recording import RecordedSite, Recording, find_attention_sites
-from headway.look.recording_view import record_input
+from headway.look.recording import RecordedSite, Recording, find_attention_sites, record_input
 from headway.nn.attention import CrossAttention
 from headway.nn.head import Classifier, FirstToken, LastToken, main_head
 from headway.nn.towers import Projection

@@ -38,6 +38,7 @@ from headway.zoo.build import ARCHITECTURES, architecture, from_plain, to_plain
 
 if TYPE_CHECKING:
     from headway.data.preprocess import Preprocess
+    from headway.look.html_page import RecordingView
     from headway.look.recording import Recording
 
 WHISPER = "whisper"  # its files have a layout of their own, and it makes frames of sounds by itself
@@ -121,7 +122,7 @@ class Model:
 
         return evaluate(self, data, options, **query)
 
-    def attend(self, input: str, *, most: int = 16, said: Recording | None = None) -> Recording:
+    def attend(self, input: str, *, most: int = 16, said: Recording | None = None) -> RecordingView:
         """What the model does with one input, recorded: every attention map, lazily, and what came out.
 
         `input` is a text, or the name of a file where the model reads images or sounds.  A model that continues texts
@@ -131,13 +132,15 @@ class Model:
         was written there.  Then both have maps with the same rows, and the outcome's steps are the other's tokens with
         this model's probabilities; its text is what this model writes itself.
         """
-        from headway.look.recording import record_input  # late: whoever runs or trains a model does not need it
+        from headway.look.html_page import RecordingView  # late: whoever runs or trains a model does not need it
 
         context: object = getattr(self.config, "context", None)
         forced = None if said is None else said.forced_text
         options = TraceOptions(most, context if isinstance(context, int) else None, forced)
         title = self.model_type or self.architecture
-        return record_input(self.task, self.model, input, options, title=title, architecture=self.architecture)
+        return RecordingView.of_input(
+            self.task, self.model, input, options, title=title, architecture=self.architecture
+        )
 
     def vocabulary(self) -> Tokenizer:
         return required_tokenizer(self)

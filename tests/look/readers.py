@@ -17,6 +17,7 @@ from torch import nn
 
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
 from headway.data.tokenizer import Tokenizer
+from headway.look.html_page import RecordingView
 from headway.look.recording import Recording
 from headway.model import Model
 from headway.ops.mel import LogMel
@@ -236,7 +237,7 @@ def loaded(name: str) -> Model:
 
 
 @cache
-def read(name: str) -> Recording:
+def read(name: str) -> RecordingView:
     return loaded(name).attend(READERS[name].given())
 
 

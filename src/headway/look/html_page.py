@@ -1,4 +1,4 @@
-"""The page as one self-contained HTML file: template, style sheet, ES modules and data.
+"""The page as one self-contained HTML file: template, style sheet, ES modules and data; and a recording that shows it.
 
 The content security policy allows style and script by their hashes alone; the text of tokens is data in a script
 element that no browser runs.  The ES modules are joined in the order of their imports: `import` and `export` are
@@ -17,7 +17,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from headway.errors import UserError
-from headway.look.bundle import Bundle, script_json
+from headway.look.bundle import FILE_LIMITS, NOTEBOOK_LIMITS, Bundle, PageLimits, pack_bundle, script_json
+from headway.look.recording import Recording, head_effects, is_fast
+from headway.system import write_text
 
 MARK = "<!-- a page of headway look -->"  # marks a file that may be overwritten
 MARK_BYTES = 4096  # at the beginning of a file, where the mark is searched
@@ -29,6 +31,25 @@ EXPORT = re.compile(r"^export (?=(?:async function|function|class|const|let)\b)"
 DECLARATION = re.compile(r"^(?:export )?(?:async )?(?:function\*?|class|const|let|var)\s+([\w$]+)", re.MULTILINE)
 DESTRUCTURING = re.compile(r"^(?:export )?(?:const|let|var)\s*([{\[][^=]*?[}\]])\s*=", re.MULTILINE)
 UNSUPPORTED = re.compile(r"^(?:import\b|export\b)|\bimport\s*\(|\bimport\.meta\b", re.MULTILINE)
+
+
+class RecordingView(Recording):
+    """A recording that displays its page as the value of a notebook cell."""
+
+    def page(self) -> str:
+        """One self-contained HTML document."""
+        return self.page_within(FILE_LIMITS)
+
+    def save(self, path: str | Path) -> None:
+        write_text(Path(path), self.page())
+
+    def _repr_html_(self) -> str:
+        return iframe(self.page_within(NOTEBOOK_LIMITS))
+
+    def page_within(self, limits: PageLimits) -> str:
+        """The page, with the effects of all heads if these take only a few seconds."""
+        effects = {0: list(head_effects(self))} if is_fast(self) else {}
+        return render_page(pack_bundle([self], effects=effects, limits=limits))
 
 
 def check_page_path(path: Path) -> None:

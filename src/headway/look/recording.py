@@ -1,7 +1,6 @@
 """A recorded run of a model on one input: every attention map in the coordinates of the input, and the outcome.
 
-A recording renders itself as a page in a file, and as the same page in a notebook.  Head ablation runs the model again
-with one head switched off, made uniform, or left as the only one of its site.
+Head ablation runs the model again with one head switched off, made uniform, or left as the only one of its site.
 
 Axes:  H heads   T queries   S keys
 """
@@ -13,8 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import count
 from operator import index
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, SupportsIndex
+from typing import NamedTuple, Self, SupportsIndex
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +24,8 @@ from headway.nn.trace import HEAD_EDITS, Edit, EditKind, Trace, record, sites_of
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
 from headway.ops.attention_map import AttentionMap, Readable, Weights
 from headway.ops.attention_rollout import mean_of_heads, rollout
-from headway.system import write_text
 from headway.tasks.base import Task
 from headway.tasks.tracing import Axis, ForcedText, InputImage, InputSound, Outcome, TracedRun, TraceOptions, cells
-
-if TYPE_CHECKING:
-    from headway.look.bundle import PageLimits
 
 MAX_ROLLOUT_ROWS = 2048  # a layer of a rollout of that many rows is 16 MB
 ROLLOUT_PREFIX = "rollout."  # of the name of a site that is the rollout up to another
@@ -93,6 +87,39 @@ class Recording:
     sound: InputSound | None
     run: TracedRun  # its reader is settled
     sources: Mapping[str, SiteSource]
+
+    @classmethod
+    @torch.no_grad()
+    def of_input(
+        cls, task: Task, model: nn.Module, input: str, options: TraceOptions, *, title: str, architecture: str
+    ) -> Self:
+        """Record how a model of a task answers one input, with its usual kernels."""
+        if not find_attention_sites(model):  # before anything is computed
+            do = "take a model that attends: headway list shows them"
+            raise UserError(f"{architecture} has no attention to look at", do=do)
+        run = task.trace(model, input, options)
+        places = find_attention_sites(run.model)
+        names = [site.weights_name for site in places] + [s.input_name for s in places if s.grid_module is not None]
+        with record(run.model, *names) as trace:
+            found = run.call()
+        sites: dict[str, RecordedSite] = {}
+        sources: dict[str, SiteSource] = {}
+        for site in places:
+            maps = trace.values.get(site.weights_name, [])  # none of a part that this input does not pass
+            for call, map in enumerate(maps):
+                assert isinstance(map, Readable)
+                name = site.name if len(maps) == 1 else f"{site.name}@{call}"
+                if site.grid_module is None:
+                    rows, columns = run.axes.of(site.name, site.part, *map.shape[2:])
+                    located, tiling = NoGradMap(map), None
+                else:
+                    rows, columns, located, tiling = locate_on_grid(site, map, trace.all(site.input_name)[call])
+                sites[name] = RecordedSite(name, rows, columns, located)
+                sources[name] = SiteSource(site, call, len(maps), tiling)
+        reader = run.reader.settled(found)
+        outcome, settled = reader.outcome(found, run.text), replace(run, reader=reader)
+        size = sum(parameter.numel() for parameter in run.model.parameters())
+        return cls(title, input, architecture, size, sites, outcome, run.picture, run.sound, settled, sources)
 
     def __repr__(self) -> str:
         heads = sum(site.heads for site in self.sites.values())
@@ -190,72 +217,6 @@ class Recording:
             assert isinstance(input, Tensor)
             found[name] = detail_of(source.site.part, map, values, input, source.tiling)
         return found
-
-    def page(self) -> str:
-        """One self-contained HTML document."""
-        from headway.look.bundle import FILE_LIMITS
-
-        return self.page_within(FILE_LIMITS)
-
-    def save(self, path: str | Path) -> None:
-        """Writes the page into a file."""
-        write_text(Path(path), self.page())
-
-    def _repr_html_(self) -> str:
-        from headway.look.bundle import NOTEBOOK_LIMITS
-        from headway.look.html_page import iframe
-
-        return iframe(self.page_within(NOTEBOOK_LIMITS))
-
-    def page_within(self, limits: PageLimits) -> str:
-        """The page, with the effects of all heads if these take only a few seconds."""
-        from headway.look.bundle import pack_bundle  # late: reading maps does not need it
-        from headway.look.html_page import render_page
-
-        effects = {0: list(head_effects(self))} if is_fast(self) else {}
-        return render_page(pack_bundle([self], effects=effects, limits=limits))
-
-
-@torch.no_grad()
-def record_input(
-    task: Task, model: nn.Module, input: str, options: TraceOptions, *, title: str, architecture: str
-) -> Recording:
-    """Record how a model of a task answers one input, with its usual kernels."""
-    if not find_attention_sites(model):  # before anything is computed
-        do = "take a model that attends: headway list shows them"
-        raise UserError(f"{architecture} has no attention to look at", do=do)
-    run = task.trace(model, input, options)
-    places = find_attention_sites(run.model)
-    names = [site.weights_name for site in places] + [s.input_name for s in places if s.grid_module is not None]
-    with record(run.model, *names) as trace:
-        found = run.call()
-    sites: dict[str, RecordedSite] = {}
-    sources: dict[str, SiteSource] = {}
-    for site in places:
-        maps = trace.values.get(site.weights_name, [])  # none of a part that this input does not pass
-        for call, map in enumerate(maps):
-            assert isinstance(map, Readable)
-            name = site.name if len(maps) == 1 else f"{site.name}@{call}"
-            if site.grid_module is None:
-                rows, columns = run.axes.of(site.name, site.part, *map.shape[2:])
-                located, tiling = NoGradMap(map), None
-            else:
-                rows, columns, located, tiling = locate_on_grid(site, map, trace.all(site.input_name)[call])
-            sites[name] = RecordedSite(name, rows, columns, located)
-            sources[name] = SiteSource(site, call, len(maps), tiling)
-    reader = run.reader.settled(found)
-    return Recording(
-        title,
-        input,
-        architecture,
-        sum(parameter.numel() for parameter in run.model.parameters()),
-        sites,
-        reader.outcome(found, run.text),
-        run.picture,
-        run.sound,
-        replace(run, reader=reader),
-        sources,
-    )
 
 
 class AttentionSite(NamedTuple):

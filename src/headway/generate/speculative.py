@@ -29,7 +29,7 @@ from headway.nn.trunk import Trunk
 def speculate(
     model: Trunk, requests: list[Request], draft: Draft, *, memory: Context = EMPTY, chunk: int | None = None
 ) -> Iterator[list[Step]]:
-    """The steps of each request in turn: as many guesses are right as are right, so each has its own state."""
+    """The steps of each request in turn: the number of right guesses differs, so each has its own state."""
     for request in requests:
         own = memory_row(memory, request.row)
         session = RowSession(model, request.prompt, request.room, memory=own, chunk=chunk)
@@ -155,8 +155,8 @@ class ModelDrafter(Drafter):
     def guess(self, count: int, vocab: int) -> DraftTokens:
         request, guess, model = self.request, DraftTokens([], []), self.session.session.model
         if (own := vocab_of(model)) not in (None, vocab):
-            said = f"a draft model of {own} words for a model of {vocab}"
-            raise UserError(said, do="take a draft with the same tokenizer")
+            given = f"a draft model of {own} words for a model of {vocab}"
+            raise UserError(given, do="take a draft with the same tokenizer")
         ids, context = [*request.prompt, *request.tokens], context_of(model)
         for _ in range(count if context is None else min(count, context - len(ids) + 1)):
             (logits,) = self.session.logits([*ids, *guess.tokens], 1)

@@ -124,9 +124,9 @@ class Transcriber:
     def transcribe(self, wave: Tensor, rate: int, options: TranscriptionOptions = PLAIN) -> Transcript:
         """The text of a clip (N, numbers from −1 to 1) at `rate` samples a second."""
         frames, real = self.frames(wave, rate)
-        heard = self.hear(frames, 0)
-        language = self.language(heard) if options.language is None else options.language
-        segments = tuple(self.segments(frames, real, replace(options, language=language), heard))
+        memory = self.hear(frames, 0)
+        language = self.language(memory) if options.language is None else options.language
+        segments = tuple(self.segments(frames, real, replace(options, language=language), memory))
         text = self.tokenizer.decode([token for one in segments for token in self.marks.text(one.tokens)])
         return Transcript(text.strip(), language, tuple(one for one in segments if one.text))
 
@@ -140,22 +140,22 @@ class Transcriber:
         found = self.sound(F.pad(sound, (0, max(0, missing)))[None])[0]
         return found, min(-(-len(sound) // self.sound.hop), len(found))
 
-    def language(self, heard: Context) -> str | None:
+    def language(self, memory: Context) -> str | None:
         """The language that is likeliest in a window; None where the model knows one."""
         languages = self.marks.languages
         if not languages:
             return None
-        assert heard.memory is not None
-        begin = torch.tensor([[self.marks.begin]], device=heard.memory.device)
-        logits = self.model.decoder(begin, heard)[0, -1].tolist()  # V
+        assert memory.memory is not None
+        begin = torch.tensor([[self.marks.begin]], device=memory.memory.device)
+        logits = self.model.decoder(begin, memory)[0, -1].tolist()  # V
         return max(languages, key=lambda code: logits[languages[code]])
 
-    def segments(self, frames: Tensor, real: int, options: TranscriptionOptions, heard: Context) -> Iterator[Segment]:
-        """What is said in `real` of the frames (T M), in the language of the options; `heard` is the first window."""
+    def segments(self, frames: Tensor, real: int, options: TranscriptionOptions, memory: Context) -> Iterator[Segment]:
+        """What is said in `real` of the frames (T M), in the options' language; `memory` is of the first window."""
         step, timed, at = embedding(self.model).factor, options.timed or real > self.window, 0
         while True:
             size = min(self.window, real - at)
-            tokens, steps = self.written(heard, options, timed), size // step
+            tokens, steps = self.written(memory, options, timed), size // step
             spans, done = [TimedSpan(0, steps, tokens)], steps
             if timed:
                 spans, done = cut_segments(tokens, self.marks.first_time, steps)
@@ -166,9 +166,9 @@ class Transcriber:
             at += size if done in (0, steps) else done * step
             if at >= real:
                 return
-            heard = self.hear(frames, at)
+            memory = self.hear(frames, at)
 
-    def written(self, heard: Context, options: TranscriptionOptions, timed: bool) -> tuple[int, ...]:
+    def written(self, memory: Context, options: TranscriptionOptions, timed: bool) -> tuple[int, ...]:
         """The tokens that the model writes for one window, without the end."""
         prompt = self.marks.prompt(options.language, options.task, timed)
         context = context_of(self.model.decoder)
@@ -176,7 +176,7 @@ class Transcriber:
         room = context - len(prompt)
         stop = Stop(room if options.most is None else min(room, options.most), (self.marks.end,))
         rules = self.time_rules() if timed else self.rules
-        [found] = generate(self.model.decoder, [prompt], options.how, stop, memory=heard, rules=rules)
+        [found] = generate(self.model.decoder, [prompt], options.how, stop, memory=memory, rules=rules)
         return found.body
 
     def hear(self, frames: Tensor, at: int) -> Context:
@@ -256,7 +256,7 @@ class WindowSegments(NamedTuple):
     """The segments of a window."""
 
     spans: list[TimedSpan]
-    heard: int  # steps of time of the window that need not be heard again
+    done: int  # steps of time of the window that the next window need not repeat
 
 
 def cut_segments(tokens: Sequence[int], first_time: int, steps: int) -> WindowSegments:

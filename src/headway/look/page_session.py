@@ -41,7 +41,7 @@ class Explorer:
     """Loaded models by title (one, or two to compare) and how a page shows them.
 
     `site` is the site to open with.  With `all_effects` the effects of all heads are computed however long that takes,
-    and `notify` is told before.
+    and `notify` is called with a message before.
     """
 
     models: Mapping[str, Recordable] = field(repr=False)

@@ -54,7 +54,7 @@ def decoding() -> dict[str, float]:
         return theirs.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
 
     def run_ours() -> object:
-        return generate(ours, prompt.tolist(), stop=Stop(most=NEW))
+        return generate(ours, prompt.tolist(), stop=Stop(NEW))
 
     return ratio(run_theirs, run_ours)
 
@@ -90,7 +90,7 @@ def searching() -> dict[str, float]:
 
     def run_ours() -> object:
         memory = encode_sources(ours, sources)
-        return generate(ours.decoder, [[0]] * 16, Beam(4), Stop(most=24), memory=memory)
+        return generate(ours.decoder, [[0]] * 16, Beam(4), Stop(24), memory=memory)
 
     return ratio(run_theirs, run_ours)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from headway.generate.request import Generated
+from headway.generate.beam import BEAM, Beam
+from headway.generate.decoding import Job
+from headway.generate.request import STOP, Generated, Stop
 from headway.nn.context import Context
 from headway.nn.embed import TokenEmbed
 from headway.nn.head import LMHead
@@ -68,6 +71,12 @@ def naive(subject: Subject, prompt: list[int], row: int, most: int) -> tuple[lis
         ids.append(int(found.argmax()))
         logprobs.append(float(found.max()))
     return ids[len(prompt) :], logprobs
+
+
+def beam_search(
+    model: Trunk, prompts: list[list[int]], how: Beam = BEAM, stop: Stop = STOP, **options: Any
+) -> list[list[Generated]]:
+    return Job(model, prompts, stop, **options).generate(how)
 
 
 def told(found: list[Generated]) -> list[tuple[int, ...]]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.generate.beam import Beam, beam_search
+from headway.generate.beam import Beam
 from headway.generate.decoding import generate
 from headway.generate.request import Generated, Reason, Stop
 from headway.generate.session import DecodingSession
@@ -26,13 +26,13 @@ from headway.nn.trace import record
 from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import Rotary
-from tests.generate.models import MODELS, PROMPTS, built, memory_of, subject, told
+from tests.generate.models import MODELS, PROMPTS, beam_search, built, memory_of, subject, told
 from tests.laws.subjects import CONTEXT, Subject
 
 pytestmark = pytest.mark.slow
 
 writing = pytest.mark.parametrize("subject", MODELS, ids=str)
-STOP = Stop(most=6, tokens=(5, 8))
+STOP = Stop(6, tokens=(5, 8))
 close = {"atol": 1e-5, "rtol": 1e-5}
 
 
@@ -115,7 +115,7 @@ def test_a_wide_beam_finds_the_best_of_all(alpha: float, early: bool) -> None:
         model, prompt = tiny(seed), [1, 2, seed % WORDS]
         expected = all_continuations(model, prompt, alpha)
         how = Beam(WORDS**MOST, alpha, best=10, early=early)
-        (found,) = beam_search(model, [prompt], how, Stop(most=MOST, tokens=(END,)))
+        (found,) = beam_search(model, [prompt], how, Stop(MOST, tokens=(END,)))
         assert told(found) == [tokens for _, tokens in expected[:10]]
         assert_close(torch.tensor([one.score for one in found]), torch.tensor([score for score, _ in expected[:10]]))
 
@@ -124,7 +124,7 @@ def test_a_wide_beam_finds_the_best_of_all(alpha: float, early: bool) -> None:
 @settings(max_examples=30)
 def test_patience_misses_nothing(seed: int, width: int, alpha: float) -> None:
     """A search that ends when nothing open can win finds what one that runs to the last token finds."""
-    model, stop = tiny(seed), Stop(most=6, tokens=(END,))
+    model, stop = tiny(seed), Stop(6, tokens=(END,))
     how = Beam(width, alpha, best=width, early=False)
     (found,) = beam_search(model, [[1]], how, stop)
     with pytest.MonkeyPatch.context() as patch:
@@ -135,7 +135,7 @@ def test_patience_misses_nothing(seed: int, width: int, alpha: float) -> None:
 
 def test_early_ends_when_as_many_have_finished_as_there_are_beams() -> None:
     for seed in range(8):
-        stop = Stop(most=30, tokens=(END, 1))
+        stop = Stop(30, tokens=(END, 1))
         (early,) = beam_search(tiny(seed), [[2]], Beam(3, 2.0, best=3), stop)
         (patient,) = beam_search(tiny(seed), [[2]], Beam(3, 2.0, best=3, early=False), stop)
         assert len(early) == len(patient) == 3
@@ -169,7 +169,7 @@ def test_beams_of_a_sentence_share_its_memory(subject: Subject, monkeypatch: pyt
 def test_a_recording_sees_each_beam_by_itself() -> None:
     t5 = subject("t5 decoder")
     with record(built(t5), "*.cross.weights") as trace:
-        beam_search(built(t5), [[1]], Beam(3), Stop(most=3), memory=memory_of(t5, [0]))
+        beam_search(built(t5), [[1]], Beam(3), Stop(3), memory=memory_of(t5, [0]))
     name = next(iter(trace.values))
     assert [value.shape[:3] for value in trace.all(name)] == [(1, 4, 1), (3, 4, 1), (3, 4, 1)]
 
@@ -185,7 +185,7 @@ def letters(tokens: Sequence[int]) -> str:
 @settings(max_examples=15)
 def test_a_beam_ends_where_its_text_holds_a_stop_string(seed: int, string: str, least: int) -> None:
     """A wide beam finds the best of all continuations that end with the token which completes the string."""
-    model, stop = tiny(seed), Stop(most=MOST, strings=(string,), least=least, decode=letters)
+    model, stop = tiny(seed), Stop(MOST, strings=(string,), min_new_tokens=least, decode=letters)
     how = Beam(WORDS**MOST, alpha=0.0, best=5, early=False)
     (found,) = beam_search(model, [[1]], how, stop)
     wholes = torch.tensor(list(product(range(WORDS), repeat=MOST)))
@@ -215,14 +215,14 @@ def test_the_best_is_what_generate_returns() -> None:
 
 
 def test_no_end_before_the_least_length() -> None:
-    stop = Stop(most=5, least=3, tokens=(END,))
+    stop = Stop(5, min_new_tokens=3, tokens=(END,))
     for one in beam_search(tiny(1), [[1]], Beam(4, best=4), stop)[0]:
         assert END not in one.tokens[:3]
 
 
 def test_the_context_ends_a_search() -> None:
     gpt = built(subject("gpt"))
-    (full,), (short,) = beam_search(gpt, [[1] * (CONTEXT - 1), [1]], Beam(3), Stop(most=4))
+    (full,), (short,) = beam_search(gpt, [[1] * (CONTEXT - 1), [1]], Beam(3), Stop(4))
     assert (len(full.tokens), full.reason) == (2, Reason.CONTEXT)
     assert (len(short.tokens), short.reason) == (4, Reason.LENGTH)
 

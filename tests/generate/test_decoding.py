@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.generate.decoding import generate, stream
+from headway.generate.decoding import Job, generate
 from headway.generate.request import Generated, Reason, Stop
 from headway.generate.sampling import Greedy, RandomSampler
 from headway.generate.session import DecodingSession, encode_sources, unpadded
@@ -33,7 +33,7 @@ def same(a: list[Generated], b: list[Generated]) -> None:
 
 @writing
 def test_cached_is_naive(subject: Subject) -> None:
-    found = generate(built(subject), PROMPTS, stop=Stop(most=9), memory=memory_of(subject, [0, 1, 2, 3]))
+    found = generate(built(subject), PROMPTS, stop=Stop(9), memory=memory_of(subject, [0, 1, 2, 3]))
     for row, (prompt, one) in enumerate(zip(PROMPTS, found, strict=True)):
         tokens, logprobs = naive(subject, prompt, row, 9)
         assert list(one.tokens) == tokens
@@ -45,7 +45,7 @@ def test_cached_is_naive(subject: Subject) -> None:
 @pytest.mark.parametrize("how", [Greedy(), RandomSampler(temperature=2.0, top_k=12, seed=5)], ids=["greedy", "sample"])
 def test_a_batch_is_its_prompts(subject: Subject, how: Greedy | RandomSampler) -> None:
     """In any order, with rows that end at different steps."""
-    model, stop = built(subject), Stop(most=9, tokens=(3, 8, 16))
+    model, stop = built(subject), Stop(9, tokens=(3, 8, 16))
     alone = [generate(model, [p], how, stop, memory=memory_of(subject, [i]))[0] for i, p in enumerate(PROMPTS)]
     for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
         prompts = [PROMPTS[row] for row in order]
@@ -56,7 +56,7 @@ def test_a_batch_is_its_prompts(subject: Subject, how: Greedy | RandomSampler) -
 @writing
 @pytest.mark.parametrize("chunk", [1, 3])
 def test_prompts_read_in_pieces_are_whole(subject: Subject, chunk: int) -> None:
-    memory, stop = memory_of(subject, [0, 1, 2, 3]), Stop(most=5)
+    memory, stop = memory_of(subject, [0, 1, 2, 3]), Stop(5)
     same(
         generate(built(subject), PROMPTS, stop=stop, memory=memory, chunk=chunk),
         generate(built(subject), PROMPTS, stop=stop, memory=memory),
@@ -83,8 +83,8 @@ def test_a_tensor_holds_prompts_of_one_length() -> None:
 
 
 def test_steps_are_streamed_as_they_come() -> None:
-    stop = Stop(most=6, tokens=(3,))
-    steps = list(stream(built(GPT), PROMPTS, stop=stop))
+    stop = Stop(6, tokens=(3,))
+    steps = list(Job(built(GPT), PROMPTS, stop).stream())
     found = generate(built(GPT), PROMPTS, stop=stop)
     assert {one.reason for one in found} == {Reason.TOKEN, Reason.LENGTH}
     for row, one in enumerate(found):
@@ -97,26 +97,26 @@ def test_steps_are_streamed_as_they_come() -> None:
 def test_finished_rows_are_no_longer_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, step = list[int](), DecodingSession.step
     monkeypatch.setattr(DecodingSession, "step", lambda feed, tokens: rows.append(len(tokens)) or step(feed, tokens))
-    found = generate(built(GPT), PROMPTS, stop=Stop(most=6, tokens=(3,)))
+    found = generate(built(GPT), PROMPTS, stop=Stop(6, tokens=(3,)))
     assert sum(rows) == sum(len(one.tokens) - 1 for one in found)
 
 
 def test_the_head_reads_one_token_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes, head = list[tuple[int, ...]](), DecodingSession.head
     monkeypatch.setattr(DecodingSession, "head", lambda feed, x: shapes.append(tuple(x.shape[:-1])) or head(feed, x))
-    generate(built(LLAMA), PROMPTS, stop=Stop(most=3))
+    generate(built(LLAMA), PROMPTS, stop=Stop(3))
     assert shapes == [(4,), (4,), (4,)]
 
 
 def test_a_request_keeps_its_draws_whatever_is_beside_it() -> None:
     """Each row has its own way to choose, and its own seed."""
     hows = [RandomSampler(seed=1), RandomSampler(temperature=0.5, seed=2), Greedy(), RandomSampler(top_p=0.9, seed=1)]
-    found = generate(built(LLAMA), [[1, 2]] * 4, hows, Stop(most=12))
-    back = generate(built(LLAMA), [[1, 2]] * 4, hows[::-1], Stop(most=12))
+    found = generate(built(LLAMA), [[1, 2]] * 4, hows, Stop(12))
+    back = generate(built(LLAMA), [[1, 2]] * 4, hows[::-1], Stop(12))
     same(found, back[::-1])
-    same(found[:1], generate(built(LLAMA), [[1, 2]], hows[0], Stop(most=12)))
+    same(found[:1], generate(built(LLAMA), [[1, 2]], hows[0], Stop(12)))
     seeds = [RandomSampler(seed=seed) for seed in range(20)]
-    assert len(set(told(generate(built(LLAMA), [[1, 2]] * 20, seeds, Stop(most=12))))) > 15
+    assert len(set(told(generate(built(LLAMA), [[1, 2]] * 20, seeds, Stop(12))))) > 15
 
 
 # ---- encoder and decoder
@@ -133,7 +133,7 @@ def test_a_translator_reads_ragged_sources() -> None:
     model, sources = translator(), [[5, 6, 7], [8, 9, 10, 11, 12], [13]]
     keep = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]], dtype=torch.bool)
     plain = model.remember(torch.tensor([row + [0] * (5 - len(row)) for row in sources]), Context(keep=keep[:, None]))
-    ragged, stop = encode_sources(model, sources), Stop(most=10)
+    ragged, stop = encode_sources(model, sources), Stop(10)
     a, b = (generate(model.decoder, [[1]] * 3, stop=stop, memory=memory) for memory in (plain, ragged))
     same(a, b)
 
@@ -142,19 +142,19 @@ def test_equal_sources_need_no_packing() -> None:
     model = translator()
     memory = encode_sources(model, [[1, 2, 3], [4, 5, 6]])
     assert memory.memory_rows is None
-    assert generate(model.decoder, [[1]] * 2, stop=Stop(most=4), memory=memory)
+    assert generate(model.decoder, [[1]] * 2, stop=Stop(4), memory=memory)
 
 
 # ---- ends
 
 
 def test_the_stop_token_belongs_to_the_tokens_but_not_to_the_body() -> None:
-    (one,) = generate(built(GPT), [[1, 2, 3]], stop=Stop(most=6, tokens=(3,)))
+    (one,) = generate(built(GPT), [[1, 2, 3]], stop=Stop(6, tokens=(3,)))
     assert one.reason is Reason.TOKEN
     assert one.tokens[-1] == 3
     assert one.body == one.tokens[:-1]
     assert len(one.logprobs) == len(one.tokens)
-    (long,) = generate(built(GPT), [[1, 2, 3]], stop=Stop(most=6))
+    (long,) = generate(built(GPT), [[1, 2, 3]], stop=Stop(6))
     assert long.body == long.tokens
     assert len(long.tokens) == 6
 
@@ -165,9 +165,9 @@ def letters(tokens: tuple[int, ...] | list[int]) -> str:
 
 
 def test_a_stop_string_ends_the_text_before_it() -> None:
-    (free,) = generate(built(LLAMA), [[4]], stop=Stop(most=10))
+    (free,) = generate(built(LLAMA), [[4]], stop=Stop(10))
     text = letters(free.tokens)
-    stop = Stop(most=10, strings=("never there", text[2:5], text[3:6]), decode=letters)
+    stop = Stop(10, strings=("never there", text[2:5], text[3:6]), decode=letters)
     (one,) = generate(built(LLAMA), [[4]], stop=stop)
     assert one.reason is Reason.STRING
     assert one.tokens == free.tokens[: len(one.tokens)]
@@ -185,10 +185,10 @@ def test_a_text_ends_before_its_stop_token() -> None:
 @pytest.mark.parametrize("how", [Greedy(), RandomSampler(seed=3)], ids=["greedy", "sample"])
 def test_no_end_before_the_least_length(how: Greedy | RandomSampler) -> None:
     everything = tuple(range(1, 23))
-    (one,) = generate(built(GPT), [[1, 2, 3]], how, Stop(most=9, least=5, tokens=everything))
+    (one,) = generate(built(GPT), [[1, 2, 3]], how, Stop(9, min_new_tokens=5, tokens=everything))
     assert set(one.tokens[:5]) == {0}
     assert len(one.tokens) >= 6
-    stop = Stop(most=9, least=5, strings=("a",), decode=letters, tokens=everything)
+    stop = Stop(9, min_new_tokens=5, strings=("a",), decode=letters, tokens=everything)
     (one,) = generate(built(GPT), [[1, 2, 3]], how, stop)
     assert len(one.tokens) == 5
     assert one.reason is Reason.STRING
@@ -197,16 +197,16 @@ def test_no_end_before_the_least_length(how: Greedy | RandomSampler) -> None:
 def test_the_context_ends_a_continuation() -> None:
     """The last token is never read, so it needs no position."""
     prompts = [[1] * CONTEXT, [1] * (CONTEXT - 2), [1]]
-    found = generate(built(GPT), prompts, stop=Stop(most=10))
+    found = generate(built(GPT), prompts, stop=Stop(10))
     assert [len(one.tokens) for one in found] == [1, 3, 10]
     assert [one.reason for one in found] == [Reason.CONTEXT, Reason.CONTEXT, Reason.LENGTH]
-    (short,) = generate(built(LLAMA), [[1, 2, 3]], stop=Stop(most=10), context=5)
+    (short,) = generate(built(LLAMA), [[1, 2, 3]], stop=Stop(10), context=5)
     assert (len(short.tokens), short.reason) == (3, Reason.CONTEXT)
 
 
 def test_no_prompts_no_continuations() -> None:
     assert generate(built(GPT), []) == []
-    assert list(stream(built(GPT), [])) == []
+    assert list(Job(built(GPT), []).stream()) == []
 
 
 def test_a_text_may_begin_with_nothing() -> None:
@@ -237,10 +237,10 @@ def test_bad_settings_are_told() -> None:
         generate(model, [[1], [2]], [Greedy()] * 3)
     with pytest.raises(UserError, match="chunk=0"):
         generate(model, [[1]], chunk=0)
-    with pytest.raises(UserError, match=r"Stop\(most=0\)"):
-        Stop(most=0)
-    with pytest.raises(UserError, match="least"):
-        Stop(most=3, least=4)
+    with pytest.raises(UserError, match=r"Stop\(max_new_tokens=0\)"):
+        Stop(0)
+    with pytest.raises(UserError, match="min_new_tokens"):
+        Stop(3, min_new_tokens=4)
     with pytest.raises(UserError, match="decode"):
         Stop(strings=("x",))
     with pytest.raises(UserError, match="empty stop string"):
@@ -277,7 +277,7 @@ def test_hooks_are_called(everywhere: bool) -> None:
     register = nn.modules.module.register_module_forward_hook if everywhere else linear.register_forward_hook
     handle = register(note)
     try:
-        generate(model, [[1, 2, 3]], stop=Stop(most=3))  # type: ignore[arg-type]
+        generate(model, [[1, 2, 3]], stop=Stop(3))  # type: ignore[arg-type]
     finally:
         handle.remove()
     assert len(calls) == 3

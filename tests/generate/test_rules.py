@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import UserError
-from headway.generate.beam import Beam, beam_search
+from headway.generate.beam import Beam
 from headway.generate.decoding import generate
 from headway.generate.request import Stop, begin_of, max_new_tokens, min_new_tokens, rules_of
 from headway.generate.sampling import FREE, RandomSampler, Rules, repeated_ngrams
@@ -21,7 +21,7 @@ from headway.generate.session import encode_sources
 from headway.generate.speculative import PromptLookup
 from headway.model import load
 from headway.nn.trunk import EncoderDecoder, Trunk
-from tests.generate.models import PROMPTS, built, subject, told
+from tests.generate.models import PROMPTS, beam_search, built, subject, told
 
 EVERYTHING = torch.tensor([[-1, 0, 1, 0], [1, 2, 1, 2]])
 
@@ -59,7 +59,7 @@ def test_a_run_that_was_there_is_barred(ids: list[int], size: int) -> None:
 @pytest.mark.parametrize("how", [Beam(3, best=3), RandomSampler(seed=1)], ids=["beam", "sample"])
 def test_rules_hold_however_tokens_are_chosen(how: Beam | RandomSampler) -> None:
     rules = Rules(first=(7,), last=(9,), never=(16, 10, 12), no_repeat=2)
-    model, stop = built(subject("llama")), Stop(most=12)
+    model, stop = built(subject("llama")), Stop(12)
     if isinstance(how, Beam):
         many = beam_search(model, PROMPTS, how, stop, rules=rules)
     else:
@@ -75,7 +75,7 @@ def test_rules_hold_however_tokens_are_chosen(how: Beam | RandomSampler) -> None
 
 def test_a_forced_token_costs_a_beam_nothing() -> None:
     model, rules = built(subject("llama")), Rules(first=(7,), last=(9,))
-    (one,) = beam_search(model, [[1, 2]], Beam(2, alpha=0.0), Stop(most=4), rules=rules)[0][:1]
+    (one,) = beam_search(model, [[1, 2]], Beam(2, alpha=0.0), Stop(4), rules=rules)[0][:1]
     assert one.score == pytest.approx(sum(one.logprobs[1:-1]))
 
 
@@ -158,7 +158,7 @@ def test_settings_mean_what_they_mean_to_transformers(settings: dict[str, Any], 
     made = theirs.generate(torch.tensor(SOURCE), max_new_tokens=most, **given)[0, 1:].tolist()
     model, kept = loaded.model, loaded.extra_config
     assert isinstance(model, EncoderDecoder)
-    stop = Stop(max_new_tokens(kept, 1, most), (END,), least=min_new_tokens(kept, 1, most))
+    stop = Stop(max_new_tokens(kept, 1, most), (END,), min_new_tokens=min_new_tokens(kept, 1, most))
     how: Any = Beam(beams, alpha=0.0) if beams > 1 else RandomSampler(temperature=0.0)
     rules = rules_of(kept, 24, begins=True)
     found = generate(model.decoder, [[2]], how, stop, memory=encode_sources(model, SOURCE), rules=rules)
@@ -188,5 +188,5 @@ def test_a_continuation_obeys_them_too(settings: dict[str, Any], tmp_path: Path)
     theirs.save_pretrained(tmp_path)
     model = load(tmp_path).model
     assert isinstance(model, Trunk)
-    found = generate(model, prompt, stop=Stop(most=14), rules=rules_of(settings, 24, begins=False))
+    found = generate(model, prompt, stop=Stop(14), rules=rules_of(settings, 24, begins=False))
     assert told(found) == [tuple(made[0, 5:].tolist())]

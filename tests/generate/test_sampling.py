@@ -16,15 +16,14 @@ from headway.generate.decoding import generate
 from headway.generate.request import Stop
 from headway.generate.sampling import (
     Greedy,
-    MinP,
     RandomSampler,
-    Repetition,
     Sampler,
-    Temperature,
-    TopK,
-    TopP,
+    apply_temperature,
     draw_index,
+    keep_min_p,
     keep_top_k,
+    keep_top_p,
+    penalise_repetition,
 )
 from tests.generate.models import MODELS, PROMPTS, built, likelihood, memory_of, subject, told
 from tests.laws.subjects import Subject
@@ -50,7 +49,7 @@ def probabilities(logits: list[float]) -> list[float]:
 
 @given(values, st.integers(1, 12))
 def test_top_k(logits: list[float], count: int) -> None:
-    found = TopK(count)(torch.tensor(logits), [])
+    found = keep_top_k(torch.tensor(logits), count)
     assert left(found) == sorted(ranked(logits)[:count])
 
 
@@ -64,7 +63,7 @@ def test_top_p(logits: list[float], mass: float) -> None:
         total += chances[token]
     borders = [sum(chances[token] for token in ranked(logits)[:n]) for n in range(len(logits))]
     if min(abs(border - mass) for border in borders) > 1e-9:  # at a border rounding decides
-        assert left(TopP(mass)(torch.tensor(logits), [])) == sorted(kept)
+        assert left(keep_top_p(torch.tensor(logits), mass)) == sorted(kept)
 
 
 @given(values, shares)
@@ -72,27 +71,28 @@ def test_min_p(logits: list[float], share: float) -> None:
     chances = probabilities(logits)
     if min(abs(chance / max(chances) - share) for chance in chances) > 1e-9:
         kept = [token for token, chance in enumerate(chances) if chance >= share * max(chances)]
-        assert left(MinP(share)(torch.tensor(logits), [])) == kept
+        assert left(keep_min_p(torch.tensor(logits), share)) == kept
 
 
 @given(values, st.lists(st.integers(0, 8)), st.floats(0.5, 3.0))
 def test_repetition(logits: list[float], seen: list[int], penalty: float) -> None:
     seen = [token for token in seen if token < len(logits)]
     expected = [x if token not in seen else x / penalty if x > 0 else x * penalty for token, x in enumerate(logits)]
-    assert_close(Repetition(penalty)(torch.tensor(logits), seen), torch.tensor(expected))
+    assert_close(penalise_repetition(torch.tensor(logits), seen, penalty), torch.tensor(expected))
 
 
 @given(values, st.floats(0.1, 5.0))
 def test_temperature(logits: list[float], value: float) -> None:
     expected = torch.tensor(probabilities([x / value for x in logits]), dtype=torch.float64)
-    assert_close(RandomSampler(temperature=value).probabilities(Temperature(value)(torch.tensor(logits), [])), expected)
+    assert_close(
+        RandomSampler(temperature=value).probabilities(apply_temperature(torch.tensor(logits), value)), expected
+    )
 
 
 @given(values)
 def test_what_is_left_keeps_its_value(logits: list[float]) -> None:
     before = torch.tensor(logits)
-    for change in (TopK(3), TopP(0.7), MinP(0.3)):
-        after = change(before, [])
+    for after in (keep_top_k(before, 3), keep_top_p(before, 0.7), keep_min_p(before, 0.3)):
         assert_close(after[left(after)], before[left(after)], atol=0, rtol=0)
         assert int(before.argmax()) in left(after)
 
@@ -127,7 +127,7 @@ ONE_TOKEN = [
 
 @pytest.mark.parametrize("subject", MODELS, ids=str)
 def test_the_narrowest_sampling_is_greedy(subject: Subject) -> None:
-    memory, stop = memory_of(subject, [0, 1, 2, 3]), Stop(most=4)
+    memory, stop = memory_of(subject, [0, 1, 2, 3]), Stop(4)
     greedy = told(generate(built(subject), PROMPTS, stop=stop, memory=memory))
     for how in ONE_TOKEN:
         assert told(generate(built(subject), PROMPTS, how, stop, memory=memory)) == greedy
@@ -142,15 +142,15 @@ def test_the_narrowest_sampling_is_greedy_among_equals() -> None:
 
 def test_a_repeated_token_becomes_rare() -> None:
     model = built(subject("gpt"))
-    (plain,) = generate(model, [[4]], stop=Stop(most=12))
-    (varied,) = generate(model, [[4]], Greedy(repetition=50.0), stop=Stop(most=12))
+    (plain,) = generate(model, [[4]], stop=Stop(12))
+    (varied,) = generate(model, [[4]], Greedy(repetition=50.0), stop=Stop(12))
     assert len(set(varied.tokens)) > len(set(plain.tokens))
 
 
 def test_log_probabilities_are_the_models_own() -> None:
     """Whatever is done to the logits before the choice."""
     model = built(subject("llama"))
-    (one,) = generate(model, [[1, 2]], RandomSampler(temperature=0.3, top_k=3, seed=1), Stop(most=5))
+    (one,) = generate(model, [[1, 2]], RandomSampler(temperature=0.3, top_k=3, seed=1), Stop(5))
     with torch.no_grad():
         logprobs = model(torch.tensor([[1, 2, *one.tokens]]))[0, 1:-1].log_softmax(-1)
     assert_close(torch.tensor(one.logprobs), logprobs.gather(1, torch.tensor(one.tokens)[:, None])[:, 0])
@@ -192,5 +192,6 @@ def test_settings_are_values() -> None:
     assert RandomSampler(0.5, seed=1) == RandomSampler(temperature=0.5, seed=1)
     assert isinstance(hash(RandomSampler()), int)
     ways: list[Sampler] = [Greedy(), RandomSampler()]
-    assert [len(way.processors()) for way in ways] == [0, 0]
+    logits = torch.randn(4)
+    assert all(way.process(logits, [0]) is logits for way in ways)
     assert log(RandomSampler().probabilities(torch.zeros(4))[0]) == pytest.approx(log(0.25))

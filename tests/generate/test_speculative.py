@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.generate.decoding import generate, stream
+from headway.generate.decoding import Job, generate
 from headway.generate.request import Request, Stop
 from headway.generate.sampling import Greedy, RandomSampler, Sampler
 from headway.generate.session import DecodingSession
@@ -26,7 +26,7 @@ from tests.laws.subjects import CONTEXT, Subject
 
 pytestmark = pytest.mark.slow
 
-STOP = Stop(most=10, tokens=(3,))
+STOP = Stop(10, tokens=(3,))
 
 
 def drafts() -> list[tuple[Draft, int | None]]:
@@ -54,7 +54,7 @@ def test_a_model_that_agrees_with_itself_reads_in_leaps(monkeypatch: pytest.Monk
     """16 tokens by guesses of 3: one for the prompt, then 4 at a time; the draft reads one by one."""
     model, calls, features = built(subject("llama")), list[int](), DecodingSession.features
     monkeypatch.setattr(DecodingSession, "features", lambda *given: calls.append(given[1].shape[1]) or features(*given))
-    generate(model, [[1, 2]], stop=Stop(most=17), draft=DraftModel(subject("llama").build(), ahead=3))  # type: ignore[arg-type]
+    generate(model, [[1, 2]], stop=Stop(17), draft=DraftModel(subject("llama").build(), ahead=3))  # type: ignore[arg-type]
     assert sum(calls) <= 2 * (2 + 17)  # nothing is read twice
     assert sum(1 for length in calls if length >= 4) == 4
 
@@ -63,7 +63,7 @@ def test_a_sample_with_a_draft_that_agrees_is_all_kept(monkeypatch: pytest.Monke
     lost = list[int]()
     monkeypatch.setattr(DecodingSession, "rewind", lambda feed, length: lost.append(feed.read - length))
     draft = DraftModel(subject("llama").build(), ahead=3)  # type: ignore[arg-type]
-    generate(built(subject("llama")), [[1, 2]], RandomSampler(seed=4), Stop(most=17), draft=draft)
+    generate(built(subject("llama")), [[1, 2]], RandomSampler(seed=4), Stop(17), draft=draft)
     assert set(lost) == {0}
 
 
@@ -99,7 +99,7 @@ def test_guesses_leave_the_distribution_as_it_is(way: RandomSampler, draft: Draf
     """Three tokens of a small vocabulary, drawn by many seeds, against the chance of each triple."""
     model, prompt, runs = bigrams(0), [0, 1, 2, 0, 1], 500
     hows = [RandomSampler(way.temperature, way.top_k, repetition=way.repetition, seed=seed) for seed in range(runs)]
-    counts = Counter(told(generate(model, [prompt] * runs, hows, Stop(most=3), draft=draft)))
+    counts = Counter(told(generate(model, [prompt] * runs, hows, Stop(3), draft=draft)))
     expected = {tokens: runs * chance_of(model, way, prompt, tokens) for tokens in product(range(WORDS), repeat=3)}
     assert all(expected[tokens] > 0 for tokens in counts)
     often = [tokens for tokens, number in expected.items() if number >= 5]
@@ -113,7 +113,7 @@ def test_a_wrong_distribution_would_be_seen() -> None:
     """The draft's own draws, taken as they are, fail the test above by far."""
     model, draft, runs, how = bigrams(0), bigrams(1), 1500, RandomSampler()
     hows = [RandomSampler(seed=seed) for seed in range(runs)]
-    counts = Counter(told(generate(draft, [[1]] * runs, hows, Stop(most=1))))
+    counts = Counter(told(generate(draft, [[1]] * runs, hows, Stop(1))))
     seen = torch.tensor([counts[(token,)] for token in range(WORDS)], dtype=torch.float64)
     hoped = torch.tensor([runs * chance_of(model, how, [1], (token,)) for token in range(WORDS)], dtype=torch.float64)
     assert likelihood(seen, hoped) < 1e-6
@@ -164,17 +164,17 @@ def test_places_are_kept_as_they_would_be_found(ids: list[int], longest: int, da
 
 def test_the_context_holds_with_guesses() -> None:
     gpt, prompt = built(subject("gpt")), [[1, 2] * (CONTEXT // 2 - 2)]
-    plain = generate(gpt, prompt, stop=Stop(most=20))
+    plain = generate(gpt, prompt, stop=Stop(20))
     for draft in (PromptLookup(), DraftModel(built(subject("gpt")), ahead=9)):
-        assert generate(gpt, prompt, stop=Stop(most=20), draft=draft)[0].tokens == plain[0].tokens
+        assert generate(gpt, prompt, stop=Stop(20), draft=draft)[0].tokens == plain[0].tokens
     # a draft whose own context is shorter than the model's falls silent
     llama, long = built(subject("llama")), [list(range(20)) * 2]
-    found = generate(llama, long, stop=Stop(most=5), draft=DraftModel(built(subject("gpt"))))
-    assert told(found) == told(generate(llama, long, stop=Stop(most=5)))
+    found = generate(llama, long, stop=Stop(5), draft=DraftModel(built(subject("gpt"))))
+    assert told(found) == told(generate(llama, long, stop=Stop(5)))
 
 
 def test_steps_come_one_by_one() -> None:
-    steps = list(stream(built(subject("llama")), PROMPTS, stop=Stop(most=4), draft=PromptLookup()))
+    steps = list(Job(built(subject("llama")), PROMPTS, Stop(4), draft=PromptLookup()).stream())
     assert [len(batch) for batch in steps] == [1] * 16
     assert [batch[0].row for batch in steps] == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4
 
@@ -186,9 +186,7 @@ def test_no_prompts_no_continuations() -> None:
 @pytest.mark.parametrize("subject", sorted(set(MODELS) - set(REWINDING), key=str), ids=str)
 def test_a_recurrent_model_takes_no_draft(subject: Subject) -> None:
     with pytest.raises(UserError, match=r"recurrent state cannot be set back; .* without a draft"):
-        generate(
-            built(subject), PROMPTS, stop=Stop(most=30), memory=memory_of(subject, [0, 1, 2, 3]), draft=PromptLookup()
-        )
+        generate(built(subject), PROMPTS, stop=Stop(30), memory=memory_of(subject, [0, 1, 2, 3]), draft=PromptLookup())
 
 
 def test_impossible_drafts_are_told() -> None:
@@ -201,4 +199,4 @@ def test_impossible_drafts_are_told() -> None:
     with pytest.raises(UserError, match="draft model is in training mode"):
         DraftModel(bigrams(0).train())
     with pytest.raises(UserError, match="a draft model of 4 words for a model of 23"):
-        generate(built(subject("llama")), [[1]], stop=Stop(most=4), draft=DraftModel(bigrams(0)))
+        generate(built(subject("llama")), [[1]], stop=Stop(4), draft=DraftModel(bigrams(0)))

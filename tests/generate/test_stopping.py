@@ -76,7 +76,7 @@ def test_a_token_costs_the_same_however_many_came_before() -> None:
             looked.append(len(text))
             return super().found(text)
 
-    stop = Looking(most=500, strings=("cb", "never"), decode=lambda tokens: "", stream=Letters)
+    stop = Looking(500, strings=("cb", "never"), decode=lambda tokens: "", stream=Letters)
     request = Request(0, [0], Greedy(), stop, 500)
     for token in range(400):
         assert request.take(token, 0.0).reason is None
@@ -92,7 +92,7 @@ def test_what_may_begin_a_string_is_not_certain() -> None:
 
 
 def test_strings_count_from_the_least_length_on() -> None:
-    stop = Stop(most=9, least=3, strings=("b",), decode=lambda tokens: "".join("abc"[token] for token in tokens))
+    stop = Stop(9, min_new_tokens=3, strings=("b",), decode=lambda tokens: "".join("abc"[token] for token in tokens))
     request = Request(0, [0], Greedy(), stop, 9)
     assert [request.take(token, 0.0).reason for token in (1, 0, 2)] == [None, None, Reason.STRING]
     assert stop.text([1, 0, 2]) == ""

@@ -16,7 +16,7 @@ from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.sampling import GREEDY, Sampler
 from headway.generate.transcribe import WINDOW as PUBLISHED
-from headway.generate.transcribe import MeanBeam, Segment, Transcriber, TranscriptionOptions, transcribe
+from headway.generate.transcribe import MeanBeam, Segment, Transcriber, TranscriptionOptions
 from headway.ops.mel import WHISPER
 from tests.generate.hearing import FIRST_TIME, ID, LETTERS, SETTINGS, WINDOW, Pair, frames, pair, words
 
@@ -133,7 +133,7 @@ def test_a_clip_is_transcribed_as_by_transformers(seconds: float) -> None:
     letters = [LETTERS[token] for part in tokens for token in part if token < len(LETTERS)]
     assert found.text == "".join(letters).strip() != ""
     assert "".join(one.text for one in found.segments).replace(" ", "") == found.text.replace(" ", "")
-    assert found.plain()["segments"][0]["start"] == found.segments[0].start
+    assert found.to_dict()["segments"][0]["start"] == found.segments[0].start
 
 
 def test_another_rate_is_heard_at_its_own() -> None:
@@ -144,9 +144,10 @@ def test_another_rate_is_heard_at_its_own() -> None:
     assert here.shape == there.shape == (100, 80)
 
 
-def test_one_function_from_a_waveform_to_text() -> None:
+def test_from_a_waveform_to_text() -> None:
     ours = pair(1, 50, 80).ours
-    found = transcribe(ours.model, words(), clip(1.2), RATE, TranscriptionOptions("en"), SETTINGS, window=100)
+    again = Transcriber.of(ours.model, words(), SETTINGS, window=100)
+    found = again.transcribe(clip(1.2), RATE, TranscriptionOptions("en"))
     assert found == ours.transcribe(clip(1.2), RATE, TranscriptionOptions("en"))
     assert found.language == "en"
     assert PUBLISHED == 3000

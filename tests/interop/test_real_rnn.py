@@ -53,7 +53,7 @@ def speaker(shared: Path) -> EncoderDecoder:
 
 def spoken(model: EncoderDecoder, words: list[str], how: Sampler | Beam = GREEDY) -> list[str]:
     """What the model says to all words at once, whatever their lengths."""
-    starts, stop = [[SOUNDS.index("<s>")]] * len(words), Stop(most=20, tokens=(SOUNDS.index("</s>"),))
+    starts, stop = [[SOUNDS.index("<s>")]] * len(words), Stop(20, tokens=(SOUNDS.index("</s>"),))
     found = generate(model.decoder, starts, how, stop, memory=encode_sources(model, [spelled(word) for word in words]))
     return [" ".join(SOUNDS[i] for i in one.body) for one in found]
 

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from headway.data.tokenizer_readers import load_tokenizer
 from headway.errors import UserError
-from headway.generate.transcribe import TranscriptionOptions, transcribe
+from headway.generate.transcribe import Transcriber
 from headway.interop.registry import family
 from headway.interop.whisper import (
     check_sound,
@@ -238,8 +238,7 @@ def test_an_openai_file_with_its_words_is_ready_to_listen(tmp_path: Path, shared
     assert loaded.tokenizer is not None
     assert isinstance(loaded.model, EncoderDecoder)
     clip = torch.randn(8000, generator=torch.Generator().manual_seed(1))
-    given = (clip, 16_000, TranscriptionOptions(), loaded.extra_config, 16)
-    found = transcribe(loaded.model, loaded.tokenizer, *given)
+    found = Transcriber.of(loaded.model, loaded.tokenizer, loaded.extra_config, 16).transcribe(clip, 16_000)
     assert found.language is None
     assert found.segments
     loaded.save_hf(tmp_path / "there")
@@ -247,7 +246,8 @@ def test_an_openai_file_with_its_words_is_ready_to_listen(tmp_path: Path, shared
     assert again.tokenizer is not None
     assert isinstance(again.model, EncoderDecoder)
     assert again.extra_config["begin_suppress_tokens"] == [220, 50_256]
-    assert transcribe(again.model, again.tokenizer, *given) == found
+    back = Transcriber.of(again.model, again.tokenizer, loaded.extra_config, 16).transcribe(clip, 16_000)
+    assert back == found
 
 
 # ---- folders

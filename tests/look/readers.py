@@ -17,8 +17,8 @@ from torch import nn
 
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, Preprocess, SoundPreprocess
 from headway.data.tokenizer import Tokenizer
+from headway.look.html_page import RecordingView
 from headway.look.recording import Recording
-from headway.look.recording_view import RecordingView
 from headway.model import Model
 from headway.ops.mel import LogMel
 from headway.zoo import simmim

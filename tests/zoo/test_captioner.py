@@ -84,7 +84,7 @@ def test_images_do_not_see_each_other(name: str) -> None:
 @pytest.mark.parametrize("how", [GREEDY, Beam(3)])
 def test_captions_are_written_as_by_hand(name: str, how: Sampler | Beam) -> None:
     model, pictures = built(name), images(name)
-    found = generate(model.decoder, [[BEGIN]] * N, how, Stop(most=6, tokens=(END,)), memory=model.remember(pictures))
+    found = generate(model.decoder, [[BEGIN]] * N, how, Stop(6, tokens=(END,)), memory=model.remember(pictures))
     for row, one in enumerate(found):
         read = torch.tensor([[BEGIN, *one.tokens[:-1]]])
         logits = model(pictures[row : row + 1], read)[0].log_softmax(-1)
@@ -255,7 +255,7 @@ def test_two_images_are_told_apart(name: str) -> None:
         loss.backward()
         optimiser.step()
     memory = model.eval().remember(given.seen.inputs)
-    found = generate(model.decoder, [[BEGIN]] * 2, GREEDY, Stop(most=6, tokens=(END,)), memory=memory)
+    found = generate(model.decoder, [[BEGIN]] * 2, GREEDY, Stop(6, tokens=(END,)), memory=memory)
     assert [one.tokens for one in found] == [(5, 6, 7, END), (8, 9, END)]
 
 

@@ -68,27 +68,27 @@ class PrefixBeam:
             beams = self.best(self.grown(beams, scores, likely[t], left), left)
         found = [CTCHypothesis(symbols, ends.total) for symbols, ends in beams.items()]
         if not found:
-            said = f"no {self.shortest} symbols or more were heard in {len(log_probs)} frames"
-            raise UserError(said, do="ask for fewer with shortest, or follow more with width and candidates")
+            given = f"no {self.shortest} symbols or more were heard in {len(log_probs)} frames"
+            raise UserError(given, do="ask for fewer with shortest, or follow more with width and candidates")
         return found
 
     def grown(self, beams: Beams, scores: Sequence[float], likely: Sequence[int], left: int) -> Beams:
         """Every prefix one frame later, and its extensions by one of the `likely` symbols, the most probable first."""
         later = {symbols: extend_by_same(beams, symbols, scores) for symbols in beams}
-        kept = [-inf] * self.width  # a heap of the best so far, the least of them first
+        best = [-inf] * self.width  # a heap of the best scores so far, the least of them first
         for total, _ in self.able(later, left):
-            heappushpop(kept, total)
+            heappushpop(best, total)
         for symbols, ends in beams.items():
             if self.longest is not None and len(symbols) >= self.longest:
                 continue
             total = ends.total
             for symbol in likely:
-                if total + scores[symbol] < kept[0]:
-                    break  # as many as are kept are better than this one and all that follow
+                if total + scores[symbol] < best[0]:
+                    break  # `width` prefixes are better than this one and all that follow
                 if (*symbols, symbol) not in beams:
-                    said = score_before(ends, symbols, symbol) + scores[symbol]
-                    later[(*symbols, symbol)] = PrefixScore(-inf, said)
-                    heappushpop(kept, said if len(symbols) + 1 + left >= self.shortest else -inf)
+                    score = score_before(ends, symbols, symbol) + scores[symbol]
+                    later[(*symbols, symbol)] = PrefixScore(-inf, score)
+                    heappushpop(best, score if len(symbols) + 1 + left >= self.shortest else -inf)
         return later
 
     def best(self, beams: Beams, left: int) -> Beams:
@@ -121,10 +121,10 @@ def extend_by_same(beams: Beams, symbols: tuple[int, ...], scores: Sequence[floa
     blank = ends.total + scores[BLANK]
     if not symbols:
         return PrefixScore(blank, -inf)
-    said, parent = ends.symbol, beams.get(symbols[:-1])
+    score, parent = ends.symbol, beams.get(symbols[:-1])
     if parent is not None:
-        said = log_add_exp(said, score_before(parent, symbols[:-1], symbols[-1]))
-    return PrefixScore(blank, said + scores[symbols[-1]])
+        score = log_add_exp(score, score_before(parent, symbols[:-1], symbols[-1]))
+    return PrefixScore(blank, score + scores[symbols[-1]])
 
 
 def score_before(ends: PrefixScore, symbols: tuple[int, ...], symbol: int) -> float:
@@ -146,6 +146,6 @@ def frame_counts(log_probs: Tensor, frames: Sequence[int] | None) -> list[int]:
         )
     counts = [log_probs.shape[1]] * len(log_probs) if frames is None else list(frames)
     if len(counts) != len(log_probs) or not all(0 <= count <= log_probs.shape[1] for count in counts):
-        said = f"frames {counts} for log-probabilities of {shape_text(log_probs)}"
-        raise UserError(said, allowed=f"one number for each row, 0 to {log_probs.shape[1]}")
+        given = f"frames {counts} for log-probabilities of {shape_text(log_probs)}"
+        raise UserError(given, allowed=f"one number for each row, 0 to {log_probs.shape[1]}")
     return counts

@@ -1,26 +1,24 @@
 """The decoding loop: one for recurrent and transformer decoders, with or without a memory.
 
-    for steps in stream(model, prompts, RandomSampler(temperature=0.8), Stop(most=100, tokens=(eos,))): …
+    for steps in Job(model, prompts, Stop(100, tokens=(eos,))).stream(RandomSampler(temperature=0.8)): …
     answers = generate(model.decoder, [[bos]] * 2, Beam(4), stop, memory=encode_sources(model, sources))
 
 Axes:  B batch   V vocabulary
-
-A generation job: prompts, memory and stopping criteria for the decoding loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.generate.beam import Beam, beam_search
+from headway.generate.beam import Beam, Search, beam_search
 from headway.generate.request import STOP, Generated, Request, Step, Stop
 from headway.generate.sampling import FREE, GREEDY, Rules, Sampler
-from headway.generate.session import DecodingSession, Prompts, checked_prompts, context_of, room_for, smallest
+from headway.generate.session import DecodingSession, Prompts, check_prompts, context_of, listed_prompts
 from headway.generate.speculative import Draft, speculate
 from headway.nn.context import EMPTY, Context
 from headway.nn.trunk import Trunk
@@ -28,30 +26,89 @@ from headway.nn.trunk import Trunk
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Prompts for a model to go on from; `memory`, `bos` and the others are the arguments of `stream`."""
+    """Prompts for a model to continue, until `stop`.
+
+    `rules` force and forbid tokens; a `draft` proposes tokens (speculative decoding); `memory` is the context that a
+    decoder with cross-attention reads, from `encode_sources`; `bos` replaces an empty prompt; prompts are read in
+    pieces of `chunk` tokens (chunked prefill); `context` limits prompt and continuation together, as a table of
+    positions does by itself.
+    """
 
     model: Trunk
     prompts: list[list[int]]
-    stop: Stop
-    rules: Rules
-    draft: Draft | None
+    stop: Stop = STOP
+    rules: Rules = FREE
+    draft: Draft | None = None
     memory: Context = EMPTY
     bos: int | None = None
+    chunk: int | None = None
+    context: int | None = None
 
-    def found(self, how: Sampler | Beam) -> list[list[Generated]]:
+    def __post_init__(self) -> None:
+        if self.chunk is not None and self.chunk < 1:
+            do = "leave it out to read prompts in one piece"
+            raise UserError(f"chunk={self.chunk}", allowed="1 or more tokens", do=do)
+
+    def generate(self, how: Sampler | Sequence[Sampler] | Beam = GREEDY) -> list[list[Generated]]:
         """The continuations of each prompt, the best first; one, unless a beam is asked for more."""
-        model, prompts, stop = self.model, self.prompts, self.stop
-        if isinstance(how, Beam) and self.draft is None:
-            return beam_search(model, prompts, how, stop, memory=self.memory, bos=self.bos, rules=self.rules)
-        found = generate(
-            model, prompts, how, stop, memory=self.memory, bos=self.bos, draft=self.draft, rules=self.rules
-        )
-        return [[one] for one in found]
+        if isinstance(how, Beam):
+            return self.search(how)
+        steps: list[list[Step]] = [[] for _ in self.prompts]
+        for batch in self.stream(how):
+            for step in batch:
+                steps[step.row].append(step)
+        return [[join_steps(row)] for row in steps]
 
-    def steps(self, how: Sampler) -> Iterator[list[Step]]:
-        """The new tokens of each prompt, as they come."""
-        model, prompts, stop = self.model, self.prompts, self.stop
-        return stream(model, prompts, how, stop, memory=self.memory, bos=self.bos, draft=self.draft, rules=self.rules)
+    def stream(self, how: Sampler | Sequence[Sampler] = GREEDY) -> Iterator[list[Step]]:
+        """The new token of each row that is not finished, step by step; `how` may differ from prompt to prompt."""
+        rows = self.rows()
+        samplers = [how] * len(rows) if isinstance(how, Sampler) else list(how)
+        if len(samplers) != len(rows):
+            given = f"{len(samplers)} ways to choose for {len(rows)} prompts"
+            raise UserError(given, allowed="one for all, or one for each")
+        requests = [
+            Request(index, prompt, sampler, self.stop, room, self.rules)
+            for index, ((prompt, room), sampler) in enumerate(zip(rows, samplers, strict=True))
+        ]
+        if self.draft is not None:
+            return speculate(self.model, requests, self.draft, memory=self.memory, chunk=self.chunk)
+        return self.decode(requests)
+
+    def decode(self, requests: list[Request]) -> Iterator[list[Step]]:
+        if not requests:
+            return
+        session, logits = self.begin(requests)
+        while True:
+            yield choose_tokens(requests, logits)
+            going = [index for index, request in enumerate(requests) if request.reason is None]
+            if not going:
+                return
+            if len(going) < len(requests):
+                requests = [requests[index] for index in going]
+                session.select(torch.tensor(going, device=session.device))
+            logits = session.step(torch.tensor([request.tokens[-1] for request in requests], device=session.device))
+
+    def search(self, beam: Beam) -> list[list[Generated]]:
+        if self.draft is not None:
+            raise UserError("a beam search with a draft", allowed="a draft for Greedy or Sample")
+        searches = [Search(prompt, beam, self.stop, room) for prompt, room in self.rows()]
+        if searches:
+            beam_search(*self.begin(searches), searches, self.stop, self.rules)
+        return [search.best() for search in searches]
+
+    def rows(self) -> list[tuple[list[int], int]]:
+        """Checked prompts, each with the number of new tokens that fit behind it."""
+        limits = [limit for limit in (self.context, context_of(self.model)) if limit is not None]
+        context, most = min(limits, default=None), self.stop.max_new_tokens
+        prompts = check_prompts(self.model, self.prompts, self.bos, context)
+        # the last token is never read, and needs no position
+        return [(row, most if context is None else min(most, context - len(row) + 1)) for row in prompts]
+
+    def begin(self, rows: Sequence[Request] | Sequence[Search]) -> tuple[DecodingSession, Tensor]:
+        """A session that has read the prompts, and the logits after them, B V."""
+        more = max(row.room for row in rows) - 1
+        session = DecodingSession(self.model, [row.prompt for row in rows], more, memory=self.memory)
+        return session, session.prompt(self.chunk)
 
 
 def generate(
@@ -67,61 +124,9 @@ def generate(
     draft: Draft | None = None,
     rules: Rules = FREE,
 ) -> list[Generated]:
-    """The continuation of each prompt; by a beam, the best one.  The arguments are those of `stream`."""
-    if isinstance(how, Beam):
-        if draft is not None:
-            raise UserError("a beam search with a draft", allowed="a draft for Greedy or Sample")
-        found = beam_search(
-            model, prompts, how, stop, memory=memory, bos=bos, chunk=chunk, context=context, rules=rules
-        )
-        return [best[0] for best in found]
-    steps = stream(
-        model, prompts, how, stop, memory=memory, bos=bos, chunk=chunk, context=context, draft=draft, rules=rules
-    )
-    return collect(steps, len(prompts))
-
-
-def stream(
-    model: Trunk,
-    prompts: Prompts,
-    how: Sampler | Sequence[Sampler] = GREEDY,
-    stop: Stop = STOP,
-    *,
-    memory: Context = EMPTY,
-    bos: int | None = None,
-    chunk: int | None = None,
-    context: int | None = None,
-    draft: Draft | None = None,
-    rules: Rules = FREE,
-) -> Iterator[list[Step]]:
-    """Yields the new token of each row that is not finished, step by step.
-
-    `how` may differ from prompt to prompt.  `memory` is the context that a decoder with cross-attention reads, from
-    `encode_sources`; `bos` replaces an empty prompt; prompts are read in pieces of `chunk` tokens (chunked prefill);
-    `context` limits prompt and continuation together, as a table of positions does by itself; a `draft` proposes
-    tokens (speculative decoding); `rules` forbid tokens.
-    """
-    requests = start_requests(model, prompts, how, stop, bos, context, rules)
-    if chunk is not None and chunk < 1:
-        raise UserError(f"chunk={chunk}", allowed="1 or more tokens", do="leave it out to read prompts in one piece")
-    if draft is not None:
-        return speculate(model, requests, draft, memory=memory, chunk=chunk)
-    return steps_of(model, requests, memory, chunk) if requests else iter(())
-
-
-def steps_of(model: Trunk, requests: list[Request], memory: Context, chunk: int | None) -> Iterator[list[Step]]:
-    more = max(request.room for request in requests) - 1
-    session = DecodingSession(model, [request.prompt for request in requests], more, memory=memory)
-    logits = session.prompt(chunk)
-    while True:
-        yield choose_tokens(requests, logits)
-        going = [index for index, request in enumerate(requests) if request.reason is None]
-        if not going:
-            return
-        if len(going) < len(requests):
-            requests = [requests[index] for index in going]
-            session.select(torch.tensor(going, device=session.device))
-        logits = session.step(torch.tensor([request.tokens[-1] for request in requests], device=session.device))
+    """The continuation of each prompt; by a beam, the best one.  The arguments are those of a `Job`."""
+    job = Job(model, listed_prompts(prompts), stop, rules, draft, memory, bos, chunk, context)
+    return [best[0] for best in job.generate(how)]
 
 
 def choose_tokens(requests: list[Request], logits: Tensor) -> list[Step]:
@@ -129,40 +134,14 @@ def choose_tokens(requests: list[Request], logits: Tensor) -> list[Step]:
     logprobs = logits.log_softmax(-1)  # one fused pass: 0.10 against 0.21 ms for the logsumexp of 50k
     if logprobs[:, 0].isnan().any():  # a logit of NaN or +∞ makes a whole row NaN
         raise UserError("the model's logits are not finite", do="look for NaN or ±∞ in its weights")
-    chosen = [request.choose(row) for request, row in zip(requests, logits, strict=True)]
+    rows = zip(requests, logits, strict=True)
+    chosen = [request.sampler.pick(request.process(row), request.generator) for request, row in rows]
     picked = logprobs.gather(1, torch.tensor(chosen, device=logits.device)[:, None])[:, 0].tolist()
     return [request.take(*pair) for request, *pair in zip(requests, chosen, picked, strict=True)]
 
 
-def start_requests(
-    model: Trunk,
-    prompts: Prompts,
-    how: Sampler | Sequence[Sampler],
-    stop: Stop,
-    bos: int | None,
-    context: int | None,
-    rules: Rules,
-) -> list[Request]:
-    context = smallest(context, context_of(model))
-    rows = checked_prompts(model, prompts, bos, context)
-    ways = [how] * len(rows) if isinstance(how, Sampler) else list(how)
-    if len(ways) != len(rows):
-        raise UserError(f"{len(ways)} ways to choose for {len(rows)} prompts", allowed="one for all, or one for each")
-    return [
-        Request(index, row, way, stop, room_for(len(row), stop.most, context), rules)
-        for index, (row, way) in enumerate(zip(rows, ways, strict=True))
-    ]
-
-
-def collect(steps: Iterable[list[Step]], rows: int) -> list[Generated]:
-    """The continuation of each row, from all its steps."""
-    taken: list[list[Step]] = [[] for _ in range(rows)]
-    for step in (step for batch in steps for step in batch):
-        taken[step.row].append(step)
-    return [join_steps(row) for row in taken]
-
-
 def join_steps(steps: list[Step]) -> Generated:
+    """A continuation from all its steps."""
     logprobs = tuple(step.logprob for step in steps)
     reason = steps[-1].reason
     assert reason is not None

@@ -1,13 +1,10 @@
-"""The state of one prompt during decoding, its steps and its result.
+"""One prompt while it is decoded: when it stops, the state it carries, its steps and its result.
+
+`Stop` says where a continuation ends: stop tokens, stop strings, maximum length.  The functions at the end read Hugging
+Face's generation_config.json.  Only what belongs to the model is read: start and stop tokens, forced and suppressed
+tokens, lengths.  How tokens are chosen (beams, temperature and the like) is up to the caller.
 
 Axes:  V vocabulary
-
-Stopping criteria: stop tokens, stop strings, maximum length.
-
-Hugging Face's generation_config.json as our settings.
-
-Only what belongs to the model is read: start and stop tokens, forced and suppressed tokens, lengths.  How tokens are
-chosen (beams, temperature and the like) is up to the caller.
 """
 
 from __future__ import annotations
@@ -16,16 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import inf
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.generate.sampling import FREE, Rules, Sampler
+from headway.generate.sampling import FREE, Rules, Sampler, forbid_tokens
 
-Decode = Callable[[Sequence[int]], str]
+LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
+MASKS = (
+    *("suppress_tokens", "begin_suppress_tokens", "no_repeat_ngram_size"),
+    *("lang_to_id", "task_to_id", "is_multilingual", "max_initial_timestamp_index", "alignment_heads"),  # Whisper's
+)
 
 
 class Reason(StrEnum):
@@ -33,57 +33,58 @@ class Reason(StrEnum):
 
     TOKEN = "token"  # a stop token was chosen
     STRING = "string"  # its text holds a stop string
-    LENGTH = "length"  # it has as many tokens as were asked for
+    LENGTH = "length"  # it has the maximum number of new tokens
     CONTEXT = "context"  # the model has no more positions
 
 
 class StreamDecoder(Protocol):
-    """Text as its tokens come in, as a tokenizer's stream gives it; `copy` of it goes on by itself."""
+    """Decodes token by token, as a tokenizer's stream does; a `copy` of it goes on by itself."""
 
     def push(self, id: int, /) -> str: ...
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A continuation ends at a stop token, where its text holds a stop string, or after `most` new tokens.
+    """A continuation ends at a stop token, where its text holds a stop string, or after `max_new_tokens`.
 
     The stop token, and the tokens that complete a stop string, belong to the continuation's tokens; its `text` ends
-    before them.  Before `least` new tokens stop tokens cannot be chosen and stop strings do not count.  Stop strings
-    are looked for in what `decode` makes of all new tokens; the prompt's text does not count.  With `stream`, which
-    tells the same text piece by piece, a token costs the same however many came before it.
+    before them.  Before `min_new_tokens` stop tokens cannot be chosen and stop strings do not count.  Stop strings are
+    searched in what `decode` makes of all new tokens; the prompt's text does not count.  With `stream`, which gives the
+    same text piece by piece, a token costs the same however many came before it.
     """
 
-    most: int = 64
+    max_new_tokens: int = 64
     tokens: tuple[int, ...] = ()
     strings: tuple[str, ...] = ()
-    least: int = 0
-    decode: Decode | None = None
+    min_new_tokens: int = 0
+    decode: Callable[[Sequence[int]], str] | None = None
     stream: Callable[[], StreamDecoder] | None = None
 
     def __post_init__(self) -> None:
-        if self.most < 1:
-            raise UserError(f"Stop(most={self.most})", allowed="1 new token or more")
-        if not 0 <= self.least <= self.most:
-            raise UserError(f"Stop(least={self.least}, most={self.most})", allowed=f"a least of 0 to {self.most}")
+        least, most = self.min_new_tokens, self.max_new_tokens
+        if most < 1:
+            raise UserError(f"Stop(max_new_tokens={most})", allowed="1 new token or more")
+        if not 0 <= least <= most:
+            raise UserError(f"Stop(min_new_tokens={least}, max_new_tokens={most})", allowed=f"a minimum of 0 to {most}")
         if self.strings and self.decode is None:
             raise UserError("stop strings without a way to read tokens", do="pass Stop(decode=tokenizer.decode, …)")
         if "" in self.strings:
-            raise UserError("an empty stop string", allowed="strings of one letter or more")
+            raise UserError("an empty stop string", allowed="strings of one character or more")
 
     def forbidden(self, length: int) -> tuple[int, ...]:
         """The tokens that may not follow `length` new ones."""
-        return self.tokens if length < self.least else ()
+        return self.tokens if length < self.min_new_tokens else ()
 
-    def reason(self, tokens: Sequence[int], room: int, heard: bool) -> Reason | None:
+    def reason(self, tokens: Sequence[int], room: int, matched: bool) -> Reason | None:
         """Why a continuation ends here that may have `room` tokens; None: it goes on.
 
-        `heard`: its text holds a stop string, as a `StopMatcher` tells.
+        `matched`: its text holds a stop string, by a `StopMatcher`.
         """
         if tokens[-1] in self.tokens:
             return Reason.TOKEN
-        if heard and len(tokens) >= self.least:
+        if matched and len(tokens) >= self.min_new_tokens:
             return Reason.STRING
-        if len(tokens) >= self.most:
+        if len(tokens) >= self.max_new_tokens:
             return Reason.LENGTH
         return Reason.CONTEXT if len(tokens) >= room else None
 
@@ -104,40 +105,40 @@ class Stop:
         if tokens and tokens[-1] in self.tokens:
             tokens = tokens[:-1]
         text = self.decode(tokens)
-        return text[: self.found(text)] if len(tokens) >= self.least else text
+        return text[: self.found(text)] if len(tokens) >= self.min_new_tokens else text
+
+
+STOP = Stop()
 
 
 class StopMatcher:
     """Matches stop strings in one continuation, token by token."""
 
     def __init__(self, stop: Stop):
-        self.stop, self.heard = stop, False
-        self.words = stop.stream() if stop.strings and stop.stream is not None else None
+        self.stop, self.matched = stop, False
+        self.stream = stop.stream() if stop.strings and stop.stream is not None else None
         self.tail, self.reach = "", max((len(string) for string in stop.strings), default=1) - 1
         self.tokens: tuple[int, ...] = ()  # where there is no stream
 
     def push(self, token: int) -> bool:
         """Whether the text holds a stop string, with this token."""
-        if self.heard or not self.stop.strings:
-            return self.heard
-        text = self.tail + self.words.push(token) if self.words is not None else self.anew(token)
-        self.heard = self.stop.found(text) is not None
+        if self.matched or not self.stop.strings:
+            return self.matched
+        if self.stream is not None:
+            text = self.tail + self.stream.push(token)
+        else:
+            assert self.stop.decode is not None
+            self.tokens = (*self.tokens, token)
+            text = self.stop.decode(self.tokens)
+        self.matched = self.stop.found(text) is not None
         self.tail = text[max(len(text) - self.reach, 0) :]  # all that a string which ends later could begin in
-        return self.heard
-
-    def anew(self, token: int) -> str:
-        assert self.stop.decode is not None
-        self.tokens = (*self.tokens, token)
-        return self.stop.decode(self.tokens)
+        return self.matched
 
     def fork(self) -> StopMatcher:
-        """Another that has heard the same and goes on by itself, as beams do."""
+        """A copy that goes on by itself, as beams do."""
         other = copy(self)
-        other.words = copy(self.words)
+        other.stream = copy(self.stream)
         return other
-
-
-STOP = Stop()
 
 
 class Step(NamedTuple):
@@ -170,45 +171,30 @@ class Request:
 
     row: int
     prompt: list[int]
-    how: Sampler
+    sampler: Sampler
     stop: Stop
     room: int  # new tokens at most
     rules: Rules = FREE
     tokens: list[int] = field(default_factory=list[int])
-    logprobs: list[float] = field(default_factory=list[float])
     reason: Reason | None = None
 
     def __post_init__(self) -> None:
-        self.draw = torch.Generator().manual_seed(self.how.seed)
-        self.matcher, self.processors = StopMatcher(self.stop), self.how.processors()
+        self.generator, self.matcher = torch.Generator().manual_seed(self.sampler.seed), StopMatcher(self.stop)
 
     def process(self, logits: Tensor, ahead: Sequence[int] = ()) -> Tensor:
         """The processed logits (V) of the next token, after the tokens `ahead`."""
-        length = len(self.tokens) + len(ahead)
-        if forbidden := self.stop.forbidden(length):
-            logits = logits.index_fill(0, torch.tensor(forbidden, device=logits.device), -inf)
-        if self.rules is FREE and not self.processors:
-            return logits
-        seen = [*self.prompt, *self.tokens, *ahead]
-        ids = torch.tensor([seen], device=logits.device)
-        logits = self.rules.masked(logits[None], length, [self.room], ids)[0]
-        return self.how.process(logits, seen)
-
-    def choose(self, logits: Tensor) -> int:
-        return self.how.pick(self.process(logits), self.draw)
+        length, seen = len(self.tokens) + len(ahead), [*self.prompt, *self.tokens, *ahead]
+        logits = forbid_tokens(logits, self.stop.forbidden(length))
+        if self.rules is not FREE:
+            ids = torch.tensor([seen], device=logits.device)
+            logits = self.rules.masked(logits[None], length, [self.room], ids)[0]
+        return self.sampler.process(logits, seen)
 
     def take(self, token: int, logprob: float) -> Step:
+        """Appends a token."""
         self.tokens.append(token)
-        self.logprobs.append(logprob)
         self.reason = self.stop.reason(self.tokens, self.room, self.matcher.push(token))
         return Step(self.row, token, logprob, self.reason)
-
-
-LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
-MASKS = (
-    *("suppress_tokens", "begin_suppress_tokens", "no_repeat_ngram_size"),
-    *("lang_to_id", "task_to_id", "is_multilingual", "max_initial_timestamp_index", "alignment_heads"),  # Whisper's
-)
 
 
 def is_setting(name: str) -> bool:
@@ -220,9 +206,8 @@ def rules_of(settings: Mapping[str, Any], vocab: int | None, *, begins: bool) ->
     """The rules in a model's settings; those of the first token hold where the model `begins` a text itself."""
 
     def known(name: str) -> tuple[int, ...]:
-        return tuple(
-            token for token in token_setting(settings, name) if token >= 0 and (vocab is None or token < vocab)
-        )
+        tokens = token_setting(settings, name)
+        return tuple(token for token in tokens if token >= 0 and (vocab is None or token < vocab))
 
     return Rules(
         first=known("forced_bos_token_id") if begins else (),
@@ -234,9 +219,9 @@ def rules_of(settings: Mapping[str, Any], vocab: int | None, *, begins: bool) ->
 
 
 def begin_of(settings: Mapping[str, Any], bos: int | None) -> int:
-    """The token that a text is written after: as the settings say, or else `bos`, the first one of its words."""
-    told = (*token_setting(settings, "decoder_start_token_id"), *token_setting(settings, "bos_token_id"))
-    begin = next(iter(told), bos)
+    """The token that a text is written after: as the settings say, or else `bos`, the tokenizer's."""
+    starts = (*token_setting(settings, "decoder_start_token_id"), *token_setting(settings, "bos_token_id"))
+    begin = next(iter(starts), bos)
     if begin is None:
         raise UserError(
             "the model does not say with which token it begins to write",

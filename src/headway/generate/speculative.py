@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from headway.errors import UserError
 from headway.generate.request import Request, Step
@@ -23,6 +24,44 @@ from headway.generate.sampling import draw_index, logprobs_at
 from headway.generate.session import DecodingSession, context_of, memory_row, vocab_of
 from headway.nn.context import EMPTY, Context
 from headway.nn.trunk import Trunk
+
+
+def speculate(
+    model: Trunk, requests: list[Request], draft: Draft, *, memory: Context = EMPTY, chunk: int | None = None
+) -> Iterator[list[Step]]:
+    """The steps of each request in turn: the number of right guesses differs, so each has its own state."""
+    for request in requests:
+        own = memory_row(memory, request.row)
+        session = RowSession(model, request.prompt, request.room, memory=own, chunk=chunk)
+        drafter, guess = draft.begin(request), DraftTokens([], [])
+        while request.reason is None:
+            ids = [*request.prompt, *request.tokens, *guess.tokens]
+            logits = session.logits(ids, len(guess.tokens) + 1)  # T V, before the first guess and after each
+            for token, logprob in verify(request, guess, logits):
+                step = request.take(token, logprob)
+                yield [step]
+                if step.reason is not None:
+                    break
+            else:
+                # a token by the model itself follows the guesses, and needs room too
+                room = request.room - len(request.tokens) - 1
+                guess = drafter.guess(min(draft.ahead, room), logits.shape[1])
+
+
+def verify(request: Request, guess: DraftTokens, logits: Tensor) -> list[tuple[int, float]]:
+    """The guesses that are kept, then a token by the model, each with its log-probability.  Logits are T V."""
+    tokens: list[int] = []
+    for token, probabilities in zip(guess.tokens, guess.probabilities, strict=True):
+        wanted = request.sampler.probabilities(request.process(logits[len(tokens)], tokens))
+        if torch.rand((), dtype=torch.float64, generator=request.generator) >= wanted[token] / probabilities[token]:
+            tokens.append(draw_index((wanted - probabilities.to(wanted.device)).clamp(min=0.0), request.generator))
+            break
+        tokens.append(token)
+    else:
+        wanted = request.sampler.probabilities(request.process(logits[-1], tokens))
+        tokens.append(draw_index(wanted, request.generator))
+    chosen, rows = torch.tensor(tokens, device=logits.device), logits[: len(tokens)]
+    return list(zip(tokens, logprobs_at(rows, chosen[:, None])[:, 0].tolist(), strict=True))
 
 
 class DraftTokens(NamedTuple):
@@ -82,7 +121,7 @@ class DraftModel(Draft):
 
     def begin(self, request: Request) -> Drafter:
         memory = memory_row(self.memory, request.row)
-        return ModelDrafter(request, DraftSession(self.model, request.prompt, request.room, memory=memory))
+        return ModelDrafter(request, RowSession(self.model, request.prompt, request.room, memory=memory))
 
 
 class NGramDrafter(Drafter):
@@ -102,7 +141,7 @@ class NGramDrafter(Drafter):
         self.read = len(self.ids)
         place = next((self.places[run] for run in self.runs(self.read) if run in self.places), self.read)
         tokens = self.ids[place : place + count]
-        return DraftTokens(tokens, [one_hot(token, vocab) for token in tokens])
+        return DraftTokens(tokens, [one_hot(torch.tensor(token), vocab).double() for token in tokens])
 
     def runs(self, end: int) -> list[tuple[int, ...]]:
         """The runs of tokens that end before `end`, the longest first."""
@@ -110,23 +149,23 @@ class NGramDrafter(Drafter):
 
 
 class ModelDrafter(Drafter):
-    def __init__(self, request: Request, session: DraftSession):
+    def __init__(self, request: Request, session: RowSession):
         self.request, self.session = request, session
 
     def guess(self, count: int, vocab: int) -> DraftTokens:
         request, guess, model = self.request, DraftTokens([], []), self.session.session.model
         if (own := vocab_of(model)) not in (None, vocab):
-            said = f"a draft model of {own} words for a model of {vocab}"
-            raise UserError(said, do="take a draft with the same tokenizer")
+            given = f"a draft model of {own} words for a model of {vocab}"
+            raise UserError(given, do="take a draft with the same tokenizer")
         ids, context = [*request.prompt, *request.tokens], context_of(model)
         for _ in range(count if context is None else min(count, context - len(ids) + 1)):
             (logits,) = self.session.logits([*ids, *guess.tokens], 1)
-            guess.probabilities.append(request.how.probabilities(request.process(logits, guess.tokens)))
-            guess.tokens.append(draw_index(guess.probabilities[-1], request.draw))
+            guess.probabilities.append(request.sampler.probabilities(request.process(logits, guess.tokens)))
+            guess.tokens.append(draw_index(guess.probabilities[-1], request.generator))
         return guess
 
 
-class DraftSession:
+class RowSession:
     """A model that reads one row as it grows, and is set back where the row was changed."""
 
     def __init__(
@@ -146,52 +185,6 @@ class DraftSession:
         self.ids = ids
         unread = torch.tensor([ids[start:]], device=self.session.device)
         return self.session.head(self.session.features(unread, self.chunk, last)[0])
-
-
-def speculate(
-    model: Trunk, requests: list[Request], draft: Draft, *, memory: Context = EMPTY, chunk: int | None = None
-) -> Iterator[list[Step]]:
-    """The steps of each request in turn: as many guesses are right as are right, so each has its own state."""
-    for request in requests:
-        own = memory_row(memory, request.row)
-        session = DraftSession(model, request.prompt, request.room, memory=own, chunk=chunk)
-        for step in speculate_row(request, session, draft.begin(request), draft.ahead):
-            yield [step]
-
-
-def speculate_row(request: Request, session: DraftSession, guesser: Drafter, ahead: int) -> Iterator[Step]:
-    guess = DraftTokens([], [])
-    while True:
-        ids = [*request.prompt, *request.tokens, *guess.tokens]
-        logits = session.logits(ids, len(guess.tokens) + 1)  # T V, before the first guess and after each
-        for pair in verify(request, guess, logits):
-            yield request.take(*pair)
-            if request.reason is not None:
-                return
-        # a token by the model itself follows the guesses, and needs room too
-        guess = guesser.guess(min(ahead, request.room - len(request.tokens) - 1), logits.shape[1])
-
-
-def verify(request: Request, guess: DraftTokens, logits: Tensor) -> list[tuple[int, float]]:
-    """The guesses that are kept, then a token by the model, each with its log-probability.  Logits are T V."""
-    tokens: list[int] = []
-    for token, probabilities in zip(guess.tokens, guess.probabilities, strict=True):
-        wanted = request.how.probabilities(request.process(logits[len(tokens)], tokens))
-        if torch.rand((), dtype=torch.float64, generator=request.draw) >= wanted[token] / probabilities[token]:
-            tokens.append(draw_index((wanted - probabilities.to(wanted.device)).clamp(min=0.0), request.draw))
-            break
-        tokens.append(token)
-    else:
-        wanted = request.how.probabilities(request.process(logits[-1], tokens))
-        tokens.append(draw_index(wanted, request.draw))
-    chosen, rows = torch.tensor(tokens, device=logits.device), logits[: len(tokens)]
-    return list(zip(tokens, logprobs_at(rows, chosen[:, None])[:, 0].tolist(), strict=True))
-
-
-def one_hot(token: int, vocab: int) -> Tensor:
-    probabilities = torch.zeros(vocab, dtype=torch.float64)
-    probabilities[token] = 1.0
-    return probabilities
 
 
 def check_counts(what: type[Draft], **counts: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from gzip import compress
 
@@ -105,14 +105,11 @@ def choose_focus(recording: Recording, site: str | None = None, beside: Recordin
         if name not in names:
             raise UserError(f"the model has no site {site!r}", allowed=listed(names), meant=nearest(site, names))
         return Focus(name, compare=compare)
-    names = [name for name in names if beside is None or map_shape(recording, name) == map_shape(beside, name)] or names
+    if beside is not None:
+        shapes = {name: each.map.shape for name, each in beside.sites.items()}
+        names = [name for name in names if recording.sites[name].map.shape == shapes.get(name)] or names
     across = [name for name in names if recording.sites[name].rows.name != recording.sites[name].columns.name]
     return Focus(across[-1] if across else names[len(names) // 2], compare=compare)
-
-
-def map_shape(recording: Recording, name: str) -> tuple[int, ...] | None:
-    """The shape of a site's map; None if there is no such site."""
-    return recording.sites[name].map.shape if name in recording.sites else None
 
 
 def check_comparable(first: Recording, second: Recording) -> None:
@@ -122,11 +119,11 @@ def check_comparable(first: Recording, second: Recording) -> None:
         if not same_labels(ours[name], theirs[name]):
             one, other = (len(axes[name]) for axes in (ours, theirs))
             sizes = f"{one} and {other}" if one != other else f"{one}, but not the same"
-            said = f"{first.title} and {second.title} do not see the same {name}: {sizes}"
-            raise UserError(said, do="take models with the same tokens")
+            differ = f"{first.title} and {second.title} do not see the same {name}: {sizes}"
+            raise UserError(differ, do="take models with the same tokens")
     if not ours.keys() & theirs.keys():
-        said = f"{first.title} sees {listed(ours)} and {second.title} {listed(theirs)}: nothing can be compared"
-        raise UserError(said, do="look at each by itself")
+        apart = f"{first.title} sees {listed(ours)} and {second.title} {listed(theirs)}: nothing can be compared"
+        raise UserError(apart, do="look at each by itself")
 
 
 def same_labels(one: Axis, other: Axis) -> bool:
@@ -175,19 +172,15 @@ def pack_coarse(pages: Sequence[PageData], limits: PageLimits, size: int) -> Pac
         packing = Packing(limits.page if side != SIDES[-1] else 2**40, size)
         for page in pages:
             page.set_side(side)
-        if all(packing.add(blobs) for page in pages for blobs in coarse_blobs(page)):
+        if all(packing.add(coarse_blobs(page, at)) for page in pages for at in range(len(page.sites))):
             break
     return packing
 
 
-def coarse_blobs(page: PageData) -> Iterator[dict[str, str]]:
-    """Thumbnails and coarsest level, site by site."""
-    for at, tiled in enumerate(page.tiled):
-        tiles = page.tiles(at, len(tiled.levels) - 1)
-        yield {
-            page.thumbs_id(at): gzip_base64(page.thumbs(at)),
-            **{tile.id: gzip_base64(page.cells(tile)) for tile in tiles},
-        }
+def coarse_blobs(page: PageData, at: int) -> dict[str, str]:
+    """Thumbnails and coarsest level of a site."""
+    tiles = {tile.id: page.cells(tile) for tile in page.tiles(at, len(page.tiled[at].levels) - 1)}
+    return {id: gzip_base64(data) for id, data in {page.thumbs_id(at): page.thumbs(at), **tiles}.items()}
 
 
 def pack_details(

@@ -4,11 +4,11 @@ Windows and neighbourhoods are attended tile by tile, so their maps are (B·N) H
 same weights are mapped to the cells of the grid, un-shifted and without padding.  Rows are still computed lazily: for a
 band of cells, only the tiles that contain them.
 
-Axes:  N tiles   H heads   T queries of a tile   S keys of a tile   Q queries of the grid   K keys of it   D any width
+`Detail` holds the numbers behind the weights of one site, in the same coordinates: queries, keys, values, bias and
+output matrix.
 
-The numbers behind the weights of one site: queries, keys, values, bias and output matrix.
-
-Axes:  H heads   G kv-heads   T queries   S keys   D head width   E value width   C width   N tiles of a grid
+Axes:  N tiles   H heads   G kv-heads   T queries (of a tile)   S keys (of a tile)   Q queries of the grid
+       K keys of the grid   D head width   E value width   C width
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class GridMap(Readable):
     @torch.no_grad()
     def band(self, first: int, last: int) -> Band:
         tiles, slots = (owner[first:last] for owner in self.tiling.owners)
-        some, at = tiles.unique(return_inverse=True)
-        weights = select_tiles(self.tiles, some).full()[at, :, slots]  # Q′ H S
-        cells = self.tiling.k_cells[some]  # n S
+        needed, at = tiles.unique(return_inverse=True)
+        weights = select_tiles(self.tiles, needed).full()[at, :, slots]  # Q′ H S
+        cells = self.tiling.k_cells[needed]  # n S
         keys = cells[cells >= 0].unique()
         places = torch.searchsorted(keys, cells.clamp(min=0))[at]  # Q′ S
         # padding has weight 0, so it may be added anywhere
@@ -149,12 +149,9 @@ def tiling_of(part: Attention, grid_module: nn.Module, grid: GridSize, queries: 
 
 def pooled_grids(part: PooledAttention, grid: GridSize) -> tuple[GridSize, GridSize]:
     """The grids of the queries and of the keys after pooling."""
-    return pooled_grid(part.q_pool, grid), pooled_grid(part.k_pool, grid)
-
-
-def pooled_grid(pool: nn.Module, grid: GridSize) -> GridSize:
-    stride = pool.stride[0] if isinstance(pool, nn.Conv2d) else 1
-    return -(-grid[0] // stride), -(-grid[1] // stride)
+    strides = (pool.stride[0] if isinstance(pool, nn.Conv2d) else 1 for pool in (part.q_pool, part.k_pool))
+    queries, keys = ((-(-grid[0] // stride), -(-grid[1] // stride)) for stride in strides)
+    return queries, keys
 
 
 def area(grid: GridSize) -> int:
@@ -188,10 +185,14 @@ class Detail:
 @torch.no_grad()
 def detail_of(part: Attention, map: AttentionMap, v: Tensor, x: Tensor, tiling: Tiling | None) -> Detail:
     """The detail of a part whose map is 1 H T S, or N H T S in tiles; `v` is B G S E and `x` its input."""
-    heads = map.shape[1]
-    q, k, scale = score_operands(map)
+    heads, score = map.shape[1], map.score
+    if isinstance(score, DotScore):
+        q, k, scale = score.dotted(map.q, map.k)
+        kind, additive = "dot", None
+    else:
+        assert isinstance(score, Additive | AdditiveScore)
+        q, k, scale, kind, additive = map.q, map.k, 1.0, "additive", score.v
     k, v, bias = per_head(k, heads), per_head(v, heads), logit_bias(map)
-    additive = map.score.v if isinstance(map.score, Additive | AdditiveScore) else None
     if tiling is None:
         q, k, v, bias = q[0], k[0], v[0], None if bias is None else bias[0]
     else:
@@ -199,19 +200,10 @@ def detail_of(part: Attention, map: AttentionMap, v: Tensor, x: Tensor, tiling: 
         bias = torch.zeros(1, 1, 1, 1) if bias is None else bias
         bias = tiling.pairs(bias.expand(map.shape[0], -1, *map.shape[2:]), float("-inf"))
         q, k, v = tiling.queries(q), tiling.keys(k), tiling.keys(v)
-    kind = "dot" if additive is None else "additive"
-    return Detail(
-        kind, scale, q, k, v, query_inputs(x, part, q.shape[1]), output_matrix(part, heads * v.shape[2]), bias, additive
-    )
-
-
-def score_operands(map: AttentionMap) -> tuple[Tensor, Tensor, float]:
-    """Queries, keys and scale of the score; unchanged for a score that is no dot product."""
-    score = map.score
-    if isinstance(score, DotScore):
-        return score.dotted(map.q, map.k)
-    assert isinstance(score, Additive | AdditiveScore)
-    return map.q, map.k, 1.0
+    stride = getattr(part, "stride", 1)  # of a grid 1 Y X C, only the cells with a query
+    inputs = (x[:, ::stride, ::stride] if x.dim() == 4 else x).flatten(0, -2)
+    out = output_matrix(part, heads * v.shape[2])
+    return Detail(kind, scale, q, k, v, inputs if len(inputs) == q.shape[1] else None, out, bias, additive)
 
 
 def logit_bias(map: AttentionMap) -> Tensor | None:
@@ -226,17 +218,10 @@ def logit_bias(map: AttentionMap) -> Tensor | None:
     return found.expand(-1, -1, *map.shape[2:])
 
 
-def query_inputs(x: Tensor, part: Attention, queries: int) -> Tensor | None:
-    """The input of each query, T C: from a sequence 1 T C, or from a grid 1 Y X C."""
-    stride = getattr(part, "stride", 1)  # only the cells with a query
-    rows = (x[:, ::stride, ::stride] if x.dim() == 4 else x).flatten(0, -2)
-    return rows if len(rows) == queries else None
-
-
 def output_matrix(part: Attention, wide: int) -> Tensor:
     """The output matrix of the concatenated heads, C (H·E)."""
     out = part.get_submodule("out")
     if isinstance(out, nn.Linear):
         return out.weight
-    kept = out.dim if isinstance(out, First) else wide
-    return torch.eye(wide)[:kept]  # without a matrix, the heads are passed on
+    dim = out.dim if isinstance(out, First) else wide
+    return torch.eye(wide)[:dim]  # without a matrix, the heads are passed on

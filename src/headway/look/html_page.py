@@ -1,4 +1,4 @@
-"""The page as one self-contained HTML file: template, style sheet, ES modules and data.
+"""The page as one self-contained HTML file: template, style sheet, ES modules and data; and a recording that shows it.
 
 The content security policy allows style and script by their hashes alone; the text of tokens is data in a script
 element that no browser runs.  The ES modules are joined in the order of their imports: `import` and `export` are
@@ -17,7 +17,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from headway.errors import UserError
-from headway.look.bundle import Bundle, script_json
+from headway.look.bundle import FILE_LIMITS, NOTEBOOK_LIMITS, Bundle, PageLimits, pack_bundle, script_json
+from headway.look.recording import Recording, head_effects, is_fast
+from headway.system import write_text
 
 MARK = "<!-- a page of headway look -->"  # marks a file that may be overwritten
 MARK_BYTES = 4096  # at the beginning of a file, where the mark is searched
@@ -29,6 +31,25 @@ EXPORT = re.compile(r"^export (?=(?:async function|function|class|const|let)\b)"
 DECLARATION = re.compile(r"^(?:export )?(?:async )?(?:function\*?|class|const|let|var)\s+([\w$]+)", re.MULTILINE)
 DESTRUCTURING = re.compile(r"^(?:export )?(?:const|let|var)\s*([{\[][^=]*?[}\]])\s*=", re.MULTILINE)
 UNSUPPORTED = re.compile(r"^(?:import\b|export\b)|\bimport\s*\(|\bimport\.meta\b", re.MULTILINE)
+
+
+class RecordingView(Recording):
+    """A recording that displays its page as the value of a notebook cell."""
+
+    def page(self) -> str:
+        """One self-contained HTML document."""
+        return self.page_within(FILE_LIMITS)
+
+    def save(self, path: str | Path) -> None:
+        write_text(Path(path), self.page())
+
+    def _repr_html_(self) -> str:
+        return iframe(self.page_within(NOTEBOOK_LIMITS))
+
+    def page_within(self, limits: PageLimits) -> str:
+        """The page, with the effects of all heads if these take only a few seconds."""
+        effects = {0: list(head_effects(self))} if is_fast(self) else {}
+        return render_page(pack_bundle([self], effects=effects, limits=limits))
 
 
 def check_page_path(path: Path) -> None:
@@ -61,12 +82,14 @@ def assemble(texts: Mapping[str, str], bundle: Bundle) -> str:
     style = "\n".join(texts[name] for name in sorted(texts) if name.endswith(".css"))
     script = join_modules({name: text for name, text in texts.items() if name.endswith(".js")})
     check_inert(style, script)
+    title = " · ".join(dict.fromkeys(str(run["title"]) for run in bundle.data["runs"])) or "headway"
+    blobs = (f'<script type="text/plain" data-blob="{escape(id)}">{blob}</script>' for id, blob in bundle.blobs.items())
     parts = {
         "policy": escape(content_security_policy(style, script, live=bool(bundle.data["live"]))),
-        "title": escape_text(title_of(bundle)),
+        "title": escape_text(title),
         "style": style,
         "bundle": script_json(bundle.data),
-        "blobs": blob_elements(bundle),
+        "blobs": "\n".join(blobs),
         "script": script,
     }
     # one pass: inserted text is not searched again
@@ -76,26 +99,13 @@ def assemble(texts: Mapping[str, str], bundle: Bundle) -> str:
 
 def content_security_policy(style: str, script: str, *, live: bool) -> str:
     """The policy: only the page's own script and style, and embedded media; if `live`, requests to its server."""
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src '{csp_hash(script)}'",
-            f"style-src '{csp_hash(style)}'",
-            "img-src data:",
-            "media-src data:",
-            *(["connect-src 'self'"] if live else []),
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
+    own = ["default-src 'none'", f"script-src '{csp_hash(script)}'", f"style-src '{csp_hash(style)}'"]
+    server = ["connect-src 'self'"] if live else []
+    return "; ".join([*own, "img-src data:", "media-src data:", *server, "base-uri 'none'", "form-action 'none'"])
 
 
 def csp_hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}"
-
-
-def title_of(bundle: Bundle) -> str:
-    return " · ".join(dict.fromkeys(str(run["title"]) for run in bundle.data["runs"])) or "headway"
 
 
 def escape_text(text: str) -> str:
@@ -104,16 +114,10 @@ def escape_text(text: str) -> str:
     return escape(printable.encode("utf-8", "replace").decode("utf-8"))
 
 
-def blob_elements(bundle: Bundle) -> str:
-    return "\n".join(
-        f'<script type="text/plain" data-blob="{escape(id)}">{blob}</script>' for id, blob in bundle.blobs.items()
-    )
-
-
-def iframe(html: str, height: int = HEIGHT) -> str:
+def iframe(html: str) -> str:
     """The page in a sandboxed frame for a notebook."""
     return (
-        f'<iframe sandbox="allow-scripts" title="attention" width="100%" height="{height}" frameborder="0" '
+        f'<iframe sandbox="allow-scripts" title="attention" width="100%" height="{HEIGHT}" frameborder="0" '
         f'srcdoc="{escape(html)}"></iframe>'
     )
 
@@ -146,15 +150,11 @@ def check_imports(modules: Mapping[str, str]) -> None:
     """Every import must be exported under the same name."""
     for name, text in modules.items():
         for found in IMPORT.finditer(text):
-            there = exported(modules.get(found["file"], ""))
+            lines = (line for line in modules.get(found["file"], "").splitlines() if line.startswith("export "))
+            there = {declared[1] for line in lines if (declared := DECLARATION.match(line))}
             wanted = {word.strip() for word in (found["names"] or "").split(",")} - {""}
             if found["file"] not in modules or wanted - there:
                 raise ValueError(f"{name}: {found['file']} does not export {', '.join(sorted(wanted - there))}")
-
-
-def exported(text: str) -> set[str]:
-    lines = (line for line in text.splitlines() if line.startswith("export "))
-    return {found[1] for line in lines if (found := DECLARATION.match(line))}
 
 
 def check_names(modules: Mapping[str, str]) -> None:

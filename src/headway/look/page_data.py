@@ -5,14 +5,12 @@ kind and its site: `0.t3` thumbnails, `0.d3` the detail of a site, `0.m3.1.5.0.2
 head 5 at level 1 (`a` for all heads).
 
 Axes:  H heads   T queries   S keys   h w rows and columns of cells
-
-A recording as JSON: all that a page shows besides the maps.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
@@ -23,7 +21,7 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.look.grid_map import Detail
-from headway.look.recording import HeadEffect, RecordedSite, Recording
+from headway.look.recording import ROLLOUT_PREFIX, HeadEffect, RecordedSite, Recording
 from headway.look.tiles import TILE, TiledMap
 from headway.ops.attention_statistics import CellGrid, MapFacts, TokenPositions, statistics
 from headway.tasks.tracing import Axis, FrameAxis, GridAxis, Outcome
@@ -32,139 +30,10 @@ PARTS = ("x", "q", "k", "v", "out", "bias", "additive")  # of a detail, in the o
 FLOAT16_MAX = 65504.0
 STEP_BYTES, ALTERNATIVE_BYTES = 50, 25  # about, of a step and of an alternative token
 MAX_OUTCOME_BYTES, MAX_EFFECTS_BYTES = 1_000_000, 400_000  # for the steps of an outcome, and of all edited ones
-ROLLOUT_PREFIX = "rollout."
-
-Json = dict[str, Any]
-
-
-def run_to_json(recording: Recording) -> Json:
-    """All that belongs to no site."""
-    forced, picture, sound = recording.followed_text, recording.picture, recording.sound
-    return {
-        "title": recording.title,
-        "architecture": recording.architecture,
-        "parameters": recording.parameters,
-        "input": input_label(recording),
-        "outcome": outcome_to_json(recording.outcome),
-        "follows": None if forced is None else {"by": forced.by, "text": forced.text},
-        "picture": picture
-        and {"src": data_url("image/png", picture.png), "width": picture.width, "height": picture.height},
-        "sound": sound
-        and {
-            "src": data_url("audio/wav", sound.wav),
-            "seconds": sound.seconds,
-            "spectrogram": data_url("image/png", sound.spectrogram),
-        },
-    }
-
-
-def input_label(recording: Recording) -> str:
-    """The text; or the name of a file without its folders, which are private where a page is shared."""
-    if recording.picture is None and recording.sound is None:
-        return recording.input
-    path = Path(recording.input)
-    return f"{path.parent.name}/{path.name}" if path.parent.is_file() else path.name  # one of many in a file
-
-
-def outcome_to_json(outcome: Outcome) -> Json:
-    return truncated_outcome(outcome, alternatives_per_step(len(outcome.steps), MAX_OUTCOME_BYTES))
-
-
-def effects_to_json(effects: Sequence[HeadEffect]) -> list[Json]:
-    """Edited outcomes, with as many of their steps as there is room for: there may be thousands."""
-    most = alternatives_per_step(sum(len(effect.outcome.steps) for effect in effects), MAX_EFFECTS_BYTES)
-    return [
-        {
-            "site": effect.site,
-            "head": effect.head,
-            "how": effect.how,
-            "outcome": truncated_outcome(effect.outcome, most),
-        }
-        for effect in effects
-    ]
-
-
-def alternatives_per_step(steps: int, room: int) -> int | None:
-    """How many alternatives of each step fit into `room` bytes; None if not even the steps fit."""
-    return next((most for most in (10, 5, 3, 1) if steps * (STEP_BYTES + most * ALTERNATIVE_BYTES) <= room), None)
-
-
-def truncated_outcome(outcome: Outcome, most: int | None) -> Json:
-    steps = [
-        {
-            "at": step.at,
-            "said": step.said,
-            "logprob": json_number(step.logprob),
-            "top": [[label, json_number(probability)] for label, probability in step.top[:most]],
-        }
-        for step in (outcome.steps if most is not None else ())
-    ]
-    return {"kind": outcome.kind, "text": outcome.text, "total": json_number(outcome.total), "steps": steps}
-
-
-def axis_to_json(axis: Axis) -> Json:
-    """An axis, without the labels that the page can derive."""
-    common: Json = {"kind": axis.kind, "count": len(axis), "special": list(axis.special)}
-    match axis:
-        case GridAxis():
-            return common | {"grid": list(axis.grid), "first": axis.first, "labels": list(axis.labels[: axis.first])}
-        case FrameAxis():
-            return common | {"seconds": axis.seconds}
-        case _:
-            return common | {"labels": list(axis.labels)}
-
-
-def detail_to_json(detail: Detail, id: str, parts: Sequence[str] = PARTS) -> Json:
-    """The layout of the parts of a detail in the blob `id`."""
-    found = {name: getattr(detail, name) if name in parts else None for name in PARTS}
-    shapes = {name: None if part is None else list(part.shape) for name, part in found.items()}
-    return {"blob": id, "score": detail.score, "scale": json_number(detail.scale), "layout": shapes}
-
-
-def detail_bytes(detail: Detail, parts: Sequence[str] = PARTS) -> bytes:
-    """These parts of a detail as float16, one after the other."""
-    found = [getattr(detail, name) for name in PARTS if name in parts]
-    return b"".join(to_float16(part).numpy().tobytes() for part in found if part is not None)
-
-
-def to_float16(part: Tensor) -> Tensor:
-    """As float16: values are clamped to its range, and only hidden keys stay −∞."""
-    part = part.detach().float().cpu()
-    return torch.where(part == -torch.inf, part, part.nan_to_num(0).clamp(-FLOAT16_MAX, FLOAT16_MAX)).half()
-
-
-def site_label(name: str) -> str:
-    """A site's name for people, who count from 1: decoder.1.cross is decoder 2 · cross."""
-    if name.startswith(ROLLOUT_PREFIX):
-        return f"rollout to {site_label(name.removeprefix(ROLLOUT_PREFIX))}"
-    words = list[str]()
-    for part in name.split("."):
-        word, _, turn = part.partition("@")
-        if not word.isdecimal():
-            words.append(word)
-        elif words:
-            words[-1] += f" {int(word) + 1}"
-        else:
-            words.append(f"layer {int(word) + 1}")
-        words[-1] += f", turn {int(turn) + 1}" if turn else ""
-    return " · ".join(words)
-
-
-def data_url(kind: str, data: bytes) -> str:
-    return f"data:{kind};base64,{b64encode(data).decode('ascii')}"
-
-
-def json_numbers(values: Iterable[float]) -> list[float | None]:
-    return [json_number(value) for value in values]
-
-
-def json_number(value: float) -> float | None:
-    """A number with six digits; JSON has none that is not finite."""
-    return float(f"{value:.6g}") if isfinite(value) else None
-
-
 MAX_ROLLOUT_CELLS = 2**25  # of all rollouts together
 MAX_DETAIL_WEIGHTS = 2**24  # of a site that has a detail: its bias may have as many
+
+Json = dict[str, Any]
 
 
 class TileKey(NamedTuple):
@@ -192,7 +61,8 @@ class PageData:
 
     def __init__(self, recording: Recording, number: int, side: int):
         self.recording, self.number = recording, number
-        rolled = recording.rollout() if rollout_fits(recording) else {}
+        cells = sum(site.map.shape[2] * site.map.shape[3] for site in recording.sites.values())
+        rolled = recording.rollout() if cells <= MAX_ROLLOUT_CELLS else {}
         self.sites: list[RecordedSite] = [*recording.sites.values(), *rolled.values()]
         self.derived = [False] * len(recording.sites) + [True] * len(rolled)
         self.set_side(side)
@@ -283,8 +153,9 @@ class PageData:
 
     def details(self) -> dict[int, Detail]:
         """The details of all sites, by their index, in one run."""
-        found = self.recording.details(*(site.name for at, site in enumerate(self.sites) if self.has_detail(at)))
-        return {at: found[site.name] for at, site in enumerate(self.sites) if self.has_detail(at)}
+        names = {at: site.name for at, site in enumerate(self.sites) if self.has_detail(at)}
+        found = self.recording.details(*names.values())
+        return {at: found[name] for at, name in names.items()}
 
     def has_detail(self, at: int) -> bool:
         _, heads, rows, columns = self.sites[at].map.shape
@@ -301,22 +172,134 @@ class PageData:
                     raise UserError(f"the detail of {self.sites[at].name} is too large")
                 return detail_bytes(detail)
             if id.startswith(f"{self.number}.m{at}."):
-                for level in range(len(self.tiled[at].levels)):
-                    for tile in self.tiles(at, level):
-                        if tile.id == id:
-                            return self.cells(tile)
+                tiles = (tile for level in range(len(self.tiled[at].levels)) for tile in self.tiles(at, level))
+                if found := next((tile for tile in tiles if tile.id == id), None):
+                    return self.cells(found)
         raise UserError(f"there is no blob {id!r} of this recording")
 
 
-def rollout_fits(recording: Recording) -> bool:
-    return sum(site.map.shape[2] * site.map.shape[3] for site in recording.sites.values()) <= MAX_ROLLOUT_CELLS
+def run_to_json(recording: Recording) -> Json:
+    """All that belongs to no site."""
+    forced, picture, sound = recording.followed_text, recording.picture, recording.sound
+    return {
+        "title": recording.title,
+        "architecture": recording.architecture,
+        "parameters": recording.parameters,
+        "input": input_label(recording),
+        "outcome": outcome_to_json(recording.outcome),
+        "follows": None if forced is None else {"by": forced.by, "text": forced.text},
+        "picture": picture
+        and {"src": data_url("image/png", picture.png), "width": picture.width, "height": picture.height},
+        "sound": sound
+        and {
+            "src": data_url("audio/wav", sound.wav),
+            "seconds": sound.seconds,
+            "spectrogram": data_url("image/png", sound.spectrogram),
+        },
+    }
+
+
+def input_label(recording: Recording) -> str:
+    """The text; or the name of a file without its folders, which are private where a page is shared."""
+    if recording.picture is None and recording.sound is None:
+        return recording.input
+    path = Path(recording.input)
+    return f"{path.parent.name}/{path.name}" if path.parent.is_file() else path.name  # one of many in a file
+
+
+def outcome_to_json(outcome: Outcome) -> Json:
+    return truncated_outcome(outcome, alternatives_per_step(len(outcome.steps), MAX_OUTCOME_BYTES))
+
+
+def effects_to_json(effects: Sequence[HeadEffect]) -> list[Json]:
+    """Edited outcomes, with as many of their steps as there is room for: there may be thousands."""
+    most = alternatives_per_step(sum(len(effect.outcome.steps) for effect in effects), MAX_EFFECTS_BYTES)
+    return [
+        {"site": one.site, "head": one.head, "how": one.how, "outcome": truncated_outcome(one.outcome, most)}
+        for one in effects
+    ]
+
+
+def alternatives_per_step(steps: int, room: int) -> int | None:
+    """How many alternatives of each step fit into `room` bytes; None if not even the steps fit."""
+    return next((most for most in (10, 5, 3, 1) if steps * (STEP_BYTES + most * ALTERNATIVE_BYTES) <= room), None)
+
+
+def truncated_outcome(outcome: Outcome, most: int | None) -> Json:
+    steps = [
+        {
+            "at": step.at,
+            "said": step.said,
+            "logprob": json_number(step.logprob),
+            "top": [[label, json_number(probability)] for label, probability in step.top[:most]],
+        }
+        for step in (outcome.steps if most is not None else ())
+    ]
+    return {"kind": outcome.kind, "text": outcome.text, "total": json_number(outcome.total), "steps": steps}
+
+
+def axis_to_json(axis: Axis) -> Json:
+    """An axis, without the labels that the page can derive."""
+    common: Json = {"kind": axis.kind, "count": len(axis), "special": list(axis.special)}
+    match axis:
+        case GridAxis():
+            return common | {"grid": list(axis.grid), "first": axis.first, "labels": list(axis.labels[: axis.first])}
+        case FrameAxis():
+            return common | {"seconds": axis.seconds}
+        case _:
+            return common | {"labels": list(axis.labels)}
+
+
+def detail_to_json(detail: Detail, id: str, parts: Sequence[str] = PARTS) -> Json:
+    """The layout of the parts of a detail in the blob `id`."""
+    found = {name: getattr(detail, name) if name in parts else None for name in PARTS}
+    shapes = {name: None if part is None else list(part.shape) for name, part in found.items()}
+    return {"blob": id, "score": detail.score, "scale": json_number(detail.scale), "layout": shapes}
+
+
+def detail_bytes(detail: Detail, parts: Sequence[str] = PARTS) -> bytes:
+    """These parts of a detail as float16, one after the other."""
+    found = [getattr(detail, name) for name in PARTS if name in parts]
+    return b"".join(to_float16(part).numpy().tobytes() for part in found if part is not None)
+
+
+def to_float16(part: Tensor) -> Tensor:
+    """As float16: values are clamped to its range, and only hidden keys stay −∞."""
+    part = part.detach().float().cpu()
+    return torch.where(part == -torch.inf, part, part.nan_to_num(0).clamp(-FLOAT16_MAX, FLOAT16_MAX)).half()
+
+
+def site_label(name: str) -> str:
+    """A site's name for people, who count from 1: decoder.1.cross is decoder 2 · cross."""
+    if name.startswith(ROLLOUT_PREFIX):
+        return f"rollout to {site_label(name.removeprefix(ROLLOUT_PREFIX))}"
+    words = list[str]()
+    for part in name.split("."):
+        word, _, turn = part.partition("@")
+        if not word.isdecimal():
+            words.append(word)
+        elif words:
+            words[-1] += f" {int(word) + 1}"
+        else:
+            words.append(f"layer {int(word) + 1}")
+        words[-1] += f", turn {int(turn) + 1}" if turn else ""
+    return " · ".join(words)
+
+
+def data_url(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{b64encode(data).decode('ascii')}"
+
+
+def json_number(value: float) -> float | None:
+    """A number with six digits; JSON has none that is not finite."""
+    return float(f"{value:.6g}") if isfinite(value) else None
 
 
 def site_statistics(site: RecordedSite) -> Json:
     """The mean entropy of each head's rows and, where positions are known, its mean attention distance."""
     found = statistics(site.map, MapFacts(positions=axis_positions(site.rows, site.columns)))
-    distance = None if found.distance is None else json_numbers(found.distance.tolist())
-    return {"entropy": json_numbers(found.entropy.tolist()), "distance": distance}
+    distance = None if found.distance is None else [json_number(value) for value in found.distance.tolist()]
+    return {"entropy": [json_number(value) for value in found.entropy.tolist()], "distance": distance}
 
 
 def axis_positions(rows: Axis, columns: Axis) -> TokenPositions | None:

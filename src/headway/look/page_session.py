@@ -41,7 +41,7 @@ class Explorer:
     """Loaded models by title (one, or two to compare) and how a page shows them.
 
     `site` is the site to open with.  With `all_effects` the effects of all heads are computed however long that takes,
-    and `notify` is told before.
+    and `notify` is called with a message before.
     """
 
     models: Mapping[str, Recordable] = field(repr=False)
@@ -106,8 +106,11 @@ class PageSession:
         runs = self.explorer.record(input)
         effects, focus = self.explorer.effects(runs, EFFECTS_SHARE), self.explorer.focus(runs)
         shown = [PageData(run, next(self.numbers), SIDE) for run in runs]
-        override = {} if label is None else {"input": label}
-        runs_json = [complete_json(data, effects.get(at)) | override for at, data in enumerate(shown)]
+        override, runs_json = {} if label is None else {"input": label}, list[Json]()
+        for at, data in enumerate(shown):
+            details = {site: detail_to_json(each, data.detail_id(site)) for site, each in data.details().items()}
+            # a server has every blob
+            runs_json.append(data.to_json(effects.get(at), details, lambda id: id) | override)
         self.shown, self.data = shown, page_json(runs_json, focus, live=True)
         self.recent |= {data.number: data for data in shown}
         for number in sorted(self.recent)[:-MAX_RECORDINGS]:
@@ -166,9 +169,3 @@ class PageSession:
         path.parent.mkdir()
         path.write_bytes(content)
         return path
-
-
-def complete_json(data: PageData, effects: list[HeadEffect] | None) -> Json:
-    """All of a recording: a server has every blob."""
-    details = {at: detail_to_json(each, data.detail_id(at)) for at, each in data.details().items()}
-    return data.to_json(effects, details, lambda id: id)

@@ -1,15 +1,18 @@
 """A recorded run of a model on one input: every attention map in the coordinates of the input, and the outcome.
 
+Head ablation runs the model again with one head switched off, made uniform, or left as the only one of its site.
+
 Axes:  H heads   T queries   S keys
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import count
 from operator import index
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple, Self, SupportsIndex
 
 import torch
 from torch import Tensor, nn
@@ -21,18 +24,13 @@ from headway.nn.trace import HEAD_EDITS, Edit, EditKind, Trace, record, sites_of
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
 from headway.ops.attention_map import AttentionMap, Readable, Weights
 from headway.ops.attention_rollout import mean_of_heads, rollout
-from headway.tasks.tracing import (
-    Axes,
-    Axis,
-    ForcedText,
-    InputImage,
-    InputSound,
-    Outcome,
-    TracedRun,
-    cells,
-)
+from headway.tasks.base import Task
+from headway.tasks.tracing import Axis, ForcedText, InputImage, InputSound, Outcome, TracedRun, TraceOptions, cells
 
 MAX_ROLLOUT_ROWS = 2048  # a layer of a rollout of that many rows is 16 MB
+ROLLOUT_PREFIX = "rollout."  # of the name of a site that is the rollout up to another
+MAX_FLOPS = 10**11  # of all head effects: a few seconds of one core
+CALL_FLOPS = 10**7  # FLOPs that cost as much as the call of a site, measured on sites of a few tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +88,39 @@ class Recording:
     run: TracedRun  # its reader is settled
     sources: Mapping[str, SiteSource]
 
+    @classmethod
+    @torch.no_grad()
+    def of_input(
+        cls, task: Task, model: nn.Module, input: str, options: TraceOptions, *, title: str, architecture: str
+    ) -> Self:
+        """Record how a model of a task answers one input, with its usual kernels."""
+        if not find_attention_sites(model):  # before anything is computed
+            do = "take a model that attends: headway list shows them"
+            raise UserError(f"{architecture} has no attention to look at", do=do)
+        run = task.trace(model, input, options)
+        places = find_attention_sites(run.model)
+        names = [site.weights_name for site in places] + [s.input_name for s in places if s.grid_module is not None]
+        with record(run.model, *names) as trace:
+            found = run.call()
+        sites: dict[str, RecordedSite] = {}
+        sources: dict[str, SiteSource] = {}
+        for site in places:
+            maps = trace.values.get(site.weights_name, [])  # none of a part that this input does not pass
+            for call, map in enumerate(maps):
+                assert isinstance(map, Readable)
+                name = site.name if len(maps) == 1 else f"{site.name}@{call}"
+                if site.grid_module is None:
+                    rows, columns = run.axes.of(site.name, site.part, *map.shape[2:])
+                    located, tiling = NoGradMap(map), None
+                else:
+                    rows, columns, located, tiling = locate_on_grid(site, map, trace.all(site.input_name)[call])
+                sites[name] = RecordedSite(name, rows, columns, located)
+                sources[name] = SiteSource(site, call, len(maps), tiling)
+        reader = run.reader.settled(found)
+        outcome, settled = reader.outcome(found, run.text), replace(run, reader=reader)
+        size = sum(parameter.numel() for parameter in run.model.parameters())
+        return cls(title, input, architecture, size, sites, outcome, run.picture, run.sound, settled, sources)
+
     def __repr__(self) -> str:
         heads = sum(site.heads for site in self.sites.values())
         summary = f"{self.title}: {self.input[:60]!r} → {self.outcome.text[:60]!r}"
@@ -120,20 +151,18 @@ class Recording:
     @torch.no_grad()
     def edited(self, *edits: HeadEdit) -> Outcome:
         """The outcome with just these edits.  `total` scores the output before them; the text is generated anew."""
-        by_name = self.edits_by_name(edits)
-        with record(self.run.model, *by_name, edit=by_name):
+        with self.editing(edits):
             return self.run.reader.outcome(self.run.call())
 
     @torch.no_grad()
     def effect(self, *edits: HeadEdit) -> float:
         """The change in the score of the original output under these edits: one run, nothing is generated."""
-        by_name = self.edits_by_name(edits)
-        with record(self.run.model, *by_name, edit=by_name):
+        with self.editing(edits):
             found = self.run.call()
         return self.run.reader.outcome(found, self.outcome.text).total - self.outcome.total
 
-    def edits_by_name(self, edits: Iterable[HeadEdit]) -> dict[str, Edit]:
-        """Edits of weights by trace name; those of one site are composed in order."""
+    def editing(self, edits: Iterable[HeadEdit]) -> AbstractContextManager[Trace]:
+        """A context in which the weights are edited; edits of one site are composed in order."""
         found: dict[str, Edit] = {}
         for each in edits:
             name = self.resolve(each.site)
@@ -141,7 +170,7 @@ class Recording:
             edit = edit_at_call(each.how(self.sites[name].head(each.head)), source.call, source.calls)
             weights = source.site.weights_name
             found[weights] = compose(found[weights], edit) if weights in found else edit
-        return found
+        return record(self.run.model, *found, edit=found)
 
     def self_attention(self) -> dict[Axis, list[str]]:
         """The sites of self-attention along each axis, first layer first."""
@@ -164,7 +193,7 @@ class Recording:
         for axis, sites in self.self_attention().items():
             if len(axis) <= MAX_ROLLOUT_ROWS:
                 for site, rolled in zip(sites, rollout([self.mean(site) for site in sites]), strict=True):
-                    name = f"rollout.{site}"
+                    name = f"{ROLLOUT_PREFIX}{site}"
                     found[name] = RecordedSite(name, axis, axis, Weights(rolled[None, None]))
         return found
 
@@ -175,55 +204,19 @@ class Recording:
     @torch.no_grad()
     def details(self, *sites: str) -> dict[str, Detail]:
         """The details of several sites, in one run."""
-        names = {name: self.detail_names(name) for name in map(self.resolve, sites)}
-        with record(self.run.model, *(name for three in names.values() for name in three)) as trace:
+        sources = {name: self.sources[name] for name in (self.resolve(site) for site in sites)}
+        with record(
+            self.run.model, *(name for source in sources.values() for name in source.site.trace_names)
+        ) as trace:
             self.run.call()
-        return {name: self.detail_in(trace, name, three) for name, three in names.items()}
-
-    def detail_names(self, site: str) -> tuple[str, str, str]:
-        """The trace names of a site's weights, values and input."""
-        source = self.sources[site].site
-        return source.weights_name, f"{source.name}.values".lstrip("."), source.input_name
-
-    def detail_in(self, trace: Trace, site: str, names: Iterable[str]) -> Detail:
-        source = self.sources[site]
-        map, values, input = (trace.all(name)[source.call] for name in names)
-        assert isinstance(map, AttentionMap)
-        assert isinstance(values, Tensor)
-        assert isinstance(input, Tensor)
-        return detail_of(source.site.part, map, values, input, source.tiling)
-
-
-@torch.no_grad()
-def record_run(run: TracedRun, *, title: str, input: str, architecture: str) -> Recording:
-    """Record one run of the model with its usual kernels."""
-    places = find_attention_sites(run.model)
-    names = [site.weights_name for site in places] + [s.input_name for s in places if s.grid_module is not None]
-    with record(run.model, *names) as trace:
-        found = run.call()
-    sites: dict[str, RecordedSite] = {}
-    sources: dict[str, SiteSource] = {}
-    for site in places:
-        maps = trace.values.get(site.weights_name, [])  # none of a part that this input does not pass
-        for call, map in enumerate(maps):
-            assert isinstance(map, Readable)
-            name = site.name if len(maps) == 1 else f"{site.name}@{call}"
-            rows, columns, located, tiling = locate(site, map, trace, call, run.axes)
-            sites[name] = RecordedSite(name, rows, columns, located)
-            sources[name] = SiteSource(site, call, len(maps), tiling)
-    reader = run.reader.settled(found)
-    return Recording(
-        title,
-        input,
-        architecture,
-        sum(parameter.numel() for parameter in run.model.parameters()),
-        sites,
-        reader.outcome(found, run.text),
-        run.picture,
-        run.sound,
-        replace(run, reader=reader),
-        sources,
-    )
+        found: dict[str, Detail] = {}
+        for name, source in sources.items():
+            map, values, input = (trace.all(each)[source.call] for each in source.site.trace_names)
+            assert isinstance(map, AttentionMap)
+            assert isinstance(values, Tensor)
+            assert isinstance(input, Tensor)
+            found[name] = detail_of(source.site.part, map, values, input, source.tiling)
+        return found
 
 
 class AttentionSite(NamedTuple):
@@ -237,6 +230,11 @@ class AttentionSite(NamedTuple):
     @property
     def weights_name(self) -> str:
         return f"{self.name}.weights".lstrip(".")
+
+    @property
+    def trace_names(self) -> tuple[str, str, str]:
+        """The trace names of the weights, the values and the input."""
+        return self.weights_name, f"{self.name}.values".lstrip("."), self.input_name
 
 
 def find_attention_sites(model: nn.Module) -> list[AttentionSite]:
@@ -253,36 +251,18 @@ def find_attention_sites(model: nn.Module) -> list[AttentionSite]:
     return found
 
 
-def check_has_attention(model: nn.Module, called: str) -> None:
-    """Refuse a model without attention before anything is computed."""
-    if not find_attention_sites(model):
-        raise UserError(
-            f"{called} has no attention to look at", do="take a model that attends: headway list shows them"
-        )
-
-
-class LocatedMap(NamedTuple):
-    """A recorded map in the coordinates of the input."""
-
-    rows: Axis
-    columns: Axis
-    map: Readable
-    tiling: Tiling | None  # None where the map was not computed in tiles
-
-
-def locate(site: AttentionSite, map: Readable, trace: Trace, call: int, axes: Axes) -> LocatedMap:
-    """A map recorded at a site, with its axes and tiling."""
-    if site.grid_module is None:
-        rows, columns = axes.of(site.name, site.part, *map.shape[2:])
-        return LocatedMap(rows, columns, NoGradMap(map), None)
-    input = trace.all(site.input_name)[call]
+def locate_on_grid(
+    site: AttentionSite, map: Readable, input: object
+) -> tuple[Axis, Axis, NoGradMap | GridMap, Tiling | None]:
+    """The rows, columns, map over the grid and tiling of a site that was given the grid `input`, 1 Y X C."""
     assert isinstance(input, Tensor)
+    assert site.grid_module is not None
     grid: GridSize = (input.shape[1], input.shape[2])
     if isinstance(site.part, PooledAttention):
         queries, keys = pooled_grids(site.part, grid)
-        return LocatedMap(cells(queries), cells(keys), NoGradMap(map), None)
+        return cells(queries), cells(keys), NoGradMap(map), None
     tiling = tiling_of(site.part, site.grid_module, grid, map.shape[2])
-    return LocatedMap(cells(tiling.q_grid), cells(tiling.k_grid), GridMap(map, tiling), tiling)
+    return cells(tiling.q_grid), cells(tiling.k_grid), GridMap(map, tiling), tiling
 
 
 def edit_at_call(edit: Edit, call: int, calls: int) -> Edit:
@@ -299,12 +279,6 @@ def edit_at_call(edit: Edit, call: int, calls: int) -> Edit:
 
 def compose(first: Edit, second: Edit) -> Edit:
     return lambda weights: second(first(weights))
-
-
-MAX_FLOPS = 10**11  # a few seconds of one core
-
-
-CALL_FLOPS = 10**7  # FLOPs that cost as much as the call of a site, measured on sites of a few tokens
 
 
 @dataclass(frozen=True)
@@ -326,19 +300,18 @@ def head_effects(recording: Recording) -> Iterator[HeadEffect]:
 
 
 def is_fast(recording: Recording, share: float = 1.0) -> bool:
-    """Whether all effects take a few seconds at most, or a share of that time."""
-    return edit_count(recording) * estimated_flops(recording) <= share * MAX_FLOPS
+    """Whether all effects take a few seconds at most, or a share of that time.
+
+    Approximate FLOPs of a run: each parameter meets each token, and the output is generated step by step.
+    """
+    sites, steps = recording.sites.values(), max(1, len(recording.outcome.steps))
+    tokens = steps + max((len(site.columns) for site in sites), default=0)
+    flops = 2 * recording.parameters * tokens + CALL_FLOPS * len(sites) * steps
+    return edit_count(recording) * flops <= share * MAX_FLOPS
 
 
 def edit_count(recording: Recording) -> int:
     return len(HEAD_EDITS) * sum(site.heads for site in recording.sites.values())
-
-
-def estimated_flops(recording: Recording) -> int:
-    """Approximate FLOPs of one more run: each parameter meets each token, and the output is generated step by step."""
-    steps = max(1, len(recording.outcome.steps))
-    tokens = steps + max((len(site.columns) for site in recording.sites.values()), default=0)
-    return 2 * recording.parameters * tokens + CALL_FLOPS * len(recording.sites) * steps
 
 
 def parse_head_edit(recording: Recording, site: object, head: object, how: object) -> HeadEdit:

@@ -65,11 +65,6 @@ class PageServer(ThreadingHTTPServer):
         if not isinstance(sys.exception(), ConnectionError):
             print_exc()
 
-    @property
-    def hosts(self) -> set[str]:
-        """The hosts under which a browser of this machine may reach the server."""
-        return {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
-
 
 class PageRequestHandler(BaseHTTPRequestHandler):
     """One request.  Errors are answered as {"error", "do"}."""
@@ -143,7 +138,8 @@ class PageRequestHandler(BaseHTTPRequestHandler):
 
     def is_own_page(self) -> bool:
         """Whether the request names this server as its host and, if it has an origin, comes from its page."""
-        hosts, origin = self.page_server.hosts, self.headers.get("Origin")
+        hosts = {f"{name}:{self.page_server.server_port}" for name in (HOST, "localhost")}
+        origin = self.headers.get("Origin")
         return self.headers.get("Host") in hosts and (origin is None or origin in {f"http://{host}" for host in hosts})
 
     def refuse(self, status: HTTPStatus, said: str, do: str | None = None) -> None:

@@ -204,7 +204,7 @@ class WritesAboutMedia(ValidatedByAnswers, TextsAboutMedia):
     ) -> Iterator[TextPrediction]:
         for some in batched(inputs, TOGETHER):
             job = self.job(model, self.read(some), options)
-            for one, found in zip(some, job.found(options.decoding), strict=True):
+            for one, found in zip(some, job.generate(options.decoding), strict=True):
                 yield TextPrediction(one, hypotheses(found, [job.stop.text(each.tokens) for each in found]))
 
     def job(self, model: nn.Module, read: ModelInput, options: GenerationOptions) -> Job:

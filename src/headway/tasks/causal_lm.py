@@ -178,7 +178,7 @@ class CausalLM(LanguageModelling):
     ) -> Iterator[TextPrediction]:
         prompts = self.tokenizer.encode_batch(inputs)
         job = self.job(model, prompts, options)
-        for text, prompt, found in zip(inputs, prompts, job.found(options.decoding), strict=True):
+        for text, prompt, found in zip(inputs, prompts, job.generate(options.decoding), strict=True):
             texts = [self.following(prompt, one, job.stop) for one in found]
             yield TextPrediction(text, hypotheses(found, texts), continues=True)
 
@@ -206,7 +206,7 @@ class CausalLM(LanguageModelling):
 
         def written() -> tuple[tuple[int, ...], str]:
             job = self.job(model, [prompt], GenerationOptions(max_new_tokens=max(options.max_tokens, 1)))
-            [[found]] = job.found(GREEDY)
+            [[found]] = job.generate(GREEDY)
             return found.tokens, input + self.following(prompt, found, job.stop)
 
         own, whole = written()
@@ -251,7 +251,7 @@ class CausalLM(LanguageModelling):
         """How the model continues where validation texts begin, and how these go on."""
         prompts = [row[: min(PROMPT_TOKENS, max(1, len(row) // 2))] for row in rows]
         options = GenerationOptions(RandomSampler(temperature=TEMPERATURE), max_new_tokens=REPORT_TOKENS)
-        found = self.job(model, prompts, options).found(options.decoding)
+        found = self.job(model, prompts, options).generate(options.decoding)
         return [
             Sample(*(readable(self.tokenizer, some) for some in (prompt, one.body, row[len(prompt) :][:REPORT_TOKENS])))
             for prompt, [one], row in zip(prompts, found, rows, strict=True)

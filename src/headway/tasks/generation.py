@@ -207,7 +207,7 @@ def streamed(job: Job, text: DecodeStream, options: GenerationOptions) -> Iterat
         raise UserError("a beam cannot be written as it comes", do="sample, or take the likeliest token")
     held, stop = "", job.stop
     with torch.inference_mode():
-        for [step] in job.steps(options.decoding):
+        for [step] in job.stream(options.decoding):
             held += "" if step.token in stop.tokens else text.push(step.token)
             sure = stop.certain(held)
             yield held[:sure]

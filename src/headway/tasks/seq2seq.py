@@ -182,7 +182,7 @@ class Seq2Seq(ValidatedByAnswers, TokenRows, ReadsText):
         self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
     ) -> Iterator[TextPrediction]:
         job = self.job(model, self.sources(inputs), options)
-        for text, found in zip(inputs, job.found(options.decoding), strict=True):
+        for text, found in zip(inputs, job.generate(options.decoding), strict=True):
             yield TextPrediction(text, hypotheses(found, [job.stop.text(one.tokens) for one in found]))
 
     def stream(self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS) -> Iterator[str]:

@@ -178,7 +178,7 @@ class SpanCorruption(LanguageModelling):
         job = self.writer.job(model, sources, GenerationOptions(max_new_tokens=REPORT_TOKENS))
         samples = [
             Sample(*(readable(tokenizer, ids) for ids in (source, one.body, right.tolist()[:-1])))
-            for source, [one], right in zip(sources, job.found(GREEDY_OPTIONS.decoding), wanted, strict=False)
+            for source, [one], right in zip(sources, job.generate(GREEDY_OPTIONS.decoding), wanted, strict=False)
         ]
         note = f"The likeliest tokens, at most {REPORT_TOKENS}, for the spans that were replaced by sentinels."
         ends = special(tokenizer) - set(self.sentinels)

@@ -138,7 +138,7 @@ class TracedWriting:
 
         def written() -> tuple[list[int], tuple[int, ...], str]:
             job = make()
-            [[found]] = job.found(GREEDY)
+            [[found]] = job.generate(GREEDY)
             return job.prompts[0], found.tokens, job.stop.text(found.tokens)
 
         prompt, tokens, text = written()

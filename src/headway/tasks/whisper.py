@@ -112,7 +112,7 @@ class WhisperTranscription(Transcribes):
             wave = torch.from_numpy(read_sound(file_named(one), ear.sound.rate))
             told = ear.transcribe(
                 wave, ear.sound.rate, TranscriptionOptions(how=how, most=options.max_new_tokens)
-            ).plain()
+            ).to_dict()
             yield TranscriptPrediction(one, told.pop("text"), told)
 
     @property

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.look.recording import RecordedSite, Recording, find_attention_sites
-from headway.look.recording_view import record_input
 from headway.nn.attention import CrossAttention
 from headway.nn.head import Classifier, FirstToken, LastToken, main_head
 from headway.nn.towers import Projection
@@ -86,7 +85,7 @@ def recorded(
     found, options = list[TitledRecording](), TraceOptions(1, context)
     for title, given in inputs if find_attention_sites(model) else ():
         try:
-            recording = record_input(task, model, given, options, title=architecture, architecture=architecture)
+            recording = Recording.of_input(task, model, given, options, title=architecture, architecture=architecture)
         except UserError:  # longer than the model's context: evaluation cuts it, and nobody asked for its map
             continue
         if recording.sites:

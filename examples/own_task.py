@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import headway
 from headway.metrics.scores import MEASURES, Measure, Scores
-from headway.tasks import base, results, text_tracing, token_rows, tracing
+from headway.tasks import base, model_parts, results, text_tracing, token_rows, tracing
 from headway.tasks.tagging import Tagging, split_words
 from headway.tasks.text_classification import NO_TARGET
 
@@ -28,7 +28,7 @@ class WordRegression(Tagging):
 
     @classmethod
     def from_model(cls, parts):
-        return cls(base.required_tokenizer(parts), ())
+        return cls(model_parts.required_tokenizer(parts), ())
 
     def encode(self, fields):
         """Ids, and for each one more than its number in hundredths, or 0 where it has none."""

@@ -21,8 +21,7 @@ from headway.data.rng import random_for
 from headway.errors import UserError
 from headway.nn.head import AuxHeads, LMHead, MLMHead, Pooler, WordHead, word_head
 from headway.tasks import token_rows
-from headway.tasks.base import ids
-from headway.tasks.token_rows import PackedBatch, TokenPrediction, cut
+from headway.tasks.batches import PackedBatch, TokenPrediction, cut, ids
 from tests.conftest import CASES
 from tests.tasks.learners import LEARNINGS, TASKS, Learning, plain_loss, tensors
 

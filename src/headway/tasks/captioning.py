@@ -9,23 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.order import batched
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.data.transforms.compose import generators
 from headway.data.transforms.geometry import RandomResizedCrop
 from headway.errors import UserError
+from headway.generate.decoding import Job
 from headway.generate.request import begin_of
 from headway.generate.session import context_of
 from headway.metrics.captions import score_captions
 from headway.nn.trunk import Captioner, EncoderDecoder
 from headway.ops.losses import Baseline
-from headway.tasks.base import Row, TaskSetup, ValidatedByAnswers
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import DataRow, Row, cut
 from headway.tasks.caption_batches import (
     CaptionBatch,
     caption_batch,
@@ -38,13 +43,13 @@ from headway.tasks.caption_batches import (
 from headway.tasks.ctc_speech import Transcribes, about_media
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, hypotheses, writing_job
 from headway.tasks.inputs import Input, ModelInput, input_of
-from headway.tasks.inspection import DataRow, first_texts
 from headway.tasks.media_tasks import (
     AUGMENTATIONS,
     SUBSAMPLING,
     Augmentations,
     MediaTask,
     batch_size,
+    first_texts,
     image_setup,
     sound_setup,
     stored_sample,
@@ -53,16 +58,8 @@ from headway.tasks.media_tasks import (
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, TextPrediction
 from headway.tasks.text_tracing import TracedWriting
-from headway.tasks.token_rows import DEFAULT_CONTEXT, Framing, cut, given, merged_settings, one_tokenizer
-from headway.tasks.tracing import cells
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.generate.decoding import Job
-    from headway.recipe import Recipe
-    from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.token_rows import DEFAULT_CONTEXT, Framing, given, merged_settings, one_tokenizer
+from headway.tasks.tracing import TracedRun, TraceOptions, cells
 
 CAPTION_TOKENS = 64  # of a caption, unless given
 IMAGES_PER_BATCH = 32  # with all their captions
@@ -96,14 +93,13 @@ class TextsAboutMedia(MediaTask):
 
 
 @dataclass(frozen=True, eq=False)
-class WritesAboutMedia(ValidatedByAnswers, TextsAboutMedia):
+class WritesAboutMedia(TextsAboutMedia):
     """Write each text about a sample, after `start_token`.
 
     A recurrent captioner learns besides where to look: with soft attention to look everywhere in the end (weighed by
     `evenness`), with hard attention by REINFORCE, where the baseline is how good its captions have been of late.
     """
 
-    objective: ClassVar[str | None] = "text"
     target = "token"
     beams = True
 
@@ -227,9 +223,6 @@ class Captioning(WritesAboutMedia):
     """Write what is on an image."""
 
     name = "captioning"
-    kind = "captions"
-    data_kind = DataKind.CAPTIONS
-    goal = "captioning"
     does = "writes what is on an image"
     architectures = ("captioner", "vit_captioner")
     presets_by_size = ("captioner-small", "captioner")
@@ -260,9 +253,6 @@ class SpeechSeq2Seq(Transcribes, WritesAboutMedia):
     """Write what is said in a sound, by a decoder."""
 
     name = "speech-seq2seq"
-    kind = "speech"
-    data_kind = DataKind.SPEECH
-    goal = "speech recognition"
     architectures = ("conformer",)
     presets_by_size = ("conformer-nano", "conformer-s")
 

@@ -10,38 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.order import batched
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.session import context_of
 from headway.metrics.retrieval import KS, chance_of, score_retrieval
 from headway.metrics.scores import MEASURES
 from headway.nn.towers import TwoTowers
 from headway.ops.losses import info_nce
-from headway.tasks.base import Row, TaskSetup, ValidatedByAnswers, ids
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import Batch, PackedBatch, Row, cut, ids
 from headway.tasks.captioning import CAPTION_CROPS, CAPTION_TOKENS, TextsAboutMedia, opened_once, texts_of
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import ImageInput, Input, ModelInput, input_of
 from headway.tasks.media_classification import ranked_classes
 from headway.tasks.media_tasks import batch_size, image_setup
 from headway.tasks.model_parts import ModelParts
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
-from headway.tasks.token_rows import Framing, PackedBatch, cut, given, one_tokenizer
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.recipe import Recipe
-    from headway.tasks.results import Prediction
-    from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Prediction, Sample
+from headway.tasks.token_rows import Framing, given, one_tokenizer
+from headway.tasks.tracing import TracedRun, TraceOptions
 
 PAIRS_PER_BATCH = 128  # images with a caption each: the more, the more there is to tell apart
 IMAGES_TOGETHER = 32
@@ -50,7 +47,7 @@ DECISIVE = "texts_10"
 
 
 @dataclass(frozen=True, eq=False)
-class ImageTextBatch:
+class ImageTextBatch(Batch):
     seen: ModelInput  # N images
     owners: Tensor  # B, the image of each text
     texts: PackedBatch  # B
@@ -65,14 +62,10 @@ class ImageTextBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class ImageTextContrastive(ValidatedByAnswers, TextsAboutMedia):
+class ImageTextContrastive(TextsAboutMedia):
     """Tell which text belongs to an image, and which image to a text, among all of the batch."""
 
     name = "image-text-contrastive"
-    kind = "captions"
-    objective = "contrastive"
-    data_kind = DataKind.CAPTIONS
-    goal = "captioning"
     does = "finds the texts that belong to an image"
     target = "pair"
     architectures = ("clip", "image_text")

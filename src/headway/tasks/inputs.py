@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -33,10 +33,7 @@ from headway.ops.patches import patch_grid
 from headway.tasks.media_encoding import picture_of, sound_of
 from headway.tasks.model_parts import ModelParts, reads_media
 from headway.tasks.sample_inputs import sample_image, sample_sound
-from headway.tasks.tracing import Axes, Axis, FrameAxis, ItemAxis, TracedRun, cells, frames
-
-if TYPE_CHECKING:
-    from headway.tasks.tracing import InputImage, InputSound
+from headway.tasks.tracing import Axes, Axis, FrameAxis, InputImage, InputSound, ItemAxis, TracedRun, cells, frames
 
 NO_CHANGE = Compose()
 LABEL_CHARACTERS = 24  # of a vector's numbers, in its label

@@ -9,29 +9,26 @@ Axes:  M tokens that are asked for
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from headway.data.kinds import DataKind
-from headway.data.records import by_document
+from headway.data.records import Record, by_document
 from headway.data.rng import random_for
+from headway.data.tokenizer import Tokenizer
+from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_words
-from headway.tasks.base import ValidatedByPerplexity
-from headway.tasks.inspection import DataRow
+from headway.tasks.base import validation_loss
+from headway.tasks.batches import DataRow, TokenPrediction
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
-from headway.tasks.token_rows import DEFAULT_CONTEXT, DocumentStream, ReadsText, TokenPrediction
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.tokenizer import Tokenizer
-    from headway.metrics.scores import Scores
+from headway.tasks.token_rows import DEFAULT_CONTEXT, DocumentStream, ReadsText
 
 MAX_WINDOW = 1024  # tokens, also where a context is longer: attention takes their square
 BATCH_TOKENS = 4096  # that are read at a time, with padding
@@ -66,12 +63,9 @@ class TextWindow(NamedTuple):
     owner: DocumentLoss
 
 
-class LanguageModelling(ValidatedByPerplexity, DocumentStream, ReadsText):
+class LanguageModelling(DocumentStream, ReadsText):
     """A task on running text; `max_length` is how many tokens its model reads at once."""
 
-    kind = "language"
-    data_kind = DataKind.TEXTS
-    goal = "a language model"
     target = "token"
     overlap: ClassVar[int] = 0  # tokens of a window that also stand in the one before
     sample_names = ("text", "the model", "what was there")
@@ -110,6 +104,12 @@ class LanguageModelling(ValidatedByPerplexity, DocumentStream, ReadsText):
         for rows in batches_of(text_windows(self, records, found)):
             self.add_losses(model, rows)
         return EvalResult(replace(self.scores(found), unit="tokens"), extra=self.described())
+
+    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
+        """By the loss of a token; its exponential stands beside it."""
+        loss = validation_loss(self, model, batches)
+        count = sum(batch.targets for batch in batches)
+        return EvalResult(Scores({"loss": loss, "perplexity": math.exp(min(loss, 700.0))}, count, "tokens"))
 
     def scores(self, found: Sequence[DocumentLoss]) -> Scores:
         losses, asked = [one.loss for one in found], [one.asked for one in found]

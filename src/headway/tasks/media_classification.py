@@ -8,19 +8,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.order import batched
+from headway.data.records import Record
+from headway.data.splits import DataSplits
 from headway.data.transforms.compose import CutMix, Mixing, Mixup, OneOf, soft_targets
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier
-from headway.tasks.base import VALIDATION_CLASSES, Row, TaskSetup, ValidatedByAnswers
+from headway.recipe import Recipe
+from headway.tasks.base import VALIDATION_CLASSES, TaskSetup
+from headway.tasks.batches import Batch, Row
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import Input, ModelInput, input_of
 from headway.tasks.media_tasks import (
@@ -44,13 +47,7 @@ from headway.tasks.results import (
 from headway.tasks.text_classification import check_classes, check_known, class_index, known_labels
 from headway.tasks.text_tracing import same
 from headway.tasks.token_rows import given
-from headway.tasks.tracing import Choices
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.recipe import Recipe
-    from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 ANSWERED_TOGETHER = 64  # samples of an evaluation
 PREDICTED_TOGETHER = 32  # samples that a person names
@@ -59,18 +56,11 @@ MIXINGS: dict[str, Mixing] = {"mixup": Mixup(), "cutmix": CutMix()}
 
 
 @dataclass(frozen=True, eq=False)
-class MediaBatch:
+class MediaBatch(Batch):
     read: ModelInput
     wanted: Tensor  # B
     shares: Tensor  # B K, of each class; they sum to one
     tokens: int
-
-    @property
-    def targets(self) -> int:
-        return len(self.wanted)
-
-    def tokens_at(self, site: str) -> None:
-        """What goes by a site is no text."""
 
     def logits(self, model: nn.Module) -> Tensor:
         """B K"""
@@ -78,7 +68,7 @@ class MediaBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class MediaClassification(ValidatedByAnswers, MediaTask):
+class MediaClassification(MediaTask):
     """Predict the class of a sample; `mixing` makes images of two, and asks for the share of each."""
 
     target = "sample"
@@ -193,9 +183,6 @@ class ImageClassification(MediaClassification):
     """Predict the class of an image."""
 
     name = "image-classification"
-    kind = "images"
-    data_kind = DataKind.IMAGES
-    goal = "image classification"
     does = "names the class of an image"
     things = "images"
     head = "classes"
@@ -218,9 +205,6 @@ class SoundClassification(MediaClassification):
     """Predict the class of a sound."""
 
     name = "sound-classification"
-    kind = "sounds"
-    data_kind = DataKind.SOUNDS
-    goal = "sound classification"
     does = "names the class of a sound"
     head = "rows"
     architectures = ("conformer",)
@@ -242,9 +226,6 @@ class SeriesClassification(MediaClassification):
     """Predict the class of vectors in an order."""
 
     name = "series-classification"
-    kind = "series"
-    data_kind = DataKind.SERIES
-    goal = "classification of series"
     does = "names the class of a series"
     architectures = ("vectors",)
     presets_by_size = ("vectors-small",)
@@ -266,9 +247,6 @@ class SetClassification(SeriesClassification):
     """Predict the class of vectors in no order."""
 
     name = "set-classification"
-    kind = "sets"
-    data_kind = DataKind.SETS
-    goal = "classification of sets"
     does = "names the class of a set"
     order = "set"
 

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import wave
 from io import BytesIO
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from headway.data.preprocess import ImagePreprocess
 from headway.tasks.tracing import InputImage, InputSound
-
-if TYPE_CHECKING:
-    from headway.data.preprocess import ImagePreprocess
 
 
 def picture_of(image: Tensor, ready: ImagePreprocess) -> InputImage:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -19,11 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.images import is_grey, mean_and_std
-from headway.data.kinds import DataKind
 from headway.data.numbers import vectors
 from headway.data.order import batched
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, SoundPreprocess
+from headway.data.records import Record
 from headway.data.rng import random_for
+from headway.data.shards import Shards
 from headway.data.splits import DataSplits, subsample
 from headway.data.text_lines import MediaLocation
 from headway.data.transforms.colour import Blur, ColourJitter, Grey, RandAugment
@@ -43,24 +44,16 @@ from headway.errors import UserError, listed, nearest
 from headway.nn.head import MeanPool
 from headway.nn.trunk import encoder_of
 from headway.ops.mel import LogMel
-from headway.tasks.base import GivesVectors, RecordTask, Row, Task, ValidatedByLoss, ids
-from headway.tasks.inputs import ImageInput, MelInput, SeriesInput
-from headway.tasks.inspection import ENCODED_TOGETHER, UNKNOWN_TOKENS, DataRow, EncoderInput
-from headway.tasks.results import NextCommand, ReportDetails, TracedInput, example_of
+from headway.recipe import Recipe
+from headway.tasks.base import ENCODED_TOGETHER, UNKNOWN_TOKENS, GivesVectors, RecordTask, Task
+from headway.tasks.batches import DataRow, EncoderInput, Row, ids
+from headway.tasks.inputs import ImageInput, Input, MelInput, ModelInput, SeriesInput, ShownInput
+from headway.tasks.model_parts import ModelParts
+from headway.tasks.results import EvalResult, NextCommand, ReportDetails, Sample, TracedInput, example_of
 from headway.tasks.token_rows import given
 from headway.tasks.tracing import OutcomeReader, TracedRun, TraceOptions, Vector
 from headway.zoo.encoders import encoder_config
 from headway.zoo.presets import preset
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.shards import Shards
-    from headway.data.splits import DataSplits
-    from headway.recipe import Recipe
-    from headway.tasks.inputs import ImageInput, Input, ModelInput, ShownInput
-    from headway.tasks.model_parts import ModelParts
-    from headway.tasks.results import EvalResult, Sample
-
 
 PROBED = 500  # samples by which all are judged: how large images are, mean and deviation of numbers
 OPENED = 100  # images of these by which all are judged: their channels, mean and deviation
@@ -206,10 +199,6 @@ class MediaReader(Task):
     input: Input
     series_columns: Sequence[str | int] | None = None  # of a table, where a model knows its columns by name
 
-    @property
-    def takes_files(self) -> bool:
-        return self.input.noun != "numbers"
-
     def sample_input(self, folder: Path, context: int | None) -> str:
         return self.input.sample(folder)
 
@@ -326,13 +315,20 @@ def batch_size(rows: Sequence[Row]) -> int:
     return sum(int(row[1][0]) for row in rows)
 
 
-class ImagesAlone(GivesVectors, ValidatedByLoss, MediaTask):
+def first_texts(records: Iterable[Record]) -> Iterator[Record]:
+    """Of several records about one file, the first."""
+    known = set[str]()
+    for record in records:
+        if record.handed[0] not in known:
+            known.add(record.handed[0])
+            yield record
+
+
+class ImagesAlone(GivesVectors, MediaTask):
     """A task on images without labels: their encoder is what is learned, and a vector is all that it answers."""
 
-    kind = "images"
-    data_kind = DataKind.IMAGES
     target = "image"
-    needs_labels = False
+    validation_records = 0
 
     input: ImageInput  # pyright: ignore[reportIncompatibleVariableOverride]
 

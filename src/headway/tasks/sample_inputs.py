@@ -6,10 +6,8 @@ import wave
 from array import array
 from math import pi, sin
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer import Tokenizer
 
 TEXT: str = "The cat sat on the mat."
 SIDE = 224  # pixels

@@ -10,16 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.request import begin_of
 from headway.nn.trunk import EncoderDecoder
-from headway.tasks.base import Row, TaskSetup, ids
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import Row, TokenPrediction, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.language_modelling import MAX_WINDOW, REPORT_TOKENS, LanguageModelling, WindowBatch, own_random
 from headway.tasks.model_parts import ModelParts
@@ -30,6 +35,7 @@ from headway.tasks.results import (
     EvalResult,
     ReportDetails,
     Sample,
+    TextPrediction,
     TracedInput,
     caption,
 )
@@ -39,21 +45,12 @@ from headway.tasks.token_rows import (
     DEFAULT_CONTEXT,
     SENTINELS,
     Framing,
-    TokenPrediction,
     context_for,
     merged_settings,
     one_tokenizer,
     sentinels_of,
-    some,
 )
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.recipe import Recipe
-    from headway.tasks.results import TextPrediction
-    from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.tracing import TracedRun, TraceOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +61,6 @@ class SpanCorruption(LanguageModelling):
     """
 
     name = "span-corruption"
-    objective = "span"
     does = "writes what was taken out of texts"
     architectures = Seq2Seq.architectures
     presets_by_size = ("t5-tiny", "t5-mini", "t5-small")

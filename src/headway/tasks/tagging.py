@@ -8,28 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import nn
 
-from headway.data.kinds import DataKind
+from headway.data.tokenizer import Tokenizer
+from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_tags
 from headway.nn.head import TokenClassifier
-from headway.tasks.base import Row, ids
+from headway.tasks.batches import PackedBatch, Row, around, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.model_parts import ModelParts, labels_of, required_tokenizer
-from headway.tasks.results import TaggedWords
+from headway.tasks.results import CollectedAnswers, TaggedWords
 from headway.tasks.text_classification import NO_TARGET, LabelBatch, TextLabelTask, class_index
 from headway.tasks.text_tracing import fitting_ids, own_tokens, same, text_axes
-from headway.tasks.token_rows import PackedBatch, around, context_for, some
+from headway.tasks.token_rows import context_for
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
-
-if TYPE_CHECKING:
-    from headway.data.tokenizer import Tokenizer
-    from headway.metrics.scores import Scores
-    from headway.tasks.results import CollectedAnswers
 
 
 class Tagging(TextLabelTask):
@@ -39,9 +35,6 @@ class Tagging(TextLabelTask):
     """
 
     name = "tagging"
-    kind = "tagging"
-    data_kind = DataKind.TAGS
-    goal = "tagging"
     does = "names the class of each word"
     target = "word"
     head = "tokens"

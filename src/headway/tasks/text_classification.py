@@ -8,19 +8,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.order import batched
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, counted, listed, nearest
+from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier
-from headway.tasks.base import VALIDATION_CLASSES, Row, TaskSetup, ValidatedByAnswers, ids
+from headway.recipe import Recipe
+from headway.tasks.base import VALIDATION_CLASSES, TaskSetup
+from headway.tasks.batches import PackedBatch, Row, TextBatch, cut, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.model_parts import ModelParts, labels_of, named_classes, reads_media, required_tokenizer
 from headway.tasks.results import (
@@ -32,25 +37,8 @@ from headway.tasks.results import (
     Sample,
 )
 from headway.tasks.text_tracing import fitting_ids, same, text_axes
-from headway.tasks.token_rows import (
-    MAX_LENGTH,
-    Framing,
-    PackedBatch,
-    ReadsText,
-    TokenRows,
-    context_for,
-    cut,
-    given,
-    one_tokenizer,
-)
+from headway.tasks.token_rows import MAX_LENGTH, Framing, ReadsText, TokenRows, context_for, given, one_tokenizer
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.metrics.scores import Scores
-    from headway.recipe import Recipe
 
 NO_TARGET = -100  # the number that torch's cross-entropy leaves out
 ANSWERED_TOGETHER = 64  # texts
@@ -58,7 +46,7 @@ READ_TOGETHER = 1000  # records
 
 
 @dataclass(frozen=True, eq=False)
-class LabelBatch:
+class LabelBatch(TextBatch):
     read: PackedBatch
     wanted: Tensor  # B, or N with NO_TARGET where a token has no class of its own
     lengths: tuple[int, ...]  # of each row's share of these
@@ -66,13 +54,6 @@ class LabelBatch:
     @property
     def targets(self) -> int:
         return int((self.wanted != NO_TARGET).sum())
-
-    @property
-    def tokens(self) -> int:
-        return len(self.read)
-
-    def tokens_at(self, site: str) -> Tensor:
-        return self.read.ids
 
     def logits(self, model: nn.Module) -> Tensor:
         """B K, or N K where tokens have classes."""
@@ -85,7 +66,7 @@ class LabelBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class TextLabelTask(ValidatedByAnswers, TokenRows, ReadsText):
+class TextLabelTask(TokenRows, ReadsText):
     """Predict classes out of `labels`; texts are cut to `max_length` tokens."""
 
     architectures = ("bert", "albert")
@@ -159,9 +140,6 @@ class TextClassification(TextLabelTask):
     """Predict the class of a text.  The tokenizer frames it as the model wants it."""
 
     name = "text-classification"
-    kind = "classification"
-    data_kind = DataKind.LABELS
-    goal = "classification"
     does = "names the class of a text"
     target = "text"
     head = "rows"

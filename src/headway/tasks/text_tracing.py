@@ -11,25 +11,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headway.data.tokenizer import BROKEN, specials
+from headway.data.tokenizer import BROKEN, Tokenizer, specials
 from headway.errors import UserError
+from headway.generate.decoding import Job
 from headway.generate.sampling import GREEDY
 from headway.generate.session import context_of, vocab_of
+from headway.nn.context import Context
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.tasks.generation import first_token
-from headway.tasks.tracing import Axes, Choices, ForcedText, TokenAxis, TracedRun, TraceOptions
-
-if TYPE_CHECKING:
-    from headway.data.tokenizer import Tokenizer
-    from headway.generate.decoding import Job
-    from headway.nn.context import Context
-    from headway.tasks.tracing import Axis
-
+from headway.tasks.tracing import Axes, Axis, Choices, ForcedText, TokenAxis, TracedRun, TraceOptions
 
 SPACE = "▁"  # SentencePiece's
 

@@ -15,31 +15,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.data.shards import Shards
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_readers import load_tokenizer
 from headway.data.tokenizer_training import TRAINERS, frame
 from headway.errors import UserError
 from headway.generate.session import context_of
-from headway.nn.context import Context, PackedLengths
-from headway.nn.head import MeanPool, WordHead
+from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk, encoder_of
-from headway.tasks.base import RecordTask, StreamTask, Task, ids
-from headway.tasks.inspection import DataRow, EncoderInput
+from headway.recipe import Recipe
+from headway.tasks.base import RecordTask, StreamTask, Task
+from headway.tasks.batches import DataRow, EncoderInput, PackedBatch, cut, ids
+from headway.tasks.model_parts import ModelParts
 from headway.tasks.sample_inputs import sample_text
-
-if TYPE_CHECKING:
-    from headway.data.shards import Shards
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.recipe import Recipe
-    from headway.tasks.model_parts import ModelParts
-
 
 SAMPLE = 20_000  # records that are looked at to choose a level
 TRAINING_CHARACTERS = 50_000_000  # of texts, from which a vocabulary is trained
@@ -184,9 +180,6 @@ def given(value: Any, otherwise: Any) -> Any:
     return otherwise if value is None else value
 
 
-MAX_LOGITS = 2**23  # that are held at once
-
-
 class DocumentStream(StreamTask):
     """Texts whose tokens stand in one long stream."""
 
@@ -216,83 +209,6 @@ class TokenRows(RecordTask):
 
     def sizes(self, rows: Shards) -> np.ndarray:
         return np.stack([rows.lengths(column) for column in range(rows.columns)], 1)
-
-
-@dataclass(frozen=True, eq=False)
-class PackedBatch:
-    """Rows of any lengths, ready for a model: packed, 1 N; or B T where all are equally long."""
-
-    ids: Tensor
-    rows: PackedLengths | None
-
-    @staticmethod
-    def of(rows: Sequence[np.ndarray]) -> PackedBatch:
-        lengths = [len(row) for row in rows]
-        ids = torch.from_numpy(np.concatenate(rows).astype(np.int64))
-        if len(set(lengths)) == 1:
-            return PackedBatch(ids.view(len(rows), -1), None)
-        return PackedBatch(ids[None], PackedLengths.of(lengths))
-
-    @staticmethod
-    def of_texts(texts: Sequence[str], tokenizer: Tokenizer) -> PackedBatch:
-        """Texts as a model reads them; one without tokens is a token of padding."""
-        return PackedBatch.of([np.array(row or [tokenizer.pad or 0]) for row in tokenizer.encode_batch(texts)])
-
-    @property
-    def context(self) -> Context:
-        return Context(rows=self.rows)
-
-    @property
-    def lengths(self) -> list[int]:
-        """How long each row is."""
-        return [self.ids.shape[1]] * len(self.ids) if self.rows is None else list(self.rows.lengths)
-
-    def split(self) -> list[Tensor]:
-        """The ids of each row."""
-        return list(self.ids.flatten().split(self.lengths))
-
-    def __len__(self) -> int:
-        return self.ids.numel()
-
-
-class TokenPrediction(NamedTuple):
-    """Tokens that a model is to predict: its head, what that reads for each (M C), and what is right (M)."""
-
-    head: WordHead
-    features: Tensor
-    wanted: Tensor
-
-    def loss(self, smoothing: float = 0.0) -> Tensor:
-        """The cross-entropy of all tokens together."""
-        return self.head.loss(self.features, self.wanted, smoothing)
-
-    def losses(self) -> Tensor:
-        """The cross-entropy of each token, M, without a gradient."""
-        return self.head.losses(self.features, self.wanted)
-
-    @torch.no_grad()
-    def right(self) -> Tensor:
-        """Whether the likeliest token is the right one, M."""
-        if len(self.wanted) == 0:
-            return self.wanted.bool()
-        vocab = self.head(self.features[:1]).shape[-1]
-        some = self.features.split(max(1, MAX_LOGITS // vocab))
-        return torch.cat([self.head(x).argmax(-1) for x in some]) == self.wanted
-
-
-def some(id: int | None) -> list[int]:
-    """A special token where there is one."""
-    return [] if id is None else [id]
-
-
-def around(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The tokens that begin and end every text, as `encode` puts them around people's texts."""
-    return some(tokenizer.bos), some(tokenizer.eos)
-
-
-def cut(row: list[int], max_length: int) -> list[int]:
-    """At most so many ids of a text; the last one, which ends it, stays."""
-    return row if len(row) <= max_length else [*row[: max_length - 1], row[-1]]
 
 
 class ReadsText(Task):

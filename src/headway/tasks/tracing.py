@@ -22,16 +22,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.attention import Attention, CrossAttention
-
-if TYPE_CHECKING:
-    from headway.data.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
+from headway.data.records import Record
 from headway.data.sounds import read_sound
 from headway.data.text_lines import MediaLocation
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.session import context_of
@@ -26,29 +27,21 @@ from headway.nn.context import EMPTY, Context
 from headway.nn.frames import length_mask
 from headway.nn.head import word_head
 from headway.nn.trunk import EncoderDecoder
-from headway.tasks.base import Row
+from headway.tasks.batches import Batch, DataRow, EncoderInput, Row, TokenPrediction, cut
 from headway.tasks.ctc_speech import Transcribes
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import file_named
-from headway.tasks.inspection import DataRow, EncoderInput
 from headway.tasks.media_encoding import sound_of
 from headway.tasks.model_parts import ModelParts, required_tokenizer
-from headway.tasks.results import TranscriptPrediction
+from headway.tasks.results import EvalResult, TranscriptPrediction
 from headway.tasks.sample_inputs import sample_sound
 from headway.tasks.text_tracing import TracedWriting
-from headway.tasks.token_rows import TokenPrediction, cut
-from headway.tasks.tracing import frames
+from headway.tasks.tracing import TracedRun, TraceOptions, frames
 from headway.zoo import whisper
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.tokenizer import Tokenizer
-    from headway.tasks.results import EvalResult
-    from headway.tasks.tracing import TracedRun, TraceOptions
 
 
 @dataclass(frozen=True, eq=False)
-class WhisperBatch:
+class WhisperBatch(Batch):
     frames: Tensor  # B W M
     read: Tensor  # B L, by the decoder: the prompt, then the transcript without its end
     wanted: Tensor  # B T
@@ -71,9 +64,6 @@ class WhisperTranscription(Transcribes):
     """Write what is said in a sound; `settings` are its generation_config.json's, and `window` is in frames."""
 
     name = "whisper"
-    kind = "speech"
-    data_kind = DataKind.SPEECH
-    goal = "speech recognition"
     target = "token"
 
     tokenizer: Tokenizer
@@ -114,10 +104,6 @@ class WhisperTranscription(Transcribes):
                 wave, ear.sound.rate, TranscriptionOptions(how=how, most=options.max_new_tokens)
             ).plain()
             yield TranscriptPrediction(one, told.pop("text"), told)
-
-    @property
-    def takes_files(self) -> bool:
-        return True
 
     def sample_input(self, folder: Path, context: int | None) -> str:
         return str(sample_sound(folder / "tone.wav"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -47,6 +47,7 @@ from headway.tasks.media_tasks import (
     AUGMENTATIONS,
     SUBSAMPLING,
     Augmentations,
+    InputSetup,
     MediaTask,
     batch_size,
     first_texts,
@@ -102,6 +103,7 @@ class WritesAboutMedia(TextsAboutMedia):
 
     target = "token"
     beams = True
+    reads: ClassVar[str]  # images or sounds
 
     input: Input
     tokenizer: Tokenizer | None
@@ -114,17 +116,17 @@ class WritesAboutMedia(TextsAboutMedia):
     # ---- from data, and from a model
 
     @classmethod
-    def made(
+    def setup(
         cls,
         recipe: Recipe,
         splits: DataSplits,
         start: ModelParts | None,
-        input: Input,
+        read: InputSetup[Any],
         level: str,
-        chosen: Mapping[str, Any],
-        config: Mapping[str, Any],
         head: str | None = None,
     ) -> TaskSetup:
+        """The task for samples that are read so, with texts in tokens of a level."""
+        input, chosen, config = read
         tokenizer, more = one_tokenizer(recipe, splits, start, level, Framing(eos=True))
         smoothing, longest = given(recipe.train.label_smoothing, 0.1), given(recipe.data.max_length, CAPTION_TOKENS)
         begin = begin_of(start.extra_config if start else {}, tokenizer.bos)
@@ -137,18 +139,13 @@ class WritesAboutMedia(TextsAboutMedia):
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:
         found = input_of(parts) if isinstance(parts.model, EncoderDecoder) else None
-        if found is None or not cls.reads(found):
+        if found is None or found.noun != cls.reads:
             return None
         assert isinstance(parts.model, EncoderDecoder)
         tokenizer, settings = parts.target_tokenizer or parts.tokenizer, parts.extra_config
         start = 0 if tokenizer is None else begin_of(settings, tokenizer.bos)
         longest = context_of(parts.model.decoder) or DEFAULT_CONTEXT
         return cls(found, tokenizer, longest, start, 0.0, 0.0, settings)
-
-    @classmethod
-    def reads(cls, input: Input) -> bool:
-        """Whether samples of this task are read so."""
-        return False
 
     def extra_config(self) -> Mapping[str, Any]:
         return {"decoder_start_token_id": self.start_token, "eos_token_id": self.words().eos}
@@ -216,7 +213,8 @@ class WritesAboutMedia(TextsAboutMedia):
         memory = cells(model.grid(inputs)) if isinstance(model, Captioner) else shown.axis
         assert memory is not None
         writing = TracedWriting(model, inputs, context, words, shown.axis, memory, options.forced_text)
-        return shown.traced(writing.by(lambda: self.job(model, shown.read, GREEDY_OPTIONS)))
+        run = writing.by(lambda: self.job(model, shown.read, GREEDY_OPTIONS))
+        return replace(run, picture=shown.picture, sound=shown.sound)
 
 
 class Captioning(WritesAboutMedia):
@@ -224,6 +222,7 @@ class Captioning(WritesAboutMedia):
 
     name = "captioning"
     does = "writes what is on an image"
+    reads = "images"
     architectures = ("captioner", "vit_captioner")
     presets_by_size = ("captioner-small", "captioner")
     sample_names = ("image", "the model", "people")
@@ -231,13 +230,9 @@ class Captioning(WritesAboutMedia):
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
-        input, chosen, config = image_setup(recipe, splits, start, CAPTION_CROPS, ("crop", "flip"))
-        chosen = {**chosen, "train.batch": given(recipe.train.batch, IMAGES_PER_BATCH)}
-        return cls.made(recipe, splits, start, input, "bpe", chosen, config)
-
-    @classmethod
-    def reads(cls, input: Input) -> bool:
-        return input.unit == "images"
+        found = image_setup(recipe, splits, start, CAPTION_CROPS, ("crop", "flip"))
+        found.chosen["train.batch"] = given(recipe.train.batch, IMAGES_PER_BATCH)
+        return cls.setup(recipe, splits, start, found, "bpe")
 
     def evaluate(
         self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
@@ -253,18 +248,15 @@ class SpeechSeq2Seq(Transcribes, WritesAboutMedia):
     """Write what is said in a sound, by a decoder."""
 
     name = "speech-seq2seq"
+    reads = "sounds"
     architectures = ("conformer",)
     presets_by_size = ("conformer-nano", "conformer-s")
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
-        input, chosen = sound_setup(recipe, splits, start)
-        config = {"features": input.mel.mels, "factor": recipe.model.sizes.get("factor", SUBSAMPLING)}
-        return cls.made(recipe, splits, start, input, "characters", chosen, config, "decoder")
-
-    @classmethod
-    def reads(cls, input: Input) -> bool:
-        return input.noun == "sounds"
+        found = sound_setup(recipe, splits, start)
+        found.config["factor"] = recipe.model.sizes.get("factor", SUBSAMPLING)
+        return cls.setup(recipe, splits, start, found, "characters", head="decoder")
 
 
 def baseline_tensors(baseline: Baseline) -> dict[str, Tensor]:

@@ -37,7 +37,7 @@ from headway.tasks.inputs import Input, MelInput, ModelInput, input_of
 from headway.tasks.media_tasks import SUBSAMPLING, MediaTask, batch_size, first_texts, sound_setup, stored_sample
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample, TranscriptPrediction
-from headway.tasks.text_tracing import piece, same
+from headway.tasks.text_tracing import piece
 from headway.tasks.token_rows import Framing, one_tokenizer
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
@@ -91,11 +91,11 @@ class CTC(Transcribes, MediaTask):
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
         """Character by character unless another level is asked for."""
-        input, chosen = sound_setup(recipe, splits, start)
+        input, chosen, config = sound_setup(recipe, splits, start)
         tokenizer, more = one_tokenizer(recipe, splits, start, "characters", Framing())
         factor = recipe.model.sizes.get("factor", SUBSAMPLING)
         task = cls(input, tokenizer, int(cast(int, factor)))
-        config = {"features": input.mel.mels, "vocab": tokenizer.vocab + 1, "factor": factor}
+        config = {**config, "vocab": tokenizer.vocab + 1, "factor": factor}
         return TaskSetup(task, tokenizer, tokenizer, {**chosen, **more}, 0, config, "ctc", input.preprocess)
 
     @classmethod
@@ -182,8 +182,8 @@ class CTC(Transcribes, MediaTask):
         assert isinstance(model, Trunk)
         shown, symbols = self.shown(model, input), SymbolLabels(self.tokenizer, model.head)
         places = tuple(range(len(shown.axis or ())))
-        choices = Choices("heard", places, None, symbols.label, symbols.text, same)
-        return shown.traced(TracedRun(model, lambda: model(*shown.read)[0], choices, shown.axes))
+        choices = Choices("heard", places, None, symbols.label, symbols.text)
+        return shown.run(model, lambda: model(*shown.read)[0], choices)
 
 
 class SymbolLabels:

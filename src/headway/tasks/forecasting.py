@@ -30,7 +30,7 @@ from headway.tasks.base import VALIDATION_ANSWERS, StreamTask, TaskSetup, valida
 from headway.tasks.batches import Batch, Row
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import ModelInput, SeriesInput, input_of
-from headway.tasks.media_tasks import MediaReader, series_input
+from headway.tasks.media_tasks import MediaReader, series_setup
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
@@ -117,11 +117,10 @@ class Forecasting(MediaReader, StreamTask):
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
         """A row is predicted from fewer where there are few to learn from."""
-        input, count = series_input(splits, start), sum(1 for _ in splits.train())
+        (input, _, config), count = series_setup(splits, start), sum(1 for _ in splits.train())
         context = given(recipe.data.max_length, min(max(count // SPANS, CONTEXT[0]), CONTEXT[1]))
-        config = {"features": len(input.preprocess.mean), "context": context}
-        task = cls(input, splits.columns)
-        return TaskSetup(task, None, None, {"data.max_length": context}, 0, config, None, input.preprocess)
+        config, chosen = {**config, "context": context}, {"data.max_length": context}
+        return TaskSetup(cls(input, splits.columns), chosen=chosen, config=config, preprocess=input.preprocess)
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:
@@ -240,9 +239,7 @@ class Forecasting(MediaReader, StreamTask):
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         """The row that comes next."""
         shown = self.shown(model, input)
-        return shown.traced(
-            TracedRun(model, lambda: model(*shown.read)[0, -1], NumericOutcome(self.named_row), shown.axes)
-        )
+        return shown.run(model, lambda: model(*shown.read)[0, -1], NumericOutcome(self.named_row))
 
     def report_details(
         self, model: nn.Module, batches: Sequence[ForecastBatch], records: Sequence[Record], found: EvalResult

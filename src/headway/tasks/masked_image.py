@@ -67,7 +67,7 @@ class MaskedImage(ImagesAlone):
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
         input, chosen, config = image_setup(recipe, splits, start, AUGMENTATIONS, ("crop",))
-        return TaskSetup(cls(input), None, None, chosen, 0, config, None, input.preprocess)
+        return TaskSetup(cls(input), chosen=chosen, config=config, preprocess=input.preprocess)
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:

@@ -72,7 +72,7 @@ class SimCLR(ImagesAlone):
         input, chosen, config = image_setup(recipe, splits, start, VIEWS, usual)
         temperature = temperature_of(recipe, start)
         config = {**config, "temperature": temperature}
-        return TaskSetup(cls(input, temperature), None, None, chosen, 0, config, None, input.preprocess)
+        return TaskSetup(cls(input, temperature), chosen=chosen, config=config, preprocess=input.preprocess)
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:

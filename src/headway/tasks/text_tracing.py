@@ -93,10 +93,6 @@ def own_tokens(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
     return [at for at, id in enumerate(ids) if id not in apart] or list(range(len(ids)))
 
 
-def same(logits: Tensor) -> Tensor:
-    return logits
-
-
 def followed(
     prompt: list[int], own: Sequence[int], tokenizer: Tokenizer, model: Trunk, forced: ForcedText | None
 ) -> tuple[ForcedText, list[int]]:

@@ -35,7 +35,6 @@ from headway.recipe import Recipe
 from headway.tasks.base import RecordTask, StreamTask, Task
 from headway.tasks.batches import DataRow, EncoderInput, PackedBatch, cut, ids
 from headway.tasks.model_parts import ModelParts
-from headway.tasks.sample_inputs import sample_text
 
 SAMPLE = 20_000  # records that are looked at to choose a level
 TRAINING_CHARACTERS = 50_000_000  # of texts, from which a vocabulary is trained
@@ -44,6 +43,7 @@ SHORT_TEXT = 40  # characters on average or fewer are learned character by chara
 SHORT_CORPUS = 5_000_000  # characters: a language model of less is learned character by character
 SENTINELS = 100  # tokens that stand for spans
 MAX_LENGTH = 256  # tokens of a side or a text, unless given
+SAMPLE_TEXT: str = "The cat sat on the mat."
 DEFAULT_CONTEXT = 512  # tokens that are read at once by a model that has no limit
 
 
@@ -235,3 +235,13 @@ class ReadsText(Task):
         texts = [row or [pad] for row in self.sources([one.row for one in rows])]
         read = PackedBatch.of([ids(row if context is None else cut(row, context)) for row in texts])
         return EncoderInput(read.ids, read.context)
+
+
+def sample_text(tokenizer: Tokenizer, context: int | None, mask: str | None = None) -> str:
+    """A short sentence within a model's context; with a `mask` in the place of a word."""
+    words = SAMPLE_TEXT.split()
+    if mask is not None:
+        words[1] = mask
+    while len(words) > 1 and context is not None and len(tokenizer.encode(" ".join(words))) > context:
+        words.pop()
+    return " ".join(words)

@@ -31,10 +31,9 @@ from headway.tasks.batches import Batch, DataRow, EncoderInput, Row, TokenPredic
 from headway.tasks.ctc_speech import Transcribes
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import file_named
-from headway.tasks.media_encoding import sound_of
+from headway.tasks.media_encoding import sample_sound, sound_of
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import EvalResult, TranscriptPrediction
-from headway.tasks.sample_inputs import sample_sound
 from headway.tasks.text_tracing import TracedWriting
 from headway.tasks.tracing import TracedRun, TraceOptions, frames
 from headway.zoo import whisper

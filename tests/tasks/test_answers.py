@@ -76,9 +76,9 @@ def test_what_is_named_comes_in_the_order_of_the_records(name: str, models: dict
     task = TextClassification(known, LABELS) if name == "labels" else Tagging(known, TAGS)
     texts = sentences(9, 3, 4)
     records = [record(text, "good" if name == "labels" else " ".join("O" for _ in text.split())) for text in texts]
-    samples = task.answers(models[name].model, records)
+    samples = task.evaluate(models[name].model, records).samples
     assert [(sample.source, sample.wanted) for sample in samples] == [one.fields for one in records]
-    assert samples == [task.answers(models[name].model, [one])[0] for one in records]
+    assert samples == [task.evaluate(models[name].model, [one]).samples[0] for one in records]
     answers = CollectedAnswers()
     answers.add(samples)
     assert task.scores(answers).unit == "words"

@@ -42,7 +42,6 @@ from headway.tasks.generation import (
 )
 from headway.tasks.language_modelling import (
     LENGTH_EDGES,
-    MAX_WINDOW,
     REPORT_TOKENS,
     TRACED_TOKENS,
     DocumentLoss,
@@ -114,19 +113,12 @@ class CausalLM(LanguageModelling):
         wanted = torch.from_numpy(ids(*(row[1:] for row in whole)))
         return CausalBatch(PackedBatch.of([row[:-1] for row in whole]), wanted)
 
-    def loss(self, model: nn.Module, batch: CausalBatch) -> Tensor:
-        return self.predicted(model, batch).loss()
-
     def predicted(self, model: nn.Module, batch: CausalBatch) -> TokenPrediction:
         assert isinstance(model, Trunk)
         features = model.features(batch.read.ids, batch.read.context).flatten(0, 1)
         return TokenPrediction(word_head(model.head), features[: batch.targets], batch.wanted)
 
     # ---- evaluation by windows
-
-    @property
-    def window(self) -> int:
-        return min(self.max_length, MAX_WINDOW) + 1
 
     @property
     def window_frame(self) -> tuple[list[int], list[int]]:

@@ -26,12 +26,10 @@ from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction, around, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.language_modelling import MAX_WINDOW, TRACED_TOKENS, LanguageModelling, WindowBatch, own_random
+from headway.tasks.language_modelling import TRACED_TOKENS, LanguageModelling, WindowBatch, own_random
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import (
-    DEFAULT_EVALUATION,
     SHOWN_SAMPLES,
-    EvalOptions,
     EvalResult,
     FilledMasks,
     MaskCandidate,
@@ -114,9 +112,6 @@ class MaskedLM(LanguageModelling):
         before, after = around(self.tokenizer)
         return MaskedRow(ids(before, inside, after), len(before) + chosen, row[chosen])
 
-    def loss(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
-        return self.predicted(model, batch).loss()
-
     def predicted(self, model: nn.Module, batch: MaskedBatch) -> TokenPrediction:
         assert isinstance(model, Trunk)
         features = model.features_at(batch.chosen, batch.read.ids, batch.read.context)
@@ -124,19 +119,15 @@ class MaskedLM(LanguageModelling):
 
     # ---- evaluation by windows
 
-    @property
-    def window(self) -> int:
-        return self.stride(min(self.max_length, MAX_WINDOW)) + 1
-
     def windows(self, rows: Sequence[np.ndarray]) -> WindowBatch:
         """A mask is shown wherever a token is asked for."""
         masked = replace(self, shown=(1.0, 0.0))
         hidden = [masked.hidden(row, own_random(row)) for row in rows]
         return WindowBatch(masked_batch(hidden), [len(row.wanted) for row in hidden])
 
-    def evaluate(self, model: nn.Module, records: Any, options: EvalOptions = DEFAULT_EVALUATION) -> EvalResult:
-        found = super().evaluate(model, records, options)
-        return replace(found, notes=(f"of {self.share:.0%} of the words, which were masked",))
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (f"of {self.share:.0%} of the words, which were masked",)
 
     # ---- use
 

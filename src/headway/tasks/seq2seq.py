@@ -43,7 +43,6 @@ from headway.tasks.results import DEFAULT_EVALUATION, CollectedAnswers, EvalOpti
 from headway.tasks.text_tracing import TracedWriting, check_length, tokens
 from headway.tasks.token_rows import (
     MAX_LENGTH,
-    ReadsText,
     TokenRows,
     context_for,
     given,
@@ -91,7 +90,7 @@ def target_predictions(model: nn.Module, batch: PairBatch) -> TokenPrediction:
 
 
 @dataclass(frozen=True, eq=False)
-class Seq2Seq(TokenRows, ReadsText):
+class Seq2Seq(TokenRows):
     """Write the target from the source; `prefix` stands before each source and says what is to be done, as in T5.
 
     The tokenizers frame a text as the model wants it: with an end, at least.  Longer sides are cut to `max_length`.

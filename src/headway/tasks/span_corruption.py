@@ -8,13 +8,13 @@ run, that would always be its end.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headway.data.records import Record
 from headway.data.splits import DataSplits
@@ -26,12 +26,10 @@ from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Row, TokenPrediction, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.language_modelling import MAX_WINDOW, REPORT_TOKENS, LanguageModelling, WindowBatch, own_random
+from headway.tasks.language_modelling import REPORT_TOKENS, LanguageModelling, WindowBatch, own_random
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (
-    DEFAULT_EVALUATION,
     SHOWN_SAMPLES,
-    EvalOptions,
     EvalResult,
     ReportDetails,
     Sample,
@@ -121,27 +119,18 @@ class SpanCorruption(LanguageModelling):
         end = some(self.tokenizer.eos)
         return ids(*left, end), ids(*out, marks[-1], end)
 
-    def loss(self, model: nn.Module, batch: PairBatch) -> Tensor:
-        return self.predicted(model, batch).loss()
-
     def predicted(self, model: nn.Module, batch: PairBatch) -> TokenPrediction:
         return target_predictions(model, batch)
 
     # ---- evaluation by windows
 
-    @property
-    def window(self) -> int:
-        return self.stride(min(self.max_length, MAX_WINDOW)) + 1
-
     def windows(self, rows: Sequence[np.ndarray]) -> WindowBatch:
         pairs = [self.corrupted(row, own_random(row)) for row in rows]
         return WindowBatch(pair_batch(pairs, self.start_token), [len(target) for _, target in pairs])
 
-    def evaluate(
-        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
-    ) -> EvalResult:
-        found = super().evaluate(model, records, options)
-        return replace(found, notes=("of spans that were taken out of the texts",))
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return ("of spans that were taken out of the texts",)
 
     # ---- use: as any encoder–decoder
 

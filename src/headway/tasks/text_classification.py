@@ -38,7 +38,7 @@ from headway.tasks.results import (
     Sample,
 )
 from headway.tasks.text_tracing import fitting_ids, text_axes
-from headway.tasks.token_rows import MAX_LENGTH, Framing, ReadsText, TokenRows, context_for, given, one_tokenizer
+from headway.tasks.token_rows import MAX_LENGTH, Framing, TokenRows, context_for, given, one_tokenizer
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 NO_TARGET = -100  # the number that torch's cross-entropy leaves out
@@ -111,7 +111,7 @@ class LabelBatch(TextBatch):
 
 
 @dataclass(frozen=True, eq=False)
-class TextLabelTask(Classification, TokenRows, ReadsText):
+class TextLabelTask(Classification, TokenRows):
     """Predict classes of a text, or of its words; texts are cut to `max_length` tokens."""
 
     architectures = ("bert", "albert")

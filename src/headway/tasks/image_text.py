@@ -23,7 +23,7 @@ from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.session import context_of
-from headway.metrics.retrieval import KS, chance_of, score_retrieval
+from headway.metrics.retrieval import KS, chance_recall, score_retrieval
 from headway.metrics.scores import MEASURES
 from headway.nn.towers import TwoTowers
 from headway.ops.losses import info_nce
@@ -159,7 +159,7 @@ class ImageTextContrastive(TextsAboutMedia):
         images = torch.cat([self.embed(model, some) for some in batched(names, IMAGES_TOGETHER)])
         near = images @ torch.cat([self.embed_texts(model, some) for some in batched(texts, TEXTS_TOGETHER)]).mT  # N M
         owners = [at for at, record in enumerate(known) for _ in record.fields[1:]]
-        scores, by_chance = score_retrieval(near, owners), chance_recall(known)
+        scores, by_chance = score_retrieval(near, owners), recall_by_chance(known)
         told = {name: f"by chance {MEASURES[name].shown(value)}" for name, value in by_chance.items()}
         scores = replace(scores, numbers={DECISIVE: scores.numbers[DECISIVE], **scores.numbers}, signatures=told)
         return EvalResult(scores, nearest_texts(near, known, owners, texts), extra={"chance": by_chance})
@@ -176,11 +176,11 @@ def in_colour(input: ImageInput) -> ImageInput:
     return replace(input, preprocess=replace(ready, channels=3, mean=ready.mean * 3, std=ready.std * 3))
 
 
-def chance_recall(records: Sequence[Record]) -> dict[str, float]:
+def recall_by_chance(records: Sequence[Record]) -> dict[str, float]:
     """What recall would be if answers were drawn by lot."""
     counts = [len(record.fields) - 1 for record in records]
-    texts = {f"texts_{k}": sum(chance_of(n, sum(counts), k) for n in counts) / len(counts) for k in KS}
-    return texts | {f"images_{k}": chance_of(1, len(counts), k) for k in KS}
+    texts = {f"texts_{k}": sum(chance_recall(n, sum(counts), k) for n in counts) / len(counts) for k in KS}
+    return texts | {f"images_{k}": chance_recall(1, len(counts), k) for k in KS}
 
 
 def nearest_texts(near: Tensor, records: Sequence[Record], owners: list[int], texts: list[str]) -> list[Sample]:

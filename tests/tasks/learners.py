@@ -25,7 +25,7 @@ from headway.tasks.seq2seq import PairBatch, Seq2Seq
 from headway.tasks.span_corruption import SpanCorruption
 from headway.tasks.tagging import Tagging
 from headway.tasks.text_classification import LabelBatch, TextClassification
-from headway.tasks.token_rows import Framing, sentinels_of, trained
+from headway.tasks.text_tasks import Framing, sentinels_of, trained
 from headway.zoo import albert, bart, bert, gpt2, llama, rnn, seq2seq, t5, transformer
 
 TEXTS = ["the cat sat on the mat", "a dog ran after the cat", "the dog sat", "on and on ran the cat, after a dog"]

@@ -58,8 +58,8 @@ from headway.tasks.media_tasks import (
 )
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, TextPrediction
-from headway.tasks.text_tracing import TracedWriting
-from headway.tasks.token_rows import DEFAULT_CONTEXT, Framing, given, merged_settings, one_tokenizer
+from headway.tasks.text_tasks import DEFAULT_CONTEXT, Framing, given, merged_settings, one_tokenizer
+from headway.tasks.text_tracing import traced_writing, writing_of
 from headway.tasks.tracing import TracedRun, TraceOptions, cells
 
 CAPTION_TOKENS = 64  # of a caption, unless given
@@ -209,11 +209,10 @@ class WritesAboutMedia(TextsAboutMedia):
         """A text for all of a sample."""
         assert isinstance(model, EncoderDecoder)
         shown, words = self.shown(model, input), self.words()
-        inputs, context = shown.read
-        memory = cells(model.grid(inputs)) if isinstance(model, Captioner) else shown.axis
+        memory = cells(model.grid(shown.read.inputs)) if isinstance(model, Captioner) else shown.axis
         assert memory is not None
-        writing = TracedWriting(model, inputs, context, words, shown.axis, memory, options.forced_text)
-        run = writing.by(lambda: self.job(model, shown.read, GREEDY_OPTIONS))
+        write = writing_of(lambda: self.job(model, shown.read, GREEDY_OPTIONS))
+        run = traced_writing(model, shown.read, words, shown.axis, memory, options.forced_text, write)
         return replace(run, picture=shown.picture, sound=shown.sound)
 
 

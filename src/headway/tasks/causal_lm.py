@@ -50,8 +50,8 @@ from headway.tasks.language_modelling import (
 )
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import EvalResult, ReportDetails, Sample, TextPrediction, TracedInput
+from headway.tasks.text_tasks import DEFAULT_CONTEXT, Framing, context_for, corpus_level, merged_settings, one_tokenizer
 from headway.tasks.text_tracing import fitting_ids, followed, readable, reader, text_axes
-from headway.tasks.token_rows import DEFAULT_CONTEXT, Framing, context_for, corpus_level, merged_settings, one_tokenizer
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 POSITION_TOKENS = 100_000  # of validation, whose loss is measured by position

@@ -37,8 +37,8 @@ from headway.tasks.inputs import Input, MelInput, ModelInput, input_of
 from headway.tasks.media_tasks import SUBSAMPLING, MediaTask, batch_size, first_texts, sound_setup, stored_sample
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample, TranscriptPrediction
+from headway.tasks.text_tasks import Framing, one_tokenizer
 from headway.tasks.text_tracing import piece
-from headway.tasks.token_rows import Framing, one_tokenizer
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 FACTORS = (8, 4, 2, 1)  # frames to a token that models are made for

@@ -25,8 +25,8 @@ from headway.tasks.inputs import Input, input_of
 from headway.tasks.media_tasks import MediaReader
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import EvalResult
+from headway.tasks.text_tasks import ReadsText
 from headway.tasks.text_tracing import fitting_ids, text_axes
-from headway.tasks.token_rows import ReadsText
 from headway.tasks.tracing import TracedRun, TraceOptions, Vector
 
 

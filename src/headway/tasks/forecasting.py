@@ -41,7 +41,7 @@ from headway.tasks.results import (
     Sample,
     TracedInput,
 )
-from headway.tasks.token_rows import given
+from headway.tasks.text_tasks import given
 from headway.tasks.tracing import NumericOutcome, TracedRun, TraceOptions
 
 ColumnName = str | int  # its number from 1, where a table has no names

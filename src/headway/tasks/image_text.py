@@ -37,7 +37,7 @@ from headway.tasks.media_classification import ranked_classes
 from headway.tasks.media_tasks import batch_size, image_setup
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Prediction, Sample
-from headway.tasks.token_rows import Framing, given, one_tokenizer
+from headway.tasks.text_tasks import Framing, given, one_tokenizer
 from headway.tasks.tracing import TracedRun, TraceOptions
 
 PAIRS_PER_BATCH = 128  # images with a caption each: the more, the more there is to tell apart

@@ -28,7 +28,7 @@ from headway.metrics.scoring import score_words
 from headway.tasks.base import StreamTask, validation_loss
 from headway.tasks.batches import DataRow, TokenPrediction
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
-from headway.tasks.token_rows import DEFAULT_CONTEXT, ReadsText
+from headway.tasks.text_tasks import DEFAULT_CONTEXT, ReadsText
 
 MAX_WINDOW = 1024  # tokens, also where a context is longer: attention takes their square
 BATCH_TOKENS = 4096  # that are read at a time, with padding

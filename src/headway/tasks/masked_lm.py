@@ -37,8 +37,8 @@ from headway.tasks.results import (
     Sample,
     TracedInput,
 )
+from headway.tasks.text_tasks import DEFAULT_CONTEXT, Framing, context_for, one_tokenizer, sample_text
 from headway.tasks.text_tracing import fitting_ids, own_tokens, piece, readable, reader, special, text_axes
-from headway.tasks.token_rows import DEFAULT_CONTEXT, Framing, context_for, one_tokenizer, sample_text
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 

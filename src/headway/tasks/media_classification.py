@@ -46,7 +46,7 @@ from headway.tasks.results import (
     Sample,
 )
 from headway.tasks.text_classification import Classification
-from headway.tasks.token_rows import given
+from headway.tasks.text_tasks import given
 from headway.tasks.tracing import TracedRun, TraceOptions
 
 ANSWERED_TOGETHER = 64  # samples of an evaluation

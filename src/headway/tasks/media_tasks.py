@@ -51,7 +51,7 @@ from headway.tasks.batches import DataRow, EncoderInput, Row, ids
 from headway.tasks.inputs import ImageInput, Input, MelInput, ModelInput, SeriesInput, ShownInput
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import EvalResult, NextCommand, ReportDetails, Sample, TracedInput, example_of
-from headway.tasks.token_rows import given
+from headway.tasks.text_tasks import given
 from headway.tasks.tracing import TracedRun, TraceOptions, Vector
 from headway.zoo.encoders import encoder_config
 from headway.zoo.presets import preset

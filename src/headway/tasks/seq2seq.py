@@ -40,16 +40,8 @@ from headway.tasks.generation import (
 )
 from headway.tasks.model_parts import ModelParts, reads_media, required_tokenizer
 from headway.tasks.results import DEFAULT_EVALUATION, CollectedAnswers, EvalOptions, EvalResult, Sample, TextPrediction
-from headway.tasks.text_tracing import TracedWriting, check_length, tokens
-from headway.tasks.token_rows import (
-    MAX_LENGTH,
-    TokenRows,
-    context_for,
-    given,
-    merged_settings,
-    started,
-    two_tokenizers,
-)
+from headway.tasks.text_tasks import MAX_LENGTH, TokenRows, context_for, given, merged_settings, started, two_tokenizers
+from headway.tasks.text_tracing import check_length, tokens, traced_writing, writing_of
 from headway.tasks.tracing import TracedRun, TraceOptions
 from headway.zoo.build import vocabulary_of
 
@@ -224,8 +216,8 @@ class Seq2Seq(TokenRows):
         [source] = self.sources([input])
         check_length(len(source), context_of(model.encoder))
         axis, target = tokens("source", source, self.tokenizer), self.target_tokenizer
-        writing = TracedWriting(model, torch.tensor([source]), EMPTY, target, axis, axis, options.forced_text)
-        return writing.by(lambda: self.job(model, [source], GREEDY_OPTIONS))
+        read, write = (torch.tensor([source]), EMPTY), writing_of(lambda: self.job(model, [source], GREEDY_OPTIONS))
+        return traced_writing(model, read, target, axis, axis, options.forced_text, write)
 
 
 def joint_preset(recipe: Recipe) -> bool:

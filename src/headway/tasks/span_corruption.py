@@ -38,8 +38,7 @@ from headway.tasks.results import (
     caption,
 )
 from headway.tasks.seq2seq import PairBatch, Seq2Seq, pair_batch, target_predictions
-from headway.tasks.text_tracing import readable, special
-from headway.tasks.token_rows import (
+from headway.tasks.text_tasks import (
     DEFAULT_CONTEXT,
     SENTINELS,
     Framing,
@@ -48,6 +47,7 @@ from headway.tasks.token_rows import (
     one_tokenizer,
     sentinels_of,
 )
+from headway.tasks.text_tracing import readable, special
 from headway.tasks.tracing import TracedRun, TraceOptions
 
 

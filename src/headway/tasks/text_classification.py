@@ -37,8 +37,8 @@ from headway.tasks.results import (
     EvalResult,
     Sample,
 )
+from headway.tasks.text_tasks import MAX_LENGTH, Framing, TokenRows, context_for, given, one_tokenizer
 from headway.tasks.text_tracing import fitting_ids, text_axes
-from headway.tasks.token_rows import MAX_LENGTH, Framing, TokenRows, context_for, given, one_tokenizer
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 NO_TARGET = -100  # the number that torch's cross-entropy leaves out

@@ -34,7 +34,7 @@ from headway.tasks.inputs import file_named
 from headway.tasks.media_encoding import sample_sound, sound_of
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import EvalResult, TranscriptPrediction
-from headway.tasks.text_tracing import TracedWriting
+from headway.tasks.text_tracing import Writing, traced_writing
 from headway.tasks.tracing import TracedRun, TraceOptions, frames
 from headway.zoo import whisper
 
@@ -203,18 +203,15 @@ class WhisperTranscription(Transcribes):
         wish = TranscriptionOptions(language=ear.language(ear.hear(whole, 0)))
         prompt = ear.marks.prompt(wish.language, wish.task, timed)
 
-        def written() -> list[int]:
-            body = list(ear.written(ear.hear(whole, 0), wish, timed))
+        def write() -> Writing:
+            tokens = list(ear.written(ear.hear(whole, 0), wish, timed))
             room = context_of(model.decoder)
-            # it ends by itself wherever there is room for more
-            return body if room is not None and len(prompt) + len(body) >= room else [*body, ear.marks.end]
+            if room is None or len(prompt) + len(tokens) < room:  # it ends by itself wherever there is room for more
+                tokens.append(ear.marks.end)
+            return Writing(prompt, tokens, words.decode(ear.marks.text(tokens)).strip())
 
-        def text(tokens: list[int]) -> str:
-            return words.decode(ear.marks.text(tokens)).strip()
-
-        tokens, factor, hop = written(), embedding(model).factor, ear.sound.hop
+        factor, hop = embedding(model).factor, ear.sound.hop
         axis = frames(len(window) // factor, factor * hop / rate)
-        writing = TracedWriting(model, window[None], EMPTY, words, axis, axis, options.forced_text)
-        run = writing.after(prompt, tokens, text(tokens), lambda: text(written()))
+        run = traced_writing(model, (window[None], EMPTY), words, axis, axis, options.forced_text, write)
         sound = sound_of(wave[: len(window) * hop], rate, whole[: min(real, len(window))])
         return replace(run, sound=sound)

@@ -105,7 +105,7 @@ def followed(
     return forced, ids
 
 
-class Writing(NamedTuple):
+class WrittenTokens(NamedTuple):
     """What a decoder begins with, the tokens that it writes behind that, and the text that these are."""
 
     prompt: list[int]
@@ -113,13 +113,13 @@ class Writing(NamedTuple):
     text: str
 
 
-def writing_of(make: Callable[[], Job]) -> Callable[[], Writing]:
+def writing_of(make: Callable[[], Job]) -> Callable[[], WrittenTokens]:
     """What a job writes; it is made anew, its source encoded again, wherever its text is written again."""
 
-    def write() -> Writing:
+    def write() -> WrittenTokens:
         job = make()
         [[found]] = job.found(GREEDY)
-        return Writing(job.prompts[0], found.tokens, job.stop.text(found.tokens))
+        return WrittenTokens(job.prompts[0], found.tokens, job.stop.text(found.tokens))
 
     return write
 
@@ -131,7 +131,7 @@ def traced_writing(
     encoded: Axis | None,
     memory: Axis,
     forced: ForcedText | None,
-    write: Callable[[], Writing],
+    write: Callable[[], WrittenTokens],
 ) -> TracedRun:
     """An encoder–decoder with its source, and what it writes with `tokenizer`: its own tokens, or those of another.
 

@@ -34,7 +34,7 @@ from headway.tasks.inputs import file_named
 from headway.tasks.media_encoding import sample_sound, sound_of
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import EvalResult, TranscriptPrediction
-from headway.tasks.text_tracing import Writing, traced_writing
+from headway.tasks.text_tracing import WrittenTokens, traced_writing
 from headway.tasks.tracing import TracedRun, TraceOptions, frames
 from headway.zoo import whisper
 
@@ -203,12 +203,12 @@ class WhisperTranscription(Transcribes):
         wish = TranscriptionOptions(language=ear.language(ear.hear(whole, 0)))
         prompt = ear.marks.prompt(wish.language, wish.task, timed)
 
-        def write() -> Writing:
+        def write() -> WrittenTokens:
             tokens = list(ear.written(ear.hear(whole, 0), wish, timed))
             room = context_of(model.decoder)
             if room is None or len(prompt) + len(tokens) < room:  # it ends by itself wherever there is room for more
                 tokens.append(ear.marks.end)
-            return Writing(prompt, tokens, words.decode(ear.marks.text(tokens)).strip())
+            return WrittenTokens(prompt, tokens, words.decode(ear.marks.text(tokens)).strip())
 
         factor, hop = embedding(model).factor, ear.sound.hop
         axis = frames(len(window) // factor, factor * hop / rate)

@@ -317,7 +317,10 @@ class GivesVectors(Task):
     def evaluate(
         self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
     ) -> EvalResult:
-        raise UserError("the model gives vectors, which no data can be compared with", do="train a head")
+        raise self.nothing_to_compare("the model")
+
+    def nothing_to_compare(self, named: str) -> UserError:
+        return UserError(f"{named} gives vectors, which no data can be compared with", do="train a head")
 
 
 @runtime_checkable

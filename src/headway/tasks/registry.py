@@ -6,6 +6,8 @@ task of your own needs no entry: hand its class to `headway.train` and `headway.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.errors import UserError, nearest
@@ -62,6 +64,8 @@ TASKS = {
     "media-embedding": TaskEntry("embedding:MediaEmbedding", goal="embeddings"),
     "text-embedding": TaskEntry("embedding:TextEmbedding", goal="embeddings"),
 }
+# how a sentence names a setting: by its dotted name, or as an option where a command says it
+SPELLING: ContextVar[Callable[[str], str]] = ContextVar("SPELLING", default=str)
 BY_DATA = {entry.word: entry for entry in reversed(TASKS.values()) if entry.word}  # the usual task of a kind of data
 DATA_WORDS = tuple(reversed(BY_DATA))  # what --task takes, beside the names of tasks
 
@@ -91,7 +95,8 @@ def data_entry(kind: DataKind) -> TaskEntry:
 
 
 def sentence(data: RecognisedData) -> str:
-    """What data is and what it is therefore for."""
+    """What data is and what it is therefore for, with the setting that changes it."""
+    spell = SPELLING.get()
     if data.unlabelled:
-        return f"{data.description}, to be learned from without classes (change with --objective)"
-    return f"{data.description}, so {data_entry(data.kind).goal} (change with --task)"
+        return f"{data.description}, to be learned from without classes (change with {spell('data.objective')})"
+    return f"{data.description}, so {data_entry(data.kind).goal} (change with {spell('data.task')})"

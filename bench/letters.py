@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.model import Model
-from headway.tasks.token_rows import Framing, trained
+from headway.tasks.text_tasks import Framing, trained
 from headway.zoo import llama
 from headway.zoo.build import build
 

@@ -27,10 +27,10 @@ from headway.data.order import Buckets
 from headway.data.tokenizer_training import train_bpe
 from headway.nn.head import word_head
 from headway.nn.trunk import Trunk
+from headway.tasks.batches import PackedBatch
 from headway.tasks.causal_lm import CausalBatch
 from headway.tasks.masked_lm import MaskedBatch
 from headway.tasks.seq2seq import pair_batch, target_predictions
-from headway.tasks.token_rows import PackedBatch
 from headway.zoo import bert, gpt2, transformer
 
 MULTI30K = Path(__file__).parents[2] / "shared" / "data" / "multi30k"

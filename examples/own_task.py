@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import headway
 from headway.metrics.scores import MEASURES, Measure, Scores
-from headway.tasks import base, results, text_tracing, token_rows, tracing
+from headway.tasks import base, model_parts, results, text_tasks, text_tracing, tracing
 from headway.tasks.tagging import Tagging, split_words
 from headway.tasks.text_classification import NO_TARGET
 
@@ -22,13 +22,13 @@ class WordRegression(Tagging):
 
     @classmethod
     def from_data(cls, splits, recipe, start):
-        framing = token_rows.Framing(bos=True, eos=True)
-        tokenizer, chosen = token_rows.one_tokenizer(recipe, splits, start, "words", framing)
+        framing = text_tasks.Framing(bos=True, eos=True)
+        tokenizer, chosen = text_tasks.one_tokenizer(recipe, splits, start, "words", framing)
         return base.TaskSetup(cls(tokenizer, ()), tokenizer, tokenizer, chosen, classes=1, head="tokens")
 
     @classmethod
     def from_model(cls, parts):
-        return cls(base.required_tokenizer(parts), ())
+        return cls(model_parts.required_tokenizer(parts), ())
 
     def encode(self, fields):
         """Ids, and for each one more than its number in hundredths, or 0 where it has none."""

@@ -17,8 +17,8 @@ from headway.errors import UserError
 from headway.interop.registry import FAMILIES
 from headway.metrics.scores import MEASURES, Scores
 from headway.recipe import SETTINGS
-from headway.tasks.base import RecordTask, Task
-from headway.tasks.registry import TASKS, task_class
+from headway.tasks.base import RecordTask, Task, task_class
+from headway.tasks.registry import TASKS
 from headway.training.settings import CommandLineOption
 from headway.zoo.build import ARCHITECTURES
 from headway.zoo.presets import PRESETS

@@ -17,7 +17,8 @@ from headway.cli.train_commands import given
 from headway.data.kinds import DataKind
 from headway.data.recognise import recognise
 from headway.interop.registry import FAMILIES, type_for
-from headway.tasks.registry import TASKS, data_kind, task_class
+from headway.tasks.base import task_class
+from headway.tasks.registry import TASKS, data_kind
 from headway.training.recipe_sources import read_layers
 from headway.zoo.build import ARCHITECTURES
 from tests.data.files import png, put, tarred, wav

@@ -17,7 +17,7 @@ from headway.data.records import BUILTIN, RecognisedData, Record, as_records, is
 from headway.data.splits import only_named
 from headway.data.text_lines import Problem
 from headway.errors import UserError
-from headway.tasks.base import Task
+from headway.tasks.base import GivesVectors, Task
 from headway.tasks.generation import generation_options
 from headway.tasks.registry import data_kind, sentence
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
@@ -98,6 +98,8 @@ class EvalQuery:
         A table of two columns is what the model is for, unless somebody said what it is.
         """
         task = model.task_for(first.kind)
+        if isinstance(task, GivesVectors):
+            raise task.nothing_to_compare(named)
         if first.kind is task.data_kind or task.data_kind is None:  # which no data can be for
             return task, first
         both = first.kind in TWO_COLUMNS and task.data_kind in TWO_COLUMNS

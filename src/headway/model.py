@@ -28,10 +28,9 @@ from headway.interop.weights import OPENAI, fill, read_weights, write_weights
 from headway.nn.embed import TokenEmbed
 from headway.nn.trunk import EncoderDecoder, tensors_of
 from headway.system import read_json, write_json
-from headway.tasks.base import StreamsText, Task
+from headway.tasks.base import StreamsText, Task, task_of
 from headway.tasks.generation import GenerationOptions, check_draft, generation_options
 from headway.tasks.model_parts import CUSTOM, required_tokenizer
-from headway.tasks.registry import task_of
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
 from headway.tasks.tracing import TraceOptions
 from headway.zoo.build import ARCHITECTURES, architecture, from_plain, to_plain

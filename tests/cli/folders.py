@@ -15,7 +15,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.model import Model
 from headway.tasks.generation import GenerationOptions
 from headway.tasks.model_parts import named_classes
-from headway.tasks.token_rows import Framing, sentinels_of, trained
+from headway.tasks.text_tasks import Framing, sentinels_of, trained
 from headway.zoo import bart, bert, gpt2, t5, transformer
 from headway.zoo.build import architecture
 

@@ -50,7 +50,7 @@ MISMATCHES: dict[str, tuple[str, str, list[str], list[str], str]] = {
     "a tagger, pairs": ("tags", "a.tsv", PAIRS, [], "a.tsv:1: 'a' is none of the model's 3 classes"),
     "another label": ("labels", "a.tsv", ["cat\tgood", "dog\tgod"], [], "a.tsv:2: 'god' is none of the model's 2"),
     "a label nearly right": ("labels", "a.tsv", ["cat\tgood", "dog\tgod"], [], "did you mean 'good'?"),
-    "vectors": ("vectors", "a.tsv", PAIRS, [], "gives vectors, which no data can be compared with"),
+    "vectors": ("vectors", "a.tsv", PAIRS, [], "vectors gives vectors, which no data can be compared with"),
     "a long source": ("narrow", "a.tsv", ["cat\tdog", f"{'cat ' * 40}\tdog"], [], "a.tsv:2: the source has 41 tokens"),
     "beams that nobody needs": ("causal", "a.txt", ["the cat"], ["--beam", "2"], "has no use for --beam"),
     "no beams": ("pairs", "a.tsv", PAIRS, ["--beam", "0"], "allowed: 1 beam or more"),

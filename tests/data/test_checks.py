@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.cli.data_commands import check as command
+from headway.cli.main import main
 from headway.data import checks
 from headway.data.checks import Skipped, check, good_records
 from headway.data.kinds import DataKind
@@ -336,7 +337,7 @@ def test_honest_repeats_do_not_stop_a_strict_training(tmp_path: Path) -> None:
 def test_the_command_lists_problems_and_says_so_by_its_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "a.tsv"
     file.write_bytes(b"".join(TSV) + b"alone\n" * 7 + TSV[0])
-    assert command(file) == 2
+    assert main(["check", str(file)]) == 2
     told = capsys.readouterr().out
     assert f"{file}: 14 lines of two text columns, so translation (change with --task)\n14 records, 7 good\n" in told
     assert f"wrong columns: 7\n  {file}:7: 1 column where the file has 2\n" in told

@@ -38,7 +38,7 @@ def packed(files: dict[str, bytes]) -> dict[str, bytes]:
 def test_images_are_those_in_the_file(tmp_path: Path, files: dict[str, bytes]) -> None:
     given = recognise([put(tmp_path, files)])
     assert given.kind is DataKind.IMAGES
-    assert "6 images of 4 × 5 pixels and labels, so image classification (change with --task)" in sentence(given)
+    assert "6 images of 4 × 5 pixels and labels, so image classification (change with data.task)" in sentence(given)
     found = [one for one in records(given) if isinstance(one, Record)]
     assert [one.fields[1] for one in found] == ["0", "1", "2", "0", "1", "2"]
     assert [one.line for one in found] == [1, 2, 3, 4, 5, 6]
@@ -140,7 +140,7 @@ def test_images_without_classes_need_no_labels(tmp_path: Path, name: str) -> Non
     given = recognise([tmp_path / name], nameless=True)
     assert given.files == (tmp_path / name,)
     assert sentence(given) == (
-        f"{tmp_path / name}: 6 images of 4 × 5 pixels, to be learned from without classes (change with --objective)"
+        f"{tmp_path / name}: 6 images of 4 × 5 pixels, to be learned from without classes (change with data.objective)"
     )
     found = list(good_records(given, None))
     assert [len(one.fields) for one in found] == [1] * 6

@@ -289,7 +289,7 @@ def folder(tmp_path: Path) -> Path:
 def test_all_images_are_taken_whatever_folders_they_are_in(folder: Path) -> None:
     given = recognise([folder], nameless=True)
     assert given.kind is DataKind.IMAGES
-    assert sentence(given) == f"{folder}: 4 images, to be learned from without classes (change with --objective)"
+    assert sentence(given) == f"{folder}: 4 images, to be learned from without classes (change with data.objective)"
     found = list(good_records(given, None))
     assert sorted(str(Path(record.name).relative_to(folder)) for record in found) == NAMES
     assert all(len(record.fields) == 1 and record.extent == (4, 5) for record in found)

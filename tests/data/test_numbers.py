@@ -59,7 +59,7 @@ CASES = {
         rows(False),
         {},
         DataKind.ROWS,
-        "9 lines of 4 numbers, so forecasting (change with --task)",
+        "9 lines of 4 numbers, so forecasting (change with data.task)",
     ),
     "moments with names": (
         "a.csv",

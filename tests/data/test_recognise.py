@@ -140,7 +140,7 @@ def test_data_is_recognised_and_told(tmp_path: Path, case: str, packed: bool) ->
     assert (found.kind, found.columns, found.files) == (kind, columns, (file,))
     assert sentence(found).startswith(f"{file}: 40 lines of ")
     assert said in sentence(found)
-    assert sentence(found).endswith(" (change with --task)")
+    assert sentence(found).endswith(" (change with data.task)")
     assert sum(isinstance(one, Record) for one in records(found)) == (1 if case == "a document" else 40)
 
 
@@ -148,7 +148,7 @@ def test_the_sentence_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     Path("pairs.tsv").write_text("".join(f"a {at}\tb {at}\n" for at in range(29_000)))
     told = sentence(recognise([Path("pairs.tsv")]))
-    assert told == "pairs.tsv: 29,000 lines of two text columns, so translation (change with --task)"
+    assert told == "pairs.tsv: 29,000 lines of two text columns, so translation (change with data.task)"
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from headway.data.tokenizer import Tokenizer
 from headway.nn.context import Context
 from headway.nn.trunk import EncoderDecoder
-from headway.tasks.base import Row, ids
+from headway.tasks.batches import PackedBatch, Row, ids
 from headway.tasks.causal_lm import CausalBatch, CausalLM
 from headway.tasks.masked_lm import MaskedBatch, MaskedLM
 from headway.tasks.seq2seq import PairBatch, Seq2Seq
 from headway.tasks.span_corruption import SpanCorruption
 from headway.tasks.tagging import Tagging
 from headway.tasks.text_classification import LabelBatch, TextClassification
-from headway.tasks.token_rows import Framing, PackedBatch, sentinels_of, trained
+from headway.tasks.text_tasks import Framing, sentinels_of, trained
 from headway.zoo import albert, bart, bert, gpt2, llama, rnn, seq2seq, t5, transformer
 
 TEXTS = ["the cat sat on the mat", "a dog ran after the cat", "the dog sat", "on and on ran the cat, after a dog"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headway.errors import UserError
 from headway.metrics.captions import bleu, cider, cider_each, score_captions, words
-from headway.metrics.retrieval import chance, first_ranks, recall, score_retrieval
+from headway.metrics.retrieval import chance_recall, first_ranks, recall, score_retrieval
 
 caption = st.lists(st.sampled_from(["a", "dog", "cat", "runs", "on", "grass"]), min_size=1, max_size=8).map(" ".join)
 images = st.lists(st.tuples(caption, st.lists(caption, min_size=1, max_size=4)), min_size=1, max_size=5)
@@ -146,9 +146,9 @@ def test_recall_is_what_sorting_finds(images: int, each: int, seed: int) -> None
 
 def test_chance_is_what_random_vectors_find() -> None:
     """One of 4 images' 2 texts among 3 of 8: 1 − 6/8 · 5/7 · 4/6."""
-    assert chance(4, 2, 3) == pytest.approx(1 - 6 / 8 * 5 / 7 * 4 / 6)
-    assert chance(1000, 5, 10) == pytest.approx(0.00999, abs=1e-4)
-    assert chance(2, 1, 9) == 1.0
+    assert chance_recall(2, 4 * 2, 3) == pytest.approx(1 - 6 / 8 * 5 / 7 * 4 / 6)
+    assert chance_recall(5, 1000 * 5, 10) == pytest.approx(0.00999, abs=1e-4)
+    assert chance_recall(1, 2 * 1, 9) == 1.0
 
 
 def test_mistakes_of_retrieval_are_told() -> None:

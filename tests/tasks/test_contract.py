@@ -15,8 +15,8 @@ from torch import nn
 from headway.data.kinds import DataKind
 from headway.errors import UserError
 from headway.model import Model, load
-from headway.tasks.base import RecordTask, StreamTask, Task
-from headway.tasks.registry import DATA_WORDS, TASKS, data_kind, task_class, task_of, tasks_for
+from headway.tasks.base import RecordTask, StreamTask, Task, task_class, task_of, tasks_for
+from headway.tasks.registry import DATA_WORDS, TASKS, data_kind
 from headway.zoo.build import ARCHITECTURES
 from headway.zoo.presets import PRESETS
 from tests.cli.folders import FOLDERS

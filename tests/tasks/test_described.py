@@ -21,7 +21,7 @@ from headway.data.transforms.geometry import RandomResizedCrop
 from headway.nn.towers import TwoTowers
 from headway.ops.losses import Baseline, info_nce
 from headway.ops.mel import LogMel
-from headway.tasks.base import Row, ids
+from headway.tasks.batches import Row, ids
 from headway.tasks.caption_batches import caption_predictions, hard_loss, has_hard_attention, has_soft_attention
 from headway.tasks.captioning import Captioning, TextsAboutMedia
 from headway.tasks.image_text import ImageTextContrastive

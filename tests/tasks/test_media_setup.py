@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from headway.recipe import DataSettings, Recipe
-from headway.tasks.media_tasks import OPENED, PROBED, image_preprocess, series_input
+from headway.tasks.media_tasks import OPENED, PROBED, image_preprocess, series_setup
 from headway.training.load_data import load_splits
 
 EACH = OPENED + 20
@@ -46,7 +46,7 @@ def test_numbers_are_judged_by_all_classes(tmp_path: Path) -> None:
     rows = [",".join(f"{x:.3f}" for x in draw.normal(c, 1, 4)) + f",c{c}" for c in classes]
     (tmp_path / "a.csv").write_text("p,q,r,s,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
     recipe = Recipe(DataSettings(path=(str(tmp_path / "a.csv"),), validation_split=0))
-    ready = series_input(load_splits(recipe), None).preprocess
+    ready = series_setup(load_splits(recipe), None).input.preprocess
     told = ready.to_dict()
     assert told["mean"] == pytest.approx([4.5], abs=0.5)
     assert told["deviation"] == pytest.approx([4.6], abs=0.3)

@@ -21,7 +21,7 @@ from headway.errors import UserError
 from headway.nn.masked_autoencoder import MaskedAutoencoder
 from headway.ops.losses import nt_xent
 from headway.ops.patches import patchify
-from headway.tasks.base import Row, ids
+from headway.tasks.batches import Row, ids
 from headway.tasks.inputs import ImageInput
 from headway.tasks.masked_image import (
     MaskedImage,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.data.order import random_for
 from headway.errors import UserError
-from headway.tasks.base import ids
+from headway.tasks.batches import ids
 from headway.tasks.seq2seq import Seq2Seq
 from headway.tasks.tagging import Tagging
 from headway.tasks.text_classification import NO_TARGET, TextClassification

@@ -19,7 +19,7 @@ from headway.data.transforms.compose import Compose, Gain, Mixup, Normalise, Spe
 from headway.data.transforms.geometry import RandomResizedCrop
 from headway.errors import UserError
 from headway.ops.mel import LogMel
-from headway.tasks.base import Row, ids
+from headway.tasks.batches import Row, ids
 from headway.tasks.ctc_speech import CTC, symbol_log_probs
 from headway.tasks.inputs import ImageInput, Input, MelInput, SeriesInput, WaveformInput
 from headway.tasks.media_classification import ImageClassification, MediaClassification, SetClassification

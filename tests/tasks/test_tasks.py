@@ -20,9 +20,8 @@ from torch.testing import assert_close
 from headway.data.order import random_for
 from headway.errors import UserError
 from headway.nn.head import AuxHeads, LMHead, MLMHead, Pooler, WordHead, word_head
-from headway.tasks import token_rows
-from headway.tasks.base import ids
-from headway.tasks.token_rows import PackedBatch, TokenPrediction, cut
+from headway.tasks import batches
+from headway.tasks.batches import PackedBatch, TokenPrediction, cut, ids
 from tests.conftest import CASES
 from tests.tasks.learners import LEARNINGS, TASKS, Learning, plain_loss, tensors
 
@@ -162,7 +161,7 @@ def test_what_is_said_is_right_where_the_likeliest_word_is(monkeypatch: pytest.M
     head, x, wanted = HEADS["lm"].double(), torch.randn(50, C, dtype=torch.float64), torch.randint(0, V, (50,))
     right = head(x).argmax(-1) == wanted
     for logits in (1, 3 * V, 10**6):
-        monkeypatch.setattr(token_rows, "MAX_LOGITS", logits)
+        monkeypatch.setattr(batches, "MAX_LOGITS", logits)
         assert torch.equal(TokenPrediction(head, x, wanted).right(), right)
     assert 0 < int(right.sum()) < 50
     assert TokenPrediction(head, x[:0], wanted[:0]).right().shape == (0,)

@@ -25,7 +25,7 @@ from headway.data.tokenizer_training import train_characters
 from headway.errors import UserError
 from headway.nn.head import MLMHead
 from headway.nn.trunk import Trunk
-from headway.tasks.base import Row
+from headway.tasks.batches import Row
 from headway.tasks.causal_lm import CausalLM
 from headway.tasks.masked_lm import MaskedLM
 from headway.tasks.span_corruption import SpanCorruption, parts

@@ -13,6 +13,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 from dataclasses import fields
 from functools import reduce
 from traceback import print_exc
@@ -26,6 +27,7 @@ from headway.cli import data_commands, inspect_commands, look_command, model_com
 from headway.cli.model_commands import GENERATE
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
+from headway.tasks.registry import SPELLING
 from headway.training.settings import CommandLineOption
 
 START = f"""\
@@ -78,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     forgive_narrow_encodings()
     try:
-        code = dispatch(words)
+        code = copy_context().run(dispatch, words)
         sys.stdout.flush()  # a closed pipe is noticed here, not at exit
     except UserError as error:
         trace(words)
@@ -145,6 +147,7 @@ def silence(stream: TextIO) -> None:
 
 def dispatch(words: list[str]) -> int:
     """Runs a command; the exit code is what it returns, and 0 if that is nothing."""
+    SPELLING.set(CommandLineOption().spell)
     if not words:
         print(START, end="")
         return 0

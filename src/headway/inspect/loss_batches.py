@@ -30,7 +30,7 @@ from headway.model import Model
 from headway.nn.trace import sites_of
 from headway.nn.trunk import encoder_of
 from headway.tasks.base import Task
-from headway.tasks.inspection import DataRow
+from headway.tasks.batches import DataRow
 from headway.tasks.registry import data_kind
 
 MAX_TOKENS, MAX_ROWS = 4096, 64  # of a batch

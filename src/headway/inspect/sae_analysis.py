@@ -47,7 +47,7 @@ from headway.inspect.sparse_autoencoder import (
     usage,
 )
 from headway.nn.trace import record
-from headway.tasks.inspection import DataRow
+from headway.tasks.batches import DataRow
 
 DEFAULT_TOP = 16  # features for each vector, where neither `top` nor `l1` is given
 MAX_FEATURES, MAX_EXAMPLES = 16, 5  # the most frequent features, and activations of each

@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
-from typing import NamedTuple
 
 from headway.errors import UserError
 from headway.metrics.scores import Scores, share
@@ -58,39 +57,27 @@ def bleu(answers: Sequence[str], references: References) -> tuple[float, ...]:
 
 def cider(answers: Sequence[str], references: References) -> float:
     """CIDEr-D, the mean over images; the documents of its tf-idf are the images of this very set."""
-    scores = cider_each(answers, references)
-    return math.fsum(scores) / len(scores)
+    return mean(cider_each(answers, references))
 
 
 def cider_each(answers: Sequence[str], references: References) -> list[float]:
     """CIDEr-D of each answer."""
     pairs = words_of(answers, references)
-    seen = Counter(gram for _, known in pairs for gram in set().union(*map(all_grams, known)))
-    rare = Rarity(len(pairs), seen)
-    return [10 * mean(similarity(rare, answer, one) for one in known) for answer, known in pairs]
+    seen = Counter[Gram]()  # in how many images
+    for _, known in pairs:
+        seen.update({gram for one in known for n in range(1, ORDERS + 1) for gram in grams(one, n)})
 
+    def weights(row: Sequence[str], n: int) -> dict[Gram, float]:
+        """How much the n-grams of a caption tell: count × log(images / images that have it)."""
+        return {gram: count * math.log(len(pairs) / max(1, seen[gram])) for gram, count in grams(row, n).items()}
 
-class Rarity(NamedTuple):
-    """How much an n-gram tells: log(images / images that have it)."""
+    def similarity(answer: Sequence[str], reference: Sequence[str]) -> float:
+        """From 0 to 1: the mean over n of the clipped cosine, less where lengths differ."""
+        near = math.exp(-((len(answer) - len(reference)) ** 2) / (2 * SIGMA**2))
+        orders = range(1, ORDERS + 1)
+        return near * mean(clipped_cosine(weights(answer, n), weights(reference, n)) for n in orders)
 
-    images: int
-    seen: Counter[Gram]
-
-    def of(self, gram: Gram) -> float:
-        return math.log(self.images / max(1, self.seen[gram]))
-
-
-def similarity(rare: Rarity, answer: Sequence[str], reference: Sequence[str]) -> float:
-    """How alike two captions are, from 0 to 1: the mean over n of the clipped cosine, less where lengths differ."""
-    near = math.exp(-((len(answer) - len(reference)) ** 2) / (2 * SIGMA**2))
-    return near * mean(
-        clipped_cosine(weighed(rare, grams(answer, n)), weighed(rare, grams(reference, n)))
-        for n in range(1, ORDERS + 1)
-    )
-
-
-def weighed(rare: Rarity, counts: Grams) -> dict[Gram, float]:
-    return {gram: count * rare.of(gram) for gram, count in counts.items()}
+    return [10 * mean(similarity(answer, one) for one in known) for answer, known in pairs]
 
 
 def clipped_cosine(a: dict[Gram, float], b: dict[Gram, float]) -> float:
@@ -109,10 +96,6 @@ def words(text: str) -> list[str]:
 def grams(row: Sequence[str], n: int) -> Grams:
     """How often each n words in a row occur."""
     return Counter(tuple(row[at : at + n]) for at in range(len(row) - n + 1))
-
-
-def all_grams(row: Sequence[str]) -> set[Gram]:
-    return {gram for n in range(1, ORDERS + 1) for gram in grams(row, n)}
 
 
 def words_of(answers: Sequence[str], references: References) -> list[tuple[list[str], list[list[str]]]]:

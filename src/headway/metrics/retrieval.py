@@ -45,13 +45,8 @@ def recall(ranks: Tensor, k: int) -> float:
     return float((ranks <= k).double().mean())
 
 
-def chance(images: int, texts_each: int, k: int) -> float:
-    """Recall at k of an image among all texts by chance: 1 − the chance that k drawn texts are all others'."""
-    return chance_of(texts_each, images * texts_each, k)
-
-
-def chance_of(right: int, among: int, k: int) -> float:
-    """That one of k that are drawn is right, where so many among all are."""
+def chance_recall(right: int, among: int, k: int) -> float:
+    """Recall at k by chance, where so many answers among all are right: 1 − the chance that k drawn ones are wrong."""
     missed = 1.0
     for drawn in range(min(k, among)):
         missed *= max(0, among - right - drawn) / (among - drawn)

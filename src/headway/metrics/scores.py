@@ -1,8 +1,7 @@
 """The scores of a model on a set: named numbers, how they were computed, and the same by length of the source.
 
-The formulas are in `measures.py`; `scoring.py` gathers them by what a model is for.  Here they are compared and shown.
-
-Scores by the length of the source: where a model begins to fail is hidden in the mean over all lengths.
+The formulas are in `scoring.py`, `captions.py` and `retrieval.py`; here scores are compared and shown.  Where a model
+begins to fail is hidden in the mean over all lengths: buckets of sources of like length show it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a model is for says how it is measured: pairs, classes, tags or texts, each as `Scores`, also by length.
+"""How well answers meet references: one function for each measure, over plain lists, and `Scores` of what is asked.
 
-How well answers meet references: one function for each measure, over plain lists.
-
-BLEU and chrF are sacrebleu's own and run from 0 to 100, as they are published; every other share runs from 0 to 1.
-None depends on the order of the pairs.
+What a model is for says how it is measured: pairs, classes, tags or texts (`score_…`), each also by length.  BLEU and
+chrF are sacrebleu's own and run from 0 to 100, as they are published; every other share runs from 0 to 1.  None depends
+on the order of the pairs.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headway.errors import UserError, nearest
 from headway.metrics.scores import EDGES, Bucket, Classes, Scores, Texts, by_length, check, f1, share
@@ -191,29 +190,17 @@ def score_pairs(
     return Scores(unsigned(whole), len(references), "pairs", signatures, buckets)
 
 
-def score_classes(
-    answers: Sequence[str],
-    references: Sequence[str],
-    lengths: Sequence[int] | None = None,
-    *,
-    edges: Sequence[int] = EDGES,
-) -> Scores:
+def score_classes(answers: Texts, references: Texts, lengths: Sequence[int] | None = None) -> Scores:
     """Of one class for each text."""
 
     def told(a: Sequence[str], r: Sequence[str]) -> dict[str, float]:
         return {"accuracy": exact(a, r), "f1": Classes.of(a, r).macro_f1}
 
-    numbers, buckets = told(answers, references), bucketed(answers, references, lengths, told, edges)
+    numbers, buckets = told(answers, references), bucketed(answers, references, lengths, told)
     return Scores(numbers, len(references), "texts", {}, buckets, Classes.of(answers, references))
 
 
-def score_tags(
-    answers: Sequence[str],
-    references: Sequence[str],
-    lengths: Sequence[int] | None = None,
-    *,
-    edges: Sequence[int] = EDGES,
-) -> Scores:
+def score_tags(answers: Texts, references: Texts, lengths: Sequence[int] | None = None) -> Scores:
     """Of one tag for each word, separated by spaces; spans are counted where tags are written as BIO."""
     bio = any(tag[:2] in ("B-", "I-") for tag in tags(references))
 
@@ -221,7 +208,7 @@ def score_tags(
         of_spans = {"span_f1": span_f1(a, r)} if bio else {}
         return {**of_spans, "token_accuracy": token_accuracy(a, r)}
 
-    numbers, buckets = told(answers, references), bucketed(answers, references, lengths, told, edges)
+    numbers, buckets = told(answers, references), bucketed(answers, references, lengths, told)
     classes = Classes.of(tags(answers), tags(references))
     return Scores(numbers, len(references), "sentences", {}, buckets, classes)
 
@@ -231,9 +218,7 @@ def score_texts(
 ) -> Scores:
     """Of predicted texts: each one's summed loss in nats, its tokens, and its bytes; by length in tokens."""
 
-    def told(rows: Sequence[int]) -> dict[str, float]:
-        summed = [losses[row] for row in rows]
-        words, size = ([column[row] for row in rows] for column in (tokens, byte_counts))
+    def told(summed: Sequence[float], words: Sequence[int], size: Sequence[int]) -> dict[str, float]:
         return {
             "perplexity": perplexity(summed, words),
             "byte_perplexity": perplexity(summed, size),
@@ -241,10 +226,8 @@ def score_texts(
             "loss": mean_loss(summed, words),
         }
 
-    if not len(losses) == len(tokens) == len(byte_counts):
-        said = f"{len(losses)} losses, {len(tokens)} counts of tokens and {len(byte_counts)} of bytes"
-        raise UserError(said, do="give one of each for each text")
-    return Scores(told(range(len(losses))), len(losses), "texts", {}, by_length(tokens, told, edges=edges))
+    said = f"{len(losses)} losses, {len(tokens)} counts of tokens and {len(byte_counts)} of bytes"
+    return score_columns((losses, tokens, byte_counts), tokens, told, edges, said)
 
 
 def score_words(
@@ -257,19 +240,32 @@ def score_words(
 ) -> Scores:
     """Of words hidden in texts: each text's summed loss in nats, how many words were asked for and how many right."""
 
-    def told(rows: Sequence[int]) -> dict[str, float]:
-        summed = [losses[row] for row in rows]
-        words, found = ([column[row] for row in rows] for column in (asked, right))
+    def told(summed: Sequence[float], words: Sequence[int], found: Sequence[int]) -> dict[str, float]:
         return {
             "perplexity": perplexity(summed, words),
             "token_accuracy": share(sum(found), sum(words)),
             "loss": mean_loss(summed, words),
         }
 
-    if not len(losses) == len(asked) == len(right) == len(lengths):
-        said = f"{len(losses)} losses, {len(asked)} and {len(right)} counts of words and {len(lengths)} lengths"
+    said = f"{len(losses)} losses, {len(asked)} and {len(right)} counts of words and {len(lengths)} lengths"
+    return score_columns((losses, asked, right), lengths, told, edges, said)
+
+
+def score_columns(
+    columns: Sequence[Sequence[Any]],
+    lengths: Sequence[int],
+    told: Callable[..., Mapping[str, float]],
+    edges: Sequence[int],
+    said: str,
+) -> Scores:
+    """Of texts of which columns say numbers; `said` is how many there are of each."""
+    if len({*map(len, columns), len(lengths)}) > 1:
         raise UserError(said, do="give one of each for each text")
-    return Scores(told(range(len(losses))), len(losses), "texts", {}, by_length(lengths, told, edges=edges))
+
+    def score(rows: Sequence[int]) -> Mapping[str, float]:
+        return told(*([column[row] for row in rows] for column in columns))
+
+    return Scores(score(range(len(lengths))), len(lengths), "texts", {}, by_length(lengths, score, edges=edges))
 
 
 def bucketed(
@@ -277,7 +273,7 @@ def bucketed(
     references: Sequence[str],
     lengths: Sequence[int] | None,
     told: Callable[[Sequence[str], Sequence[str]], Mapping[str, float]],
-    edges: Sequence[int],
+    edges: Sequence[int] = EDGES,
 ) -> tuple[Bucket, ...]:
     if lengths is None:
         return ()

@@ -9,9 +9,10 @@ kept on disk; `collate` draws what is drawn anew each time (masks, crops) from t
 `loss` is a sum over targets, so that a step over several batches divides by the count of all of them and equals one
 large batch.
 
-Axes:  R rows   C columns   M targets   V vocabulary
+A task of headway has a line in `registry.py`, which says its kind of data, its goal and its objective: help reads these
+without torch.  Its class has them from there.
 
-How a model in training is validated: by its loss, and by answers to held-out records.  Each task has one way.
+Axes:  B batch   R rows   C columns   T tokens
 """
 
 from __future__ import annotations
@@ -19,20 +20,29 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headway.data.kinds import DataKind
 from headway.data.order import batched, random_for
-from headway.errors import UserError
+from headway.data.preprocess import Preprocess
+from headway.data.records import Record
+from headway.data.shards import Shards
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
+from headway.errors import UserError, listed, nearest
 from headway.metrics.scores import Scores
+from headway.recipe import Recipe
+from headway.tasks.batches import DataRow, EncoderInput, Row, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.inspection import ENCODED_TOGETHER, DataRow, InspectedTask
 from headway.tasks.model_parts import ModelParts
+from headway.tasks.registry import TASKS
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
     EmbeddingVector,
@@ -45,33 +55,12 @@ from headway.tasks.results import (
     example_of,
     traced_samples,
 )
+from headway.tasks.tracing import TracedRun, TraceOptions
 
-if TYPE_CHECKING:
-    from headway.data.kinds import DataKind
-    from headway.data.preprocess import Preprocess
-    from headway.data.records import Record
-    from headway.data.shards import Shards
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.recipe import Recipe
-    from headway.tasks.tracing import TracedRun, TraceOptions
-
-
-Row = tuple[np.ndarray, ...]  # ids by column: the source, and where there is one the target
-
-
-class Batch(Protocol):
-    """Tensors for one call of a model."""
-
-    @property
-    def targets(self) -> int:
-        """What the loss sums over: tokens to predict, or rows to classify."""
-        ...
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that the model reads."""
-        ...
+ENCODED_TOGETHER = 256  # records that are encoded before the next are read
+UNKNOWN_TOKENS = 64  # about, of a sample whose tokens are not counted
+VALIDATION_ANSWERS = 200  # held-out records that are answered at each evaluation of a run
+VALIDATION_CLASSES = 2000  # where an answer is a class, which takes no longer than the loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +81,7 @@ class TaskSetup:
     preprocess: Preprocess | None = None
 
 
-class Task(InspectedTask, ABC):
+class Task(ABC):
     """What a model is for.  Subclasses are frozen dataclasses; the class says what is true of all of them."""
 
     name: ClassVar[str]  # in config.json, and after --task
@@ -108,6 +97,15 @@ class Task(InspectedTask, ABC):
     beams: ClassVar[bool] = False  # whether its evaluation decodes, so that beams make a difference
     sample_names: ClassVar[tuple[str, str, str]] = ("source", "answer", "should be")  # heads of a table of samples
     graded: ClassVar[bool] = True  # whether an answer is right or wrong, not more or less good
+    validation_records: ClassVar[int] = 0  # held-out records that are answered at each evaluation of a run
+    encoder_batch: ClassVar[int] = 32  # rows that `headway.inspect` encodes together
+
+    def __init_subclass__(cls) -> None:
+        entry = TASKS.get(cls.__dict__.get("name", ""))
+        if entry is not None:
+            cls.kind, cls.goal, cls.objective = entry.word, entry.goal, entry.objective
+            cls.data_kind = DataKind[entry.data] if entry.data else None
+            cls.needs_labels = not entry.unlabelled
 
     # ---- from data, and from a model
 
@@ -130,10 +128,6 @@ class Task(InspectedTask, ABC):
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         """The loss of all targets together."""
-
-    def loss_batch(self, model: nn.Module, rows: Sequence[DataRow]) -> Any:
-        """Rows with the same key as a batch."""
-        return self.collate([one.row for one in rows], random_for("unused"))
 
     def without_augmentation(self) -> Self:
         """The task as validation measures it: without what only helps learning."""
@@ -173,12 +167,48 @@ class Task(InspectedTask, ABC):
         vectors = self.embed(model, inputs).tolist()
         return [EmbeddingVector(one, tuple(vector)) for one, vector in zip(inputs, vectors, strict=True)]
 
-    # ---- for people
+    # ---- inspection: by default, of texts without a loss
+
+    @property
+    def noun(self) -> str:
+        """What models of it read: texts, images, sounds or numbers."""
+        return "texts"
 
     @property
     def takes_files(self) -> bool:
         """Whether its inputs are names of files."""
+        return self.noun in ("images", "sounds")
+
+    def locate(self, given: str) -> str:
+        """An input as a person names it, as `encoder_rows` takes it."""
+        return given
+
+    def encoder_rows(self, model: nn.Module, inputs: Sequence[str]) -> Iterator[DataRow]:
+        """Inputs as rows for the encoder alone: each has a key of its own, so that none is padded."""
+        for at, one in enumerate(inputs):
+            yield DataRow((at,), UNKNOWN_TOKENS, one, one, at)
+
+    def encoder_input(self, model: nn.Module, rows: Sequence[DataRow]) -> EncoderInput:
+        """Rows as the encoder reads them."""
+        raise UserError(f"a model that {self.does} has no encoder to look into")
+
+    def has_loss(self, model: nn.Module, described: bool) -> bool:
+        """Whether data has a loss; `described` says whether there are texts about its images or sounds."""
         return False
+
+    def loss_rows(self, model: nn.Module, records: Iterable[Record]) -> Iterator[DataRow]:
+        """Records as rows with a loss."""
+        raise UserError(f"a model that {self.does} has no loss on records")
+
+    def unlabelled_rows(self, inputs: Sequence[str]) -> Iterator[DataRow] | None:
+        """Inputs as rows with a loss, where a task needs nothing but these."""
+        return None
+
+    def loss_batch(self, model: nn.Module, rows: Sequence[DataRow]) -> Any:
+        """Rows with the same key as a batch."""
+        return self.collate([one.row for one in rows], random_for("unused"))
+
+    # ---- for people
 
     @abstractmethod
     def sample_input(self, folder: Path, context: int | None) -> str:
@@ -211,6 +241,7 @@ class RecordTask(Task):
 
     columns: ClassVar[int] = 2
     max_id: ClassVar[int] = 0  # the largest number of a row that is neither a token nor a class
+    validation_records: ClassVar[int] = VALIDATION_ANSWERS  # 0: the loss alone decides
     unit: str
 
     @abstractmethod
@@ -223,6 +254,15 @@ class RecordTask(Task):
 
     def check(self, records: Sequence[Record]) -> None:
         """Refuses records with labels that are none of the model's."""
+
+    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
+        """By answers to held-out records, beside the loss; by the loss alone where none are answered."""
+        loss = validation_loss(self, model, batches)
+        if not self.validation_records:
+            return EvalResult(Scores({"loss": loss}, sum(batch.targets for batch in batches), "targets"))
+        if not math.isfinite(loss):  # a model that has diverged answers nothing
+            return EvalResult(Scores({"loss": loss}, 0, "targets"))
+        return replace(self.without_augmentation().evaluate(model, records), loss=loss)
 
     def has_loss(self, model: nn.Module, described: bool) -> bool:
         return True
@@ -276,7 +316,10 @@ class GivesVectors(Task):
     def evaluate(
         self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
     ) -> EvalResult:
-        raise UserError("the model gives vectors, which no data can be compared with", do="train a head")
+        raise self.nothing_to_compare("the model")
+
+    def nothing_to_compare(self, named: str) -> UserError:
+        return UserError(f"{named} gives vectors, which no data can be compared with", do="train a head")
 
 
 @runtime_checkable
@@ -303,48 +346,38 @@ class StreamsText(Protocol):
         ...
 
 
-def ids(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
-    """Numbers and lists of numbers, one after the other."""
-    return np.concatenate([np.atleast_1d(np.asarray(part, dtype=np.int64)) for part in parts])
-
-
-VALIDATION_ANSWERS = 200  # held-out records that are answered at each evaluation of a run
-VALIDATION_CLASSES = 2000  # where an answer is a class, which takes no longer than the loss
-
-
-class ValidatedByAnswers(Task):
-    """Answers to `validation_records` of the held-out records decide, beside the loss."""
-
-    validation_records: ClassVar[int] = VALIDATION_ANSWERS
-
-    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
-        loss = validation_loss(self, model, batches)
-        if not math.isfinite(loss):  # a model that has diverged answers nothing
-            return EvalResult(Scores({"loss": loss}, 0, "targets"))
-        found = self.without_augmentation().evaluate(model, records)
-        return EvalResult(found.scores, found.samples, found.notes, found.extra, loss)
-
-
-class ValidatedByLoss(Task):
-    """The loss alone decides."""
-
-    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
-        loss = validation_loss(self, model, batches)
-        return EvalResult(Scores({"loss": loss}, sum(batch.targets for batch in batches), "targets"))
-
-
-class ValidatedByPerplexity(Task):
-    """The loss of a token decides; its exponential stands beside it."""
-
-    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
-        loss = validation_loss(self, model, batches)
-        count = sum(batch.targets for batch in batches)
-        return EvalResult(Scores({"loss": loss, "perplexity": math.exp(min(loss, 700.0))}, count, "tokens"))
-
-
 @torch.inference_mode()
 def validation_loss(task: Task, model: nn.Module, batches: Sequence[Any]) -> float:
     """The loss of a target over validation batches."""
     task = task.without_augmentation()
     total = sum(task.loss(model, batch).item() for batch in batches)
     return total / max(1, sum(batch.targets for batch in batches))
+
+
+def task_class(name: str) -> type[Task]:
+    """The task of a name."""
+    if name not in TASKS:
+        raise UserError(f"no task {name!r}", allowed=listed(TASKS, 20), meant=nearest(name, TASKS))
+    module, _, cls = TASKS[name].path.partition(":")
+    return getattr(import_module(f"headway.tasks.{module}"), cls)
+
+
+def tasks_for(data_kind: DataKind | None) -> list[type[Task]]:
+    """The tasks of a kind of data, the usual one first; all of them where the kind is not known."""
+    kept = [name for name, entry in TASKS.items() if data_kind is None or entry.data == data_kind.name]
+    return [task_class(name) for name in kept]
+
+
+def task_of(parts: ModelParts, name: str | None = None, data_kind: DataKind | None = None) -> Task:
+    """The task of a model: the one its folder names, or the first whose head it has; data decides between several."""
+    from headway.tasks.model_parts import CUSTOM
+
+    if name in TASKS and (data_kind is None or parts.architecture == CUSTOM):
+        found = task_class(name).from_model(parts)
+        if found is not None:
+            return found
+    # a task is imported when its turn comes
+    for name in sorted(TASKS, key=lambda name: data_kind is None or TASKS[name].data != data_kind.name):
+        if (found := task_class(name).from_model(parts)) is not None:
+            return found
+    raise UserError(f"there is no way to run a {type(parts.model).__name__}", do="give a model that a task knows")

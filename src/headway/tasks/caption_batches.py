@@ -11,43 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.nn.context import PackedLengths
+from headway.nn.context import Context, PackedLengths
 from headway.nn.head import word_head
 from headway.nn.trace import Trace, record, sites_of
-from headway.nn.trunk import EncoderDecoder
+from headway.nn.trunk import Captioner, EncoderDecoder
 from headway.ops.attention_map import Readable
 from headway.ops.losses import Baseline, doubly_stochastic, per_caption, reinforce
-from headway.tasks.base import ids
-from headway.tasks.token_rows import PackedBatch, TokenPrediction
-
-if TYPE_CHECKING:
-    from headway.nn.context import Context
-    from headway.nn.trunk import Captioner
-    from headway.tasks.inputs import ModelInput
+from headway.tasks.batches import Batch, PackedBatch, TokenPrediction, ids
+from headway.tasks.inputs import ModelInput
 
 SITE = "decoder.attention"  # where a recurrent captioner looks at its image
 
 
 @dataclass(frozen=True, eq=False)
-class CaptionBatch:
+class CaptionBatch(Batch):
     seen: ModelInput  # N images
     owners: Tensor  # B, the image of each caption
     read: PackedBatch  # by the decoder: the beginning, then the caption without its end
     wanted: Tensor  # M, what it should say after each of these
     tokens: int  # images, or frames of sound
 
-    @property
-    def targets(self) -> int:
-        return len(self.wanted)
-
     def tokens_at(self, site: str) -> Tensor | None:
-        """The tokens that go by a site; None where what goes by is no text."""
         return self.read.ids if site.startswith("decoder.") else None
 
     @property

@@ -9,23 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.order import batched
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.data.transforms.compose import generators
 from headway.data.transforms.geometry import RandomResizedCrop
 from headway.errors import UserError
+from headway.generate.decoding import Job
 from headway.generate.request import begin_of
 from headway.generate.session import context_of
 from headway.metrics.captions import score_captions
 from headway.nn.trunk import Captioner, EncoderDecoder
 from headway.ops.losses import Baseline
-from headway.tasks.base import Row, TaskSetup, ValidatedByAnswers
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import DataRow, Row, cut
 from headway.tasks.caption_batches import (
     CaptionBatch,
     caption_batch,
@@ -38,13 +43,14 @@ from headway.tasks.caption_batches import (
 from headway.tasks.ctc_speech import Transcribes, about_media
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, hypotheses, writing_job
 from headway.tasks.inputs import Input, ModelInput, input_of
-from headway.tasks.inspection import DataRow, first_texts
 from headway.tasks.media_tasks import (
     AUGMENTATIONS,
     SUBSAMPLING,
     Augmentations,
+    InputSetup,
     MediaTask,
     batch_size,
+    first_texts,
     image_setup,
     sound_setup,
     stored_sample,
@@ -52,17 +58,9 @@ from headway.tasks.media_tasks import (
 )
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, TextPrediction
-from headway.tasks.text_tracing import TracedWriting
-from headway.tasks.token_rows import DEFAULT_CONTEXT, Framing, cut, given, merged_settings, one_tokenizer
-from headway.tasks.tracing import cells
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.generate.decoding import Job
-    from headway.recipe import Recipe
-    from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.text_tasks import DEFAULT_CONTEXT, Framing, given, merged_settings, one_tokenizer
+from headway.tasks.text_tracing import traced_writing, writing_of
+from headway.tasks.tracing import TracedRun, TraceOptions, cells
 
 CAPTION_TOKENS = 64  # of a caption, unless given
 IMAGES_PER_BATCH = 32  # with all their captions
@@ -96,16 +94,16 @@ class TextsAboutMedia(MediaTask):
 
 
 @dataclass(frozen=True, eq=False)
-class WritesAboutMedia(ValidatedByAnswers, TextsAboutMedia):
+class WritesAboutMedia(TextsAboutMedia):
     """Write each text about a sample, after `start_token`.
 
     A recurrent captioner learns besides where to look: with soft attention to look everywhere in the end (weighed by
     `evenness`), with hard attention by REINFORCE, where the baseline is how good its captions have been of late.
     """
 
-    objective: ClassVar[str | None] = "text"
     target = "token"
     beams = True
+    reads: ClassVar[str]  # images or sounds
 
     input: Input
     tokenizer: Tokenizer | None
@@ -118,17 +116,17 @@ class WritesAboutMedia(ValidatedByAnswers, TextsAboutMedia):
     # ---- from data, and from a model
 
     @classmethod
-    def made(
+    def setup(
         cls,
         recipe: Recipe,
         splits: DataSplits,
         start: ModelParts | None,
-        input: Input,
+        read: InputSetup[Any],
         level: str,
-        chosen: Mapping[str, Any],
-        config: Mapping[str, Any],
         head: str | None = None,
     ) -> TaskSetup:
+        """The task for samples that are read so, with texts in tokens of a level."""
+        input, chosen, config = read
         tokenizer, more = one_tokenizer(recipe, splits, start, level, Framing(eos=True))
         smoothing, longest = given(recipe.train.label_smoothing, 0.1), given(recipe.data.max_length, CAPTION_TOKENS)
         begin = begin_of(start.extra_config if start else {}, tokenizer.bos)
@@ -141,18 +139,13 @@ class WritesAboutMedia(ValidatedByAnswers, TextsAboutMedia):
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:
         found = input_of(parts) if isinstance(parts.model, EncoderDecoder) else None
-        if found is None or not cls.reads(found):
+        if found is None or found.noun != cls.reads:
             return None
         assert isinstance(parts.model, EncoderDecoder)
         tokenizer, settings = parts.target_tokenizer or parts.tokenizer, parts.extra_config
         start = 0 if tokenizer is None else begin_of(settings, tokenizer.bos)
         longest = context_of(parts.model.decoder) or DEFAULT_CONTEXT
         return cls(found, tokenizer, longest, start, 0.0, 0.0, settings)
-
-    @classmethod
-    def reads(cls, input: Input) -> bool:
-        """Whether samples of this task are read so."""
-        return False
 
     def extra_config(self) -> Mapping[str, Any]:
         return {"decoder_start_token_id": self.start_token, "eos_token_id": self.words().eos}
@@ -216,21 +209,19 @@ class WritesAboutMedia(ValidatedByAnswers, TextsAboutMedia):
         """A text for all of a sample."""
         assert isinstance(model, EncoderDecoder)
         shown, words = self.shown(model, input), self.words()
-        inputs, context = shown.read
-        memory = cells(model.grid(inputs)) if isinstance(model, Captioner) else shown.axis
+        memory = cells(model.grid(shown.read.inputs)) if isinstance(model, Captioner) else shown.axis
         assert memory is not None
-        writing = TracedWriting(model, inputs, context, words, shown.axis, memory, options.forced_text)
-        return shown.traced(writing.by(lambda: self.job(model, shown.read, GREEDY_OPTIONS)))
+        write = writing_of(lambda: self.job(model, shown.read, GREEDY_OPTIONS))
+        run = traced_writing(model, shown.read, words, shown.axis, memory, options.forced_text, write)
+        return replace(run, picture=shown.picture, sound=shown.sound)
 
 
 class Captioning(WritesAboutMedia):
     """Write what is on an image."""
 
     name = "captioning"
-    kind = "captions"
-    data_kind = DataKind.CAPTIONS
-    goal = "captioning"
     does = "writes what is on an image"
+    reads = "images"
     architectures = ("captioner", "vit_captioner")
     presets_by_size = ("captioner-small", "captioner")
     sample_names = ("image", "the model", "people")
@@ -238,13 +229,9 @@ class Captioning(WritesAboutMedia):
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
-        input, chosen, config = image_setup(recipe, splits, start, CAPTION_CROPS, ("crop", "flip"))
-        chosen = {**chosen, "train.batch": given(recipe.train.batch, IMAGES_PER_BATCH)}
-        return cls.made(recipe, splits, start, input, "bpe", chosen, config)
-
-    @classmethod
-    def reads(cls, input: Input) -> bool:
-        return input.unit == "images"
+        found = image_setup(recipe, splits, start, CAPTION_CROPS, ("crop", "flip"))
+        found.chosen["train.batch"] = given(recipe.train.batch, IMAGES_PER_BATCH)
+        return cls.setup(recipe, splits, start, found, "bpe")
 
     def evaluate(
         self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
@@ -260,21 +247,15 @@ class SpeechSeq2Seq(Transcribes, WritesAboutMedia):
     """Write what is said in a sound, by a decoder."""
 
     name = "speech-seq2seq"
-    kind = "speech"
-    data_kind = DataKind.SPEECH
-    goal = "speech recognition"
+    reads = "sounds"
     architectures = ("conformer",)
     presets_by_size = ("conformer-nano", "conformer-s")
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
-        input, chosen = sound_setup(recipe, splits, start)
-        config = {"features": input.mel.mels, "factor": recipe.model.sizes.get("factor", SUBSAMPLING)}
-        return cls.made(recipe, splits, start, input, "characters", chosen, config, "decoder")
-
-    @classmethod
-    def reads(cls, input: Input) -> bool:
-        return input.noun == "sounds"
+        found = sound_setup(recipe, splits, start)
+        found.config["factor"] = recipe.model.sizes.get("factor", SUBSAMPLING)
+        return cls.setup(recipe, splits, start, found, "characters", head="decoder")
 
 
 def baseline_tensors(baseline: Baseline) -> dict[str, Tensor]:

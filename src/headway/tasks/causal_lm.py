@@ -11,19 +11,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from headway.data.order import random_for
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
+from headway.generate.decoding import Job
+from headway.generate.request import Generated, Stop
 from headway.generate.sampling import GREEDY, RandomSampler
-from headway.metrics.scores import Bucket, by_length
+from headway.metrics.scores import Bucket, Scores, by_length
 from headway.metrics.scoring import score_texts
 from headway.nn.head import LMHead, main_head, word_head
 from headway.nn.trunk import Trunk
-from headway.tasks.base import Row, TaskSetup, ids
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction, around, ids, some
 from headway.tasks.generation import (
     GREEDY_OPTIONS,
     GenerationOptions,
@@ -35,7 +42,6 @@ from headway.tasks.generation import (
 )
 from headway.tasks.language_modelling import (
     LENGTH_EDGES,
-    MAX_WINDOW,
     REPORT_TOKENS,
     TRACED_TOKENS,
     DocumentLoss,
@@ -44,29 +50,9 @@ from headway.tasks.language_modelling import (
 )
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import EvalResult, ReportDetails, Sample, TextPrediction, TracedInput
+from headway.tasks.text_tasks import DEFAULT_CONTEXT, Framing, context_for, corpus_level, merged_settings, one_tokenizer
 from headway.tasks.text_tracing import fitting_ids, followed, readable, reader, text_axes
-from headway.tasks.token_rows import (
-    DEFAULT_CONTEXT,
-    Framing,
-    PackedBatch,
-    TokenPrediction,
-    around,
-    context_for,
-    corpus_level,
-    merged_settings,
-    one_tokenizer,
-    some,
-)
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.generate.decoding import Job
-    from headway.generate.request import Generated, Stop
-    from headway.metrics.scores import Scores
-    from headway.recipe import Recipe
 
 POSITION_TOKENS = 100_000  # of validation, whose loss is measured by position
 POSITION_EDGES = (4, 16, 64, 256, 1024)
@@ -75,20 +61,9 @@ TEMPERATURE = 0.8  # of these continuations
 
 
 @dataclass(frozen=True, eq=False)
-class CausalBatch:
+class CausalBatch(TextBatch):
     read: PackedBatch
     wanted: Tensor  # N, the token after each; none, where no row has a second token
-
-    @property
-    def targets(self) -> int:
-        return len(self.wanted)
-
-    @property
-    def tokens(self) -> int:
-        return len(self.read)
-
-    def tokens_at(self, site: str) -> Tensor:
-        return self.read.ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +71,6 @@ class CausalLM(LanguageModelling):
     """Continue the text.  A document has `bos` before it and `eos` behind it, where the tokenizer has these."""
 
     name = "causal-lm"
-    objective = "causal"
     does = "continues texts"
     architectures = ("gpt2", "llama", "mixtral")
     presets_by_size = ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2")
@@ -139,19 +113,12 @@ class CausalLM(LanguageModelling):
         wanted = torch.from_numpy(ids(*(row[1:] for row in whole)))
         return CausalBatch(PackedBatch.of([row[:-1] for row in whole]), wanted)
 
-    def loss(self, model: nn.Module, batch: CausalBatch) -> Tensor:
-        return self.predicted(model, batch).loss()
-
     def predicted(self, model: nn.Module, batch: CausalBatch) -> TokenPrediction:
         assert isinstance(model, Trunk)
         features = model.features(batch.read.ids, batch.read.context).flatten(0, 1)
         return TokenPrediction(word_head(model.head), features[: batch.targets], batch.wanted)
 
     # ---- evaluation by windows
-
-    @property
-    def window(self) -> int:
-        return min(self.max_length, MAX_WINDOW) + 1
 
     @property
     def window_frame(self) -> tuple[list[int], list[int]]:

@@ -9,40 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.order import batched
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.ctc_decoding import PrefixBeam, ctc_greedy
+from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_pairs
 from headway.nn.context import padded
 from headway.nn.frames import Shortening
 from headway.nn.head import CTCHead, main_head
 from headway.nn.trunk import Trunk
 from headway.ops.ctc import BLANK, collapse, ctc_loss, frames_needed
-from headway.tasks.base import Row, Task, TaskSetup, ValidatedByAnswers
+from headway.recipe import Recipe
+from headway.tasks.base import Task, TaskSetup
+from headway.tasks.batches import Batch, DataRow, Row
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import Input, MelInput, ModelInput, input_of
-from headway.tasks.inspection import DataRow, first_texts
-from headway.tasks.media_tasks import SUBSAMPLING, MediaTask, batch_size, sound_setup, stored_sample
+from headway.tasks.media_tasks import SUBSAMPLING, MediaTask, batch_size, first_texts, sound_setup, stored_sample
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample, TranscriptPrediction
-from headway.tasks.text_tracing import piece, same
-from headway.tasks.token_rows import Framing, one_tokenizer
+from headway.tasks.text_tasks import Framing, one_tokenizer
+from headway.tasks.text_tracing import piece
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.metrics.scores import Scores
-    from headway.recipe import Recipe
 
 FACTORS = (8, 4, 2, 1)  # frames to a token that models are made for
 TOGETHER = 32  # sounds at a time
@@ -64,7 +61,7 @@ class Transcribes(Task):
 
 
 @dataclass(frozen=True, eq=False)
-class CTCBatch:
+class CTCBatch(Batch):
     read: ModelInput
     wanted: Tensor  # B U, padded
     lengths: Tensor  # B
@@ -74,18 +71,12 @@ class CTCBatch:
     def targets(self) -> int:
         return int(self.lengths.sum())
 
-    def tokens_at(self, site: str) -> None:
-        """What goes by a site is no text."""
-
 
 @dataclass(frozen=True, eq=False)
-class CTC(Transcribes, ValidatedByAnswers, MediaTask):
+class CTC(Transcribes, MediaTask):
     """Write the transcript of a sound; `factor` frames are one token of the model."""
 
     name = "ctc"
-    kind = "speech"
-    data_kind = DataKind.SPEECH
-    goal = "speech recognition"
     target = "symbol"
     architectures = ("conformer",)
     presets_by_size = ("conformer-nano", "conformer-s")
@@ -100,11 +91,11 @@ class CTC(Transcribes, ValidatedByAnswers, MediaTask):
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
         """Character by character unless another level is asked for."""
-        input, chosen = sound_setup(recipe, splits, start)
+        input, chosen, config = sound_setup(recipe, splits, start)
         tokenizer, more = one_tokenizer(recipe, splits, start, "characters", Framing())
         factor = recipe.model.sizes.get("factor", SUBSAMPLING)
         task = cls(input, tokenizer, int(cast(int, factor)))
-        config = {"features": input.mel.mels, "vocab": tokenizer.vocab + 1, "factor": factor}
+        config = {**config, "vocab": tokenizer.vocab + 1, "factor": factor}
         return TaskSetup(task, tokenizer, tokenizer, {**chosen, **more}, 0, config, "ctc", input.preprocess)
 
     @classmethod
@@ -191,8 +182,8 @@ class CTC(Transcribes, ValidatedByAnswers, MediaTask):
         assert isinstance(model, Trunk)
         shown, symbols = self.shown(model, input), SymbolLabels(self.tokenizer, model.head)
         places = tuple(range(len(shown.axis or ())))
-        choices = Choices("heard", places, None, symbols.label, symbols.text, same)
-        return shown.traced(TracedRun(model, lambda: model(*shown.read)[0], choices, shown.axes))
+        choices = Choices("heard", places, None, symbols.label, symbols.text)
+        return shown.run(model, lambda: model(*shown.read)[0], choices)
 
 
 class SymbolLabels:

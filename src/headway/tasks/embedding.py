@@ -7,35 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.data.records import Record
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk
-from headway.tasks.base import GivesVectors, Row
+from headway.tasks.base import GivesVectors
+from headway.tasks.batches import Row
 from headway.tasks.inputs import Input, input_of
 from headway.tasks.media_tasks import MediaReader
 from headway.tasks.model_parts import ModelParts, required_tokenizer
+from headway.tasks.results import EvalResult
+from headway.tasks.text_tasks import ReadsText
 from headway.tasks.text_tracing import fitting_ids, text_axes
-from headway.tasks.token_rows import ReadsText
 from headway.tasks.tracing import TracedRun, TraceOptions, Vector
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.tokenizer import Tokenizer
-    from headway.tasks.results import EvalResult
 
 
 class Headless(GivesVectors):
     """An encoder without a head, which has nothing to learn."""
-
-    kind = ""
-    goal = "embeddings"
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> Any:
         return self.nothing_to_learn()

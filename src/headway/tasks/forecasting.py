@@ -11,24 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.numbers import vectors
 from headway.data.order import batched
-from headway.data.records import by_document
+from headway.data.records import Record, by_document
+from headway.data.splits import DataSplits
 from headway.errors import UserError, counted
 from headway.metrics.scores import Scores, aligned
 from headway.nn.trunk import Forecaster
-from headway.tasks.base import VALIDATION_ANSWERS, Row, StreamTask, TaskSetup, validation_loss
+from headway.recipe import Recipe
+from headway.tasks.base import VALIDATION_ANSWERS, StreamTask, TaskSetup, validation_loss
+from headway.tasks.batches import Batch, Row
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import ModelInput, SeriesInput, input_of
-from headway.tasks.media_tasks import MediaReader, series_input
+from headway.tasks.media_tasks import MediaReader, series_setup
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
@@ -39,13 +41,8 @@ from headway.tasks.results import (
     Sample,
     TracedInput,
 )
-from headway.tasks.token_rows import given
+from headway.tasks.text_tasks import given
 from headway.tasks.tracing import NumericOutcome, TracedRun, TraceOptions
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.recipe import Recipe
 
 ColumnName = str | int  # its number from 1, where a table has no names
 ROWS = 10  # that are predicted, unless more are asked for
@@ -72,21 +69,14 @@ class ForecastRows(Prediction):
 
 
 @dataclass(frozen=True, eq=False)
-class ForecastBatch:
+class ForecastBatch(Batch):
     read: ModelInput
     asked: Tensor  # M, places among all rows that are read
     wanted: Tensor  # M F, the row after each
 
     @property
-    def targets(self) -> int:
-        return len(self.wanted)
-
-    @property
     def tokens(self) -> int:
         return self.read.inputs.shape[:2].numel()
-
-    def tokens_at(self, site: str) -> None:
-        """What goes by a site is no text."""
 
     def predicted(self, model: nn.Module) -> Tensor:
         """What a model predicts in the place of the wanted rows, M F."""
@@ -110,9 +100,6 @@ class Forecasting(MediaReader, StreamTask):
     """Predict the next row; the loss of a row is the mean of its squared errors, in standard deviations."""
 
     name = "forecasting"
-    kind = "forecast"
-    data_kind = DataKind.ROWS
-    goal = "forecasting"
     does = "foresees the next row of a table"
     target = "row"
     architectures = ("forecaster",)
@@ -130,11 +117,10 @@ class Forecasting(MediaReader, StreamTask):
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
         """A row is predicted from fewer where there are few to learn from."""
-        input, count = series_input(splits, start), sum(1 for _ in splits.train())
+        (input, _, config), count = series_setup(splits, start), sum(1 for _ in splits.train())
         context = given(recipe.data.max_length, min(max(count // SPANS, CONTEXT[0]), CONTEXT[1]))
-        config = {"features": len(input.preprocess.mean), "context": context}
-        task = cls(input, splits.columns)
-        return TaskSetup(task, None, None, {"data.max_length": context}, 0, config, None, input.preprocess)
+        config, chosen = {**config, "context": context}, {"data.max_length": context}
+        return TaskSetup(cls(input, splits.columns), chosen=chosen, config=config, preprocess=input.preprocess)
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:
@@ -253,9 +239,7 @@ class Forecasting(MediaReader, StreamTask):
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         """The row that comes next."""
         shown = self.shown(model, input)
-        return shown.traced(
-            TracedRun(model, lambda: model(*shown.read)[0, -1], NumericOutcome(self.named_row), shown.axes)
-        )
+        return shown.run(model, lambda: model(*shown.read)[0, -1], NumericOutcome(self.named_row))
 
     def report_details(
         self, model: nn.Module, batches: Sequence[ForecastBatch], records: Sequence[Record], found: EvalResult

@@ -7,24 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from headway.data.tokenizer import DecodeStream, Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import BEAM, Beam
 from headway.generate.decoding import Job
-from headway.generate.request import Stop, max_new_tokens, min_new_tokens, rules_of, token_setting
+from headway.generate.request import Generated, Stop, max_new_tokens, min_new_tokens, rules_of, token_setting
 from headway.generate.sampling import FREE, GREEDY, Greedy, RandomSampler, Rules, Sampler
 from headway.generate.session import encode_sources, vocab_of
 from headway.generate.speculative import Draft, DraftModel, PromptLookup
+from headway.nn.context import Context
 from headway.nn.trunk import EncoderDecoder, Trunk
-
-if TYPE_CHECKING:
-    from headway.data.tokenizer import DecodeStream, Tokenizer
-    from headway.generate.request import Generated
-    from headway.nn.context import Context
 
 MAX_NEW_TOKENS = 64  # where neither the options nor the model say otherwise
 

@@ -10,38 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.order import batched
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.session import context_of
-from headway.metrics.retrieval import KS, chance_of, score_retrieval
+from headway.metrics.retrieval import KS, chance_recall, score_retrieval
 from headway.metrics.scores import MEASURES
 from headway.nn.towers import TwoTowers
 from headway.ops.losses import info_nce
-from headway.tasks.base import Row, TaskSetup, ValidatedByAnswers, ids
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import Batch, PackedBatch, Row, cut, ids
 from headway.tasks.captioning import CAPTION_CROPS, CAPTION_TOKENS, TextsAboutMedia, opened_once, texts_of
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import ImageInput, Input, ModelInput, input_of
 from headway.tasks.media_classification import ranked_classes
 from headway.tasks.media_tasks import batch_size, image_setup
 from headway.tasks.model_parts import ModelParts
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
-from headway.tasks.token_rows import Framing, PackedBatch, cut, given, one_tokenizer
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.recipe import Recipe
-    from headway.tasks.results import Prediction
-    from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Prediction, Sample
+from headway.tasks.text_tasks import Framing, given, one_tokenizer
+from headway.tasks.tracing import TracedRun, TraceOptions
 
 PAIRS_PER_BATCH = 128  # images with a caption each: the more, the more there is to tell apart
 IMAGES_TOGETHER = 32
@@ -50,7 +47,7 @@ DECISIVE = "texts_10"
 
 
 @dataclass(frozen=True, eq=False)
-class ImageTextBatch:
+class ImageTextBatch(Batch):
     seen: ModelInput  # N images
     owners: Tensor  # B, the image of each text
     texts: PackedBatch  # B
@@ -65,14 +62,10 @@ class ImageTextBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class ImageTextContrastive(ValidatedByAnswers, TextsAboutMedia):
+class ImageTextContrastive(TextsAboutMedia):
     """Tell which text belongs to an image, and which image to a text, among all of the batch."""
 
     name = "image-text-contrastive"
-    kind = "captions"
-    objective = "contrastive"
-    data_kind = DataKind.CAPTIONS
-    goal = "captioning"
     does = "finds the texts that belong to an image"
     target = "pair"
     architectures = ("clip", "image_text")
@@ -166,7 +159,7 @@ class ImageTextContrastive(ValidatedByAnswers, TextsAboutMedia):
         images = torch.cat([self.embed(model, some) for some in batched(names, IMAGES_TOGETHER)])
         near = images @ torch.cat([self.embed_texts(model, some) for some in batched(texts, TEXTS_TOGETHER)]).mT  # N M
         owners = [at for at, record in enumerate(known) for _ in record.fields[1:]]
-        scores, by_chance = score_retrieval(near, owners), chance_recall(known)
+        scores, by_chance = score_retrieval(near, owners), recall_by_chance(known)
         told = {name: f"by chance {MEASURES[name].shown(value)}" for name, value in by_chance.items()}
         scores = replace(scores, numbers={DECISIVE: scores.numbers[DECISIVE], **scores.numbers}, signatures=told)
         return EvalResult(scores, nearest_texts(near, known, owners, texts), extra={"chance": by_chance})
@@ -183,11 +176,11 @@ def in_colour(input: ImageInput) -> ImageInput:
     return replace(input, preprocess=replace(ready, channels=3, mean=ready.mean * 3, std=ready.std * 3))
 
 
-def chance_recall(records: Sequence[Record]) -> dict[str, float]:
+def recall_by_chance(records: Sequence[Record]) -> dict[str, float]:
     """What recall would be if answers were drawn by lot."""
     counts = [len(record.fields) - 1 for record in records]
-    texts = {f"texts_{k}": sum(chance_of(n, sum(counts), k) for n in counts) / len(counts) for k in KS}
-    return texts | {f"images_{k}": chance_of(1, len(counts), k) for k in KS}
+    texts = {f"texts_{k}": sum(chance_recall(n, sum(counts), k) for n in counts) / len(counts) for k in KS}
+    return texts | {f"images_{k}": chance_recall(1, len(counts), k) for k in KS}
 
 
 def nearest_texts(near: Tensor, records: Sequence[Record], owners: list[int], texts: list[str]) -> list[Sample]:

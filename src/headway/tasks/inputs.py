@@ -8,10 +8,11 @@ Axes:  B batch   Ch channels   H height   W width   T frames   F features   N fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -30,13 +31,20 @@ from headway.nn.image import ClassToken, ImageEmbed
 from headway.nn.trunk import Trunk, encoder_of
 from headway.ops.mel import LogMel
 from headway.ops.patches import patch_grid
-from headway.tasks.media_encoding import picture_of, sound_of
+from headway.tasks.media_encoding import picture_of, sample_image, sample_sound, sound_of
 from headway.tasks.model_parts import ModelParts, reads_media
-from headway.tasks.sample_inputs import sample_image, sample_sound
-from headway.tasks.tracing import Axes, Axis, FrameAxis, ItemAxis, TracedRun, cells, frames
-
-if TYPE_CHECKING:
-    from headway.tasks.tracing import InputImage, InputSound
+from headway.tasks.tracing import (
+    Axes,
+    Axis,
+    FrameAxis,
+    InputImage,
+    InputSound,
+    ItemAxis,
+    OutcomeReader,
+    TracedRun,
+    cells,
+    frames,
+)
 
 NO_CHANGE = Compose()
 LABEL_CHARACTERS = 24  # of a vector's numbers, in its label
@@ -55,53 +63,6 @@ class ModelInput(NamedTuple):
         return [self.inputs.shape[1]] * len(self.inputs) if rows is None else list(rows.lengths)
 
 
-class Input(Protocol):
-    """How samples are read; a frozen value, cheap to pickle."""
-
-    @property
-    def unit(self) -> str:
-        """What batches are counted in."""
-        ...
-
-    @property
-    def preprocess(self) -> Preprocess:
-        """What travels with the model."""
-        ...
-
-    @property
-    def noun(self) -> str:
-        """What samples are called: images, sounds or numbers."""
-        ...
-
-    def size(self, stored: str, extent: Sequence[int]) -> int:
-        """How much a sample counts for in a batch."""
-        ...
-
-    def load(self, stored: str, random: np.random.Generator) -> Tensor:
-        """One sample, opened."""
-        ...
-
-    def locate(self, given: str, columns: Sequence[str | int] | None) -> str:
-        """What a person names, as `load` takes it."""
-        ...
-
-    def collate(self, samples: Sequence[Tensor]) -> ModelInput: ...
-
-    def without_augmentation(self) -> Self: ...
-
-    def sample(self, folder: Path) -> str:
-        """Something to read, written into the folder where it is a file."""
-        ...
-
-    def tokens(self, model: nn.Module, size: int) -> int | None:
-        """How many tokens a sample of this size becomes; None where that is not counted."""
-        ...
-
-    def shown(self, model: nn.Module, given: str, stored: str, read: ModelInput) -> ShownInput:
-        """A sample as people see it, beside what a model's encoder makes of it."""
-        ...
-
-
 class ShownInput(NamedTuple):
     """What a model was given, as it takes it in; `axis` are the tokens that its encoder makes of it, if any."""
 
@@ -110,23 +71,65 @@ class ShownInput(NamedTuple):
     picture: InputImage | None = None
     sound: InputSound | None = None
 
-    @property
-    def axes(self) -> Axes:
-        """All that runs is the encoder, whose tokens these are; without them, every layer has a grid of its own."""
-        return Axes({} if self.axis is None else {"": self.axis})
-
-    def traced(self, run: TracedRun) -> TracedRun:
-        return replace(run, picture=self.picture, sound=self.sound)
+    def run(self, model: nn.Module, call: Callable[[], Tensor], reader: OutcomeReader) -> TracedRun:
+        """A call of the encoder, whose tokens are the axis; without one, every layer has a grid of its own."""
+        axes = Axes({} if self.axis is None else {"": self.axis})
+        return TracedRun(model, call, reader, axes, picture=self.picture, sound=self.sound)
 
 
 @dataclass(frozen=True)
-class ImageInput:
+class Input(ABC):
+    """How samples are read; a frozen value, cheap to pickle.  `preprocess` travels with the model."""
+
+    unit: ClassVar[str]  # what batches are counted in
+    noun: ClassVar[str]  # what samples are called: images, sounds or numbers
+
+    preprocess: Preprocess
+
+    @abstractmethod
+    def size(self, stored: str, extent: Sequence[int]) -> int:
+        """How much a sample counts for in a batch."""
+
+    @abstractmethod
+    def load(self, stored: str, random: np.random.Generator) -> Tensor:
+        """One sample, opened."""
+
+    def locate(self, given: str, columns: Sequence[str | int] | None) -> str:
+        """What a person names, as `load` takes it."""
+        return file_named(given).spelled()
+
+    def collate(self, samples: Sequence[Tensor]) -> ModelInput:
+        """Rows of any lengths: packed, 1 N F; or B T F where all are equally long."""
+        lengths = [len(sample) for sample in samples]
+        if len(set(lengths)) == 1:
+            return ModelInput(torch.stack(list(samples)), Context())
+        return ModelInput(torch.cat(list(samples))[None], Context(rows=PackedLengths.of(lengths)))
+
+    def without_augmentation(self) -> Self:
+        return self
+
+    @abstractmethod
+    def sample(self, folder: Path) -> str:
+        """Something to read, written into the folder where it is a file."""
+
+    def tokens(self, model: nn.Module, size: int) -> int | None:
+        """How many tokens a sample of this size becomes; None where that is not counted."""
+        embed = encoder_of(model).embed
+        return max(1, embed.length(size)) if isinstance(embed, Shortening) else size
+
+    @abstractmethod
+    def shown(self, model: nn.Module, stored: str, read: ModelInput) -> ShownInput:
+        """A sample as people see it, beside what a model's encoder makes of it."""
+
+
+@dataclass(frozen=True)
+class ImageInput(Input):
     """Images, each Ch H W of one size."""
+
+    unit = noun = "images"
 
     preprocess: ImagePreprocess
     augment: Compose | None = None  # in the place of the resizing and cropping of `preprocess`
-    unit: str = "images"
-    noun: str = "images"
 
     def size(self, stored: str, extent: Sequence[int]) -> int:
         return 1
@@ -141,64 +144,58 @@ class ImageInput:
         while True:
             yield changed(image, random)
 
-    def locate(self, given: str, columns: Sequence[str | int] | None) -> str:
-        return file_named(given).spelled()
-
     def collate(self, samples: Sequence[Tensor]) -> ModelInput:
         return ModelInput(torch.stack(list(samples)), Context())
-
-    def sample(self, folder: Path) -> str:
-        return str(sample_image(folder / "disc.png"))
 
     def without_augmentation(self) -> ImageInput:
         return replace(self, augment=None)
 
+    def sample(self, folder: Path) -> str:
+        return str(sample_image(folder / "disc.png"))
+
     def tokens(self, model: nn.Module, size: int) -> int | None:
         return None
 
-    def shown(self, model: nn.Module, given: str, stored: str, read: ModelInput) -> ShownInput:
+    def shown(self, model: nn.Module, stored: str, read: ModelInput) -> ShownInput:
         axis = patch_axis(encoder_of(model), read.inputs)
         return ShownInput(read, axis, picture_of(read.inputs[0], self.preprocess))
 
 
-class SoundInput:
-    """What inputs of sounds share."""
-
-    preprocess: SoundPreprocess
-    noun: str = "sounds"
-
-    def locate(self, given: str, columns: Sequence[str | int] | None) -> str:
-        return file_named(given).spelled()
-
-    def collate(self, samples: Sequence[Tensor]) -> ModelInput:
-        return packed_rows(samples)
-
-    def tokens(self, model: nn.Module, size: int) -> int | None:
-        return token_count(model, size)
-
-    def sample(self, folder: Path) -> str:
-        return str(sample_sound(folder / "tone.wav"))
-
-    def wave(self, stored: str) -> Tensor:
-        return torch.from_numpy(read_sound(MediaLocation.parsed(stored), self.preprocess.mel.rate))
-
-
 @dataclass(frozen=True)
-class MelInput(SoundInput):
-    """Sounds as frames, T F, of the length that each has; `waves` and `frames` are augmented in training."""
+class SoundInput(Input):
+    """Sounds, each of the length that it has."""
+
+    noun = "sounds"
 
     preprocess: SoundPreprocess
-    waves: Compose = NO_CHANGE
-    frames: Compose = NO_CHANGE
-    unit: str = "frames"
 
     @property
     def mel(self) -> LogMel:
         return self.preprocess.mel
 
     def size(self, stored: str, extent: Sequence[int]) -> int:
+        """In samples."""
         samples, rate = extent
-        return self.mel.frames(max(1, round(samples * self.mel.rate / rate)))
+        return max(1, round(samples * self.mel.rate / rate))
+
+    def sample(self, folder: Path) -> str:
+        return str(sample_sound(folder / "tone.wav"))
+
+    def wave(self, stored: str) -> Tensor:
+        return torch.from_numpy(read_sound(MediaLocation.parsed(stored), self.mel.rate))
+
+
+@dataclass(frozen=True)
+class MelInput(SoundInput):
+    """Sounds as frames, T F; `waves` and `frames` are augmented in training."""
+
+    unit = "frames"
+
+    waves: Compose = NO_CHANGE
+    frames: Compose = NO_CHANGE
+
+    def size(self, stored: str, extent: Sequence[int]) -> int:
+        return self.mel.frames(super().size(stored, extent))
 
     def load(self, stored: str, random: np.random.Generator) -> Tensor:
         return self.frames(self.mel(self.waves(self.wave(stored), random)[None])[0], random)
@@ -206,7 +203,7 @@ class MelInput(SoundInput):
     def without_augmentation(self) -> MelInput:
         return replace(self, waves=NO_CHANGE, frames=NO_CHANGE)
 
-    def shown(self, model: nn.Module, given: str, stored: str, read: ModelInput) -> ShownInput:
+    def shown(self, model: nn.Module, stored: str, read: ModelInput) -> ShownInput:
         axis = frame_axis(encoder_of(model), read.inputs.shape[1], self.mel.hop / self.mel.rate)
         return ShownInput(read, axis, sound=sound_of(self.wave(stored), self.mel.rate, read.inputs[0]))
 
@@ -215,34 +212,27 @@ class MelInput(SoundInput):
 class WaveformInput(SoundInput):
     """Sounds as their samples, N 1, each clip with mean 0 and variance 1: for models that make frames by themselves."""
 
-    preprocess: SoundPreprocess
-    unit: str = "samples"
-
-    def size(self, stored: str, extent: Sequence[int]) -> int:
-        samples, rate = extent
-        return max(1, round(samples * self.preprocess.mel.rate / rate))
+    unit = "samples"
 
     def load(self, stored: str, random: np.random.Generator) -> Tensor:
         wave = self.wave(stored)
         return ((wave - wave.mean()) / (wave.var(unbiased=False) + 1e-7).sqrt())[:, None]
 
-    def without_augmentation(self) -> WaveformInput:
-        return self
-
-    def shown(self, model: nn.Module, given: str, stored: str, read: ModelInput) -> ShownInput:
-        wave, rate = self.wave(stored), self.preprocess.mel.rate
+    def shown(self, model: nn.Module, stored: str, read: ModelInput) -> ShownInput:
+        wave, rate = self.wave(stored), self.mel.rate
         spectrogram = LogMel.speech(rate)(wave[None])[0]  # for people: the model reads sample by sample
         axis = frame_axis(encoder_of(model), read.inputs.shape[1], 1 / rate)
         return ShownInput(read, axis, sound=sound_of(wave, rate, spectrogram))
 
 
 @dataclass(frozen=True)
-class SeriesInput:
+class SeriesInput(Input):
     """Numbers as they stand in a file, T F, brought to one scale."""
 
+    unit = "vectors"
+    noun = "numbers"
+
     preprocess: NumberPreprocess
-    unit: str = "vectors"
-    noun: str = "numbers"
 
     def size(self, stored: str, extent: Sequence[int]) -> int:
         return stored.count(";") + 1
@@ -261,19 +251,10 @@ class SeriesInput:
         """… F, as it stands in a file."""
         return x * x.new_tensor(self.preprocess.deviation) + x.new_tensor(self.preprocess.mean)
 
-    def collate(self, samples: Sequence[Tensor]) -> ModelInput:
-        return packed_rows(samples)
-
     def sample(self, folder: Path) -> str:
         return "; ".join(" ".join([str(at)] * len(self.preprocess.mean)) for at in range(3))
 
-    def without_augmentation(self) -> SeriesInput:
-        return self
-
-    def tokens(self, model: nn.Module, size: int) -> int | None:
-        return token_count(model, size)
-
-    def shown(self, model: nn.Module, given: str, stored: str, read: ModelInput) -> ShownInput:
+    def shown(self, model: nn.Module, stored: str, read: ModelInput) -> ShownInput:
         labels = tuple(row.strip()[:LABEL_CHARACTERS] for row in stored.split(";"))
         return ShownInput(read, ItemAxis("items", labels))
 
@@ -294,20 +275,6 @@ def input_of(parts: ModelParts) -> Input | None:
             return SeriesInput(ready)
         case None:
             return None
-
-
-def packed_rows(samples: Sequence[Tensor]) -> ModelInput:
-    """Rows of any lengths: packed, 1 N F; or B T F where all are equally long."""
-    lengths = [len(sample) for sample in samples]
-    if len(set(lengths)) == 1:
-        return ModelInput(torch.stack(list(samples)), Context())
-    return ModelInput(torch.cat(list(samples))[None], Context(rows=PackedLengths.of(lengths)))
-
-
-def token_count(model: nn.Module, size: int) -> int:
-    """How many tokens so many frames or samples become."""
-    embed = encoder_of(model).embed
-    return max(1, embed.length(size)) if isinstance(embed, Shortening) else size
 
 
 def patch_axis(trunk: Trunk, images: Tensor) -> Axis | None:

@@ -9,29 +9,26 @@ Axes:  M tokens that are asked for
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.order import random_for
-from headway.data.records import by_document
+from headway.data.records import Record, by_document
+from headway.data.tokenizer import Tokenizer
+from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_words
-from headway.tasks.base import ValidatedByPerplexity
-from headway.tasks.inspection import DataRow
+from headway.tasks.base import StreamTask, validation_loss
+from headway.tasks.batches import DataRow, TokenPrediction
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
-from headway.tasks.token_rows import DEFAULT_CONTEXT, DocumentStream, ReadsText, TokenPrediction
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.tokenizer import Tokenizer
-    from headway.metrics.scores import Scores
+from headway.tasks.text_tasks import DEFAULT_CONTEXT, ReadsText
 
 MAX_WINDOW = 1024  # tokens, also where a context is longer: attention takes their square
 BATCH_TOKENS = 4096  # that are read at a time, with padding
@@ -58,6 +55,13 @@ class DocumentLoss:
     tokens: int = 0
     size: int = 0  # bytes
 
+    def counted(self, text: str, tokenizer: Tokenizer) -> list[int]:
+        """The ids of a piece of the text, which is counted."""
+        ids = tokenizer.plain(text)
+        self.tokens += len(ids)
+        self.size += len(text.encode("utf-8"))
+        return ids
+
 
 class TextWindow(NamedTuple):
     """A window and the text that it belongs to."""
@@ -66,13 +70,12 @@ class TextWindow(NamedTuple):
     owner: DocumentLoss
 
 
-class LanguageModelling(ValidatedByPerplexity, DocumentStream, ReadsText):
+class LanguageModelling(StreamTask, ReadsText):
     """A task on running text; `max_length` is how many tokens its model reads at once."""
 
-    kind = "language"
-    data_kind = DataKind.TEXTS
-    goal = "a language model"
     target = "token"
+    columns = 1
+    unit = "tokens"
     overlap: ClassVar[int] = 0  # tokens of a window that also stand in the one before
     sample_names = ("text", "the model", "what was there")
     graded = False
@@ -84,6 +87,23 @@ class LanguageModelling(ValidatedByPerplexity, DocumentStream, ReadsText):
     def heading(self) -> str:
         return f"{self.objective} language modelling"
 
+    @property
+    def vocab(self) -> int:
+        return self.tokenizer.vocab
+
+    @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        """The ids that stand before and behind each document in the stream: none, where spans are framed anew."""
+        return [], []
+
+    def document(self, pieces: Iterable[str]) -> list[Iterable[int]]:
+        """The ids of a text, which come as its pieces are read."""
+        before, after = self.frame
+        return [chain(before, (id for piece in pieces for id in self.tokenizer.plain(piece)), after)]
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        return self.predicted(model, batch).loss()
+
     @abstractmethod
     def predicted(self, model: nn.Module, batch: Any) -> TokenPrediction:
         """The tokens that a model is to predict in a batch."""
@@ -93,9 +113,14 @@ class LanguageModelling(ValidatedByPerplexity, DocumentStream, ReadsText):
         """Windows of texts as one batch, in which what is hidden follows from each window's own tokens."""
 
     @property
-    @abstractmethod
     def window(self) -> int:
         """Tokens of a window of evaluation."""
+        return self.stride(min(self.max_length, MAX_WINDOW)) + 1
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What an evaluation tells people besides scores."""
+        return ()
 
     @property
     def window_frame(self) -> tuple[list[int], list[int]]:
@@ -109,16 +134,19 @@ class LanguageModelling(ValidatedByPerplexity, DocumentStream, ReadsText):
         found = list[DocumentLoss]()
         for rows in batches_of(text_windows(self, records, found)):
             self.add_losses(model, rows)
-        return EvalResult(replace(self.scores(found), unit="tokens"), extra=self.described())
+        extra = {"objective": self.objective, "window": self.window - self.overlap}
+        return EvalResult(replace(self.scores(found), unit="tokens"), (), self.notes, extra)
+
+    def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
+        """By the loss of a token; its exponential stands beside it."""
+        loss = validation_loss(self, model, batches)
+        count = sum(batch.targets for batch in batches)
+        return EvalResult(Scores({"loss": loss, "perplexity": math.exp(min(loss, 700.0))}, count, "tokens"))
 
     def scores(self, found: Sequence[DocumentLoss]) -> Scores:
         losses, asked = [one.loss for one in found], [one.asked for one in found]
         right, lengths = [one.right for one in found], [one.tokens for one in found]
         return score_words(losses, asked, right, lengths, edges=LENGTH_EDGES)
-
-    def described(self) -> dict[str, Any]:
-        """What a program is told of the evaluation."""
-        return {"objective": self.objective, "window": self.window - self.overlap}
 
     @torch.inference_mode()
     def add_losses(self, model: nn.Module, rows: Sequence[TextWindow]) -> None:
@@ -142,7 +170,7 @@ class LanguageModelling(ValidatedByPerplexity, DocumentStream, ReadsText):
     def loss_batch(self, model: nn.Module, rows: Sequence[DataRow]) -> Any:
         return self.windows([one.row for one in rows]).batch
 
-    def right(self, predicted: TokenPrediction) -> torch.Tensor:
+    def right(self, predicted: TokenPrediction) -> Tensor:
         """Whether each token was predicted, M."""
         return predicted.right()
 
@@ -158,15 +186,8 @@ def text_windows(task: LanguageModelling, records: Iterable[Record], found: list
     for pieces in by_document(records):
         one = DocumentLoss()
         found.append(one)
-        ids = chain([before], (counted(one, task.tokenizer, piece) for piece in pieces), [after])
+        ids = chain([before], (one.counted(piece, task.tokenizer) for piece in pieces), [after])
         yield from (TextWindow(window, one) for window in runs(ids, task.window, task.overlap))
-
-
-def counted(one: DocumentLoss, tokenizer: Tokenizer, text: str) -> list[int]:
-    ids = tokenizer.plain(text)
-    one.tokens += len(ids)
-    one.size += len(text.encode("utf-8"))
-    return ids
 
 
 def runs(ids: Iterable[list[int]], size: int, overlap: int) -> Iterator[np.ndarray]:

@@ -11,31 +11,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from headway.data.order import random_for
+from headway.data.records import Record
+from headway.data.splits import DataSplits
 from headway.data.text_lines import MediaLocation
 from headway.data.transforms.compose import generators
 from headway.errors import UserError
 from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
 from headway.ops.patches import Grid, hidden_mask, normalise, patch_grid, patchify, unpatchify
-from headway.tasks.base import Row, TaskSetup, ids
+from headway.recipe import Recipe
+from headway.tasks.base import UNKNOWN_TOKENS, TaskSetup
+from headway.tasks.batches import Batch, DataRow, Row, ids
 from headway.tasks.inputs import ImageInput, input_of
-from headway.tasks.inspection import UNKNOWN_TOKENS, DataRow
 from headway.tasks.media_encoding import png
 from headway.tasks.media_tasks import AUGMENTATIONS, ImagesAlone, image_setup, stored_sample, stored_text
 from headway.tasks.model_parts import ModelParts
-from headway.tasks.results import PictureStrip, ReportDetails
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.recipe import Recipe
-    from headway.tasks.results import EvalResult
+from headway.tasks.results import EvalResult, PictureStrip, ReportDetails
 
 PANELS = ("as shown to the model", "with its prediction of the hidden patches", "as it is")
 # the share that is hidden, as published
@@ -44,7 +41,7 @@ IMAGE_MODEL = 0.6  # Xie et al. 2021
 
 
 @dataclass(frozen=True, eq=False)
-class MaskedImageBatch:
+class MaskedImageBatch(Batch):
     images: Tensor  # B Ch H W
     draws: Tensor  # B H W, from 0 to 1
 
@@ -56,17 +53,12 @@ class MaskedImageBatch:
     def tokens(self) -> int:
         return len(self.images)
 
-    def tokens_at(self, site: str) -> None:
-        """What goes by a site is no text."""
-
 
 @dataclass(frozen=True, eq=False)
 class MaskedImage(ImagesAlone):
     """Predict the hidden patches of an image; its loss is their mean."""
 
     name = "masked-image"
-    objective = "masked"
-    goal = "masked learning from images"
     architectures = ("mae", "simmim")
     presets_by_size = ("mae-nano",)
 
@@ -75,7 +67,7 @@ class MaskedImage(ImagesAlone):
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
         input, chosen, config = image_setup(recipe, splits, start, AUGMENTATIONS, ("crop",))
-        return TaskSetup(cls(input), None, None, chosen, 0, config, None, input.preprocess)
+        return TaskSetup(cls(input), chosen=chosen, config=config, preprocess=input.preprocess)
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:

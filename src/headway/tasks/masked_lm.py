@@ -10,23 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.head import MLMHead, main_head, word_head
 from headway.nn.trunk import Trunk
-from headway.tasks.base import Row, TaskSetup, ids
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction, around, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.language_modelling import MAX_WINDOW, TRACED_TOKENS, LanguageModelling, WindowBatch, own_random
+from headway.tasks.language_modelling import TRACED_TOKENS, LanguageModelling, WindowBatch, own_random
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import (
-    DEFAULT_EVALUATION,
     SHOWN_SAMPLES,
-    EvalOptions,
     EvalResult,
     FilledMasks,
     MaskCandidate,
@@ -34,42 +37,16 @@ from headway.tasks.results import (
     Sample,
     TracedInput,
 )
-from headway.tasks.sample_inputs import sample_text
+from headway.tasks.text_tasks import DEFAULT_CONTEXT, Framing, context_for, one_tokenizer, sample_text
 from headway.tasks.text_tracing import fitting_ids, own_tokens, piece, readable, reader, special, text_axes
-from headway.tasks.token_rows import (
-    DEFAULT_CONTEXT,
-    Framing,
-    PackedBatch,
-    TokenPrediction,
-    around,
-    context_for,
-    one_tokenizer,
-)
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.recipe import Recipe
 
 
 @dataclass(frozen=True, eq=False)
-class MaskedBatch:
+class MaskedBatch(TextBatch):
     read: PackedBatch
     chosen: Tensor  # M, places among the N
     wanted: Tensor  # M, what stood there
-
-    @property
-    def targets(self) -> int:
-        return len(self.wanted)
-
-    @property
-    def tokens(self) -> int:
-        return len(self.read)
-
-    def tokens_at(self, site: str) -> Tensor:
-        return self.read.ids
 
 
 class MaskedRow(NamedTuple):
@@ -92,7 +69,6 @@ class MaskedLM(LanguageModelling):
     """Predict what stood at a `share` of the places: 80 % of them show the mask, 10 % a random token."""
 
     name = "masked-lm"
-    objective = "masked"
     does = "fills masks in texts"
     architectures = ("bert", "albert")
     presets_by_size = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
@@ -136,9 +112,6 @@ class MaskedLM(LanguageModelling):
         before, after = around(self.tokenizer)
         return MaskedRow(ids(before, inside, after), len(before) + chosen, row[chosen])
 
-    def loss(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
-        return self.predicted(model, batch).loss()
-
     def predicted(self, model: nn.Module, batch: MaskedBatch) -> TokenPrediction:
         assert isinstance(model, Trunk)
         features = model.features_at(batch.chosen, batch.read.ids, batch.read.context)
@@ -146,19 +119,15 @@ class MaskedLM(LanguageModelling):
 
     # ---- evaluation by windows
 
-    @property
-    def window(self) -> int:
-        return self.stride(min(self.max_length, MAX_WINDOW)) + 1
-
     def windows(self, rows: Sequence[np.ndarray]) -> WindowBatch:
         """A mask is shown wherever a token is asked for."""
         masked = replace(self, shown=(1.0, 0.0))
         hidden = [masked.hidden(row, own_random(row)) for row in rows]
         return WindowBatch(masked_batch(hidden), [len(row.wanted) for row in hidden])
 
-    def evaluate(self, model: nn.Module, records: Any, options: EvalOptions = DEFAULT_EVALUATION) -> EvalResult:
-        found = super().evaluate(model, records, options)
-        return replace(found, notes=(f"of {self.share:.0%} of the words, which were masked",))
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (f"of {self.share:.0%} of the words, which were masked",)
 
     # ---- use
 

@@ -6,33 +6,37 @@ Axes:  B batch   K classes   R rows
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.order import batched
+from headway.data.records import Record
+from headway.data.splits import DataSplits
 from headway.data.transforms.compose import CutMix, Mixing, Mixup, OneOf, soft_targets
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier
-from headway.tasks.base import VALIDATION_CLASSES, Row, TaskSetup, ValidatedByAnswers
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import Batch, Row
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.inputs import Input, ModelInput, input_of
+from headway.tasks.inputs import ImageInput, Input, MelInput, ModelInput, SeriesInput, input_of
 from headway.tasks.media_tasks import (
     AUGMENTATIONS,
+    InputSetup,
     MediaTask,
     batch_size,
     image_setup,
-    series_input,
+    series_setup,
     sound_setup,
     stored_sample,
 )
-from headway.tasks.model_parts import ModelParts, labels_of, named_classes
+from headway.tasks.model_parts import ModelParts, labels_of
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
     ClassProbabilities,
@@ -41,16 +45,9 @@ from headway.tasks.results import (
     EvalResult,
     Sample,
 )
-from headway.tasks.text_classification import check_classes, check_known, class_index, known_labels
-from headway.tasks.text_tracing import same
-from headway.tasks.token_rows import given
-from headway.tasks.tracing import Choices
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.recipe import Recipe
-    from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.text_classification import Classification
+from headway.tasks.text_tasks import given
+from headway.tasks.tracing import TracedRun, TraceOptions
 
 ANSWERED_TOGETHER = 64  # samples of an evaluation
 PREDICTED_TOGETHER = 32  # samples that a person names
@@ -59,18 +56,11 @@ MIXINGS: dict[str, Mixing] = {"mixup": Mixup(), "cutmix": CutMix()}
 
 
 @dataclass(frozen=True, eq=False)
-class MediaBatch:
+class MediaBatch(Batch):
     read: ModelInput
     wanted: Tensor  # B
     shares: Tensor  # B K, of each class; they sum to one
     tokens: int
-
-    @property
-    def targets(self) -> int:
-        return len(self.wanted)
-
-    def tokens_at(self, site: str) -> None:
-        """What goes by a site is no text."""
 
     def logits(self, model: nn.Module) -> Tensor:
         """B K"""
@@ -78,14 +68,14 @@ class MediaBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class MediaClassification(ValidatedByAnswers, MediaTask):
+class MediaClassification(Classification, MediaTask):
     """Predict the class of a sample; `mixing` makes images of two, and asks for the share of each."""
 
     target = "sample"
     columns = 3
-    validation_records = VALIDATION_CLASSES
     things: ClassVar[str] = "samples"  # that scores count
-    head: ClassVar[str | None] = None  # what stands on an encoder that can have several heads
+    reads: ClassVar[str]  # images, sounds or numbers
+    order: ClassVar[str | None] = None  # of numbers, in the model's config
 
     input: Input
     labels: tuple[str, ...]
@@ -96,41 +86,30 @@ class MediaClassification(ValidatedByAnswers, MediaTask):
 
     @classmethod
     @abstractmethod
-    def prepared(
-        cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None
-    ) -> tuple[Input, dict[str, Any], dict[str, Any]]:
-        """How samples are read, the settings that were chosen for that, and what the model must fit."""
+    def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[Any]:
+        """How samples of data are read."""
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
-        input, chosen, config = cls.prepared(splits, recipe, start)
-        labels = sorted(set(known_labels(recipe, splits)))
-        check_classes(splits, labels)
-        smoothing = given(recipe.train.label_smoothing, 0.0)
+        input, chosen, config = cls.input_setup(splits, recipe, start)
+        labels, smoothing = cls.all_labels(recipe, splits), given(recipe.train.label_smoothing, 0.0)
         mixings = tuple(mixing for name, mixing in MIXINGS.items() if name in chosen.get("data.augment", ()))
-        task = cls(input, tuple(labels), smoothing, OneOf(mixings) if mixings else None)
+        task = cls(input, labels, smoothing, OneOf(mixings) if mixings else None)
         chosen = {**chosen, "train.label_smoothing": smoothing}
-        ready = input.preprocess
-        return TaskSetup(task, None, None, chosen, len(labels), config, cls.head, ready)
+        return TaskSetup(task, None, None, chosen, len(labels), config, cls.head, input.preprocess)
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:
         labels = labels_of(parts, Classifier)
         found = None if labels is None else input_of(parts)
-        return None if labels is None or found is None or not cls.reads(found, parts) else cls(found, labels)
-
-    @classmethod
-    @abstractmethod
-    def reads(cls, input: Input, parts: ModelParts) -> bool:
-        """Whether samples of this task are read so."""
-
-    def extra_config(self) -> Mapping[str, Any]:
-        return named_classes(self.labels)
+        if labels is None or found is None or found.noun != cls.reads:
+            return None
+        return cls(found, labels) if getattr(parts.config, "order", cls.order) == cls.order else None
 
     # ---- learning
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        return [[*stored_sample(self.input, *sample), [class_index(label, self.labels)]] for *sample, label in fields]
+        return [[*stored_sample(self.input, *sample), [self.class_index(label)]] for *sample, label in fields]
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> MediaBatch:
         read = self.loaded(rows, random)
@@ -175,100 +154,65 @@ class MediaClassification(ValidatedByAnswers, MediaTask):
             scores = replace(scores, numbers={**scores.numbers, "top5": inside / len(answers.answers)})
         return EvalResult(scores, answers.samples)
 
-    def check(self, records: Sequence[Record]) -> None:
-        for record in records:
-            check_known(self.labels, record, record.fields[1:])
-
     def row_name(self, record: Record) -> str:
         name = super().row_name(record)
         return f"{record.fields[1]}: {name}" if record.place else name
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
-        label = self.labels.__getitem__
-        choices = Choices("classes", (None,), None, label, lambda best: label(best[0]), same)
-        return self.traced_call(model, input, choices)
+        shown = self.shown(model, input)
+        return shown.run(model, lambda: model(*shown.read), self.class_choices())
 
 
 class ImageClassification(MediaClassification):
     """Predict the class of an image."""
 
     name = "image-classification"
-    kind = "images"
-    data_kind = DataKind.IMAGES
-    goal = "image classification"
     does = "names the class of an image"
-    things = "images"
+    things = reads = "images"
     head = "classes"
     architectures = ("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "clip_image")
     presets_by_size = ("vit-nano", "resnet-nano", "resnet-18", "resnet-50")
 
     @classmethod
-    def prepared(
-        cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None
-    ) -> tuple[Input, dict[str, Any], dict[str, Any]]:
-        found = image_setup(recipe, splits, start, AUGMENTATIONS, ("crop",), besides=MIXINGS)
-        return found.input, found.chosen, found.config
-
-    @classmethod
-    def reads(cls, input: Input, parts: ModelParts) -> bool:
-        return input.unit == "images"
+    def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[ImageInput]:
+        return image_setup(recipe, splits, start, AUGMENTATIONS, ("crop",), besides=MIXINGS)
 
 
 class SoundClassification(MediaClassification):
     """Predict the class of a sound."""
 
     name = "sound-classification"
-    kind = "sounds"
-    data_kind = DataKind.SOUNDS
-    goal = "sound classification"
     does = "names the class of a sound"
+    reads = "sounds"
     head = "rows"
     architectures = ("conformer",)
     presets_by_size = ("conformer-nano", "conformer-s")
 
     @classmethod
-    def prepared(
-        cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None
-    ) -> tuple[Input, dict[str, Any], dict[str, Any]]:
-        input, chosen = sound_setup(recipe, splits, start)
-        return input, chosen, {"features": input.mel.mels}
-
-    @classmethod
-    def reads(cls, input: Input, parts: ModelParts) -> bool:
-        return input.noun == "sounds"
+    def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[MelInput]:
+        return sound_setup(recipe, splits, start)
 
 
 class SeriesClassification(MediaClassification):
     """Predict the class of vectors in an order."""
 
     name = "series-classification"
-    kind = "series"
-    data_kind = DataKind.SERIES
-    goal = "classification of series"
     does = "names the class of a series"
+    reads = "numbers"
     architectures = ("vectors",)
     presets_by_size = ("vectors-small",)
-    order: ClassVar[str] = "series"  # in the model's config
+    order = "series"
 
     @classmethod
-    def prepared(
-        cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None
-    ) -> tuple[Input, dict[str, Any], dict[str, Any]]:
-        input = series_input(splits, start)
-        return input, {}, {"features": len(input.preprocess.mean), "order": cls.order}
-
-    @classmethod
-    def reads(cls, input: Input, parts: ModelParts) -> bool:
-        return input.unit == "vectors" and getattr(parts.config, "order", cls.order) == cls.order
+    def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[SeriesInput]:
+        found = series_setup(splits, start)
+        return found._replace(config={**found.config, "order": cls.order})
 
 
 class SetClassification(SeriesClassification):
     """Predict the class of vectors in no order."""
 
     name = "set-classification"
-    kind = "sets"
-    data_kind = DataKind.SETS
-    goal = "classification of sets"
     does = "names the class of a set"
     order = "set"
 

@@ -1,4 +1,4 @@
-"""Images and sounds as a model takes them in, written as files that a page can show and play.
+"""Images and sounds written as files: what a model takes in, for a page, and samples for a model that was given none.
 
 Axes:  Ch channels   H height   W width   N samples   T frames   M mels
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import wave
 from io import BytesIO
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
-import torch
-from PIL import Image
+from PIL import Image, ImageDraw
 from torch import Tensor
 
+from headway.data.preprocess import ImagePreprocess
 from headway.tasks.tracing import InputImage, InputSound
 
-if TYPE_CHECKING:
-    from headway.data.preprocess import ImagePreprocess
+SIDE = 224  # pixels of the sample image
+RATE, PITCH = 16_000, 440  # hertz, of the sample sound
 
 
 def picture_of(image: Tensor, ready: ImagePreprocess) -> InputImage:
@@ -33,18 +33,19 @@ def png(image: Tensor, ready: ImagePreprocess) -> bytes:
 
 
 def sound_of(samples: Tensor, rate: int, frames: Tensor) -> InputSound:
-    """A clip, N, with the frames that are made of it, T M."""
-    return InputSound(wav(samples, rate), len(samples) / rate, spectrogram(frames))
+    """A clip, N, of samples between −1 and 1, with the frames that are made of it, T M."""
+    whole = (samples.clamp(-1, 1) * 32767).round().numpy()
+    return InputSound(wav(whole, rate), len(samples) / rate, spectrogram(frames))
 
 
-def wav(samples: Tensor, rate: int) -> bytes:
-    """Samples between −1 and 1 as 16 bits each."""
+def wav(samples: np.ndarray, rate: int) -> bytes:
+    """Samples of 16 bits each."""
     file = BytesIO()
     with wave.open(file, "wb") as out:
         out.setnchannels(1)
         out.setsampwidth(2)
         out.setframerate(rate)
-        out.writeframes((samples.clamp(-1, 1) * 32767).round().to(torch.int16).numpy().astype("<i2").tobytes())
+        out.writeframes(samples.astype("<i2").tobytes())
     return file.getvalue()
 
 
@@ -59,3 +60,18 @@ def encoded(pixels: np.ndarray) -> bytes:
     file = BytesIO()
     Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG")
     return file.getvalue()
+
+
+def sample_image(path: Path) -> Path:
+    """An orange disc on a grey gradient."""
+    image = Image.linear_gradient("L").resize((SIDE, SIDE)).convert("RGB")
+    ImageDraw.Draw(image).ellipse((SIDE // 4, SIDE // 4, 3 * SIDE // 4, 3 * SIDE // 4), fill=(230, 160, 40))
+    image.save(path)
+    return path
+
+
+def sample_sound(path: Path) -> Path:
+    """One second of a tone with a fade-in and a fade-out."""
+    at = np.arange(RATE) / RATE
+    path.write_bytes(wav((8000 * np.sin(np.pi * at) * np.sin(2 * np.pi * PITCH * at)).round(), RATE))
+    return path

@@ -1,8 +1,9 @@
 """Tasks on images, sounds and numbers: how their models read a sample, and how rows on disk keep where it is.
 
-Axes:  B batch   C width
+What a model is trained on is preprocessed as the model to start from knows it, or by what the data is: `image_setup`,
+`sound_setup` and `series_setup` choose preprocessing and augmentation.
 
-Images, sounds and numbers made ready to learn from: preprocessing by what the data is, and augmentation.
+Axes:  B batch   C width
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -19,10 +20,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.images import is_grey, mean_and_std
-from headway.data.kinds import DataKind
 from headway.data.numbers import vectors
 from headway.data.order import batched, random_for
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, SoundPreprocess
+from headway.data.records import Record
+from headway.data.shards import Shards
 from headway.data.splits import DataSplits, subsample
 from headway.data.text_lines import MediaLocation
 from headway.data.transforms.colour import Blur, ColourJitter, Grey, RandAugment
@@ -42,24 +44,16 @@ from headway.errors import UserError, listed, nearest
 from headway.nn.head import MeanPool
 from headway.nn.trunk import encoder_of
 from headway.ops.mel import LogMel
-from headway.tasks.base import GivesVectors, RecordTask, Row, Task, ValidatedByLoss, ids
-from headway.tasks.inputs import ImageInput, MelInput, SeriesInput
-from headway.tasks.inspection import ENCODED_TOGETHER, UNKNOWN_TOKENS, DataRow, EncoderInput
-from headway.tasks.results import NextCommand, ReportDetails, TracedInput, example_of
-from headway.tasks.token_rows import given
-from headway.tasks.tracing import OutcomeReader, TracedRun, TraceOptions, Vector
+from headway.recipe import Recipe
+from headway.tasks.base import ENCODED_TOGETHER, UNKNOWN_TOKENS, GivesVectors, RecordTask, Task
+from headway.tasks.batches import DataRow, EncoderInput, Row, ids
+from headway.tasks.inputs import ImageInput, Input, MelInput, ModelInput, SeriesInput, ShownInput
+from headway.tasks.model_parts import ModelParts
+from headway.tasks.results import EvalResult, NextCommand, ReportDetails, Sample, TracedInput, example_of
+from headway.tasks.text_tasks import given
+from headway.tasks.tracing import TracedRun, TraceOptions, Vector
 from headway.zoo.encoders import encoder_config
 from headway.zoo.presets import preset
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.shards import Shards
-    from headway.data.splits import DataSplits
-    from headway.recipe import Recipe
-    from headway.tasks.inputs import ImageInput, Input, ModelInput, ShownInput
-    from headway.tasks.model_parts import ModelParts
-    from headway.tasks.results import EvalResult, Sample
-
 
 PROBED = 500  # samples by which all are judged: how large images are, mean and deviation of numbers
 OPENED = 100  # images of these by which all are judged: their channels, mean and deviation
@@ -70,13 +64,14 @@ PATCH = 4  # pixels: the same for small images
 SUBSAMPLING = 4  # frames to a token of a model of sounds
 SHIFT = 8  # one part of so many, by which an image is moved at random
 
+I = TypeVar("I", bound=Input)
 Augmentations = Mapping[str, Callable[[ImagePreprocess], Transform]]  # by name, in the order in which they are applied
 
 
-class ImageSetup(NamedTuple):
-    """How images are read, the settings that were chosen for that, and what the model must fit."""
+class InputSetup(NamedTuple, Generic[I]):
+    """How samples are read, the settings that were chosen for that, and fields of the model's config that follow."""
 
-    input: ImageInput
+    input: I
     chosen: dict[str, Any]
     config: dict[str, Any]
 
@@ -89,14 +84,15 @@ def image_setup(
     usual: Sequence[str],
     *,
     besides: Iterable[str] = (),
-) -> ImageSetup:
+) -> InputSetup[ImageInput]:
     """`besides` are augmentations of whole batches, which the task applies."""
     ready = image_preprocess(recipe, splits, start)
     names = augmentation_names(recipe, usual, [*(name for name in table if name not in ALWAYS), *besides])
-    input = ImageInput(ready, Compose(tuple(transforms(names, table, ready))))
     side = ready.size[0]
-    chosen = {"data.augment": names, "model.image": side}
-    return ImageSetup(input, chosen, {"image": side, "channels": ready.channels})
+    config = {"image": side, "channels": ready.channels}
+    return InputSetup(
+        ImageInput(ready, composed(names, table, ready)), {"data.augment": names, "model.image": side}, config
+    )
 
 
 def image_preprocess(recipe: Recipe, splits: DataSplits, start: ModelParts | None) -> ImagePreprocess:
@@ -124,31 +120,31 @@ def image_side(recipe: Recipe, some: list[Record]) -> int:
     return max(PATCH, usual // PATCH * PATCH) if usual <= SMALL else max(GRID, min(SIDE, usual) // GRID * GRID)
 
 
-def sound_setup(recipe: Recipe, splits: DataSplits, start: ModelParts | None) -> tuple[MelInput, dict[str, Any]]:
-    """Sounds as the model knows them, or at their own rate; and the settings that were chosen."""
-    first = next(iter(splits.train()))
-    rate = first.extent[1]
+def sound_setup(recipe: Recipe, splits: DataSplits, start: ModelParts | None) -> InputSetup[MelInput]:
+    """Sounds as the model knows them, or at their own rate."""
+    rate = next(iter(splits.train())).extent[1]
     if start is not None and isinstance(start.preprocess, SoundPreprocess):
         ready = start.preprocess
     else:
         ready = SoundPreprocess(LogMel.speech(rate, 40 if rate <= 8000 else 80))
     names = augmentation_names(recipe, ("specaugment",), [*WAVES, *FRAMES])
-    waves, frames = (Compose(tuple(transforms(names, table, ready))) for table in (WAVES, FRAMES))
-    return MelInput(ready, waves, frames), {"data.augment": names}
+    input = MelInput(ready, composed(names, WAVES, ready), composed(names, FRAMES, ready))
+    return InputSetup(input, {"data.augment": names}, {"features": ready.mel.mels})
 
 
-def series_input(splits: DataSplits, start: ModelParts | None) -> SeriesInput:
+def series_setup(splits: DataSplits, start: ModelParts | None) -> InputSetup[SeriesInput]:
     """Numbers on the scale that the model knows, or on their own."""
     seen = np.concatenate([vectors(record.fields[0]) for record in splits.some(PROBED)])
+    count = seen.shape[1]
     if start is not None and isinstance(start.preprocess, NumberPreprocess):
         ready = start.preprocess
-        if len(ready.mean) != seen.shape[1]:
-            said = f"vectors of {seen.shape[1]} numbers for a model that reads vectors of {len(ready.mean)}"
+        if len(ready.mean) != count:
+            said = f"vectors of {count} numbers for a model that reads vectors of {len(ready.mean)}"
             raise UserError(said, do="choose as many with data.columns, or leave model.from out")
-        return SeriesInput(ready)
-    whole = seen.astype(np.float64)  # the square of a large number overflows float32
-    deviation = np.maximum(whole.std(0), 1e-6)
-    return SeriesInput(NumberPreprocess(tuple(whole.mean(0).tolist()), tuple(deviation.tolist())))
+    else:
+        whole = seen.astype(np.float64)  # the square of a large number overflows float32
+        ready = NumberPreprocess(tuple(whole.mean(0).tolist()), tuple(np.maximum(whole.std(0), 1e-6).tolist()))
+    return InputSetup(SeriesInput(ready), {}, {"features": count})
 
 
 def augmentation_names(recipe: Recipe, usual: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
@@ -161,11 +157,9 @@ def augmentation_names(recipe: Recipe, usual: Sequence[str], allowed: Sequence[s
     return names
 
 
-def transforms(
-    names: Sequence[str], table: Mapping[str, Callable[[Any], Transform]], ready: Any
-) -> Iterable[Transform]:
+def composed(names: Sequence[str], table: Mapping[str, Callable[[Any], Transform]], ready: Any) -> Compose:
     """The transforms of these names, in the order of the table, as far as they are in it."""
-    return (make(ready) for name, make in table.items() if name in names or name in ALWAYS)
+    return Compose(tuple(make(ready) for name, make in table.items() if name in names or name in ALWAYS))
 
 
 def cropped(ready: ImagePreprocess) -> Transform:
@@ -204,10 +198,6 @@ class MediaReader(Task):
 
     input: Input
     series_columns: Sequence[str | int] | None = None  # of a table, where a model knows its columns by name
-
-    @property
-    def takes_files(self) -> bool:
-        return self.input.noun != "numbers"
 
     def sample_input(self, folder: Path, context: int | None) -> str:
         return self.input.sample(folder)
@@ -254,17 +244,12 @@ class MediaReader(Task):
     def shown(self, model: nn.Module, given: str) -> ShownInput:
         """One sample, opened to be traced."""
         stored = self.locate(given)
-        return self.input.shown(model, given, stored, self.opened([stored]))
+        return self.input.shown(model, stored, self.opened([stored]))
 
     def traced_vector(self, model: nn.Module, given: str) -> TracedRun:
         """A vector for all of a sample."""
         shown = self.shown(model, given)
-        return shown.traced(TracedRun(model, lambda: self.pooled(model, shown.read)[0], Vector(), shown.axes))
-
-    def traced_call(self, model: nn.Module, given: str, reader: OutcomeReader) -> TracedRun:
-        """What the model gives for all of a sample."""
-        shown = self.shown(model, given)
-        return shown.traced(TracedRun(model, lambda: model(*shown.read), reader, shown.axes))
+        return shown.run(model, lambda: self.pooled(model, shown.read)[0], Vector())
 
 
 class MediaTask(MediaReader, RecordTask):
@@ -325,13 +310,20 @@ def batch_size(rows: Sequence[Row]) -> int:
     return sum(int(row[1][0]) for row in rows)
 
 
-class ImagesAlone(GivesVectors, ValidatedByLoss, MediaTask):
+def first_texts(records: Iterable[Record]) -> Iterator[Record]:
+    """Of several records about one file, the first."""
+    known = set[str]()
+    for record in records:
+        if record.handed[0] not in known:
+            known.add(record.handed[0])
+            yield record
+
+
+class ImagesAlone(GivesVectors, MediaTask):
     """A task on images without labels: their encoder is what is learned, and a vector is all that it answers."""
 
-    kind = "images"
-    data_kind = DataKind.IMAGES
     target = "image"
-    needs_labels = False
+    validation_records = 0
 
     input: ImageInput  # pyright: ignore[reportIncompatibleVariableOverride]
 

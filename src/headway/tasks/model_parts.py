@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from torch import nn
 
+from headway.data.preprocess import Preprocess
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.head import Classifier, TokenClassifier, main_head
 from headway.nn.trunk import Trunk
-
-if TYPE_CHECKING:
-    from headway.data.preprocess import Preprocess
-    from headway.data.tokenizer import Tokenizer
-
 
 CUSTOM = "custom"  # the architecture of a torch module of your own
 

@@ -6,16 +6,15 @@ task of your own needs no entry: hand its class to `headway.train` and `headway.
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
-from headway.errors import UserError, listed, nearest
+from headway.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from headway.data.kinds import DataKind
     from headway.data.records import RecognisedData
-    from headway.tasks.base import Task
-    from headway.tasks.model_parts import ModelParts
 
 
 class TaskEntry(NamedTuple):
@@ -62,45 +61,18 @@ TASKS = {
         "media_classification:SeriesClassification", "series", "SERIES", "classification of series"
     ),
     "set-classification": TaskEntry("media_classification:SetClassification", "sets", "SETS", "classification of sets"),
-    "media-embedding": TaskEntry("embedding:MediaEmbedding"),
-    "text-embedding": TaskEntry("embedding:TextEmbedding"),
+    "media-embedding": TaskEntry("embedding:MediaEmbedding", goal="embeddings"),
+    "text-embedding": TaskEntry("embedding:TextEmbedding", goal="embeddings"),
 }
+# how a sentence names a setting: by its dotted name, or as an option where a command says it
+SPELLING: ContextVar[Callable[[str], str]] = ContextVar("SPELLING", default=str)
 BY_DATA = {entry.word: entry for entry in reversed(TASKS.values()) if entry.word}  # the usual task of a kind of data
 DATA_WORDS = tuple(reversed(BY_DATA))  # what --task takes, beside the names of tasks
-
-
-def task_class(name: str) -> type[Task]:
-    """The task of a name."""
-    if name not in TASKS:
-        raise UserError(f"no task {name!r}", allowed=listed(TASKS, 20), meant=nearest(name, TASKS))
-    module, _, cls = TASKS[name].path.partition(":")
-    return getattr(import_module(f"headway.tasks.{module}"), cls)
-
-
-def tasks_for(data_kind: DataKind | None) -> list[type[Task]]:
-    """The tasks of a kind of data, the usual one first; all of them where the kind is not known."""
-    kept = [name for name, entry in TASKS.items() if data_kind is None or entry.data == data_kind.name]
-    return [task_class(name) for name in kept]
 
 
 def unlabelled_tasks() -> dict[str, TaskEntry]:
     """The tasks that learn from samples of which nothing is said."""
     return {name: entry for name, entry in TASKS.items() if entry.unlabelled}
-
-
-def task_of(parts: ModelParts, name: str | None = None, data_kind: DataKind | None = None) -> Task:
-    """The task of a model: the one its folder names, or the first whose head it has; data decides between several."""
-    from headway.tasks.model_parts import CUSTOM
-
-    if name in TASKS and (data_kind is None or parts.architecture == CUSTOM):
-        found = task_class(name).from_model(parts)
-        if found is not None:
-            return found
-    # a task is imported when its turn comes
-    for name in sorted(TASKS, key=lambda name: data_kind is None or TASKS[name].data != data_kind.name):
-        if (found := task_class(name).from_model(parts)) is not None:
-            return found
-    raise UserError(f"there is no way to run a {type(parts.model).__name__}", do="give a model that a task knows")
 
 
 def data_kind(word: str | None) -> DataKind | None:
@@ -123,7 +95,8 @@ def data_entry(kind: DataKind) -> TaskEntry:
 
 
 def sentence(data: RecognisedData) -> str:
-    """What data is and what it is therefore for."""
+    """What data is and what it is therefore for, with the setting that changes it."""
+    spell = SPELLING.get()
     if data.unlabelled:
-        return f"{data.description}, to be learned from without classes (change with --objective)"
-    return f"{data.description}, so {data_entry(data.kind).goal} (change with --task)"
+        return f"{data.description}, to be learned from without classes (change with {spell('data.objective')})"
+    return f"{data.description}, so {data_entry(data.kind).goal} (change with {spell('data.task')})"

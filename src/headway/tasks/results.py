@@ -11,14 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from headway.metrics.scores import MEASURES, Scores
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, Hypothesis
-
-if TYPE_CHECKING:
-    from headway.metrics.scores import Scores
-
 
 MAX_CLASSES = 5  # of which the probabilities are shown to people
 

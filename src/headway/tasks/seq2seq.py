@@ -9,22 +9,27 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
 from headway.data.order import batched
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.request import begin_of
 from headway.generate.session import context_of, encode_sources
+from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_pairs
 from headway.nn.context import EMPTY
 from headway.nn.head import word_head
 from headway.nn.trunk import EncoderDecoder
-from headway.tasks.base import Row, TaskSetup, ValidatedByAnswers, ids
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import Batch, PackedBatch, Row, TokenPrediction, cut, ids
 from headway.tasks.generation import (
     GREEDY_OPTIONS,
     GenerationOptions,
@@ -35,29 +40,10 @@ from headway.tasks.generation import (
 )
 from headway.tasks.model_parts import ModelParts, reads_media, required_tokenizer
 from headway.tasks.results import DEFAULT_EVALUATION, CollectedAnswers, EvalOptions, EvalResult, Sample, TextPrediction
-from headway.tasks.text_tracing import TracedWriting, check_length, tokens
-from headway.tasks.token_rows import (
-    MAX_LENGTH,
-    PackedBatch,
-    ReadsText,
-    TokenPrediction,
-    TokenRows,
-    context_for,
-    cut,
-    given,
-    merged_settings,
-    started,
-    two_tokenizers,
-)
+from headway.tasks.text_tasks import MAX_LENGTH, TokenRows, context_for, given, merged_settings, started, two_tokenizers
+from headway.tasks.text_tracing import check_length, tokens, traced_writing, writing_of
+from headway.tasks.tracing import TracedRun, TraceOptions
 from headway.zoo.build import vocabulary_of
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.metrics.scores import Scores
-    from headway.recipe import Recipe
-    from headway.tasks.tracing import TracedRun, TraceOptions
 
 ANSWERED_TOGETHER = 64  # texts
 READ_TOGETHER = 1000  # records
@@ -67,21 +53,16 @@ MAX_SYMBOLS, SYMBOL_USES = 300, 8  # a notation, such as phonemes, has few symbo
 
 
 @dataclass(frozen=True, eq=False)
-class PairBatch:
+class PairBatch(Batch):
     source: PackedBatch
     read: PackedBatch  # by the decoder: the start token, then the target without its end
     wanted: Tensor  # M, the token after each of these
-
-    @property
-    def targets(self) -> int:
-        return len(self.wanted)
 
     @property
     def tokens(self) -> int:
         return len(self.source) + len(self.read)
 
     def tokens_at(self, site: str) -> Tensor:
-        """The tokens that go by a site."""
         return self.read.ids if site.startswith("decoder.") else self.source.ids
 
 
@@ -101,7 +82,7 @@ def target_predictions(model: nn.Module, batch: PairBatch) -> TokenPrediction:
 
 
 @dataclass(frozen=True, eq=False)
-class Seq2Seq(ValidatedByAnswers, TokenRows, ReadsText):
+class Seq2Seq(TokenRows):
     """Write the target from the source; `prefix` stands before each source and says what is to be done, as in T5.
 
     The tokenizers frame a text as the model wants it: with an end, at least.  Longer sides are cut to `max_length`.
@@ -109,9 +90,6 @@ class Seq2Seq(ValidatedByAnswers, TokenRows, ReadsText):
     """
 
     name = "seq2seq"
-    kind = "translation"
-    data_kind = DataKind.PAIRS
-    goal = "translation"
     does = "writes a text from a text"
     target = "token"
     beams = True
@@ -238,8 +216,8 @@ class Seq2Seq(ValidatedByAnswers, TokenRows, ReadsText):
         [source] = self.sources([input])
         check_length(len(source), context_of(model.encoder))
         axis, target = tokens("source", source, self.tokenizer), self.target_tokenizer
-        writing = TracedWriting(model, torch.tensor([source]), EMPTY, target, axis, axis, options.forced_text)
-        return writing.by(lambda: self.job(model, [source], GREEDY_OPTIONS))
+        read, write = (torch.tensor([source]), EMPTY), writing_of(lambda: self.job(model, [source], GREEDY_OPTIONS))
+        return traced_writing(model, read, target, axis, axis, options.forced_text, write)
 
 
 def joint_preset(recipe: Recipe) -> bool:

@@ -11,25 +11,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headway.data.splits import DataSplits
 from headway.data.transforms.colour import ColourJitter
 from headway.data.transforms.compose import RandomApply, generators
 from headway.data.transforms.geometry import RandomResizedCrop
 from headway.ops.losses import nt_xent
-from headway.tasks.base import Row, TaskSetup
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import Batch, Row
 from headway.tasks.inputs import ImageInput, input_of
 from headway.tasks.media_tasks import AUGMENTATIONS, Augmentations, ImagesAlone, image_setup, stored_text
 from headway.tasks.model_parts import ModelParts
 from headway.zoo.presets import preset
-
-if TYPE_CHECKING:
-    from headway.data.splits import DataSplits
-    from headway.recipe import Recipe
 
 # what makes a view: as SimCLR has it, with crops of a fifth or more, since less of a small image shows nothing
 VIEWS: Augmentations = {
@@ -41,7 +40,7 @@ TEMPERATURE = 0.5  # where neither preset nor person says another
 
 
 @dataclass(frozen=True, eq=False)
-class ViewBatch:
+class ViewBatch(Batch):
     """Both views of each image, in the same order."""
 
     one: Tensor  # B Ch H W
@@ -55,17 +54,12 @@ class ViewBatch:
     def tokens(self) -> int:
         return len(self.one)
 
-    def tokens_at(self, site: str) -> None:
-        """What goes by a site is no text."""
-
 
 @dataclass(frozen=True, eq=False)
 class SimCLR(ImagesAlone):
     """Tell by one view of an image which the other one is, among all of the batch."""
 
     name = "simclr"
-    objective = "contrastive"
-    goal = "contrastive learning from images"
     architectures = ("simclr",)
     presets_by_size = ("simclr-nano", "simclr-resnet-50")
 
@@ -78,7 +72,7 @@ class SimCLR(ImagesAlone):
         input, chosen, config = image_setup(recipe, splits, start, VIEWS, usual)
         temperature = temperature_of(recipe, start)
         config = {**config, "temperature": temperature}
-        return TaskSetup(cls(input, temperature), None, None, chosen, 0, config, None, input.preprocess)
+        return TaskSetup(cls(input, temperature), chosen=chosen, config=config, preprocess=input.preprocess)
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:

@@ -8,52 +8,47 @@ run, that would always be its end.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from headway.data.records import Record
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.request import begin_of
 from headway.nn.trunk import EncoderDecoder
-from headway.tasks.base import Row, TaskSetup, ids
+from headway.recipe import Recipe
+from headway.tasks.base import TaskSetup
+from headway.tasks.batches import Row, TokenPrediction, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.language_modelling import MAX_WINDOW, REPORT_TOKENS, LanguageModelling, WindowBatch, own_random
+from headway.tasks.language_modelling import REPORT_TOKENS, LanguageModelling, WindowBatch, own_random
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (
-    DEFAULT_EVALUATION,
     SHOWN_SAMPLES,
-    EvalOptions,
     EvalResult,
     ReportDetails,
     Sample,
+    TextPrediction,
     TracedInput,
     caption,
 )
 from headway.tasks.seq2seq import PairBatch, Seq2Seq, pair_batch, target_predictions
-from headway.tasks.text_tracing import readable, special
-from headway.tasks.token_rows import (
+from headway.tasks.text_tasks import (
     DEFAULT_CONTEXT,
     SENTINELS,
     Framing,
-    TokenPrediction,
     context_for,
     merged_settings,
     one_tokenizer,
     sentinels_of,
-    some,
 )
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.recipe import Recipe
-    from headway.tasks.results import TextPrediction
-    from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.text_tracing import readable, special
+from headway.tasks.tracing import TracedRun, TraceOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +59,6 @@ class SpanCorruption(LanguageModelling):
     """
 
     name = "span-corruption"
-    objective = "span"
     does = "writes what was taken out of texts"
     architectures = Seq2Seq.architectures
     presets_by_size = ("t5-tiny", "t5-mini", "t5-small")
@@ -125,27 +119,18 @@ class SpanCorruption(LanguageModelling):
         end = some(self.tokenizer.eos)
         return ids(*left, end), ids(*out, marks[-1], end)
 
-    def loss(self, model: nn.Module, batch: PairBatch) -> Tensor:
-        return self.predicted(model, batch).loss()
-
     def predicted(self, model: nn.Module, batch: PairBatch) -> TokenPrediction:
         return target_predictions(model, batch)
 
     # ---- evaluation by windows
 
-    @property
-    def window(self) -> int:
-        return self.stride(min(self.max_length, MAX_WINDOW)) + 1
-
     def windows(self, rows: Sequence[np.ndarray]) -> WindowBatch:
         pairs = [self.corrupted(row, own_random(row)) for row in rows]
         return WindowBatch(pair_batch(pairs, self.start_token), [len(target) for _, target in pairs])
 
-    def evaluate(
-        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
-    ) -> EvalResult:
-        found = super().evaluate(model, records, options)
-        return replace(found, notes=("of spans that were taken out of the texts",))
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return ("of spans that were taken out of the texts",)
 
     # ---- use: as any encoder–decoder
 

@@ -8,28 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from headway.data.kinds import DataKind
+from headway.data.tokenizer import Tokenizer
+from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_tags
 from headway.nn.head import TokenClassifier
-from headway.tasks.base import Row, ids
+from headway.tasks.batches import PackedBatch, Row, around, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.model_parts import ModelParts, labels_of, required_tokenizer
-from headway.tasks.results import TaggedWords
-from headway.tasks.text_classification import NO_TARGET, LabelBatch, TextLabelTask, class_index
-from headway.tasks.text_tracing import fitting_ids, own_tokens, same, text_axes
-from headway.tasks.token_rows import PackedBatch, around, context_for, some
+from headway.tasks.results import CollectedAnswers, TaggedWords
+from headway.tasks.text_classification import NO_TARGET, LabelBatch, TextLabelTask
+from headway.tasks.text_tracing import fitting_ids, own_tokens, text_axes
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
-
-if TYPE_CHECKING:
-    from headway.data.tokenizer import Tokenizer
-    from headway.metrics.scores import Scores
-    from headway.tasks.results import CollectedAnswers
 
 
 class Tagging(TextLabelTask):
@@ -39,19 +33,10 @@ class Tagging(TextLabelTask):
     """
 
     name = "tagging"
-    kind = "tagging"
-    data_kind = DataKind.TAGS
-    goal = "tagging"
     does = "names the class of each word"
     target = "word"
     head = "tokens"
-
-    @classmethod
-    def from_model(cls, parts: ModelParts) -> Self | None:
-        labels, settings = labels_of(parts, TokenClassifier), parts.extra_config
-        if labels is None:
-            return None
-        return cls(required_tokenizer(parts), labels, max_length=context_for(parts), settings=settings)
+    head_type = TokenClassifier
 
     @classmethod
     def labels_in(cls, text: str) -> list[str]:
@@ -66,7 +51,7 @@ class Tagging(TextLabelTask):
         read = split_words(words, self.tokenizer)
         told = [0] * len(read.ids)
         for first, tag in zip(read.firsts, tags, strict=True):
-            told[first] = 1 + class_index(tag, self.labels)
+            told[first] = 1 + self.class_index(tag)
         end = min(self.max_length, len(read.ids)) - len(after)
         return [*read.ids[:end], *after], [*told[:end], *[0] * len(after)]
 
@@ -98,7 +83,7 @@ class Tagging(TextLabelTask):
         def whole(best: Sequence[int]) -> str:
             return " ".join(map(label, best))
 
-        choices = Choices("tags", tuple(asked), None, label, whole, same)
+        choices = Choices("tags", tuple(asked), None, label, whole)
         return TracedRun(model, lambda: model(inputs)[0, asked], choices, text_axes(read, self.tokenizer))
 
 

@@ -1,35 +1,27 @@
-"""What traces of models of texts share: tokens as axes, and texts that a decoder writes.
+"""What traces of models of texts share: tokens as a person reads them, as axes, and texts that a decoder writes.
 
 Axes:  T tokens   N tokens that are predicted   C width
-
-Tokens as a person reads them: how each is written, and which of them stand for no part of a text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from headway.data.tokenizer import BROKEN, specials
+from headway.data.tokenizer import BROKEN, Tokenizer, specials
 from headway.errors import UserError
+from headway.generate.decoding import Job
 from headway.generate.sampling import GREEDY
 from headway.generate.session import context_of, vocab_of
+from headway.nn.context import Context
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.tasks.generation import first_token
-from headway.tasks.tracing import Axes, Choices, ForcedText, TokenAxis, TracedRun, TraceOptions
-
-if TYPE_CHECKING:
-    from headway.data.tokenizer import Tokenizer
-    from headway.generate.decoding import Job
-    from headway.nn.context import Context
-    from headway.tasks.tracing import Axis
-
+from headway.tasks.tracing import Axes, Axis, Choices, ForcedText, TokenAxis, TracedRun, TraceOptions
 
 SPACE = "▁"  # SentencePiece's
 
@@ -98,10 +90,6 @@ def own_tokens(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
     return [at for at, id in enumerate(ids) if id not in apart] or list(range(len(ids)))
 
 
-def same(logits: Tensor) -> Tensor:
-    return logits
-
-
 def followed(
     prompt: list[int], own: Sequence[int], tokenizer: Tokenizer, model: Trunk, forced: ForcedText | None
 ) -> tuple[ForcedText, list[int]]:
@@ -117,46 +105,49 @@ def followed(
     return forced, ids
 
 
-@dataclass(frozen=True, eq=False)
-class TracedWriting:
-    """An encoder–decoder with its source; `tokenizer` is that of what it writes.
+class WrittenTokens(NamedTuple):
+    """What a decoder begins with, the tokens that it writes behind that, and the text that these are."""
 
-    `encoded` are the places of its encoder, if these have a name, and `memory` those that the decoder looks at.  It
-    reads what another model wrote, or else its own tokens.
+    prompt: list[int]
+    tokens: Sequence[int]
+    text: str
+
+
+def writing_of(make: Callable[[], Job]) -> Callable[[], WrittenTokens]:
+    """What a job writes; it is made anew, its source encoded again, wherever its text is written again."""
+
+    def write() -> WrittenTokens:
+        job = make()
+        [[found]] = job.generate(GREEDY)
+        return WrittenTokens(job.prompts[0], found.tokens, job.stop.text(found.tokens))
+
+    return write
+
+
+def traced_writing(
+    model: EncoderDecoder,
+    source: tuple[Tensor, Context],
+    tokenizer: Tokenizer,
+    encoded: Axis | None,
+    memory: Axis,
+    forced: ForcedText | None,
+    write: Callable[[], WrittenTokens],
+) -> TracedRun:
+    """An encoder–decoder with its source, and what it writes with `tokenizer`: its own tokens, or those of another.
+
+    `encoded` are the places of its encoder, if these have a name, and `memory` those that the decoder looks at.
     """
+    prompt, own, text = write()
+    first = len(prompt) - 1
+    forced, ids = followed(prompt, own, tokenizer, model.decoder, forced)
+    target = torch.tensor([ids[:-1]])
 
-    model: EncoderDecoder
-    source: Tensor
-    context: Context
-    tokenizer: Tokenizer
-    encoded: Axis | None
-    memory: Axis
-    forced: ForcedText | None = None
+    def call() -> Tensor:
+        return model.decoder.features(target, model.remember(*source))[0, first:]  # N C
 
-    def by(self, make: Callable[[], Job]) -> TracedRun:
-        """The run of a job, which is made anew, its source encoded again, wherever its text is written again."""
-
-        def written() -> tuple[list[int], tuple[int, ...], str]:
-            job = make()
-            [[found]] = job.generate(GREEDY)
-            return job.prompts[0], found.tokens, job.stop.text(found.tokens)
-
-        prompt, tokens, text = written()
-        return self.after(prompt, tokens, text, lambda: written()[2])
-
-    def after(self, prompt: list[int], own: Sequence[int], text: str, again: Callable[[], str]) -> TracedRun:
-        """The run in which the model writes its `own` tokens after the prompt with which the decoder begins."""
-        model, tokenizer, first = self.model, self.tokenizer, len(prompt) - 1
-        forced, ids = followed(prompt, own, tokenizer, model.decoder, self.forced)
-        target = torch.tensor([ids[:-1]])
-
-        def call() -> Tensor:
-            return model.decoder.features(target, model.remember(self.source, self.context))[0, first:]  # N C
-
-        at = tuple(range(first, len(ids) - 1))
-        label = reader(tokenizer)
-        choices = Choices("written", at, tuple(ids[first + 1 :]), label, lambda best: again(), model.decoder.head)
-        streams: dict[str, Axis] = {"decoder": tokens("prefix", ids[:-1], tokenizer)}
-        streams |= {} if self.encoded is None else {"encoder": self.encoded}
-        axes = Axes(streams, self.memory, tokens("target", ids[1:], tokenizer))
-        return TracedRun(model, call, choices, axes, text, forced_text=forced)
+    at, label = tuple(range(first, len(ids) - 1)), reader(tokenizer)
+    choices = Choices("written", at, tuple(ids[first + 1 :]), label, lambda best: write().text, model.decoder.head)
+    streams: dict[str, Axis] = {"decoder": tokens("prefix", ids[:-1], tokenizer)}
+    streams |= {} if encoded is None else {"encoder": encoded}
+    axes = Axes(streams, memory, tokens("target", ids[1:], tokenizer))
+    return TracedRun(model, call, choices, axes, text, forced_text=forced)

@@ -22,16 +22,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.attention import Attention, CrossAttention
-
-if TYPE_CHECKING:
-    from headway.data.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -183,9 +181,13 @@ class OutcomeReader(ABC):
         """With the text where it is known, and else with what the model now says."""
 
 
+def identity(logits: Tensor) -> Tensor:
+    return logits
+
+
 @dataclass(frozen=True, eq=False)
 class Choices(OutcomeReader):
-    """Steps at which a model chooses: found is N C, of which `head` makes the logits N K.
+    """Steps at which a model chooses: found is N C, of which `head` makes the logits N K, or the logits themselves.
 
     `said` is what was chosen at each step; None until it is settled: what is likeliest.  `text` tells the likeliest of
     each step as a text, or writes it anew.
@@ -196,7 +198,7 @@ class Choices(OutcomeReader):
     said: tuple[int, ...] | None
     label: Callable[[int], str]
     text: Callable[[Sequence[int]], str]
-    head: Callable[[Tensor], Tensor]
+    head: Callable[[Tensor], Tensor] = identity
 
     def settled(self, found: Tensor) -> Choices:
         return self if self.said is not None else replace(self, said=tuple(self.best(found)))

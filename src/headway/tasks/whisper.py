@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
+from headway.data.records import Record
 from headway.data.sounds import read_sound
 from headway.data.text_lines import MediaLocation
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.session import context_of
@@ -26,29 +27,20 @@ from headway.nn.context import EMPTY, Context
 from headway.nn.frames import length_mask
 from headway.nn.head import word_head
 from headway.nn.trunk import EncoderDecoder
-from headway.tasks.base import Row
+from headway.tasks.batches import Batch, DataRow, EncoderInput, Row, TokenPrediction, cut
 from headway.tasks.ctc_speech import Transcribes
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import file_named
-from headway.tasks.inspection import DataRow, EncoderInput
-from headway.tasks.media_encoding import sound_of
+from headway.tasks.media_encoding import sample_sound, sound_of
 from headway.tasks.model_parts import ModelParts, required_tokenizer
-from headway.tasks.results import TranscriptPrediction
-from headway.tasks.sample_inputs import sample_sound
-from headway.tasks.text_tracing import TracedWriting
-from headway.tasks.token_rows import TokenPrediction, cut
-from headway.tasks.tracing import frames
+from headway.tasks.results import EvalResult, TranscriptPrediction
+from headway.tasks.text_tracing import WrittenTokens, traced_writing
+from headway.tasks.tracing import TracedRun, TraceOptions, frames
 from headway.zoo import whisper
-
-if TYPE_CHECKING:
-    from headway.data.records import Record
-    from headway.data.tokenizer import Tokenizer
-    from headway.tasks.results import EvalResult
-    from headway.tasks.tracing import TracedRun, TraceOptions
 
 
 @dataclass(frozen=True, eq=False)
-class WhisperBatch:
+class WhisperBatch(Batch):
     frames: Tensor  # B W M
     read: Tensor  # B L, by the decoder: the prompt, then the transcript without its end
     wanted: Tensor  # B T
@@ -71,9 +63,6 @@ class WhisperTranscription(Transcribes):
     """Write what is said in a sound; `settings` are its generation_config.json's, and `window` is in frames."""
 
     name = "whisper"
-    kind = "speech"
-    data_kind = DataKind.SPEECH
-    goal = "speech recognition"
     target = "token"
 
     tokenizer: Tokenizer
@@ -114,10 +103,6 @@ class WhisperTranscription(Transcribes):
                 wave, ear.sound.rate, TranscriptionOptions(how=how, most=options.max_new_tokens)
             ).to_dict()
             yield TranscriptPrediction(one, told.pop("text"), told)
-
-    @property
-    def takes_files(self) -> bool:
-        return True
 
     def sample_input(self, folder: Path, context: int | None) -> str:
         return str(sample_sound(folder / "tone.wav"))
@@ -218,18 +203,15 @@ class WhisperTranscription(Transcribes):
         wish = TranscriptionOptions(language=ear.language(ear.hear(whole, 0)))
         prompt = ear.marks.prompt(wish.language, wish.task, timed)
 
-        def written() -> list[int]:
-            body = list(ear.written(ear.hear(whole, 0), wish, timed))
+        def write() -> WrittenTokens:
+            tokens = list(ear.written(ear.hear(whole, 0), wish, timed))
             room = context_of(model.decoder)
-            # it ends by itself wherever there is room for more
-            return body if room is not None and len(prompt) + len(body) >= room else [*body, ear.marks.end]
+            if room is None or len(prompt) + len(tokens) < room:  # it ends by itself wherever there is room for more
+                tokens.append(ear.marks.end)
+            return WrittenTokens(prompt, tokens, words.decode(ear.marks.text(tokens)).strip())
 
-        def text(tokens: list[int]) -> str:
-            return words.decode(ear.marks.text(tokens)).strip()
-
-        tokens, factor, hop = written(), embedding(model).factor, ear.sound.hop
+        factor, hop = embedding(model).factor, ear.sound.hop
         axis = frames(len(window) // factor, factor * hop / rate)
-        writing = TracedWriting(model, window[None], EMPTY, words, axis, axis, options.forced_text)
-        run = writing.after(prompt, tokens, text(tokens), lambda: text(written()))
+        run = traced_writing(model, (window[None], EMPTY), words, axis, axis, options.forced_text, write)
         sound = sound_of(wave[: len(window) * hop], rate, whole[: min(real, len(window))])
         return replace(run, sound=sound)

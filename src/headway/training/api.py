@@ -14,8 +14,8 @@ from headway.data.records import is_paths
 from headway.errors import UserError
 from headway.model import Model, load
 from headway.recipe import SETTINGS, canonical
-from headway.tasks.base import Task
-from headway.tasks.registry import TASKS, task_class
+from headway.tasks.base import Task, task_class
+from headway.tasks.registry import TASKS
 from headway.training.build import batches_of, some, timed
 from headway.training.plan import OwnParts, Plan, plan
 from headway.training.recipe_sources import RecipeLayers, read_layers

@@ -26,7 +26,7 @@ from torch import nn
 from headway.errors import counted
 from headway.recipe import Recipe
 from headway.system import going_on
-from headway.tasks.base import StatefulLoss, ValidatedByAnswers
+from headway.tasks.base import StatefulLoss
 from headway.tasks.results import EvalResult
 from headway.training.groups import ENCODER, OUT, describe_reuse, freeze, groups, leave
 from headway.training.learner import EMA, Learner
@@ -114,8 +114,7 @@ def evaluator_of(made: Plan) -> Callable[[nn.Module], EvalResult] | None:
     task, batches = made.task, made.encoded.validation
     if not batches:
         return None
-    count = task.validation_records if isinstance(task, ValidatedByAnswers) else 0
-    records = made.splits.some_validation(count) if count else []
+    records = made.splits.some_validation(task.validation_records) if task.validation_records else []
     return lambda model: task.validate(model, batches, records)
 
 

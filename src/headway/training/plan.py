@@ -22,10 +22,10 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed
 from headway.model import Model, load
 from headway.recipe import Recipe, flat, from_flat
-from headway.tasks.base import Task, TaskSetup
+from headway.tasks.base import Task, TaskSetup, task_class, tasks_for
 from headway.tasks.model_parts import CUSTOM
-from headway.tasks.registry import TASKS, task_class, tasks_for
-from headway.tasks.token_rows import MAX_LENGTH, given
+from headway.tasks.registry import TASKS
+from headway.tasks.text_tasks import MAX_LENGTH, given
 from headway.training import defaults
 from headway.training.encoded import EncodedDataset, ShardCache, encoded_dataset
 from headway.training.groups import ENCODER, ReusedWeights, reused_part, reused_weights, take_over

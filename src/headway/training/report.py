@@ -24,7 +24,7 @@ from headway.figures import Curve, Point
 from headway.metrics.scores import MEASURES, Scores
 from headway.recipe import Recipe
 from headway.system import going_on
-from headway.tasks.base import Task, ValidatedByAnswers
+from headway.tasks.base import Task
 from headway.tasks.results import SHOWN_SAMPLES, EvalOptions, EvalResult, NextCommand, ReportDetails
 from headway.training.build import data_size, duration, peak, tokenizer_line
 from headway.training.loop import RunResult
@@ -100,7 +100,7 @@ def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) ->
 def final_result(made: Plan, end: RunResult, model: nn.Module) -> EvalResult:
     """The run's last evaluation, or one on more records where that has answered fewer of them."""
     task, splits = made.task.without_augmentation(), made.splits
-    records = splits.some_validation(MAX_RECORDS) if isinstance(task, ValidatedByAnswers) else []
+    records = splits.some_validation(MAX_RECORDS) if task.validation_records else []
     found = end.found or task.validate(model, made.encoded.validation, records)
     if len(found.samples) >= len(records) or not found.samples:
         return found

@@ -1,11 +1,8 @@
-"""Rows of tokens: texts as ids, packed into batches, and the tokens that a model is to predict.
+"""Tasks on texts: how their models read a text, and the tokenizers of a run.
 
-Axes:  R rows   N tokens of all rows   M targets   C width   V vocabulary
-
-The tokenizers of a run: trained on its texts at a level that suits them, or taken from a folder or a model.
-
-A tokenizer frames a text as the task wants it: sources and targets of pairs have an end, texts to classify or fill have
-a beginning and an end, and a text that is continued has neither.
+A tokenizer is trained on the texts at a level that suits them, or taken from a folder or a model.  It frames a text as
+the task wants it: sources and targets of pairs have an end, texts to classify or fill have a beginning and an end, and
+a text that is continued has neither.
 """
 
 from __future__ import annotations
@@ -15,39 +12,37 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.data.shards import Shards
+from headway.data.splits import DataSplits
+from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_readers import load_tokenizer
 from headway.data.tokenizer_training import TRAINERS, frame
 from headway.errors import UserError
 from headway.generate.session import context_of
-from headway.nn.context import Context, PackedLengths
-from headway.nn.head import MeanPool, WordHead
+from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk, encoder_of
-from headway.tasks.base import RecordTask, StreamTask, Task, ids
-from headway.tasks.inspection import DataRow, EncoderInput
-from headway.tasks.sample_inputs import sample_text
-
-if TYPE_CHECKING:
-    from headway.data.shards import Shards
-    from headway.data.splits import DataSplits
-    from headway.data.tokenizer import Tokenizer
-    from headway.recipe import Recipe
-    from headway.tasks.model_parts import ModelParts
-
+from headway.recipe import Recipe
+from headway.tasks.base import RecordTask, Task
+from headway.tasks.batches import DataRow, EncoderInput, PackedBatch, cut, ids
+from headway.tasks.model_parts import ModelParts
 
 SAMPLE = 20_000  # records that are looked at to choose a level
 TRAINING_CHARACTERS = 50_000_000  # of texts, from which a vocabulary is trained
+# tokens of a vocabulary for fewer characters of text than the first number
+VOCABULARIES = ((200_000, 1000), (2_000_000, 4000), (20_000_000, 8000), (200_000_000, 16_000))
 MAX_SYMBOLS = 300  # distinct words or fewer are symbols of a notation, such as phonemes
 SHORT_TEXT = 40  # characters on average or fewer are learned character by character
 SHORT_CORPUS = 5_000_000  # characters: a language model of less is learned character by character
 SENTINELS = 100  # tokens that stand for spans
 MAX_LENGTH = 256  # tokens of a side or a text, unless given
+SAMPLE_TEXT: str = "The cat sat on the mat."
 DEFAULT_CONTEXT = 512  # tokens that are read at once by a model that has no limit
 
 
@@ -67,7 +62,9 @@ def one_tokenizer(
     if start and (start.tokenizer or start.preprocess is None):  # a model of sounds may have no words yet
         return started(start)[0], {}
     level = recipe.data.tokenizer or level
-    tokenizer = trained(level, texts(splits), recipe.data.vocab, framing)
+    # of an image or a sound, whose first field is a hash, what is said about it
+    fields = (record.fields[:1] if record.place is None else record.fields[1:] for record in splits.train())
+    tokenizer = trained(level, chain.from_iterable(fields), recipe.data.vocab, framing)
     return tokenizer, {"data.tokenizer": level, "data.vocab": tokenizer.vocab - framing.sentinels}
 
 
@@ -92,12 +89,6 @@ def started(start: ModelParts) -> tuple[Tokenizer, Tokenizer]:
     if start.tokenizer is None:
         raise UserError("the model to start from has no tokenizer", do="add tokenizer.json to its folder")
     return start.tokenizer, start.target_tokenizer or start.tokenizer
-
-
-def texts(splits: DataSplits) -> Iterator[str]:
-    """What is read; of an image or a sound, whose first field is a hash, what is said about it."""
-    for record in splits.train():
-        yield from record.fields[:1] if record.place is None else record.fields[1:]
 
 
 def side(splits: DataSplits, field: int) -> Iterator[str]:
@@ -126,19 +117,23 @@ def level_of(texts: Iterable[str]) -> str:
     return "characters" if sum(map(len, sample)) <= SHORT_TEXT * len(sample) else "bpe"
 
 
-def vocabulary_size(characters: int) -> int:
-    """A vocabulary for so many characters of text."""
-    steps = ((200_000, 1000), (2_000_000, 4000), (20_000_000, 8000), (200_000_000, 16_000))
-    return next((size for least, size in steps if characters < least), 32_000)
-
-
 def trained(level: str, texts: Iterable[str], vocab: int | None, framing: Framing) -> Tokenizer:
-    """A tokenizer of a level, or the one in a folder of that name, that frames a text."""
+    """A tokenizer of a level, or the one in a folder of that name, that frames a text.
+
+    A vocabulary is larger for more text; texts beyond `TRAINING_CHARACTERS` would hardly change it.
+    """
     if level not in TRAINERS:
         return framed(load_tokenizer(Path(level)), framing)
-    kept = list(bounded(texts))
-    if vocab is None:
-        vocab = 8000 if level == "characters" else vocabulary_size(sum(map(len, kept)))
+    kept, characters = list[str](), 0
+    for text in texts:
+        if characters >= TRAINING_CHARACTERS:
+            break
+        kept.append(text)
+        characters += len(text)
+    if vocab is None and level == "characters":
+        vocab = 8000
+    elif vocab is None:
+        vocab = next((size for least, size in VOCABULARIES if characters < least), 32_000)
     return framed(TRAINERS[level](kept, vocab), framing)
 
 
@@ -154,16 +149,6 @@ def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
     """The ids of the tokens that stand for spans, in their order."""
     found = (tokenizer.backend.token_to_id(f"<extra_id_{number}>") for number in range(SENTINELS))
     return tuple(id for id in found if id is not None)
-
-
-def bounded(texts: Iterable[str]) -> Iterator[str]:
-    """Texts up to a number of characters in all: more would hardly change a vocabulary."""
-    room = TRAINING_CHARACTERS
-    for text in texts:
-        if room <= 0:
-            return
-        yield text
-        room -= len(text)
 
 
 def context_for(parts: ModelParts) -> int:
@@ -182,117 +167,6 @@ def merged_settings(start: ModelParts | None, own: Mapping[str, Any]) -> dict[st
 def given(value: Any, otherwise: Any) -> Any:
     """A setting, or what it is where nobody gave it."""
     return otherwise if value is None else value
-
-
-MAX_LOGITS = 2**23  # that are held at once
-
-
-class DocumentStream(StreamTask):
-    """Texts whose tokens stand in one long stream."""
-
-    tokenizer: Tokenizer
-    columns = 1
-    unit = "tokens"
-
-    @property
-    def vocab(self) -> int:
-        return self.tokenizer.vocab
-
-    @property
-    def frame(self) -> tuple[list[int], list[int]]:
-        """The ids that stand before and behind each document in the stream: none, where spans are framed anew."""
-        return [], []
-
-    def document(self, pieces: Iterable[str]) -> list[Iterable[int]]:
-        """The ids of a text, which come as its pieces are read."""
-        before, after = self.frame
-        return [chain(before, (id for piece in pieces for id in self.tokenizer.plain(piece)), after)]
-
-
-class TokenRows(RecordTask):
-    """Rows of token ids in every column, which count as many as they are."""
-
-    unit = "tokens"
-
-    def sizes(self, rows: Shards) -> np.ndarray:
-        return np.stack([rows.lengths(column) for column in range(rows.columns)], 1)
-
-
-@dataclass(frozen=True, eq=False)
-class PackedBatch:
-    """Rows of any lengths, ready for a model: packed, 1 N; or B T where all are equally long."""
-
-    ids: Tensor
-    rows: PackedLengths | None
-
-    @staticmethod
-    def of(rows: Sequence[np.ndarray]) -> PackedBatch:
-        lengths = [len(row) for row in rows]
-        ids = torch.from_numpy(np.concatenate(rows).astype(np.int64))
-        if len(set(lengths)) == 1:
-            return PackedBatch(ids.view(len(rows), -1), None)
-        return PackedBatch(ids[None], PackedLengths.of(lengths))
-
-    @staticmethod
-    def of_texts(texts: Sequence[str], tokenizer: Tokenizer) -> PackedBatch:
-        """Texts as a model reads them; one without tokens is a token of padding."""
-        return PackedBatch.of([np.array(row or [tokenizer.pad or 0]) for row in tokenizer.encode_batch(texts)])
-
-    @property
-    def context(self) -> Context:
-        return Context(rows=self.rows)
-
-    @property
-    def lengths(self) -> list[int]:
-        """How long each row is."""
-        return [self.ids.shape[1]] * len(self.ids) if self.rows is None else list(self.rows.lengths)
-
-    def split(self) -> list[Tensor]:
-        """The ids of each row."""
-        return list(self.ids.flatten().split(self.lengths))
-
-    def __len__(self) -> int:
-        return self.ids.numel()
-
-
-class TokenPrediction(NamedTuple):
-    """Tokens that a model is to predict: its head, what that reads for each (M C), and what is right (M)."""
-
-    head: WordHead
-    features: Tensor
-    wanted: Tensor
-
-    def loss(self, smoothing: float = 0.0) -> Tensor:
-        """The cross-entropy of all tokens together."""
-        return self.head.loss(self.features, self.wanted, smoothing)
-
-    def losses(self) -> Tensor:
-        """The cross-entropy of each token, M, without a gradient."""
-        return self.head.losses(self.features, self.wanted)
-
-    @torch.no_grad()
-    def right(self) -> Tensor:
-        """Whether the likeliest token is the right one, M."""
-        if len(self.wanted) == 0:
-            return self.wanted.bool()
-        vocab = self.head(self.features[:1]).shape[-1]
-        some = self.features.split(max(1, MAX_LOGITS // vocab))
-        return torch.cat([self.head(x).argmax(-1) for x in some]) == self.wanted
-
-
-def some(id: int | None) -> list[int]:
-    """A special token where there is one."""
-    return [] if id is None else [id]
-
-
-def around(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The tokens that begin and end every text, as `encode` puts them around people's texts."""
-    return some(tokenizer.bos), some(tokenizer.eos)
-
-
-def cut(row: list[int], max_length: int) -> list[int]:
-    """At most so many ids of a text; the last one, which ends it, stays."""
-    return row if len(row) <= max_length else [*row[: max_length - 1], row[-1]]
 
 
 class ReadsText(Task):
@@ -319,3 +193,22 @@ class ReadsText(Task):
         texts = [row or [pad] for row in self.sources([one.row for one in rows])]
         read = PackedBatch.of([ids(row if context is None else cut(row, context)) for row in texts])
         return EncoderInput(read.ids, read.context)
+
+
+class TokenRows(RecordTask, ReadsText):
+    """Rows of token ids in every column, which count as many as they are."""
+
+    unit = "tokens"
+
+    def sizes(self, rows: Shards) -> np.ndarray:
+        return np.stack([rows.lengths(column) for column in range(rows.columns)], 1)
+
+
+def sample_text(tokenizer: Tokenizer, context: int | None, mask: str | None = None) -> str:
+    """A short sentence within a model's context; with a `mask` in the place of a word."""
+    words = SAMPLE_TEXT.split()
+    if mask is not None:
+        words[1] = mask
+    while len(words) > 1 and context is not None and len(tokenizer.encode(" ".join(words))) > context:
+        words.pop()
+    return " ".join(words)

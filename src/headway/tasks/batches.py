@@ -1,0 +1,157 @@
+"""Rows, batches, and rows for inspection: what a task makes of data, and what a model is called with.
+
+Texts of any lengths travel packed, one behind the other, so that padding costs nothing.
+
+Axes:  B batch   N tokens of all rows   T tokens of a row   M targets   C width   V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.data.tokenizer import Tokenizer
+from headway.nn.context import EMPTY, Context, PackedLengths
+from headway.nn.head import WordHead
+
+Row = tuple[np.ndarray, ...]  # ids by column: the source, and where there is one the target
+
+
+class Batch:
+    """Tensors for one call of a model.  `tokens` is how many tokens, images or frames the model reads."""
+
+    wanted: Tensor
+
+    @property
+    def targets(self) -> int:
+        """What the loss sums over: tokens to predict, or rows to classify."""
+        return len(self.wanted)
+
+    def tokens_at(self, site: str) -> Tensor | None:
+        """The ids of the tokens whose vectors are at a site; None where these are no text."""
+        return None
+
+
+class DataRow(NamedTuple):
+    """A row for `headway.inspect`, of about `size` tokens; rows with the same `key` are equally long.
+
+    `name` is for people; `sample` is the number of the sample that it belongs to: a long sound has several rows.
+    """
+
+    key: tuple[int, ...]
+    size: int
+    row: Any
+    name: str
+    sample: int = 0
+
+
+class EncoderInput(NamedTuple):
+    """What an encoder is called with; where only some tokens are averaged, `real` masks them and `counts` (B) them."""
+
+    inputs: Tensor
+    context: Context = EMPTY
+    real: Context | None = None
+    counts: Tensor | None = None
+
+
+def ids(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
+    """Numbers and lists of numbers, one after the other."""
+    return np.concatenate([np.atleast_1d(np.asarray(part, dtype=np.int64)) for part in parts])
+
+
+MAX_LOGITS = 2**23  # that are held at once
+
+
+@dataclass(frozen=True, eq=False)
+class PackedBatch:
+    """Rows of any lengths, ready for a model: packed, 1 N; or B T where all are equally long."""
+
+    ids: Tensor
+    rows: PackedLengths | None
+
+    @staticmethod
+    def of(rows: Sequence[np.ndarray]) -> PackedBatch:
+        lengths = [len(row) for row in rows]
+        ids = torch.from_numpy(np.concatenate(rows).astype(np.int64))
+        if len(set(lengths)) == 1:
+            return PackedBatch(ids.view(len(rows), -1), None)
+        return PackedBatch(ids[None], PackedLengths.of(lengths))
+
+    @staticmethod
+    def of_texts(texts: Sequence[str], tokenizer: Tokenizer) -> PackedBatch:
+        """Texts as a model reads them; one without tokens is a token of padding."""
+        return PackedBatch.of([np.array(row or [tokenizer.pad or 0]) for row in tokenizer.encode_batch(texts)])
+
+    @property
+    def context(self) -> Context:
+        return Context(rows=self.rows)
+
+    @property
+    def lengths(self) -> list[int]:
+        """How long each row is."""
+        return [self.ids.shape[1]] * len(self.ids) if self.rows is None else list(self.rows.lengths)
+
+    def split(self) -> list[Tensor]:
+        """The ids of each row."""
+        return list(self.ids.flatten().split(self.lengths))
+
+    def __len__(self) -> int:
+        return self.ids.numel()
+
+
+class TextBatch(Batch):
+    """Texts that are read by one model."""
+
+    read: PackedBatch
+
+    @property
+    def tokens(self) -> int:
+        return len(self.read)
+
+    def tokens_at(self, site: str) -> Tensor:
+        return self.read.ids
+
+
+class TokenPrediction(NamedTuple):
+    """Tokens that a model is to predict: its head, what that reads for each (M C), and what is right (M)."""
+
+    head: WordHead
+    features: Tensor
+    wanted: Tensor
+
+    def loss(self, smoothing: float = 0.0) -> Tensor:
+        """The cross-entropy of all tokens together."""
+        return self.head.loss(self.features, self.wanted, smoothing)
+
+    def losses(self) -> Tensor:
+        """The cross-entropy of each token, M, without a gradient."""
+        return self.head.losses(self.features, self.wanted)
+
+    @torch.no_grad()
+    def right(self) -> Tensor:
+        """Whether the likeliest token is the right one, M."""
+        if len(self.wanted) == 0:
+            return self.wanted.bool()
+        vocab = self.head(self.features[:1]).shape[-1]
+        some = self.features.split(max(1, MAX_LOGITS // vocab))
+        return torch.cat([self.head(x).argmax(-1) for x in some]) == self.wanted
+
+
+def some(id: int | None) -> list[int]:
+    """A special token where there is one."""
+    return [] if id is None else [id]
+
+
+def around(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """The tokens that begin and end every text, as `encode` puts them around people's texts."""
+    return some(tokenizer.bos), some(tokenizer.eos)
+
+
+def cut(row: list[int], max_length: int) -> list[int]:
+    """At most so many ids of a text; the last one, which ends it, stays."""
+    return row if len(row) <= max_length else [*row[: max_length - 1], row[-1]]

@@ -26,7 +26,7 @@ from headway.cli import data_commands, inspect_commands, look_command, model_com
 from headway.cli.model_commands import GENERATE
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
-from headway.training.settings import CommandLineOption
+from headway.training.recipe_sources import CommandLineOption
 
 START = f"""\
 headway {__version__}: attention and transformers from one readable set of parts

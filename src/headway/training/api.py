@@ -18,10 +18,9 @@ from headway.tasks.base import Task
 from headway.tasks.registry import TASKS, task_class
 from headway.training.build import batches_of, some, timed
 from headway.training.plan import OwnParts, Plan, plan
-from headway.training.recipe_sources import RecipeLayers, read_layers
+from headway.training.recipe_sources import PythonArgument, RecipeLayers, read_layers, setting_called
 from headway.training.run import finished_in
 from headway.training.run import train as run_training
-from headway.training.settings import PythonArgument, setting_called
 from headway.zoo.presets import PRESETS
 
 Data = str | Path | Iterable[Any] | None

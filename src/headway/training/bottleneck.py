@@ -33,10 +33,9 @@ from headway.training.loop import RunResult
 from headway.training.markup import Markup, facts_table, page, section, table, tag
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, finish_plan, plan
-from headway.training.recipe_sources import RecipeLayers, from_yaml, resolve
+from headway.training.recipe_sources import CommandLineOption, RecipeLayers, from_yaml, resolve
 from headway.training.report_page import curve_figure
 from headway.training.run import DATA, FILES, RECIPE, begin, check_data, check_place, facts, run, taken_up
-from headway.training.settings import CommandLineOption
 
 PAGE, NUMBERS = "bottleneck.html", "bottleneck.json"
 MAX_MODELS = 3  # that a chart has colours for

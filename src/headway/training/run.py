@@ -33,9 +33,8 @@ from headway.training.build import batches_of, describe_end, describe_plan, eval
 from headway.training.loop import CallbackList, Interruption, Run, RunResult
 from headway.training.metrics_log import MetricsLog, progress_to
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
-from headway.training.recipe_sources import RecipeLayers, from_yaml, read_file, resolve, to_yaml
+from headway.training.recipe_sources import CommandLineOption, RecipeLayers, from_yaml, read_file, resolve, to_yaml
 from headway.training.report_page import write_report
-from headway.training.settings import CommandLineOption
 from headway.training.store import Store
 
 RECIPE, DATA = "recipe.yaml", "data.json"

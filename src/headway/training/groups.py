@@ -189,10 +189,12 @@ def reused_part(start: Model, task: type[Task]) -> EncoderPart:
     for part in (EncoderPart(start.config), encoder_config(start.config)):
         if part.architecture in able:
             return part
-    words = f"{task.kind}, {task.objective}" if task.objective else task.kind
-    raise UserError(
-        f"model.from: a model of {start.architecture} cannot learn this task ({words})", allowed=listed(able)
-    )
+    said = f"model.from: a model of {start.architecture} cannot learn this task ({describe_task(task)})"
+    raise UserError(said, allowed=listed(able))
+
+
+def describe_task(task: type[Task]) -> str:
+    return f"{task.kind}, {task.objective}" if task.objective else task.kind
 
 
 class ReusedWeights(NamedTuple):

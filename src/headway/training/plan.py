@@ -29,9 +29,8 @@ from headway.tasks.base import Task, TaskSetup
 from headway.tasks.model_parts import CUSTOM
 from headway.tasks.registry import TASKS, task_class, tasks_for
 from headway.tasks.token_rows import MAX_LENGTH, given
-from headway.training.encoded import EncodedDataset, ShardCache, encoded_dataset
+from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset, load_splits
 from headway.training.groups import ENCODER, ReusedWeights, describe_task, reused_part, reused_weights, take_over
-from headway.training.load_data import load_splits
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
 from headway.zoo.build import DataRequirements, architecture, architecture_of, config_for, config_of, known_sizes
 from headway.zoo.encoders import EncoderPart, encoder_config

@@ -92,7 +92,7 @@ def trained(folder: Path) -> tuple[str, str, str]:
     card = (folder / "README.md").read_text(encoding="utf-8")
     images, parameters = (
         int(found[1].replace(",", ""))
-        for pattern in (r"size of the data: ([\d,]+) images", r"([\d,]+) parameters")
+        for pattern in (r"data size: ([\d,]+) images", r"([\d,]+) parameters")
         if (found := re.search(pattern, card))
     )
     times = [json.loads(line) for line in (folder / "times.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -89,7 +89,7 @@ def test_the_results_have_both_tables() -> None:
 
 
 def test_epochs_and_their_time_are_counted_from_the_run(prove: ModuleType, tmp_path: Path) -> None:
-    card = "- size of the data: 1,200 images\n- model: swin-nano (swin), 210,001 parameters\n"
+    card = "- data size: 1,200 images\n- model: swin-nano (swin), 210,001 parameters\n"
     (tmp_path / "README.md").write_text(card, encoding="utf-8")
     times = [{"step": 10, "seconds": 30.0, "tokens": 1500}, {"step": 20, "seconds": 90.0, "tokens": 1500}]
     (tmp_path / "times.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in times), encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 from headway import __version__
 from headway.metrics.scores import binary
+from headway.system import describe_cores, describe_python, usable_cores
 
 NEEDED = (
     "torch",
@@ -97,8 +97,9 @@ def findings() -> Iterator[MachineCheck]:
 
 def python() -> MachineCheck:
     least = ".".join(map(str, OLDEST))
-    fix = None if sys.version_info >= OLDEST else f"install Python {least} or newer"
-    return MachineCheck("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}", fix)
+    return MachineCheck(
+        "python", describe_python(), None if sys.version_info >= OLDEST else f"install Python {least} or newer"
+    )
 
 
 def needed(package: str) -> MachineCheck:
@@ -115,14 +116,10 @@ def extra(module: str, package: str, use: str) -> MachineCheck:
 
 
 def cores() -> MachineCheck:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    wished = os.environ.get("OMP_NUM_THREADS")
-    told = f"{usable} usable of {os.cpu_count()}" + (f", OMP_NUM_THREADS={wished}" if wished else "")
-    if wished and wished.isdigit() and int(wished) > usable:
-        return MachineCheck(
-            "cores", told, f"set OMP_NUM_THREADS to {usable} or fewer: more threads than cores are slow"
-        )
-    return MachineCheck("cores", told)
+    usable, wished = usable_cores(), os.environ.get("OMP_NUM_THREADS", "")
+    many = wished.isdigit() and int(wished) > usable
+    fix = f"set OMP_NUM_THREADS to {usable} or fewer: more threads than cores are slow" if many else None
+    return MachineCheck("cores", describe_cores(), fix)
 
 
 def memory() -> MachineCheck:

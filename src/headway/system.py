@@ -1,13 +1,10 @@
-"""What headway asks of the operating system: files that are whole or not there, and memory that is kept.
+"""What headway asks of the operating system: complete files, memory that is kept, and facts about the machine.
 
-Files that are whole or not there: written under another name, flushed to the disk, then renamed.
+A file is written under another name, flushed to the disk, then renamed: a crash at any instruction leaves the old file,
+or the new one, and at worst a leftover whose name ends in `.part`.
 
-A crash at any instruction leaves the old file, or the new one, and at worst a leftover whose name ends in `.part`.
-
-Settings of glibc's malloc.
-
-Training allocates and frees buffers of many megabytes in each step.  By default glibc returns large ones to the system
-at once and requests them again, each page to be cleared anew; kept, they cost nothing.
+Training allocates and frees buffers of many megabytes in each step.  By default glibc's malloc returns large ones to
+the system at once and requests them again, each page to be cleared anew; kept, they cost nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +12,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import platform
+import resource
 import shlex
 import sys
 from collections.abc import Callable
@@ -108,3 +107,31 @@ def keep_memory() -> bool:
     # some versions refuse more than 32 MB
     mapped = any(libc.mallopt(MMAP_THRESHOLD, size) == 1 for size in (LARGE, LARGE // 2))
     return mapped and libc.mallopt(TRIM_THRESHOLD, NEVER) == 1
+
+
+def peak_memory() -> int:
+    """The most memory that this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def describe_cores() -> str:
+    wished = os.environ.get("OMP_NUM_THREADS")
+    return f"{usable_cores()} usable of {os.cpu_count()}" + (f", OMP_NUM_THREADS={wished}" if wished else "")
+
+
+def describe_python() -> str:
+    return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+
+
+def describe_processor() -> str:
+    """The processor's name, where the system knows it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()

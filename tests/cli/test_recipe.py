@@ -34,8 +34,10 @@ from headway.recipe import (
     kinds_of,
 )
 from headway.tasks.registry import DATA_WORDS
-from headway.training import yaml12
 from headway.training.recipe_sources import (
+    ELSEWHERE,
+    SHORT_OPTIONS,
+    EnvironmentVariable,
     RecipeLayers,
     commented_yaml,
     from_yaml,
@@ -45,7 +47,7 @@ from headway.training.recipe_sources import (
     resolve,
     to_yaml,
 )
-from headway.training.settings import ELSEWHERE, SHORT_OPTIONS, EnvironmentVariable
+from headway.training.settings import read_yaml
 from headway.zoo.presets import PRESETS
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=8)
@@ -320,7 +322,7 @@ def test_a_name_of_an_earlier_version_is_read_in_every_source(
         assert layers.given(old) is None
         assert flat(resolve(layers)) == expected
     assert flat(from_flat({old: expected[new]})) == expected
-    assert yaml12.read(to_yaml(from_yaml(file)), "").value[section].keys() >= {new.partition(".")[2]}
+    assert read_yaml(to_yaml(from_yaml(file)), "").value[section].keys() >= {new.partition(".")[2]}
 
 
 def test_old_names_and_new_ones_are_layers_of_one_setting(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from headway.training.learner import Learner, StepResult
+from headway.training.loop import TOGETHER
 from tests.cli.command import TINY, Child, Done, Place, lines_of, made_place, until
 from tests.conftest import ROOT
 
@@ -23,6 +24,7 @@ RUN = [
     *("train", "pairs.tsv", *TINY, "--train.steps", "40", "--train.checkpoint-every", "3", "--train.log-every", "1"),
     *("--train.evaluate-every", "20", "--train.accumulate", "2", "--train.ema", "0.9"),
 ]
+HANGING = 60  # seconds of a step that never ends
 LEFT = ["model.safetensors", "metrics.jsonl", "config.json", "tokenizer.json"]
 
 
@@ -49,7 +51,7 @@ def check_resumed(place: Place, name: str) -> Done:
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 2), (signal.SIGTERM, 0)])
 def test_a_signal_saves_and_says_how_to_go_on(place: Place, number: signal.Signals, workers: int) -> None:
     name = f"asked-{number}-{workers}"
-    child = place.start(*RUN, "--out", name, "--train.workers", str(workers))
+    child = place.start(*RUN, "--out", name, "--train.workers", str(workers), before=slow_steps(name, 0.05))
     until(lambda: lines_of(place.folder / name / "metrics.jsonl") >= 5, child)
     child.kill_all(number)
     done = child.wait()
@@ -68,25 +70,40 @@ def test_a_second_signal_leaves_at_once(place: Place) -> None:
     child = place.start(*RUN, "--out", "hung", before=hang_at("hung", 5))
     until((place.folder / "hung hangs").exists, child)
     child.kill(signal.SIGTERM)
-    time.sleep(0.3)
+    time.sleep(3 * TOGETHER)
     assert child.running()
     start = time.monotonic()
     child.kill(signal.SIGINT)
     assert child.wait().code == 130
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < HANGING
     assert "resumed at step 3" in check_resumed(place, "hung").out
 
 
 def hang_at(name: str, step: int) -> Callable[[], None]:
     """A run in which a step never ends; it says so by a file."""
 
+    def hang(at: int) -> None:
+        if at == step:
+            Path(f"{name} hangs").touch()
+            time.sleep(HANGING)
+
+    return before_steps(name, hang)
+
+
+def slow_steps(name: str, seconds: float) -> Callable[[], None]:
+    """A run that does not reach its end before a test on a busy machine can interrupt it."""
+    return before_steps(name, lambda _: time.sleep(seconds))
+
+
+def before_steps(name: str, wait: Callable[[int], None]) -> Callable[[], None]:
+    """A run that waits before each step."""
+
     def plant() -> None:
         learn = Learner.learn
 
         def slow(self: Learner, at: int, batches: Sequence[Any]) -> StepResult:
-            if (Path(name) / "recipe.yaml").exists() and at == step:  # not while it is timed before
-                Path(f"{name} hangs").touch()
-                time.sleep(60)
+            if (Path(name) / "recipe.yaml").exists():  # not while it is timed before
+                wait(at)
             return learn(self, at, batches)
 
         Learner.learn = slow  # type: ignore[method-assign]
@@ -134,7 +151,7 @@ def killed(place: Place, times: int, seed: int) -> None:
     draw, name = random.Random(seed), f"killed-{seed}"
     for count in range(times):
         again = ["train", "--resume"] if count else RUN
-        child = place.start(*again, "--out", name)
+        child = place.start(*again, "--out", name, before=slow_steps(name, 0.02))
         if count != 1:
             struck(child, place.folder / name / "metrics.jsonl", draw.randint(0, 5))
         time.sleep(draw.uniform(0, 0.02 if count != 1 else 0.2))
@@ -158,7 +175,8 @@ def test_killed_twenty_times_it_ends_the_same(place: Place, seed: int) -> None:
 def test_asked_ten_times_to_end_it_saves_each_time(place: Place) -> None:
     draw, name = random.Random(0), "preempted"
     for count in range(10):
-        child = place.start(*([*RUN] if count == 0 else ["train", "--resume"]), "--out", name)
+        again = ["train", "--resume"] if count else RUN
+        child = place.start(*again, "--out", name, before=slow_steps(name, 0.02))
         struck(child, place.folder / name / "metrics.jsonl", draw.randint(0, 1))
         time.sleep(draw.uniform(0, 0.01))
         child.kill(signal.SIGTERM)

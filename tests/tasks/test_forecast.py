@@ -17,7 +17,7 @@ from headway.nn.context import Context
 from headway.nn.trunk import Forecaster
 from headway.tasks.forecasting import ForecastBatch, Forecasting, bits, numbers
 from headway.tasks.inputs import SeriesInput
-from headway.training.encoded import ExampleRow, HistoryExamples
+from headway.training.dataset import ExampleRow, HistoryExamples
 from headway.zoo.build import build
 
 TASK = Forecasting(SeriesInput(NumberPreprocess((1.0, 10.0), (2.0, 5.0))), ("open", "close"))

@@ -10,7 +10,7 @@ from PIL import Image
 
 from headway.recipe import DataSettings, Recipe
 from headway.tasks.media_tasks import OPENED, PROBED, image_preprocess, series_setup
-from headway.training.load_data import load_splits
+from headway.training.dataset import load_splits
 
 EACH = OPENED + 20
 

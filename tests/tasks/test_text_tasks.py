@@ -29,7 +29,7 @@ from headway.tasks.batches import Row
 from headway.tasks.causal_lm import CausalLM
 from headway.tasks.masked_lm import MaskedLM
 from headway.tasks.span_corruption import SpanCorruption, parts
-from headway.training.encoded import Batches, SpanExamples
+from headway.training.dataset import Batches, SpanExamples
 from headway.training.groups import groups
 from headway.training.learner import Learner
 from headway.training.optimiser import AdamW, Constant, Optimiser

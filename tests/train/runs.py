@@ -15,8 +15,8 @@ import pytest
 import soundfile
 from PIL import Image
 
-from headway.training.build import evaluator_of, learner_of, pace_of, some
-from headway.training.encoded import Batches
+from headway.training.build import evaluator_of, learner_of, limits_of, require
+from headway.training.dataset import Batches
 from headway.training.learner import Learner, StepResult
 from headway.training.loop import Interruption, Run, RunResult
 from headway.training.metrics_log import MetricsLog
@@ -213,10 +213,10 @@ class Trial:
         run = Run(
             learner,
             self.batches(),
-            pace_of(self.made.recipe),
+            limits_of(self.made.recipe),
             self.store,
             MetricsLog(self.folder),
-            Silent(),
+            [Silent()],
             evaluator_of(self.made),
         )
         if resume:
@@ -236,7 +236,7 @@ class Trial:
 
     def batches(self) -> Callable[[int, int], Iterator[list[Any]]]:
         train = self.made.recipe.train
-        plain = self.made.encoded.batches(some(train.batch), train.grad_accumulation)
+        plain = self.made.encoded.batches(require(train.batch), train.grad_accumulation)
         noted = NotedBatches(plain.task, plain.examples, plain.steps, plain.seed)
         return lambda first, last: noted.between(first, last, self.workers)
 

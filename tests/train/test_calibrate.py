@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.recipe import Recipe
-from headway.training.build import SHARE, StepTiming, fitted, some
+from headway.training.build import EVALUATION_SHARE, StepTiming, fitted, require
 from headway.training.plan import EVALUATIONS
 
 NEARLY = 1 + 1e-9
@@ -21,14 +21,14 @@ def asked(minutes: float, every: int | None = None) -> Recipe:
 
 
 def evaluations(recipe: Recipe) -> int:
-    return -(-some(recipe.train.steps) // some(recipe.train.evaluate_every))
+    return -(-require(recipe.train.steps) // require(recipe.train.evaluate_every))
 
 
 @given(st.floats(0.01, 600), seconds, seconds, st.none() | st.integers(1, 1000))
 def test_the_time_is_used_and_no_more(minutes: float, step: float, evaluation: float, every: int | None) -> None:
     pulse = StepTiming(step, evaluation, 0)
     recipe = fitted(asked(minutes, every), pulse)
-    steps = some(recipe.train.steps)
+    steps = require(recipe.train.steps)
     if steps > 1:  # the last evaluation of a given pace may come between two of its own
         extra = 0 if every is None else evaluation
         assert pulse.seconds(steps, evaluations(recipe) + 1) <= 60 * minutes * NEARLY + extra
@@ -40,7 +40,7 @@ def test_the_time_is_used_and_no_more(minutes: float, step: float, evaluation: f
 def test_evaluations_take_their_share(minutes: float, step: float, evaluation: float) -> None:
     found = evaluations(fitted(asked(minutes), StepTiming(step, evaluation, 0)))
     assert found <= EVALUATIONS
-    assert found == 1 or (found + 1) * evaluation <= SHARE * 60 * minutes * NEARLY
+    assert found == 1 or (found + 1) * evaluation <= EVALUATION_SHARE * 60 * minutes * NEARLY
 
 
 def test_long_evaluations_leave_time_to_learn() -> None:

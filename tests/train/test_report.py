@@ -23,7 +23,7 @@ from headway.tasks.base import validation_loss
 from headway.tasks.causal_lm import CausalLM
 from headway.tasks.results import EvalResult, Sample, TracedInput, example_of, traced_samples
 from headway.tasks.seq2seq import Seq2Seq
-from headway.training import load_data, report
+from headway.training import dataset, report
 from headway.training.build import evaluator_of
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
@@ -209,7 +209,7 @@ def test_dates_are_also_evaluated_where_nothing_like_them_was_learned(
 ) -> None:
     monkeypatch.setattr(report, "MAX_RECORDS", 20)
     monkeypatch.setattr(report, "MAX_UNSEEN", 30)
-    monkeypatch.setattr(load_data, "DATES_VALIDATION", 20)
+    monkeypatch.setattr(dataset, "DATES_VALIDATION", 20)
     asked: list[tuple[str, ...]] = []
 
     def answers(self: Seq2Seq, model: nn.Module, records: list[Record], options: object) -> list[Sample]:
@@ -250,7 +250,7 @@ def answered(one: Record, asked: list[tuple[str, ...]]) -> Sample:
 def plan_of_dates(tmp_path: Path, made: Callable[[str], Plan]) -> Plan:
     """A plan for dates without the time that preparing them takes: that of other pairs, with their splits."""
     one = made("transformer")
-    return replace(one, recipe=replace(one.recipe, seed=7, out=tmp_path), splits=load_data.builtin_dates(7))
+    return replace(one, recipe=replace(one.recipe, seed=7, out=tmp_path), splits=dataset.builtin_dates(7))
 
 
 def test_few_samples_are_mostly_right_ones_and_one_wrong() -> None:

@@ -16,10 +16,9 @@ from headway.figures import STYLE, Curve, HeatMap, Plot, Point, draw, inline_svg
 from headway.metrics.scoring import score_classes
 from headway.tasks.base import Task
 from headway.tasks.results import ReportDetails, Sample
-from headway.training.markup import POLICY, Markup, tag, text
 from headway.training.report import RunReport, escaped, fenced, model_card, next_commands
 from headway.training.report_attention import AttentionExamples, WeightMap
-from headway.training.report_page import curve_figure, map_figure, report_page
+from headway.training.report_page import POLICY, Markup, curve_figure, map_figure, report_page, tag, text
 
 HOSTILE = (
     "<script>alert(1)</script>",

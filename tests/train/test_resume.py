@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.training.build import some
+from headway.training.build import require
 from headway.training.plan import Plan
 from tests.train.disks import same
 from tests.train.runs import FAMILIES, STEPS, Trial, data_in, planned
@@ -96,7 +96,7 @@ def check_rows(trial: Trial) -> None:
     assert [step for step, _ in trial.seen] == list(range(1, STEPS + 1))
     places = [place for _, step in trial.seen for place in step]
     assert places[-1][0] >= 2
-    order = trial.made.encoded.batches(some(trial.made.recipe.train.batch), 1).steps.order
+    order = trial.made.encoded.batches(require(trial.made.recipe.train.batch), 1).steps.order
     for epoch in range(places[-1][0] + 1):
         read = [rows for number, _, rows in places if number == epoch]
         expected = [rows.tolist() for rows in order.epoch(epoch)]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from headway.data.order import Buckets, Steps
 from headway.errors import UserError
-from headway.training.encoded import Batches
+from headway.training.dataset import Batches
 from headway.training.groups import groups
 from headway.training.learner import EMA, Learner
 from headway.training.loop import Interruption, Run, RunLimits
@@ -89,7 +89,7 @@ class Bench:
         learner = Learner(model, self.loss, optimiser, Constant(), seed=1, average=kept)
         store, journal = Store(self.folder / "checkpoints", keep=2), MetricsLog(self.folder)
         self.run = Run(
-            learner, self.batches, self.pace, store, journal, self.told, self.examine if self.score else None
+            learner, self.batches, self.pace, store, journal, [self.told], self.examine if self.score else None
         )
         return self.run
 
@@ -298,7 +298,7 @@ def test_a_run_without_a_checkpoint_starts_from_the_beginning_and_says_so(memory
     run.run(Interruption())
     assert (killed.folder / "metrics.jsonl").read_bytes() == (straight.folder / "metrics.jsonl").read_bytes()
     run.metrics_log.append_time(seconds=2.0)
-    assert run.metrics_log.seconds() == 3.0
+    assert run.metrics_log.total("seconds") == 3.0
 
 
 def test_lines_behind_the_checkpoint_are_forgotten(memory: Path) -> None:

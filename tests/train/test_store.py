@@ -9,7 +9,6 @@ import json
 import multiprocessing
 import os
 import pickle
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -298,20 +297,24 @@ def test_a_refusal_names_the_file(tmp_path: Path) -> None:
 
 
 def test_while_another_process_saves_nothing_of_it_is_swept_away(tmp_path: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    written, tried = fork.Event(), fork.Event()
+
     class Slow(Hurried):
         def flush_folder(self, folder: Path) -> None:
             if folder.name.startswith(".part-"):
-                time.sleep(0.5)
+                written.set()
+                tried.wait(60)
 
     def save() -> None:
         Store(tmp_path, disk=Slow()).save(snapshot(1))
 
-    process = multiprocessing.get_context("fork").Process(target=save)
+    process = fork.Process(target=save)
     process.start()
-    while not list(tmp_path.glob(".part-*/manifest.json")):
-        time.sleep(0.01)
+    assert written.wait(60)
     with pytest.raises(UserError, match="another process is saving a checkpoint in"):
         Store(tmp_path).save(snapshot(2))
+    tried.set()
     process.join()
     assert process.exitcode == 0
     assert Store(tmp_path).steps() == [1]

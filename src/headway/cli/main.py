@@ -28,7 +28,7 @@ from headway.cli.model_commands import GENERATE
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
 from headway.tasks.registry import SPELLING
-from headway.training.settings import CommandLineOption
+from headway.training.recipe_sources import CommandLineOption
 
 START = f"""\
 headway {__version__}: attention and transformers from one readable set of parts

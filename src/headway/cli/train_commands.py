@@ -18,7 +18,7 @@ from cyclopts import Group, Parameter
 from headway.cli.options import Debug
 from headway.recipe import ALIASES, SETTINGS, Setting, kinds_of
 from headway.tasks.registry import DATA_WORDS
-from headway.training.settings import SHORT_OPTIONS, CommandLineOption, setting_called
+from headway.training.recipe_sources import SHORT_OPTIONS, CommandLineOption, setting_called
 
 GROUPS = {
     "": Group("Run", sort_key=1),

@@ -16,12 +16,11 @@ from headway.model import Model, load
 from headway.recipe import SETTINGS, canonical
 from headway.tasks.base import Task, task_class
 from headway.tasks.registry import TASKS
-from headway.training.build import batches_of, some, timed
+from headway.training.build import batches_of, require, timed
 from headway.training.plan import OwnParts, Plan, plan
-from headway.training.recipe_sources import RecipeLayers, read_layers
+from headway.training.recipe_sources import PythonArgument, RecipeLayers, read_layers, setting_called
 from headway.training.run import finished_in
 from headway.training.run import train as run_training
-from headway.training.settings import PythonArgument, setting_called
 from headway.zoo.presets import PRESETS
 
 Data = str | Path | Iterable[Any] | None
@@ -78,10 +77,10 @@ class TrainingBatches:
 
     def __len__(self) -> int:
         train = self.plan.recipe.train
-        return some(train.steps) * train.grad_accumulation
+        return require(train.steps) * train.grad_accumulation
 
     def __iter__(self) -> Iterator[Any]:
-        for step in batches_of(self.plan)(1, some(self.plan.recipe.train.steps) + 1):
+        for step in batches_of(self.plan)(1, require(self.plan.recipe.train.steps) + 1):
             yield from step
 
 

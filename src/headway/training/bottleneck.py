@@ -21,22 +21,20 @@ from headway.data.kinds import DataKind
 from headway.data.records import Record
 from headway.errors import UserError
 from headway.figures import Curve, Point
-from headway.metrics.scores import MEASURES, Bucket, Measure, Scores, aligned, quantile_edges, spaced
+from headway.metrics.scores import MEASURES, Measure, Scores, aligned, quantile_edges, spaced
 from headway.metrics.scoring import score_pairs
 from headway.model import load
 from headway.recipe import Recipe, flat
 from headway.system import keep_memory, read_json, write_json, write_text
 from headway.tasks.registry import data_entry
 from headway.tasks.results import EvalOptions
-from headway.training.build import describe_end, duration, model_line, some, timed, tokenizer_line
+from headway.training.build import describe_end, duration, model_line, require, timed, vocabulary
 from headway.training.loop import RunResult
-from headway.training.markup import Markup, facts_table, page, section, table, tag
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, finish_plan, plan
-from headway.training.recipe_sources import RecipeLayers, from_yaml, resolve
-from headway.training.report_page import curve_figure
-from headway.training.run import DATA, FILES, RECIPE, begin, check_data, check_place, facts, run, taken_up
-from headway.training.settings import CommandLineOption
+from headway.training.recipe_sources import CommandLineOption, RecipeLayers, from_yaml, resolve
+from headway.training.report_page import Markup, curve_figure, facts_table, page, section, table, tag
+from headway.training.run import DATA, FILES, RECIPE, begin, check_data, check_place, data_hashes, resumed_plan, run
 
 PAGE, NUMBERS = "bottleneck.html", "bottleneck.json"
 MAX_MODELS = 3  # that a chart has colours for
@@ -73,16 +71,11 @@ class ComparedModel:
             return "through one vector"
         return f"by {config.score} attention" if kind == "rnn" else "by attention, in every layer"
 
-    @property
-    def kept(self) -> list[int]:
-        """The steps whose weights it has."""
-        return next((line["chosen"] for line in reversed(self.log.lines()) if "chosen" in line), [])
-
     def to_dict(self) -> dict[str, Any]:
         train = self.made.recipe.train
         about = {"preset": self.name, "folder": str(self.made.recipe.out), "sees": self.sees}
         about |= {"parameters": self.parameters, "rate": train.lr, "dropout": self.made.config.dropout}
-        return {**about, "kept": self.kept, "seconds": self.log.seconds(), **self.scores.plain()}
+        return {**about, "kept": self.log.chosen_steps(), "seconds": self.log.total("seconds"), **self.scores.plain()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +104,6 @@ class BottleneckResult:
     def title(self) -> str:
         return f"{self.measure.title} by {self.unit} of the source"
 
-    @property
-    def direction(self) -> str:
-        return "higher is better" if self.measure.higher else "lower is better"
-
     def rows(self) -> list[list[str]]:
         """The main metric by length, then of all; the first row has the columns' names."""
         numbers = [[one.scores.numbers, *(bucket.numbers for bucket in one.scores.buckets)] for one in self.models]
@@ -126,17 +115,20 @@ class BottleneckResult:
         ]
         return [[self.unit, "count", *(one.name for one in self.models)], *rows[1:], rows[0]]
 
-    def curves(self) -> list[Curve]:
-        times = 100 if self.measure.percent else 1
-        return [
-            Curve(one.name, [Point(self.mean(b), times * b.numbers[self.metric]) for b in one.scores.buckets])
-            for one in self.models
-        ]
+    @property
+    def direction(self) -> str:
+        return "higher is better" if self.measure.higher else "lower is better"
 
-    def mean(self, bucket: Bucket) -> float:
-        """The mean length in a bucket, where its point stands."""
-        inside = [length for length in self.lengths if bucket.first <= length <= (bucket.last or length)]
-        return round(math.fsum(inside) / len(inside), 2)
+    def curves(self) -> list[Curve]:
+        """The main metric over the mean length of each bucket."""
+        times, curves = 100 if self.measure.percent else 1, list[Curve]()
+        for one in self.models:
+            points = list[Point]()
+            for bucket in one.scores.buckets:
+                inside = [length for length in self.lengths if bucket.first <= length <= (bucket.last or length)]
+                points.append(Point(round(math.fsum(inside) / len(inside), 2), times * bucket.numbers[self.metric]))
+            curves.append(Curve(one.name, points))
+        return curves
 
     def to_dict(self) -> dict[str, Any]:
         recipe, encoded = self.first.recipe, self.first.encoded
@@ -195,10 +187,10 @@ class BottleneckResult:
                 one.name,
                 one.sees,
                 f"{one.parameters:,}",
-                f"{some(one.made.recipe.train.lr):.3g}",
+                f"{require(one.made.recipe.train.lr):.3g}",
                 f"{one.made.config.dropout:g}",
-                ", ".join(map(str, one.kept)),
-                duration(one.log.seconds()),
+                ", ".join(map(str, one.log.chosen_steps())),
+                duration(one.log.total("seconds")),
             ]
             for one in self.models
         ]
@@ -209,8 +201,8 @@ class BottleneckResult:
         return [
             ("data", made.splits.description),
             ("learned from", f"{made.encoded.rows:,} pairs, {made.encoded.tokens:,} tokens"),
-            *((name, text) for name, text, _ in tokenizer_line(made)),
-            ("steps", f"{train.steps:,} of about {some(train.batch) * train.grad_accumulation:,} tokens"),
+            ("vocabulary", str(vocabulary(made))),
+            ("steps", f"{train.steps:,} of about {require(train.batch) * train.grad_accumulation:,} tokens"),
             ("seed", str(made.recipe.seed)),
             ("folders", ", ".join(str(self.folder / one.name) for one in self.models)),
         ]
@@ -273,26 +265,26 @@ def common_steps(draft: Recipe, plans: Sequence[Plan]) -> int:
     """As asked; or those of a run that began here; or as many as each of the models would be given."""
     begun = [made.out / RECIPE for made in plans if (made.out / RECIPE).is_file()]
     if begun and draft.train.steps is None and draft.train.epochs is None:
-        return some(from_yaml(begun[0]).train.steps)
-    torch.set_num_threads(some(plans[0].recipe.train.threads))
+        return require(from_yaml(begun[0]).train.steps)
+    torch.set_num_threads(require(plans[0].recipe.train.threads))
     settled = [made if made.recipe.train.steps else timed(made)[0] for made in plans]
-    return min(some(made.recipe.train.steps) for made in settled)
+    return min(require(made.recipe.train.steps) for made in settled)
 
 
 def train_one(made: Plan, out: TextIO | None) -> RunResult | None:
     """Trains a model, or resumes its run; None where it is trained already."""
     folder = made.out
     print(f"\n{model_line(made)}: {made.recipe.train.steps:,} steps, in {folder}", file=out)
-    torch.set_num_threads(some(made.recipe.train.threads))
+    torch.set_num_threads(require(made.recipe.train.threads))
     begun = (folder / RECIPE).is_file()
     if begun:
         check_same_settings(made.recipe, from_yaml(folder / RECIPE), folder)
-        check_data(read_json(folder / DATA), facts(made))
+        check_data(read_json(folder / DATA), data_hashes(made))
         if MetricsLog(folder).is_finished():
             print("it is trained already", file=out)
             return None
         places = {name: value for name, value in flat(made.recipe).items() if name in FILES and value}
-        made = taken_up(RecipeLayers().with_options({**places, "out": folder}))
+        made = resumed_plan(RecipeLayers().with_options({**places, "out": folder}))
     else:
         check_place(folder)
         begin(made)
@@ -316,7 +308,7 @@ def check_same_settings(wanted: Recipe, begun: Recipe, folder: Path) -> None:
 def compared(asked: RecipeLayers, plans: Sequence[Plan], folder: Path, records: Sequence[Record]) -> BottleneckResult:
     """What each model writes for the same records, by the length of their sources in tokens."""
     first = plans[0]
-    lengths = [len(row) for row in some(first.setup.tokenizer).plain_batch([record.fields[0] for record in records])]
+    lengths = [len(row) for row in require(first.setup.tokenizer).plain_batch([record.fields[0] for record in records])]
     evaluated = [line["valid"] for line in MetricsLog(first.out).lines() if "valid" in line][-1]
     metrics = tuple(name for name in evaluated if name != "loss")  # as they were chosen for the runs
     models = [compared_model(made, records, lengths, metrics) for made in plans]

@@ -1,18 +1,13 @@
-"""The parts of a run, as its recipe names them.
+"""The parts of a run, as its resolved recipe names them; how long it will take; and what is printed about it.
 
-How long a run will take and how much memory: a few steps on a copy of it, before it begins.
-
-What was measured decides nothing, but for a run that was asked to take so many minutes: its steps are counted here, and
-written into its recipe, so that a resumed run follows the same schedule.
-
-What `headway train` says before a run and after it, in lines of 80 columns.
+Time and memory are measured by a few steps on a copy of the model, before the run begins.  They decide nothing, except
+for a run that was given minutes: its steps are computed from them and written into its recipe, so that a resumed run
+follows the same schedule.
 """
 
 from __future__ import annotations
 
-import resource
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +20,7 @@ from torch import nn
 
 from headway.errors import counted
 from headway.recipe import Recipe
-from headway.system import going_on
+from headway.system import going_on, peak_memory
 from headway.tasks.base import StatefulLoss
 from headway.tasks.results import EvalResult
 from headway.training.groups import ENCODER, OUT, describe_reuse, freeze, groups, leave
@@ -48,6 +43,12 @@ from headway.training.optimiser import (
 from headway.training.plan import EVALUATIONS, Plan, config_dim, with_steps
 
 T = TypeVar("T")
+
+MIN_TIMED_SECONDS = 3.0  # of steps that are timed, and no fewer than MIN_TIMED_STEPS of them
+MIN_TIMED_STEPS = 3
+TIMED_PART = 10  # of a short run's steps no more than a tenth are timed
+ASSUMED_STEPS = 1000  # of a run while its length is not known yet
+EVALUATION_SHARE = 0.25  # of the given time, evaluations take no more, but for one at the end and the report
 
 
 def learner_of(made: Plan) -> Learner:
@@ -75,7 +76,7 @@ def learner_of(made: Plan) -> Learner:
 
 def optimiser_of(recipe: Recipe, model: nn.Module) -> Optimiser:
     train = recipe.train
-    lr = 1.0 if train.schedule == "paper" else some(train.lr)
+    lr = 1.0 if train.schedule == "paper" else require(train.lr)
     kinds: dict[str, OptimiserChoice] = {
         "adamw": AdamW(lr, train.betas, train.eps, train.weight_decay),
         "adam": Adam(lr, train.betas, train.eps),
@@ -87,7 +88,7 @@ def optimiser_of(recipe: Recipe, model: nn.Module) -> Optimiser:
 
 def schedule_of(recipe: Recipe, dim: int) -> Schedule:
     train = recipe.train
-    warmup, steps = some(train.warmup_steps), some(train.steps)
+    warmup, steps = require(train.warmup_steps), require(train.steps)
     kinds: dict[str, Schedule] = {
         "cosine": CosineDecay(warmup, steps, train.min_lr_ratio),
         "inverse": InverseSqrt(warmup),
@@ -100,13 +101,13 @@ def schedule_of(recipe: Recipe, dim: int) -> Schedule:
 
 def batches_of(made: Plan) -> Callable[[int, int], Iterator[list[Any]]]:
     train = made.recipe.train
-    return partial(made.encoded.batches(some(train.batch), train.grad_accumulation).between, workers=train.workers)
+    return partial(made.encoded.batches(require(train.batch), train.grad_accumulation).between, workers=train.workers)
 
 
-def pace_of(recipe: Recipe) -> RunLimits:
+def limits_of(recipe: Recipe) -> RunLimits:
     train = recipe.train
-    every = (some(train.log_every), some(train.evaluate_every), some(train.checkpoint_every))
-    return RunLimits(some(train.steps), *every, train.patience, train.keep_best, train.average)
+    every = (require(train.log_every), require(train.evaluate_every), require(train.checkpoint_every))
+    return RunLimits(require(train.steps), *every, train.patience, train.keep_best, train.average)
 
 
 def evaluator_of(made: Plan) -> Callable[[nn.Module], EvalResult] | None:
@@ -118,17 +119,10 @@ def evaluator_of(made: Plan) -> Callable[[nn.Module], EvalResult] | None:
     return lambda model: task.validate(model, batches, records)
 
 
-def some(value: T | None) -> T:
-    """A choice that was made."""
+def require(value: T | None) -> T:
+    """The value of a setting that a resolved recipe always has."""
     assert value is not None
     return value
-
-
-LOOK = 3.0  # seconds of steps to look at, and no fewer than LEAST of them
-LEAST = 3
-PART = 10  # of a short run's steps no more than a tenth are looked at
-GUESS = 1000  # steps that a run is taken to have while its length is sought
-SHARE = 0.25  # of the time that was asked for, evaluations take no more, but for one at the end and the report
 
 
 @dataclass(frozen=True)
@@ -146,77 +140,64 @@ class StepTiming:
 def timed(made: Plan) -> tuple[Plan, StepTiming]:
     """The plan with its steps, and what was measured."""
     recipe = made.recipe
-    trial = made if recipe.train.steps else replace(made, recipe=with_steps(recipe, GUESS))
-    timing = measured(trial)
-    if recipe.train.steps is None:
-        made = replace(made, recipe=fitted(recipe, timing))
-    return made, timing
+    if recipe.train.steps is not None:
+        return made, measured(made)
+    timing = measured(replace(made, recipe=with_steps(recipe, ASSUMED_STEPS)))
+    return replace(made, recipe=fitted(recipe, timing)), timing
 
 
 def fitted(recipe: Recipe, timing: StepTiming) -> Recipe:
     """The recipe with as many steps as its minutes have time for beside evaluations and the report, as long as one."""
-    seconds, every = 60 * some(recipe.train.minutes), recipe.train.evaluate_every
+    seconds, every = 60 * require(recipe.train.minutes), recipe.train.evaluate_every
     if every is not None:
-        return with_steps(recipe, most((seconds - timing.evaluation) / (timing.step + timing.evaluation / every)))
-    looks = min(EVALUATIONS, most(SHARE * seconds / timing.evaluation - 1))
-    return with_steps(recipe, most((seconds - (looks + 1) * timing.evaluation) / timing.step), looks)
+        return with_steps(recipe, whole((seconds - timing.evaluation) / (timing.step + timing.evaluation / every)))
+    evaluations = min(EVALUATIONS, whole(EVALUATION_SHARE * seconds / timing.evaluation - 1))
+    return with_steps(recipe, whole((seconds - (evaluations + 1) * timing.evaluation) / timing.step), evaluations)
 
 
-def most(number: float) -> int:
-    """As many whole ones as there are in a number, but one at least."""
+def whole(number: float) -> int:
+    """Rounded down, but at least 1."""
     return max(1, int(number))
 
 
 def measured(made: Plan) -> StepTiming:
-    learner, evaluator, steps = learner_of(made), evaluator_of(made), some(made.recipe.train.steps)
+    learner, evaluator, steps = learner_of(made), evaluator_of(made), require(made.recipe.train.steps)
     times, began = list[float](), perf_counter()
-    last = min(steps, max(LEAST + 1, steps // PART))
+    last = min(steps, max(MIN_TIMED_STEPS + 1, steps // TIMED_PART))
     for step, batches in enumerate(batches_of(made)(1, last + 1), 1):
         clock = perf_counter()
         learner.learn(step, batches)
         times.append(perf_counter() - clock)
-        if len(times) > LEAST and perf_counter() - began > LOOK:
+        if len(times) > MIN_TIMED_STEPS and perf_counter() - began > MIN_TIMED_SECONDS:
             break
     clock = perf_counter()
     if evaluator is not None:
         evaluator(learner.model.eval())
-    return StepTiming(median(times[1:] or times), perf_counter() - clock, peak())
+    return StepTiming(median(times[1:] or times), perf_counter() - clock, peak_memory())
 
 
-def peak() -> int:
-    """The most memory that this process has had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def describe_plan(made: Plan, timing: StepTiming | None) -> str:
-    """Each choice with the option that changes it."""
+def describe_plan(made: Plan, timing: StepTiming) -> str:
+    """Each choice with the option that changes it, in lines of 80 columns."""
     recipe, train = made.recipe, made.recipe.train
-    steps, batch = some(train.steps), some(train.batch) * train.grad_accumulation
+    steps, batch = require(train.steps), require(train.batch) * train.grad_accumulation
     epochs = steps * batch / max(1, made.encoded.tokens)
+    evaluations = -(-steps // require(train.evaluate_every)) + 1
+    objective = f", {recipe.data.objective}" if recipe.data.objective else ""
+    vocab, reuse, left_out = vocabulary(made), reuse_line(made), made.splits.left_out
     lines = [
-        ("task", task_line(made), "--task"),
-        *tokenizer_line(made),
+        ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
+        *([("vocab", vocab, "--data.tokenizer")] if vocab else []),
         ("model", model_line(made), "--from" if made.start else "--preset"),
-        *reuse_line(made),
-        ("device", f"{recipe.device}, {train.threads} {'thread' if train.threads == 1 else 'threads'}", "--device"),
+        *([("reuses", reuse, "--freeze encoder")] if reuse else []),
+        ("device", f"{recipe.device}, {counted(require(train.threads), 'thread')}", "--device"),
         ("batch", f"{batch:,} {made.encoded.unit}", "--train.batch"),
         ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
+        ("time", f"about {duration(timing.seconds(steps, evaluations))}", "--minutes"),
+        ("memory", f"about {timing.memory / 2**30:.1f} GiB", "--train.batch"),
+        ("folder", str(recipe.out), "--out"),
     ]
-    if timing is not None:
-        evaluations = -(-steps // some(train.evaluate_every)) + 1
-        lines.append(("time", f"about {duration(timing.seconds(steps, evaluations))}", "--minutes"))
-        lines.append(("memory", f"about {timing.memory / 2**30:.1f} GiB", "--train.batch"))
-    lines.append(("folder", str(recipe.out), "--out"))
-    left = made.splits.left_out
-    skipped = [] if left is None else [f"--skip-bad: {left}"]
-    return "\n".join(
-        [made.splits.description, *skipped, *(f"  {name:7} {value:44} {option}" for name, value, option in lines)]
-    )
-
-
-def task_line(made: Plan) -> str:
-    objective = f", {made.recipe.data.objective}" if made.recipe.data.objective else ""
-    return f"{made.task.kind}{objective}: {data_size(made)}"
+    head = [made.splits.description, *([] if left_out is None else [f"--skip-bad: {left_out}"])]
+    return "\n".join([*head, *(f"  {name:7} {value:44} {option}" for name, value, option in lines)])
 
 
 def data_size(made: Plan) -> str:
@@ -226,19 +207,17 @@ def data_size(made: Plan) -> str:
     return tokens if prepared.rows == prepared.tokens else f"{rows}, {tokens}"
 
 
-def tokenizer_line(made: Plan) -> list[tuple[str, str, str]]:
-    """The line about words, where there are any."""
-    data = made.recipe.data
-    sides = [words for words in (made.setup.tokenizer, made.setup.target_tokenizer) if words]
+def vocabulary(made: Plan) -> str | None:
+    """The tokenizers and the sizes of their vocabularies, where the task has any."""
+    data, source, target = made.recipe.data, made.setup.tokenizer, made.setup.target_tokenizer
+    sides = [one for one in (source, target) if one]
     if not sides:
-        return []
+        return None
     if made.start:
-        told = f"{sides[0].vocab:,}, those of the model"
-    elif sides[0] is sides[-1]:
-        told = f"{data.tokenizer}, {sides[0].vocab:,}"
-    else:
-        told = f"{data.tokenizer}, {sides[0].vocab:,} → {data.target_tokenizer}, {sides[1].vocab:,}"
-    return [("words", told, "--data.tokenizer")]
+        return f"{sides[0].vocab:,} tokens, those of the model"
+    if sides[0] is sides[-1]:
+        return f"{data.tokenizer}, {sides[0].vocab:,} tokens"
+    return f"{data.tokenizer}, {sides[0].vocab:,} tokens → {data.target_tokenizer}, {sides[1].vocab:,} tokens"
 
 
 def model_line(made: Plan) -> str:
@@ -249,12 +228,12 @@ def model_line(made: Plan) -> str:
     return f"{name}, {count:,} parameters"
 
 
-def reuse_line(made: Plan) -> list[tuple[str, str, str]]:
-    """What is taken over from the model that the run goes on from."""
+def reuse_line(made: Plan) -> str | None:
+    """What is taken over from the model that is fine-tuned."""
     with torch.device("meta"):
         found = made.reused(made.shape())
     start = made.recipe.model.start
-    return [] if found is None or start is None else [("reuses", describe_reuse(found, start.name), "--freeze encoder")]
+    return None if found is None or start is None else describe_reuse(found, start.name)
 
 
 def describe_end(made: Plan, end: RunResult) -> str:
@@ -265,8 +244,9 @@ def describe_end(made: Plan, end: RunResult) -> str:
     found = [] if end.found is None else [", ".join(f"{name} {value:.4f}" for name, value in end.found.values.items())]
     example = made.task.example(made.splits, end.found.samples if end.found else ())
     found_next = made.task.next_commands(folder, shlex.quote(example))
-    nexts = [*(one.command for one in found_next), f"open {folder}/report.html"]
-    return "\n".join(["", f"done: the weights are {end.chosen}", *found, "", "next", *(f"  {line}" for line in nexts)])
+    commands = [*(one.command for one in found_next), f"open {folder}/report.html"]
+    lines = ["", f"done: the weights are {end.chosen}", *found, "", "next", *(f"  {line}" for line in commands)]
+    return "\n".join(lines)
 
 
 def duration(seconds: float) -> str:

@@ -1,12 +1,10 @@
-"""Which parameters are updated alike: whether they shrink, at what share of the rate, or not at all.
+"""Parameters of a run: groups with their own weight decay and learning rate, frozen ones, and those of another model.
 
-How deep a parameter lies is told from the model: the blocks of a `Stack` are layers 1, 2, 3, …, as are those of a
+The depth of a parameter follows from the model: the blocks of a `Stack` are layers 1, 2, 3, …, as are those of a
 recurrent network; embeddings are below all of them, norms and heads above.  The layers of an encoder and of a decoder
-are counted apart.  A block that takes several turns (ALBERT) lies where its last turn does.
+are counted apart.  A block that is applied several times (ALBERT) has the depth of its last application.
 
-What a run takes over from the model that it goes on from (`--from`): all of it, or its encoder under a new head.
-
-Tensors are taken over by name and shape; what remains new is said.
+Fine-tuning (`--from`) reuses the whole model, or its encoder under a new head: tensors by name and shape.
 """
 
 from __future__ import annotations
@@ -59,7 +57,10 @@ def groups(
     """
     if not 0.0 < layer_decay <= 1.0:
         raise UserError(f"layer_decay={layer_decay:g}", allowed="a share above 0, at most 1")
-    depths, owners = depths_of(model), owners_of(model)
+    depths, owners = depths_of(model), defaultdict[Tensor, list[nn.Module]](list)  # several where it is tied
+    for part in model.modules():
+        for parameter in part.parameters(recurse=False):
+            owners[parameter].append(part)
     sorted_out: dict[tuple[bool, float, bool], dict[str, nn.Parameter]] = defaultdict(dict)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -106,7 +107,8 @@ def frozen_parts(model: nn.Module, globs: Sequence[str]) -> set[str]:
     found: set[str] = set()
     for glob in globs:
         if glob == ENCODER and not any(path == ENCODER for path, _ in model.named_children()):
-            found |= all_but_heads(model)
+            heads = tuple(joined(path, "head.") for path, _ in trunks_of(model))
+            found |= {name for name in names if not name.startswith(heads)}  # as a linear probe leaves them
             continue
         matched = {name for name in names if any(fnmatchcase(path, glob) for path in paths_to(name))}
         if not matched:
@@ -115,12 +117,6 @@ def frozen_parts(model: nn.Module, globs: Sequence[str]) -> set[str]:
             raise UserError(f"no parameter is called {glob!r}", allowed=allowed, meant=nearest(glob, paths))
         found |= matched
     return found
-
-
-def all_but_heads(model: nn.Module) -> set[str]:
-    """What a linear probe leaves as it is."""
-    heads = tuple(joined(path, "head.") for path, _ in trunks_of(model))
-    return {name for name, _ in model.named_parameters(remove_duplicate=False) if not name.startswith(heads)}
 
 
 def paths_to(name: str) -> Iterator[str]:
@@ -156,23 +152,9 @@ def numbered(trunk: nn.Module) -> dict[str, int]:
                 found |= {joined(path, f"blocks.{at}.{name}"): last for name, _ in block.named_parameters()}
         elif isinstance(part, nn.RNNBase):
             for name, _ in part.named_parameters(recurse=False):
-                found[joined(path, name)] = last + recurrent_layer(name) + 1
-    return found
-
-
-def recurrent_layer(name: str) -> int:
-    """weight_ih_l2_reverse → 2"""
-    told = re.search(r"_l(\d+)(_reverse)?$", name)
-    assert told is not None, name
-    return int(told[1])
-
-
-def owners_of(model: nn.Module) -> dict[Tensor, list[nn.Module]]:
-    """The modules that hold each parameter, several where it is tied."""
-    found: dict[Tensor, list[nn.Module]] = defaultdict(list)
-    for part in model.modules():
-        for parameter in part.parameters(recurse=False):
-            found[parameter].append(part)
+                number = re.search(r"_l(\d+)(_reverse)?$", name)  # weight_ih_l2_reverse → 2
+                assert number is not None, name
+                found[joined(path, name)] = last + int(number[1]) + 1
     return found
 
 
@@ -189,10 +171,12 @@ def reused_part(start: Model, task: type[Task]) -> EncoderPart:
     for part in (EncoderPart(start.config), encoder_config(start.config)):
         if part.architecture in able:
             return part
-    words = f"{task.kind}, {task.objective}" if task.objective else task.kind
-    raise UserError(
-        f"model.from: a model of {start.architecture} cannot learn this task ({words})", allowed=listed(able)
-    )
+    said = f"model.from: a model of {start.architecture} cannot learn this task ({describe_task(task)})"
+    raise UserError(said, allowed=listed(able))
+
+
+def describe_task(task: type[Task]) -> str:
+    return f"{task.kind}, {task.objective}" if task.objective else task.kind
 
 
 class ReusedWeights(NamedTuple):
@@ -230,9 +214,8 @@ def parts_of(names: Collection[str], others: Collection[str]) -> list[str]:
     """The largest parts that hold nothing but these names."""
     found: dict[str, None] = {}
     for name in names:
-        words = name.split(".")
-        paths = (".".join(words[:end]) for end in range(1, len(words) + 1))
-        found[next(path for path in paths if path == name or not any(o.startswith(f"{path}.") for o in others))] = None
+        paths = (path for path in paths_to(name) if not any(other.startswith(f"{path}.") for other in others))
+        found[next(paths, name)] = None
     return list(found)
 
 

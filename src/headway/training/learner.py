@@ -7,7 +7,7 @@ changes; the running statistics of batch norms are restored too.  Batch norms wi
 running statistics.  State that a task carries from batch to batch (`memory`) is passed to its loss and returned by it,
 and is part of a checkpoint.
 
-Averages of weights: the exponential moving average over steps (EMA), and the mean of several checkpoints.
+The learner also keeps the exponential moving average of the weights (EMA); `mean_tensors` is the mean of checkpoints.
 """
 
 from __future__ import annotations
@@ -29,88 +29,6 @@ from headway.nn.trunk import tensors_of
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
 
 UPDATES = "/updates"  # no parameter's name begins so
-
-
-class EMA:
-    """Exponential moving average: kept ← d · kept + (1 − d) · weights after each update; tied parameters count once.
-
-    Running statistics of batch norms are averaged too; of integers the last value is kept.  After t updates d is
-    min(`decay`, (1 + t) / (10 + t)), so that the first weights are soon forgotten.
-    """
-
-    def __init__(self, model: nn.Module, decay: float):
-        if not 0.0 <= decay < 1.0:
-            raise UserError(f"an average with decay={decay:g}", allowed="from 0 up to, but not, 1")
-        self.decay, self.updates = decay, 0
-        self.kept = {name: wide(tensor.detach()).clone() for name, tensor in tensors_of(model).items()}
-
-    @torch.no_grad()
-    def update(self, model: nn.Module) -> None:
-        self.updates += 1
-        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
-        for name, tensor in tensors_of(model).items():
-            if tensor.is_floating_point():
-                self.kept[name].lerp_(wide(tensor), 1.0 - decay)
-            else:
-                self.kept[name].copy_(tensor)
-
-    @contextmanager
-    def applied(self, model: nn.Module) -> Generator[None]:
-        """A context in which the model has the average as its weights; afterwards, bit for bit, its own."""
-        own = {name: tensor.detach().clone() for name, tensor in tensors_of(model).items()}
-        try:
-            fill(model, self.kept)
-            yield
-        finally:
-            fill(model, own)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The average by parameter name, and the number of updates."""
-        return {**self.kept, UPDATES: torch.tensor(self.updates)}
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restores what `tensors` gave."""
-        expected = {**{name: kept.shape for name, kept in self.kept.items()}, UPDATES: torch.Size()}
-        check(expected, tensors, "the average")
-        for name, kept in self.kept.items():
-            kept.copy_(tensors[name])
-        self.updates = int(tensors[UPDATES])
-
-
-def mean_tensors(several: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of the tensors of checkpoints, by name: summed in float64, in the dtype of the first."""
-    if not several:
-        raise UserError("the mean of no checkpoints", allowed="one or more")
-    first = several[0]
-    for other in several[1:]:
-        check({name: tensor.shape for name, tensor in first.items()}, other, "a checkpoint to be averaged")
-    return {name: mean_of([one[name] for one in several]) for name in first}
-
-
-def mean_of(tensors: Sequence[Tensor]) -> Tensor:
-    total = tensors[0].double().clone()
-    for tensor in tensors[1:]:
-        total += tensor
-    return (total / len(tensors)).to(tensors[0].dtype)
-
-
-@torch.no_grad()
-def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copies `tensors` into the parameters and buffers of a model."""
-    for name, tensor in tensors_of(model).items():
-        tensor.copy_(tensors[name])
-
-
-def wide(tensor: Tensor) -> Tensor:
-    """In float32 or wider: in bf16 the small steps of an average would be lost.  Integers stay as they are."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32)) if tensor.is_floating_point() else tensor
-
-
-def check(expected: Mapping[str, torch.Size], tensors: Mapping[str, Tensor], whose: str) -> None:
-    names = {**expected, **tensors}
-    wrong = [n for n in names if n not in tensors or n not in expected or tensors[n].shape != expected[n]]
-    if wrong:
-        raise UserError(f"{whose} does not fit the model at {listed(wrong, 4)}", do="use the model that it was made of")
 
 
 @dataclass(frozen=True)
@@ -178,19 +96,16 @@ class Learner:
         torch.manual_seed(keyed(self.seed, "step", step, at))
         with ExitStack() as stack:
             trace = stack.enter_context(record(self.model, "*.balance")) if self.balance else None
-            loss = self.batch_loss(batch)
+            if self.memory is None:
+                loss = self.loss(self.model, batch)
+            else:
+                loss, self.memory = self.loss(self.model, batch, self.memory)
         total = loss / max(1, targets)  # a text of unknown characters may have no targets
         if trace is not None:
             routers = [value for name in trace.values for value in trace.all(name) if isinstance(value, Tensor)]
             total = total + self.balance * torch.stack(routers).mean() * (batch.targets / max(1, targets))
         total.backward()
         return loss.item()
-
-    def batch_loss(self, batch: Any) -> Tensor:
-        if self.memory is None:
-            return self.loss(self.model, batch)
-        loss, self.memory = self.loss(self.model, batch, self.memory)
-        return loss
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
         """Everything that a step changes, by file of a checkpoint."""
@@ -216,3 +131,87 @@ def set_training(model: nn.Module) -> None:
         own = list(part.parameters(recurse=False))
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and own:  # pyright: ignore[reportPrivateUsage]
             part.train(any(parameter.requires_grad for parameter in own))
+
+
+# ---- averages of weights
+
+
+class EMA:
+    """Exponential moving average: kept ← d · kept + (1 − d) · weights after each update; tied parameters count once.
+
+    Running statistics of batch norms are averaged too; of integers the last value is kept.  After t updates d is
+    min(`decay`, (1 + t) / (10 + t)), so that the first weights are soon forgotten.
+    """
+
+    def __init__(self, model: nn.Module, decay: float):
+        if not 0.0 <= decay < 1.0:
+            raise UserError(f"an average with decay={decay:g}", allowed="from 0 up to, but not, 1")
+        self.decay, self.updates = decay, 0
+        self.kept = {name: wide(tensor.detach()).clone() for name, tensor in tensors_of(model).items()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        self.updates += 1
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        for name, tensor in tensors_of(model).items():
+            if tensor.is_floating_point():
+                self.kept[name].lerp_(wide(tensor), 1.0 - decay)
+            else:
+                self.kept[name].copy_(tensor)
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Generator[None]:
+        """A context in which the model has the average as its weights; afterwards, bit for bit, its own."""
+        own = {name: tensor.detach().clone() for name, tensor in tensors_of(model).items()}
+        try:
+            fill(model, self.kept)
+            yield
+        finally:
+            fill(model, own)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The average by parameter name, and the number of updates."""
+        return {**self.kept, UPDATES: torch.tensor(self.updates)}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restores what `tensors` gave."""
+        expected = {**{name: kept.shape for name, kept in self.kept.items()}, UPDATES: torch.Size()}
+        check(expected, tensors, "the average")
+        for name, kept in self.kept.items():
+            kept.copy_(tensors[name])
+        self.updates = int(tensors[UPDATES])
+
+
+def mean_tensors(several: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of the tensors of checkpoints, by name: summed in float64, in the dtype of the first."""
+    if not several:
+        raise UserError("the mean of no checkpoints", allowed="one or more")
+    first = several[0]
+    for other in several[1:]:
+        check({name: tensor.shape for name, tensor in first.items()}, other, "a checkpoint to be averaged")
+    means: dict[str, Tensor] = {}
+    for name, tensor in first.items():
+        total = tensor.double().clone()
+        for other in several[1:]:
+            total += other[name]
+        means[name] = (total / len(several)).to(tensor.dtype)
+    return means
+
+
+@torch.no_grad()
+def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copies `tensors` into the parameters and buffers of a model."""
+    for name, tensor in tensors_of(model).items():
+        tensor.copy_(tensors[name])
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """In float32 or wider: in bf16 the small steps of an average would be lost.  Integers stay as they are."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32)) if tensor.is_floating_point() else tensor
+
+
+def check(expected: Mapping[str, torch.Size], tensors: Mapping[str, Tensor], whose: str) -> None:
+    names = {**expected, **tensors}
+    wrong = [n for n in names if n not in tensors or n not in expected or tensors[n].shape != expected[n]]
+    if wrong:
+        raise UserError(f"{whose} does not fit the model at {listed(wrong, 4)}", do="use the model that it was made of")

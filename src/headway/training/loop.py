@@ -3,13 +3,7 @@
 The batches and random numbers of a step depend on its number alone, so a checkpoint (tensors and `RunState`) defines
 the rest of the run.  All decisions depend on numbers that a resumed run sees again, never on the clock.
 
-Ctrl-C and SIGTERM: the loop finishes its step, saves and exits; a second signal exits at once.
-
-with Interruption() as interruption:
-    for step in steps:
-        ...
-        if interruption.asked is not None: save and break
-return interruption.code                    # 0, 130 or 143
+After Ctrl-C or SIGTERM the loop finishes its step, saves and exits; a second signal exits at once (`Interruption`).
 """
 
 from __future__ import annotations
@@ -128,40 +122,13 @@ class RunState:
 
 
 class Callback(Protocol):
-    """Receives the events of a run."""
+    """Receives the events of a run; each method may be left out."""
 
     def on_step(self, result: StepResult, seconds: float) -> None: ...
     def on_log(self, line: Mapping[str, Any]) -> None: ...
     def on_evaluate(self, step: int, found: EvalResult, best: bool) -> None: ...
     def on_save(self, step: int) -> None: ...
     def on_message(self, sentence: str) -> None: ...
-
-
-@dataclass(frozen=True)
-class CallbackList:
-    """Passes each event on to those of several objects that have a method for it."""
-
-    callbacks: Sequence[object]
-
-    def on_step(self, result: StepResult, seconds: float) -> None:
-        self.call("on_step", result, seconds)
-
-    def on_log(self, line: Mapping[str, Any]) -> None:
-        self.call("on_log", line)
-
-    def on_evaluate(self, step: int, found: EvalResult, best: bool) -> None:
-        self.call("on_evaluate", step, found, best)
-
-    def on_save(self, step: int) -> None:
-        self.call("on_save", step)
-
-    def on_message(self, sentence: str) -> None:
-        self.call("on_message", sentence)
-
-    def call(self, event: str, *values: object) -> None:
-        for one in self.callbacks:
-            if method := getattr(one, event, None):
-                method(*values)
 
 
 @dataclass(frozen=True)
@@ -183,7 +150,7 @@ class Run:
     limits: RunLimits
     store: Store
     metrics_log: MetricsLog
-    callback: Callback
+    callbacks: Sequence[object] = ()  # with methods of `Callback`
     evaluator: Callable[[nn.Module], EvalResult] | None = None
     state: RunState = field(default_factory=RunState)
     saved_step: int | None = None  # of the checkpoint that equals the current state
@@ -198,6 +165,12 @@ class Run:
         self.learner.restore(snapshot.tensors)
         self.state, self.saved_step = RunState.of(snapshot.state), snapshot.step
         return [*said, *self.metrics_log.truncate(self.state.journal), f"resumed at step {snapshot.step}"]
+
+    def notify(self, event: str, *values: object) -> None:
+        """Calls the method of that name of each callback that has one."""
+        for callback in self.callbacks:
+            if method := getattr(callback, event, None):
+                method(*values)
 
     def run(self, interruption: Interruption) -> RunResult:
         """Trains until the last step, early stopping or an interruption."""
@@ -224,10 +197,13 @@ class Run:
     def advance(self, result: StepResult, clock: float) -> None:
         """Records a step, and logs, evaluates and saves when due."""
         step, limits, now = result.step, self.limits, self.state
-        bad = now.bad + 1 if result.skipped else 0
-        sums = {"skipped": now.skipped + 1} if result.skipped else added(now, result)
-        self.state = replace(now, step=step, bad=bad, **sums)
-        self.callback.on_step(result, perf_counter() - clock)
+        if result.skipped:
+            self.state = replace(now, step=step, bad=now.bad + 1, skipped=now.skipped + 1)
+        else:
+            sums = {"loss": now.loss + result.loss, "targets": now.targets + result.targets}
+            self.state = replace(now, step=step, bad=0, **sums)
+        bad = self.state.bad
+        self.notify("on_step", result, perf_counter() - clock)
         last = step == limits.steps
         if step % limits.log_every == 0 or last or bad == MAX_BAD_STEPS:
             self.log(result)
@@ -245,7 +221,7 @@ class Run:
         if now.skipped:
             line["skipped"] = now.skipped
         self.metrics_log.append(**line)
-        self.callback.on_log(line)
+        self.notify("on_log", line)
         self.state = replace(now, loss=0.0, targets=0, skipped=0)
 
     def evaluate(self) -> bool:
@@ -253,12 +229,11 @@ class Run:
         found, step, before = self.evaluate_weights(), self.state.step, self.state.ranking
         self.metrics_log.append(step=step, valid=dict(found.values), score=found.score)
         scored = [(step, found.score)] if math.isfinite(found.score) else []
-        ranking = sorted([*before, *scored], key=lambda one: (-one[1], -one[0]))[
-            : max(self.limits.best, self.limits.average)
-        ]
+        ranking = sorted([*before, *scored], key=lambda one: (-one[1], -one[0]))
+        ranking = ranking[: max(self.limits.best, self.limits.average)]
         better = bool(scored) and (not before or found.score > before[0][1])
         self.state = replace(self.state, ranking=tuple(ranking), waited=0 if better else self.state.waited + 1)
-        self.callback.on_evaluate(step, found, better)
+        self.notify("on_evaluate", step, found, better)
         return any(step == kept for kept, _ in ranking)
 
     def evaluate_weights(self) -> EvalResult:
@@ -275,7 +250,7 @@ class Run:
         protect = {kept for kept, _ in self.state.ranking}
         self.store.save(Snapshot(step, self.learner.tensors(), asdict(self.state)), protect=protect)
         self.saved_step = step
-        self.callback.on_save(step)
+        self.notify("on_save", step)
 
     def finish(self) -> RunResult:
         """Gives the model the best weights: of one checkpoint, or the mean of several."""
@@ -305,7 +280,7 @@ class Run:
                 try:
                     found[step] = self.evaluated_weights(self.store.load(step).tensors)
                 except UserError as error:
-                    self.callback.on_message(f"{error}; it cannot be chosen")
+                    self.notify("on_message", f"{error}; it cannot be chosen")
         return found
 
     def evaluate_mean(self, weights: Sequence[Mapping[str, Tensor]]) -> EvalResult:
@@ -317,7 +292,3 @@ class Run:
     def evaluated_weights(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
         """The weights that a checkpoint is evaluated with: the EMA, if there is one."""
         return tensors.get("average", tensors["model"]) if self.learner.average is not None else tensors["model"]
-
-
-def added(now: RunState, result: StepResult) -> dict[str, Any]:
-    return {"loss": now.loss + result.loss, "targets": now.targets + result.targets}

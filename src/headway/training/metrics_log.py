@@ -1,9 +1,10 @@
-"""The logs of a run: `metrics.jsonl` (loss, learning rate, scores) and `times.jsonl` (durations).
+"""What a run writes as it trains: files of metrics and durations, and progress for people.
 
-They are separate so that a resumed run leaves the same metrics, byte for byte.  A checkpoint stores the length of the
-metrics; resuming truncates them to it.  Numbers that are not finite are written as null, since JSON has none.
+`metrics.jsonl` (loss, learning rate, scores) and `times.jsonl` (durations) are separate so that a resumed run leaves
+the same metrics, byte for byte.  A checkpoint stores the length of the metrics; resuming truncates them to it.  Numbers
+that are not finite are written as null, since JSON has none.
 
-Progress of a run for people: a progress bar on a terminal, plain lines in a file or a pipe.
+Progress is a bar on a terminal, and plain lines in a file or a pipe:
 
 step 1200/5000  loss 2.3140  bleu 21.4  lr 3.0e-04  8,412 tokens/s  6 min left
 """
@@ -29,16 +30,18 @@ from headway.training.learner import StepResult
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-
-METRICS, TIMES = "metrics.jsonl", "times.jsonl"
 DONE = "done"
+REFRESH_SECONDS = 0.2
+SPEED_DECAY = 0.98  # of the moving average of the speed
+MAX_COLUMNS = 80  # of a plain line
+MIN_BAR_COLUMNS = 8
 
 
 class MetricsLog:
     """Appends lines of JSON to the files of a run's folder."""
 
     def __init__(self, folder: Path):
-        self.metrics, self.times = folder / METRICS, folder / TIMES
+        self.metrics, self.times = folder / "metrics.jsonl", folder / "times.jsonl"
 
     def append(self, **values: Any) -> None:
         """Appends a line that depends on the data and the seed alone."""
@@ -66,9 +69,13 @@ class MetricsLog:
     def lines(self) -> list[dict[str, Any]]:
         return read_lines(self.metrics)
 
-    def seconds(self) -> float:
-        """Training time so far, over all resumptions."""
-        return sum(line.get("seconds", 0.0) for line in read_lines(self.times))
+    def chosen_steps(self) -> list[int]:
+        """The steps whose weights the model has, once the run has ended."""
+        return next((line["chosen"] for line in reversed(self.lines()) if "chosen" in line), [])
+
+    def total(self, name: str) -> float:
+        """The seconds, or the tokens, of all steps so far, over all resumptions."""
+        return sum(line.get(name, 0.0) for line in read_lines(self.times))
 
     def mark_finished(self, step: int) -> None:
         """Marks the run as finished."""
@@ -103,12 +110,6 @@ def truncate_file(path: Path, length: int) -> None:
     if path.exists():
         os.truncate(path, length)
         flush(path)
-
-
-REFRESH_SECONDS = 0.2
-SPEED_DECAY = 0.98  # of the moving average of the speed
-MAX_COLUMNS = 80  # of a plain line
-MIN_BAR_COLUMNS = 8
 
 
 class RunProgress:

@@ -1,12 +1,11 @@
-"""Optimisers: each choice is a value that makes torch optimisers; `Optimiser` is one interface to all of them.
+"""Optimisers and learning rate schedules: each choice is a value; `Optimiser` is one interface to all optimisers.
 
 Optimiser state is a flat dict of tensors named `parameter/slot`, such as `stack.norm.weight/exp_avg`.  A parameter that
 has not been updated yet has the slot `fresh`, so that missing state cannot go unnoticed.
 
-Learning rate schedules: a factor of the peak learning rate for each step, a pure function of its number.
-
-Steps count from 1, the first update.  During warm-up the factor is `step / warmup`: it is above 0 in the first step and
-1 in step `warmup`.
+A learning rate schedule is a factor of the peak learning rate for each step, a pure function of its number.  Steps
+count from 1, the first update.  During warm-up the factor is `step / warmup`: it is above 0 in the first step and 1 in
+step `warmup`.
 """
 
 from __future__ import annotations
@@ -21,114 +20,6 @@ from torch import Tensor, nn
 
 from headway.errors import UserError, listed
 from headway.training.groups import Group
-
-
-class Schedule(Protocol):
-    """The factor of the learning rate at each step."""
-
-    def factor(self, step: int) -> float: ...
-
-
-@dataclass(frozen=True)
-class Constant:
-    """1 after warm-up."""
-
-    warmup: int = 0
-
-    def __post_init__(self) -> None:
-        check(self.warmup)
-
-    def factor(self, step: int) -> float:
-        return risen(step, self.warmup)
-
-
-@dataclass(frozen=True)
-class CosineDecay:
-    """Half a cosine from 1 at the end of warm-up to `floor` at step `total` and after it."""
-
-    warmup: int
-    total: int
-    floor: float = 0.0
-
-    def __post_init__(self) -> None:
-        check(self.warmup, self.total, self.floor)
-
-    def factor(self, step: int) -> float:
-        gone = share(step, self.warmup, self.total)
-        return risen(step, self.warmup) * (self.floor + (1.0 - self.floor) * (1.0 + math.cos(math.pi * gone)) / 2)
-
-
-@dataclass(frozen=True)
-class InverseSqrt:
-    """√(warmup / step) after warm-up, without an end."""
-
-    warmup: int
-
-    def __post_init__(self) -> None:
-        check(self.warmup)
-
-    def factor(self, step: int) -> float:
-        peak = max(self.warmup, 1)
-        return risen(step, peak) * math.sqrt(peak / max(step, peak))
-
-
-@dataclass(frozen=True)
-class Noam:
-    """scale · dim^−½ · min(step^−½, step · warmup^−1.5), Vaswani et al. 2017.
-
-    It is itself the learning rate: that of the optimiser is 1.
-    """
-
-    dim: int
-    warmup: int = 4000
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        check(self.warmup)
-        if self.dim < 1:
-            raise UserError(f"a model of dim={self.dim}", allowed="1 or more")
-
-    def factor(self, step: int) -> float:
-        peak = max(self.warmup, 1)
-        return self.scale * self.dim**-0.5 * min(step**-0.5, step * peak**-1.5)
-
-
-@dataclass(frozen=True)
-class WSD:
-    """Warm-up, stable, decay: 1 until the last fraction `decay` of all steps, then linearly down to `floor`."""
-
-    warmup: int
-    total: int
-    decay: float = 0.2
-    floor: float = 0.0
-
-    def __post_init__(self) -> None:
-        check(self.warmup, self.total, self.floor)
-        if not 0.0 <= self.decay <= 1.0:
-            raise UserError(f"a decay over {self.decay:g} of all steps", allowed="a share from 0 to 1")
-
-    def factor(self, step: int) -> float:
-        start = max(self.warmup, self.total - round(self.decay * self.total))
-        return risen(step, self.warmup) * (1.0 - (1.0 - self.floor) * share(step, start, self.total))
-
-
-def risen(step: int, warmup: int) -> float:
-    return min(1.0, step / max(warmup, 1))
-
-
-def share(step: int, start: int, end: int) -> float:
-    """The fraction of the way from `start` to `end`: 0 before, 1 after."""
-    return min(1.0, max(0.0, (step - start) / max(end - start, 1)))
-
-
-def check(warmup: int, total: int | None = None, floor: float = 0.0) -> None:
-    if warmup < 0:
-        raise UserError(f"a warm-up of {warmup} steps", allowed="0 or more")
-    if total is not None and (total < 1 or warmup > total):
-        raise UserError(f"a warm-up of {warmup} in {total} steps", allowed="a warm-up no longer than all steps")
-    if not 0.0 <= floor <= 1.0:
-        raise UserError(f"a floor of {floor:g}", allowed="a share of the highest rate, from 0 to 1")
-
 
 FRESH = "fresh"
 NEWTON_SCHULZ = 3.4445, -4.775, 2.0315  # an odd polynomial that moves singular values from (0, 1] close to 1
@@ -304,26 +195,20 @@ class Optimiser:
         return set(slots) == {FRESH} or {slot: tensor.shape for slot, tensor in slots.items()} == expected
 
 
+@torch.no_grad()
 def clip_grad_norm(parameters: Sequence[nn.Parameter], max_norm: float) -> float:
     """Scales the gradients so that their total norm is at most `max_norm`; the norm before.  0 means no clipping.
 
-    Gradients that are not finite are left alone, and so is the norm returned.
+    The norm is infinite or NaN only if a gradient is; such gradients are not scaled.
     """
-    norm = total_grad_norm(parameters)
-    if 0.0 < max_norm < norm < math.inf:
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad.mul_(max_norm / norm)
-    return norm
-
-
-@torch.no_grad()
-def total_grad_norm(parameters: Iterable[nn.Parameter]) -> float:
-    """The norm of all gradients as one vector: infinite or NaN only if one of them is."""
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = torch.nn.utils.get_total_norm(grads).item()
-    # squares overflow float32 before the numbers do
-    return norm if math.isfinite(norm) else torch.nn.utils.get_total_norm([grad.double() for grad in grads]).item()
+    norm = nn.utils.get_total_norm(grads).item()
+    if not math.isfinite(norm):  # squares overflow float32 before the numbers do
+        norm = nn.utils.get_total_norm([grad.double() for grad in grads]).item()
+    if 0.0 < max_norm < norm < math.inf:
+        for grad in grads:
+            grad.mul_(max_norm / norm)
+    return norm
 
 
 def param_groups(groups: Sequence[Group], lr: float, weight_decay: float) -> list[dict[str, Any]]:
@@ -358,3 +243,113 @@ def fusible(groups: Sequence[Group]) -> bool:
     """Whether torch has a fused update for these parameters."""
     parameters = [parameter for group in groups for parameter in group.parameters.values()]
     return all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in parameters)
+
+
+# ---- learning rate schedules
+
+
+class Schedule(Protocol):
+    """The factor of the learning rate at each step."""
+
+    def factor(self, step: int) -> float: ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """1 after warm-up."""
+
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        check(self.warmup)
+
+    def factor(self, step: int) -> float:
+        return risen(step, self.warmup)
+
+
+@dataclass(frozen=True)
+class CosineDecay:
+    """Half a cosine from 1 at the end of warm-up to `floor` at step `total` and after it."""
+
+    warmup: int
+    total: int
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(self.warmup, self.total, self.floor)
+
+    def factor(self, step: int) -> float:
+        gone = share(step, self.warmup, self.total)
+        return risen(step, self.warmup) * (self.floor + (1.0 - self.floor) * (1.0 + math.cos(math.pi * gone)) / 2)
+
+
+@dataclass(frozen=True)
+class InverseSqrt:
+    """√(warmup / step) after warm-up, without an end."""
+
+    warmup: int
+
+    def __post_init__(self) -> None:
+        check(self.warmup)
+
+    def factor(self, step: int) -> float:
+        peak = max(self.warmup, 1)
+        return risen(step, peak) * math.sqrt(peak / max(step, peak))
+
+
+@dataclass(frozen=True)
+class Noam:
+    """scale · dim^−½ · min(step^−½, step · warmup^−1.5), Vaswani et al. 2017.
+
+    It is itself the learning rate: that of the optimiser is 1.
+    """
+
+    dim: int
+    warmup: int = 4000
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check(self.warmup)
+        if self.dim < 1:
+            raise UserError(f"a model of dim={self.dim}", allowed="1 or more")
+
+    def factor(self, step: int) -> float:
+        peak = max(self.warmup, 1)
+        return self.scale * self.dim**-0.5 * min(step**-0.5, step * peak**-1.5)
+
+
+@dataclass(frozen=True)
+class WSD:
+    """Warm-up, stable, decay: 1 until the last fraction `decay` of all steps, then linearly down to `floor`."""
+
+    warmup: int
+    total: int
+    decay: float = 0.2
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(self.warmup, self.total, self.floor)
+        if not 0.0 <= self.decay <= 1.0:
+            raise UserError(f"a decay over {self.decay:g} of all steps", allowed="a share from 0 to 1")
+
+    def factor(self, step: int) -> float:
+        start = max(self.warmup, self.total - round(self.decay * self.total))
+        return risen(step, self.warmup) * (1.0 - (1.0 - self.floor) * share(step, start, self.total))
+
+
+def risen(step: int, warmup: int) -> float:
+    return min(1.0, step / max(warmup, 1))
+
+
+def share(step: int, start: int, end: int) -> float:
+    """The fraction of the way from `start` to `end`: 0 before, 1 after."""
+    return min(1.0, max(0.0, (step - start) / max(end - start, 1)))
+
+
+def check(warmup: int, total: int | None = None, floor: float = 0.0) -> None:
+    if warmup < 0:
+        raise UserError(f"a warm-up of {warmup} steps", allowed="0 or more")
+    if total is not None and (total < 1 or warmup > total):
+        raise UserError(f"a warm-up of {warmup} in {total} steps", allowed="a warm-up no longer than all steps")
+    if not 0.0 <= floor <= 1.0:
+        raise UserError(f"a floor of {floor:g}", allowed="a share of the highest rate, from 0 to 1")

@@ -1,14 +1,17 @@
-"""From a recipe to a run that can begin: the data is read, open choices are made, and each is said.
+"""From a recipe to a run that can begin: the data is read and encoded, and what the recipe leaves open is chosen.
 
 A resolved recipe has no choice left: the same recipe, data and number of threads make the same run, bit for bit.
+Choices follow from the recipe and the data alone, never from the clock: a model by the size of the data and the time,
+and how to train it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,18 +29,43 @@ from headway.tasks.base import Task, TaskSetup, task_class, tasks_for
 from headway.tasks.model_parts import CUSTOM
 from headway.tasks.registry import TASKS
 from headway.tasks.text_tasks import MAX_LENGTH, given
-from headway.training import defaults
-from headway.training.encoded import EncodedDataset, ShardCache, encoded_dataset
-from headway.training.groups import ENCODER, ReusedWeights, reused_part, reused_weights, take_over
-from headway.training.load_data import load_splits
+from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset, load_splits
+from headway.training.groups import ENCODER, ReusedWeights, describe_task, reused_part, reused_weights, take_over
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
 from headway.zoo.build import DataRequirements, architecture, architecture_of, config_for, config_of, known_sizes
-from headway.zoo.cost import cost
 from headway.zoo.encoders import EncoderPart, encoder_config
 from headway.zoo.presets import PRESETS, preset
 
 EVALUATIONS = 10  # of a run, the last at its end
 CUSTOM_WIDTH = 256  # of a model of your own, as far as the learning rate is concerned
+MINUTES = 10.0  # of training, where nothing else is given
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """What training reaches on a CPU, in round numbers."""
+
+    rate: float  # operations of one thread in a second
+    epochs: tuple[float, float]  # a model that sees the data less often is too large; more often helps little
+    weights: float  # for each token of the data at most
+    batches: tuple[int, int, int]  # an epoch has so many batches, of so many tokens at least and at most
+
+
+THROUGHPUT = {
+    "tokens": Throughput(4e10, (4.0, 40.0), 10.0, (100, 512, 4096)),
+    "images": Throughput(1.5e10, (10.0, 60.0), inf, (50, 8, 128)),
+    "frames": Throughput(1e10, (20.0, 40.0), inf, (50, 400, 4000)),
+    "vectors": Throughput(1e10, (10.0, 60.0), inf, (50, 64, 4096)),
+}
+
+# 2,000 tokens a batch learn in half the tokens that 4,000 need; the task has no noise to be smoothed or dropped out
+DATES: Mapping[str, Any] = {
+    "model.preset": "transformer-nano",
+    "train.steps": 2400,
+    "train.batch": 2000,
+    "train.dropout": 0.0,
+    "train.label_smoothing": 0.0,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +133,10 @@ class Plan:
         target = None if setup.target_tokenizer is setup.tokenizer else setup.target_tokenizer
         extra = {**(start.extra_config if start else {}), **self.task.extra_config()}
         kind = start.model_type if start and start.architecture == self.architecture else None
+        name, task = self.task.name, type(self.task)
+        own_task = None if name in TASKS and task_class(name) is task else task
         found = Model(model, self.config, self.architecture, kind, extra, setup.tokenizer, target)
-        return replace(found, preprocess=setup.preprocess, task_name=self.task.name, own_task=own_task(self.task))
-
-
-def own_task(task: Task) -> type[Task] | None:
-    """The class of a task that is none of headway's."""
-    return None if task.name in TASKS and task_class(task.name) is type(task) else type(task)
+        return replace(found, preprocess=setup.preprocess, task_name=name, own_task=own_task)
 
 
 def plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_PARTS) -> Plan:
@@ -124,7 +149,7 @@ def plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_P
     start = None if draft.model.start is None else load(draft.model.start)
     builtin = splits.builtin and own.config is None and own.module is None
     if builtin and start is None and draft.model.preset is None:
-        draft = resolve(layers, defaults.DATES)
+        draft = resolve(layers, DATES)
     if start is not None and draft.model.preset is not None:
         said = f"model.preset {draft.model.preset} with model.from {draft.model.start}, which is a model already"
         raise UserError(said, do="leave one of them out")
@@ -145,28 +170,27 @@ def plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_P
 def finish_plan(layers: RecipeLayers, draft: Recipe, found: Plan) -> Plan:
     """The plan with its model and every choice made, once there are tokens to count."""
     threads = given(draft.train.threads, torch.get_num_threads())
-    name, part, task = draft.model.preset, found.part, type(found.task)
+    setup, part, task, values = found.setup, found.part, type(found.task), dict[str, Any]()
+    required = requirements(setup, max_length_of(draft, setup))
     if found.module is not None:
         layers.check_sizes(())
-        recipe, config = resolve(layers), None
     elif found.config is not None:
         layers.check_sizes(known_sizes(found.architecture, sizes_of(found.config)))
         check_suited(found.architecture, found.architecture, task)
-        recipe = resolve(layers)
-        sizes, longest = {**sizes_of(found.config), **recipe.model.sizes}, max_length_of(draft, found.setup)
-        config = config_for(found.architecture, sizes, requirements(found.setup, longest), recipe.train.dropout)
-    else:
-        if name is None and part is None:
-            minutes = given(draft.train.minutes, defaults.MINUTES)
-            name = preset_by_size(found.setup, found.encoded, minutes, threads)
-        if name is not None:
-            check_suited(name, PRESETS[name].architecture, task)
-            layers.check_sizes(known_sizes(PRESETS[name].architecture, PRESETS[name].sizes))
-        values = (
-            {**preset_values(name), **(defaults.DATES if found.splits.builtin else {})} if name and not part else {}
-        )
-        recipe = resolve(layers, values)
-        config = model_config(recipe, found.setup, part, max_length_of(draft, found.setup))
+    elif part is None:
+        minutes = given(draft.train.minutes, MINUTES)
+        name = draft.model.preset or preset_by_size(setup, found.encoded, minutes, threads)
+        check_suited(name, PRESETS[name].architecture, task)
+        layers.check_sizes(known_sizes(PRESETS[name].architecture, PRESETS[name].sizes))
+        values = {**preset_values(name), **(DATES if found.splits.builtin else {})}
+    recipe = resolve(layers, values)
+    sizes, dropout, config = recipe.model.sizes, recipe.train.dropout, None
+    if found.config is not None:
+        config = config_for(found.architecture, {**sizes_of(found.config), **sizes}, required, dropout)
+    elif part is not None:
+        config = reused_config(recipe, setup, part, required)
+    elif found.module is None:
+        config = config_for(PRESETS[cast(str, recipe.model.preset)].architecture, sizes, required, dropout)
     found = replace(found, config=config)
     return replace(found, recipe=resolved_recipe(recipe, found, threads))
 
@@ -199,15 +223,10 @@ def task_for(recipe: Recipe, splits: DataSplits, architecture: str | None) -> ty
     return found
 
 
-def task_words(task: type[Task]) -> str:
-    """A task, for a sentence."""
-    return f"{task.kind}, {task.objective}" if task.objective else task.kind
-
-
 def check_suited(name: str, architecture: str, task: type[Task]) -> None:
     if architecture not in task.architectures:
         names = [other for other, one in PRESETS.items() if one.architecture in task.architectures]
-        raise UserError(f"{name} cannot learn this task ({task_words(task)})", allowed=listed(names, 6))
+        raise UserError(f"{name} cannot learn this task ({describe_task(task)})", allowed=listed(names, 6))
 
 
 def requirements(setup: TaskSetup, max_length: int) -> DataRequirements:
@@ -223,12 +242,9 @@ def requirements(setup: TaskSetup, max_length: int) -> DataRequirements:
     )
 
 
-def model_config(recipe: Recipe, setup: TaskSetup, part: EncoderPart | None, max_length: int) -> object:
-    required, dropout = requirements(setup, max_length), recipe.train.dropout
-    if part is None:
-        name = PRESETS[cast(str, recipe.model.preset)].architecture
-        return config_for(name, recipe.model.sizes, required, dropout)
-    sizes = sizes_of(part.config)
+def reused_config(recipe: Recipe, setup: TaskSetup, part: EncoderPart, required: DataRequirements) -> object:
+    """The config of a model that is fine-tuned: its own, but for what the recipe and the new data change."""
+    dropout, sizes = recipe.train.dropout, sizes_of(part.config)
     if dropout is not None:
         sizes.pop("embed_dropout", None)
     sizes |= recipe.model.sizes
@@ -245,14 +261,15 @@ def sizes_of(config: Any) -> dict[str, Any]:
 def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     """The recipe with every choice made."""
     train, tokens, unit = recipe.train, found.encoded.tokens, found.encoded.unit
-    throughput, chosen = defaults.THROUGHPUT[unit], found.setup.chosen
-    batch = given(train.batch, chosen.get("train.batch", defaults.batch_for(tokens, throughput)))
+    chosen, (many, smallest, largest) = found.setup.chosen, THROUGHPUT[unit].batches
+    usual = min(max(tokens // many, smallest), largest)  # small data needs many updates
+    batch = given(train.batch, chosen.get("train.batch", usual))
     update = batch * train.grad_accumulation
     steps = train.steps
     if steps is None and train.epochs is not None:
         steps = steps_of(train.epochs, tokens, update)
     if steps is None and train.minutes is None:
-        steps = defaults.steps_for(work_per_token(found, unit), tokens, update, threads, throughput)
+        steps = default_steps(found, update, threads)
     values = {
         "data.task": found.task.kind,
         "data.objective": found.task.objective,
@@ -260,7 +277,7 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
         "train.steps": steps,
         "train.epochs": None,
         "train.batch": batch,
-        "train.lr": given(train.lr, defaults.lr_for(config_dim(found.config), is_fine_tuning(recipe))),
+        "train.lr": given(train.lr, default_lr(recipe, config_dim(found.config))),
         "train.threads": threads,
         "out": given(recipe.out, free_folder(Path(f"{found.splits.name.split('.')[0]}-model"))),
         **chosen,
@@ -269,9 +286,19 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     return recipe if steps is None else with_steps(recipe, steps)
 
 
-def is_fine_tuning(recipe: Recipe) -> bool:
-    """Whether trained weights are changed: where only a new head learns, they are not."""
-    return recipe.model.start is not None and recipe.model.freeze != (ENCODER,)
+def default_lr(recipe: Recipe, dim: int) -> float:
+    """A learning rate by width; trained weights are changed by less, unless only a new head learns."""
+    fine_tuning = recipe.model.start is not None and recipe.model.freeze != (ENCODER,)
+    return 5e-5 * (768 / dim) ** 0.5 if fine_tuning else min(3e-3, 0.3 / dim)
+
+
+def default_steps(found: Plan, update: int, threads: int) -> int:
+    """Updates that take about the usual time, within a sensible number of epochs."""
+    tokens, unit, module = found.encoded.tokens, found.encoded.unit, found.module
+    throughput = THROUGHPUT[unit]
+    count = weights_per_token(found.config, unit) if module is None else sum(w.numel() for w in module.parameters())
+    epochs = MINUTES * 60 * throughput.rate * threads / (6 * count * tokens)
+    return steps_of(min(max(epochs, throughput.epochs[0]), throughput.epochs[1]), tokens, update)
 
 
 def with_steps(recipe: Recipe, steps: int, evaluations: int = EVALUATIONS) -> Recipe:
@@ -294,25 +321,23 @@ def steps_of(epochs: float, tokens: int, update: int) -> int:
 
 
 def preset_by_size(setup: TaskSetup, encoded: EncodedDataset, minutes: float, threads: int) -> str:
-    """The preset that the data and the time allow."""
-    required, sizes = requirements(setup, MAX_LENGTH), list[defaults.PresetSize]()
+    """The largest preset that the data can teach and the time lets see it a few times; or the smallest."""
+    required, sizes = requirements(setup, MAX_LENGTH), dict[str, int]()
     for name in setup.task.presets_by_size:
-        one = preset(name)
-        config = config_for(one.architecture, one.sizes, required, None)
-        sizes.append(defaults.PresetSize(name, weights_per_token(config, encoded.unit)))
-    return defaults.largest_preset(sizes, encoded.tokens, minutes, threads, defaults.THROUGHPUT[encoded.unit])
-
-
-def work_per_token(found: Plan, unit: str) -> int:
-    """The parameters that each token meets."""
-    if found.module is not None:
-        return sum(weight.numel() for weight in found.module.parameters())
-    return weights_per_token(found.config, unit)
+        config = config_for(preset(name).architecture, preset(name).sizes, required, None)
+        sizes[name] = weights_per_token(config, encoded.unit)
+    throughput = THROUGHPUT[encoded.unit]
+    per_weight = 6 * encoded.tokens * throughput.epochs[0]  # operations
+    limit = min(throughput.weights * encoded.tokens, minutes * 60 * throughput.rate * threads / per_weight)
+    fitting = [name for name, count in sizes.items() if count <= limit]
+    return fitting[-1] if fitting else min(sizes, key=sizes.__getitem__)
 
 
 def weights_per_token(config: Any, unit: str) -> int:
     """The parameters that each token meets, all but tables that are looked up; or how often an image meets any."""
     if unit != "tokens":
+        from headway.zoo.cost import cost
+
         costs = cost(config)
         return (costs.total.flops if unit == "images" else costs.per_token(costs.total.flops)) // 2
     with torch.device("meta"):

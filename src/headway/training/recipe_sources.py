@@ -1,8 +1,9 @@
 """Where a recipe comes from: defaults < preset < recipe file < HEADWAY_* variables < command-line options.
 
-A layer holds only what was given there, by dotted name, with its origin.  `read_layers` reads file, variables and
-options; `resolve` adds the preset, once it is known.  A stronger layer that sets one of several exclusive settings
-(steps, epochs or minutes) overrides what a weaker one gave for the others.
+A layer holds only what was given there, by dotted name, each value with its origin, so that messages name it as it was
+written: option, variable or line of a file.  `read_layers` reads file, variables and options; `resolve` adds the
+preset, once it is known.  A stronger layer that sets one of several exclusive settings (steps, epochs or minutes)
+overrides what a weaker one gave for the others.
 
 Config fields of a model, such as `model.layers`, belong to its architecture: `RecipeLayers.check_sizes` checks their
 names once the architecture is known.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
@@ -20,25 +22,127 @@ from typing import Any, NamedTuple
 from headway.errors import UserError, nearest
 from headway.recipe import ALIASES, EXCLUSIVE, SECTIONS, SETTINGS, Recipe, Setting, canonical, flat, from_flat
 from headway.tasks.registry import DATA_WORDS, TASKS
-from headway.training import yaml12
 from headway.training.settings import (
-    PREFIX,
-    CommandLineOption,
-    EnvironmentVariable,
-    PresetValue,
-    RecipeLine,
-    SettingOrigin,
+    KeyPath,
     bounds,
     fit,
     lists_to_tuples,
     parse_size,
     parse_text,
+    read_yaml,
+    write_yaml,
 )
 from headway.zoo.presets import preset
 
+PREFIX = "HEADWAY_"
+# Options without their section
+SHORT_OPTIONS = {
+    "data.source": "--source",
+    "data.target": "--target",
+    "data.validation": "--validation",
+    "data.task": "--task",
+    "data.objective": "--objective",
+    "data.columns": "--columns",
+    "data.skip_bad": "--skip-bad",
+    "model.preset": "--preset",
+    "model.from": "--from",
+    "model.freeze": "--freeze",
+    "train.minutes": "--minutes",
+}
 MAX_FILE_BYTES = 1_000_000
-COMMAND_LINE = CommandLineOption()
 COMMENT_WIDTH = 76  # so that commented lines fit into 80 columns
+
+
+@dataclass(frozen=True)
+class SettingOrigin:
+    """Where a setting was given, so that messages name it as the user wrote it; names are dotted."""
+
+    def spell(self, name: str) -> str:
+        """How a setting is written here."""
+        return name
+
+    def describe(self, name: str, value: object) -> str:
+        """A setting and its value as written here, as the subject of an error message."""
+        return f"{self.spell(name)}={to_text(value)}"
+
+    def missing(self, name: str) -> str:
+        """The error message for a name that is not a setting."""
+        return f"there is no setting {name}"
+
+    def unknown(self, name: str, sizes: tuple[str, ...] = ()) -> UserError:
+        """The error for a name that is not a setting; `sizes` are the fields of the model's config."""
+        found = self.nearest(name, sizes)
+        meant = self.spell(found) if found else None
+        return UserError(self.missing(name), allowed=", ".join(sizes) or None, meant=meant)
+
+    def nearest(self, name: str, sizes: tuple[str, ...]) -> str | None:
+        """The setting that a wrong name was probably meant to be."""
+        section, _, word = name.rpartition(".")
+        if found := setting_called(word):
+            return found
+        here = [f"model.{one}" for one in sizes] if section == "model" else []
+        here += [*SECTIONS] if not section else []
+        here += [one for one, setting in SETTINGS.items() if setting.section == section]
+        return nearest(name, here)
+
+
+class CommandLineOption(SettingOrigin):
+    """The command line."""
+
+    def spell(self, name: str) -> str:
+        return SHORT_OPTIONS.get(name, f"--{name.replace('_', '-')}")
+
+    def describe(self, name: str, value: object) -> str:
+        return f"{self.spell(name)} {to_text(value)}"
+
+    def missing(self, name: str) -> str:
+        return f"headway train has no option '{self.spell(name)}'"
+
+
+COMMAND_LINE = CommandLineOption()
+
+
+class PythonArgument(SettingOrigin):
+    """A keyword argument of a call."""
+
+    def describe(self, name: str, value: object) -> str:
+        return f"{name}={value!r}"
+
+    def nearest(self, name: str, sizes: tuple[str, ...]) -> str | None:
+        """A word without a section may have been meant as any setting."""
+        words = {**{size: f"model.{size}" for size in sizes}, **{one.rpartition(".")[2]: one for one in SETTINGS}}
+        return words.get(nearest(name.rpartition(".")[2], words) or "") or super().nearest(name, sizes)
+
+
+class EnvironmentVariable(SettingOrigin):
+    """The environment."""
+
+    def spell(self, name: str) -> str:
+        return PREFIX + name.replace(".", "_").upper()
+
+    def missing(self, name: str) -> str:
+        return f"{self.spell(name)} is set and names no setting"
+
+
+@dataclass(frozen=True)
+class RecipeLine(SettingOrigin):
+    """A line of a file."""
+
+    file: str
+    line: int
+    section: str
+
+    def spell(self, name: str) -> str:
+        section, _, word = name.rpartition(".")
+        return word if section in (self.section, "") else f"{section}: {word}"
+
+    def describe(self, name: str, value: object) -> str:
+        written = repr(value) if isinstance(value, str) else to_text(value)
+        return f"{self.file} line {self.line}: {name.rpartition('.')[2]}: {written}"
+
+    def missing(self, name: str) -> str:
+        section = f"[{self.section}]" if self.section else "a recipe"
+        return f"{self.file} line {self.line}: {section} has no {name.rpartition('.')[2]!r}"
 
 
 class GivenValue(NamedTuple):
@@ -68,7 +172,7 @@ class RecipeLayers:
 
     def with_options(self, values: Mapping[str, Any]) -> RecipeLayers:
         """These layers under one more, as if the values had been given as options."""
-        options = {name: GivenValue(value, CommandLineOption()) for name, value in values.items()}
+        options = {name: GivenValue(value, COMMAND_LINE) for name, value in values.items()}
         return RecipeLayers((*self.layers, options))
 
     def check_sizes(self, known: Iterable[str]) -> None:
@@ -95,11 +199,9 @@ def read_layers(
 
 
 def resolve(layers: RecipeLayers, preset_values: Mapping[str, Any] | None = None) -> Recipe:
-    """The recipe of all layers together."""
-    origin = PresetValue(layers.value("model.preset") or "")
-    weakest = layer_of((name, value, origin) for name, value in (preset_values or {}).items())
-    values: dict[str, Any] = {}
-    for layer in (weakest, *layers.layers):
+    """The recipe of all layers together, over the values of a preset."""
+    values = dict(preset_values or {})
+    for layer in layers.layers:
         given = {name for name, one in layer.items() if one.value not in (None, ())}
         for rivals in EXCLUSIVE:
             for name in rivals if given & {*rivals} else ():
@@ -139,7 +241,7 @@ def parse_typed(name: str, value: Any, origin: SettingOrigin) -> Any:
 def read_file(path: Path) -> Layer:
     """The settings of a YAML file, each with its line."""
     name = str(path)
-    document = yaml12.read(read_text(path), name)
+    document = read_yaml(read_text(path), name)
     if document.value is None:
         return {}
     if not isinstance(document.value, dict):
@@ -163,9 +265,8 @@ def layer_of(given: Iterable[tuple[str, Any, SettingOrigin]]) -> Layer:
     for written, value, origin in given:
         name = canonical(written)
         if name in layer:
-            raise UserError(
-                f"{origin.describe(written, value)}: {name} is given twice", do=f"give {origin.spell(name)}"
-            )
+            said = f"{origin.describe(written, value)}: {name} is given twice"
+            raise UserError(said, do=f"give {origin.spell(name)}")
         layer[name] = GivenValue(checked(written, value, origin), origin)
     return layer
 
@@ -203,7 +304,7 @@ def read_text(path: Path) -> str:
 
 def to_yaml(recipe: Recipe) -> str:
     """The text of a recipe; `from_yaml` reads it back to an equal one."""
-    return yaml12.write(nested(recipe))
+    return write_yaml(nested(recipe))
 
 
 def from_yaml(path: Path) -> Recipe:
@@ -233,7 +334,7 @@ ABOUT = {"data": "Training data", "model": "Model", "train": "Training"}
 def commented_yaml(name: str | None = None) -> str:
     """The recipe of a preset, or the default one, as YAML with a comment above each setting."""
     recipe = resolve(RecipeLayers(), preset_values(name) if name else {})
-    comments: dict[yaml12.KeyPath, str] = {
+    comments: dict[KeyPath, str] = {
         ((one.section, one.word) if one.section else (one.word,)): setting_comment(one) for one in SETTINGS.values()
     }
     comments |= {(section,): f"\n{about}" for section, about in ABOUT.items()}
@@ -245,10 +346,48 @@ def commented_yaml(name: str | None = None) -> str:
         "#   headway train DATA --config recipe.yaml\n"
         "# A setting that is left out has the value shown here; null is chosen before the run.\n"
     )
-    return head + yaml12.write(nested(recipe), comments)
+    return head + write_yaml(nested(recipe), comments)
 
 
 def setting_comment(one: Setting) -> str:
     limits = f" ({bounds(one)})" if one.max_value is not None else ""
     choices = f" ({' | '.join(one.choices)})" if one.choices else ""
     return "\n".join(wrap(f"{one.text}{limits}{choices}", COMMENT_WIDTH))
+
+
+def setting_called(word: str) -> str | None:
+    """The setting that has this name in another trainer, without its section, or had it in an earlier version."""
+    if word in ELSEWHERE:
+        return ELSEWHERE[word]
+    return {name.rpartition(".")[2]: canonical(name) for name in (*ALIASES, *SETTINGS)}.get(word)
+
+
+def to_text(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(map(to_text, value))
+    return str(value) if isinstance(value, str) else dumps(value, default=str)
+
+
+# Names in other trainers, and fields of a model's config that are settings of another section
+ELSEWHERE: Mapping[str, str] = {
+    "learning_rate": "train.lr",
+    "lr_scheduler": "train.schedule",
+    "batch_size": "train.batch",
+    "max_steps": "train.steps",
+    "max_epochs": "train.epochs",
+    "num_epochs": "train.epochs",
+    "grad_clip": "train.max_grad_norm",
+    "gradient_accumulation": "train.grad_accumulation",
+    "gradient_accumulation_steps": "train.grad_accumulation",
+    "optimizer": "train.optimiser",
+    "early_stopping": "train.patience",
+    "vocab": "data.vocab",
+    "vocab_size": "data.vocab",
+    "max_seq_length": "data.max_length",
+    "val_split": "data.validation_split",
+    "min_lr": "train.min_lr_ratio",
+    "num_workers": "train.workers",
+    "random_seed": "seed",
+    "dropout": "train.dropout",
+    "output_dir": "out",
+}

@@ -1,11 +1,11 @@
-"""What is reported of a run, as plain data: what was trained on what, how it went, how good it is, on which machine.
+"""What is reported of a run, as plain data (`RunReport`), and the model card that is written from it.
 
-README.md of a model folder: the model's card, with the numbers that were measured.
+The data: what was trained on what, how it went, how good it is, on which machine.  `report_page.py` makes report.html
+of the same.
 """
 
 from __future__ import annotations
 
-import platform
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,17 +18,16 @@ import torch
 from torch import nn
 
 from headway import __version__
-from headway.doctor import cores, python
 from headway.errors import counted
 from headway.figures import Curve, Point
 from headway.metrics.scores import MEASURES, Scores
 from headway.recipe import Recipe
-from headway.system import going_on
+from headway.system import describe_cores, describe_processor, describe_python, going_on, peak_memory
 from headway.tasks.base import Task
 from headway.tasks.results import SHOWN_SAMPLES, EvalOptions, EvalResult, NextCommand, ReportDetails
-from headway.training.build import data_size, duration, peak, tokenizer_line
+from headway.training.build import data_size, duration, vocabulary
 from headway.training.loop import RunResult
-from headway.training.metrics_log import MetricsLog, read_lines
+from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
 from headway.training.recipe_sources import to_yaml
 from headway.training.report_attention import NO_ATTENTION, AttentionExamples, attention_examples, recorded
@@ -81,7 +80,7 @@ def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) ->
         summary=summary(made, end, log, model, details),
         machine=machine(made.recipe),
         curves=curves(lines),
-        kept=next((line["chosen"] for line in reversed(lines) if "chosen" in line), [end.step]),
+        kept=log.chosen_steps() or [end.step],
         recipe=to_yaml(made.recipe),
         label_smoothing=bool(made.recipe.train.label_smoothing),
         commands=next_commands(type(task), folder, example),
@@ -104,19 +103,15 @@ def final_result(made: Plan, end: RunResult, model: nn.Module) -> EvalResult:
     found = end.found or task.validate(model, made.encoded.validation, records)
     if len(found.samples) >= len(records) or not found.samples:
         return found
-    return task.evaluate(model, records, same_metrics(found))
-
-
-def same_metrics(found: EvalResult) -> EvalOptions:
-    return EvalOptions(metrics=tuple(found.scores.numbers))
+    return task.evaluate(model, records, EvalOptions(metrics=tuple(found.scores.numbers)))
 
 
 def unseen_scores(made: Plan, found: EvalResult, model: nn.Module) -> Scores | None:
     """On records unlike any in training, where the data knows such."""
     if made.splits.unseen is None:
         return None
-    records = list(islice(made.splits.unseen(), MAX_UNSEEN))
-    return made.task.without_augmentation().evaluate(model, records, same_metrics(found)).scores
+    records, options = list(islice(made.splits.unseen(), MAX_UNSEEN)), EvalOptions(metrics=tuple(found.scores.numbers))
+    return made.task.without_augmentation().evaluate(model, records, options).scores
 
 
 def details_of(made: Plan, found: EvalResult, model: nn.Module) -> ReportDetails:
@@ -139,14 +134,14 @@ def summary(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module, detai
     name = f"continued from {recipe.model.start}" if made.start else str(recipe.model.preset or type(model).__name__)
     batch = (recipe.train.batch or 0) * recipe.train.grad_accumulation
     epochs = end.step * batch / max(1, made.encoded.tokens)
-    left_out = made.splits.left_out
+    left_out, vocab = made.splits.left_out, vocabulary(made)
     return (
         ("task", made.splits.description),
         ("data", "; ".join(data_files(made))),
         ("data size", data_size(made)),
         *(() if left_out is None else (("left out", left_out),)),
         ("held out", held_out(made, details)),
-        *((name, text) for name, text, _ in tokenizer_line(made)),
+        *((("vocabulary", vocab),) if vocab else ()),
         ("model", f"{name} ({made.architecture}), {count:,} parameters"),
         ("training", f"{end.step:,} steps of about {batch:,} {made.encoded.unit}, {epochs:.1f} epochs"),
         ("weights", end.chosen),
@@ -178,32 +173,22 @@ def held_out(made: Plan, details: ReportDetails | None) -> str:
 
 
 def time_of(log: MetricsLog, unit: str) -> str:
-    seconds, tokens = log.seconds(), sum(line.get("tokens", 0) for line in read_lines(log.times))
+    seconds, tokens = log.total("seconds"), log.total("tokens")
     throughput = f", {tokens / seconds:,.0f} {unit}/s" if seconds else ""
     return f"{duration(seconds)} of steps, evaluations not counted{throughput}"
 
 
 def machine(recipe: Recipe) -> Facts:
     return (
-        ("processor", processor()),
-        ("cores", cores().found),
+        ("processor", describe_processor()),
+        ("cores", describe_cores()),
         ("threads", str(recipe.train.threads)),
         ("device", str(recipe.device)),
-        ("memory", f"{peak() / 2**30:.2f} GiB at most"),
-        ("system", f"Python {python().found}"),
+        ("memory", f"{peak_memory() / 2**30:.2f} GiB at most"),
+        ("system", f"Python {describe_python()}"),
         ("torch", str(torch.__version__)),
         ("headway", __version__),
     )
-
-
-def processor() -> str:
-    """The processor's name, where the system knows it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, "") or platform.processor() or platform.machine()
 
 
 def curves(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Curve]]:
@@ -213,7 +198,7 @@ def curves(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Curve]]:
     names = dict.fromkeys(name for _, values in checks for name in values)
     # what is not finite is null in the file
     points = {name: [Point(step, v[name]) for step, v in checks if v.get(name) is not None] for name in names}
-    found = {name: Curve("validation", some) for name, some in points.items()}
+    found = {name: Curve("validation", line) for name, line in points.items()}
     loss = [Curve("training", training), *([found.pop("loss")] if "loss" in found else [])]
     return {"loss": loss, **{name: [curve] for name, curve in found.items()}}
 

@@ -1,6 +1,6 @@
 """What a trained model attends to, for a few validation inputs: maps of their recordings, cut to what can be read.
 
-A model that writes is shown by its cross-attention, in the layer that is the most decided; another by its last layer.
+A model that writes is shown by its cross-attention, in the layer with the lowest entropy; another by its last layer.
 Where the answer is about the whole input, such as a class, only what it is read from is shown.
 
 Axes:  H heads   T queries   S keys   Y X rows and columns of an image's cells
@@ -36,7 +36,7 @@ MAX_FRAMES = 16  # written tokens of a caption that are drawn
 FRAME_PIXELS = 64  # of an image under each map: a page of larger ones would be some megabytes
 DARK = 0.15  # of its brightness is left to a cell without attention
 WHOLE_INPUT = ("classes", "vector")  # outcomes that are about all of an input
-VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥", "\u00a0": "␣"}
+VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥", "\u00a0": "␣"})
 WRITTEN = (
     "Rows are the {rows} that were written, from top to bottom; columns are the {columns} that the decoder attends to. "
     "Weights are the mean over the heads of {site}, the layer of cross-attention with the lowest entropy."
@@ -98,9 +98,11 @@ def attention_examples(found: Sequence[TitledRecording], model: nn.Module) -> At
     if not found:
         return NO_ATTENTION
     first = found[0][1]
-    if written := cross_sites(first):
-        name = min(written, key=lambda site: sum(entropy(recording, site) for _, recording in found))
-        return written_examples(found, name)
+    # the layers by which a model that writes attends to what it has read, first layer first
+    crossing = [name for name, source in first.sources.items() if isinstance(source.site.part, CrossAttention)]
+    if written := crossing if first.forced_text is not None else []:
+        entropies = {site: sum(float(one[site].entropy().mean()) for _, one in found) for site in written}
+        return written_examples(found, min(entropies, key=entropies.__getitem__))
     name = list(first.sites)[-1]
     columns = first.sites[name].columns
     if first.picture is not None:
@@ -113,18 +115,6 @@ def attention_examples(found: Sequence[TitledRecording], model: nn.Module) -> At
     views = head_views(site.map.full()[0])
     maps = tuple(weight_map(view, site.rows, site.columns, weights) for view, weights in views)
     return AttentionExamples(WITHIN.format(rows=noun(site.rows), site=name), maps)
-
-
-def cross_sites(recording: Recording) -> list[str]:
-    """The layers by which a model that writes attends to what it has read, first layer first."""
-    if recording.forced_text is None:
-        return []
-    return [name for name, source in recording.sources.items() if isinstance(source.site.part, CrossAttention)]
-
-
-def entropy(recording: Recording, site: str) -> float:
-    """The mean entropy of a site's weights."""
-    return float(recording[site].entropy().mean())
 
 
 def written_examples(found: Sequence[TitledRecording], name: str) -> AttentionExamples:
@@ -204,12 +194,8 @@ def cut_title(title: str, *axes: Axis, most: int = MAX_SIDE) -> str:
 
 
 def labels(axis: Axis) -> tuple[str, ...]:
-    return tuple(map(visible, axis.labels[:MAX_SIDE]))
-
-
-def visible(label: str) -> str:
-    """A token whose spaces and line breaks can be seen."""
-    return "".join(VISIBLE.get(character, character) for character in label) or "∅"
+    """The first labels of an axis, with visible spaces and line breaks."""
+    return tuple(label.translate(VISIBLE) or "∅" for label in axis.labels[:MAX_SIDE])
 
 
 def noun(axis: Axis) -> str:

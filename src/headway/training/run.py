@@ -1,13 +1,11 @@
 """A training run: a plan, described before it begins; the run; and a folder that explains itself.
 
-A run's folder holds `recipe.yaml` (every choice), `data.json` (what the data was), `checkpoints/`, `metrics.jsonl` and
-`times.jsonl`; in the end also the model, its card and `report.html`.  Whatever ends a run early, resuming goes on with
-it (resume.py).
+A run's folder holds `recipe.yaml` (every choice), `data.json` (hashes of the data), `checkpoints/`, `metrics.jsonl` and
+`times.jsonl`; in the end also the model, its card and `report.html`.
 
-Going on with a run: as its own recipe says, on the data that it began with.
-
-A setting that is given again must be what it was.  Only what changes no number may differ: places, where the folder or
-the files were moved, and how many processes prepare batches.
+Whatever ended a run early, resuming continues it as its own recipe says, on the data that it began with.  A setting
+that is given again must be what it was.  Only what changes no number may differ: paths, where the folder or the files
+were moved, and the number of processes that prepare batches.
 """
 
 from __future__ import annotations
@@ -29,13 +27,12 @@ from headway.data.shards import digest
 from headway.errors import UserError
 from headway.recipe import Recipe, flat
 from headway.system import CHECKPOINTS, going_on, keep_memory, read_json, write_json, write_text
-from headway.training.build import batches_of, describe_end, describe_plan, evaluator_of, learner_of, pace_of, timed
-from headway.training.loop import CallbackList, Interruption, Run, RunResult
+from headway.training.build import batches_of, describe_end, describe_plan, evaluator_of, learner_of, limits_of, timed
+from headway.training.loop import Interruption, Run, RunResult
 from headway.training.metrics_log import MetricsLog, progress_to
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
-from headway.training.recipe_sources import RecipeLayers, from_yaml, read_file, resolve, to_yaml
+from headway.training.recipe_sources import CommandLineOption, RecipeLayers, from_yaml, read_file, resolve, to_yaml
 from headway.training.report_page import write_report
-from headway.training.settings import CommandLineOption
 from headway.training.store import Store
 
 RECIPE, DATA = "recipe.yaml", "data.json"
@@ -45,54 +42,187 @@ COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was mad
 MODEL = ("*.json", "*.safetensors", "*.txt", "*.model")  # in a folder with a model or a tokenizer
 
 
-def run_in(asked: RecipeLayers) -> Path:
+def train(
+    layers: RecipeLayers,
+    *,
+    resume: bool = False,
+    own: OwnParts = NO_PARTS,
+    callbacks: Sequence[object] = (),
+    out: TextIO | None = None,
+) -> tuple[Plan, RunResult]:
+    """Plans, runs and writes the folder, and describes all of it on `out` (standard output)."""
+    out = out or sys.stdout
+    made = prepared(layers, resume=resume, own=own)
+    if not resume:
+        made, timing = timed(made)
+        print(describe_plan(made, timing), file=out)
+        begin(made)
+    end = run(made, resume=resume, callbacks=callbacks, out=out)
+    print(describe_end(made, end), file=out)
+    return made, end
+
+
+def finished_in(layers: RecipeLayers) -> Path | None:
+    """The folder of the run that is to be resumed, where it has come to its end."""
+    folder = run_in(layers)
+    return folder if MetricsLog(folder).is_finished() else None
+
+
+def dry_run(layers: RecipeLayers, *, resume: bool = False) -> str:
+    """What a run would do; nothing is written."""
+    with TemporaryDirectory(prefix="headway-") as scratch:
+        made, timing = timed(prepared(layers, Path(scratch), resume=resume))
+        return f"{describe_plan(made, timing)}\n\nnothing was written: this was a dry run"
+
+
+def resolved_yaml(layers: RecipeLayers, *, resume: bool = False) -> str:
+    """The recipe of a run with every choice made."""
+    made = prepared(layers, resume=resume, anywhere=True)
+    return to_yaml(made.recipe if made.recipe.train.steps else timed(made)[0].recipe)
+
+
+def prepared(
+    layers: RecipeLayers,
+    scratch: Path | None = None,
+    *,
+    resume: bool = False,
+    anywhere: bool = False,
+    own: OwnParts = NO_PARTS,
+) -> Plan:
+    """The plan of a run, new or resumed; a new folder is checked, before the data is read if it was named."""
+    keep_memory()
+    named: Path | None = layers.value("out")
+    if named is not None and not anywhere and not resume:
+        check_place(named)
+    made = resumed_plan(layers, scratch, own) if resume else plan(layers, scratch, own)
+    if not anywhere and not resume:
+        check_place(made.out)
+    torch.set_num_threads(made.recipe.train.threads or 1)
+    return made
+
+
+def check_place(folder: Path) -> None:
+    """Refuses a folder that holds something, or that cannot be made."""
+    if (folder / RECIPE).is_file():
+        raise UserError(f"{folder} holds a run already", do="go on with it by resume=, or name another out=")
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise UserError(f"out= {folder}: {nearest} is not a folder", do="name another out=")
+    # what a crash left that came before the recipe is nobody's
+    if nearest == folder and any(found.name != DATA and found.suffix != ".part" for found in folder.iterdir()):
+        raise UserError(f"{folder} is there already and not empty", do="name another out=")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "no right to write there", str(nearest))
+
+
+def begin(made: Plan) -> None:
+    """Makes the folder of a run: what its data was and, last, its recipe."""
+    folder = made.out
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / DATA, data_hashes(made))
+    write_text(folder / RECIPE, to_yaml(made.recipe))
+
+
+def run(made: Plan, *, resume: bool, callbacks: Sequence[object] = (), out: TextIO | None = None) -> RunResult:
+    """Trains, and leaves the folder of a model, or of a run that can be resumed."""
+    again = going_on(made.out)
+    with lock_folder(made.out), Interruption() as interruption:
+        try:
+            return trained(made, interruption, resume=resume, callbacks=callbacks, out=out or sys.stdout)
+        except OSError as error:
+            error.add_note(f"nothing is lost: when that is mended, go on with {again}")
+            raise
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            said = "a process that prepared batches was ended, perhaps for want of memory"
+            raise UserError(said, do=f"go on with {again} --train.workers 0") from error
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Generator[None]:
+    """Keeps other processes from going on with the same run.
+
+    The lock is this process's own, so workers that outlive it for a moment do not keep it.  It would be lost if the
+    file were closed anywhere else: `data.json` is not read any more by now.
+    """
+    with (folder / DATA).open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise UserError(f"another process is training in {folder}", do="wait until it ends") from None
+        yield
+
+
+def trained(
+    made: Plan, interruption: Interruption, *, resume: bool, callbacks: Sequence[object], out: TextIO
+) -> RunResult:
+    """The run itself, and the model where it came to its end."""
+    folder, log, learner, limits = made.out, MetricsLog(made.out), learner_of(made), limits_of(made.recipe)
+    store = Store(folder / CHECKPOINTS, keep=made.recipe.train.keep_last)
+    with progress_to(out, limits.steps, log, made.encoded.unit) as progress:
+        callbacks = (progress, *callbacks)
+        training = Run(learner, batches_of(made), limits, store, log, callbacks, evaluator_of(made))
+        for sentence in training.resume() if resume else ():
+            training.notify("on_message", sentence)
+        end = training.run(interruption)
+    if end.signal is None:
+        made.as_model(learner.model).save(folder)
+        write_report(made, end, log, learner.model)
+        log.mark_finished(end.step)
+    return end
+
+
+# ---- resuming
+
+
+def run_in(layers: RecipeLayers) -> Path:
     """The folder of the run to go on with."""
-    folder: Path | None = asked.value("out")
+    folder: Path | None = layers.value("out")
     if folder is None:
         raise UserError("resume= needs the folder of the run", do="give out= DIR")
     if not (folder / RECIPE).is_file():
         raise UserError(f"{folder} holds no run to resume", do="start it without resume=")
-    check_same(asked, from_yaml(folder / RECIPE), folder)
+    check_same(layers, from_yaml(folder / RECIPE), folder)
     return folder
 
 
-def taken_up(asked: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_PARTS) -> Plan:
+def resumed_plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_PARTS) -> Plan:
     """The plan of the run in --out, where nothing has changed since it began."""
-    folder = run_in(asked)
+    folder = run_in(layers)
     before = read_json(folder / DATA)
-    given = given_again(asked)
+    given = given_again(layers)
     check_files(given, before["files"])
     free = {name: given[name] for name in FREE if name in given}
     made = plan(RecipeLayers((read_file(folder / RECIPE),)).with_options({**free, "out": folder}), scratch, own)
-    check_data(before, facts(made))
+    check_data(before, data_hashes(made))
     check_length(given, made, folder)
     return made
 
 
-def given_again(asked: RecipeLayers) -> dict[str, Any]:
+def given_again(layers: RecipeLayers) -> dict[str, Any]:
     """What was given with --resume, by name."""
-    told = flat(resolve(asked))
-    named = dict.fromkeys(name for layer in reversed(asked.layers) for name in layer)
-    return {name: told[name] for name in named if told.get(name) not in (None, ())}
+    values = flat(resolve(layers))
+    named = dict.fromkeys(name for layer in reversed(layers.layers) for name in layer)
+    return {name: values[name] for name in named if values.get(name) not in (None, ())}
 
 
-def check_same(asked: RecipeLayers, recipe: Recipe, folder: Path) -> None:
+def check_same(layers: RecipeLayers, recipe: Recipe, folder: Path) -> None:
     """Refuses a setting that the run was not begun with."""
     begun = flat(recipe)
-    for name, value in given_again(asked).items():
-        said = asked.given(name)
-        if said is not None and name not in ("out", *FREE, *COUNTED) and begun.get(name) != value:
-            was = f"the run in {folder} has {name} = {begun.get(name)}"
-            raise UserError(f"{said.origin.describe(name, value)}, but {was}", do="leave it out, or start anew")
+    for name, value in given_again(layers).items():
+        one = layers.given(name)
+        if one is not None and name not in ("out", *FREE, *COUNTED) and begun.get(name) != value:
+            said = f"{one.origin.describe(name, value)}, but the run in {folder} has {name} = {begun.get(name)}"
+            raise UserError(said, do="leave it out, or start anew")
 
 
 def check_length(given: Mapping[str, Any], made: Plan, folder: Path) -> None:
     """Refuses another number of epochs; a time that was given is behind us."""
     train, epochs = made.recipe.train, given.get("train.epochs")
-    steps = (
-        steps_of(epochs, made.encoded.tokens, (train.batch or 1) * train.grad_accumulation) if epochs else train.steps
-    )
-    if steps != train.steps:
+    update = (train.batch or 1) * train.grad_accumulation
+    if epochs and (steps := steps_of(epochs, made.encoded.tokens, update)) != train.steps:
         given_as = CommandLineOption().describe("train.epochs", epochs)
         said = f"{given_as} are {steps} steps, but the run in {folder} has {train.steps}"
         raise UserError(said, do="leave it out, or start anew")
@@ -100,7 +230,7 @@ def check_length(given: Mapping[str, Any], made: Plan, folder: Path) -> None:
         print(f"--minutes was made into steps when the run began: {train.steps}")
 
 
-def facts(made: Plan) -> dict[str, Any]:
+def data_hashes(made: Plan) -> dict[str, Any]:
     """What a run was begun with, by hash: files, and what was made of them."""
     return {
         "files": {str(file): digest([file]) for file in files_of(made)},
@@ -142,137 +272,3 @@ def check_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 def changed(what: str) -> UserError:
     return UserError(f"{what} has changed since this run began", do="bring it back, or start a new run")
-
-
-def train(
-    asked: RecipeLayers,
-    *,
-    resume: bool = False,
-    own: OwnParts = NO_PARTS,
-    callbacks: Sequence[object] = (),
-    out: TextIO | None = None,
-) -> tuple[Plan, RunResult]:
-    """Plans, runs and writes the folder, and describes all of it on `out` (standard output)."""
-    out = out or sys.stdout
-    made = prepared(asked, resume=resume, own=own)
-    if not resume:
-        made, timing = timed(made)
-        print(describe_plan(made, timing), file=out)
-        begin(made)
-    end = run(made, resume=resume, callbacks=callbacks, out=out)
-    print(describe_end(made, end), file=out)
-    return made, end
-
-
-def finished_in(asked: RecipeLayers) -> Path | None:
-    """The folder of the run that is to be resumed, where it has come to its end."""
-    folder = run_in(asked)
-    return folder if MetricsLog(folder).is_finished() else None
-
-
-def dry_run(asked: RecipeLayers, *, resume: bool = False) -> str:
-    """What a run would do; nothing is written."""
-    with TemporaryDirectory(prefix="headway-") as scratch:
-        made, timing = timed(prepared(asked, Path(scratch), resume=resume))
-        return f"{describe_plan(made, timing)}\n\nnothing was written: this was a dry run"
-
-
-def resolved_yaml(asked: RecipeLayers, *, resume: bool = False) -> str:
-    """The recipe of a run with every choice made."""
-    made = prepared(asked, resume=resume, anywhere=True)
-    return to_yaml(made.recipe if made.recipe.train.steps else timed(made)[0].recipe)
-
-
-def prepared(
-    asked: RecipeLayers,
-    scratch: Path | None = None,
-    *,
-    resume: bool = False,
-    anywhere: bool = False,
-    own: OwnParts = NO_PARTS,
-) -> Plan:
-    """The plan of a run, new or resumed; a new folder is checked, before the data is read if it was named."""
-    keep_memory()
-    named: Path | None = asked.value("out")
-    if named is not None and not anywhere and not resume:
-        check_place(named)
-    made = taken_up(asked, scratch, own) if resume else plan(asked, scratch, own)
-    if not anywhere and not resume:
-        check_place(made.out)
-    torch.set_num_threads(made.recipe.train.threads or 1)
-    return made
-
-
-def check_place(folder: Path) -> None:
-    """Refuses a folder that holds something, or that cannot be made."""
-    if (folder / RECIPE).is_file():
-        raise UserError(f"{folder} holds a run already", do="go on with it by resume=, or name another out=")
-    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not nearest.is_dir():
-        raise UserError(f"out= {folder}: {nearest} is not a folder", do="name another out=")
-    # what a crash left that came before the recipe is nobody's
-    if nearest == folder and any(found.name != DATA and found.suffix != ".part" for found in folder.iterdir()):
-        raise UserError(f"{folder} is there already and not empty", do="name another out=")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, "no right to write there", str(nearest))
-
-
-def begin(made: Plan) -> None:
-    """Makes the folder of a run: what its data was and, last, its recipe."""
-    folder = made.out
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / DATA, facts(made))
-    write_text(folder / RECIPE, to_yaml(made.recipe))
-
-
-def run(made: Plan, *, resume: bool, callbacks: Sequence[object] = (), out: TextIO | None = None) -> RunResult:
-    """Trains, and leaves the folder of a model, or of a run that can be resumed."""
-    folder = made.out
-    again = going_on(folder)
-    with alone(folder), Interruption() as interruption:
-        try:
-            return trained(made, interruption, resume=resume, callbacks=callbacks, out=out or sys.stdout)
-        except OSError as error:
-            error.add_note(f"nothing is lost: when that is mended, go on with {again}")
-            raise
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
-                raise
-            said = "a process that prepared batches was ended, perhaps for want of memory"
-            raise UserError(said, do=f"go on with {again} --train.workers 0") from error
-
-
-@contextmanager
-def alone(folder: Path) -> Generator[None]:
-    """Keeps other processes from going on with the same run.
-
-    The lock is this process's own, so workers that outlive it for a moment do not keep it.  It would be lost if the
-    file were closed anywhere else: `data.json` is not read any more by now.
-    """
-    with (folder / DATA).open("r+b") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise UserError(f"another process is training in {folder}", do="wait until it ends") from None
-        yield
-
-
-def trained(
-    made: Plan, interruption: Interruption, *, resume: bool, callbacks: Sequence[object], out: TextIO
-) -> RunResult:
-    """The run itself, and the model where it came to its end."""
-    recipe, folder = made.recipe, made.out
-    journal, learner, evaluator = MetricsLog(folder), learner_of(made), evaluator_of(made)
-    store = Store(folder / CHECKPOINTS, keep=recipe.train.keep_last)
-    with progress_to(out, pace_of(recipe).steps, journal, made.encoded.unit) as progress:
-        watcher = CallbackList((progress, *callbacks))
-        training = Run(learner, batches_of(made), pace_of(recipe), store, journal, watcher, evaluator)
-        for sentence in training.resume() if resume else ():
-            watcher.on_message(sentence)
-        end = training.run(interruption)
-    if end.signal is None:
-        made.as_model(learner.model).save(folder)
-        write_report(made, end, journal, learner.model)
-        journal.mark_finished(end.step)
-    return end

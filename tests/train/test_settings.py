@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import UserError
-from headway.training.yaml12 import read, scalar, write
+from headway.training.settings import read_yaml, write_yaml, yaml_scalar
 
 letters = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]))
 WORDS = shlex.split("no Yes on OFF y null ~ 3e-4 0o17 010 1_000 1:30 2020-01-01 .inf = << 0x1F 1e5 +1 - ? | > ... été")
@@ -40,19 +40,19 @@ def same(one: Any, other: Any) -> bool:
 
 @given(st.dictionaries(keys, values, min_size=1, max_size=5))
 def test_what_is_written_is_read_back(value: dict[str, Any]) -> None:
-    assert same(read(write(value), "r.yaml").value, value)
+    assert same(read_yaml(write_yaml(value), "r.yaml").value, value)
 
 
 @given(st.dictionaries(keys, values, min_size=1, max_size=5))
 def test_readers_of_version_1_1_see_the_same(value: dict[str, Any]) -> None:
-    assert same(yaml.safe_load(write(value)), value)
+    assert same(yaml.safe_load(write_yaml(value)), value)
 
 
 @given(st.floats())
 def test_floats_keep_every_bit(number: float) -> None:
-    found = read(write({"x": number}), "r.yaml").value["x"]
+    found = read_yaml(write_yaml({"x": number}), "r.yaml").value["x"]
     assert found.hex() == number.hex()
-    assert isinstance(yaml.safe_load(write({"x": number}))["x"], float)
+    assert isinstance(yaml.safe_load(write_yaml({"x": number}))["x"], float)
 
 
 @given(st.text(max_size=200))
@@ -63,7 +63,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 def refusal(text: str) -> str | None:
     try:
-        read(text, "r.yaml")
+        read_yaml(text, "r.yaml")
     except UserError as error:
         return str(error)
     return None
@@ -99,16 +99,21 @@ MEANINGS = {
 
 @pytest.mark.parametrize("text", MEANINGS, ids=lambda text: text[:12])
 def test_plain_words_mean_what_version_1_2_says(text: str) -> None:
-    assert same(scalar(text), MEANINGS[text])
-    assert same(read(f"a: {text}", "r.yaml").value["a"], MEANINGS[text])
+    assert same(yaml_scalar(text), MEANINGS[text])
+    assert same(read_yaml(f"a: {text}", "r.yaml").value["a"], MEANINGS[text])
 
 
 def test_quotes_make_text() -> None:
-    assert read("a: '5'\nb: \"no\"\nc: !!str 5\nd: |\n  5\n", "r").value == {"a": "5", "b": "no", "c": "5", "d": "5\n"}
+    assert read_yaml("a: '5'\nb: \"no\"\nc: !!str 5\nd: |\n  5\n", "r").value == {
+        "a": "5",
+        "b": "no",
+        "c": "5",
+        "d": "5\n",
+    }
 
 
 def test_every_key_has_its_line() -> None:
-    found = read("# a recipe\nseed: 1\ntrain:\n\n  steps: 5\n  betas: [0.9,\n    0.98]\n", "r.yaml")
+    found = read_yaml("# a recipe\nseed: 1\ntrain:\n\n  steps: 5\n  betas: [0.9,\n    0.98]\n", "r.yaml")
     assert found.lines == {
         ("seed",): 2,
         ("train",): 3,
@@ -151,13 +156,13 @@ def test_what_is_refused_is_told_with_its_line(text: str) -> None:
 
 
 def test_a_file_without_values_holds_nothing() -> None:
-    assert read("# only a comment\n", "r.yaml").value is None
+    assert read_yaml("# only a comment\n", "r.yaml").value is None
 
 
 def test_writing_is_plain_to_see() -> None:
     value = {"seed": 0, "train": {"rate": 3e-5, "note": "no", "betas": [0.9, 0.98], "none": {}}, "name": "a/b.tsv"}
     comments = {("train",): "\nHow", ("train", "rate"): "the rate"}
-    assert write(value, comments) == (
+    assert write_yaml(value, comments) == (
         "seed: 0\n\n# How\ntrain:\n  # the rate\n  rate: 3.0e-05\n"
         '  note: "no"\n  betas: [0.9, 0.98]\n  none: {}\nname: a/b.tsv\n'
     )

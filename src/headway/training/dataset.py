@@ -1,0 +1,384 @@
+"""The data of a run: records of files, a validation split, rows of ids on disk, and the batches of each step.
+
+Where no validation data is given, a share of the texts is held out by the text itself, so that no text is on both
+sides; of one or a few long documents, the end is held out (`tail`).  The batches of a step are a function of its number
+alone, whichever process prepares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+from headway.data.checks import Skipped, good_records
+from headway.data.kinds import STREAMED, DataKind
+from headway.data.order import Buckets, Steps, StreamWindows, batched, random_for, spans
+from headway.data.recognise import recognise, recognise_validation
+from headway.data.records import BUILTIN, Record, as_records, by_document, is_builtin
+from headway.data.shards import Shards, cached_shards, digest, write_shards
+from headway.data.splits import DataSplits, held_out, share_for, split_by_names, without_test
+from headway.errors import UserError
+from headway.recipe import Recipe
+from headway.tasks.base import RecordTask, StreamTask, Task, TaskSetup
+from headway.tasks.registry import data_entry, data_kind, sentence, unlabelled_tasks
+from headway.training.loop import deaf
+from headway.zoo.presets import preset
+
+DATES, DATES_VALIDATION = 100_000, 1000
+FEW_DOCUMENTS = 20  # or fewer are cut at their end, not one from another
+MAX_VALIDATION = 2000  # records that are held out
+ENCODED_TOGETHER = 1000  # records
+MEDIA_NUMBERS = 2**31  # what a row of images or sounds may hold: the bytes of a name, and how long a sound is
+VALIDATION_BATCH = {"tokens": 8192, "images": 128, "frames": 16_384, "vectors": 8192}  # of a batch for validation
+STREAM_ROWS = 32  # spans of a validation batch
+
+
+# ---- records
+
+
+def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterable[Any] | None = None) -> DataSplits:
+    """The records of a recipe's files, or `records` of Python values; `task` says what they are for, if known."""
+    data = recipe.data
+    if records is not None:
+        return split(recipe, in_memory(as_records(records), task))
+    if is_builtin(data.path):
+        for name in ("validation_from", "test_from"):
+            if getattr(data, name) is not None:
+                raise UserError(f"{BUILTIN} has no files for data.{name} to choose from", do="leave it out")
+        return builtin_dates(recipe.seed)
+    unlabelled = needs_no_labels(recipe) if task is None else not task.needs_labels
+    given = recognise(
+        [Path(path) for path in data.path],
+        source=data.source,
+        target=data.target,
+        kind=data_kind(data.task) if task is None else task.data_kind,
+        columns=data.columns,
+        label_from=data.label_from,
+        nameless=unlabelled,
+    )
+    if data.test_from is not None:
+        given = without_test(given, data.test_from, "data.test_from")
+    validation, skipped = None, Skipped() if data.skip_bad else None
+    if data.validation:
+        validation = recognise_validation(
+            given, data.validation, columns=data.columns, label_from=data.label_from, nameless=unlabelled
+        )
+    if data.validation_from is not None:
+        given, validation = split_by_names(given, data.validation_from, "data.validation_from")
+    held_files = validation.files if validation else ()
+    # what decides, besides the bytes of files, which records they hold
+    read_as = (data_entry(given.kind).word, repr(given.columns), *given.fingerprint)
+    suffixes = ("".join(file.suffixes) for file in given.files)
+    hashed = digest((*given.files, *held_files), *read_as, *suffixes, repr((len(held_files), data.skip_bad)))
+    whole = DataSplits(
+        (data.source or Path(data.path[0])).name,
+        given.kind,
+        sentence(given),
+        partial(good_records, given, skipped, validation=validation),
+        nothing,
+        hashed,
+        given.files,
+        held_files,
+        columns=given.columns,
+        skipped=skipped,
+    )
+    if validation is None:
+        return split(recipe, whole)
+    held_skipped = Skipped() if data.skip_bad else None
+    return replace(whole, validation=partial(good_records, validation, held_skipped), validation_skipped=held_skipped)
+
+
+def split(recipe: Recipe, whole: DataSplits) -> DataSplits:
+    """Training records with a share of them held out for validation."""
+    share = recipe.data.validation_split
+    if share == 0:
+        return whole
+    everything = whole.train
+    if whole.kind in STREAMED and sum(not record.goes_on for record in everything()) <= FEW_DOCUMENTS:
+        return replace(whole, tail=share)
+    chosen = share_for((record.fields[0] for record in everything()), share, recipe.seed, most=MAX_VALIDATION)
+
+    def parted(side: bool) -> Iterator[Record]:
+        inside = False
+        for record in everything():
+            inside = inside if record.goes_on else held_out(record.fields[0], chosen, recipe.seed)
+            if inside == side:
+                yield record
+
+    return replace(whole, train=lambda: parted(False), validation=lambda: parted(True))
+
+
+def in_memory(records: list[Record], task: type[Task] | None) -> DataSplits:
+    """Records of Python values."""
+    if task is None or task.data_kind is None:
+        raise UserError("records do not say what they are for", do='name the task, as in task="seq2seq"')
+    hashed = digest((), task.name, *(repr(record.fields) for record in records))
+    description = f"{len(records):,} records, so {task.goal}"
+    return DataSplits("records", task.data_kind, description, lambda: iter(records), nothing, hashed)
+
+
+def nothing() -> Iterator[Record]:
+    return iter(())
+
+
+def builtin_dates(seed: int) -> DataSplits:
+    """The built-in data set; validation records are dates of other days, `unseen` ones are in other formats."""
+    from headway.data.builtin import DateSplit, date_records
+
+    description = f"{BUILTIN}: {DATES:,} dates in 44 languages with their ISO 8601 form, so translation"
+    return DataSplits(
+        BUILTIN,
+        DataKind.PAIRS,
+        description,
+        lambda: date_records(seed, DATES, DateSplit.TRAIN),
+        lambda: date_records(seed, DATES_VALIDATION, DateSplit.VALIDATION),
+        digest((), "dates", str(seed), str(DATES)),
+        builtin=True,
+        unseen=lambda: date_records(seed, DATES, DateSplit.UNSEEN),
+    )
+
+
+def needs_no_labels(recipe: Recipe) -> bool:
+    """Whether images are learned from without classes: as asked, or as the preset does."""
+    name = recipe.model.preset if recipe.model.start is None else None
+    unlabelled = unlabelled_tasks()
+    if recipe.data.objective in {entry.objective for entry in unlabelled.values()}:
+        return True
+    return name is not None and any(preset(name).architecture in entry.unlabelled for entry in unlabelled.values())
+
+
+# ---- rows
+
+
+@dataclass(frozen=True)
+class ShardCache:
+    """Where rows are kept: under a key, in the user's cache, or where that is to stay as it is, in `place`."""
+
+    key: str
+    place: Path | None = None
+
+    def stored(
+        self, part: str, rows: Callable[[], Iterable[Iterable[Iterable[int]]]], columns: int, vocab: int
+    ) -> Shards:
+        """Rows on disk, written once for all runs that have the same."""
+
+        def make(folder: Path) -> None:
+            write_shards(folder, rows(), columns, vocab)
+
+        return cached_shards(digest((), f"{self.key} {part}"), make, self.place)
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedDataset:
+    """Rows on disk.  `validation` are batches; `tokens` counts what an epoch reads, in `unit`s."""
+
+    batches: Callable[[int, int], Batches]  # of a token budget and a number of batches for each update
+    validation: Sequence[Any]
+    tokens: int
+    rows: int
+    unit: str = "tokens"
+
+
+def encoded_dataset(
+    setup: TaskSetup, splits: DataSplits, seed: int, max_length: int, cache: ShardCache
+) -> EncodedDataset:
+    """The rows of a task, as batches of training and of validation."""
+    task = setup.task
+    if isinstance(task, StreamTask):
+        return encode_stream(task, splits, seed, task.stride(max_length), cache)
+    assert isinstance(task, RecordTask)
+    known = [one.vocab for one in (setup.tokenizer, setup.target_tokenizer) if one]
+    vocab = MEDIA_NUMBERS if setup.preprocess else max([setup.classes + 1, task.max_id + 1, *known])
+    return encode_records(task, splits, seed, vocab, cache)
+
+
+def encode_records(task: RecordTask, splits: DataSplits, seed: int, vocab: int, cache: ShardCache) -> EncodedDataset:
+    """Rows that are learned one by one, in batches of like length."""
+    train = cache.stored("train", lambda: encoded(task, splits.train()), task.columns, vocab)
+    held = cache.stored("held", lambda: encoded(task, splits.validation()), task.columns, vocab)
+    if len(train) == 0:
+        raise UserError(f"{splits.name} has no records to train on", do="give more, or a smaller data.validation_split")
+    lengths = task.sizes(train)
+
+    def batches(tokens: int, accumulation: int) -> Batches:
+        return Batches(task, RowExamples(train), Steps(Buckets(lengths, tokens, seed), accumulation), seed)
+
+    numbers = [] if len(held) == 0 else Buckets(task.sizes(held), VALIDATION_BATCH[task.unit], 0).epoch(0)
+    validation = ValidationBatches(task.without_augmentation(), RowExamples(held), numbers)
+    return EncodedDataset(batches, validation, int(lengths.sum()), len(train), task.unit)
+
+
+def encode_stream(task: StreamTask, splits: DataSplits, seed: int, length: int, cache: ShardCache) -> EncodedDataset:
+    """Spans of one long stream of documents, or of a series."""
+    train, held = (
+        cache.stored(part, partial(documents, task, records), task.columns, task.vocab)
+        for part, records in (("train", splits.train), ("held", splits.validation))
+    )
+    total = len(train.stream())
+    cut = total - round(total * splits.tail)  # training reads the stream up to here
+    if cut <= length:
+        said = f"{splits.name} has {cut} {task.unit} to learn from, which are no row of {length} + 1"
+        raise UserError(said, do=f"give more, or a smaller data.max_length, such as {max(2, cut // 4)}")
+    last, first = (train, cut) if splits.tail else (held, 0)
+    if task.has_history:  # every row that is held out is predicted, after as many before it as in training
+        known = min(length, first - 1) if splits.tail else 0
+        start, size = max(0, first - 1 - known), VALIDATION_BATCH[task.unit]
+        count = len(last.stream()) - start - known - 1  # rows that are predicted
+        numbers = [np.array([at]) for at in range(0, count, size)]
+        examples, held_examples = HistoryExamples(train, length), HistoryExamples(last, known + size, start, known)
+        rows = cut
+    else:
+        size = len(last.stream()) - first
+        width = min(length, size - 1)  # little text is measured in one piece
+        starts = spans(size, width) if width > 0 else np.empty(0, int)
+        numbers = [starts[at : at + STREAM_ROWS] for at in range(0, len(starts), STREAM_ROWS)]
+        examples, held_examples = SpanExamples(train, length), SpanExamples(last, width, first)
+        rows = len(train)
+
+    def batches(tokens: int, accumulation: int) -> Batches:
+        windows = StreamWindows(cut, length, max(1, tokens // length), seed)
+        return Batches(task, examples, Steps(windows, accumulation), seed)
+
+    validation = ValidationBatches(task.without_augmentation(), held_examples, numbers)
+    return EncodedDataset(batches, validation, cut, rows, task.unit)
+
+
+def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:
+    for some in batched(records, ENCODED_TOGETHER):
+        try:
+            rows = task.encode([record.handed for record in some])
+        except UserError:  # one by one, to find the record
+            rows = [row for record in some for row in encoded_record(task, record)]
+        yield from rows
+
+
+def encoded_record(task: RecordTask, record: Record) -> Sequence[list[list[int]]]:
+    try:
+        return task.encode([record.handed])
+    except UserError as error:
+        said = f"{record.file}:{record.line}: {error.said}"
+        raise UserError(said, allowed=error.allowed, meant=error.meant, do=error.do) from None
+
+
+def documents(task: StreamTask, records: Callable[[], Iterable[Record]]) -> Iterator[list[Iterable[int]]]:
+    """Each document as one row."""
+    return map(task.document, by_document(records()))
+
+
+# ---- batches
+
+
+ExampleRow = tuple[np.ndarray, ...]
+
+
+class Examples(Protocol):
+    """The examples that the indices of a batch refer to."""
+
+    def rows(self, numbers: Sequence[int] | np.ndarray) -> list[ExampleRow]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class RowExamples:
+    """Indices are those of rows."""
+
+    shards: Shards
+
+    def rows(self, numbers: Sequence[int] | np.ndarray) -> list[ExampleRow]:
+        return [self.shards.row(int(number)) for number in numbers]
+
+
+@dataclass(frozen=True, eq=False)
+class SpanExamples:
+    """Indices are positions in a stream, counted from `first`, where spans of `length` + 1 tokens begin.
+
+    A span is split at document boundaries, so that no token attends across them.
+    """
+
+    shards: Shards
+    length: int
+    first: int = 0
+
+    def rows(self, numbers: Sequence[int] | np.ndarray) -> list[ExampleRow]:
+        return [self.columns(piece) for number in numbers for piece in self.pieces(int(number))]
+
+    def pieces(self, number: int) -> Iterator[slice]:
+        """The slices of the stream that make up a span."""
+        stream, begin = self.shards.stream(), self.first + number
+        for size in stream.pieces(begin, min(begin + self.length + 1, len(stream))).tolist():
+            yield slice(begin, begin + size)
+            begin += size
+
+    def columns(self, piece: slice) -> ExampleRow:
+        return tuple(self.shards.stream(column)[piece] for column in range(self.shards.columns))
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryExamples(SpanExamples):
+    """Spans whose first `known` positions are context only and not predicted.
+
+    After the columns of a piece comes the number of its own positions that are context.
+    """
+
+    known: int = 0
+
+    def rows(self, numbers: Sequence[int] | np.ndarray) -> list[ExampleRow]:
+        return [
+            (*self.columns(piece), np.array([self.unasked(int(number), piece)]))
+            for number in numbers
+            for piece in self.pieces(int(number))
+        ]
+
+    def unasked(self, number: int, piece: slice) -> int:
+        """How many positions of a piece are context only."""
+        known = self.first + number + self.known - piece.start
+        return min(max(0, known), piece.stop - piece.start - 1)
+
+
+class Batches(Dataset[list[Any]]):
+    """`batches[step]` holds the batches of a step, counted from 1: several with gradient accumulation."""
+
+    def __init__(self, task: Task, examples: Examples, steps: Steps, seed: int):
+        self.task, self.examples, self.steps, self.seed = task, examples, steps, seed
+
+    def __getitem__(self, step: int) -> list[Any]:
+        return [
+            self.task.collate(self.examples.rows(place.rows), random_for("batch", self.seed, place.epoch, place.batch))
+            for place in self.steps.at(step - 1)
+        ]
+
+    def between(self, first: int, last: int, workers: int = 0) -> Iterator[list[Any]]:
+        """The batches of steps `first` to `last` (exclusive), prefetched by a number of worker processes."""
+        if workers == 0:
+            return (self[step] for step in range(first, last))
+        steps = range(first, last)
+        return iter(
+            DataLoader(self, None, sampler=steps, num_workers=workers, worker_init_fn=deaf, collate_fn=unchanged)
+        )
+
+
+def unchanged(batches: list[Any]) -> list[Any]:
+    return batches
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationBatches(Sequence[Any]):
+    """Validation batches, one for each list of indices, with fixed random numbers.
+
+    They are made on access: all of them together may not fit into memory.
+    """
+
+    task: Task
+    examples: Examples
+    numbers: Sequence[np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.task.collate(self.examples.rows(self.numbers[at]), random_for("validation", at))

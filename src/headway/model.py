@@ -193,7 +193,7 @@ class Model:
         name = self.model_type or type_for(self.architecture)
         if name is None:
             said = f"{self.architecture} models have no place in Hugging Face's layout"
-            raise UserError(said, do="use --to headway")
+            raise UserError(said, do="use to=headway")
         return family(name)
 
 
@@ -238,7 +238,7 @@ def load(
 def configured(place: Path, heads: int | None, unsafe: bool) -> tuple[Model, Mapping[str, Tensor]]:
     """A model without memory yet, as config.json tells, and its tensors under our names."""
     if heads is not None:
-        raise UserError(f"{place} has a config.json, which tells the heads", do="leave heads (--heads) out")
+        raise UserError(f"{place} has a config.json, which tells the heads", do="leave heads= out")
     values = read_json(place / "config.json")
     named = identified(values)
     tensors = read_weights(place, unsafe=unsafe)
@@ -269,7 +269,7 @@ def bare(place: Path, heads: int | None, unsafe: bool) -> tuple[Model, Mapping[s
         raise UserError(said, do="add the config.json that belongs to them")
     if heads is None:
         said = f"{place} holds {known.name} and no config.json, and its tensors do not show how many heads it has"
-        raise UserError(said, do="give their number, as in heads=8 (--heads 8)")
+        raise UserError(said, do="give their number, as in heads=8")
     config = known.read_config(heads)
     source = config.vocab if config.source_vocab is None else config.source_vocab
     reader, writer = read_sides(place, source, config.vocab)

@@ -67,7 +67,7 @@ def end(given: int | list[int], vocab: int) -> int:
 def write_config(c: Config) -> dict[str, Any]:
     if c.end == OLD_END:
         said = f"end={OLD_END} means there the largest id of each text"
-        raise UserError(said, do="use --to headway")
+        raise UserError(said, do="use to=headway")
     both = {
         "hidden_act": SPELLED[c.act],
         "attention_dropout": c.attention_dropout,

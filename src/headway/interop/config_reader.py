@@ -170,4 +170,4 @@ def told(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:
 def written_as(model_type: str) -> str:
     """What helps where a model has a place in another family's layout than its own."""
     way = f"dataclasses.replace(load(folder), model_type={model_type!r}).save_hf(target)"
-    return f"use --to headway, or write it as a {model_type} model in Python: {way}"
+    return f"use to=headway, or write it as a {model_type} model in Python: {way}"

@@ -305,7 +305,7 @@ def test_mistakes_are_told_in_a_sentence(classes: Path, speech: Path, pictures: 
     table.write_text("file\ttranscript\nlong.wav\tthe cat sat on\nshort.wav\ta mat and on and\n")
     said: dict[str, Callable[[], object]] = {
         "'decoder.0.out' shows nothing where sounds are read": lambda: learned("whisper", classes, "decoder.0.out"),
-        "or another --site, such as encoder.1.out": lambda: learned("conformer, decoder", classes, "decoder.0.out"),
+        "or another site=, such as encoder.1.out": lambda: learned("conformer, decoder", classes, "decoder.0.out"),
         "long.wav lasts 0.5 seconds, and the model hears 0.2 at once": lambda: learned(
             "whisper", tmp_path, "encoder.0.out"
         ),

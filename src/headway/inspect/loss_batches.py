@@ -8,15 +8,13 @@ Axes:  B rows of a batch   T tokens
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from headway.data.kinds import DataKind
 from headway.data.media_tables import is_table, pool_at, tables_of
@@ -24,8 +22,8 @@ from headway.data.order import batched
 from headway.data.records import is_builtin
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
-from headway.evaluation import EvalData, EvalQuery
-from headway.inspect.activations import inputs_of, layers_of, samples_in
+from headway.evaluation import EvalQuery
+from headway.inspect.activations import RecordsQuery, inputs_of, layers_of, samples_in
 from headway.model import Model
 from headway.nn.trace import sites_of
 from headway.nn.trunk import encoder_of
@@ -34,6 +32,7 @@ from headway.tasks.inspection import DataRow
 from headway.tasks.registry import data_kind
 
 MAX_TOKENS, MAX_ROWS = 4096, 64  # of a batch
+NO_DATA = "name a file or folder of what the model reads"
 
 
 class RowTokens(NamedTuple):
@@ -53,101 +52,51 @@ class LossBatch(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LossSource(ABC):
-    """Data as batches of a model.  `why` describes the data, `target` what the loss is per."""
+class LossSource:
+    """Data as rows and batches of a model; without a loss, samples are encoded and nothing more."""
 
-    why: str
+    why: str  # a description of the data
     model: Model
     task: Task
+    rows: Callable[[], Iterator[DataRow]]
+    has_loss: bool = True
 
     @property
-    @abstractmethod
-    def target(self) -> str | None: ...
+    def target(self) -> str | None:
+        """What the loss is per."""
+        return self.task.target if self.has_loss else None
 
-    @abstractmethod
-    def rows(self) -> Iterator[DataRow]: ...
-
-    @abstractmethod
     def batch(self, rows: Sequence[DataRow], site: str) -> LossBatch:
         """Rows with the same key, with the tokens that a site has vectors for."""
-
-    def row_tokens(self, rows: Sequence[DataRow], tokens: Tensor | None, site: str) -> list[RowTokens]:
-        """Rows with their tokens at a site, B T; None where they are no text."""
-        target = self.model.target_tokenizer if site.startswith("decoder.") else None
-        tokenizer = target or self.model.tokenizer
-        ids = [()] * len(rows) if tokens is None else [tuple(row) for row in tokens.tolist()]
-        return [RowTokens(one.name, row, tokenizer) for one, row in zip(rows, ids, strict=True)]
-
-
-class TaskBatches(LossSource):
-    """Batches of a task, with their loss."""
-
-    @property
-    def target(self) -> str:
-        return self.task.target
-
-    def batch(self, rows: Sequence[DataRow], site: str) -> LossBatch:
         model = self.model.model
-        batch: Any = self.task.loss_batch(model, rows)
-        tokens = self.row_tokens(rows, batch.tokens_at(site), site)
-        return LossBatch(lambda: float(self.task.loss(model, batch)), batch.targets, tokens)
-
-
-@dataclass(frozen=True, eq=False)
-class RecordBatches(TaskBatches):
-    """Records, which say what is right."""
-
-    data: EvalData
-
-    def rows(self) -> Iterator[DataRow]:
-        return self.task.loss_rows(self.model.model, self.data)
-
-
-@dataclass(frozen=True, eq=False)
-class UnlabelledBatches(TaskBatches):
-    """Samples of a task that needs no labels."""
-
-    inputs: Sequence[str]
-
-    def rows(self) -> Iterator[DataRow]:
-        found = self.task.unlabelled_rows(self.inputs)
-        assert found is not None
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class EncoderBatches(LossSource):
-    """Samples that are encoded, and nothing more: there is no loss."""
-
-    inputs: Sequence[str]
-
-    @property
-    def target(self) -> None:
-        return None
-
-    def rows(self) -> Iterator[DataRow]:
-        return self.task.encoder_rows(self.model.model, self.inputs)
-
-    def batch(self, rows: Sequence[DataRow], site: str) -> LossBatch:
-        self.check_site(site)
-        model = self.model.model
-        read = self.task.encoder_input(model, rows)
+        if self.has_loss:
+            batch: Any = self.task.loss_batch(model, rows)
+            tokens, targets, call = batch.tokens_at(site), batch.targets, partial(self.task.loss, model, batch)
+        else:
+            self.check_encoder_site(site)
+            read = self.task.encoder_input(model, rows)
+            tokens, targets = read.inputs if self.task.noun == "texts" else None, 0
+            call = partial(encoder_of(model).features, read.inputs, read.context)
 
         def loss() -> float:
-            encoder_of(model).features(read.inputs, read.context)
-            return 0.0
+            found = call()
+            return float(found) if self.has_loss else 0.0
 
-        tokens = read.inputs if self.task.noun == "texts" else None
-        return LossBatch(loss, 0, self.row_tokens(rows, tokens, site))
+        target_tokenizer = self.model.target_tokenizer if site.startswith("decoder.") else None
+        tokenizer = target_tokenizer or self.model.tokenizer
+        ids = [()] * len(rows) if tokens is None else [tuple(row) for row in tokens.tolist()]
+        return LossBatch(
+            loss, targets, [RowTokens(one.name, row, tokenizer) for one, row in zip(rows, ids, strict=True)]
+        )
 
-    def check_site(self, site: str) -> None:
+    def check_encoder_site(self, site: str) -> None:
         """Refuses a site of a decoder, or of another input."""
         model, noun = self.model.model, self.task.noun
         module, _ = sites_of(model)[site]
         if module not in set(encoder_of(model).modules()):
             near = layers_of(model, encoder_of(model))[-1]
             said = f"{site!r} shows nothing where {noun} are read and nothing is written about them"
-            raise UserError(said, do=f"give {noun} with texts about them, or another --site, such as {near}")
+            raise UserError(said, do=f"give {noun} with texts about them, or another site=, such as {near}")
 
 
 def loss_source(model: Model, query: EvalQuery, named: str = "the model") -> LossSource:
@@ -156,18 +105,23 @@ def loss_source(model: Model, query: EvalQuery, named: str = "the model") -> Los
     described = first is not None and first.kind not in (DataKind.IMAGES, DataKind.SOUNDS)
     if model.task.has_loss(model.model, described):
         task, data = query.fitted(model, first or query.first, named)
-        return RecordBatches(data.description, model, task.without_augmentation(), data)
-    if len(query.paths) != 1:
-        said = f"{len(query.paths)} files or folders"
-        raise UserError(said, allowed="one, where nothing says what is right")
-    [path], task = query.paths, model.task.without_augmentation()
-    inputs = inputs_of(samples_in(path), task)
-    source = EncoderBatches if task.unlabelled_rows(()) is None else UnlabelledBatches
-    return source(str(path), model, task, inputs)
+        task = task.without_augmentation()
+        return LossSource(data.description, model, task, partial(task.loss_rows, model.model, data))
+    places = [query.records] if isinstance(query, RecordsQuery) else query.paths
+    if len(places) != 1:
+        raise UserError(f"{len(places)} files or folders", allowed="one, where nothing says what is right")
+    [place], task = places, model.task.without_augmentation()
+    inputs = inputs_of(samples_in(place), task)
+    description = query.first.description if isinstance(query, RecordsQuery) else str(place)
+    if task.unlabelled_rows(()) is None:
+        return LossSource(description, model, task, partial(task.encoder_rows, model.model, inputs), has_loss=False)
+    return LossSource(description, model, task, lambda: task.unlabelled_rows(inputs) or iter(()))
 
 
 def mentions_texts(query: EvalQuery) -> bool:
     """Whether there may be texts about images or sounds: in a table, in their names, or as the user said."""
+    if isinstance(query, RecordsQuery):
+        return all(len(record.fields) > 1 for record in query.records)
     if query.task or query.columns or query.label_from:
         return True
     return any(is_table(path) or bool((pool := pool_at(path)) and tables_of(pool)) for path in query.paths)
@@ -176,11 +130,11 @@ def mentions_texts(query: EvalQuery) -> bool:
 def check_query(query: EvalQuery) -> None:
     """Reports what is wrong with data as far as that can be seen without the model."""
     data_kind(query.task)
-    if not query.paths:
-        raise UserError("no data was given", do="name a file or folder of what the model reads")
-    absent: Path | None = next((path for path in query.paths if not path.exists()), None)
+    if not (query.paths or (isinstance(query, RecordsQuery) and query.records)):
+        raise UserError("no data was given", do=NO_DATA)
+    absent = next((path for path in query.paths if not path.exists()), None)
     if absent is not None and not is_builtin(query.paths):
-        raise UserError(f"{absent} does not exist", do="name a file or folder of what the model reads")
+        raise UserError(f"{absent} does not exist", do=NO_DATA)
 
 
 def equal_length_batches(rows: Iterable[DataRow]) -> Iterator[list[DataRow]]:

@@ -11,7 +11,7 @@ Axes:  N samples   C width   K classes
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.data.kinds import LABELLED, DataKind
-from headway.data.recognise import recognise
 from headway.data.rng import shuffled
 from headway.errors import UserError, listed
-from headway.evaluation import recognised
 from headway.figures import LineChart, Plot
-from headway.inspect.activations import Samples, layer_means, subsample
-from headway.inspect.presentation import LazyModel, Result, format_number, resolve, table
-from headway.tasks.registry import data_kind
+from headway.inspect.activations import Samples, layer_means, query_of, subsample
+from headway.inspect.presentation import LazyModel, Result, resolve, table
 
 MAX_ITERATIONS = 500  # of L-BFGS; a few dozen are usual
 HELD_OUT = 0.2  # of the samples
@@ -38,7 +35,7 @@ RIDGES = (1.0, 10.0, 100.0, 1000.0)
 
 def probe(
     model: LazyModel,
-    data: str | Path,
+    data: Any,
     *,
     task: str | None = None,
     columns: str | None = None,
@@ -46,22 +43,22 @@ def probe(
     most: int = 2000,
     ridge: float | None = None,
 ) -> ProbeResult:
-    """Fits a linear probe of the classes of labelled data to each layer; `columns` as in text,label."""
+    """Fits a linear probe of the classes of labelled data to each layer; `columns` as in text,label.
+
+    `data` is a path, or an iterable of records: an input and its class each.
+    """
     if ridge is not None and ridge <= 0:
-        raise UserError(f"--ridge {ridge:g}", allowed="a number above 0", do="without it, a probe has no one answer")
-    chosen = columns.split(",") if columns else ()
-    data = Path(data)
-    given = recognise([data], kind=data_kind(task), columns=chosen, label_from=label_from)
-    if given.kind is DataKind.PAIRS and task is None:  # two columns of texts may be texts and their classes
-        given = recognise([data], kind=DataKind.LABELS, columns=chosen)
-    found = recognised(given)
-    if found.kind not in LABELLED:
-        raise UserError(
-            f"{found.description}: a probe needs classes", do="give labelled texts, images, sounds or numbers"
-        )
+        raise UserError(f"ridge={ridge:g}", allowed="a number above 0", do="without it, a probe has no one answer")
+    query = query_of(data, task=task, columns=columns, label_from=label_from)
+    found, source = query.first, query.paths[0] if query.paths else Path("records")
+    if found.kind is DataKind.PAIRS and task is None:  # two columns of texts may be texts and their classes
+        found = query.read(DataKind.LABELS)
+    if not (found.kind in LABELLED if query.paths else all(len(record.fields) == 2 for record in found)):
+        do = "give labelled texts, images, sounds or numbers"
+        raise UserError(f"{found.description}: a probe needs classes", do=do)
     kept = subsample(found, lambda record: record.fields[0], most)
     split = ProbeSplit.of([record.fields[1] for record in kept])
-    samples = Samples(tuple(record.handed[0] for record in kept), found.kind, data)
+    samples = Samples(tuple(record.handed[0] for record in kept), found.kind if query.paths else None, source)
     layers = layer_means(resolve(model), samples)
     return ProbeResult({name: split.probed(x, ridge) for name, x in layers.items()}, split, found.description)
 
@@ -133,7 +130,11 @@ class ProbeSplit:
     def of(named: Sequence[str]) -> ProbeSplit:
         """Holds out a fifth of each class, always the same."""
         counts = Counter(named)
-        check(counts)
+        if len(counts) < 2:
+            said = f"all {len(named)} samples are of one class, {listed(counts)!r}" if named else "no samples"
+            raise UserError(said, allowed="2 classes or more", do="give samples of several classes")
+        if max(counts.values()) < 2:
+            raise UserError("no class has more than one sample", do="give several samples of each class")
         labels = tuple(sorted(counts))
         wanted = torch.tensor([labels.index(name) for name in named])
         learned, tried = list[int](), list[int]()
@@ -177,35 +178,29 @@ class ProbeAccuracy:
     ridge: float
 
 
-def check(counts: Counter[str]) -> None:
-    if len(counts) < 2:
-        said = f"all {sum(counts.values())} samples are of one class, {listed(counts)!r}" if counts else "no samples"
-        raise UserError(said, allowed="2 classes or more", do="give samples of several classes")
-    if max(counts.values()) < 2:
-        raise UserError("no class has more than one sample", do="give several samples of each class")
-
-
 @dataclass(frozen=True, eq=False)
 class ProbeResult(Result):
     layers: Mapping[str, ProbeAccuracy]
     split: ProbeSplit
     why: str
 
-    def to_dict(self) -> dict[str, Any]:
-        layers = [{"layer": name, **vars(one)} for name, one in self.layers.items()]
-        counts = {"learned": len(self.split.learned), "held": len(self.split.tried)}
-        told = {"data": self.why, **counts, "classes": list(self.split.labels)}
-        return {**told, "majority": self.split.majority, "layers": layers}
+    def data(self) -> dict[str, Any]:
+        return {
+            "data": self.why,
+            "learned": len(self.split.learned),
+            "held": len(self.split.tried),
+            "classes": self.split.labels,
+            "majority": self.split.majority,
+            "layers": [{"layer": name, **vars(one)} for name, one in self.layers.items()],
+        }
 
-    def to_text(self) -> str:
-        rows = [
-            (name, format_number(one.accuracy), format_number(one.learned), f"{one.ridge:g}")
-            for name, one in self.layers.items()
-        ]
-        rows.append(("(majority class)", format_number(self.split.majority), "", ""))
+    def blocks(self) -> Iterator[str]:
         sizes = f"trained on {len(self.split.learned):,} samples, evaluated on {len(self.split.tried):,}"
+        rows = [(name, one.accuracy, one.learned, f"{one.ridge:g}") for name, one in self.layers.items()]
+        yield self.why
+        yield f"{len(self.split.labels)} classes; {sizes}"
         header = ("layer", "held-out accuracy", "training accuracy", "ridge")
-        return "\n\n".join([self.why, f"{len(self.split.labels)} classes; {sizes}", table(header, rows)])
+        yield table(header, [*rows, ("(majority class)", self.split.majority, "", "")])
 
     def plot(self) -> Plot:
         lines = {

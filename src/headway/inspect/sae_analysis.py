@@ -10,18 +10,18 @@ Axes:  N vectors   C width   A features
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headway.data.rng import shuffled
 from headway.errors import UserError
-from headway.evaluation import EvalQuery
 from headway.inspect.ablation import edited
-from headway.inspect.activations import one_site, token_vectors, vector_edit
+from headway.inspect.activations import one_site, query_of, token_vectors, vector_edit
 from headway.inspect.loss_batches import (
     LossBatch,
     LossSource,
@@ -56,10 +56,12 @@ READ_AHEAD = 20  # times as many tokens are read as are drawn
 HOLD_OUT_EVERY = 10  # rows
 PORTION_TOKENS, PORTION_ROWS = 8192, 20  # rows that are sorted by length together, at least
 
+TensorTriple = tuple[Tensor, Tensor, Tensor]  # vectors, numbers of their rows, positions in these
+
 
 def sae(
     model: LazyModel,
-    data: str | Path | Sequence[str | Path],
+    data: Any,
     site: str,
     *,
     task: str | None = None,
@@ -77,13 +79,14 @@ def sae(
 ) -> SAEResult:
     """Trains an SAE of `atoms` features on about `vectors` vectors of a site, and writes it to the folder `out`.
 
-    Sparsity is either `top`, the number of features of each vector, or `l1`, the weight of an L1 penalty.  `task`,
-    `columns` and `label_from` describe the data as for `headway eval`; errors call the model `named`.
+    Sparsity is either `top`, the number of features of each vector, or `l1`, the weight of an L1 penalty.  `data`,
+    `task`, `columns` and `label_from` are those of `headway.evaluate`: a path or several, or an iterable of records.
+    Errors call the model `named`.
     """
     sparse, training = sparseness(top, l1), SAETraining(steps=steps, seed=seed)
     SAEConfig(1, atoms, sparse)  # sizes are checked before the model is loaded
     check_output(vectors, out)
-    query = EvalQuery.of(data, task=task, columns=columns, label_from=label_from)
+    query = query_of(data, task=task, columns=columns, label_from=label_from)
     check_query(query)
     loaded = resolve(model)
     name = one_site(loaded.model, site)
@@ -101,13 +104,13 @@ def sae(
 
 def sparseness(top: int | None, l1: float | None) -> Sparseness:
     if top is not None and l1 is not None:
-        raise UserError("--top and --l1 are two kinds of sparsity", do="give one of them")
+        raise UserError("top= and l1= are two kinds of sparsity", do="give one of them")
     return Top(DEFAULT_TOP if top is None else top) if l1 is None else Penalty(l1)
 
 
 def check_output(vectors: int, out: Path | None) -> None:
     if vectors < 2:
-        raise UserError(f"--vectors {vectors}", allowed="2 or more")
+        raise UserError(f"vectors={vectors}", allowed="2 or more")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already", do="name a new or empty folder")
 
@@ -140,36 +143,24 @@ class SiteVectors:
         return self.vectors[len(self.vectors) - self.held :]
 
 
-@dataclass(eq=False)
-class VectorBuffer:
-    """Vectors collected so far, of training or of held-out rows."""
-
-    vectors: list[Tensor] = field(default_factory=list[Tensor])
-    owners: list[Tensor] = field(default_factory=list[Tensor])
-    positions: list[Tensor] = field(default_factory=list[Tensor])
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.vectors))
-
-
 def collect(model: nn.Module, site: str, source: LossSource, most: int) -> SiteVectors:
     """About `most` vectors of a site, or all of the data."""
-    learn, held = VectorBuffer(), VectorBuffer()
+    training, held = list[TensorTriple](), list[TensorTriple]()
     rows, batches = list[RowTokens](), list[LossBatch]()
     for portion in portions(draw_rows(source.rows(), READ_AHEAD * most)):
-        for some in equal_length_batches(one for at, one in enumerate(portion) if not is_held(at, portion)):
-            add(learn, source.batch(some, site), model, site, rows)
-        for some in equal_length_batches(one for at, one in enumerate(portion) if is_held(at, portion)):
-            batches.append(source.batch(some, site))
-            add(held, batches[-1], model, site, rows)
-        if learn.count + held.count >= most:
+        for part, found in zip(hold_out(portion), (training, held), strict=True):
+            for same in equal_length_batches(part):
+                batch = source.batch(same, site)
+                found += batch_vectors(model, site, batch, len(rows))
+                rows += batch.rows
+                batches += [batch] if found is held else []
+        if sum(len(vectors) for vectors, _, _ in (*training, *held)) >= most:
             break
-    if not (learn.count and held.count):
+    if not (training and held):
         said = "the data is a single row, and one to learn from and one to measure on are needed"
         raise UserError(said, do="give more data")
-    parts = [torch.cat([*getattr(learn, name), *getattr(held, name)]) for name in ("vectors", "owners", "positions")]
-    return SiteVectors(parts[0], parts[1], parts[2], rows, held.count, batches)
+    vectors, owners, positions = map(torch.cat, zip(*training, *held, strict=True))
+    return SiteVectors(vectors, owners, positions, rows, sum(len(one) for one, _, _ in held), batches)
 
 
 def draw_rows(rows: Iterator[DataRow], tokens: int) -> Iterator[DataRow]:
@@ -193,27 +184,30 @@ def portions(rows: Iterator[DataRow]) -> Iterator[list[DataRow]]:
         yield some
 
 
-def is_held(at: int, portion: Sequence[DataRow]) -> bool:
-    """The last of every ten; of fewer the last, if there are two."""
-    every = HOLD_OUT_EVERY
-    return at % every == every - 1 or (1 < len(portion) < every and at == len(portion) - 1)
+def hold_out(portion: Sequence[DataRow]) -> tuple[list[DataRow], list[DataRow]]:
+    """Rows for training, and held out: the last of every ten; of fewer the last, if there are two."""
+    every = range(len(portion))
+    held = every[HOLD_OUT_EVERY - 1 :: HOLD_OUT_EVERY] or every[1:][-1:]
+    return [portion[at] for at in every if at not in held], [portion[at] for at in held]
 
 
 @torch.no_grad()
-def add(buffer: VectorBuffer, batch: LossBatch, model: nn.Module, site: str, rows: list[RowTokens]) -> None:
-    """Runs a batch and adds the vectors of the site; one that is called several times has several for each token."""
+def batch_vectors(model: nn.Module, site: str, batch: LossBatch, first: int) -> list[TensorTriple]:
+    """Runs a batch: the vectors of the site, N C, the numbers of their rows, from `first` on, and positions in these.
+
+    A site that is called several times has several vectors for each token.
+    """
     with record(model, site) as trace:
         batch.loss()
+    found, count = list[TensorTriple](), len(batch.rows)
     for value in trace.all(site):
-        found = token_vectors(site, value).float()
-        each = len(found) // len(batch.rows)
-        if each * len(batch.rows) != len(found):
-            said = f"{site!r} shows {len(found)} vectors of {len(batch.rows)} rows"
-            raise UserError(said, do="choose another --site")
-        buffer.vectors.append(found)
-        buffer.owners.append(len(rows) + torch.arange(len(batch.rows)).repeat_interleave(each))
-        buffer.positions.append(torch.arange(each).repeat(len(batch.rows)))
-    rows += batch.rows
+        vectors = token_vectors(site, value).float()
+        each, rest = divmod(len(vectors), count)
+        if rest:
+            raise UserError(f"{site!r} shows {len(vectors)} vectors of {count} rows", do="choose another site=")
+        owners = first + torch.arange(count).repeat_interleave(each)
+        found.append((vectors, owners, torch.arange(each).repeat(count)))
+    return found
 
 
 # ---- what an SAE has learned

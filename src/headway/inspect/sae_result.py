@@ -5,19 +5,18 @@ Axes:  A features
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headway.figures import BarChart, LineChart, Panel, Plot, printable
-from headway.inspect.presentation import Result, finite, format_number, table
+from headway.figures import BarChart, Drawing, LineChart, Panel, Plot, printable
+from headway.inspect.presentation import Result, format_number, table
 from headway.inspect.sparse_autoencoder import SAEConfig, SAEQuality, SAEStep, SAETraining, Top
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TEXT_CONTEXT, FIGURE_CONTEXT = 28, 10  # characters on either side of a token
 FIGURE_FEATURES = 12  # with a line in the figure
@@ -64,20 +63,16 @@ class ReplacementLosses(NamedTuple):
         lost = self.zero - self.whole
         return (self.zero - self.rebuilt) / lost if lost else float("nan")
 
-    def to_dict(self) -> dict[str, Any]:
-        values = {name: finite(value) for name, value in self._asdict().items() if name != "target"}
-        return {"per": self.target, **values, "recovered": finite(self.recovered)}
+    def data(self) -> dict[str, Any]:
+        losses = {name: value for name, value in self._asdict().items() if name != "target"}
+        return {"per": self.target, **losses, "recovered": self.recovered}
 
     def to_text(self) -> str:
         rows = [
-            ("original", format_number(self.whole), ""),
-            (
-                "SAE reconstruction",
-                format_number(self.rebuilt),
-                f"{format_number(100 * self.recovered, '.1f')} % recovered",
-            ),
-            ("mean", format_number(self.mean), ""),
-            ("zeros", format_number(self.zero), ""),
+            ("original", self.whole, ""),
+            ("SAE reconstruction", self.rebuilt, f"{format_number(100 * self.recovered, '.1f')} % recovered"),
+            ("mean", self.mean, ""),
+            ("zeros", self.zero, ""),
         ]
         return table(["activations", f"loss per {self.target}", ""], rows)
 
@@ -97,7 +92,7 @@ class SAEResult(Result):
     features: Sequence[Feature]  # the most frequent
     out: Path | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         quality, sparse = self.quality, self.config.sparse
         return {
             "data": self.why,
@@ -108,49 +103,53 @@ class SAEResult(Result):
             **({"top": sparse.count} if isinstance(sparse, Top) else {"l1": getattr(sparse, "weight", None)}),
             "steps": self.training.steps,
             "seed": self.training.seed,
-            "explained": finite(quality.explained),
-            "explained_by_principal": finite(quality.principal),
+            "explained": quality.explained,
+            "explained_by_principal": quality.principal,
             "components": quality.components,
             "active": quality.active,
             "dead": quality.dead,
             "revived": self.resampled,
-            "loss": None if self.losses is None else self.losses.to_dict(),
-            "curve": [asdict(step) for step in self.history],
-            "most_used": [
-                {"atom": one.number, "share": one.share, "places": [place._asdict() for place in one.places]}
-                for one in self.features
-            ],
-            "out": None if self.out is None else str(self.out),
+            "loss": None if self.losses is None else self.losses.data(),
+            "curve": list(self.history),
+            "most_used": [{"atom": one.number, "share": one.share, "places": one.places} for one in self.features],
+            "out": self.out,
         }
 
     @property
     def resampled(self) -> int:
         return sum(step.revived for step in self.history)
 
-    def to_text(self) -> str:
+    def blocks(self) -> Iterator[str]:
         training, held = self.vectors
         config, quality = self.config, self.quality
         sizes = f"{training:,} vectors of width {config.dim} at {config.site} for training, {held:,} held out"
         outliers = f"; {quality.left:,} outliers, many times longer than all others, left out" if quality.left else ""
+        principal = f"by {quality.components} principal components: {format_number(quality.principal)}"
         rows = [
-            (
-                "explained variance",
-                format_number(quality.explained),
-                f"by {quality.components} principal components: {format_number(quality.principal)}",
-            ),
+            ("explained variance", format_number(quality.explained), principal),
             ("active features", format_number(quality.active, ".1f"), f"of {config.atoms:,}, for each vector"),
             ("dead features", f"{quality.dead:,}", f"{self.resampled:,} resampled during training"),
         ]
-        blocks = [self.why, sizes + outliers, "\n".join(f"{a:<18}  {b:>7}  {c}" for a, b, c in rows)]
-        blocks += [] if self.losses is None else [self.losses.to_text()]
-        blocks += [feature.to_text() for feature in self.features]
-        return "\n\n".join([*blocks, *([] if self.out is None else [f"dictionary: {self.out}"])])
+        yield self.why
+        yield sizes + outliers
+        yield "\n".join(f"{name:<18}  {value:>7}  {note}" for name, value, note in rows)
+        if self.losses is not None:
+            yield self.losses.to_text()
+        yield from (feature.to_text() for feature in self.features)
+        if self.out is not None:
+            yield f"dictionary: {self.out}"
 
     def plot(self) -> Plot:
+        steps = [f"{step.step:,}" for step in self.history]
+        lines = {
+            "explained variance of a batch": [step.explained for step in self.history],
+            "dead features": [step.dead / self.config.atoms for step in self.history],
+        }
+        level = {f"{self.quality.components} principal components": self.quality.principal}
         panels: list[Panel] = [
-            self.training_curve(),
-            FrequencyHistogram("feature frequency", self.shares),
-            TopActivations("top activations", self.features),
+            LineChart("training, by step", steps, lines, level, "share"),
+            Drawing("feature frequency", self.draw_frequencies),
+            Drawing("top activations", self.draw_activations),
         ]
         if self.losses is not None:
             names, values = ["original", "SAE", "mean", "zeros"], list(self.losses[1:])
@@ -159,26 +158,8 @@ class SAEResult(Result):
         title = f"SAE of {self.config.site}, {self.config.atoms} features: explained variance {explained}"
         return Plot(title, panels, columns=2)
 
-    def training_curve(self) -> LineChart:
-        names = [f"{step.step:,}" for step in self.history]
-        lines: dict[str, Sequence[float]] = {
-            "explained variance of a batch": [step.explained for step in self.history],
-            "dead features": [step.dead / self.config.atoms for step in self.history],
-        }
-        level = {f"{self.quality.components} principal components": self.quality.principal}
-        return LineChart("training, by step", names, lines, level, "share")
-
-
-@dataclass(frozen=True, eq=False)
-class FrequencyHistogram:
-    """How many features are active in which share of the vectors; dead ones are in the legend."""
-
-    title: str
-    shares: Sequence[float]
-    width: float = 3.5
-    height: float = 2.8
-
-    def draw(self, axes: Axes, figure: Figure) -> None:
+    def draw_frequencies(self, axes: Axes) -> None:
+        """How many features are active in which share of the vectors; dead ones are in the legend."""
         alive = [log10(share) for share in self.shares if share > 0]
         axes.hist(alive, bins=30, color="C0", label=f"{len(alive):,} alive")
         axes.plot([], [], " ", label=f"{len(self.shares) - len(alive):,} dead")
@@ -186,17 +167,8 @@ class FrequencyHistogram:
         axes.set_ylabel("features")
         axes.legend(frameon=False)
 
-
-@dataclass(frozen=True, eq=False)
-class TopActivations:
-    """A line for each feature: its frequency, and its two top activations."""
-
-    title: str
-    features: Sequence[Feature]
-    width: float = 3.5
-    height: float = 2.8
-
-    def draw(self, axes: Axes, figure: Figure) -> None:
+    def draw_activations(self, axes: Axes) -> None:
+        """A line for each feature: its frequency, and its two top activations."""
         axes.set_axis_off()
         for line, one in enumerate(self.features[:FIGURE_FEATURES]):
             height = 1 - (line + 0.5) / FIGURE_FEATURES

@@ -6,15 +6,14 @@ The options of how a model writes, and what `headway generate --help` says of th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.cli.options import Heads, Unsafe
+from headway.cli.options import LOAD_OPTIONS, LoadOptions
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -161,8 +160,7 @@ def run(
     lines: bool = False,
     embed: bool = False,
     json: bool = False,
-    heads: Heads = None,
-    unsafe: Unsafe = False,
+    loading: LoadOptions = LOAD_OPTIONS,
     writing: Writing = WRITING,
 ) -> None:
     """Run a model on texts or files: continue, translate, fill masks, classify, caption, transcribe or embed.
@@ -187,17 +185,17 @@ def run(
             "headway run needs something to answer",
             do='give a text or a file, as in headway run MODEL "text", or --lines to read them',
         )
-    loaded, options = prepared(model, writing, heads, unsafe)
+    from headway.data.order import batched
+
+    loaded, options = prepared(model, writing, loading)
     task = loaded.task
-    for batch in line_batches() if lines else [texts]:
+    for batch in batched((line.rstrip("\n") for line in sys.stdin), LINES) if lines else [texts]:
         found = task.embeddings(loaded.model, batch) if embed else task.predict(loaded.model, batch, options)
         for one in found:
             print(dumps(one.to_dict(), ensure_ascii=False) if json else one.to_text(), flush=True)
 
 
-def generate(
-    model: Path, text: str, /, *, heads: Heads = None, unsafe: Unsafe = False, writing: Writing = WRITING
-) -> None:
+def generate(model: Path, text: str, /, *, loading: LoadOptions = LOAD_OPTIONS, writing: Writing = WRITING) -> None:
     """Generate text with a model, and print it as it is generated.
 
     Parameters
@@ -210,7 +208,7 @@ def generate(
     from headway.tasks.base import StreamsText
 
     writing.check()
-    loaded, options = prepared(model, writing, heads, unsafe)
+    loaded, options = prepared(model, writing, loading)
     if not isinstance(loaded.task, StreamsText):
         raise UserError(f"the model in {model} does not write from texts", do=f'try headway run {model} "{text}"')
     if writing.beam is not None:  # the best answer is known in the end
@@ -221,22 +219,14 @@ def generate(
     print()
 
 
-def prepared(model: Path, writing: Writing, heads: int | None, unsafe: bool) -> tuple[Model, GenerationOptions]:
+def prepared(model: Path, writing: Writing, loading: LoadOptions) -> tuple[Model, GenerationOptions]:
     """A model and how it writes."""
-    from headway.model import load
-
-    loaded = load(model, heads=heads, unsafe=unsafe)
-    draft = None if writing.draft is None else load(writing.draft, unsafe=unsafe)
+    loaded = loading.load(model)
+    draft = None if writing.draft is None else replace(loading, heads=None).load(writing.draft)
     return loaded, loaded.generation_options(**writing.arguments(), draft=draft)
 
 
-def line_batches() -> Iterable[list[str]]:
-    from headway.data.order import batched
-
-    return batched((line.rstrip("\n") for line in sys.stdin), LINES)
-
-
-def convert(source: Path, target: Path, /, *, to: str = "headway", heads: Heads = None, unsafe: Unsafe = False) -> None:
+def convert(source: Path, target: Path, /, *, to: str = "headway", loading: LoadOptions = LOAD_OPTIONS) -> None:
     """Convert a model folder to another layout, and check the result numerically.
 
     Parameters
@@ -250,7 +240,7 @@ def convert(source: Path, target: Path, /, *, to: str = "headway", heads: Heads 
     """
     from headway.conversion import convert
 
-    print(convert(source, target, to, heads=heads, unsafe=unsafe).to_text())
+    print(convert(source, target, to, **vars(loading)).to_text())
 
 
 def explain(topic: str, /, *, json: bool = False, source: bool = False) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.system import write_whole
 
@@ -61,24 +61,9 @@ MAX_POINTS = 300  # of a curve; more are drawn as the means of their neighbours
 MARKED_POINTS = 40  # or fewer have a marker each
 
 
-class Panel(Protocol):
-    """One set of axes of a figure; `width` and `height` in inches, without labels."""
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def width(self) -> float: ...
-
-    @property
-    def height(self) -> float: ...
-
-    def draw(self, axes: Axes, figure: Figure) -> None: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Plot:
-    """Panels below a title, in rows of at most `columns`."""
+    """Panels below a title, in rows of at most `columns`; sizes of panels are in inches, without labels."""
 
     title: str
     panels: Sequence[Panel]
@@ -237,6 +222,9 @@ class Drawing:
 
     def draw(self, axes: Axes, figure: Figure) -> None:
         self.paint(axes)
+
+
+Panel = HeatMap | CurveChart | LineChart | BarChart | Drawing
 
 
 def draw(plot: Plot) -> Figure:

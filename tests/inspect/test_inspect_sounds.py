@@ -21,8 +21,7 @@ from headway.errors import UserError
 from headway.evaluation import EvalQuery
 from headway.inspect import cka, direction, probe, sae
 from headway.inspect.activations import layer_means, samples_in
-from headway.inspect.loss_batches import LossBatch, equal_length_batches, loss_source, mean_loss
-from headway.inspect.sae_analysis import collect
+from headway.inspect.loss_batches import LossBatch, collect, equal_length_batches, loss_source, mean_loss
 from headway.inspect.steering import Steering
 from headway.model import Model
 from headway.nn.trace import record

@@ -13,9 +13,8 @@ from PIL import Image
 
 from headway.cli import main as cli
 from headway.evaluation import EvalQuery
-from headway.inspect.loss_batches import equal_length_batches, loss_source, mean_loss
-from headway.inspect.sae_analysis import activation_in, collect, replacement_losses, top_activations
-from headway.inspect.sae_result import Activation
+from headway.inspect.loss_batches import collect, equal_length_batches, loss_source, mean_loss
+from headway.inspect.sae_analysis import Activation, activation_in, replacement_losses, top_activations
 from headway.inspect.sparse_autoencoder import SAEConfig, SparseAutoencoder, Top, load_sae
 from headway.model import Model
 from headway.nn.trace import record

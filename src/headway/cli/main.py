@@ -23,7 +23,6 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unkno
 
 from headway import __version__
 from headway.cli import data_commands, inspect_commands, look_command, model_commands, train_commands
-from headway.cli.model_commands import GENERATE
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
 from headway.training.settings import CommandLineOption
@@ -67,7 +66,7 @@ app.command(train_commands.demo)
 app.command(model_commands.list_presets, name="list")
 app.command(model_commands.cost)
 app.command(model_commands.run)
-app.command(model_commands.generate, help=GENERATE)
+app.command(model_commands.generate)
 app.command(model_commands.convert)
 app.command(model_commands.explain)
 app.command(train_commands.bottleneck)

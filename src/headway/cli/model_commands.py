@@ -1,7 +1,4 @@
-"""The commands that need no training data: presets, running and converting models, explanations, this machine.
-
-The options of how a model writes, and what `headway generate --help` says of them task by task.
-"""
+"""The commands that need no training data: presets, running and converting models, explanations, this machine."""
 
 from __future__ import annotations
 
@@ -20,31 +17,6 @@ if TYPE_CHECKING:
     from headway.model import Model
     from headway.tasks.generation import GenerationOptions
 
-
-GENERATE = """\
-Generate text with a model, and print it as it is generated.
-
-Continue a text (GPT-2, Llama, Mistral, Mixtral, Phi-3, Qwen2):
-  headway generate MODEL "Once upon a time" --max-new-tokens 100
-  headway generate MODEL "Once upon a time" --temperature 0.8 --top-p 0.95
-  headway generate MODEL "def area(r):" --stop $'\\n\\n' --lookup
-  headway generate MODEL "Once upon a time" --draft SMALLER
-
-Generate from a source text (Transformer, Marian, BART, T5, recurrent models):
-  headway generate MODEL "Il fait beau." --beam 4
-  headway generate MODEL "Il fait beau." --beam 8 --best 3 --length-penalty 1
-  headway generate MODEL "summarize: ..." --lookup
-
-Which decoding to use:
-  (default)      greedy: the most probable token at each step; deterministic
-  --temperature  sampling, for stories and dialogue
-  --beam         beam search, for translations and summaries; printed at the end
-  --lookup       speculative decoding by n-gram lookup in the text so far, for
-                 outputs that repeat their source or themselves, such as code
-  --draft        speculative decoding with a smaller model that has the same
-                 tokenizer; not for recurrent models
-  --stop         with all of these; the text before the stop string is printed
-"""
 
 LENGTH = Group("Length", sort_key=10)
 DRAWING = Group("Sampling (default: greedy)", sort_key=11)
@@ -197,6 +169,27 @@ def run(
 
 def generate(model: Path, text: str, /, *, loading: LoadOptions = LOAD_OPTIONS, writing: Writing = WRITING) -> None:
     """Generate text with a model, and print it as it is generated.
+
+    Continue a text (GPT-2, Llama, Mistral, Mixtral, Phi-3, Qwen2):
+      headway generate MODEL "Once upon a time" --max-new-tokens 100
+      headway generate MODEL "Once upon a time" --temperature 0.8 --top-p 0.95
+      headway generate MODEL "def area(r):" --stop $'\\n\\n' --lookup
+      headway generate MODEL "Once upon a time" --draft SMALLER
+
+    Generate from a source text (Transformer, Marian, BART, T5, recurrent models):
+      headway generate MODEL "Il fait beau." --beam 4
+      headway generate MODEL "Il fait beau." --beam 8 --best 3 --length-penalty 1
+      headway generate MODEL "summarize: ..." --lookup
+
+    Which decoding to use:
+      (default)      greedy: the most probable token at each step; deterministic
+      --temperature  sampling, for stories and dialogue
+      --beam         beam search, for translations and summaries; printed at the end
+      --lookup       speculative decoding by n-gram lookup in the text so far, for
+                     outputs that repeat their source or themselves, such as code
+      --draft        speculative decoding with a smaller model that has the same
+                     tokenizer; not for recurrent models
+      --stop         with all of these; the text before the stop string is printed
 
     Parameters
     ----------

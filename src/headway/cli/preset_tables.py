@@ -7,7 +7,7 @@ from itertools import groupby
 from json import dumps
 from typing import TYPE_CHECKING, cast
 
-from headway.metrics.scores import binary, short, spaced
+from headway.metrics.scores import aligned, binary, short, spaced
 from headway.zoo import presets
 
 if TYPE_CHECKING:
@@ -21,12 +21,14 @@ def list_presets(json: bool = False) -> str:
     if json:
         told = [{"name": name, **chosen._asdict()} for name, chosen in presets.PRESETS.items()]
         return dumps(told, indent=1)
-    rows: list[tuple[str, ...]] = [("preset", "architecture", *COLUMNS)]
+    width = max(map(len, presets.PRESETS))
+    rows: list[tuple[str, ...]] = [(f"{'preset':{width}}  architecture", *COLUMNS)]
     for name, chosen in presets.PRESETS.items():
         encoder = chosen.sizes.get("encoder")
         sizes = {**encoder, **chosen.sizes} if isinstance(encoder, Mapping) else chosen.sizes
-        rows.append((name, chosen.architecture, *(size(column, sizes.get(column, "")) for column in COLUMNS)))
-    return f"{table(rows, left=2)}\n\nheadway cost PRESET says what one takes; headway list --json gives all sizes."
+        numbers = (size(column, sizes.get(column, "")) for column in COLUMNS)
+        rows.append((f"{name:{width}}  {chosen.architecture}", *numbers))
+    return f"{aligned(rows)}\n\nheadway cost PRESET says what one takes; headway list --json gives all sizes."
 
 
 def size(column: str, value: object) -> str:
@@ -71,7 +73,7 @@ def totals(costs: Cost) -> str:
     kinds = {"kv_cache": "KV cache"}
     for kind, size in costs.bytes_by_kind().items():
         rows.append((f"bytes of {kinds.get(kind, kind)}", spaced(size), binary(size)))
-    return table(rows, left=1)
+    return aligned(rows)
 
 
 def layers(costs: Cost) -> str:
@@ -83,19 +85,8 @@ def layers(costs: Cost) -> str:
         rows.append((label, spaced(row["parameters"]), short(row[f"flops_forward_per_{costs.unit}"]), *sizes(row)))
     total = costs.row(costs.total)
     rows.append(("all", spaced(total["parameters"]), short(total[f"flops_forward_per_{costs.unit}"]), *sizes(total)))
-    return table(rows, left=1)
+    return aligned(rows)
 
 
 def sizes(row: dict[str, int]) -> tuple[str, str]:
     return binary(row["kv_cache"]), binary(row["attention"])
-
-
-def table(rows: list[tuple[str, ...]], left: int) -> str:
-    """Rows under one another, the first `left` columns to the left and the others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-
-    def line(row: tuple[str, ...]) -> str:
-        cells = zip(row, widths, strict=True)
-        return "  ".join(cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(cells)).rstrip()
-
-    return "\n".join(line(row) for row in rows)

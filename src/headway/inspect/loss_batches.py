@@ -1,9 +1,10 @@
 """Data as batches of a model with their loss, where the data says what is right; else as batches that are only read.
 
 The rows of a batch have equal lengths.  So nothing is padded or packed, every site holds real tokens only, and these
-come row by row.
+come row by row.  `collect` runs batches and gathers the vectors of a site; its rows are drawn from many more, because
+files are often sorted by class.
 
-Axes:  B rows of a batch   T tokens
+Axes:  N vectors   C width   B rows of a batch   T tokens
 """
 
 from __future__ import annotations
@@ -11,28 +12,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 from headway.data.kinds import DataKind
 from headway.data.media_tables import is_table, pool_at, tables_of
 from headway.data.order import batched
 from headway.data.records import is_builtin
+from headway.data.rng import shuffled
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.evaluation import EvalQuery
-from headway.inspect.activations import RecordsQuery, inputs_of, layers_of, samples_in
+from headway.inspect.activations import RecordsQuery, inputs_of, layers_of, samples_in, token_vectors
 from headway.model import Model
-from headway.nn.trace import sites_of
+from headway.nn.trace import record, sites_of
 from headway.nn.trunk import encoder_of
 from headway.tasks.base import Task
 from headway.tasks.inspection import DataRow
 from headway.tasks.registry import data_kind
 
 MAX_TOKENS, MAX_ROWS = 4096, 64  # of a batch
+READ_AHEAD = 20  # times as many tokens are read as are drawn
+HOLD_OUT_EVERY = 10  # rows
+PORTION_TOKENS, PORTION_ROWS = 8192, 20  # rows that are sorted by length together, at least
 NO_DATA = "name a file or folder of what the model reads"
+
+TensorTriple = tuple[Tensor, Tensor, Tensor]  # vectors, numbers of their rows, positions in these
 
 
 class RowTokens(NamedTuple):
@@ -148,3 +156,98 @@ def equal_length_batches(rows: Iterable[DataRow]) -> Iterator[list[DataRow]]:
 def mean_loss(batches: Sequence[LossBatch]) -> float:
     """The loss of a target."""
     return sum(batch.loss() for batch in batches) / max(1, sum(batch.targets for batch in batches))
+
+
+# ---- vectors of a site
+
+
+@dataclass(frozen=True, eq=False)
+class SiteVectors:
+    """Vectors N C, those of held-out rows last; `batches` are those of the held-out rows."""
+
+    vectors: Tensor
+    owners: Tensor  # N, numbers of rows
+    positions: Tensor  # N, among the vectors of a row
+    rows: Sequence[RowTokens]
+    held: int  # vectors of held-out rows
+    batches: Sequence[LossBatch]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Vectors for training, and held out."""
+        return len(self.training), len(self.held_out)
+
+    @property
+    def training(self) -> Tensor:
+        return self.vectors[: len(self.vectors) - self.held]
+
+    @property
+    def held_out(self) -> Tensor:
+        return self.vectors[len(self.vectors) - self.held :]
+
+
+def collect(model: nn.Module, site: str, source: LossSource, most: int) -> SiteVectors:
+    """About `most` vectors of a site, or all of the data."""
+    training, held = list[TensorTriple](), list[TensorTriple]()
+    rows, batches = list[RowTokens](), list[LossBatch]()
+    for portion in portions(draw_rows(source.rows(), READ_AHEAD * most)):
+        for part, found in zip(hold_out(portion), (training, held), strict=True):
+            for same in equal_length_batches(part):
+                batch = source.batch(same, site)
+                found += batch_vectors(model, site, batch, len(rows))
+                rows += batch.rows
+                batches += [batch] if found is held else []
+        if sum(len(vectors) for vectors, _, _ in (*training, *held)) >= most:
+            break
+    if not (training and held):
+        said = "the data is a single row, and one to learn from and one to measure on are needed"
+        raise UserError(said, do="give more data")
+    vectors, owners, positions = map(torch.cat, zip(*training, *held, strict=True))
+    return SiteVectors(vectors, owners, positions, rows, sum(len(one) for one, _, _ in held), batches)
+
+
+def draw_rows(rows: Iterator[DataRow], tokens: int) -> Iterator[DataRow]:
+    """The first rows of about so many tokens, shuffled, always in the same order."""
+    pool = list[DataRow]()
+    for row in rows:
+        pool.append(row)
+        tokens -= row.size
+        if tokens <= 0:
+            break
+    return (pool[at] for at in shuffled(len(pool), "gathered").tolist())
+
+
+def portions(rows: Iterator[DataRow]) -> Iterator[list[DataRow]]:
+    """Rows in order, some thousands of tokens at a time; more than one row wherever there is more than one."""
+    while some := list(islice(rows, PORTION_ROWS)):
+        room = PORTION_TOKENS - sum(row.size for row in some)
+        while room > 0 and (more := next(rows, None)) is not None:
+            some.append(more)
+            room -= more.size
+        yield some
+
+
+def hold_out(portion: Sequence[DataRow]) -> tuple[list[DataRow], list[DataRow]]:
+    """Rows for training, and held out: the last of every ten; of fewer the last, if there are two."""
+    every = range(len(portion))
+    held = every[HOLD_OUT_EVERY - 1 :: HOLD_OUT_EVERY] or every[1:][-1:]
+    return [portion[at] for at in every if at not in held], [portion[at] for at in held]
+
+
+@torch.no_grad()
+def batch_vectors(model: nn.Module, site: str, batch: LossBatch, first: int) -> list[TensorTriple]:
+    """Runs a batch: the vectors of the site, N C, the numbers of their rows, from `first` on, and positions in these.
+
+    A site that is called several times has several vectors for each token.
+    """
+    with record(model, site) as trace:
+        batch.loss()
+    found, count = list[TensorTriple](), len(batch.rows)
+    for value in trace.all(site):
+        vectors = token_vectors(site, value).float()
+        each, rest = divmod(len(vectors), count)
+        if rest:
+            raise UserError(f"{site!r} shows {len(vectors)} vectors of {count} rows", do="choose another site=")
+        owners = first + torch.arange(count).repeat_interleave(each)
+        found.append((vectors, owners, torch.arange(each).repeat(count)))
+    return found

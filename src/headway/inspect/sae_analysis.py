@@ -1,8 +1,8 @@
 """A sparse autoencoder of what a site of a model holds of data, and what activates each of its features.
 
-Rows are drawn from many more, because files are often sorted by class.  Every tenth is held out, to measure how much of
-the variance the SAE explains, and how much the loss of the model increases when the vectors of the site are replaced by
-their reconstructions; for comparison, by their mean and by zeros.
+Every tenth row of the data is held out, to measure how much of the variance the SAE explains, and how much the loss of
+the model increases when the vectors of the site are replaced by their reconstructions; for comparison, by their mean
+and by zeros.
 
 Axes:  N vectors   C width   A features
 """
@@ -11,32 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from math import log10
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from headway.data.rng import shuffled
 from headway.errors import UserError
+from headway.figures import BarChart, Drawing, LineChart, Panel, Plot, printable
 from headway.inspect.ablation import edited
-from headway.inspect.activations import one_site, query_of, token_vectors, vector_edit
-from headway.inspect.loss_batches import (
-    LossBatch,
-    LossSource,
-    RowTokens,
-    check_query,
-    equal_length_batches,
-    loss_source,
-    mean_loss,
-)
-from headway.inspect.presentation import LazyModel, resolve
-from headway.inspect.sae_result import Activation, Feature, ReplacementLosses, SAEResult
+from headway.inspect.activations import one_site, query_of, vector_edit
+from headway.inspect.loss_batches import LossBatch, RowTokens, SiteVectors, check_query, collect, loss_source, mean_loss
+from headway.inspect.presentation import LazyModel, Result, format_number, resolve, table
 from headway.inspect.sparse_autoencoder import (
     CHUNK,
     Penalty,
     SAEConfig,
+    SAEQuality,
     SAEStep,
     SAETraining,
     SparseAutoencoder,
@@ -46,17 +38,16 @@ from headway.inspect.sparse_autoencoder import (
     train_sae,
     usage,
 )
-from headway.nn.trace import record
-from headway.tasks.inspection import DataRow
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DEFAULT_TOP = 16  # features for each vector, where neither `top` nor `l1` is given
 MAX_FEATURES, MAX_EXAMPLES = 16, 5  # the most frequent features, and activations of each
 BEFORE, AFTER = 12, 6  # tokens of context around an activation
-READ_AHEAD = 20  # times as many tokens are read as are drawn
-HOLD_OUT_EVERY = 10  # rows
-PORTION_TOKENS, PORTION_ROWS = 8192, 20  # rows that are sorted by length together, at least
-
-TensorTriple = tuple[Tensor, Tensor, Tensor]  # vectors, numbers of their rows, positions in these
+TEXT_CONTEXT, FIGURE_CONTEXT = 28, 10  # characters on either side of a token
+FIGURE_FEATURES = 12  # with a line in the figure
+COLUMNS = (-0.1, 0.0, 0.18, 0.6)  # of such a line
 
 
 def sae(
@@ -115,104 +106,6 @@ def check_output(vectors: int, out: Path | None) -> None:
         raise UserError(f"{out} is there already", do="name a new or empty folder")
 
 
-# ---- vectors of a site
-
-
-@dataclass(frozen=True, eq=False)
-class SiteVectors:
-    """Vectors N C, those of held-out rows last; `batches` are those of the held-out rows."""
-
-    vectors: Tensor
-    owners: Tensor  # N, numbers of rows
-    positions: Tensor  # N, among the vectors of a row
-    rows: Sequence[RowTokens]
-    held: int  # vectors of held-out rows
-    batches: Sequence[LossBatch]
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Vectors for training, and held out."""
-        return len(self.training), len(self.held_out)
-
-    @property
-    def training(self) -> Tensor:
-        return self.vectors[: len(self.vectors) - self.held]
-
-    @property
-    def held_out(self) -> Tensor:
-        return self.vectors[len(self.vectors) - self.held :]
-
-
-def collect(model: nn.Module, site: str, source: LossSource, most: int) -> SiteVectors:
-    """About `most` vectors of a site, or all of the data."""
-    training, held = list[TensorTriple](), list[TensorTriple]()
-    rows, batches = list[RowTokens](), list[LossBatch]()
-    for portion in portions(draw_rows(source.rows(), READ_AHEAD * most)):
-        for part, found in zip(hold_out(portion), (training, held), strict=True):
-            for same in equal_length_batches(part):
-                batch = source.batch(same, site)
-                found += batch_vectors(model, site, batch, len(rows))
-                rows += batch.rows
-                batches += [batch] if found is held else []
-        if sum(len(vectors) for vectors, _, _ in (*training, *held)) >= most:
-            break
-    if not (training and held):
-        said = "the data is a single row, and one to learn from and one to measure on are needed"
-        raise UserError(said, do="give more data")
-    vectors, owners, positions = map(torch.cat, zip(*training, *held, strict=True))
-    return SiteVectors(vectors, owners, positions, rows, sum(len(one) for one, _, _ in held), batches)
-
-
-def draw_rows(rows: Iterator[DataRow], tokens: int) -> Iterator[DataRow]:
-    """The first rows of about so many tokens, shuffled, always in the same order."""
-    pool = list[DataRow]()
-    for row in rows:
-        pool.append(row)
-        tokens -= row.size
-        if tokens <= 0:
-            break
-    return (pool[at] for at in shuffled(len(pool), "gathered").tolist())
-
-
-def portions(rows: Iterator[DataRow]) -> Iterator[list[DataRow]]:
-    """Rows in order, some thousands of tokens at a time; more than one row wherever there is more than one."""
-    while some := list(islice(rows, PORTION_ROWS)):
-        room = PORTION_TOKENS - sum(row.size for row in some)
-        while room > 0 and (more := next(rows, None)) is not None:
-            some.append(more)
-            room -= more.size
-        yield some
-
-
-def hold_out(portion: Sequence[DataRow]) -> tuple[list[DataRow], list[DataRow]]:
-    """Rows for training, and held out: the last of every ten; of fewer the last, if there are two."""
-    every = range(len(portion))
-    held = every[HOLD_OUT_EVERY - 1 :: HOLD_OUT_EVERY] or every[1:][-1:]
-    return [portion[at] for at in every if at not in held], [portion[at] for at in held]
-
-
-@torch.no_grad()
-def batch_vectors(model: nn.Module, site: str, batch: LossBatch, first: int) -> list[TensorTriple]:
-    """Runs a batch: the vectors of the site, N C, the numbers of their rows, from `first` on, and positions in these.
-
-    A site that is called several times has several vectors for each token.
-    """
-    with record(model, site) as trace:
-        batch.loss()
-    found, count = list[TensorTriple](), len(batch.rows)
-    for value in trace.all(site):
-        vectors = token_vectors(site, value).float()
-        each, rest = divmod(len(vectors), count)
-        if rest:
-            raise UserError(f"{site!r} shows {len(vectors)} vectors of {count} rows", do="choose another site=")
-        owners = first + torch.arange(count).repeat_interleave(each)
-        found.append((vectors, owners, torch.arange(each).repeat(count)))
-    return found
-
-
-# ---- what an SAE has learned
-
-
 def replacement_losses(
     model: nn.Module, made: SparseAutoencoder, batches: Sequence[LossBatch], target: str
 ) -> ReplacementLosses:
@@ -260,3 +153,159 @@ def activation_in(row: RowTokens, at: int, code: float) -> Activation:
     # a token without a text of its own is shown as the vocabulary spells it
     texts = [stream.push(id) or row.tokenizer.token(id) for id in row.ids[first : at + 1 + AFTER]]
     return Activation(code, texts[at - first], "".join(texts[: at - first]), "".join(texts[at - first + 1 :]))
+
+
+class Activation(NamedTuple):
+    """Where a feature is active: its code, the token, and the context."""
+
+    code: float
+    token: str
+    before: str = ""
+    after: str = ""
+
+    def to_text(self, context: int = TEXT_CONTEXT) -> str:
+        """The token in brackets, with so many characters on either side."""
+        return f"{printable(self.before[-context:])}[{printable(self.token)}]{printable(self.after[:context])}"
+
+
+class Feature(NamedTuple):
+    """One feature: the share of vectors in which it is active, and its top activations."""
+
+    number: int
+    share: float
+    places: list[Activation]
+
+    def to_text(self) -> str:
+        lines = [f"  {format_number(place.code, '.2f'):>6}  {place.to_text()}" for place in self.places]
+        return "\n".join([f"feature {self.number}, active in {100 * self.share:.1f} % of the vectors", *lines])
+
+
+class ReplacementLosses(NamedTuple):
+    """The loss per `target` on held-out rows: of the model unchanged, and with the vectors of the site replaced."""
+
+    target: str
+    whole: float
+    rebuilt: float
+    mean: float
+    zero: float
+
+    @property
+    def recovered(self) -> float:
+        """The share of the loss increase by zeros that the reconstruction avoids: 1 where nothing is lost."""
+        lost = self.zero - self.whole
+        return (self.zero - self.rebuilt) / lost if lost else float("nan")
+
+    def data(self) -> dict[str, Any]:
+        losses = {name: value for name, value in self._asdict().items() if name != "target"}
+        return {"per": self.target, **losses, "recovered": self.recovered}
+
+    def to_text(self) -> str:
+        rows = [
+            ("original", self.whole, ""),
+            ("SAE reconstruction", self.rebuilt, f"{format_number(100 * self.recovered, '.1f')} % recovered"),
+            ("mean", self.mean, ""),
+            ("zeros", self.zero, ""),
+        ]
+        return table(["activations", f"loss per {self.target}", ""], rows)
+
+
+@dataclass(frozen=True, eq=False)
+class SAEResult(Result):
+    """An SAE's sizes, its training history, and how good it is."""
+
+    why: str
+    config: SAEConfig
+    training: SAETraining
+    vectors: tuple[int, int]  # for training, and held out
+    history: Sequence[SAEStep]
+    quality: SAEQuality
+    losses: ReplacementLosses | None
+    shares: Sequence[float]  # A, of vectors in which each feature is active
+    features: Sequence[Feature]  # the most frequent
+    out: Path | None
+
+    def data(self) -> dict[str, Any]:
+        quality, sparse = self.quality, self.config.sparse
+        return {
+            "data": self.why,
+            "site": self.config.site,
+            "width": self.config.dim,
+            "vectors": {"learned": self.vectors[0], "held": self.vectors[1], "left": quality.left},
+            "atoms": self.config.atoms,
+            **({"top": sparse.count} if isinstance(sparse, Top) else {"l1": getattr(sparse, "weight", None)}),
+            "steps": self.training.steps,
+            "seed": self.training.seed,
+            "explained": quality.explained,
+            "explained_by_principal": quality.principal,
+            "components": quality.components,
+            "active": quality.active,
+            "dead": quality.dead,
+            "revived": self.resampled,
+            "loss": None if self.losses is None else self.losses.data(),
+            "curve": list(self.history),
+            "most_used": [{"atom": one.number, "share": one.share, "places": one.places} for one in self.features],
+            "out": self.out,
+        }
+
+    @property
+    def resampled(self) -> int:
+        return sum(step.revived for step in self.history)
+
+    def blocks(self) -> Iterator[str]:
+        training, held = self.vectors
+        config, quality = self.config, self.quality
+        sizes = f"{training:,} vectors of width {config.dim} at {config.site} for training, {held:,} held out"
+        outliers = f"; {quality.left:,} outliers, many times longer than all others, left out" if quality.left else ""
+        principal = f"by {quality.components} principal components: {format_number(quality.principal)}"
+        rows = [
+            ("explained variance", format_number(quality.explained), principal),
+            ("active features", format_number(quality.active, ".1f"), f"of {config.atoms:,}, for each vector"),
+            ("dead features", f"{quality.dead:,}", f"{self.resampled:,} resampled during training"),
+        ]
+        yield self.why
+        yield sizes + outliers
+        yield "\n".join(f"{name:<18}  {value:>7}  {note}" for name, value, note in rows)
+        if self.losses is not None:
+            yield self.losses.to_text()
+        yield from (feature.to_text() for feature in self.features)
+        if self.out is not None:
+            yield f"dictionary: {self.out}"
+
+    def plot(self) -> Plot:
+        steps = [f"{step.step:,}" for step in self.history]
+        lines = {
+            "explained variance of a batch": [step.explained for step in self.history],
+            "dead features": [step.dead / self.config.atoms for step in self.history],
+        }
+        level = {f"{self.quality.components} principal components": self.quality.principal}
+        panels: list[Panel] = [
+            LineChart("training, by step", steps, lines, level, "share"),
+            Drawing("feature frequency", self.draw_frequencies),
+            Drawing("top activations", self.draw_activations),
+        ]
+        if self.losses is not None:
+            names, values = ["original", "SAE", "mean", "zeros"], list(self.losses[1:])
+            panels.append(BarChart("replaced activations", names, values, f"loss per {self.losses.target}"))
+        explained = format_number(self.quality.explained)
+        title = f"SAE of {self.config.site}, {self.config.atoms} features: explained variance {explained}"
+        return Plot(title, panels, columns=2)
+
+    def draw_frequencies(self, axes: Axes) -> None:
+        """How many features are active in which share of the vectors; dead ones are in the legend."""
+        alive = [log10(share) for share in self.shares if share > 0]
+        axes.hist(alive, bins=30, color="C0", label=f"{len(alive):,} alive")
+        axes.plot([], [], " ", label=f"{len(self.shares) - len(alive):,} dead")
+        axes.set_xlabel("share of vectors with the feature active, log₁₀")
+        axes.set_ylabel("features")
+        axes.legend(frameon=False)
+
+    def draw_activations(self, axes: Axes) -> None:
+        """A line for each feature: its frequency, and its two top activations."""
+        axes.set_axis_off()
+        for line, one in enumerate(self.features[:FIGURE_FEATURES]):
+            height = 1 - (line + 0.5) / FIGURE_FEATURES
+            examples = (place.to_text(FIGURE_CONTEXT) for place in one.places[:2])
+            texts = [f"{one.number}", f"{100 * one.share:.1f} %", *examples]
+            for column, text in zip(COLUMNS, texts, strict=False):
+                colour = "0.4" if column < COLUMNS[2] else "0.0"
+                axes.text(column, height, printable(text), transform=axes.transAxes, va="center", color=colour)

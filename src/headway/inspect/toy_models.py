@@ -147,18 +147,9 @@ class ToyRepresentation:
         return F.pad(weight, (0, 2 - weight.shape[1])).tolist()
 
     def data(self) -> dict[str, Any]:
-        return {
-            "sparsity": self.sparsity,
-            "loss": self.loss,
-            "represented": self.count,
-            "dimensions_per_feature": self.dimensions_per_feature,
-            "dimensionality": self.dimensionality,
-            "norms": self.norms,
-            "interference": self.interference,
-            "weight": self.weight,
-            "bias": self.bias,
-            "gram": self.gram,
-        }
+        names = ("dimensions_per_feature", "dimensionality", "norms", "interference", "weight", "bias", "gram")
+        numbers = {name: getattr(self, name) for name in names}
+        return {"sparsity": self.sparsity, "loss": self.loss, "represented": self.count, **numbers}
 
     def draw_directions(self, axes: Axes) -> None:
         """The direction of each feature, the darker the more important."""

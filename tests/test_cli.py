@@ -232,3 +232,13 @@ SPELLED = {
 def test_the_command_spells_what_the_library_names(message: str) -> None:
     command, told = SPELLED[message]
     assert cli.spelled(message, command.split()) == told
+
+
+def test_an_option_keeps_its_name_of_earlier_versions(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("a cat\teine Katze\na small dog\tein kleiner Hund\n")
+    code, out, _ = headway_says(capsys, "check", str(file), "--max-length", "10")
+    assert (code, "1 good" in out) == (2, True)
+    assert headway_says(capsys, "check", str(file), "--longest", "10")[:2] == (code, out)
+    _, out, _ = headway_says(capsys, "check", "--help")
+    assert ("--max-length" in out, "--longest" in out) == (True, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,9 +61,9 @@ def test_records_give_what_their_file_gives(models: dict[str, Model], tmp_path: 
     inspect = headway.inspect
     ablated = inspect.importance(model, records, most=12)
     assert numbers(ablated) == numbers(inspect.importance(model, file, task="classification", most=12))
-    assert ablated.why == "40 records"
+    assert ablated.description == "40 records"
     assert numbers(inspect.probe(model, iter(records))) == numbers(inspect.probe(model, file))
-    small = {"atoms": 8, "top": 2, "steps": 5, "vectors": 100}
+    small: dict[str, Any] = {"atoms": 8, "top": 2, "steps": 5, "vectors": 100}
     assert numbers(inspect.sae(model, records, "0.out", **small)) == numbers(inspect.sae(model, file, "0.out", **small))
 
 

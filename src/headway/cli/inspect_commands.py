@@ -55,7 +55,7 @@ def importance(
     data: Path,
     /,
     *,
-    of: DataOptions = DATA_OPTIONS,
+    options: DataOptions = DATA_OPTIONS,
     how: str = "off",
     most: int = 500,
     common: ModelOptions = MODEL_OPTIONS,
@@ -77,7 +77,7 @@ def importance(
         lambda: library.importance(
             common.loader(model),
             data,
-            **vars(of),
+            **vars(options),
             how=how,
             most=most,
             callback=print_heads,
@@ -123,7 +123,7 @@ def probe(
     data: Path,
     /,
     *,
-    of: DataOptions = DATA_OPTIONS,
+    options: DataOptions = DATA_OPTIONS,
     most: int = 2000,
     ridge: float | None = None,
     common: ModelOptions = MODEL_OPTIONS,
@@ -142,7 +142,7 @@ def probe(
     ridge
         Weight of the L2 penalty; chosen for each layer on a part of the training samples unless given.
     """
-    return common.show(lambda: library.probe(common.loader(model), data, **vars(of), most=most, ridge=ridge))
+    return common.show(lambda: library.probe(common.loader(model), data, **vars(options), most=most, ridge=ridge))
 
 
 @inspect.command
@@ -271,7 +271,7 @@ def sae(
     steps: int = 2000,
     vectors: int = 50_000,
     seed: int = 0,
-    of: DataOptions = DATA_OPTIONS,
+    options: DataOptions = DATA_OPTIONS,
     out: Path | None = None,
     common: ModelOptions = MODEL_OPTIONS,
 ) -> int:
@@ -313,7 +313,7 @@ def sae(
             common.loader(model),
             data,
             site,
-            **vars(of),
+            **vars(options),
             atoms=atoms,
             top=top,
             l1=l1,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headway.tasks.generation import GenerationOptions
 
 
+LINES = 32  # texts at a time
 LENGTH = Group("Length", sort_key=10)
 DRAWING = Group("Sampling (default: greedy)", sort_key=11)
 SEARCHING = Group("Beam search", sort_key=12)
@@ -89,7 +90,6 @@ class Writing:
         generation_options(**self.arguments(), draft=None if self.draft is None else nn.Identity())
 
 
-LINES = 32  # texts at a time
 WRITING = Writing()
 
 

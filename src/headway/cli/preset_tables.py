@@ -47,18 +47,15 @@ def cost(preset: str, batch: int = 1, length: int | None = None, json: bool = Fa
     costs = cost(preset, batch=batch, length=length, bits=bits)
     if json:
         return dumps({"preset": preset, **costs.plain()}, indent=1)
-    return "\n\n".join([heading(preset, costs), totals(costs), layers(costs), NOTES])
+    rows = f"batch {costs.batch}" + (f", length {costs.length}" if costs.unit != "image" else "")
+    heading = f"{preset} ({presets.preset(preset).architecture}): {rows}, numbers of {costs.bits} bits"
+    return "\n\n".join([heading, totals(costs), layers(costs), NOTES])
 
 
 NOTES = """\
 FLOPs: 2 for each multiplication with its addition, in matrices and attention;
 training is 3 × forward.  The optimizer is Adam, two numbers of 32 bits for each
 parameter.  Attention is what its matrices would take, if they were stored."""
-
-
-def heading(name: str, costs: Cost) -> str:
-    rows = f"batch {costs.batch}" + (f", length {costs.length}" if costs.unit != "image" else "")
-    return f"{name} ({presets.preset(name).architecture}): {rows}, numbers of {costs.bits} bits"
 
 
 def totals(costs: Cost) -> str:
@@ -78,15 +75,14 @@ def totals(costs: Cost) -> str:
 
 def layers(costs: Cost) -> str:
     """A row for each layer, and one for a run of layers that are alike."""
-    rows = [("layer", "parameters", f"FLOPs/{costs.unit}", "KV cache", "attention")]
+
+    def line(label: str, row: dict[str, int]) -> tuple[str, ...]:
+        flops = short(row[f"flops_forward_per_{costs.unit}"])
+        return label, spaced(row["parameters"]), flops, binary(row["kv_cache"]), binary(row["attention"])
+
+    rows: list[tuple[str, ...]] = [("layer", "parameters", f"FLOPs/{costs.unit}", "KV cache", "attention")]
     for row, alike in groupby(costs.layers.items(), lambda item: costs.row(item[1])):
         names = [name for name, _ in alike]
         label = names[0] if len(names) == 1 else f"{names[0]} to {names[-1].rpartition('.')[2]}, each"
-        rows.append((label, spaced(row["parameters"]), short(row[f"flops_forward_per_{costs.unit}"]), *sizes(row)))
-    total = costs.row(costs.total)
-    rows.append(("all", spaced(total["parameters"]), short(total[f"flops_forward_per_{costs.unit}"]), *sizes(total)))
-    return aligned(rows)
-
-
-def sizes(row: dict[str, int]) -> tuple[str, str]:
-    return binary(row["kv_cache"]), binary(row["attention"])
+        rows.append(line(label, row))
+    return aligned([*rows, line("all", costs.row(costs.total))])

@@ -22,7 +22,7 @@ from headway.inspect.activations import query_of, subsample
 from headway.inspect.presentation import LazyModel, Result, format_number, head_map, resolve, table
 from headway.metrics.scores import MEASURES
 from headway.nn.attention import Attention
-from headway.nn.trace import HEAD_EDITS, Edit, EditKind, Trace, record, sites_of
+from headway.nn.trace import HEAD_EDITS, Edit, EditKind, record, sites_of
 from headway.tasks.base import RecordTask, Task, validation_loss
 
 BATCH = 32  # records
@@ -72,7 +72,7 @@ def scorer(task: Task, model: nn.Module, records: Sequence[Record]) -> tuple[str
     if isinstance(task, RecordTask) and task.has_loss(model, described=False):
         task.check(records)
         plain = task.without_augmentation()
-        batches = [plain.batch(some) for some in batched(records, BATCH)]
+        batches = [plain.batch(part) for part in batched(records, BATCH)]
         return "loss", lambda: validation_loss(plain, model, batches)
     first = task.evaluate(model, records).scores
     name = "loss" if "loss" in first.numbers else first.main
@@ -99,18 +99,15 @@ def one_by_one(model: nn.Module, how: EditKind, measure: Callable[[], T]) -> Ite
 @contextmanager
 def edited(model: nn.Module, edits: Mapping[str, Edit]) -> Generator[None]:
     """Edits sites of a model inside this block.  Nothing is recorded, however much the model reads."""
-    traces = list[Trace]()
 
     def forgetful(edit: Edit) -> Edit:
         def forget(value: Tensor) -> Tensor:
-            for trace in traces:  # a trace also records what it edits, call by call
-                trace.values.clear()
+            trace.values.clear()  # a trace also records what it edits, call by call
             return edit(value)
 
         return forget
 
     with record(model, *edits, edit={site: forgetful(edit) for site, edit in edits.items()}) as trace:
-        traces.append(trace)
         try:
             yield
         finally:
@@ -121,7 +118,7 @@ def edited(model: nn.Module, edits: Mapping[str, Edit]) -> Generator[None]:
 class ImportanceResult(Result):
     """The score with each head of each site edited, and `base`, that of the model unchanged."""
 
-    why: str
+    description: str  # of the data
     name: str
     how: str
     base: float
@@ -136,7 +133,7 @@ class ImportanceResult(Result):
             {"site": site, "heads": [{self.name: value, "worse": self.worse(value)} for value in values]}
             for site, values in self.values.items()
         ]
-        return {"data": self.why, "measure": self.name, "how": self.how, "base": self.base, "sites": sites}
+        return {"data": self.description, "measure": self.name, "how": self.how, "base": self.base, "sites": sites}
 
     def blocks(self) -> Iterator[str]:
         found = [(site, head, value) for site, values in self.values.items() for head, value in enumerate(values)]
@@ -145,7 +142,7 @@ class ImportanceResult(Result):
             (site, str(head), format_number(value, ".4f"), format_number(self.worse(value), "+.4f"))
             for site, head, value in found
         ]
-        yield self.why
+        yield self.description
         yield f"each head {self.how}"
         unchanged = ("(unchanged)", "", format_number(self.base, ".4f"), "")
         yield table(("site", "head", MEASURES[self.name].title, "worse by"), [*rows, unchanged])

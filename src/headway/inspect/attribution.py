@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -56,11 +57,7 @@ def rollout(model: LazyModel, text: str, *, gradient: str | None = None, row: in
         target = find_target(recording, gradient)
         sites = [*(site for family in families.values() for site in family), *(cross.across if cross else ())]
         method, label = GradientRollout(recording, weight_gradients(recording, target, sites)), target.label
-
-    def row_of(axis: Axis) -> int | None:
-        return row_shown(recording, axis, target, row)
-
-    streams = list(follow(method, families, cross, row_of))
+    streams = list(follow(method, families, cross, partial(row_shown, recording, target, row)))
     return RolloutResult(recording.title, recording.input, label, target, streams)
 
 
@@ -253,7 +250,7 @@ def follow(
         yield RolloutStream(axis, axis, at, tuple(families[axis]), [method.within(layer) for layer in layers])
 
 
-def row_shown(recording: Recording, axis: Axis, target: OutputTarget | None, row: int | None) -> int | None:
+def row_shown(recording: Recording, target: OutputTarget | None, row: int | None, axis: Axis) -> int | None:
     """The row of an axis: `row`; where the target or the last token is read; the class token of a classifier.
 
     None, for the mean of all rows, where the output is read at each of them, or from their mean.

@@ -63,7 +63,7 @@ class LossBatch(NamedTuple):
 class LossSource:
     """Data as rows and batches of a model; without a loss, samples are encoded and nothing more."""
 
-    why: str  # a description of the data
+    description: str  # of the data
     model: Model
     task: Task
     rows: Callable[[], Iterator[DataRow]]
@@ -219,12 +219,12 @@ def draw_rows(rows: Iterator[DataRow], tokens: int) -> Iterator[DataRow]:
 
 def portions(rows: Iterator[DataRow]) -> Iterator[list[DataRow]]:
     """Rows in order, some thousands of tokens at a time; more than one row wherever there is more than one."""
-    while some := list(islice(rows, PORTION_ROWS)):
-        room = PORTION_TOKENS - sum(row.size for row in some)
+    while portion := list(islice(rows, PORTION_ROWS)):
+        room = PORTION_TOKENS - sum(row.size for row in portion)
         while room > 0 and (more := next(rows, None)) is not None:
-            some.append(more)
+            portion.append(more)
             room -= more.size
-        yield some
+        yield portion
 
 
 def hold_out(portion: Sequence[DataRow]) -> tuple[list[DataRow], list[DataRow]]:

@@ -76,16 +76,16 @@ class LinearProbe:
         """N C → N K"""
         return F.linear((x.double() - self.mean) / self.spread, self.weight, self.bias)
 
-    def accuracy(self, x: Tensor, wanted: Tensor) -> float:
+    def accuracy(self, x: Tensor, targets: Tensor) -> float:
         """The share of N vectors whose class (N) has the largest logit."""
-        return float((self.logits(x).argmax(-1) == wanted).double().mean())
+        return float((self.logits(x).argmax(-1) == targets).double().mean())
 
-    def loss(self, x: Tensor, wanted: Tensor) -> float:
+    def loss(self, x: Tensor, targets: Tensor) -> float:
         """The mean cross-entropy of the classes (N) of N vectors."""
-        return float(F.cross_entropy(self.logits(x), wanted))
+        return float(F.cross_entropy(self.logits(x), targets))
 
 
-def fit_probe(x: Tensor, wanted: Tensor, classes: int, ridge: float = 1.0) -> LinearProbe:
+def fit_probe(x: Tensor, targets: Tensor, classes: int, ridge: float = 1.0) -> LinearProbe:
     """The probe fitted to N vectors (N C) and their classes (N)."""
     x = x.detach().double()
     mean, spread = x.mean(0), x.std(0, correction=0)
@@ -103,7 +103,7 @@ def fit_probe(x: Tensor, wanted: Tensor, classes: int, ridge: float = 1.0) -> Li
 
     def loss() -> Tensor:
         search.zero_grad()
-        found = objective(weight, bias, inputs, wanted, ridge)
+        found = objective(weight, bias, inputs, targets, ridge)
         found.backward()
         return found
 
@@ -112,9 +112,9 @@ def fit_probe(x: Tensor, wanted: Tensor, classes: int, ridge: float = 1.0) -> Li
     return LinearProbe(weight.detach(), bias.detach(), mean, spread)
 
 
-def objective(weight: Tensor, bias: Tensor, x: Tensor, wanted: Tensor, ridge: float) -> Tensor:
+def objective(weight: Tensor, bias: Tensor, x: Tensor, targets: Tensor, ridge: float) -> Tensor:
     """What is minimised: a sum over samples, so that the data outweighs the ridge."""
-    return F.cross_entropy(F.linear(x, weight, bias), wanted, reduction="sum") + 0.5 * ridge * weight.square().sum()
+    return F.cross_entropy(F.linear(x, weight, bias), targets, reduction="sum") + 0.5 * ridge * weight.square().sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +122,9 @@ class ProbeSplit:
     """Indices of training and held-out samples, and the class numbers of all."""
 
     labels: tuple[str, ...]
-    wanted: Tensor  # N
-    learned: Tensor
-    tried: Tensor
+    targets: Tensor  # N
+    training: Tensor
+    held_out: Tensor
 
     @staticmethod
     def of(named: Sequence[str]) -> ProbeSplit:
@@ -136,37 +136,37 @@ class ProbeSplit:
         if max(counts.values()) < 2:
             raise UserError("no class has more than one sample", do="give several samples of each class")
         labels = tuple(sorted(counts))
-        wanted = torch.tensor([labels.index(name) for name in named])
-        learned, tried = list[int](), list[int]()
+        targets = torch.tensor([labels.index(name) for name in named])
+        training, held_out = list[int](), list[int]()
         for at, label in enumerate(labels):
-            members = (wanted == at).nonzero()[:, 0][torch.from_numpy(shuffled(counts[label], "probe", SEED, label))]
+            members = (targets == at).nonzero()[:, 0][torch.from_numpy(shuffled(counts[label], "probe", SEED, label))]
             held = max(1, round(HELD_OUT * len(members))) if len(members) > 1 else 0  # a single one is for training
-            tried += members[:held].tolist()
-            learned += members[held:].tolist()
-        return ProbeSplit(labels, wanted, torch.tensor(learned), torch.tensor(tried))
+            held_out += members[:held].tolist()
+            training += members[held:].tolist()
+        return ProbeSplit(labels, targets, torch.tensor(training), torch.tensor(held_out))
 
     @property
     def majority(self) -> float:
         """The held-out accuracy of always predicting the most frequent class of the training samples."""
-        usual = self.wanted[self.learned].bincount().argmax()
-        return float((self.wanted[self.tried] == usual).double().mean())
+        usual = self.targets[self.training].bincount().argmax()
+        return float((self.targets[self.held_out] == usual).double().mean())
 
     def probed(self, x: Tensor, ridge: float | None = None) -> ProbeAccuracy:
         """The accuracy of a probe of N vectors, N C; the ridge is chosen unless it is given."""
         ridge = self.best_ridge(x) if ridge is None else ridge
-        probe = self.fit(x, self.learned, ridge)
-        learned, tried = (probe.accuracy(x[at], self.wanted[at]) for at in (self.learned, self.tried))
+        probe = self.fit(x, self.training, ridge)
+        learned, tried = (probe.accuracy(x[at], self.targets[at]) for at in (self.training, self.held_out))
         return ProbeAccuracy(tried, learned, ridge)
 
     def best_ridge(self, x: Tensor) -> float:
         """The ridge with the lowest loss on a fifth of the training samples, after fitting to the rest."""
-        held = torch.arange(len(self.learned)) % round(1 / HELD_OUT) == 0  # samples are ordered by class
-        rest, tried = self.learned[~held], self.learned[held]
-        losses = {ridge: self.fit(x, rest, ridge).loss(x[tried], self.wanted[tried]) for ridge in RIDGES}
+        held = torch.arange(len(self.training)) % round(1 / HELD_OUT) == 0  # samples are ordered by class
+        rest, tried = self.training[~held], self.training[held]
+        losses = {ridge: self.fit(x, rest, ridge).loss(x[tried], self.targets[tried]) for ridge in RIDGES}
         return min(losses, key=losses.__getitem__)
 
     def fit(self, x: Tensor, at: Tensor, ridge: float) -> LinearProbe:
-        return fit_probe(x[at], self.wanted[at], len(self.labels), ridge)
+        return fit_probe(x[at], self.targets[at], len(self.labels), ridge)
 
 
 @dataclass(frozen=True)
@@ -182,22 +182,22 @@ class ProbeAccuracy:
 class ProbeResult(Result):
     layers: Mapping[str, ProbeAccuracy]
     split: ProbeSplit
-    why: str
+    description: str  # of the data
 
     def data(self) -> dict[str, Any]:
         return {
-            "data": self.why,
-            "learned": len(self.split.learned),
-            "held": len(self.split.tried),
+            "data": self.description,
+            "learned": len(self.split.training),
+            "held": len(self.split.held_out),
             "classes": self.split.labels,
             "majority": self.split.majority,
             "layers": [{"layer": name, **vars(one)} for name, one in self.layers.items()],
         }
 
     def blocks(self) -> Iterator[str]:
-        sizes = f"trained on {len(self.split.learned):,} samples, evaluated on {len(self.split.tried):,}"
+        sizes = f"trained on {len(self.split.training):,} samples, evaluated on {len(self.split.held_out):,}"
         rows = [(name, one.accuracy, one.learned, f"{one.ridge:g}") for name, one in self.layers.items()]
-        yield self.why
+        yield self.description
         yield f"{len(self.split.labels)} classes; {sizes}"
         header = ("layer", "held-out accuracy", "training accuracy", "ridge")
         yield table(header, [*rows, ("(majority class)", self.split.majority, "", "")])

@@ -84,13 +84,15 @@ def sae(
     source = loss_source(loaded, query, named)
     collected = collect(loaded.model, name, source, vectors)
     config = SAEConfig(collected.vectors.shape[1], atoms, sparse, name)
-    made, history = train_sae(collected.training, config, training, callback)
+    trained, history = train_sae(collected.training, config, training, callback)
     if out is not None:
-        made.save(out)
-    good = quality(made, collected.training, collected.held_out)
-    lost = None if source.target is None else replacement_losses(loaded.model, made, collected.batches, source.target)
-    shares, features = most_frequent(made, collected)
-    return SAEResult(source.why, config, training, collected.counts, history, good, lost, shares, features, out)
+        trained.save(out)
+    good = quality(trained, collected.training, collected.held_out)
+    lost = (
+        None if source.target is None else replacement_losses(loaded.model, trained, collected.batches, source.target)
+    )
+    shares, features = most_frequent(trained, collected)
+    return SAEResult(source.description, config, training, collected.counts, history, good, lost, shares, features, out)
 
 
 def sparseness(top: int | None, l1: float | None) -> Sparseness:
@@ -107,27 +109,27 @@ def check_output(vectors: int, out: Path | None) -> None:
 
 
 def replacement_losses(
-    model: nn.Module, made: SparseAutoencoder, batches: Sequence[LossBatch], target: str
+    model: nn.Module, trained: SparseAutoencoder, batches: Sequence[LossBatch], target: str
 ) -> ReplacementLosses:
     """The loss on held-out rows, unchanged and with each vector of the site replaced."""
-    site = made.config.site
+    site = trained.config.site
 
     def mean(x: Tensor) -> Tensor:
-        return made.centre.to(x.dtype).expand_as(x)
+        return trained.centre.to(x.dtype).expand_as(x)
 
     losses = [mean_loss(batches)]
-    for change in (made, mean, torch.zeros_like):
+    for change in (trained, mean, torch.zeros_like):
         with edited(model, {site: vector_edit(site, change)}):
             losses.append(mean_loss(batches))
     return ReplacementLosses(target, *losses)
 
 
 @torch.no_grad()
-def most_frequent(made: SparseAutoencoder, collected: SiteVectors) -> tuple[list[float], list[Feature]]:
+def most_frequent(trained: SparseAutoencoder, collected: SiteVectors) -> tuple[list[float], list[Feature]]:
     """The share of vectors in which each feature is active, and the most frequent ones with their top activations."""
-    shares = usage(made, collected.vectors) / len(collected.vectors)  # A
+    shares = usage(trained, collected.vectors) / len(collected.vectors)  # A
     best = [one for one in shares.argsort(descending=True, stable=True)[:MAX_FEATURES].tolist() if shares[one] > 0]
-    codes = torch.cat([made.codes(some)[:, best] for some in collected.vectors.split(CHUNK)])  # N MAX_FEATURES
+    codes = torch.cat([trained.codes(chunk)[:, best] for chunk in collected.vectors.split(CHUNK)])  # N MAX_FEATURES
     found = [Feature(one, float(shares[one]), top_activations(codes[:, at], collected)) for at, one in enumerate(best)]
     return shares.tolist(), found
 
@@ -213,7 +215,7 @@ class ReplacementLosses(NamedTuple):
 class SAEResult(Result):
     """An SAE's sizes, its training history, and how good it is."""
 
-    why: str
+    description: str  # of the data
     config: SAEConfig
     training: SAETraining
     vectors: tuple[int, int]  # for training, and held out
@@ -227,7 +229,7 @@ class SAEResult(Result):
     def data(self) -> dict[str, Any]:
         quality, sparse = self.quality, self.config.sparse
         return {
-            "data": self.why,
+            "data": self.description,
             "site": self.config.site,
             "width": self.config.dim,
             "vectors": {"learned": self.vectors[0], "held": self.vectors[1], "left": quality.left},
@@ -262,7 +264,7 @@ class SAEResult(Result):
             ("active features", format_number(quality.active, ".1f"), f"of {config.atoms:,}, for each vector"),
             ("dead features", f"{quality.dead:,}", f"{self.resampled:,} resampled during training"),
         ]
-        yield self.why
+        yield self.description
         yield sizes + outliers
         yield "\n".join(f"{name:<18}  {value:>7}  {note}" for name, value, note in rows)
         if self.losses is not None:

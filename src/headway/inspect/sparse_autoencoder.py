@@ -48,7 +48,7 @@ class Sparseness:
     """How codes are kept sparse; by default, not at all."""
 
     def sparsify(self, codes: Tensor) -> Tensor:
-        """Sets some codes to 0, N A → N A; none is negative."""
+        """Sets chunk codes to 0, N A → N A; none is negative."""
         return codes
 
     def cost(self, codes: Tensor) -> Tensor:
@@ -286,10 +286,10 @@ def resample(
     sae: SparseAutoencoder, dead: Tensor, inputs: Tensor, optimiser: torch.optim.Adam, random: torch.Generator
 ) -> None:
     """Replaces dead features by residuals of vectors with a large error."""
-    some = inputs[torch.randint(len(inputs), (CHUNK,), generator=random)]
-    residual = some - sae.decode(sae.encode(some))
+    chunk = inputs[torch.randint(len(inputs), (CHUNK,), generator=random)]
+    residual = chunk - sae.decode(sae.encode(chunk))
     probabilities = residual.square().sum(1).square() + 1e-12
-    picks = torch.multinomial(probabilities, len(dead), replacement=len(dead) > len(some), generator=random)
+    picks = torch.multinomial(probabilities, len(dead), replacement=len(dead) > len(chunk), generator=random)
     alive = torch.ones(len(sae.bias), dtype=torch.bool).index_fill(0, dead, False)
     length = sae.encoder[alive].norm(dim=1).mean() if bool(alive.any()) else 1.0
     sae.atoms[dead] = F.normalize(residual[picks], dim=1)
@@ -307,7 +307,7 @@ def quality(sae: SparseAutoencoder, learned: Tensor, held: Tensor) -> SAEQuality
     learned, inliers = learned[sae.inlier(learned)], held[sae.inlier(held)]
     if len(inliers) < MIN_VECTORS:
         raise UserError(f"{len(inliers)} vectors to measure on", allowed=f"{MIN_VECTORS} or more", do="give more data")
-    error = sum(float((sae(some) - some).double().square().sum()) for some in inliers.split(CHUNK))
+    error = sum(float((sae(chunk) - chunk).double().square().sum()) for chunk in inliers.split(CHUNK))
     used = usage(sae, inliers)
     active, dead = float(used.sum()) / len(inliers), int(((used + usage(sae, learned)) == 0).sum())
     principal = explained_by_principal(learned, inliers, max(1, round(active)))
@@ -317,7 +317,7 @@ def quality(sae: SparseAutoencoder, learned: Tensor, held: Tensor) -> SAEQuality
 @torch.no_grad()
 def usage(sae: SparseAutoencoder, vectors: Tensor) -> Tensor:
     """How many vectors (N C) activate each feature, A."""
-    return torch.stack([(sae.codes(some) > 0).sum(0) for some in vectors.split(CHUNK)]).sum(0)
+    return torch.stack([(sae.codes(chunk) > 0).sum(0) for chunk in vectors.split(CHUNK)]).sum(0)
 
 
 def explained_by_principal(learned: Tensor, held: Tensor, count: int) -> float:

@@ -117,8 +117,7 @@ class SteeredAnswer:
     after: Prediction
 
     def to_dict(self) -> dict[str, Any]:
-        answers = {"before": self.before.to_dict(), "after": self.after.to_dict()}
-        return {"layer": self.layer, "by": self.by, **answers}
+        return {"layer": self.layer, "by": self.by, "before": self.before.to_dict(), "after": self.after.to_dict()}
 
     def to_text(self) -> str:
         answers = [("unchanged", self.before), (f"steered by {self.by:g} after {self.layer}", self.after)]

@@ -48,7 +48,7 @@ class Sparseness:
     """How codes are kept sparse; by default, not at all."""
 
     def sparsify(self, codes: Tensor) -> Tensor:
-        """Sets chunk codes to 0, N A → N A; none is negative."""
+        """Sets all but some codes to 0, N A → N A; none is negative."""
         return codes
 
     def cost(self, codes: Tensor) -> Tensor:

@@ -215,6 +215,12 @@ SPELLED = {
     "beam= searches": ("run", "--beam searches"),
     "max_new_tokens= is 0": ("generate", "--max-new-tokens is 0"),
     "heads=12 in a config": ("run", "heads=12 in a config"),
+    "heads=12 do not divide dim=500": ("run --heads 12", "--heads 12 do not divide dim=500"),
+    "row=-1; allowed: 0 to 7": ("inspect rollout --row=-1", "--row -1; allowed: 0 to 7"),
+    "give their number, as in heads=8": ("run", "give their number, as in --heads 8"),
+    "allow it with unsafe=True": ("look", "allow it with --unsafe"),
+    "use to=headway": ("convert", "use --to headway"),
+    "no token 'count=3'": ("inspect neighbours --count 3", "no token 'count=3'"),
     "beam= searches and embeds": ("look", "beam= searches and embeds"),
     "data.columns.tsv, /data.columns and data.nothing": ("train", "data.columns.tsv, /data.columns and data.nothing"),
     "model.safetensors": ("train", "model.safetensors"),
@@ -225,4 +231,14 @@ SPELLED = {
 @pytest.mark.parametrize("message", SPELLED)
 def test_the_command_spells_what_the_library_names(message: str) -> None:
     command, told = SPELLED[message]
-    assert cli.spelled(message, [command]) == told
+    assert cli.spelled(message, command.split()) == told
+
+
+def test_an_option_keeps_its_name_of_earlier_versions(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("a cat\teine Katze\na small dog\tein kleiner Hund\n")
+    code, out, _ = headway_says(capsys, "check", str(file), "--max-length", "10")
+    assert (code, "1 good" in out) == (2, True)
+    assert headway_says(capsys, "check", str(file), "--longest", "10")[:2] == (code, out)
+    _, out, _ = headway_says(capsys, "check", "--help")
+    assert ("--max-length" in out, "--longest" in out) == (True, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,12 +55,9 @@ def convert(
     save = loaded.save if to == "headway" else loaded.save_hf
     save(target)
     count = sum(parameter.numel() for parameter in loaded.model.parameters())
-    theirs = source if in_their_layout(source) else target if to == "hf" else None
+    config = source / "config.json"
+    theirs = source if config.exists() and "headway" not in read_json(config) else target if to == "hf" else None
     return Conversion(source, target, to, loaded.architecture, count, loaded.assumed, compared(loaded, theirs))
-
-
-def in_their_layout(folder: Path) -> bool:
-    return (folder / "config.json").exists() and "headway" not in read_json(folder / "config.json")
 
 
 def compared(loaded: Model, theirs: Path | None) -> str:
@@ -71,25 +67,19 @@ def compared(loaded: Model, theirs: Path | None) -> str:
         return "nothing to compare with: neither folder is in Hugging Face's layout"
     if find_spec("transformers") is None:
         return "not compared: transformers is not installed"
-    compare = comparison(loaded, theirs)
-    if compare is None:
+    c, name = loaded.config, read_json(theirs / "config.json").get("architectures", ["AutoModel"])[0]
+    if hasattr(c, "image") and name.endswith("ForImageClassification"):
+        difference = image_difference
+    elif any(hasattr(c, field) for field in ("image", "mels", "features", "strides")):
         return "not compared: it neither reads words alone nor names classes of images in transformers' layout"
-    return f"largest difference of a logit from transformers: {compare(loaded.model, their_model(theirs)):.1e}"
+    else:
+        difference = word_difference
+    return f"largest difference of a logit from transformers: {difference(loaded.model, their_model(theirs, name)):.1e}"
 
 
-def comparison(loaded: Model, folder: Path) -> Callable[[Any, Any], float] | None:
-    """How numbers are compared, of ours and theirs; None for what is not compared here."""
-    c, kinds = loaded.config, read_json(folder / "config.json").get("architectures", ["AutoModel"])
-    if hasattr(c, "image") and kinds[0].endswith("ForImageClassification"):
-        return image_difference
-    wordless = any(hasattr(c, field) for field in ("image", "mels", "features", "strides"))
-    return None if wordless else word_difference
-
-
-def their_model(folder: Path) -> Any:
+def their_model(folder: Path, name: str) -> Any:
     import transformers
 
-    name = read_json(folder / "config.json").get("architectures", ["AutoModel"])[0]
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return getattr(transformers, name).from_pretrained(folder, dtype=torch.float32).eval()

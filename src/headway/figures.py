@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.system import write_whole
 
@@ -61,24 +61,9 @@ MAX_POINTS = 300  # of a curve; more are drawn as the means of their neighbours
 MARKED_POINTS = 40  # or fewer have a marker each
 
 
-class Panel(Protocol):
-    """One set of axes of a figure; `width` and `height` in inches, without labels."""
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def width(self) -> float: ...
-
-    @property
-    def height(self) -> float: ...
-
-    def draw(self, axes: Axes, figure: Figure) -> None: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Plot:
-    """Panels below a title, in rows of at most `columns`."""
+    """Panels below a title, in rows of at most `columns`; sizes of panels are in inches, without labels."""
 
     title: str
     panels: Sequence[Panel]
@@ -226,6 +211,22 @@ class BarChart:
         axes.set_xlabel(self.xlabel)
 
 
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """Whatever `paint` draws."""
+
+    title: str
+    paint: Callable[[Axes], None]
+    width: float = 3.5
+    height: float = 2.8
+
+    def draw(self, axes: Axes, figure: Figure) -> None:
+        self.paint(axes)
+
+
+Panel = HeatMap | CurveChart | LineChart | BarChart | Drawing
+
+
 def draw(plot: Plot) -> Figure:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -250,14 +251,17 @@ def draw(plot: Plot) -> Figure:
 
 def save_plot(plot: Plot, path: Path) -> None:
     """Writes a figure, whole or not at all."""
-    from matplotlib import rc_context
-
-    figure = draw(plot)
     kind = path.suffix.lower().removeprefix(".")
     metadata = {"Date": None} if kind == "svg" else None
+    write_whole(path, lambda part: write_figure(draw(plot), part, format=kind, dpi=DPI, metadata=metadata))
+
+
+def write_figure(figure: Figure, file: Any, **options: Any) -> None:
+    from matplotlib import rc_context
+
     with rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # the font does not cover every script
-        write_whole(path, lambda part: figure.savefig(part, format=kind, dpi=DPI, metadata=metadata))
+        figure.savefig(file, **options)
 
 
 class InlineSVG(NamedTuple):
@@ -270,13 +274,9 @@ class InlineSVG(NamedTuple):
 
 def inline_svg(plot: Plot) -> InlineSVG:
     """A figure without a background, in the colours of the page; it refers to nothing outside itself."""
-    from matplotlib import rc_context
-
     figure, file = draw(plot), StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # the font does not cover every script
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    write_figure(figure, file, format="svg", transparent=True, metadata=nothing)
     drawing = file.getvalue()
     whole = drawing[drawing.index(">", drawing.index("<svg")) + 1 : drawing.rindex("</svg>")]
     whole = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", whole, count=1, flags=re.S)  # which a page has itself
@@ -289,11 +289,9 @@ def themed(tag: str) -> str:
     """A tag without the number of its group, in the colours of the page."""
     tag = re.sub(r'^<g id="[^"]*"', "<g", tag)  # several figures of a page have the same numbers
     tag = re.sub(r"\s*\n\s*", " ", tag) if "base64" not in tag else tag.replace("\n", "")
-    return re.sub(r": (#[0-9a-f]{6})\b", lambda found: f": {variable(found[1])}", tag)
-
-
-def variable(colour: str) -> str:
-    return f"var(--{THEME[colour]})" if colour in THEME else colour
+    for colour, variable in THEME.items():
+        tag = re.sub(rf": {colour}\b", f": var(--{variable})", tag)
+    return tag
 
 
 def inches(count: int) -> float:

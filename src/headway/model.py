@@ -197,7 +197,7 @@ class Model:
         name = self.model_type or type_for(self.architecture)
         if name is None:
             given = f"{self.architecture} models have no place in Hugging Face's layout"
-            raise UserError(given, do="use --to headway")
+            raise UserError(given, do="use to=headway")
         return family(name)
 
 
@@ -242,7 +242,7 @@ def load(
 def read_with_config(place: Path, heads: int | None, unsafe: bool) -> tuple[Model, Mapping[str, Tensor]]:
     """A model on the meta device, by its config.json, and its tensors under our names."""
     if heads is not None:
-        raise UserError(f"{place} has a config.json, which tells the heads", do="leave heads (--heads) out")
+        raise UserError(f"{place} has a config.json, which tells the heads", do="leave heads= out")
     values = read_json(place / "config.json")
     native = "headway" in values
     if native and values["headway"] != LAYOUT:
@@ -271,7 +271,7 @@ def read_without_config(place: Path, heads: int | None, unsafe: bool) -> tuple[M
         raise UserError(given, do="add the config.json that belongs to them")
     if heads is None:
         given = f"{place} holds {known.name} and no config.json, and its tensors do not show how many heads it has"
-        raise UserError(given, do="give their number, as in heads=8 (--heads 8)")
+        raise UserError(given, do="give their number, as in heads=8")
     config = known.read_config(heads)
     source_vocab = config.vocab if config.source_vocab is None else config.source_vocab
     source, target = read_sides(place, source_vocab, config.vocab)

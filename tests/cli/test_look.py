@@ -225,7 +225,7 @@ MISTAKES = {
     "--live --port 70000": "--port 70000; allowed: 1 to 65535, or 0 for any that is free",
     "--tokens 0": "--tokens 0; allowed: 1 or more",
     "--site 0.atn": "the model has no site '0.atn'; allowed: 0.attn; did you mean '0.attn'?",
-    "--heads 2": "{folder} has a config.json, which tells the heads; leave heads (--heads) out",
+    "--heads 2": "{folder} has a config.json, which tells the heads; leave --heads out",
     "--compare nowhere": "nowhere is not a folder; allowed: a folder with config.json and model.safetensors",
 }
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from headway.cli.data_commands import check as command
 from headway.cli.main import main
+from headway.cli.options import SplitOptions
 from headway.data import checks
 from headway.data.checks import Skipped, check, good_records
 from headway.data.kinds import DataKind
@@ -358,16 +359,17 @@ def test_the_command_lists_problems_and_says_so_by_its_code(tmp_path: Path, caps
 
 def test_the_command_on_good_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.tsv").write_bytes(b"".join(TSV))
-    assert command(tmp_path / "a.tsv", columns="2,1", task="translation") == 0
+    assert command(tmp_path / "a.tsv", split=SplitOptions(columns="2,1", task="translation")) == 0
     assert capsys.readouterr().out.endswith("\nnothing to mend\n")
     with pytest.raises(UserError, match="did you mean 'translation'"):
-        command(tmp_path / "a.tsv", task="translate")
+        command(tmp_path / "a.tsv", split=SplitOptions(task="translate"))
 
 
 def test_real_data_is_checked(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = shared / "data" / "multi30k"
     beside = [data / "val.en.gz", data / "val.de.gz"]
-    assert command(source=data / "train.en.gz", target=data / "train.de.gz", validation=beside, json=True) == 2
+    both = SplitOptions(source=data / "train.en.gz", target=data / "train.de.gz")
+    assert command(split=both, validation=beside, json=True) == 2
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert found["good"] == 29_000
     assert found["counts"] == {"duplicate": 3, "same source, another target": 6, "in training and validation": 1}

@@ -26,7 +26,7 @@ def test_heads_are_counted_by_site() -> None:
 @torch.no_grad()
 def test_each_head_is_changed_alone() -> None:
     model = build(CONFIG).eval()
-    found = {(one.site, one.head): one.measured for one in one_by_one(model, Off(), lambda: model(IDS))}
+    found = {(site, head): value for site, head, value in one_by_one(model, Off(), lambda: model(IDS))}
     assert list(found) == [(site, head) for site in ("0.attn", "1.attn") for head in range(2)]
     for (site, head), measured in found.items():
         with record(model, edit={f"{site}.weights": Off()(head)}):

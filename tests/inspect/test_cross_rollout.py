@@ -136,15 +136,14 @@ def test_the_class_token_reaches_a_caption_through_the_cells() -> None:
     looked = sites["decoder.0.cross"].map.full()[0].mean(0)  # at the cells alone
     assert_close(source.layers[1], looked @ memory[1:] / 2)
     assert source.layers[1][:, 0].min() > 0
-    [panel] = source.panels()
-    assert "cells-5x7+1, at " in panel.title
+    assert "cells-5x7+1, at " in source.panel().title
 
 
 def test_a_row_is_one_of_what_is_written() -> None:
     source, target, encoder = sides(followed("transformer", row=0))
     assert (source.row, target.row, encoder.row) == (0, 0, None)
     last = len(source.rows) - 1
-    with pytest.raises(UserError, match=f"--row {last + 1}; allowed: 0 to {last}"):
+    with pytest.raises(UserError, match=f"row={last + 1}; allowed: 0 to {last}"):
         followed("transformer", row=last + 1)
     heard, _, inside = sides(followed("conformer, decoder"))
     assert isinstance(inside.axis, FrameAxis)

@@ -21,8 +21,7 @@ from headway.errors import UserError
 from headway.evaluation import EvalQuery
 from headway.inspect import cka, direction, probe, sae
 from headway.inspect.activations import layer_means, samples_in
-from headway.inspect.loss_batches import LossBatch, equal_length_batches, loss_source, mean_loss
-from headway.inspect.sae_analysis import collect
+from headway.inspect.loss_batches import LossBatch, collect, equal_length_batches, loss_source, mean_loss
 from headway.inspect.steering import Steering
 from headway.model import Model
 from headway.nn.trace import record
@@ -305,7 +304,7 @@ def test_mistakes_are_told_in_a_sentence(classes: Path, speech: Path, pictures: 
     table.write_text("file\ttranscript\nlong.wav\tthe cat sat on\nshort.wav\ta mat and on and\n")
     said: dict[str, Callable[[], object]] = {
         "'decoder.0.out' shows nothing where sounds are read": lambda: learned("whisper", classes, "decoder.0.out"),
-        "or another --site, such as encoder.1.out": lambda: learned("conformer, decoder", classes, "decoder.0.out"),
+        "or another site=, such as encoder.1.out": lambda: learned("conformer, decoder", classes, "decoder.0.out"),
         "long.wav lasts 0.5 seconds, and the model hears 0.2 at once": lambda: learned(
             "whisper", tmp_path, "encoder.0.out"
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ import headway
 from headway.errors import UserError
 from headway.inspect import LATE, Result
 from headway.model import Model
-from tests.cli.folders import saved, sentences
+from tests.cli.folders import LABELS, named_lines, saved, sentences
 
 TEXT = "the cat sat on the mat"
 
@@ -47,3 +48,39 @@ def test_a_model_is_loaded_after_all_else_is_checked(tmp_path: Path) -> None:
         headway.inspect.heads(load, TEXT, by="size")
     with pytest.raises(UserError, match="does not exist"):
         headway.inspect.sae(load, tmp_path / "nothing.txt", "0.out")
+
+
+def test_records_give_what_their_file_gives(models: dict[str, Model], tmp_path: Path) -> None:
+    lines = named_lines(LABELS, 40)
+    file, records = saved(tmp_path / "data.tsv", lines), [tuple(line.split("\t")) for line in lines]
+    model = models["labels"]
+
+    def numbers(result: Result) -> dict[str, object]:
+        return {name: value for name, value in result.to_dict().items() if name != "data"}
+
+    inspect = headway.inspect
+    ablated = inspect.importance(model, records, most=12)
+    assert numbers(ablated) == numbers(inspect.importance(model, file, task="classification", most=12))
+    assert ablated.description == "40 records"
+    assert numbers(inspect.probe(model, iter(records))) == numbers(inspect.probe(model, file))
+    small: dict[str, Any] = {"atoms": 8, "top": 2, "steps": 5, "vectors": 100}
+    assert numbers(inspect.sae(model, records, "0.out", **small)) == numbers(inspect.sae(model, file, "0.out", **small))
+
+
+def test_inputs_give_what_their_file_gives(models: dict[str, Model], tmp_path: Path) -> None:
+    texts, others = sentences(12), sentences(9, 1)
+    file, other = saved(tmp_path / "a.txt", texts), saved(tmp_path / "b.txt", others)
+    model, inspect = models["vectors"], headway.inspect
+    assert inspect.cka(model, None, texts, most=8).to_dict() == inspect.cka(model, None, file, most=8).to_dict()
+    ours, theirs = inspect.direction(model, iter(texts), others), inspect.direction(model, file, other)
+    assert ours.to_dict()["layers"] == theirs.to_dict()["layers"]
+    near = inspect.neighbours(model, [TEXT], among=texts)
+    assert near.to_dict() == inspect.neighbours(model, [TEXT], among=file).to_dict()
+    assert inspect.sae(model, [(text,) for text in texts], "0.out", atoms=8, top=2, steps=5).losses is None
+
+
+def test_what_is_no_data_is_refused(models: dict[str, Model]) -> None:
+    with pytest.raises(UserError, match="no data was given"):
+        headway.inspect.sae(models["labels"], [], "0.out")
+    with pytest.raises(UserError, match="9 records: a probe needs classes"):
+        headway.inspect.probe(models["labels"], [(text,) for text in sentences(9)])

@@ -13,9 +13,8 @@ from PIL import Image
 
 from headway.cli import main as cli
 from headway.evaluation import EvalQuery
-from headway.inspect.loss_batches import equal_length_batches, loss_source, mean_loss
-from headway.inspect.sae_analysis import activation_in, collect, replacement_losses, top_activations
-from headway.inspect.sae_result import Activation
+from headway.inspect.loss_batches import collect, equal_length_batches, loss_source, mean_loss
+from headway.inspect.sae_analysis import Activation, activation_in, replacement_losses, top_activations
 from headway.inspect.sparse_autoencoder import SAEConfig, SparseAutoencoder, Top, load_sae
 from headway.model import Model
 from headway.nn.trace import record
@@ -215,7 +214,7 @@ def drawn(figure: Path) -> None:
         (("causal", "causal", "--site", "0.out", "--atoms", "4", "--top", "5"), "allowed: 1 to 4"),
         (("causal", "causal", "--site", "0.out", "--top", "5", "--l1", "1"), "give one of them"),
         (("causal", "causal", "--site", "0.out", "--l1", "-1"), "allowed: a number above 0"),
-        (("causal", "causal", "--site", "0.out", "--steps", "0"), "steps=0"),
+        (("causal", "causal", "--site", "0.out", "--steps", "0"), "--steps 0"),
         (("causal", "causal", "--site", "0.out", "--vectors", "1"), "--vectors 1"),
         (("causal", "causal", "--site", "0.out", "--figure", "x.pdf"), ".png or .svg"),
         (("causal", "nowhere", "--site", "0.out"), "nowhere does not exist"),
@@ -276,12 +275,12 @@ def test_superposition_is_drawn(hidden: str, tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--sparsity", "1"), "sparsity=1; allowed: from 0 up to, but not, 1"),
-        (("--sparsity", "0.5", "-0.1"), "sparsity=-0.1"),
-        (("--features", "0"), "features=0"),
-        (("--hidden", "0"), "hidden=0"),
-        (("--decay", "0"), "decay=0"),
-        (("--steps", "0"), "steps=0"),
+        (("--sparsity", "1"), "--sparsity 1; allowed: from 0 up to, but not, 1"),
+        (("--sparsity", "0.5", "-0.1"), "--sparsity -0.1"),
+        (("--features", "0"), "--features 0"),
+        (("--hidden", "0"), "--hidden 0"),
+        (("--decay", "0"), "--decay 0"),
+        (("--steps", "0"), "--steps 0"),
         (("--figure", "toy.gif"), ".png or .svg"),
         (("--heads", "2"), "has no option '--heads'"),
         (("--sparsity", "much"), "much"),

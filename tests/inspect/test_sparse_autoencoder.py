@@ -79,9 +79,9 @@ def test_atoms_have_length_one(learned: tuple[SparseAutoencoder, list[SAEStep]])
 
 def test_as_many_codes_as_are_wished() -> None:
     codes = torch.tensor([[0.1, 3.0, 0.0, 2.0], [0.0, 0.0, 0.5, 0.0]])
-    assert_close(Top(2).kept(codes), torch.tensor([[0.0, 3.0, 0.0, 2.0], [0.0, 0.0, 0.5, 0.0]]))
-    assert torch.equal(Top(4).kept(codes), codes)
-    assert torch.equal(Penalty(0.5).kept(codes), codes)
+    assert_close(Top(2).sparsify(codes), torch.tensor([[0.0, 3.0, 0.0, 2.0], [0.0, 0.0, 0.5, 0.0]]))
+    assert torch.equal(Top(4).sparsify(codes), codes)
+    assert torch.equal(Penalty(0.5).sparsify(codes), codes)
     assert Penalty(0.5).cost(codes).item() == pytest.approx(0.5 * (5.1 + 0.5) / 2)
 
 

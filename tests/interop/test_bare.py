@@ -118,11 +118,11 @@ def other_words(folder: Path) -> None:
 
 MISTAKES: list[tuple[Callable[[Path], Any], int | None, str]] = [
     (torch_folder, None, "holds an nn.Transformer and no config.json, and its tensors do not show how many heads"),
-    (fairseq_folder, None, "give their number, as in heads=8 (--heads 8)"),
+    (fairseq_folder, None, "give their number, as in heads=8"),
     (torch_folder, 3, "heads=3 does not divide dim=16"),
     (strange, 4, "config.json does not exist, and the tensors are no fairseq Transformer's or nn.Transformer's"),
     (with_words, 4, "1 tensors have no place in this model: source.weight"),
-    (configured, 4, "has a config.json, which tells the heads; leave heads (--heads) out"),
+    (configured, 4, "has a config.json, which tells the heads; leave heads= out"),
     (other_words, 2, "the model reads 7 tokens and writes 8, and there are dict.x.txt with 7, dict.y.txt with 5"),
 ]
 

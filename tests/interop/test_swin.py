@@ -156,9 +156,7 @@ def test_what_we_would_not_compute_is_refused(name: str, options: dict[str, Any]
 
 
 def test_windows_that_have_no_name_there_are_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"there is one window_size there; use --to headway, or .*model_type='timm_swin'"
-    ):
+    with pytest.raises(UserError, match=r"there is one window_size there; use to=headway, or .*model_type='timm_swin'"):
         family("swin").write_config(swin.Config(windows=(7, 7, 14, 7)))
     with pytest.raises(UserError, match=r"windows=\(16, 16, 16, 16\) would be \(16, 16, 16, 8\) there.*256×256"):
         family("swinv2").write_config(swinv2.Config(windows=(16, 16, 16, 16)))

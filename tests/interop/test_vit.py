@@ -228,7 +228,7 @@ MISTAKES = [
     (lambda: vit.read_config({"image_size": [12, 16]}), r"image_size=\[12, 16\] is not supported"),
     (lambda: vit.read_config({"use_rope": True}), "sets what is not known here: use_rope=True"),
     (lambda: vit.read_config({"architectures": ["ViTForMaskedImageModeling"]}), "'ViTForMaskedImageModeling' is not"),
-    (lambda: vit.write_config(Config(pool="mean")), "and this one pool='mean'; use --to headway, or .*'timm_vit'"),
+    (lambda: vit.write_config(Config(pool="mean")), "and this one pool='mean'; use to=headway, or .*'timm_vit'"),
     (lambda: vit_mae.read_config({"architectures": ["ViTMAEModel"]}), "'ViTMAEModel' is not supported"),
     (lambda: timm_vit.read_config({"architecture": "vit_base_patch16_clip_224"}), "'vit_base_patch16_clip_224' is not"),
     (lambda: timm_vit.read_config(told(init_values=1e-5)), "sets what is not known here: init_values=1e-05"),

@@ -175,7 +175,7 @@ def test_names_and_shapes_of_openai_by_eye() -> None:
 
 def test_openai_files_are_pickles_and_read_on_request(tmp_path: Path) -> None:
     torch.save(published(made(), TINY), tmp_path / "tiny.pt")
-    with pytest.raises(UserError, match=r"tiny\.pt is a PyTorch pickle, which is not read unasked; .*--unsafe"):
+    with pytest.raises(UserError, match=r"tiny\.pt is a PyTorch pickle, which is not read unasked; .*unsafe=True"):
         load_model(tmp_path / "tiny.pt")
 
 

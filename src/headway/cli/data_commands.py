@@ -5,27 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from headway.cli.options import Debug, Heads, Unsafe
+from headway.cli.options import LOAD_OPTIONS, SPLIT_OPTIONS, Debug, LoadOptions, SplitOptions
 from headway.errors import UserError
-
-# the test or the validation split of a recipe
-TestFrom = Annotated[str | None, Parameter(name=["--test-from", "--validation-from", "--held-from"])]
 
 
 def check(
     *data: Path,
-    source: Path | None = None,
-    target: Path | None = None,
+    split: SplitOptions = SPLIT_OPTIONS,
     validation: tuple[Path, ...] = (),
-    task: str | None = None,
-    columns: str | None = None,
-    label_from: str | None = None,
-    test_from: TestFrom = None,
-    longest: int | None = None,
+    max_length: int | None = None,
+    longest: Annotated[int | None, Parameter(show=False)] = None,
     json: bool = False,
     debug: Debug = False,
 ) -> int:
@@ -35,22 +28,12 @@ def check(
     ----------
     data
         Files or folders, as for headway train.
-    source
-        File of source texts, line by line parallel to --target.
-    target
-        File of target texts.
     validation
         Validation data to compare with the training data: one file, or two parallel files.
-    task
-        Task of the data, as for headway train: translation, images, speech, masked-lm …; recognised unless given.
-    columns
-        Names or numbers of the columns to use, as in en,de; recognised unless given.
-    label_from
-        Regular expression that finds the class, or the transcript, in names of images or sounds.
-    test_from
-        Regular expression: images or sounds with matching names are the test data, compared with the others.
-    longest
+    max_length
         Maximum length of a text in characters.
+    longest
+        The same, by its name in earlier versions.
     json
         Print the findings as JSON, and nothing else.
     """
@@ -60,19 +43,19 @@ def check(
     from headway.data.splits import split_by_names
     from headway.tasks.registry import data_entry, data_kind, sentence
 
-    kind, chosen = data_kind(task), columns.split(",") if columns else ()
-    if validation and test_from is not None:
+    kind, columns = data_kind(split.task), split.columns.split(",") if split.columns else ()
+    if validation and split.test_from is not None:
         raise UserError("--validation and --test-from are both given", do="give one of them")
-    given = recognise(data, source=source, target=target, kind=kind, columns=chosen, label_from=label_from)
-    beside = None
-    if validation:
-        beside = recognise_validation(given, validation, columns=chosen, label_from=label_from)
-    if test_from is not None:
-        given, beside = split_by_names(given, test_from, "data.test_from")
+    named: dict[str, Any] = {"columns": columns, "label_from": split.label_from}
+    given = recognise(data, source=split.source, target=split.target, kind=kind, **named)
+    beside = recognise_validation(given, validation, **named) if validation else None
+    if split.test_from is not None:
+        given, beside = split_by_names(given, split.test_from, "data.test_from")
     given = replace(given, description=sentence(given))
+    longest = longest if max_length is None else max_length
     found = check(given, validation=beside, longest=MAX_FIELD_CHARACTERS if longest is None else longest)
-    told = {"data": given.description, "task": data_entry(given.kind).word, **found.to_dict()}
-    print(dumps(told, indent=1, ensure_ascii=False) if json else found.to_text())
+    fields = {"data": given.description, "task": data_entry(given.kind).word, **found.to_dict()}
+    print(dumps(fields, indent=1, ensure_ascii=False) if json else found.to_text())
     return 2 if found.bad else 0
 
 
@@ -80,16 +63,10 @@ def evaluate(
     model: Path,
     /,
     *data: Path,
-    source: Path | None = None,
-    target: Path | None = None,
-    task: str | None = None,
-    columns: str | None = None,
-    label_from: str | None = None,
-    test_from: TestFrom = None,
+    split: SplitOptions = SPLIT_OPTIONS,
     beam: int | None = None,
     json: bool = False,
-    heads: Heads = None,
-    unsafe: Unsafe = False,
+    loading: LoadOptions = LOAD_OPTIONS,
     debug: Debug = False,
 ) -> int:
     """Evaluate a model on data, with the metrics of its task.
@@ -105,33 +82,19 @@ def evaluate(
     model
         A model folder, in headway's or Hugging Face's layout.
     data
-        Files or folders, as for headway train.
-    source
-        File of source texts, line by line parallel to --target.
-    target
-        File of target texts.
-    task
-        Task of the data, as for headway train: translation, images, speech, masked-lm …; recognised unless given.
-    columns
-        Names or numbers of the columns to use, as in en,de; recognised unless given.
-    label_from
-        Regular expression that finds the class, or the transcript, in names of images or sounds.
-    test_from
-        Regular expression: only images or sounds with matching names are evaluated.
+        Files or folders, as for headway train; with --test-from only the test data is used.
     beam
         Beam search with this many beams.
     json
         Print the numbers as JSON, and nothing else.
     """
     from headway.evaluation import EvalQuery, evaluate
-    from headway.model import load
     from headway.system import keep_memory
 
     keep_memory()
-    options = {"task": task, "columns": columns, "label_from": label_from, "test_from": test_from}
-    query = EvalQuery.of(list(data), source=source, target=target, **options)
+    query = EvalQuery.of(data, **vars(split))
     query.check()  # what is wrong with the data is said before the model is loaded
-    found = evaluate(load(model, heads=heads, unsafe=unsafe), query, beam=beam, named=f"the model in {model}")
+    found = evaluate(loading.load(model), query, beam=beam, named=f"the model in {model}")
     if json:
         print(dumps({"model": str(model), **found.to_dict()}, indent=1, ensure_ascii=False))
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from headway import inspect as library
-from headway.cli.options import MODEL_OPTIONS, RESULT_OPTIONS, ModelOptions, ResultOptions
+from headway.cli.options import DATA_OPTIONS, MODEL_OPTIONS, RESULT_OPTIONS, DataOptions, ModelOptions, ResultOptions
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def importance(
     data: Path,
     /,
     *,
-    task: str | None = None,
-    columns: str | None = None,
+    options: DataOptions = DATA_OPTIONS,
     how: str = "off",
     most: int = 500,
     common: ModelOptions = MODEL_OPTIONS,
@@ -69,10 +68,6 @@ def importance(
         A model folder.
     data
         A file or folder, as for headway eval.
-    task
-        The task of the data, as for headway eval; recognised unless given.
-    columns
-        Names or numbers of the columns to use, as in en,de; recognised unless given.
     how
         Edit of a head: off, uniform (uniform attention), or only (all other heads of its site are off).
     most
@@ -82,12 +77,11 @@ def importance(
         lambda: library.importance(
             common.loader(model),
             data,
-            task=task,
-            columns=columns,
+            **vars(options),
             how=how,
             most=most,
             callback=print_heads,
-            named=named(model),
+            named=f"the model in {model}",
         )
     )
 
@@ -129,9 +123,7 @@ def probe(
     data: Path,
     /,
     *,
-    task: str | None = None,
-    columns: str | None = None,
-    label_from: str | None = None,
+    options: DataOptions = DATA_OPTIONS,
     most: int = 2000,
     ridge: float | None = None,
     common: ModelOptions = MODEL_OPTIONS,
@@ -145,22 +137,12 @@ def probe(
     data
         Labelled texts, images, sounds or numbers, as for headway train; the classes need not be those of the model.
         All windows of a sound that is longer than a Whisper reads at once are used.
-    task
-        The task of the data; recognised unless given.
-    columns
-        Names or numbers of the columns to use, as in text,label; recognised unless given.
-    label_from
-        A pattern that finds the class in names of images or sounds.
     most
         Maximum number of samples; a fifth of them is held out.
     ridge
         Weight of the L2 penalty; chosen for each layer on a part of the training samples unless given.
     """
-    return common.show(
-        lambda: library.probe(
-            common.loader(model), data, task=task, columns=columns, label_from=label_from, most=most, ridge=ridge
-        )
-    )
+    return common.show(lambda: library.probe(common.loader(model), data, **vars(options), most=most, ridge=ridge))
 
 
 @inspect.command
@@ -289,9 +271,7 @@ def sae(
     steps: int = 2000,
     vectors: int = 50_000,
     seed: int = 0,
-    task: str | None = None,
-    columns: str | None = None,
-    label_from: str | None = None,
+    options: DataOptions = DATA_OPTIONS,
     out: Path | None = None,
     common: ModelOptions = MODEL_OPTIONS,
 ) -> int:
@@ -321,12 +301,6 @@ def sae(
         About how many activation vectors to collect.
     seed
         Random seed.
-    task
-        The task of the data, as for headway eval; recognised unless given.
-    columns
-        Names or numbers of the columns to use, as in en,de; recognised unless given.
-    label_from
-        A pattern that finds the class in names of images or sounds, or with --task speech the transcript.
     out
         A new folder to write the SAE into.
     """
@@ -339,9 +313,7 @@ def sae(
             common.loader(model),
             data,
             site,
-            task=task,
-            columns=columns,
-            label_from=label_from,
+            **vars(options),
             atoms=atoms,
             top=top,
             l1=l1,
@@ -350,7 +322,7 @@ def sae(
             vectors=vectors,
             out=out,
             callback=(lambda step: None) if common.json else print_step,
-            named=named(model),
+            named=f"the model in {model}",
         )
 
     return common.show(compute)
@@ -371,10 +343,6 @@ def given(text: str | None, file: Path | None) -> str:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{file} is not UTF-8: byte {error.start + 1}", do="save it as UTF-8") from None
-
-
-def named(folder: Path) -> str:
-    return f"the model in {folder}"
 
 
 def print_heads(done: int, total: int) -> None:

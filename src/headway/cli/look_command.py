@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.cli.options import Heads, Unsafe
+from headway.cli.options import LOAD_OPTIONS, LoadOptions
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ def look(
     site: str | None = None,
     live: Annotated[bool, Parameter(group=LIVE)] = False,
     port: Annotated[int | None, Parameter(group=LIVE)] = None,
-    heads: Annotated[Heads, Parameter(group=MODEL)] = None,
-    unsafe: Annotated[Unsafe, Parameter(group=MODEL)] = False,
+    loading: Annotated[LoadOptions, Parameter(name="*", group=MODEL)] = LOAD_OPTIONS,
 ) -> None:
     """Show the attention of every head of every layer on one input, as a self-contained HTML page.
 
@@ -72,11 +71,10 @@ def look(
 
     def explorer() -> Explorer:
         from headway.look.page_session import Explorer
-        from headway.model import load
 
         if tokens < 1:
             raise UserError(f"--tokens {tokens}", allowed="1 or more")
-        models = [load(folder, heads=heads, unsafe=unsafe) for folder in folders]
+        models = [loading.load(folder) for folder in folders]
         return Explorer(dict(zip(titles(folders), models, strict=True)), tokens, site, effects, notify)
 
     if input is None or live:

@@ -24,7 +24,6 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unkno
 
 from headway import __version__
 from headway.cli import data_commands, inspect_commands, look_command, model_commands, train_commands
-from headway.cli.model_commands import GENERATE
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
 from headway.tasks.registry import SPELLING
@@ -43,7 +42,9 @@ headway {__version__}: attention and transformers from one readable set of parts
 """
 
 DOTTED = re.compile(r"(?<![\w./-])(?:data|model|train)\.[a-z_]+(?![\w/-]|\.\w| =)")
-ARGUMENT = re.compile(r"(?<![\w./-])([a-z_]+)=(?!\w|['\"(\[-])")
+ARGUMENT = re.compile(
+    r"(?P<advice>(?:as in|use|with) )?(?<![\w./'\"-])(?P<name>[a-z]\w*)=(?P<value>-?[\w.]*\w)?(?![\w'\"(\[-])"
+)
 
 app = App(
     name="headway",
@@ -67,7 +68,7 @@ app.command(train_commands.demo)
 app.command(model_commands.list_presets, name="list")
 app.command(model_commands.cost)
 app.command(model_commands.run)
-app.command(model_commands.generate, help=GENERATE)
+app.command(model_commands.generate)
 app.command(model_commands.convert)
 app.command(model_commands.explain)
 app.command(train_commands.bottleneck)
@@ -104,9 +105,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def spelled(message: str, words: list[str]) -> str:
-    """The message of the library with the options of a command: data.columns as --columns, and beam= as --beam.
+    """The message of the library with the options of a command: data.columns as --columns, and beam=2 as --beam 2.
 
-    The library names settings by their dotted names, and arguments with a sign behind them.
+    The library names settings by their dotted names, and arguments with a sign behind them.  Fields of a model's config
+    may have the same names, so an argument with a value is spelled only where it was typed, or where it is advised.
     """
     command = app.parse_commands(words)[1][-1]
     arguments = command.assemble_argument_collection() if command.default_command else ()
@@ -121,8 +123,11 @@ def spelled(message: str, words: list[str]) -> str:
         return short if short in known and spelling not in known else spelling
 
     def argument(found: re.Match[str]) -> str:
-        option = f"--{found[1].replace('_', '-')}"
-        return option if option in known else found[0]
+        option, value = f"--{found['name'].replace('_', '-')}", found["value"]
+        typed = any(word.partition("=")[0] == option for word in words)
+        if option not in known or (value and not (found["advice"] or typed)):
+            return found[0]
+        return (found["advice"] or "") + option + (f" {value}" if value and value != "True" else "")
 
     return ARGUMENT.sub(argument, DOTTED.sub(setting, message))
 

@@ -1,20 +1,16 @@
-"""The commands that need no training data: presets, running and converting models, explanations, this machine.
-
-The options of how a model writes, and what `headway generate --help` says of them task by task.
-"""
+"""The commands that need no training data: presets, running and converting models, explanations, this machine."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.cli.options import Heads, Unsafe
+from headway.cli.options import LOAD_OPTIONS, LoadOptions
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,31 +18,7 @@ if TYPE_CHECKING:
     from headway.tasks.generation import GenerationOptions
 
 
-GENERATE = """\
-Generate text with a model, and print it as it is generated.
-
-Continue a text (GPT-2, Llama, Mistral, Mixtral, Phi-3, Qwen2):
-  headway generate MODEL "Once upon a time" --max-new-tokens 100
-  headway generate MODEL "Once upon a time" --temperature 0.8 --top-p 0.95
-  headway generate MODEL "def area(r):" --stop $'\\n\\n' --lookup
-  headway generate MODEL "Once upon a time" --draft SMALLER
-
-Generate from a source text (Transformer, Marian, BART, T5, recurrent models):
-  headway generate MODEL "Il fait beau." --beam 4
-  headway generate MODEL "Il fait beau." --beam 8 --best 3 --length-penalty 1
-  headway generate MODEL "summarize: ..." --lookup
-
-Which decoding to use:
-  (default)      greedy: the most probable token at each step; deterministic
-  --temperature  sampling, for stories and dialogue
-  --beam         beam search, for translations and summaries; printed at the end
-  --lookup       speculative decoding by n-gram lookup in the text so far, for
-                 outputs that repeat their source or themselves, such as code
-  --draft        speculative decoding with a smaller model that has the same
-                 tokenizer; not for recurrent models
-  --stop         with all of these; the text before the stop string is printed
-"""
-
+LINES = 32  # texts at a time
 LENGTH = Group("Length", sort_key=10)
 DRAWING = Group("Sampling (default: greedy)", sort_key=11)
 SEARCHING = Group("Beam search", sort_key=12)
@@ -118,7 +90,6 @@ class Writing:
         generation_options(**self.arguments(), draft=None if self.draft is None else nn.Identity())
 
 
-LINES = 32  # texts at a time
 WRITING = Writing()
 
 
@@ -161,8 +132,7 @@ def run(
     lines: bool = False,
     embed: bool = False,
     json: bool = False,
-    heads: Heads = None,
-    unsafe: Unsafe = False,
+    loading: LoadOptions = LOAD_OPTIONS,
     writing: Writing = WRITING,
 ) -> None:
     """Run a model on texts or files: continue, translate, fill masks, classify, caption, transcribe or embed.
@@ -187,18 +157,39 @@ def run(
             "headway run needs something to answer",
             do='give a text or a file, as in headway run MODEL "text", or --lines to read them',
         )
-    loaded, options = prepared(model, writing, heads, unsafe)
+    from headway.data.order import batched
+
+    loaded, options = prepared(model, writing, loading)
     task = loaded.task
-    for batch in line_batches() if lines else [texts]:
+    for batch in batched((line.rstrip("\n") for line in sys.stdin), LINES) if lines else [texts]:
         found = task.embeddings(loaded.model, batch) if embed else task.predict(loaded.model, batch, options)
         for one in found:
             print(dumps(one.to_dict(), ensure_ascii=False) if json else one.to_text(), flush=True)
 
 
-def generate(
-    model: Path, text: str, /, *, heads: Heads = None, unsafe: Unsafe = False, writing: Writing = WRITING
-) -> None:
+def generate(model: Path, text: str, /, *, loading: LoadOptions = LOAD_OPTIONS, writing: Writing = WRITING) -> None:
     """Generate text with a model, and print it as it is generated.
+
+    Continue a text (GPT-2, Llama, Mistral, Mixtral, Phi-3, Qwen2):
+      headway generate MODEL "Once upon a time" --max-new-tokens 100
+      headway generate MODEL "Once upon a time" --temperature 0.8 --top-p 0.95
+      headway generate MODEL "def area(r):" --stop $'\\n\\n' --lookup
+      headway generate MODEL "Once upon a time" --draft SMALLER
+
+    Generate from a source text (Transformer, Marian, BART, T5, recurrent models):
+      headway generate MODEL "Il fait beau." --beam 4
+      headway generate MODEL "Il fait beau." --beam 8 --best 3 --length-penalty 1
+      headway generate MODEL "summarize: ..." --lookup
+
+    Which decoding to use:
+      (default)      greedy: the most probable token at each step; deterministic
+      --temperature  sampling, for stories and dialogue
+      --beam         beam search, for translations and summaries; printed at the end
+      --lookup       speculative decoding by n-gram lookup in the text so far, for
+                     outputs that repeat their source or themselves, such as code
+      --draft        speculative decoding with a smaller model that has the same
+                     tokenizer; not for recurrent models
+      --stop         with all of these; the text before the stop string is printed
 
     Parameters
     ----------
@@ -210,7 +201,7 @@ def generate(
     from headway.tasks.base import StreamsText
 
     writing.check()
-    loaded, options = prepared(model, writing, heads, unsafe)
+    loaded, options = prepared(model, writing, loading)
     if not isinstance(loaded.task, StreamsText):
         raise UserError(f"the model in {model} does not write from texts", do=f'try headway run {model} "{text}"')
     if writing.beam is not None:  # the best answer is known in the end
@@ -221,22 +212,14 @@ def generate(
     print()
 
 
-def prepared(model: Path, writing: Writing, heads: int | None, unsafe: bool) -> tuple[Model, GenerationOptions]:
+def prepared(model: Path, writing: Writing, loading: LoadOptions) -> tuple[Model, GenerationOptions]:
     """A model and how it writes."""
-    from headway.model import load
-
-    loaded = load(model, heads=heads, unsafe=unsafe)
-    draft = None if writing.draft is None else load(writing.draft, unsafe=unsafe)
+    loaded = loading.load(model)
+    draft = None if writing.draft is None else replace(loading, heads=None).load(writing.draft)
     return loaded, loaded.generation_options(**writing.arguments(), draft=draft)
 
 
-def line_batches() -> Iterable[list[str]]:
-    from headway.data.order import batched
-
-    return batched((line.rstrip("\n") for line in sys.stdin), LINES)
-
-
-def convert(source: Path, target: Path, /, *, to: str = "headway", heads: Heads = None, unsafe: Unsafe = False) -> None:
+def convert(source: Path, target: Path, /, *, to: str = "headway", loading: LoadOptions = LOAD_OPTIONS) -> None:
     """Convert a model folder to another layout, and check the result numerically.
 
     Parameters
@@ -250,7 +233,7 @@ def convert(source: Path, target: Path, /, *, to: str = "headway", heads: Heads 
     """
     from headway.conversion import convert
 
-    print(convert(source, target, to, heads=heads, unsafe=unsafe).to_text())
+    print(convert(source, target, to, **vars(loading)).to_text())
 
 
 def explain(topic: str, /, *, json: bool = False, source: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Options that several commands share: how a model is loaded, and how a result is shown."""
+"""Options that several commands share: what data is, how a model is loaded, and how a result is shown."""
 
 from __future__ import annotations
 
@@ -13,13 +13,71 @@ if TYPE_CHECKING:
     from headway.inspect.presentation import Result
     from headway.model import Model
 
-HEADS = "Number of attention heads, where the folder has no config.json to say it (fairseq, nn.Transformer)."
-UNSAFE = "Allow weights in a PyTorch pickle (no code in it is run)."
 DEBUG = "Show the traceback of an error."
-
-Heads = Annotated[int | None, Parameter(help=HEADS)]
-Unsafe = Annotated[bool, Parameter(help=UNSAFE)]
 Debug = Annotated[bool, Parameter(help=DEBUG)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class DataOptions:
+    """What data is.
+
+    Parameters
+    ----------
+    task
+        Task of the data, as for headway train: translation, images, speech, masked-lm …; recognised unless given.
+    columns
+        Names or numbers of the columns to use, as in en,de; recognised unless given.
+    label_from
+        Regular expression that finds the class, or the transcript, in names of images or sounds.
+    """
+
+    task: str | None = None
+    columns: str | None = None
+    label_from: str | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SplitOptions(DataOptions):
+    """What data is, also in two parallel files, and which part of it is test data.
+
+    Parameters
+    ----------
+    source
+        File of source texts, line by line parallel to --target.
+    target
+        File of target texts.
+    test_from
+        Regular expression: images or sounds with matching names are the test data.
+    """
+
+    source: Path | None = None
+    target: Path | None = None
+    # the test or the validation split of a recipe
+    test_from: Annotated[str | None, Parameter(name=["--test-from", "--validation-from", "--held-from"])] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a model is loaded.
+
+    Parameters
+    ----------
+    heads
+        Number of attention heads, where the folder has no config.json to say it (fairseq, nn.Transformer).
+    unsafe
+        Allow weights in a PyTorch pickle (no code in it is run).
+    """
+
+    heads: int | None = None
+    unsafe: bool = False
+
+    def load(self, folder: Path) -> Model:
+        from headway.model import load
+
+        return load(folder, heads=self.heads, unsafe=self.unsafe)
 
 
 @Parameter(name="*")
@@ -58,22 +116,16 @@ class ResultOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class ModelOptions(ResultOptions):
+class ModelOptions(LoadOptions, ResultOptions):
     """Options of every inspection of a model."""
-
-    heads: Heads = None
-    unsafe: Unsafe = False
 
     def loader(self, folder: Path) -> Callable[[], Model]:
         """Loads the model when it is needed: other mistakes are reported before."""
-
-        def load_model() -> Model:
-            from headway.model import load
-
-            return load(folder, heads=self.heads, unsafe=self.unsafe)
-
-        return load_model
+        return lambda: self.load(folder)
 
 
+DATA_OPTIONS = DataOptions()
+SPLIT_OPTIONS = SplitOptions()
+LOAD_OPTIONS = LoadOptions()
 RESULT_OPTIONS = ResultOptions()
 MODEL_OPTIONS = ModelOptions()

@@ -7,7 +7,7 @@ from itertools import groupby
 from json import dumps
 from typing import TYPE_CHECKING, cast
 
-from headway.metrics.scores import binary, short, spaced
+from headway.metrics.scores import aligned, binary, short, spaced
 from headway.zoo import presets
 
 if TYPE_CHECKING:
@@ -21,12 +21,14 @@ def list_presets(json: bool = False) -> str:
     if json:
         told = [{"name": name, **chosen._asdict()} for name, chosen in presets.PRESETS.items()]
         return dumps(told, indent=1)
-    rows: list[tuple[str, ...]] = [("preset", "architecture", *COLUMNS)]
+    width = max(map(len, presets.PRESETS))
+    rows: list[tuple[str, ...]] = [(f"{'preset':{width}}  architecture", *COLUMNS)]
     for name, chosen in presets.PRESETS.items():
         encoder = chosen.sizes.get("encoder")
         sizes = {**encoder, **chosen.sizes} if isinstance(encoder, Mapping) else chosen.sizes
-        rows.append((name, chosen.architecture, *(size(column, sizes.get(column, "")) for column in COLUMNS)))
-    return f"{table(rows, left=2)}\n\nheadway cost PRESET says what one takes; headway list --json gives all sizes."
+        numbers = (size(column, sizes.get(column, "")) for column in COLUMNS)
+        rows.append((f"{name:{width}}  {chosen.architecture}", *numbers))
+    return f"{aligned(rows)}\n\nheadway cost PRESET says what one takes; headway list --json gives all sizes."
 
 
 def size(column: str, value: object) -> str:
@@ -45,18 +47,15 @@ def cost(preset: str, batch: int = 1, length: int | None = None, json: bool = Fa
     costs = cost(preset, batch=batch, length=length, bits=bits)
     if json:
         return dumps({"preset": preset, **costs.plain()}, indent=1)
-    return "\n\n".join([heading(preset, costs), totals(costs), layers(costs), NOTES])
+    rows = f"batch {costs.batch}" + (f", length {costs.length}" if costs.unit != "image" else "")
+    heading = f"{preset} ({presets.preset(preset).architecture}): {rows}, numbers of {costs.bits} bits"
+    return "\n\n".join([heading, totals(costs), layers(costs), NOTES])
 
 
 NOTES = """\
 FLOPs: 2 for each multiplication with its addition, in matrices and attention;
 training is 3 × forward.  The optimizer is Adam, two numbers of 32 bits for each
 parameter.  Attention is what its matrices would take, if they were stored."""
-
-
-def heading(name: str, costs: Cost) -> str:
-    rows = f"batch {costs.batch}" + (f", length {costs.length}" if costs.unit != "image" else "")
-    return f"{name} ({presets.preset(name).architecture}): {rows}, numbers of {costs.bits} bits"
 
 
 def totals(costs: Cost) -> str:
@@ -71,31 +70,19 @@ def totals(costs: Cost) -> str:
     kinds = {"kv_cache": "KV cache"}
     for kind, size in costs.bytes_by_kind().items():
         rows.append((f"bytes of {kinds.get(kind, kind)}", spaced(size), binary(size)))
-    return table(rows, left=1)
+    return aligned(rows)
 
 
 def layers(costs: Cost) -> str:
     """A row for each layer, and one for a run of layers that are alike."""
-    rows = [("layer", "parameters", f"FLOPs/{costs.unit}", "KV cache", "attention")]
+
+    def line(label: str, row: dict[str, int]) -> tuple[str, ...]:
+        flops = short(row[f"flops_forward_per_{costs.unit}"])
+        return label, spaced(row["parameters"]), flops, binary(row["kv_cache"]), binary(row["attention"])
+
+    rows: list[tuple[str, ...]] = [("layer", "parameters", f"FLOPs/{costs.unit}", "KV cache", "attention")]
     for row, alike in groupby(costs.layers.items(), lambda item: costs.row(item[1])):
         names = [name for name, _ in alike]
         label = names[0] if len(names) == 1 else f"{names[0]} to {names[-1].rpartition('.')[2]}, each"
-        rows.append((label, spaced(row["parameters"]), short(row[f"flops_forward_per_{costs.unit}"]), *sizes(row)))
-    total = costs.row(costs.total)
-    rows.append(("all", spaced(total["parameters"]), short(total[f"flops_forward_per_{costs.unit}"]), *sizes(total)))
-    return table(rows, left=1)
-
-
-def sizes(row: dict[str, int]) -> tuple[str, str]:
-    return binary(row["kv_cache"]), binary(row["attention"])
-
-
-def table(rows: list[tuple[str, ...]], left: int) -> str:
-    """Rows under one another, the first `left` columns to the left and the others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-
-    def line(row: tuple[str, ...]) -> str:
-        cells = zip(row, widths, strict=True)
-        return "  ".join(cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(cells)).rstrip()
-
-    return "\n".join(line(row) for row in rows)
+        rows.append(line(label, row))
+    return aligned([*rows, line("all", costs.row(costs.total))])

@@ -1,7 +1,7 @@
 """Activations of a model: the vectors of any site, and the mean over each sample's tokens after each layer.
 
-Samples are the lines of a file (texts; or names of images or sounds, for a model of these), the rows of a table, or the
-files of a folder.
+Samples are the lines of a file (texts; or names of images or sounds, for a model of these), the rows of a table, the
+files of a folder, or Python values.
 
 Sites of blocks and embeddings hold … C, a vector for each token or cell.  Those of attention values and heads hold
 B H T D: the vector of a token is the concatenation of its heads.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +23,12 @@ from torch import Tensor, nn
 from headway.data.kinds import HEARD, NUMERIC, PICTURED, TEXTUAL, DataKind
 from headway.data.order import batched
 from headway.data.recognise import recognise
+from headway.data.records import Record, as_records, is_paths
 from headway.data.splits import place
 from headway.data.text_lines import MEDIA_SUFFIXES, read_lines, suffix_of
-from headway.errors import UserError, listed
-from headway.evaluation import recognised
+from headway.errors import UserError, counted, listed
+from headway.evaluation import EvalData, EvalQuery, Evaluable, recognised
+from headway.inspect.presentation import check_counts
 from headway.model import Model
 from headway.nn.attention import merge, split
 from headway.nn.context import Context
@@ -49,19 +51,13 @@ def layers_of(model: nn.Module, trunk: Trunk) -> list[str]:
 
     Of nested blocks, such as the stages of a pyramid, the innermost.
     """
-    showing = {module: name for name, (module, what) in sites_of(model).items() if what == "out"}
+    names = {module: name for name, (module, what) in sites_of(model).items() if what == "out"}
     inside = set(trunk.stack.modules())
     return [
         name
-        for module, name in showing.items()
-        if module is trunk.embed or (module in inside and not around(module, showing))
+        for module, name in names.items()
+        if module is trunk.embed or (module in inside and not names.keys() & set(list(module.modules())[1:]))
     ]
-
-
-def around(module: nn.Module, others: Iterable[nn.Module]) -> bool:
-    """Whether one of the others is a part of a module."""
-    parts = set(module.modules()) - {module}
-    return any(other in parts for other in others)
 
 
 @torch.no_grad()
@@ -87,11 +83,12 @@ def pooled_layers(
 
 def one_site(model: nn.Module, glob: str) -> str:
     """The one site with vectors that a glob matches."""
-    found = matching(glob, sites_of(model))
-    names = [name for name in found if quantity(name) != WEIGHTS]
+    names = [name for name in matching(glob, sites_of(model)) if quantity(name) != WEIGHTS]
     if not names:
+        allowed = [name for name in sites_of(model) if quantity(name) != WEIGHTS]
+        allowed.sort(key=lambda name: quantity(name) != "out")  # whole blocks first
         said, do = f"{glob!r} shows attention weights, which are no vectors", "choose a site such as '*.0.out'"
-        raise UserError(said, allowed=listed(vector_sites(model)), do=do)
+        raise UserError(said, allowed=listed(allowed), do=do)
     if len(names) > 1:
         raise UserError(f"{glob!r} means {len(names)} sites", allowed=f"one of {listed(names)}")
     return names[0]
@@ -110,9 +107,7 @@ def vector_edit(site: str, change: Callable[[Tensor], Tensor]) -> Edit:
     def edit(value: Tensor) -> Tensor:
         tokens = by_token(site, value)
         tokens = change(tokens.flatten(0, -2)).view(tokens.shape)
-        if quantity(site) not in BY_HEADS:
-            return tokens
-        return split(tokens, value.shape[1])
+        return split(tokens, value.shape[1]) if quantity(site) in BY_HEADS else tokens
 
     return edit
 
@@ -124,13 +119,6 @@ def by_token(site: str, value: Tensor) -> Tensor:
 
 def quantity(site: str) -> str:
     return site.rpartition(".")[2]
-
-
-def vector_sites(model: nn.Module) -> list[str]:
-    """Sites of a model that hold vectors, those of whole blocks first."""
-    return sorted(
-        (name for name in sites_of(model) if quantity(name) != WEIGHTS), key=lambda name: quantity(name) != "out"
-    )
 
 
 @dataclass(frozen=True)
@@ -145,15 +133,17 @@ class Samples:
         return len(self.inputs)
 
 
-def samples_in(path: str | Path, most: int | None = None) -> Samples:
-    """The samples of a file or folder, in order; at most so many of them, always the same."""
-    path = Path(path)
+def samples_in(data: str | Path | Iterable[Any], most: int | None = None) -> Samples:
+    """The samples of a file or folder, or inputs and records as they are; at most so many of them, always the same."""
+    if not isinstance(data, str | Path):
+        inputs = [one if isinstance(one, str) else as_records([one])[0].handed[0] for one in data]
+        return Samples(tuple(subsample(inputs, str, most)), None, Path("samples"))
+    path = Path(data)
     if suffix_of(path) in TABLES and not path.is_dir():
         given = recognise([path])
         kept = subsample(recognised(given), lambda record: record.fields[0], most)
         return Samples(tuple(record.handed[0] for record in kept), given.kind, path)
-    found = media_in(path) if path.is_dir() else lines_of(path)
-    return Samples(tuple(subsample(found, lambda one: one, most)), None, path)
+    return Samples(tuple(subsample(media_in(path) if path.is_dir() else lines_of(path), str, most)), None, path)
 
 
 def media_in(folder: Path) -> list[str]:
@@ -182,10 +172,29 @@ def subsample(things: Iterable[T], text: Callable[[T], str], most: int | None) -
     """At most `most` of them, in order.  Chosen by a hash of their texts, since files are often sorted by class."""
     if most is None:
         return list(things)
-    if most < 1:
-        raise UserError(f"--most {most}", allowed="1 or more")
+    check_counts(most=most)
     chosen = nsmallest(most, enumerate(things), key=lambda pair: (place(text(pair[1]), 0), pair[0]))
     return [thing for _, thing in sorted(chosen, key=lambda pair: pair[0])]
+
+
+@dataclass(frozen=True)
+class RecordsQuery(EvalQuery):
+    """Records instead of files: they are what the model is for."""
+
+    records: tuple[Record, ...] = ()
+
+    def read(self, kind: DataKind | None) -> EvalData:
+        return EvalData(kind or DataKind.TEXTS, counted(len(self.records), "record"), lambda: iter(self.records))
+
+    def fitted(self, model: Evaluable, first: EvalData, named: str) -> tuple[Task, EvalData]:
+        return model.task, self.read(model.task.data_kind)
+
+
+def query_of(data: Any, **query: Any) -> EvalQuery:
+    """Data as for `headway.evaluate`: a path or several and what is known about them, or an iterable of records."""
+    if isinstance(data, str | Path) or is_paths(data):
+        return EvalQuery.of(data, **query)
+    return RecordsQuery(records=tuple(as_records(data)))
 
 
 def inputs_of(samples: Samples, task: Task) -> Sequence[str]:
@@ -198,13 +207,9 @@ def inputs_of(samples: Samples, task: Task) -> Sequence[str]:
         raise UserError(f"the model reads {noun}, and {samples.source} holds {holds}", do=f"give it {noun}")
     if samples.kind is not None or noun == "texts":
         return samples.inputs
-    return [task.locate(beside(name, samples.source)) for name in samples.inputs]
-
-
-def beside(name: str, listing: Path) -> str:
-    """A file named in a listing: as it is, or relative to the listing."""
-    near = listing.parent / name
-    return str(near) if not Path(name).exists() and near.exists() else name
+    near = (samples.source.parent / name for name in samples.inputs)  # names in a listing may be relative to it
+    pairs = zip(samples.inputs, near, strict=True)
+    return [task.locate(str(file) if not Path(name).exists() and file.exists() else name) for name, file in pairs]
 
 
 def layer_means(model: Model, samples: Samples) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ Axes:  N samples   C width   I J layers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,19 @@ from torch import Tensor
 from headway.errors import UserError
 from headway.figures import HeatMap, Plot
 from headway.inspect.activations import layer_means, samples_in
-from headway.inspect.presentation import LazyModel, Result, finite, format_number, resolve, table
+from headway.inspect.presentation import LazyModel, Result, format_number, resolve, table
 
 FEW_SAMPLES = "with fewer samples than dimensions, layers look more similar than they are"
 MAX_COLUMNS = 8  # layers side by side in a table
 
 
-def cka(model: LazyModel, other: LazyModel | None, data: str | Path, *, most: int | None = None) -> CKAResult:
-    """Linear CKA of all layers of a model with each other, or with those of `other`, over at most `most` samples."""
+def cka(
+    model: LazyModel, other: LazyModel | None, data: str | Path | Iterable[Any], *, most: int | None = None
+) -> CKAResult:
+    """Linear CKA of all layers of a model with each other, or with those of `other`, over at most `most` samples.
+
+    `data` is a file or folder, or an iterable of inputs or records.
+    """
     samples = samples_in(data, most)
     ours = layer_means(resolve(model), samples)
     theirs = ours if other is None else layer_means(resolve(other), samples)
@@ -73,27 +78,26 @@ class CKAResult(Result):
     samples: int
     widest: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         return {
             "samples": self.samples,
             "widest": self.widest,
-            "rows": list(self.rows),
-            "columns": list(self.columns),
-            "cka": [[finite(value) for value in row] for row in self.values],
+            "rows": self.rows,
+            "columns": self.columns,
+            "cka": self.values,
         }
 
-    def to_text(self) -> str:
-        parts = [f"linear CKA of layers, over {self.samples:,} samples"]
+    def blocks(self) -> Iterator[str]:
+        yield f"linear CKA of layers, over {self.samples:,} samples"
         for first in range(0, len(self.columns), MAX_COLUMNS):
-            some = slice(first, first + MAX_COLUMNS)
+            part = slice(first, first + MAX_COLUMNS)
             rows = [
-                (name, *(format_number(value, ".2f") for value in values[some]))
+                (name, *(format_number(value, ".2f") for value in values[part]))
                 for name, values in zip(self.rows, self.values, strict=True)
             ]
-            parts.append(table(("", *self.columns[some]), rows))
+            yield table(("", *self.columns[part]), rows)
         if self.samples < self.widest:
-            parts.append(f"note: {FEW_SAMPLES} ({self.samples} samples, up to {self.widest} dimensions)")
-        return "\n\n".join(parts)
+            yield f"note: {FEW_SAMPLES} ({self.samples} samples, up to {self.widest} dimensions)"
 
     def plot(self) -> Plot:
         title = f"linear CKA over {self.samples:,} samples"

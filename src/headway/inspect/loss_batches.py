@@ -1,39 +1,45 @@
 """Data as batches of a model with their loss, where the data says what is right; else as batches that are only read.
 
 The rows of a batch have equal lengths.  So nothing is padded or packed, every site holds real tokens only, and these
-come row by row.
+come row by row.  `collect` runs batches and gathers the vectors of a site; its rows are drawn from many more, because
+files are often sorted by class.
 
-Axes:  B rows of a batch   T tokens
+Axes:  N vectors   C width   B rows of a batch   T tokens
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
+from functools import partial
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.data.kinds import DataKind
-from headway.data.order import batched
+from headway.data.order import batched, shuffled
 from headway.data.recognise_media import is_table, pool_at, tables_of
 from headway.data.records import is_builtin
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
-from headway.evaluation import EvalData, EvalQuery
-from headway.inspect.activations import inputs_of, layers_of, samples_in
+from headway.evaluation import EvalQuery
+from headway.inspect.activations import RecordsQuery, inputs_of, layers_of, samples_in, token_vectors
 from headway.model import Model
-from headway.nn.trace import sites_of
+from headway.nn.trace import record, sites_of
 from headway.nn.trunk import encoder_of
 from headway.tasks.base import Task
 from headway.tasks.batches import DataRow
 from headway.tasks.registry import data_kind
 
 MAX_TOKENS, MAX_ROWS = 4096, 64  # of a batch
+READ_AHEAD = 20  # times as many tokens are read as are drawn
+HOLD_OUT_EVERY = 10  # rows
+PORTION_TOKENS, PORTION_ROWS = 8192, 20  # rows that are sorted by length together, at least
+NO_DATA = "name a file or folder of what the model reads"
+
+TensorTriple = tuple[Tensor, Tensor, Tensor]  # vectors, numbers of their rows, positions in these
 
 
 class RowTokens(NamedTuple):
@@ -53,101 +59,51 @@ class LossBatch(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LossSource(ABC):
-    """Data as batches of a model.  `why` describes the data, `target` what the loss is per."""
+class LossSource:
+    """Data as rows and batches of a model; without a loss, samples are encoded and nothing more."""
 
-    why: str
+    description: str  # of the data
     model: Model
     task: Task
+    rows: Callable[[], Iterator[DataRow]]
+    has_loss: bool = True
 
     @property
-    @abstractmethod
-    def target(self) -> str | None: ...
+    def target(self) -> str | None:
+        """What the loss is per."""
+        return self.task.target if self.has_loss else None
 
-    @abstractmethod
-    def rows(self) -> Iterator[DataRow]: ...
-
-    @abstractmethod
     def batch(self, rows: Sequence[DataRow], site: str) -> LossBatch:
         """Rows with the same key, with the tokens that a site has vectors for."""
-
-    def row_tokens(self, rows: Sequence[DataRow], tokens: Tensor | None, site: str) -> list[RowTokens]:
-        """Rows with their tokens at a site, B T; None where they are no text."""
-        target = self.model.target_tokenizer if site.startswith("decoder.") else None
-        tokenizer = target or self.model.tokenizer
-        ids = [()] * len(rows) if tokens is None else [tuple(row) for row in tokens.tolist()]
-        return [RowTokens(one.name, row, tokenizer) for one, row in zip(rows, ids, strict=True)]
-
-
-class TaskBatches(LossSource):
-    """Batches of a task, with their loss."""
-
-    @property
-    def target(self) -> str:
-        return self.task.target
-
-    def batch(self, rows: Sequence[DataRow], site: str) -> LossBatch:
         model = self.model.model
-        batch: Any = self.task.loss_batch(model, rows)
-        tokens = self.row_tokens(rows, batch.tokens_at(site), site)
-        return LossBatch(lambda: float(self.task.loss(model, batch)), batch.targets, tokens)
-
-
-@dataclass(frozen=True, eq=False)
-class RecordBatches(TaskBatches):
-    """Records, which say what is right."""
-
-    data: EvalData
-
-    def rows(self) -> Iterator[DataRow]:
-        return self.task.loss_rows(self.model.model, self.data)
-
-
-@dataclass(frozen=True, eq=False)
-class UnlabelledBatches(TaskBatches):
-    """Samples of a task that needs no labels."""
-
-    inputs: Sequence[str]
-
-    def rows(self) -> Iterator[DataRow]:
-        found = self.task.unlabelled_rows(self.inputs)
-        assert found is not None
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class EncoderBatches(LossSource):
-    """Samples that are encoded, and nothing more: there is no loss."""
-
-    inputs: Sequence[str]
-
-    @property
-    def target(self) -> None:
-        return None
-
-    def rows(self) -> Iterator[DataRow]:
-        return self.task.encoder_rows(self.model.model, self.inputs)
-
-    def batch(self, rows: Sequence[DataRow], site: str) -> LossBatch:
-        self.check_site(site)
-        model = self.model.model
-        read = self.task.encoder_input(model, rows)
+        if self.has_loss:
+            batch: Any = self.task.loss_batch(model, rows)
+            tokens, targets, call = batch.tokens_at(site), batch.targets, partial(self.task.loss, model, batch)
+        else:
+            self.check_encoder_site(site)
+            read = self.task.encoder_input(model, rows)
+            tokens, targets = read.inputs if self.task.noun == "texts" else None, 0
+            call = partial(encoder_of(model).features, read.inputs, read.context)
 
         def loss() -> float:
-            encoder_of(model).features(read.inputs, read.context)
-            return 0.0
+            found = call()
+            return float(found) if self.has_loss else 0.0
 
-        tokens = read.inputs if self.task.noun == "texts" else None
-        return LossBatch(loss, 0, self.row_tokens(rows, tokens, site))
+        target_tokenizer = self.model.target_tokenizer if site.startswith("decoder.") else None
+        tokenizer = target_tokenizer or self.model.tokenizer
+        ids = [()] * len(rows) if tokens is None else [tuple(row) for row in tokens.tolist()]
+        return LossBatch(
+            loss, targets, [RowTokens(one.name, row, tokenizer) for one, row in zip(rows, ids, strict=True)]
+        )
 
-    def check_site(self, site: str) -> None:
+    def check_encoder_site(self, site: str) -> None:
         """Refuses a site of a decoder, or of another input."""
         model, noun = self.model.model, self.task.noun
         module, _ = sites_of(model)[site]
         if module not in set(encoder_of(model).modules()):
             near = layers_of(model, encoder_of(model))[-1]
             said = f"{site!r} shows nothing where {noun} are read and nothing is written about them"
-            raise UserError(said, do=f"give {noun} with texts about them, or another --site, such as {near}")
+            raise UserError(said, do=f"give {noun} with texts about them, or another site=, such as {near}")
 
 
 def loss_source(model: Model, query: EvalQuery, named: str = "the model") -> LossSource:
@@ -156,18 +112,23 @@ def loss_source(model: Model, query: EvalQuery, named: str = "the model") -> Los
     described = first is not None and first.kind not in (DataKind.IMAGES, DataKind.SOUNDS)
     if model.task.has_loss(model.model, described):
         task, data = query.fitted(model, first or query.first, named)
-        return RecordBatches(data.description, model, task.without_augmentation(), data)
-    if len(query.paths) != 1:
-        said = f"{len(query.paths)} files or folders"
-        raise UserError(said, allowed="one, where nothing says what is right")
-    [path], task = query.paths, model.task.without_augmentation()
-    inputs = inputs_of(samples_in(path), task)
-    source = EncoderBatches if task.unlabelled_rows(()) is None else UnlabelledBatches
-    return source(str(path), model, task, inputs)
+        task = task.without_augmentation()
+        return LossSource(data.description, model, task, partial(task.loss_rows, model.model, data))
+    places = [query.records] if isinstance(query, RecordsQuery) else query.paths
+    if len(places) != 1:
+        raise UserError(f"{len(places)} files or folders", allowed="one, where nothing says what is right")
+    [place], task = places, model.task.without_augmentation()
+    inputs = inputs_of(samples_in(place), task)
+    description = query.first.description if isinstance(query, RecordsQuery) else str(place)
+    if task.unlabelled_rows(()) is None:
+        return LossSource(description, model, task, partial(task.encoder_rows, model.model, inputs), has_loss=False)
+    return LossSource(description, model, task, lambda: task.unlabelled_rows(inputs) or iter(()))
 
 
 def mentions_texts(query: EvalQuery) -> bool:
     """Whether there may be texts about images or sounds: in a table, in their names, or as the user said."""
+    if isinstance(query, RecordsQuery):
+        return all(len(record.fields) > 1 for record in query.records)
     if query.task or query.columns or query.label_from:
         return True
     return any(is_table(path) or bool((pool := pool_at(path)) and tables_of(pool)) for path in query.paths)
@@ -176,11 +137,11 @@ def mentions_texts(query: EvalQuery) -> bool:
 def check_query(query: EvalQuery) -> None:
     """Reports what is wrong with data as far as that can be seen without the model."""
     data_kind(query.task)
-    if not query.paths:
-        raise UserError("no data was given", do="name a file or folder of what the model reads")
-    absent: Path | None = next((path for path in query.paths if not path.exists()), None)
+    if not (query.paths or (isinstance(query, RecordsQuery) and query.records)):
+        raise UserError("no data was given", do=NO_DATA)
+    absent = next((path for path in query.paths if not path.exists()), None)
     if absent is not None and not is_builtin(query.paths):
-        raise UserError(f"{absent} does not exist", do="name a file or folder of what the model reads")
+        raise UserError(f"{absent} does not exist", do=NO_DATA)
 
 
 def equal_length_batches(rows: Iterable[DataRow]) -> Iterator[list[DataRow]]:
@@ -194,3 +155,98 @@ def equal_length_batches(rows: Iterable[DataRow]) -> Iterator[list[DataRow]]:
 def mean_loss(batches: Sequence[LossBatch]) -> float:
     """The loss of a target."""
     return sum(batch.loss() for batch in batches) / max(1, sum(batch.targets for batch in batches))
+
+
+# ---- vectors of a site
+
+
+@dataclass(frozen=True, eq=False)
+class SiteVectors:
+    """Vectors N C, those of held-out rows last; `batches` are those of the held-out rows."""
+
+    vectors: Tensor
+    owners: Tensor  # N, numbers of rows
+    positions: Tensor  # N, among the vectors of a row
+    rows: Sequence[RowTokens]
+    held: int  # vectors of held-out rows
+    batches: Sequence[LossBatch]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Vectors for training, and held out."""
+        return len(self.training), len(self.held_out)
+
+    @property
+    def training(self) -> Tensor:
+        return self.vectors[: len(self.vectors) - self.held]
+
+    @property
+    def held_out(self) -> Tensor:
+        return self.vectors[len(self.vectors) - self.held :]
+
+
+def collect(model: nn.Module, site: str, source: LossSource, most: int) -> SiteVectors:
+    """About `most` vectors of a site, or all of the data."""
+    training, held = list[TensorTriple](), list[TensorTriple]()
+    rows, batches = list[RowTokens](), list[LossBatch]()
+    for portion in portions(draw_rows(source.rows(), READ_AHEAD * most)):
+        for part, found in zip(hold_out(portion), (training, held), strict=True):
+            for same in equal_length_batches(part):
+                batch = source.batch(same, site)
+                found += batch_vectors(model, site, batch, len(rows))
+                rows += batch.rows
+                batches += [batch] if found is held else []
+        if sum(len(vectors) for vectors, _, _ in (*training, *held)) >= most:
+            break
+    if not (training and held):
+        said = "the data is a single row, and one to learn from and one to measure on are needed"
+        raise UserError(said, do="give more data")
+    vectors, owners, positions = map(torch.cat, zip(*training, *held, strict=True))
+    return SiteVectors(vectors, owners, positions, rows, sum(len(one) for one, _, _ in held), batches)
+
+
+def draw_rows(rows: Iterator[DataRow], tokens: int) -> Iterator[DataRow]:
+    """The first rows of about so many tokens, shuffled, always in the same order."""
+    pool = list[DataRow]()
+    for row in rows:
+        pool.append(row)
+        tokens -= row.size
+        if tokens <= 0:
+            break
+    return (pool[at] for at in shuffled(len(pool), "gathered").tolist())
+
+
+def portions(rows: Iterator[DataRow]) -> Iterator[list[DataRow]]:
+    """Rows in order, some thousands of tokens at a time; more than one row wherever there is more than one."""
+    while portion := list(islice(rows, PORTION_ROWS)):
+        room = PORTION_TOKENS - sum(row.size for row in portion)
+        while room > 0 and (more := next(rows, None)) is not None:
+            portion.append(more)
+            room -= more.size
+        yield portion
+
+
+def hold_out(portion: Sequence[DataRow]) -> tuple[list[DataRow], list[DataRow]]:
+    """Rows for training, and held out: the last of every ten; of fewer the last, if there are two."""
+    every = range(len(portion))
+    held = every[HOLD_OUT_EVERY - 1 :: HOLD_OUT_EVERY] or every[1:][-1:]
+    return [portion[at] for at in every if at not in held], [portion[at] for at in held]
+
+
+@torch.no_grad()
+def batch_vectors(model: nn.Module, site: str, batch: LossBatch, first: int) -> list[TensorTriple]:
+    """Runs a batch: the vectors of the site, N C, the numbers of their rows, from `first` on, and positions in these.
+
+    A site that is called several times has several vectors for each token.
+    """
+    with record(model, site) as trace:
+        batch.loss()
+    found, count = list[TensorTriple](), len(batch.rows)
+    for value in trace.all(site):
+        vectors = token_vectors(site, value).float()
+        each, rest = divmod(len(vectors), count)
+        if rest:
+            raise UserError(f"{site!r} shows {len(vectors)} vectors of {count} rows", do="choose another site=")
+        owners = first + torch.arange(count).repeat_interleave(each)
+        found.append((vectors, owners, torch.arange(each).repeat(count)))
+    return found

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from headway.errors import UserError
-from headway.figures import Plot, draw, save_plot
+from headway.figures import HeatMap, Plot, draw, save_plot
 from headway.metrics.scores import aligned
 from headway.model import Model
 
@@ -25,16 +28,24 @@ class Result(ABC):
     """The outcome of an inspection."""
 
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+    def data(self) -> dict[str, Any]:
+        """The numbers, as they were computed."""
 
     @abstractmethod
-    def to_text(self) -> str:
-        """As tables, for people."""
+    def blocks(self) -> Iterable[str]:
+        """The paragraphs and tables of the text."""
 
     @abstractmethod
     def plot(self) -> Plot:
         """What the figure shows."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return plain(self.data())
+
+    def to_text(self) -> str:
+        """As tables, for people."""
+        return "\n\n".join(self.blocks())
 
     def to_figure(self) -> Figure:
         """As a matplotlib figure."""
@@ -60,23 +71,42 @@ def check_figure(path: Path | None) -> None:
         raise UserError(f"the folder {path.parent} does not exist", do="make it, or name another")
 
 
-# ---- numbers and texts
+def check_counts(**counts: int) -> None:
+    """Refuses counts below 1, by the names of the arguments."""
+    for name, count in counts.items():
+        if count < 1:
+            raise UserError(f"{name}={count}", allowed="1 or more")
 
 
-def finite(value: float | None) -> float | None:
-    """A number for JSON, which has no infinity and no NaN."""
-    return value if value is not None and isfinite(value) else None
+def plain(value: Any) -> Any:
+    """A value as JSON has it: tensors as lists, records by their fields, null for infinity and NaN."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Tensor):
+        return plain(value.tolist())
+    if is_dataclass(value):
+        return plain(vars(value))
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def format_number(value: float | None, spec: str = ".3f") -> str:
-    """A number for a table."""
     return "–" if value is None or not isfinite(value) else f"{value:{spec}}"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return aligned([header, *rows])
+def table(header: Sequence[str], rows: Iterable[Sequence[str | float | None]]) -> str:
+    """Aligned columns; whole numbers and texts as they are, other numbers with three digits."""
+    texts = [[str(cell) if isinstance(cell, str | int) else format_number(cell) for cell in row] for row in rows]
+    return aligned([header, *texts])
 
 
-def padded(row: Sequence[float | None], length: int) -> list[float]:
-    """A row of a heat map, filled up with NaN."""
-    return [nan if value is None else value for value in (*row, *[None] * (length - len(row)))]
+def head_map(title: str, sites: Mapping[str, Sequence[float | None]], *, signed: bool = False) -> HeatMap:
+    """A row for each site and a column for each head; NaN where a site has fewer heads or a value is unknown."""
+    heads = max(map(len, sites.values()))
+    rows = [[nan if x is None else x for x in row] + [nan] * (heads - len(row)) for row in sites.values()]
+    return HeatMap(title, rows, list(sites), [str(head) for head in range(heads)], "", "head", signed=signed)

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from headway.data.order import keyed
 from headway.errors import UserError
+from headway.inspect.presentation import check_counts
 from headway.interop.weights import read_weights, write_weights
 from headway.nn.trunk import tensors_of
 from headway.system import read_json, write_json
@@ -44,15 +45,15 @@ MIN_VECTORS = 2
 
 @dataclass(frozen=True)
 class Sparseness:
-    """How codes are kept sparse."""
+    """How codes are kept sparse; by default, not at all."""
 
-    def kept(self, codes: Tensor) -> Tensor:
-        """The codes that are kept, N A → N A; none is negative."""
-        raise NotImplementedError
+    def sparsify(self, codes: Tensor) -> Tensor:
+        """Sets all but some codes to 0, N A → N A; none is negative."""
+        return codes
 
     def cost(self, codes: Tensor) -> Tensor:
         """The term that they add to the squared error, N A → a number."""
-        raise NotImplementedError
+        return codes.new_zeros(())
 
 
 @dataclass(frozen=True)
@@ -65,14 +66,11 @@ class Top(Sparseness):
         if self.count < 1:
             raise UserError(f"{self.count} atoms for each vector", allowed="1 or more")
 
-    def kept(self, codes: Tensor) -> Tensor:
+    def sparsify(self, codes: Tensor) -> Tensor:
         if self.count >= codes.shape[-1]:
             return codes
         largest = codes.topk(self.count, sorted=False)
         return torch.zeros_like(codes).scatter(-1, largest.indices, largest.values)
-
-    def cost(self, codes: Tensor) -> Tensor:
-        return codes.new_zeros(())
 
 
 @dataclass(frozen=True)
@@ -84,9 +82,6 @@ class Penalty(Sparseness):
     def __post_init__(self) -> None:
         if not 0.0 < self.weight < float("inf"):
             raise UserError(f"a penalty of {self.weight:g}", allowed="a number above 0, such as 0.1")
-
-    def kept(self, codes: Tensor) -> Tensor:
-        return codes
 
     def cost(self, codes: Tensor) -> Tensor:
         return self.weight * codes.sum(-1).mean()
@@ -142,7 +137,7 @@ class SparseAutoencoder(nn.Module):
         return (x.to(self.centre.dtype) - self.centre) / self.scale
 
     def encode(self, x: Tensor) -> Tensor:
-        return self.config.sparse.kept(F.relu(F.linear(x, self.encoder, self.bias)))
+        return self.config.sparse.sparsify(F.relu(F.linear(x, self.encoder, self.bias)))
 
     def decode(self, codes: Tensor) -> Tensor:
         return codes @ self.atoms
@@ -159,13 +154,8 @@ class SparseAutoencoder(nn.Module):
         self.centre.copy_(inliers.mean(0))
         spread = (inliers - self.centre).square().sum(1).mean().sqrt()
         if not spread > 0 or not spread.isfinite():
-            raise UserError(f"{len(vectors):,} vectors that are all the same", do="choose another --site, or more data")
+            raise UserError(f"{len(vectors):,} vectors that are all the same", do="choose another site=, or more data")
         self.scale.copy_(spread)
-
-    @torch.no_grad()
-    def normalise_atoms(self) -> None:
-        """Rescales the atoms to norm 1 after a step."""
-        self.atoms.copy_(F.normalize(self.atoms, dim=1))
 
     def save(self, folder: Path) -> None:
         """Writes config.json and model.safetensors."""
@@ -205,9 +195,7 @@ class SAETraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}", allowed="1 or more")
+        check_counts(steps=self.steps, batch=self.batch)
         if not self.lr > 0:
             raise UserError(f"lr={self.lr:g}", allowed="above 0")
 
@@ -252,7 +240,12 @@ def train_sae(
     vectors: Tensor, config: SAEConfig, training: SAETraining, callback: Callable[[SAEStep], None] = lambda step: None
 ) -> tuple[SparseAutoencoder, list[SAEStep]]:
     """An SAE of vectors, N C, and its training history."""
-    check(vectors, config)
+    if vectors.dim() != 2 or vectors.shape[1] != config.dim:
+        raise UserError(f"vectors are {tuple(vectors.shape)}", allowed=f"N {config.dim}")
+    if len(vectors) < MIN_VECTORS:
+        raise UserError(f"{len(vectors)} vectors to learn from", allowed=f"{MIN_VECTORS} or more", do="give more data")
+    if not bool(vectors.isfinite().all()):
+        raise UserError("some vectors hold numbers that are not finite", do="check the model, or choose another site=")
     random = torch.Generator().manual_seed(keyed("dictionary", training.seed))
     sae = SparseAutoencoder(config, random)
     sae.fit_to(vectors)
@@ -277,13 +270,14 @@ def train_sae(
 
 
 def train_step(sae: SparseAutoencoder, x: Tensor, optimiser: torch.optim.Adam) -> tuple[Tensor, Tensor]:
-    """One step on a batch, B C: the codes, and the summed squared error."""
+    """One step on a batch, B C: the codes, and the summed squared error.  Atoms are rescaled to norm 1."""
     codes = sae.encode(x)
     error = (sae.decode(codes) - x).square().sum()
     (error / len(x) + sae.config.sparse.cost(codes)).backward()
     optimiser.step()
     optimiser.zero_grad()
-    sae.normalise_atoms()
+    with torch.no_grad():
+        sae.atoms.copy_(F.normalize(sae.atoms, dim=1))
     return codes.detach(), error.detach()
 
 
@@ -292,10 +286,10 @@ def resample(
     sae: SparseAutoencoder, dead: Tensor, inputs: Tensor, optimiser: torch.optim.Adam, random: torch.Generator
 ) -> None:
     """Replaces dead features by residuals of vectors with a large error."""
-    some = inputs[torch.randint(len(inputs), (CHUNK,), generator=random)]
-    residual = some - sae.decode(sae.encode(some))
+    chunk = inputs[torch.randint(len(inputs), (CHUNK,), generator=random)]
+    residual = chunk - sae.decode(sae.encode(chunk))
     probabilities = residual.square().sum(1).square() + 1e-12
-    picks = torch.multinomial(probabilities, len(dead), replacement=len(dead) > len(some), generator=random)
+    picks = torch.multinomial(probabilities, len(dead), replacement=len(dead) > len(chunk), generator=random)
     alive = torch.ones(len(sae.bias), dtype=torch.bool).index_fill(0, dead, False)
     length = sae.encoder[alive].norm(dim=1).mean() if bool(alive.any()) else 1.0
     sae.atoms[dead] = F.normalize(residual[picks], dim=1)
@@ -313,18 +307,17 @@ def quality(sae: SparseAutoencoder, learned: Tensor, held: Tensor) -> SAEQuality
     learned, inliers = learned[sae.inlier(learned)], held[sae.inlier(held)]
     if len(inliers) < MIN_VECTORS:
         raise UserError(f"{len(inliers)} vectors to measure on", allowed=f"{MIN_VECTORS} or more", do="give more data")
-    error = sum(float((sae(some) - some).double().square().sum()) for some in inliers.split(CHUNK))
-    used, used_before = usage(sae, inliers), usage(sae, learned)
-    mean = float(used.sum()) / len(inliers)
-    principal = explained_by_principal(learned, inliers, max(1, round(mean)))
-    dead = int(((used + used_before) == 0).sum())
-    return SAEQuality(1 - error / variance(inliers), mean, dead, len(held) - len(inliers), principal)
+    error = sum(float((sae(chunk) - chunk).double().square().sum()) for chunk in inliers.split(CHUNK))
+    used = usage(sae, inliers)
+    active, dead = float(used.sum()) / len(inliers), int(((used + usage(sae, learned)) == 0).sum())
+    principal = explained_by_principal(learned, inliers, max(1, round(active)))
+    return SAEQuality(1 - error / variance(inliers), active, dead, len(held) - len(inliers), principal)
 
 
 @torch.no_grad()
 def usage(sae: SparseAutoencoder, vectors: Tensor) -> Tensor:
     """How many vectors (N C) activate each feature, A."""
-    return torch.stack([(sae.codes(some) > 0).sum(0) for some in vectors.split(CHUNK)]).sum(0)
+    return torch.stack([(sae.codes(chunk) > 0).sum(0) for chunk in vectors.split(CHUNK)]).sum(0)
 
 
 def explained_by_principal(learned: Tensor, held: Tensor, count: int) -> float:
@@ -340,12 +333,3 @@ def explained_by_principal(learned: Tensor, held: Tensor, count: int) -> float:
 def variance(vectors: Tensor) -> float:
     """Σ ‖x − mean‖²"""
     return float((vectors - vectors.mean(0)).double().square().sum())
-
-
-def check(vectors: Tensor, config: SAEConfig) -> None:
-    if vectors.dim() != 2 or vectors.shape[1] != config.dim:
-        raise UserError(f"vectors are {tuple(vectors.shape)}", allowed=f"N {config.dim}")
-    if len(vectors) < MIN_VECTORS:
-        raise UserError(f"{len(vectors)} vectors to learn from", allowed=f"{MIN_VECTORS} or more", do="give more data")
-    if not bool(vectors.isfinite().all()):
-        raise UserError("some vectors hold numbers that are not finite", do="check the model, or choose another --site")

@@ -5,7 +5,7 @@ Axes:  C width   A B rows of two groups
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from headway.errors import UserError, listed, nearest
 from headway.figures import LineChart, Plot, printable
 from headway.inspect.ablation import edited
 from headway.inspect.activations import FEATURES, layer_means, samples_in
-from headway.inspect.presentation import LazyModel, Result, finite, format_number, resolve, table
+from headway.inspect.presentation import LazyModel, Result, format_number, resolve, table
 from headway.model import Model
 from headway.tasks.results import Prediction
 
@@ -36,41 +36,39 @@ class Steering:
 
 
 def direction(
-    model: LazyModel, first: str | Path, second: str | Path, *, move: Steering | None = None, most: int | None = None
+    model: LazyModel,
+    first: str | Path | Iterable[Any],
+    second: str | Path | Iterable[Any],
+    *,
+    move: Steering | None = None,
+    most: int | None = None,
 ) -> DirectionResult:
-    """The direction from the samples of the second file to those of the first, after each layer."""
+    """The direction from the samples of the second group to those of the first, after each layer.
+
+    A group is a file or folder, or an iterable of inputs or records.
+    """
     groups = samples_in(first, most), samples_in(second, most)
     loaded = resolve(model)
     ours, theirs = (layer_means(loaded, group) for group in groups)
     layers = {name: mean_difference(ours[name], theirs[name]) for name in ours}
     sizes = len(groups[0]), len(groups[1])
     steered = None if move is None else steer(loaded, layers, move)
-    return DirectionResult(str(first), str(second), sizes, layers, steered)
+    return DirectionResult(str(groups[0].source), str(groups[1].source), sizes, layers, steered)
 
 
 def steer(model: Model, layers: Mapping[str, SteeringDirection], move: Steering) -> SteeredAnswer:
     """The model's answer as it is, and with the output of one layer moved at every token."""
-    layer = move.layer or best_layer(layers)
+    names = [name for name in layers if "@" not in name and name != FEATURES]
+    if not (names or move.layer):
+        raise UserError("no layer of this model can be moved", do="leave move= out")
+    layer = move.layer or max(names, key=lambda name: (layers[name].accuracy, layers[name].d_prime))
     site = f"{layer.removesuffix('.out')}.out"
-    names = steerable(layers)
     if site not in names:
         raise UserError(f"no layer {layer!r} can be moved", allowed=listed(names), meant=nearest(layer, names))
     before = model.predict(move.text)
     with edited(model.model, {site: lambda hidden: layers[site].moved(hidden, move.by)}):
         after = model.predict(move.text)
     return SteeredAnswer(site, move.by, before, after)
-
-
-def best_layer(layers: Mapping[str, SteeringDirection]) -> str:
-    """The steerable layer that separates the groups best; the first of several."""
-    names = steerable(layers)
-    if not names:
-        raise UserError("no layer of this model can be moved", do="leave --move out")
-    return max(names, key=lambda name: (layers[name].accuracy, layers[name].d_prime))
-
-
-def steerable(layers: Mapping[str, SteeringDirection]) -> list[str]:
-    return [name for name in layers if "@" not in name and name != FEATURES]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,19 +95,11 @@ def mean_difference(first: Tensor, second: Tensor) -> SteeringDirection:
         raise UserError(said, allowed="2 or more in each group")
     first, second = first.double(), second.double()
     difference = first.mean(0) - second.mean(0)
-    return SteeringDirection(difference, d_prime(first @ difference, second @ difference), leave_one_out(first, second))
-
-
-def d_prime(first: Tensor, second: Tensor) -> float:
-    """The difference of two means in standard deviations within the groups; A and B numbers."""
-    within = (first.var() + second.var()) / 2
-    return float((first.mean() - second.mean()) / within.sqrt())
-
-
-def leave_one_out(first: Tensor, second: Tensor) -> float:
-    """The share of vectors on their own side of the midpoint of the means, which are computed without that vector."""
-    right = [own_side(first, second), own_side(second, first)]
-    return float(torch.cat(right).double().mean())
+    along = first @ difference, second @ difference
+    deviation = ((along[0].var() + along[1].var()) / 2).sqrt()
+    d_prime = (along[0].mean() - along[1].mean()) / deviation
+    right = torch.cat([own_side(first, second), own_side(second, first)])
+    return SteeringDirection(difference, float(d_prime), float(right.double().mean()))
 
 
 def own_side(own: Tensor, other: Tensor) -> Tensor:
@@ -127,8 +117,7 @@ class SteeredAnswer:
     after: Prediction
 
     def to_dict(self) -> dict[str, Any]:
-        answers = {"before": self.before.to_dict(), "after": self.after.to_dict()}
-        return {"layer": self.layer, "by": self.by, **answers}
+        return {"layer": self.layer, "by": self.by, "before": self.before.to_dict(), "after": self.after.to_dict()}
 
     def to_text(self) -> str:
         answers = [("unchanged", self.before), (f"steered by {self.by:g} after {self.layer}", self.after)]
@@ -143,32 +132,24 @@ class DirectionResult(Result):
     layers: Mapping[str, SteeringDirection]
     moved: SteeredAnswer | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         layers = [
-            {
-                "layer": name,
-                "accuracy": one.accuracy,
-                "d_prime": finite(one.d_prime),
-                "length": float(one.difference.norm()),
-            }
+            {"layer": name, "accuracy": one.accuracy, "d_prime": one.d_prime, "length": float(one.difference.norm())}
             for name, one in self.layers.items()
         ]
-        told = {"first": self.first, "second": self.second, "samples": list(self.sizes), "layers": layers}
-        return told if self.moved is None else {**told, "moved": self.moved.to_dict()}
+        fields = {"first": self.first, "second": self.second, "samples": self.sizes, "layers": layers}
+        return fields if self.moved is None else {**fields, "moved": self.moved.to_dict()}
 
-    def to_text(self) -> str:
+    def blocks(self) -> Iterator[str]:
         rows = [
-            (
-                name,
-                format_number(one.accuracy),
-                format_number(one.d_prime, ".2f"),
-                format_number(float(one.difference.norm())),
-            )
+            (name, one.accuracy, format_number(one.d_prime, ".2f"), float(one.difference.norm()))
             for name, one in self.layers.items()
         ]
-        legend = "accuracy: share of samples on their own side of the midpoint of the means, leave-one-out"
-        parts = [self.title, table(("layer", "accuracy", "d′", "norm"), rows), legend]
-        return "\n\n".join(parts if self.moved is None else [*parts, self.moved.to_text()])
+        yield self.title
+        yield table(("layer", "accuracy", "d′", "norm"), rows)
+        yield "accuracy: share of samples on their own side of the midpoint of the means, leave-one-out"
+        if self.moved is not None:
+            yield self.moved.to_text()
 
     @property
     def title(self) -> str:

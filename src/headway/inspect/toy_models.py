@@ -11,22 +11,22 @@ Axes:  S sparsities   R restarts of each   B batch   F features   M hidden dimen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.data.order import keyed
 from headway.errors import UserError
-from headway.figures import HeatMap, Plot
-from headway.inspect.presentation import Result, finite, format_number, table
+from headway.figures import Drawing, HeatMap, Plot
+from headway.inspect.presentation import Result, check_counts, format_number, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SPARSITIES = (0.0, 0.7, 0.9, 0.99)
 REPRESENTED = 0.5  # norm of a direction from which its feature counts as represented; norms are near 0 or near 1
@@ -62,9 +62,7 @@ class ToyFeatures:
     decay: float = 0.9
 
     def __post_init__(self) -> None:
-        for name, count in (("features", self.features), ("hidden", self.hidden)):
-            if count < 1:
-                raise UserError(f"{name}={count}", allowed="1 or more")
+        check_counts(features=self.features, hidden=self.hidden)
         if not self.sparsities:
             raise UserError("no sparsity is given", allowed="one or more, each from 0 up to, but not, 1")
         for sparsity in self.sparsities:
@@ -90,9 +88,7 @@ class ToyTraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "restarts"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}", allowed="1 or more")
+        check_counts(steps=self.steps, batch=self.batch, restarts=self.restarts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,143 +146,17 @@ class ToyRepresentation:
             weight = weight @ torch.linalg.svd(weight, full_matrices=False).Vh[:2].mT
         return F.pad(weight, (0, 2 - weight.shape[1])).tolist()
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "sparsity": self.sparsity,
-            "loss": finite(self.loss),
-            "represented": self.count,
-            "dimensions_per_feature": finite(self.dimensions_per_feature),
-            "dimensionality": self.dimensionality.tolist(),
-            "norms": self.norms.tolist(),
-            "interference": self.interference.tolist(),
-            "weight": self.weight.tolist(),
-            "bias": self.bias.tolist(),
-            "gram": self.gram.tolist(),
-        }
+    def data(self) -> dict[str, Any]:
+        names = ("dimensions_per_feature", "dimensionality", "norms", "interference", "weight", "bias", "gram")
+        numbers = {name: getattr(self, name) for name in names}
+        return {"sparsity": self.sparsity, "loss": self.loss, "represented": self.count, **numbers}
 
-
-class ToyModels(nn.Module):
-    """x′ = relu(W Wᵀ x + b) for S × R small models side by side: S R B F → S R B F."""
-
-    def __init__(self, world: ToyFeatures, training: ToyTraining):
-        super().__init__()
-        size = (training.restarts, world.features, world.hidden)
-        std = (2.0 / (world.features + world.hidden)) ** 0.5  # Xavier
-        drawn = [torch.randn(size, generator=generator(training, at, "begin")) * std for at in world.sparsities]
-        self.weight = nn.Parameter(torch.stack(drawn))  # S R F M
-        self.bias = nn.Parameter(torch.zeros(self.weight.shape[:3]))  # S R F
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(x @ self.weight @ self.weight.mT + self.bias[:, :, None])
-
-
-def train_toy_models(world: ToyFeatures, training: ToyTraining) -> list[ToyRepresentation]:
-    """The best model of each sparsity, in their order."""
-    models = ToyModels(world, training)
-    optimiser = torch.optim.Adam(models.parameters(), training.lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, training.steps)
-    draws = [generator(training, sparsity, "learn") for sparsity in world.sparsities]
-    for _ in range(training.steps):
-        losses(models, world, sample_features(world, training.batch, draws)).sum().backward()
-        optimiser.step()
-        optimiser.zero_grad()
-        schedule.step()
-    measured = evaluate(models, world, training)  # S R
-    found = list[ToyRepresentation]()
-    for at, (sparsity, best) in enumerate(zip(world.sparsities, measured.argmin(1).tolist(), strict=True)):
-        weight, bias = models.weight[at, best].detach(), models.bias[at, best].detach()
-        found.append(ToyRepresentation(sparsity, weight, bias, measured[at, best].item()))
-    return found
-
-
-@torch.no_grad()
-def evaluate(models: ToyModels, world: ToyFeatures, training: ToyTraining) -> Tensor:
-    """The loss of each restart on features that all restarts of a sparsity share, S R."""
-    draws = [generator(training, sparsity, "examine") for sparsity in world.sparsities]
-    batches = (sample_features(world, training.batch, draws) for _ in range(EVAL_BATCHES))
-    return torch.stack([losses(models, world, x) for x in batches]).mean(0)
-
-
-def losses(models: ToyModels, world: ToyFeatures, x: Tensor) -> Tensor:
-    """The mean of importance · (x − x′)² over batch and features, S R."""
-    return (world.importance * (x - models(x)) ** 2).mean((-2, -1))
-
-
-def sample_features(world: ToyFeatures, batch: int, draws: list[torch.Generator]) -> Tensor:
-    """Random features, S 1 B F: all restarts of a sparsity see the same."""
-    size = (batch, world.features)
-    drawn = [
-        torch.rand(size, generator=draw) * (torch.rand(size, generator=draw) >= sparsity)
-        for sparsity, draw in zip(world.sparsities, draws, strict=True)
-    ]
-    return torch.stack(drawn)[:, None]
-
-
-def generator(training: ToyTraining, sparsity: float, purpose: str) -> torch.Generator:
-    """Random numbers for one sparsity alone."""
-    return torch.Generator().manual_seed(keyed("superposition", training.seed, repr(float(sparsity)), purpose))
-
-
-@dataclass(frozen=True, eq=False)
-class SuperpositionResult(Result):
-    world: ToyFeatures
-    training: ToyTraining
-    models: Sequence[ToyRepresentation]
-
-    def to_dict(self) -> dict[str, Any]:
-        world = self.world
-        sizes = {"features": world.features, "hidden": world.hidden, "decay": world.decay}
-        run = {"steps": self.training.steps, "seed": self.training.seed}
-        return {**sizes, **run, "models": [model.to_dict() for model in self.models]}
-
-    def to_text(self) -> str:
-        world = self.world
-        decay = "equally important" if world.decay == 1 else f"each {world.decay:g} times as important as the previous"
-        rows = [
-            (
-                f"{one.sparsity:g}",
-                f"{one.loss:.6f}",
-                f"{one.count}",
-                format_number(one.dimensions_per_feature),
-                " ".join(format_number(share, ".2f") for share in one.dimensionality[:MAX_FEATURES].tolist()),
-            )
-            for one in self.models
-        ]
-        header = ["sparsity", "loss", "represented", "dimensions per feature", "feature dimensionality"]
-        return "\n\n".join([f"{world.features} features in {world.hidden} dimensions, {decay}", table(header, rows)])
-
-    def plot(self) -> Plot:
-        names = [str(at) for at in range(self.world.features)]
-        most = max(float(one.gram.abs().max()) for one in self.models)
-        grams = [
-            HeatMap(
-                f"sparsity {one.sparsity:g}: WᵀW", one.gram.tolist(), names, names, signed=True, limits=(-most, most)
-            )
-            for one in self.models
-        ]
-        arrows = [FeatureArrows(f"{one.count} of {self.world.features} represented", one) for one in self.models]
-        shares = [
-            DimensionalityBars(f"{format_number(one.dimensions_per_feature, '.2f')} dimensions per feature", one)
-            for one in self.models
-        ]
-        title = f"{self.world.features} features in {self.world.hidden} dimensions"
-        return Plot(title, [*grams, *arrows, *shares], columns=len(self.models))
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureArrows:
-    """The direction of each feature, the darker the more important."""
-
-    title: str
-    model: ToyRepresentation
-    width: float = 1.9
-    height: float = 1.9
-
-    def draw(self, axes: Axes, figure: Figure) -> None:
+    def draw_directions(self, axes: Axes) -> None:
+        """The direction of each feature, the darker the more important."""
         from matplotlib import colormaps
 
-        points = self.model.plane()
-        reach = 1.25 * max(1.0, float(self.model.norms.max()))
+        points = self.plane()
+        reach = 1.25 * max(1.0, float(self.norms.max()))
         colours = colormaps["cividis"]
         for at, (x, y) in enumerate(points):
             colour = colours(0.85 * at / max(1, len(points) - 1))
@@ -300,21 +170,106 @@ class FeatureArrows:
         axes.set_ylim(-reach, reach)
         axes.set_aspect("equal")
 
-
-@dataclass(frozen=True, eq=False)
-class DimensionalityBars:
-    """The fraction of a dimension that each feature has, with those of regular polytopes as lines."""
-
-    title: str
-    model: ToyRepresentation
-    width: float = 1.9
-    height: float = 1.9
-
-    def draw(self, axes: Axes, figure: Figure) -> None:
-        shares = self.model.dimensionality.tolist()
+    def draw_dimensionality(self, axes: Axes) -> None:
+        """The fraction of a dimension that each feature has, with those of regular polytopes as lines."""
+        shares = self.dimensionality.tolist()
         for name, share in FRACTIONS.items():
             axes.axhline(share, color="0.7", linestyle="--", linewidth=0.8, zorder=0)
             axes.annotate(name, (1.0, share), xycoords=("axes fraction", "data"), fontsize=7, va="bottom", ha="right")
         axes.bar(range(len(shares)), shares, color="C0")
         axes.set_ylim(0, 1.12)
         axes.set_xlabel("feature")
+
+
+def train_toy_models(world: ToyFeatures, training: ToyTraining) -> list[ToyRepresentation]:
+    """The best model of each sparsity, in their order; x′ = relu(W Wᵀ x + b) of S × R models side by side."""
+    size = (training.restarts, world.features, world.hidden)
+    std = (2.0 / (world.features + world.hidden)) ** 0.5  # Xavier
+    initial = [torch.randn(size, generator=random) * std for random in generators(world, training, "begin")]
+    weight = torch.stack(initial).requires_grad_()  # S R F M
+    bias = torch.zeros(weight.shape[:3], requires_grad=True)  # S R F
+
+    def losses(draws: Sequence[torch.Generator]) -> Tensor:
+        """The mean of importance · (x − x′)² over a batch of random features, S R."""
+        x = sample_features(world, training.batch, draws)
+        rebuilt = torch.relu(x @ weight @ weight.mT + bias[:, :, None])
+        return (world.importance * (x - rebuilt) ** 2).mean((-2, -1))
+
+    optimiser = torch.optim.Adam([weight, bias], training.lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, training.steps)
+    draws = generators(world, training, "learn")
+    for _ in range(training.steps):
+        losses(draws).sum().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        schedule.step()
+    draws = generators(world, training, "examine")  # features that all restarts of a sparsity share
+    with torch.no_grad():
+        measured = torch.stack([losses(draws) for _ in range(EVAL_BATCHES)]).mean(0)  # S R
+    return [
+        ToyRepresentation(sparsity, weight[at, best].detach(), bias[at, best].detach(), measured[at, best].item())
+        for at, (sparsity, best) in enumerate(zip(world.sparsities, measured.argmin(1).tolist(), strict=True))
+    ]
+
+
+def sample_features(world: ToyFeatures, batch: int, draws: Sequence[torch.Generator]) -> Tensor:
+    """Random features, S 1 B F: all restarts of a sparsity see the same."""
+    size = (batch, world.features)
+    features = [
+        torch.rand(size, generator=draw) * (torch.rand(size, generator=draw) >= sparsity)
+        for sparsity, draw in zip(world.sparsities, draws, strict=True)
+    ]
+    return torch.stack(features)[:, None]
+
+
+def generators(world: ToyFeatures, training: ToyTraining, purpose: str) -> list[torch.Generator]:
+    """Random numbers for each sparsity alone."""
+    seeds = (keyed("superposition", training.seed, repr(float(one)), purpose) for one in world.sparsities)
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+@dataclass(frozen=True, eq=False)
+class SuperpositionResult(Result):
+    world: ToyFeatures
+    training: ToyTraining
+    models: Sequence[ToyRepresentation]
+
+    def data(self) -> dict[str, Any]:
+        world = self.world
+        sizes = {"features": world.features, "hidden": world.hidden, "decay": world.decay}
+        run = {"steps": self.training.steps, "seed": self.training.seed}
+        return {**sizes, **run, "models": [model.data() for model in self.models]}
+
+    def blocks(self) -> Iterator[str]:
+        world = self.world
+        decay = "equally important" if world.decay == 1 else f"each {world.decay:g} times as important as the previous"
+        yield f"{self.title}, {decay}"
+        rows = [
+            (
+                f"{one.sparsity:g}",
+                f"{one.loss:.6f}",
+                one.count,
+                one.dimensions_per_feature,
+                " ".join(format_number(share, ".2f") for share in one.dimensionality[:MAX_FEATURES].tolist()),
+            )
+            for one in self.models
+        ]
+        yield table(["sparsity", "loss", "represented", "dimensions per feature", "feature dimensionality"], rows)
+
+    @property
+    def title(self) -> str:
+        return f"{self.world.features} features in {self.world.hidden} dimensions"
+
+    def plot(self) -> Plot:
+        names = [str(at) for at in range(self.world.features)]
+        largest = max(float(one.gram.abs().max()) for one in self.models)
+        heat_map = partial(HeatMap, rows=names, columns=names, signed=True, limits=(-largest, largest))
+        grams = [heat_map(f"sparsity {one.sparsity:g}: WᵀW", one.gram.tolist()) for one in self.models]
+        small = partial(Drawing, width=1.9, height=1.9)
+        of, per = f"of {self.world.features} represented", "dimensions per feature"
+        directions = [small(f"{one.count} {of}", one.draw_directions) for one in self.models]
+        shares = [
+            small(f"{format_number(one.dimensions_per_feature, '.2f')} {per}", one.draw_dimensionality)
+            for one in self.models
+        ]
+        return Plot(self.title, [*grams, *directions, *shares], columns=len(self.models))

@@ -77,7 +77,7 @@ def end(given: int | list[int], vocab: int) -> int:
 def write_config(c: Config) -> dict[str, Any]:
     if c.end == OLD_END:
         said = f"end={OLD_END} means there the largest id of each text"
-        raise UserError(said, do="use --to headway")
+        raise UserError(said, do="use to=headway")
     both = {"layer_norm_eps": 1e-5, "projection_dim": c.width}
     return {
         "model_type": "clip",

@@ -157,7 +157,7 @@ class ConfigMap:
 def written_as(model_type: str) -> str:
     """What helps where a model has a place in another family's layout than its own."""
     way = f"dataclasses.replace(load(folder), model_type={model_type!r}).save_hf(target)"
-    return f"use --to headway, or write it as a {model_type} model in Python: {way}"
+    return f"use to=headway, or write it as a {model_type} model in Python: {way}"
 
 
 # what every Hugging Face config may hold and no model computes with

@@ -87,7 +87,7 @@ def unpickled(path: Path) -> object:
 def check_asked(said: str, unsafe: bool) -> None:
     """Refuses to read a pickle unless it was asked for."""
     if not unsafe:
-        do = "convert it to safetensors, or allow it with unsafe=True (--unsafe)"
+        do = "convert it to safetensors, or allow it with unsafe=True"
         raise UserError(f"{said}, which is not read unasked", do=do)
 
 

@@ -182,7 +182,7 @@ def openai_dims(c: Config) -> dict[str, int]:
         f.name for f in fields(c) if not f.name.endswith("dropout") and getattr(c, f.name) != getattr(again, f.name)
     ]
     if other:
-        raise UserError(f"OpenAI's layout has no place for {other[0]}={getattr(c, other[0])!r}", do="use --to hf")
+        raise UserError(f"OpenAI's layout has no place for {other[0]}={getattr(c, other[0])!r}", do="use to=hf")
     return dims._asdict()
 
 

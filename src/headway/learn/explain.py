@@ -3,58 +3,54 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from headway.errors import UserError, listed, nearest
 
+EMBEDDINGS = {"flying": [0, 1, 1, 1, 1, 0], "arrows": [1, 1, 0, -1, -1, 1]}
+QKV = "   Q       K       V"
+TOPICS = ("attention",)
+
 Matrix = list[list[float]]
 
 
-def explain(topic: str) -> Exercise:
-    """The worked exercise of a topic."""
-    return topic_named(topic).work()
+def explain(topic: str) -> AttentionExercise:
+    """The worked exercise of a topic, computed by `attend`: one head, and parts of X as queries, keys and values."""
+    check(topic)
+    import torch
+
+    from headway.ops.attend import DOT, attend
+
+    x = torch.tensor(list(EMBEDDINGS.values()), dtype=torch.float64)
+    q, k, v = x[None, None].split(2, -1)  # 1 1 T D
+    seen: list[torch.Tensor] = []
+    output = attend(q, k, v, edit=lambda weights: seen.append(weights) or weights)
+    matrices = (part.reshape(len(x), -1).tolist() for part in (x, q, k, v, DOT(q, k), seen[0], output))
+    return AttentionExercise("attention(Q, K, V) = softmax(Q Kᵀ / √d) V", list(EMBEDDINGS), *matrices)
 
 
 def source_of(topic: str) -> str:
-    """file:line of the code of a topic's formula."""
-    return where(topic_named(topic).code())
+    """file:line of the code of a topic's formula; the file relative to the working directory where it lies below it."""
+    check(topic)
+    from headway.ops.attend import attend
+
+    file, here = Path(inspect.getsourcefile(attend) or "").resolve(), Path.cwd()
+    short = file.relative_to(here) if file.is_relative_to(here) else file
+    return f"{short}:{inspect.getsourcelines(attend)[1]}"
 
 
-def topic_named(name: str) -> Topic:
-    if name not in TOPICS:
-        raise UserError(f"no topic {name!r} to explain", allowed=listed(TOPICS), meant=nearest(name, TOPICS))
-    return TOPICS[name]
-
-
-@dataclass(frozen=True)
-class Exercise(ABC):
-    """A formula and the numbers of one exercise."""
-
-    formula: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @abstractmethod
-    def to_text(self) -> str: ...
+def check(topic: str) -> None:
+    if topic not in TOPICS:
+        raise UserError(f"no topic {topic!r} to explain", allowed=listed(TOPICS), meant=nearest(topic, TOPICS))
 
 
 @dataclass(frozen=True)
-class Topic:
-    """How to work an exercise, and the function whose text is the formula."""
-
-    work: Callable[[], Exercise]
-    code: Callable[[], Callable[..., object]]
-
-
-@dataclass(frozen=True)
-class AttentionExercise(Exercise):
+class AttentionExercise:
     """Row i of each matrix belongs to word i; scores and weights have a column for each word that is looked at."""
 
+    formula: str
     words: list[str]
     X: Matrix
     Q: Matrix
@@ -63,6 +59,9 @@ class AttentionExercise(Exercise):
     scores: Matrix
     weights: Matrix
     output: Matrix
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
     def to_text(self) -> str:
         words = "".join(f"{word:>11}" for word in self.words)
@@ -88,39 +87,5 @@ class AttentionExercise(Exercise):
         return f"{self.words[i]} becomes {parts} = {shown(self.output[i], '.6f')}"
 
 
-def attention() -> AttentionExercise:
-    """The exercise, computed by `attend`: one sentence, one head, and the parts of X as queries, keys and values."""
-    import torch
-
-    from headway.ops.attend import DOT, attend
-
-    x = torch.tensor(list(EMBEDDINGS.values()), dtype=torch.float64)
-    q, k, v = x[None, None].split(2, -1)  # 1 1 T D
-    seen: list[torch.Tensor] = []
-    output = attend(q, k, v, edit=lambda weights: seen.append(weights) or weights)
-    matrices = (part.reshape(len(x), -1).tolist() for part in (x, q, k, v, DOT(q, k), seen[0], output))
-    return AttentionExercise("attention(Q, K, V) = softmax(Q Kᵀ / √d) V", list(EMBEDDINGS), *matrices)
-
-
-def attention_code() -> Callable[..., object]:
-    from headway.ops.attend import attend
-
-    return attend
-
-
 def shown(numbers: list[float], form: str) -> str:
     return f"[{', '.join(f'{x:{form}}' for x in numbers)}]"
-
-
-def where(function: Callable[..., object]) -> str:
-    """file:line of a function; the file relative to the working directory where it lies below it."""
-    file = Path(inspect.getsourcefile(function) or "").resolve()
-    here = Path.cwd()
-    short = file.relative_to(here) if file.is_relative_to(here) else file
-    return f"{short}:{inspect.getsourcelines(function)[1]}"
-
-
-EMBEDDINGS = {"flying": [0, 1, 1, 1, 1, 0], "arrows": [1, 1, 0, -1, -1, 1]}
-QKV = "   Q       K       V"
-
-TOPICS = {"attention": Topic(attention, attention_code)}

@@ -55,14 +55,14 @@ class RecordingView(Recording):
 def check_page_path(path: Path) -> None:
     """Refuse a path that is a folder, lies in none, or holds a file that is not a page of `headway look`."""
     if path.is_dir():
-        raise UserError(f"{path} is a folder", do="give the name of a file, as in --out page.html")
+        raise UserError(f"{path} is a folder", do="give the name of a file, as in out=page.html")
     if not path.parent.is_dir():
-        raise UserError(f"{path.parent} is not a folder", do="make it first, or give another --out")
+        raise UserError(f"{path.parent} is not a folder", do="make it first, or give another out=")
     if path.exists():
         with path.open("rb") as file:
             beginning = file.read(MARK_BYTES).decode("utf-8", "replace")
         if not is_look_page(beginning):
-            raise UserError(f"{path} is there, and is no page of headway look", do="remove it, or give another --out")
+            raise UserError(f"{path} is there, and is no page of headway look", do="remove it, or give another out=")
 
 
 def is_look_page(beginning: str) -> bool:

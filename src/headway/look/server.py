@@ -34,7 +34,7 @@ HEADERS = {
 def bind(port: int) -> PageServer:
     """A server bound to a port, without a session yet: a port in use is reported before a model is loaded."""
     if not 0 <= port <= 65535:
-        raise UserError(f"--port {port}", allowed="1 to 65535, or 0 for any that is free")
+        raise UserError(f"port={port}", allowed="1 to 65535, or 0 for any that is free")
     try:
         return PageServer((HOST, port), PageRequestHandler)
     except OSError as error:
@@ -42,7 +42,7 @@ def bind(port: int) -> PageServer:
             raise
         why = "in use" if error.errno == EADDRINUSE else "not permitted"
         raise UserError(
-            f"port {port} is {why}", do="give another, as in --port 8766, or 0 for any that is free"
+            f"port {port} is {why}", do="give another, as in port=8766, or 0 for any that is free"
         ) from None
 
 

@@ -327,6 +327,7 @@ def test_neighbours_among_lines(inspect: Inspect, models: dict[str, Model], tmp_
 HOSTILE = ["$x$", "$", "</text><script>", "\x00\x1b[31m", "مرحبا", "語", "🙂", "y" * 10_000]
 
 
+@pytest.mark.slow
 def test_every_subject_has_its_figure(places: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = saved(tmp_path / "data.tsv", named_lines(LABELS, 12))
     lines = saved(tmp_path / "lines.txt", sentences(6, 4))

@@ -349,6 +349,7 @@ def test_every_subject_has_its_figure(places: Path, tmp_path: Path, capsys: pyte
         assert ElementTree.parse(figure).getroot().tag.endswith("svg")
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_drawn_as_letters(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     values = [[float(at)] * len(HOSTILE) for at in range(len(HOSTILE))]
     drawing = Plot(HOSTILE[0], [HeatMap(HOSTILE[1], values, HOSTILE, HOSTILE)])
@@ -372,6 +373,7 @@ def test_what_is_printed_moves_no_cursor(places: Path, capsys: pytest.CaptureFix
 # ---- mistakes
 
 
+@pytest.mark.slow
 def test_mistakes_are_told_in_a_sentence(refused: Refused, places: Path, tmp_path: Path, picture: Path) -> None:
     one_class = saved(tmp_path / "one.tsv", [f"{text}\tgood" for text in sentences(9)])
     lines = saved(tmp_path / "lines.txt", sentences(6))

@@ -31,7 +31,7 @@ test: $(READY)  ## every test but the proofs, at most 12 minutes
 	@start=$$(date +%s); $(PYTEST) $(PAIR); code=$$?; \
 	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
 
-check: $(READY)  ## before each commit: format, lint, types and the fast tests (about 90 s on two cores)
+check: $(READY)  ## before each commit: format, lint, types and the fast tests (about two minutes on two cores)
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target check-types check-tests

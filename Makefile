@@ -3,6 +3,12 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# two processes; each takes a row of neighbouring tests, which share fixtures, and then half of what the other has left
+PAIR   := -n 2 --dist worksteal
+
+# compile modules and rewrite the tests' assertions once, also where the environment forbids it: else each of the two
+# processes, and of the hundreds that tests start, does it anew
+export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -22,18 +28,23 @@ browser:  ## install Debian's chromium for the browser tests, where that is poss
 	else echo "browser tests will be skipped: apt-get could not install chromium"; fi
 
 test: $(READY)  ## every test but the proofs, at most 12 minutes
-	@start=$$(date +%s); $(PYTEST) -n 2; code=$$?; \
+	@start=$$(date +%s); $(PYTEST) $(PAIR); code=$$?; \
 	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
 
-check: $(READY)  ## before each commit: format, lint, types and the fast tests (three to four minutes on two cores)
+check: $(READY)  ## before each commit: format, lint, types and the fast tests (about two minutes on two cores)
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target check-types check-tests
+
+check-types: $(READY)
 	@$(BIN)/basedpyright
-	@HEADWAY_CASES=4 $(PYTEST) -n 2 -m "not slow and not proof"
+
+check-tests: $(READY)
+	@HEADWAY_CASES=4 $(PYTEST) $(PAIR) -m "not slow and not proof"
 
 proof: $(READY)  ## long proofs: the laws on more cases, and a deliberate defect for each law
 	@$(PYTEST) -m proof || [ $$? -eq 5 ]  # 5: no test is marked so yet
-	@HEADWAY_CASES=200 $(PYTEST) -n 2 tests/laws
+	@HEADWAY_CASES=200 $(PYTEST) $(PAIR) tests/laws
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/laws/mutants.py
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/interop/table.py
 
@@ -58,4 +69,4 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps timm -c constraints.txt  # without torchvision
 	@touch $@
 
-.PHONY: help setup demo browser test check proof bench format clean
+.PHONY: help setup demo browser test check check-types check-tests proof bench format clean

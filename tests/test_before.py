@@ -50,6 +50,7 @@ def test_a_model_can_be_saved_evaluated_and_looked_into(name: str, tmp_path: Pat
     assert again.evaluate(file, task=again.task.kind).to_dict()
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends with the weights of the run that nobody interrupted (up to rounding, on another processor)."""
     shutil.copytree(BEFORE / "interrupted", tmp_path, dirs_exist_ok=True)

@@ -157,6 +157,7 @@ def test_the_installed_command_is_the_same() -> None:
     assert (done.returncode, done.stderr) == (2, f"error: {MISTAKES['explain']}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["--help"], ["train", "--help"], ["explain", "--help"], ["explain", "attention"], ["exlpain"]]
 )
@@ -166,6 +167,7 @@ def test_piped_output_is_plain_and_narrow(words: list[str]) -> None:
     assert max(map(len, done.stdout.splitlines()), default=0) <= 80
 
 
+@pytest.mark.slow
 def test_a_narrow_encoding_is_forgiven() -> None:
     done = apart("explain", "attention", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")

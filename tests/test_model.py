@@ -223,6 +223,7 @@ def marian_folder(folder: Path) -> Any:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Recommended")
 def test_a_model_with_two_vocabularies_reads_with_one_and_writes_with_the_other(tmp_path: Path) -> None:
     from transformers import MarianTokenizer

@@ -13,6 +13,8 @@ from headway.tasks.forecasting import Forecasting, predicted_rows
 from tests.cli.command import Place, made_place
 from tests.train.runs import planned
 
+pytestmark = pytest.mark.slow  # a whole run
+
 SHORT = ["--train.steps", "200", "--train.threads", "1"]
 SHORT += ["--model.dim", "16", "--model.heads", "2", "--model.layers", "1"]
 

@@ -61,6 +61,7 @@ def test_a_page_is_written_and_told_in_one_line(look: Look, tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["causal-look.html"]
 
 
+@pytest.mark.slow
 def test_a_page_has_what_python_says(look: Look, tmp_path: Path, folders: Path) -> None:
     look("pairs", "the cat sat", "--out", "page.html")
     [run] = content(tmp_path / "page.html")["runs"]
@@ -109,6 +110,7 @@ def test_it_writes_as_much_as_it_is_told(look: Look, tmp_path: Path) -> None:
     assert len(content(tmp_path / "page.html")["runs"][0]["outcome"]["steps"]) == len("the")
 
 
+@pytest.mark.slow
 def test_it_begins_where_it_is_told(look: Look, tmp_path: Path) -> None:
     look("pairs", "the cat", "--out", "page.html")
     assert content(tmp_path / "page.html")["focus"]["site"] == "decoder.0.cross"
@@ -145,6 +147,7 @@ def translator(folder: Path, seed: int) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_translators_that_write_different_words_are_compared(look: Look, tmp_path: Path, folders: Path) -> None:
     other = translator(tmp_path / "elsewhere" / "pairs", 9)
     assert look("pairs", "the cat sat", "--compare", str(other), "--out", "page.html")[0] == 0

@@ -99,6 +99,7 @@ sizes = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(given_values(), sizes)
 def test_a_written_recipe_is_the_same_recipe(
     tmp_path_factory: Any, values: dict[str, Any], more: dict[str, Any]
@@ -333,6 +334,7 @@ def test_old_names_and_new_ones_are_layers_of_one_setting(tmp_path: Path) -> Non
     assert resolve(read_layers({"data.validation": ("b",)}, file, {})).data.validation_from is None
 
 
+@pytest.mark.slow
 def test_old_names_are_in_no_message_nor_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert not {*ALIASES} & {*SETTINGS}
     assert {*ALIASES.values()} <= {*SETTINGS}
@@ -386,6 +388,7 @@ def test_the_command_hands_on_only_what_was_given(monkeypatch: pytest.MonkeyPatc
     assert how == {"resume": True}
 
 
+@pytest.mark.slow
 def test_every_setting_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = {int: "2", float: "0.5", str: "x", Path: "x", bool: "true"}
     for name, one in SETTINGS.items():

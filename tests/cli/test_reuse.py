@@ -193,6 +193,7 @@ def test_masked_images_are_shown_in_the_report(place: Place, pretrained: str) ->
     assert sum(x * x for x in vector) == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_images_alone_in_an_idx_file_are_learned_from(place: Place) -> None:
     images = np.random.default_rng(0).integers(0, 256, (30, 8, 8), np.uint8)
     put(place.folder / "digits", {"images-idx3-ubyte.gz": gzip.compress(idx(images))})

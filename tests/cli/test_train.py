@@ -109,6 +109,7 @@ def test_a_dry_run_touches_nothing_and_tells_all(place: Place) -> None:
     assert done.out.endswith("nothing was written: this was a dry run\n")
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_what_is_wrong_with_the_data(place: Place) -> None:
     lines = (place.folder / "pairs.tsv").read_text().splitlines()
     lines[7] = lines[7].split("\t")[0]
@@ -205,6 +206,7 @@ def test_minutes_are_made_into_steps_that_a_resumed_run_keeps(place: Place) -> N
 # Resumed.
 
 
+@pytest.mark.slow
 def test_a_run_that_found_no_space_goes_on_as_if_nothing_had_happened(place: Place) -> None:
     done = place("train", "--out", "cut", "--resume")
     assert (done.code, done.err) == (0, "")
@@ -285,6 +287,7 @@ def test_data_that_has_changed_is_refused_by_name(place: Place, begun: str, file
     assert "has changed since this run began" in said or change is None
 
 
+@pytest.mark.slow
 def test_the_same_settings_may_be_given_again(place: Place, begun: str) -> None:
     words = ["train", "mine.tsv", "--validation", "valid.tsv", *TINY, "--train.epochs", "1", "--out", begun]
     done = place(*words, "--resume", "--dry-run")
@@ -297,6 +300,7 @@ def test_the_embedded_data_set_is_no_file_that_could_be_gone() -> None:
     check_files({"data.path": ("dates",)}, {})
 
 
+@pytest.mark.slow
 def test_a_folder_that_holds_something_is_refused_before_the_data_is_read(place: Place) -> None:
     (place.folder / "full").mkdir(exist_ok=True)
     (place.folder / "full" / "notes").write_text("mine")

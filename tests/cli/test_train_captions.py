@@ -95,6 +95,7 @@ def astray(place: Place) -> Iterator[Path]:
     file.write_bytes(before)
 
 
+@pytest.mark.slow
 def test_a_caption_of_no_image_is_named_and_can_be_left_out(place: Place, astray: Path) -> None:
     refused = place("train", "told", *MODELS["soft"], "--dry-run").said
     assert "captions.jsonl:41" in refused

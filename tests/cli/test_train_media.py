@@ -95,6 +95,7 @@ def test_an_objective_that_the_data_does_not_have_is_told(place: Place) -> None:
     assert "--objective masked has no meaning for series" in refused.err
 
 
+@pytest.mark.slow
 def test_numbers_without_labels_are_foreseen_or_said_to_have_one(place: Place) -> None:
     rows = "".join(f"{at},{at + 1},{at * 7 % 5}\n" for at in range(20))
     (place.folder / "prices.csv").write_text(f"open,high,low\n{rows}", encoding="utf-8")
@@ -108,6 +109,7 @@ TEST = ["--data.test-from", "_.-.$"]  # ten recordings of thirty
 DIGITS = ["sounds", "--data.label-from", r"(\d)"]
 
 
+@pytest.mark.slow
 def test_what_is_kept_for_a_test_is_neither_learned_from_nor_opened(place: Place) -> None:
     bad = place.folder / "sounds" / "1_1_1-5.wav"
     before = bad.read_bytes() if bad.exists() else None
@@ -154,6 +156,7 @@ def test_patterns_for_names_need_files(place: Place) -> None:
     assert "is no pattern" in place("train", *DIGITS, "--data.test-from", "(", "--dry-run").said
 
 
+@pytest.mark.slow
 def test_a_bad_image_is_named(place: Place) -> None:
     bad = place.folder / "photos" / "dark" / "bad.png"
     bad.write_bytes(b"\x89PNG\r\n\x1a\nnothing more")
@@ -191,6 +194,7 @@ def test_what_is_left_out_of_validation_is_told(place: Place) -> None:
     assert "; of the validation data: 1 record left out (unreadable image 1)" in done.out
 
 
+@pytest.mark.slow
 def test_names_that_are_no_utf8_are_trained_on(place: Place) -> None:
     for at in range(4):
         kind = place.folder / "odd" / ("dark", "light")[at % 2]
@@ -204,6 +208,7 @@ def test_names_that_are_no_utf8_are_trained_on(place: Place) -> None:
     assert "caf0\udce9.png" in json.dumps(told, ensure_ascii=False)
 
 
+@pytest.mark.slow
 def test_a_measurement_says_how_to_see_what_is_wrong(place: Place) -> None:
     assert place("train", "photos", "--preset", "vit-nano", *SMALL, *SHORT, "--out", "for eval").code == 0
     (place.folder / "marred").mkdir()

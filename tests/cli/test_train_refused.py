@@ -99,6 +99,7 @@ def limit(size: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.ENOSPC, *(pytest.param(n, marks=pytest.mark.proof) for n in OTHERS)])
 def test_a_disk_that_refuses_is_told_and_what_was_saved_stays(place: Place, number: int) -> None:
     name = f"refused-{number}"
@@ -110,6 +111,7 @@ def test_a_disk_that_refuses_is_told_and_what_was_saved_stays(place: Place, numb
     assert left(place, name) == left(place, "done")
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_is_resumed(place: Place) -> None:
     """Its recipe.yaml has the old names of settings, and so may the options."""
     words = ["--train.checkpoint-every", "2", "--out", "earlier"]

@@ -30,6 +30,7 @@ from headway.errors import UserError
 seeds, indices, parts = st.integers(-3, 2**70), st.integers(0, 2**40), st.sampled_from(DateSplit)
 
 
+@pytest.mark.slow
 def test_the_first_examples_of_seed_0() -> None:
     """They change with the list of locales and with Babel's data, and never otherwise."""
     assert dates(0, 5) == [
@@ -42,6 +43,7 @@ def test_the_first_examples_of_seed_0() -> None:
     assert (written(0, 2).locale, written(0, 2).pattern) == ("lv", "EEEE, y. 'gada' d. MMMM")
 
 
+@pytest.mark.slow
 @given(seed=seeds, count=st.integers(0, 5), more=st.integers(0, 3), part=parts)
 def test_an_example_depends_on_its_seed_and_index_alone(seed: int, count: int, more: int, part: DateSplit) -> None:
     once = dates(seed, count, part=part)
@@ -130,6 +132,7 @@ def test_short_years_that_might_stand_first_or_last_are_left_out() -> None:
     assert [writer.pattern for writer in module.readable(writers[1:])] == ["d/M/yy", "d/M/y"]
 
 
+@pytest.mark.slow
 def test_pieces_write_what_babel_writes() -> None:
     from babel import Locale
     from babel.dates import format_date

@@ -349,6 +349,7 @@ def test_a_pipe_cannot_be_read_twice(tmp_path: Path) -> None:
         recognise([tmp_path / "a.tsv"])
 
 
+@pytest.mark.slow
 def test_real_data_is_recognised(shared: Path) -> None:
     data = shared / "data"
     assert recognise([data / "sentence_polarity" / "train.tsv"]).kind is DataKind.LABELS

@@ -113,6 +113,7 @@ def build_until(call: int) -> None:
     os._exit(0)
 
 
+@pytest.mark.slow
 def test_a_crash_anywhere_leaves_no_half_store(own_cache: Path) -> None:
     fork = multiprocessing.get_context("fork")
     call, code = 0, 9

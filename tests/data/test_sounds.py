@@ -53,6 +53,7 @@ def test_samples_are_those_that_were_written(tmp_path: Path, format: str, subtyp
         assert rate_of(place) == 8000
 
 
+@pytest.mark.slow
 def test_another_rate_is_resampled(tmp_path: Path) -> None:
     signal = pytest.importorskip("scipy.signal")
     place = at(tmp_path, coded(VALUES[:, 0], "WAV", "FLOAT"))

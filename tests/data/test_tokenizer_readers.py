@@ -33,6 +33,7 @@ def check_same(ours: Tokenizer, theirs: Any, texts: list[str] = TEXTS) -> None:
         assert ours.encode(text) == theirs(text).input_ids, text
 
 
+@pytest.mark.slow
 def test_gpt2(shared: Path) -> None:
     from transformers import GPT2TokenizerFast
 

@@ -43,6 +43,7 @@ def test_greedy_is_the_best_path(frames: int, seed: int) -> None:
     assert heard.score == pytest.approx(sum(float(log_probs[0, t, s]) for t, s in enumerate(path)))
 
 
+@pytest.mark.slow
 @frames_seed
 @cases(25)
 def test_a_wide_beam_finds_every_answer_and_its_probability(frames: int, seed: int) -> None:

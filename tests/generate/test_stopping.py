@@ -26,6 +26,7 @@ def read(folder: Path) -> Tokenizer:
     return load_tokenizer(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOKENIZERS)
 @given(data=st.data())
 def test_a_string_is_heard_with_the_token_that_completes_it(name: str, data: st.DataObject, shared: Path) -> None:

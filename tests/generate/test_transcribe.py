@@ -58,6 +58,7 @@ def written(theirs: Any, features: Tensor, prompt: int, **asked: Any) -> list[in
     return ids[: ids.index(ID["<|endoftext|>"])] if ID["<|endoftext|>"] in ids else ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_window_is_written_as_by_transformers(how: str, seed: int) -> None:

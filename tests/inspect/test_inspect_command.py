@@ -327,6 +327,7 @@ def test_neighbours_among_lines(inspect: Inspect, models: dict[str, Model], tmp_
 HOSTILE = ["$x$", "$", "</text><script>", "\x00\x1b[31m", "مرحبا", "語", "🙂", "y" * 10_000]
 
 
+@pytest.mark.slow
 def test_every_subject_has_its_figure(places: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = saved(tmp_path / "data.tsv", named_lines(LABELS, 12))
     lines = saved(tmp_path / "lines.txt", sentences(6, 4))
@@ -348,6 +349,7 @@ def test_every_subject_has_its_figure(places: Path, tmp_path: Path, capsys: pyte
         assert ElementTree.parse(figure).getroot().tag.endswith("svg")
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_drawn_as_letters(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     values = [[float(at)] * len(HOSTILE) for at in range(len(HOSTILE))]
     drawing = Plot(HOSTILE[0], [HeatMap(HOSTILE[1], values, HOSTILE, HOSTILE)])
@@ -371,6 +373,7 @@ def test_what_is_printed_moves_no_cursor(places: Path, capsys: pytest.CaptureFix
 # ---- mistakes
 
 
+@pytest.mark.slow
 def test_mistakes_are_told_in_a_sentence(refused: Refused, places: Path, tmp_path: Path, picture: Path) -> None:
     one_class = saved(tmp_path / "one.tsv", [f"{text}\tgood" for text in sentences(9)])
     lines = saved(tmp_path / "lines.txt", sentences(6))

@@ -107,6 +107,7 @@ def test_a_whisper_holds_all_windows_of_a_sound_and_no_silence(classes: Path) ->
     torch.testing.assert_close(found["encoder.0.out"], expected, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["whisper", "conformer, decoder", "conformer, ctc", "wav2vec2, ctc"])
 def test_classes_of_sounds_are_read_off_layers(name: str, classes: Path) -> None:
     options: dict[str, Any] = {"most": 100}

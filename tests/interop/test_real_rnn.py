@@ -89,6 +89,7 @@ def test_whole_and_step_by_step_are_one(speaker: EncoderDecoder) -> None:
     assert [SOUNDS[i] for i in said] == [*SAID["transformer"].split(), "</s>"]
 
 
+@pytest.mark.slow
 def test_most_of_a_dictionary_is_right(speaker: EncoderDecoder, shared: Path) -> None:
     """Every 250th word of the dictionary that it was trained on: 312 of 463, stresses included."""
     with gzip.open(shared / "data" / "cmudict" / "cmudict.tsv.gz", "rt") as lines:

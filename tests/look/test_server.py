@@ -190,6 +190,7 @@ def test_two_models_are_served_together(tmp_path: Path) -> None:
     assert found[0] != found[1]
 
 
+@pytest.mark.slow
 def test_what_is_typed_is_compared_too(tmp_path: Path) -> None:
     model, second = loaded("transformer"), other("transformer")
     session = PageSession(Explorer({"one": model, "two": second}), tmp_path)

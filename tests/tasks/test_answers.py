@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,20 +44,22 @@ def translations(count: int, words: int) -> list[Record]:
     return [record("x", " ".join(f"w{draw.randrange(words)}" for _ in range(12))) for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("records", "by"),
-    [
-        ([record("3. Mai 2021", "2021-05-03")] * 9, "exact"),
-        ([record("New York", "city")] * 9, "exact"),
-        (translations(200, 900), "bleu"),
-        (translations(30_000, 5000), "bleu"),  # every word many times, and too many for a notation
-        (translations(12, 20), "bleu"),
-        (translations(200, 40), "word_error_rate"),
-        (translations(30_000, 40), "word_error_rate"),
-    ],
-)
-def test_targets_decide_what_they_are_measured_by(records: list[Record], by: str) -> None:
-    assert metrics_for(iter(records))[0] == by
+TARGETS: dict[str, tuple[Callable[[], list[Record]], str]] = {
+    "dates": (lambda: [record("3. Mai 2021", "2021-05-03")] * 9, "exact"),
+    "one word": (lambda: [record("New York", "city")] * 9, "exact"),
+    "900 words": (lambda: translations(200, 900), "bleu"),
+    # every word many times, and too many for a notation
+    "5,000 words, many times": (lambda: translations(30_000, 5000), "bleu"),
+    "few": (lambda: translations(12, 20), "bleu"),
+    "40 words": (lambda: translations(200, 40), "word_error_rate"),
+    "40 words, many times": (lambda: translations(30_000, 40), "word_error_rate"),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_targets_decide_what_they_are_measured_by(name: str) -> None:
+    make, by = TARGETS[name]
+    assert metrics_for(iter(make()))[0] == by
 
 
 def test_what_is_written_comes_in_the_order_of_the_records(models: dict[str, Model]) -> None:

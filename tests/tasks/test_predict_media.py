@@ -86,6 +86,7 @@ def test_numbers_are_named(tmp_path: Path) -> None:
     assert one == pytest.approx(other, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_whisper_writes_what_it_hears(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ear = pair(3).ours
     config = whisper.Config(

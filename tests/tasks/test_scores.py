@@ -304,6 +304,7 @@ def test_classes_are_shown_with_what_they_were_taken_for() -> None:
     assert score_classes(many, many).shown().endswith("and 30 more")
 
 
+@pytest.mark.slow
 @given(rows=pairs)
 def test_tables_are_narrow_and_data_is_json(rows: list[tuple[str, str]]) -> None:
     scores = all_measures(*zip(*rows, strict=True))

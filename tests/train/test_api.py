@@ -17,6 +17,8 @@ from headway.training.api import setting_name
 from headway.zoo import transformer
 from tests.train.runs import data_in
 
+pytestmark = pytest.mark.slow  # whole runs
+
 SMALL: dict[str, Any] = {"model": "transformer-nano", "dim": 16, "heads": 2, "layers": 1, "tokenizer": "words"}
 SMALL |= {"batch": 100, "threads": 1, "steps": 4, "quiet": True}
 PAIRS = [("a b c", "c b a"), ("b c", "c b"), ("c a", "a c"), ("a a b", "b a a")] * 10

@@ -117,6 +117,7 @@ def test_narrow_lines_leave_out_the_score_and_then_the_learning_rate(tmp_path: P
     assert shown.parts(12_000, 60) == ["step 12000/50000", "loss 2.3140", "8,412 tokens/s", "10.6 h left"]
 
 
+@pytest.mark.slow
 def test_rich_is_imported_only_for_a_terminal(tmp_path: Path) -> None:
     code = (
         "import io, sys; from pathlib import Path; from headway.training.metrics_log import progress_to\n"

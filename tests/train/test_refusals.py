@@ -73,6 +73,7 @@ def refusals(place: Path, make: Make, ways: Callable[[int], list[Way]]) -> int:
     return sum(1 for _ in takewhile(all, tried))
 
 
+@pytest.mark.slow
 def test_a_disk_that_refuses_is_loud_and_harms_nothing(memory: Path) -> None:
     assert refusals(memory, store, lambda at: [WAYS[at % len(WAYS)], WAYS[(at + 3) % len(WAYS)]]) >= 15
 

@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 
 import pytest
@@ -116,18 +117,23 @@ class Shape(HTMLParser):
         raise AssertionError(f"an instruction: {data}")
 
 
-HARMLESS = Shape(report_page(report_of("word")))
+@cache
+def harmless() -> Shape:
+    """The page of a word that does no harm."""
+    return Shape(report_page(report_of("word")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", HOSTILE)
 def test_no_text_becomes_a_part_of_the_page(word: str) -> None:
-    assert Shape(report_page(report_of(word))).tags == HARMLESS.tags
+    assert Shape(report_page(report_of(word))).tags == harmless().tags
 
 
+@pytest.mark.slow
 @few
 @given(texts)
 def test_the_shape_of_the_page_does_not_depend_on_the_texts(word: str) -> None:
-    assert Shape(report_page(report_of(f"{word} word"))).tags == HARMLESS.tags  # a short label is drawn upright
+    assert Shape(report_page(report_of(f"{word} word"))).tags == harmless().tags  # a short label is drawn upright
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc",)), min_size=1, max_size=20))
@@ -144,6 +150,7 @@ def test_a_string_is_a_text_and_only_markup_is_markup() -> None:
     assert not isinstance(Markup("a") + "<b>", Markup)  # joining by + makes a text again
 
 
+@pytest.mark.slow
 @few
 @given(texts)
 def test_every_text_can_be_written_to_a_file(word: str) -> None:
@@ -152,6 +159,7 @@ def test_every_text_can_be_written_to_a_file(word: str) -> None:
     text("\ud800").encode("utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_loads_and_runs_nothing() -> None:
     page = report_page(report_of("word"))
     shape = Shape(page)
@@ -172,9 +180,10 @@ def test_the_page_loads_and_runs_nothing() -> None:
     assert "@import" not in page
 
 
+@pytest.mark.slow
 def test_every_tag_is_closed() -> None:
     inside: list[str] = []
-    for name, _ in HARMLESS.tags:
+    for name, _ in harmless().tags:
         if name.startswith("/"):
             assert inside.pop() == name[1:]
         else:
@@ -182,19 +191,21 @@ def test_every_tag_is_closed() -> None:
     assert inside == []
 
 
+@pytest.mark.slow
 def test_tables_and_drawings_can_be_read_aloud() -> None:
     page = report_page(report_of("word"))
     drawings = re.findall(r"<svg.*?</svg>", page, re.S)
     assert drawings
     assert all(re.match(r'<svg [^>]*role="img"[^>]*><title>.+?</title><desc>.+?</desc>', d) for d in drawings)
-    assert all("scope" in attributes for name, attributes in HARMLESS.tags if name == "th")
-    assert all("dir" in attributes for name, attributes in HARMLESS.tags if name == "td")
-    assert ("html", "lang", "en") in HARMLESS.values
+    assert all("scope" in attributes for name, attributes in harmless().tags if name == "th")
+    assert all("dir" in attributes for name, attributes in harmless().tags if name == "td")
+    assert ("html", "lang", "en") in harmless().values
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page
     assert "width=device-width" in page
 
 
+@pytest.mark.slow
 def test_the_largest_page_is_below_a_megabyte() -> None:
     long = "<&\"'>" * 20_000
     labels = [str(at) for at in range(2000)]
@@ -216,6 +227,7 @@ def test_the_largest_page_is_below_a_megabyte() -> None:
     assert len(report_page(huge).encode()) < 1_000_000
 
 
+@pytest.mark.slow
 def test_a_run_that_measured_nothing_is_told_too() -> None:
     empty = replace(
         report_of("word"),
@@ -257,6 +269,7 @@ def test_any_numbers_can_be_drawn(values: list[float]) -> None:
     assert "inf" not in drawing
 
 
+@pytest.mark.slow
 def test_a_long_curve_is_drawn_by_its_means() -> None:
     drawing = curve_figure("x", [Curve("x", [Point(step, step % 2) for step in range(100_000)])])
     assert drawing is not None

@@ -59,6 +59,7 @@ def check_same(one: Trial, other: Trial) -> None:
     assert one.seen == other.seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["transformer", "masked"])
 def test_a_run_cut_twice_is_the_run_that_was_not(name: str, memory: Path) -> None:
     check_same(whole(name), interrupted(name, memory, (7, 13), workers=0))

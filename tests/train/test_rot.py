@@ -76,6 +76,7 @@ def swap_all(folder: Path, other: Path, draw: random.Random) -> None:
 ROT: list[tuple[Harm, int]] = [(flip, 300), (cut, 50), (lose, 10), (swap, 20), (swap_all, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("harm", "cases"), ROT)
 def test_rot_is_noticed(memory: Path, harm: Harm, cases: int) -> None:
     rotten(memory, cases, harm)

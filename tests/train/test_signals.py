@@ -133,6 +133,7 @@ def preempted(folder: Path, times: int) -> None:
         assert leftovers(store) == []
 
 
+@pytest.mark.slow
 def test_whenever_a_run_is_asked_to_end_it_saves_and_says_so(tmp_path: Path) -> None:
     preempted(tmp_path, 10)
 

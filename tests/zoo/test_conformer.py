@@ -171,6 +171,7 @@ def test_the_encoder_is_counted_by_hand() -> None:
     assert weights("conformer-s", "none") == layers * (2 * ffn + attention + convolution + 10 * dim) + shortening
 
 
+@pytest.mark.slow
 def test_the_published_waveform_model() -> None:
     assert weights("wav2vec2-conformer-large", "ctc") == 610_201_120
     assert weights("wav2vec2-conformer-large", "none") == 610_201_120 - 32 * 1025

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -31,10 +31,6 @@ from torch import Tensor, nn
 
 from headway.data.kinds import DataKind
 from headway.data.order import batched, random_for
-from headway.data.preprocess import Preprocess
-from headway.data.records import Record
-from headway.data.shards import Shards
-from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
 from headway.metrics.scores import Scores
@@ -56,6 +52,12 @@ from headway.tasks.results import (
     traced_samples,
 )
 from headway.tasks.tracing import TracedRun, TraceOptions
+
+if TYPE_CHECKING:
+    from headway.data.preprocess import Preprocess
+    from headway.data.records import Record
+    from headway.data.shards import Shards
+    from headway.data.splits import DataSplits
 
 ENCODED_TOGETHER = 256  # records that are encoded before the next are read
 UNKNOWN_TOKENS = 64  # about, of a sample whose tokens are not counted

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
-from headway.data.preprocess import Preprocess
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.head import Classifier, TokenClassifier, main_head
 from headway.nn.trunk import Trunk
+
+if TYPE_CHECKING:
+    from headway.data.preprocess import Preprocess
 
 CUSTOM = "custom"  # the architecture of a torch module of your own
 

@@ -9,15 +9,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from headway.data.order import batched
-from headway.data.records import Record
-from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.request import begin_of
@@ -44,6 +42,10 @@ from headway.tasks.text_tasks import MAX_LENGTH, TokenRows, context_for, given, 
 from headway.tasks.text_tracing import check_length, tokens, traced_writing, writing_of
 from headway.tasks.tracing import TracedRun, TraceOptions
 from headway.zoo.build import vocabulary_of
+
+if TYPE_CHECKING:
+    from headway.data.records import Record
+    from headway.data.splits import DataSplits
 
 ANSWERED_TOGETHER = 64  # texts
 READ_TOGETHER = 1000  # records

@@ -12,15 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.shards import Shards
-from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_readers import load_tokenizer
 from headway.data.tokenizer_training import TRAINERS, frame
@@ -32,6 +30,10 @@ from headway.recipe import Recipe
 from headway.tasks.base import RecordTask, Task
 from headway.tasks.batches import DataRow, EncoderInput, PackedBatch, cut, ids
 from headway.tasks.model_parts import ModelParts
+
+if TYPE_CHECKING:
+    from headway.data.shards import Shards
+    from headway.data.splits import DataSplits
 
 SAMPLE = 20_000  # records that are looked at to choose a level
 TRAINING_CHARACTERS = 50_000_000  # of texts, from which a vocabulary is trained

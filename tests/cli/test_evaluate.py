@@ -326,7 +326,7 @@ def test_batches_change_nothing(
     for together, many, tokens in ((1, 1, 1), (3, 5, 40), (7, 11, 100)):
         for answers in (seq2seq, text_classification):
             monkeypatch.setattr(answers, "ANSWERED_TOGETHER", together)
-            monkeypatch.setattr(answers, "READ_TOGETHER", many)
+        monkeypatch.setattr(seq2seq, "READ_TOGETHER", many)
         monkeypatch.setattr(language_modelling, "BATCH_TOKENS", tokens)
         assert same(found, measured(name, path, *options))
 

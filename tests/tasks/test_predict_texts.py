@@ -323,7 +323,7 @@ def test_a_folder_is_converted_there_and_back(shared: Path, tmp_path: Path, caps
         (["run", "nowhere", "text"], "nowhere is not a folder"),
         (["run", "nowhere"], "headway run needs something to answer; give a text or a file, as in"),
         (["run", "nowhere", "text", "--beam", "2", "--top-k", "3"], "--beam searches and does not draw"),
-        (["run", "nowhere", "text", "--top-p", "2"], "top_p=2"),
+        (["run", "nowhere", "text", "--top-p", "2"], "--top-p 2; allowed: above 0, up to 1"),
         (["generate", "nowhere", "text", "--best", "2"], "--best is for beams; give --beam too"),
         (["generate", "nowhere", "text", "--length-penalty", "1"], "--length-penalty is for beams"),
         (["generate", "nowhere", "text", "--patient"], "--patient is for beams"),

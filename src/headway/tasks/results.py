@@ -1,8 +1,6 @@
-"""What an evaluation found: scores, some answers, and what else there is to say.
+"""What a task returns: a `Prediction` for an input, an `EvalResult` for a data set, and `ReportDetails` for a run.
 
-What models answer: a typed value for each kind of answer, the same for the command, the server and the page.
-
-What a task contributes to the report of a run: sample answers, inputs to trace, pictures and curves.
+Each kind of answer is a typed value with `to_dict` and `to_text`, the same for the command, the page and Python.
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
 """One traced run of a model on one input: the call, the axes of every attention site, and how to read the outcome.
 
-A task traces an input; what records, edits or shows the run does not know which task it was.
+A task traces an input; what records, edits or shows the run does not know which task it was.  An `Axis` names the rows
+or the columns of a map: tokens of a text, cells of an image, stretches of a sound, or items; a page draws it by its
+kind.  A `ForcedText` is what one model wrote, token by token, so that another model can read the same.
 
-What the rows or the columns of a map are: pieces of a text, cells of a picture, stretches of a sound, or items.
-
-An axis knows what a person would call each of its rows; a page draws it by its kind.
-
-What was written, so that another model can read the same: token by token, as a vocabulary spells them.
-
-What came out, as data: what was said, how likely that was, and what else might have been said.
-
-A model that chooses (a word, a class, a tag, a symbol) is scored by what it chose before any edit: the sum of these
-choices' log-probabilities, which an edit changes.  A model that gives a vector is scored by how far that has turned,
-and one that foresees a row by how far that has moved.
+An `Outcome` is what came out, as data.  A model that chooses (a word, a class, a tag, a symbol) is scored by what it
+chose before any edit: the sum of these choices' log-probabilities, which an edit changes.  A model that gives a vector
+is scored by how far that has turned, and one that forecasts a row by how far that has moved.
 
 Axes:  N steps   C width   K choices: words, classes, symbols
 """

@@ -10,7 +10,7 @@ from headway.look.bundle import Bundle
 from headway.look.html_page import iframe
 from headway.look.html_page import render_page as page_of
 
-from .cases import KINDS, sample
+from .cases import KINDS, continued, sample
 from .conftest import Shown
 from .page import Page, found
 
@@ -192,3 +192,16 @@ def test_a_page_in_a_sandbox_works(page: Page, tmp_path: Path) -> None:
     inner.collect()
     assert inner.errors == []
     assert page.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", [7, 12, 31])
+def test_a_page_of_any_size_draws_its_matrix(shown: Shown, tokens: int) -> None:
+    """Where the cells of a row are as wide as the room, rounding may leave less than no room beside them."""
+    page = shown(continued([f"w{token}" for token in range(tokens)]))
+    page.evaluate("headway.change({view: 'matrix'})")
+    for width in range(700, 1500, 8):
+        page.size(width, 500 + width * 7 % 400)
+        page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        assert page.asked_for() == []
+        assert page.errors == []

@@ -92,7 +92,8 @@ function planned(scene) {
   const [w, h] = [size.w * zoom, size.h * zoom];
   const [wide, tall] = [Math.min(w * columns, width - room.side - PAD), Math.min(h * rows, height - room.head - PAD)];
   const start = room.side + Math.max(0, (width - room.side - PAD - wide) / 2);
-  const [x, y] = [clamp(app.state.x, 0, columns - wide / w), clamp(app.state.y, 0, rows - tall / h)];
+  const most = [columns - wide / w, rows - tall / h].map((last) => Math.max(0, last)); // rounding may go below 0
+  const [x, y] = [clamp(app.state.x, 0, most[0]), clamp(app.state.y, 0, most[1])];
   const plan = { w, h, x, y, start, head: room.head, left: start - x * w, top: room.head - y * h, side: room.side };
   return Object.assign(plan, {
     frame: [start, room.head, wide, tall],

@@ -27,11 +27,11 @@ browser:  ## install Debian's chromium for the browser tests, where that is poss
 	  >/dev/null 2>&1; then echo "installed chromium"; \
 	else echo "browser tests will be skipped: apt-get could not install chromium"; fi
 
-test: $(READY)  ## every test but the proofs, at most 12 minutes
+test: $(READY)  ## every test but the proofs (11 to 14 minutes on two cores)
 	@start=$$(date +%s); $(PYTEST) $(PAIR); code=$$?; \
 	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
 
-check: $(READY)  ## before each commit: format, lint, types and the fast tests (about two minutes on two cores)
+check: $(READY)  ## before each commit: format, lint, types and the fast tests (three to four minutes on two cores)
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target check-types check-tests

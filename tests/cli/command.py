@@ -143,10 +143,8 @@ def settle(place: Place, files: list[Path], more: Mapping[str, str]) -> None:
 
 
 def until(condition: Callable[[], bool], child: Child) -> None:
-    """Waits for something that a running child does."""
-    end = time.monotonic() + 60
+    """Waits for something that a running child does, however busy the machine is."""
     while not condition() and child.running():
-        assert time.monotonic() < end
         time.sleep(0.002)
 
 

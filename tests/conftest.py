@@ -1,9 +1,12 @@
-"""What every test shares: one thread, one seed, repeatable hypothesis runs, and the way to the shared folder."""
+"""What every test shares: one thread, one seed, repeatable hypothesis runs, `--sample` and the shared folder."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
+from zlib import crc32
 
 # before torch is imported: on virtual machines that announce AMX and do not let it run, a matrix product in bfloat16
 # (torch's own Muon, the reference of ours) ends the process with "illegal instruction"
@@ -13,6 +16,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from headway.figures import InlineSVG, Plot, draw, inline_svg
+
 ROOT = Path(__file__).parent.parent
 
 torch.set_num_threads(1)
@@ -21,9 +26,49 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, max_exa
 settings.load_profile("repeatable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sample", type=int, metavar="N", help="run at most N cases of each parametrised test")
+
+
+@pytest.hookimpl(trylast=True)  # of what -m and -k have left
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (most := config.getoption("--sample")) is not None:
+        kept = sample([item.nodeid for item in items], most)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+        items[:] = [item for item in items if item.nodeid in kept]
+
+
+def sample(names: list[str], most: int) -> set[str]:
+    """At most so many cases of each test, by a hash: always the same, and of each test others, so that together they
+    meet every model of a table."""
+    tests: dict[str, list[str]] = {}
+    for name in names:
+        tests.setdefault(name.partition("[")[0], []).append(name)
+    return {name for cases in tests.values() for name in sorted(cases, key=lambda case: crc32(case.encode()))[:most]}
+
+
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.default_generator.manual_seed(0)  # torch.manual_seed takes 1 ms to note the stack for absent devices
+
+
+@pytest.fixture(scope="session", autouse=True)
+def composed() -> Iterator[None]:
+    """Figures of reports are composed and not rendered, which takes half of the time of a short run."""
+
+    def compose(plot: Plot) -> InlineSVG:
+        width, height = (72 * float(side) for side in draw(plot).get_size_inches())
+        return InlineSVG(width, height, "")
+
+    with patch("headway.training.report_page.inline_svg", compose):
+        yield
+
+
+@pytest.fixture(scope="module")
+def rendered() -> Iterator[None]:
+    """Figures of reports are rendered: for tests of what is in them, and of each kind of run."""
+    with patch("headway.training.report_page.inline_svg", inline_svg):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.cli.command import empty_place
+from tests.conftest import ROOT
+
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -18,12 +17,9 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     if example.stem == "own_architecture":
         pytest.importorskip("transformers")
-    env = {**os.environ, "HEADWAY_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-P", str(example)], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+    done = empty_place(tmp_path).script(example)
+    assert done.code == 0, done.err
+    assert done.out
 
 
 def test_there_is_an_example_of_each_kind() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from runpy import run_path
 
 import torch
 
@@ -38,11 +39,25 @@ class Place:
     folder: Path
 
     def start(self, *words: str, before: Callable[[], None] | None = None, **more: str) -> Child:
-        return Child(self, words, before, more)
+        def program() -> int:
+            if before:
+                before()
+            return main(words)
+
+        return Child(self, program, more)
 
     def __call__(self, *words: str, before: Callable[[], None] | None = None, **more: str) -> Done:
         """What a command prints and returns; `before` is done in its process first, `more` are variables."""
         return self.start(*words, before=before, **more).wait()
+
+    def script(self, file: Path) -> Done:
+        """What a program in Python prints and returns."""
+
+        def program() -> int:
+            run_path(str(file), run_name="__main__")
+            return 0
+
+        return Child(self, program, {}).wait()
 
     def tree(self) -> dict[str, bytes | None]:
         """Every file and folder of work, home, cache and temporary files."""
@@ -50,12 +65,17 @@ class Place:
         return {str(path): path.read_bytes() if path.is_file() else None for path in found if path.suffix != ".told"}
 
 
-def made_place(folder: Path) -> Place:
-    """A place with the data of `write_data`."""
+def empty_place(folder: Path) -> Place:
     for name in ("work", "home", "tmp"):
         (folder / name).mkdir(exist_ok=True)
-    write_data(folder / "work")
     return Place(folder / "work")
+
+
+def made_place(folder: Path) -> Place:
+    """A place with the data of `write_data`."""
+    place = empty_place(folder)
+    write_data(place.folder)
+    return place
 
 
 @dataclass(frozen=True)
@@ -76,11 +96,9 @@ class Done:
 
 
 class Child:
-    """A command that runs; its output goes to files, which no process can keep open against us."""
+    """A command or a program that runs; its output goes to files, which no process can keep open against us."""
 
-    def __init__(
-        self, place: Place, words: tuple[str, ...], before: Callable[[], None] | None, more: Mapping[str, str]
-    ):
+    def __init__(self, place: Place, program: Callable[[], int], more: Mapping[str, str]):
         number = time.monotonic_ns()
         warm()
         self.files = [place.folder.parent / f"{number}.{stream}.told" for stream in ("out", "err")]
@@ -92,9 +110,7 @@ class Child:
             code = 99
             try:
                 settle(place, self.files, more)
-                if before:
-                    before()
-                code = main(words)
+                code = program()
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -120,7 +136,9 @@ class Child:
 @cache
 def warm() -> None:
     """Imports once, here, what every child would import for itself."""
-    for name in ("headway.training.run", "sacrebleu", "safetensors.torch", "tokenizers", "torch._dynamo"):
+    ours = ("headway.training.run", "headway.inspect.presentation", "headway.look.html_page")
+    theirs = ("sacrebleu", "safetensors.torch", "tokenizers", "torch._dynamo", "torch.utils.tensorboard")
+    for name in (*ours, *theirs, "matplotlib.figure", "matplotlib.backends.backend_svg"):
         import_module(name)
 
 

@@ -13,7 +13,7 @@ from headway.tasks.forecasting import Forecasting, predicted_rows
 from tests.cli.command import Place, made_place
 from tests.train.runs import planned
 
-pytestmark = pytest.mark.slow  # a whole run
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rendered")]  # a whole run
 
 SHORT = ["--train.steps", "200", "--train.threads", "1"]
 SHORT += ["--model.dim", "16", "--model.heads", "2", "--model.layers", "1"]

@@ -33,7 +33,7 @@ from headway.training.report import attention, details_of, final_result, run_rep
 from headway.training.report_attention import MAX_SIDE, WeightMap, attention_examples, read_row, recorded
 from headway.training.report_page import write_report
 
-pytestmark = pytest.mark.slow  # whole runs
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rendered")]  # whole runs
 
 WORDS = ("eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "東京", "שלום", "<b>", "merhaba")
 SMALL = {"model.dim": "16", "model.layers": "1", "model.heads": "2"}

@@ -21,6 +21,8 @@ from headway.training.report import RunReport, escaped, fenced, model_card, next
 from headway.training.report_attention import AttentionExamples, WeightMap
 from headway.training.report_page import POLICY, Markup, curve_figure, map_figure, report_page, tag, text
 
+pytestmark = pytest.mark.usefixtures("rendered")
+
 HOSTILE = (
     "<script>alert(1)</script>",
     "</script><script>alert(1)</script>",

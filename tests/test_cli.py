@@ -144,6 +144,7 @@ def apart(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_python_m_headway_is_headway() -> None:
     done = apart("exlpain")
     assert (done.returncode, done.stdout) == (2, "")

@@ -77,6 +77,7 @@ def test_a_page_has_what_python_says(look: Look, tmp_path: Path, folders: Path) 
     assert told["total"] == pytest.approx(off.total, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_an_older_page_gives_way(look: Look, tmp_path: Path) -> None:
     look("causal", "the cat", "--out", "page.html")
     assert look("causal", "a dog", "--out", "page.html")[0] == 0
@@ -129,6 +130,7 @@ def test_effects_that_take_long_are_for_those_who_ask(
     assert len(content(tmp_path / "page.html")["runs"][0]["effects"]) == 6
 
 
+@pytest.mark.slow
 def test_two_models_are_compared(look: Look, tmp_path: Path, folders: Path, models: dict[str, Model]) -> None:
     models["causal"].save(tmp_path / "other")
     code, _, err = look("causal", "the cat", "--compare", "other", "--out", "page.html")
@@ -164,6 +166,7 @@ def test_translators_that_write_different_words_are_compared(look: Look, tmp_pat
     assert two["outcome"]["total"] == pytest.approx(forced.outcome.total, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_language_models_that_go_on_differently_are_compared(look: Look, tmp_path: Path) -> None:
     other = FOLDERS["causal"]()
     torch.nn.init.normal_(next(iter(other.model.parameters())))
@@ -298,6 +301,7 @@ def test_a_port_in_use_is_one_sentence(folders: Path, capsys: pytest.CaptureFixt
     assert (code, *capsys.readouterr()) == (2, "", told)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_quietly(folders: Path, tmp_path: Path) -> None:
     child = made_place(tmp_path).start("look", str(folders / "causal"), "the cat", "--live", "--port", "0")
     until(lambda: "Ctrl-C" in child.files[0].read_text(encoding="utf-8"), child)

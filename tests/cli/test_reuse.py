@@ -182,6 +182,7 @@ def test_a_linear_probe_changes_the_head_alone_and_says_what_it_reuses(place: Pl
     assert place("run", "probe", "photos/dark/0.png").out.split()[0] in ("dark", "light")
 
 
+@pytest.mark.slow
 def test_masked_images_are_shown_in_the_report(place: Place, pretrained: str) -> None:
     page = (place.folder / pretrained / "report.html").read_text(encoding="utf-8")
     assert page.count('<img src="data:image/png;base64,') == 4 * (len(PANELS) + 5)  # and all heads, and three of them
@@ -254,6 +255,7 @@ def test_a_linear_probe_of_clip_leaves_the_norm_that_its_head_takes_over(place: 
     assert "head.norm.weight" in after
 
 
+@pytest.mark.slow
 def test_a_model_that_is_there_has_its_own_sizes(place: Place, pretrained: str) -> None:
     refused = place("train", "photos", "--from", pretrained, "--preset", "swin-nano", "--dry-run")
     assert refused.code == 2

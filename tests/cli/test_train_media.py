@@ -150,6 +150,7 @@ def test_a_check_compares_what_is_learned_with_the_test(place: Place) -> None:
     assert "are both given" in place(*words, "--validation", "sounds").said
 
 
+@pytest.mark.slow
 def test_patterns_for_names_need_files(place: Place) -> None:
     assert "--data.test-from" in place("train", "dates", *TEST, "--dry-run").said
     assert "only files of images or sounds" in place("train", "pairs.tsv", *TEST, "--dry-run").said
@@ -171,6 +172,7 @@ def test_a_bad_image_is_named(place: Place) -> None:
         bad.unlink()
 
 
+@pytest.mark.slow
 def test_what_is_left_out_of_validation_is_told(place: Place) -> None:
     for at in range(4):
         kind = place.folder / "shown" / ("dark", "light")[at % 2]
@@ -220,6 +222,7 @@ def test_a_measurement_says_how_to_see_what_is_wrong(place: Place) -> None:
     assert refused.err.endswith("see headway check marred\n")
 
 
+@pytest.mark.slow
 def test_who_asks_for_what_is_not_there_is_told_so(place: Place) -> None:
     for words in (["nowhere", "--task", "images"], ["photos", "--validation", "nowhere"]):
         assert "nowhere does not exist" in place("train", *words, "--dry-run").err
@@ -236,6 +239,7 @@ def test_sizes_that_are_none_are_told(place: Place, size: str) -> None:
     assert f"--model.{name} {value}; allowed: whole numbers of 1 or more" in refused.err
 
 
+@pytest.mark.slow
 def test_sizes_of_stages_may_stand_between_commas(place: Place) -> None:
     done = place("train", "photos", "--preset", "swin-nano", "--model.layers", "1,1", *SHORT, "--dry-run")
     assert (done.code, done.err) == (0, "")

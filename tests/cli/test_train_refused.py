@@ -82,6 +82,7 @@ def test_where_it_came_from_is_shown_to_whom_asks(place: Place) -> None:
     assert "\nerror: no.tsv does not exist" in done.err
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_breaks_the_model_is_told(place: Place) -> None:
     done = place(*SIX, "--train.rate", "1e30", "--out", "broken")
     assert done.code == 2

@@ -365,6 +365,7 @@ def test_the_command_on_good_data(tmp_path: Path, capsys: pytest.CaptureFixture[
         command(tmp_path / "a.tsv", split=SplitOptions(task="translate"))
 
 
+@pytest.mark.slow
 def test_real_data_is_checked(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = shared / "data" / "multi30k"
     beside = [data / "val.en.gz", data / "val.de.gz"]

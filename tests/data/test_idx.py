@@ -155,6 +155,7 @@ def test_labels_of_images_without_classes_are_not_read(tmp_path: Path) -> None:
         recognise([tmp_path])
 
 
+@pytest.mark.slow
 def test_real_clothes(shared: Path) -> None:
     given = recognise([shared / "data/fashion_mnist/t10k-images-idx3-ubyte.gz"])
     found = list(records(given))

@@ -333,6 +333,7 @@ def test_formats_that_are_not_read_say_how_to_convert(
         recognise([], source=Path("b.txt"), target=Path(name))
 
 
+@pytest.mark.slow
 def test_the_command_says_how_to_convert_parquet(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     command = [sys.executable, "-m", "headway", "check", "a.parquet"]

@@ -143,6 +143,7 @@ def test_a_reader_says_the_same_and_names_the_file(tmp_path: Path, case: str) ->
     assert str(caught.value) == f"{place.path} {flaw.said}"
 
 
+@pytest.mark.slow
 def test_an_mp3_that_does_not_tell_its_length_is_read(tmp_path: Path) -> None:
     """Many have no tag, and what a decoder guesses by their bytes is a little wrong."""
     out = io.BytesIO()

@@ -161,6 +161,7 @@ def test_other_data_has_no_names(tmp_path: Path) -> None:
         without_test(recognise([tmp_path / "a.tsv"]), "e", OPTION)
 
 
+@pytest.mark.slow
 def test_real_recordings(shared: Path) -> None:
     """The patterns of recipes/spoken-digits.yaml and recipes/yesno.yaml."""
     given = recognise([shared / "data/fsdd/recordings"], label_from=r"(\d)_")

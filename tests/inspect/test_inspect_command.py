@@ -156,6 +156,7 @@ def test_rollout_of_a_text_is_read_at_its_last_token(inspect: Inspect) -> None:
     assert other["layers"][-1]["weights"][2:] == [0.0] * (len(other["tokens"]) - 2)
 
 
+@pytest.mark.slow
 def test_gradients_follow_the_score_of_a_class(inspect: Inspect, places: Path) -> None:
     """The gradient is that of the class's logit by each weight, tried with small changes of single weights."""
     found = inspect("rollout", "deep", "the cat", "--gradient", "good")
@@ -235,6 +236,7 @@ def test_importance_of_texts_and_of_pairs(inspect: Inspect, models: dict[str, Mo
 # ---- layers
 
 
+@pytest.mark.slow
 def test_a_probe_is_fitted_to_each_layer(inspect: Inspect, tmp_path: Path) -> None:
     lines = [f"{text}\t{'cat' if 'cat' in text else 'none'}" for text in dict.fromkeys(sentences(120, 3))]
     found = inspect("probe", "vectors", saved(tmp_path / "data.tsv", lines), "--task", "classification")
@@ -245,6 +247,7 @@ def test_a_probe_is_fitted_to_each_layer(inspect: Inspect, tmp_path: Path) -> No
     assert inspect("probe", "vectors", tmp_path / "data.tsv", "--task", "classification") == found
 
 
+@pytest.mark.slow
 def test_a_probe_reads_pictures(inspect: Inspect, tmp_path: Path) -> None:
     draw = np.random.default_rng(1)
     for label, light in (("dark", 60), ("light", 190)):

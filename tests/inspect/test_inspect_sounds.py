@@ -128,6 +128,7 @@ def talkative() -> Model:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["whisper", "conformer, decoder"])
 def test_a_direction_between_sounds(name: str, classes: Path) -> None:
     file, model = str(classes / "low" / "low_1.wav"), talkative() if name == "whisper" else loaded(name)
@@ -167,6 +168,7 @@ def lines_of(folder: Path) -> list[tuple[str, str]]:
     return list(found.items())
 
 
+@pytest.mark.slow
 def test_the_loss_of_a_whisper_is_that_of_the_transcripts(speech: Path) -> None:
     model, task = whisper()
     ear, total, count = task.transcriber(model), 0.0, 0

@@ -41,6 +41,7 @@ def test_the_published_default_is_read() -> None:
     assert read_config({"model_type": "clip"}) == clip.Config(hidden=2048, image_hidden=3072)
 
 
+@pytest.mark.slow
 def test_transformers_reads_what_is_written() -> None:
     from transformers import CLIPConfig, CLIPModel
 

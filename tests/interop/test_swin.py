@@ -46,6 +46,7 @@ def test_what_is_written_makes_the_same_model_there(case: Case) -> None:
     assert_close(answer(again(x)), answer(theirs(x)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HF)
 def test_files_are_read_by_their_own_library(name: str, tmp_path: Any) -> None:
     from headway import load as read
@@ -81,6 +82,7 @@ def test_where_nothing_is_padded_any_size_is_equal(name: str) -> None:
         assert difference(ours(x), theirs(x).logits) <= 1e-5
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_whether_windows_shift_is_seen_from_the_image_at_hand() -> None:
     """Made for 32×32, the last grid is one window of 4 and does not shift; at 64×64 it is four, and does.

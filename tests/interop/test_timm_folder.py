@@ -66,6 +66,7 @@ def test_what_was_read_is_written(tmp_path: Path) -> None:
     assert (again.preprocess, class_list(again.extra_config)) == (READY, NAMES)
 
 
+@pytest.mark.slow
 def test_the_file_of_transformers_goes_before_timms(tmp_path: Path) -> None:
     folder = published(tmp_path / "theirs")
     write_json(folder / FILE, ImagePreprocess((16, 16)).to_dict())

@@ -118,6 +118,7 @@ def test_no_architecture_is_forgotten() -> None:
     assert set(timm.list_models("swin_*") + timm.list_models("swinv2_*", exclude_filters="swinv2_cr_*")) == set(KNOWN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "swin_s3_tiny_224", "swinv2_tiny_window16_256"])
 def test_whole_models_have_our_shapes(name: str) -> None:
     with torch.device("meta"):

@@ -203,6 +203,7 @@ def test_shared_keys_count_as_one_for_each_head(case: Case) -> None:
     assert_close(bias(q, k, q_pos, k_pos), bias(q, k.repeat(1, HEADS, 1, 1), q_pos, k_pos))
 
 
+@pytest.mark.slow
 @every_bias
 def test_gradients_are_right(case: Case) -> None:
     made = case.make()

@@ -114,6 +114,7 @@ def test_a_model_is_recognised_by_its_head(name: str) -> None:
     assert one.to_text()
 
 
+@pytest.mark.slow
 def test_the_folder_names_its_task(tmp_path: Path) -> None:
     """An encoder–decoder with sentinels is for pairs or for texts: its folder says which."""
     made = FOLDERS["spans"]()

@@ -248,6 +248,7 @@ def test_an_answer_heeds_the_models_own_settings() -> None:
     assert len(answers(translator(eos_token_id=None), ["a"])[0]["tokens"]) == 64
 
 
+@pytest.mark.slow
 def test_generate_writes_with_every_model_that_writes(
     tmp_path: Path, shared: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -272,6 +273,7 @@ def test_generate_writes_with_every_model_that_writes(
 # ---- real weights
 
 
+@pytest.mark.slow
 def test_a_story_goes_on(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(shared / "weights" / "llama_stories260k")
     assert cli.main(["run", folder, "Once upon", "--most", "12"]) == 0
@@ -304,6 +306,7 @@ def test_python_runs_what_the_command_runs(shared: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_folder_is_converted_there_and_back(shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = str(shared / "weights" / "llama_stories260k")
     ours, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")

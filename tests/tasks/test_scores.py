@@ -122,6 +122,7 @@ def test_a_mistyped_tokenizer_or_measure_is_named() -> None:
         better(score_pairs(ANSWERS, REFERENCES), score_pairs(ANSWERS, REFERENCES), "exct")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:A single label was found")
 @given(rows=st.lists(st.tuples(*[st.sampled_from("abcd")] * 2), min_size=1, max_size=30))
 def test_classes_agree_with_scikit_learn(rows: list[tuple[str, str]]) -> None:

@@ -172,6 +172,7 @@ def crash_again_and_again(place: Path, times: int, disk_of: Callable[[Path, Stop
             promised = next(one for one in (promised, going) if same(latest[0], one.snapshot()))
 
 
+@pytest.mark.slow
 def test_no_crash_after_a_crash_loses_what_was_saved(memory: Path) -> None:
     (memory / "0").mkdir()
     crash_again_and_again(memory, 60)
@@ -206,6 +207,7 @@ def test_a_forgotten_flush_is_noticed(memory: Path, what: str) -> None:
         Crashes(memory, store, 2, 0, lambda root, stop: Forgetful(root, stop, FORGOTTEN[what])).run()
 
 
+@pytest.mark.slow
 def test_a_name_that_comes_before_the_bytes_is_noticed(memory: Path) -> None:
     with pytest.raises(AssertionError, match="crash before"):
         Crashes(memory, store, 1, 0, Late).run()

@@ -258,6 +258,7 @@ def test_an_interruption_in_the_last_step_comes_too_late(memory: Path) -> None:
     assert run.run(At(run, 30)).signal is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("every", "cuts"), [(5, range(2, 25, 3)), (100, (9, 10, 24))])
 def test_a_run_that_stops_early_stops_there_too_when_it_was_cut(memory: Path, every: int, cuts: Iterable[int]) -> None:
     """Patience, ranking, averages and sums between lines go on where they were."""

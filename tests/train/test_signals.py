@@ -180,6 +180,7 @@ def load(pipe: int, prepare: Callable[[int], None]) -> int:
     return interruption.code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", BOTH)
 def test_workers_go_on_when_all_processes_are_asked_to_end(number: signal.Signals) -> None:
     child = Child(lambda pipe: load(pipe, deaf))

@@ -35,6 +35,7 @@ def scored(journal: MetricsLog, board: TensorBoardProgress, step: int, bleu: flo
     board.on_evaluate(step, found, best=True)
 
 
+@pytest.mark.slow
 def test_steps_and_scores_are_drawn(tmp_path: Path) -> None:
     journal = MetricsLog(tmp_path)
     with progress_to(sys.stdout, 9, journal) as board:

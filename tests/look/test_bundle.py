@@ -225,6 +225,7 @@ def test_what_does_not_fit_is_left_out_coarse_first_and_focus_first() -> None:
     assert [place for place, cells_told in there.items() if cells_told is not None] in ([], [("1.attn", 1)])
 
 
+@pytest.mark.slow
 def test_the_chosen_head_is_in_before_others() -> None:
     recording = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(3)))
     limits = PageLimits(page=450_000, light=0, share=0, code=0)
@@ -241,6 +242,7 @@ def test_the_chosen_head_is_in_before_others() -> None:
     assert np.abs((cells_told / QUANT_LEVELS) ** QUANT_POWER - full.numpy()).max() <= 0.005
 
 
+@pytest.mark.slow
 def test_all_of_a_head_is_in_or_nothing() -> None:
     recording = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(2)))
     for most in (100_000, 300_000, 500_000, 700_000):
@@ -359,6 +361,7 @@ def sharp(tokens: int, layers: int, heads: int) -> Recording:
     return drawn(*(site(f"{at}.attn", numbered(tokens), heads, seed=at) for at in range(layers)))
 
 
+@pytest.mark.slow
 def test_a_page_of_128_tokens_is_small() -> None:
     found = pack_bundle([sharp(128, 12, 12)])
     assert sum(map(len, found.blobs.values())) + len(script_json(found.data)) + FILE_LIMITS.code <= 1_500_000

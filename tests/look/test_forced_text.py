@@ -54,6 +54,7 @@ def test_a_model_that_reads_its_own_words_reads_as_ever(name: str) -> None:
         assert_close(again[site].full(), first[site].full(), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @every_writer
 def test_edits_score_the_words_that_were_read(name: str) -> None:
     second = other(name).attend(READERS[name].given(), said=read(name))

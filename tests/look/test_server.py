@@ -142,6 +142,7 @@ def test_another_text_is_read(client: Client) -> None:
     assert old["total"] == pytest.approx(expected.total, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_what_was_read_long_ago_is_forgotten(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_session, "MAX_RECORDINGS", 2)
     [before] = client.content()["runs"]
@@ -206,6 +207,7 @@ def test_what_is_typed_is_compared_too(tmp_path: Path) -> None:
     assert session.edit({"id": two["id"], "changes": change})["total"] == pytest.approx(expected.total, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_sites_can_be_named(tmp_path: Path) -> None:
     with served(loaded("llama"), tmp_path, "the cat", site="0.attn") as client:
         assert client.content()["focus"] == {"run": 0, "site": "0.attn", "head": 0}
@@ -224,6 +226,7 @@ STARTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STARTED)
 def test_without_an_input_there_is_something_to_see(name: str, tmp_path: Path) -> None:
     made = PageSession(Explorer({"model": loaded(name)}), tmp_path)
@@ -331,6 +334,7 @@ def test_a_browser_that_goes_away_is_no_news(
     assert ("Traceback" in capsys.readouterr().err) is told
 
 
+@pytest.mark.slow
 def test_one_thing_is_done_at_a_time(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     inside, most, attend = list[int](), list[int](), PageSession.attend
 

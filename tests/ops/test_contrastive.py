@@ -61,6 +61,7 @@ def test_a_batch_of_its_own_images_alone_is_as_without_owners() -> None:
     assert_close(info_nce(a, b, 7.0, torch.arange(5)), info_nce(a, b, 7.0))
 
 
+@pytest.mark.slow
 @given(order=st.permutations(range(5)), seed=st.integers(0, 9))
 def test_the_order_of_pairs_and_sides_changes_nothing(order: list[int], seed: int) -> None:
     a, b = vectors(seed=seed)

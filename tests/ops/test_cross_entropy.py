@@ -56,6 +56,7 @@ def test_chunks_equal_the_definition(n: int, v: int, smoothing: float, scale: fl
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_gradients_are_those_of_the_loss(smoothing: float) -> None:
     inputs, targets = [one.requires_grad_() for one in drawn(7, 3, 60) if one is not None], torch.randint(60, (7,))

@@ -71,6 +71,7 @@ def test_word_by_word_is_the_whole(name: str) -> None:
     assert_close(torch.cat(steps, 1), whole, **close)
 
 
+@pytest.mark.slow
 @every
 def test_images_do_not_see_each_other(name: str) -> None:
     model, pictures, words = built(name), images(name), targets()

@@ -141,6 +141,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_are_as_published(name: str) -> None:
     with torch.device("meta"):
@@ -193,6 +194,7 @@ def test_any_preset_of_images_is_an_eye(name: str, expected: tuple[int, int, int
         assert image_encoder(config, config.image, config.channels)[1:] == expected  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_two_views_have_a_loss_whose_gradient_reaches_the_encoder() -> None:
     model, views = seeing(), torch.randn(4, 1, 28, 28)
     nt_xent(model(views), model(views + 0.1 * torch.randn_like(views))).backward()
@@ -211,6 +213,7 @@ def test_mistakes_are_told() -> None:
 # ---- CLIP over any encoder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["vit-nano", "swin-nano", "mvit-nano", "resnet-nano", "lrnet-nano"])
 def test_any_eye_is_compared_with_texts(encoder: str) -> None:
     torch.manual_seed(1)

@@ -156,6 +156,7 @@ def weights(name: str, top: str) -> int:
         return sum(parameter.numel() for parameter in build(name, top=top).parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes(name: str) -> None:
     assert tuple(weights(name, top) for top in ("none", "ctc", "decoder")) == SIZES[name]

@@ -78,6 +78,7 @@ def test_a_side_that_cannot_be_halved_is_rounded_up(name: str) -> None:
     assert tuple(model.features(torch.randn(1, 1, 27, 25)).shape[1:3]) == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "unit"), [("resnet-nano", "image"), ("mvit-nano", "image"), ("lrnet-nano", "image")])
 def test_costs_are_counted(name: str, unit: str) -> None:
     costs = cost(name)
@@ -86,6 +87,7 @@ def test_costs_are_counted(name: str, unit: str) -> None:
     assert costs.total.flops > 0
 
 
+@pytest.mark.slow
 def test_a_resnet_costs_what_is_published() -> None:
     assert cost("resnet-50").total.flops / 2 == pytest.approx(4.09e9, rel=0.01)  # multiplications with their additions
 

@@ -40,6 +40,7 @@ def test_published_sizes(name: str, parameters: int) -> None:
         assert sum(p.numel() for p in build(name).parameters()) == parameters
 
 
+@pytest.mark.slow
 def test_costs_are_the_published_ones() -> None:
     costs = cost("swin-t")
     assert round(costs.total.flops / 2e9, 2) == 4.49  # multiplications; the paper says 4.5 G

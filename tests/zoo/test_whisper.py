@@ -49,6 +49,7 @@ def test_parameters_are_those_of_transformers(name: str) -> None:
     assert parameters(theirs) == pytest.approx(MILLIONS[size] * 1e6, rel=0.04)
 
 
+@pytest.mark.slow
 def test_exact_counts() -> None:
     def count(name: str) -> int:
         with torch.device("meta"):
@@ -105,6 +106,7 @@ def test_strides_that_cannot_be_are_told(strides: tuple[int, ...]) -> None:
         ConvEmbed(4, 8, strides=strides)
 
 
+@pytest.mark.slow
 def test_its_cost_is_that_of_a_whole_window_of_sound() -> None:
     costs = cost("whisper-tiny", length=10)
     assert costs.total.parameters == 37_184_640

@@ -252,26 +252,22 @@ def test_gradients_are_right(make: Callable[[], nn.Module]) -> None:
 
 @pytest.mark.slow
 @every_part
-@pytest.mark.parametrize("grid", [(4, 5), (6, 7)])
-def test_it_is_captured_whole(make: Callable[[], nn.Module], grid: Grid) -> None:
+@pytest.mark.parametrize(
+    ("grid", "other"),
+    [
+        ((4, 5), (4, 5)),
+        ((6, 7), (6, 7)),
+        # rows and columns become symbols, whose expressions take dynamo up to half a minute
+        pytest.param((4, 5), (6, 7), marks=pytest.mark.proof),
+    ],
+)
+def test_it_is_captured_whole(make: Callable[[], nn.Module], grid: Grid, other: Grid) -> None:
     torch._dynamo.reset()
-    model, x = make(), torch.randn(2, *grid, DIM)
+    model, x, more = make(), torch.randn(2, *grid, DIM), torch.randn(3, *other, DIM)
     torch._dynamo.maybe_mark_dynamic(x, 0)
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     assert_close(compiled(x), model(x))
-    other = torch.randn(3, *grid, DIM)
-    assert_close(compiled(other), model(other))
-
-
-@pytest.mark.proof  # up to half a minute each: rows and columns as symbols make long expressions
-@every_part
-def test_it_is_captured_whole_for_grids_of_any_size(make: Callable[[], nn.Module]) -> None:
-    torch._dynamo.reset()
-    model, x = make(), image()
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    assert_close(compiled(x), model(x))
-    other = torch.randn(3, 6, 7, DIM)
-    assert_close(compiled(other), model(other))
+    assert_close(compiled(more), model(more))
 
 
 @every_part

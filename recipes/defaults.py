@@ -287,7 +287,7 @@ DATA = (
     DataSet("reviews-200", polarity(200), "accuracy"),
     DataSet("reviews-2000", polarity(2000), "accuracy"),
     DataSet("reviews-9595", polarity(9595), "accuracy"),
-    DataSet("tags-1000", tagged(1000), "accuracy"),
+    DataSet("tags-1000", tagged(1000), "token_accuracy"),
     DataSet("pairs-1000", tatoeba(1000), "chrf"),
     DataSet("pairs-10000", tatoeba(10_000), "chrf"),
     DataSet("spelling-4000", pronunciations(4000), "word_error_rate", lower_is_better=True),
@@ -298,7 +298,7 @@ DATA = (
     DataSet("digits-500", digits(500), "accuracy", label_from="^([0-9])_"),
     DataSet("digits-2700", digits(2700), "accuracy", label_from="^([0-9])_"),
     DataSet("series-2000", digit_series(2000), "accuracy"),
-    DataSet("loudness-4000", speech_loudness(4000), "mae", lower_is_better=True),
+    DataSet("loudness-4000", speech_loudness(4000), "error", lower_is_better=True),
 )
 
 

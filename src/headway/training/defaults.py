@@ -39,15 +39,16 @@ class Throughput:
 
 THROUGHPUT = {
     "tokens": Throughput(6e10, 200_000, (4.0, 40.0), 10.0, (512, 4096)),
-    "images": Throughput(1.5e10, 0, (10.0, 60.0), 1000.0, (16, 128)),
-    "frames": Throughput(1e10, 0, (20.0, 40.0), 20.0, (800, 4000)),
+    "images": Throughput(1.5e10, 0, (10.0, 60.0), 1000.0, (1, 128)),
+    "frames": Throughput(1e10, 0, (20.0, 40.0), 20.0, (400, 4000)),
     "vectors": Throughput(1e10, 0, (10.0, 60.0), inf, (64, 4096)),
 }
 UPDATES = 2000  # that a run should have: a short one has smaller batches
 MIN_UPDATES = 1000  # that a run has on few records, however often it reads them
-BATCH_ROWS = 16  # of a stream of tokens that a batch should have: a small one has shorter rows
-MIN_ROW = 64  # tokens
-LR_TARGETS = 512  # in a batch; fewer are noisier, and the learning rate falls with their square root
+BATCH_ROWS = 32  # that a batch has, unless it would be too large
+STREAM_BATCH_ROWS = 16  # of a stream of tokens that a batch should have: a small one has shorter rows
+MIN_STREAM_ROW = 64  # tokens
+LR_TARGETS = 256  # in a batch; fewer are noisier, and the learning rate falls with their square root
 
 
 def preset_by_size(setup: TaskSetup, encoded: EncodedDataset, minutes: float, threads: int) -> str:
@@ -90,17 +91,18 @@ def config_dim(config: Any) -> int:
     return max(getattr(config, "dim", 0), getattr(config, "hidden", 0) if hasattr(config, "cell") else 0)
 
 
-def default_batch(tokens: int | float, unit: str) -> int:
-    """A batch of such a size that a run that reads so many tokens has enough updates."""
-    least, most = THROUGHPUT[unit].batch
-    return min(max(int(tokens / UPDATES), least), most)
+def default_batch(task: Task, encoded: EncodedDataset, tokens: float) -> int:
+    """A batch of such a size that a run that reads so many tokens has enough updates, and each of them enough rows."""
+    least, most = THROUGHPUT[encoded.unit].batch
+    rows = 0 if isinstance(task, StreamTask) else BATCH_ROWS * encoded.tokens // encoded.rows
+    return min(max(int(tokens / UPDATES), least, rows), most)
 
 
 def row_length(task: Task, batch: int) -> int:
     """The length of rows by which a batch of a stream of tokens has enough of them."""
     if not isinstance(task, StreamTask) or task.unit != "tokens":
         return MAX_LENGTH
-    return max(MIN_ROW, 2 ** int(log2(max(1, batch // BATCH_ROWS))))
+    return max(MIN_STREAM_ROW, 2 ** int(log2(max(1, batch // STREAM_BATCH_ROWS))))
 
 
 def default_lr(recipe: Recipe, dim: int, targets: int) -> float:

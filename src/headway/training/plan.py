@@ -255,7 +255,7 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     possible = epochs_in(given(train.minutes, MINUTES), encoded, weights, threads)
     least, most = THROUGHPUT[encoded.unit].epochs
     tokens = given(train.epochs, min(possible, most, found.task.max_epochs)) * encoded.tokens
-    batch = given(train.batch, chosen.get("train.batch", default_batch(tokens, encoded.unit)))
+    batch = given(train.batch, chosen.get("train.batch", default_batch(found.task, encoded, tokens)))
     update, steps = batch * train.grad_accumulation, train.steps
     if steps is None and train.minutes is None:
         usual = min(max(least, possible), max_epochs(found.task, encoded, update))

@@ -281,3 +281,22 @@ def test_hooks_are_called(everywhere: bool) -> None:
     finally:
         handle.remove()
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("how", [Greedy(), RandomSampler(temperature=2.0, seed=5)], ids=["greedy", "sample"])
+def test_a_text_goes_on_behind_a_full_context(how: Greedy | RandomSampler) -> None:
+    """By the definition: where the context is full, the model reads the last tokens alone; so in a batch as alone."""
+    model, prompts, stop, reread = built(GPT), PROMPTS[:3], Stop(3 * CONTEXT), 10
+
+    def continued(prompt: list[int]) -> list[int]:
+        ids, first, generator = list(prompt), 0, torch.Generator().manual_seed(how.seed)
+        for _ in range(stop.max_new_tokens):
+            if len(ids) - first > CONTEXT:
+                first = len(ids) - reread
+            logits = model(torch.tensor([ids[first:]]))[0, -1].detach()
+            ids.append(how.pick(how.process(logits, ids), generator))
+        return ids[len(prompt) :]
+
+    found = Job(model, prompts, stop, reread=reread).generate(how)
+    assert [list(one.tokens) for [one] in found] == [continued(prompt) for prompt in prompts]
+    assert all(one.reason is Reason.LENGTH for [one] in found)

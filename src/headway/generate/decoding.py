@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf
 
 import torch
 from torch import Tensor
@@ -31,7 +33,8 @@ class Job:
     `rules` force and forbid tokens; a `draft` proposes tokens (speculative decoding); `memory` is the context that a
     decoder with cross-attention reads, from `encode_sources`; `bos` replaces an empty prompt; prompts are read in
     pieces of `chunk` tokens (chunked prefill); `context` limits prompt and continuation together, as a table of
-    positions does by itself.
+    positions does by itself.  With `reread`, tokens that are chosen one by one go on where the context is full: the
+    model then reads the last `reread` tokens as a new prompt.
     """
 
     model: Trunk
@@ -43,6 +46,7 @@ class Job:
     bos: int | None = None
     chunk: int | None = None
     context: int | None = None
+    reread: int | None = None
 
     def __post_init__(self) -> None:
         if self.chunk is not None and self.chunk < 1:
@@ -72,12 +76,16 @@ class Job:
         ]
         if self.draft is not None:
             return speculate(self.model, requests, self.draft, memory=self.memory, chunk=self.chunk)
+        if self.reread is not None:
+            for request in requests:
+                request.room = self.stop.max_new_tokens
         return self.decode(requests)
 
     def decode(self, requests: list[Request]) -> Iterator[list[Step]]:
         if not requests:
             return
-        session, logits = self.begin(requests)
+        windows = {request.row: 0 for request in requests}  # where what the model reads of a row begins
+        session, logits = self.begin([(request.prompt, request.room) for request in requests])
         while True:
             yield choose_tokens(requests, logits)
             going = [index for index, request in enumerate(requests) if request.reason is None]
@@ -86,28 +94,45 @@ class Job:
             if len(going) < len(requests):
                 requests = [requests[index] for index in going]
                 session.select(torch.tensor(going, device=session.device))
-            logits = session.step(torch.tensor([request.tokens[-1] for request in requests], device=session.device))
+            full = [request for request in requests if self.fills(request.length - windows[request.row])]
+            if not full:
+                logits = session.step(torch.tensor([request.tokens[-1] for request in requests], device=session.device))
+                continue
+            windows |= {request.row: request.length - (self.reread or 1) for request in full}
+            session, logits = self.begin(
+                [(request.ids[windows[request.row] :], request.room - len(request.tokens)) for request in requests]
+            )
 
     def search(self, beam: Beam) -> list[list[Generated]]:
         if self.draft is not None:
             raise UserError("a beam search with a draft", allowed="a draft for Greedy or Sample")
         searches = [Search(prompt, beam, self.stop, room) for prompt, room in self.rows()]
         if searches:
-            beam_search(*self.begin(searches), searches, self.stop, self.rules)
+            beam_search(*self.begin([(one.prompt, one.room) for one in searches]), searches, self.stop, self.rules)
         return [search.best() for search in searches]
+
+    @cached_property
+    def positions(self) -> int | None:
+        """Tokens that the model can read at once; None: any number."""
+        limits = [limit for limit in (self.context, context_of(self.model)) if limit is not None]
+        return min(limits, default=None)
 
     def rows(self) -> list[tuple[list[int], int]]:
         """Checked prompts, each with the number of new tokens that fit behind it."""
-        limits = [limit for limit in (self.context, context_of(self.model)) if limit is not None]
-        context, most = min(limits, default=None), self.stop.max_new_tokens
+        context, most = self.positions, self.stop.max_new_tokens
         prompts = check_prompts(self.model, self.prompts, self.bos, context)
         # the last token is never read, and needs no position
         return [(row, most if context is None else min(most, context - len(row) + 1)) for row in prompts]
 
-    def begin(self, rows: Sequence[Request] | Sequence[Search]) -> tuple[DecodingSession, Tensor]:
-        """A session that has read the prompts, and the logits after them, B V."""
-        more = max(row.room for row in rows) - 1
-        session = DecodingSession(self.model, [row.prompt for row in rows], more, memory=self.memory)
+    def fills(self, length: int) -> bool:
+        """Whether so many tokens are more than the model can read at once."""
+        return self.positions is not None and length > self.positions
+
+    def begin(self, rows: Sequence[tuple[list[int], int]]) -> tuple[DecodingSession, Tensor]:
+        """A session that has read prompts, each with room for so many tokens, and the logits after them, B V."""
+        context = inf if self.positions is None else self.positions
+        more = max(min(room - 1, context - len(prompt)) for prompt, room in rows)
+        session = DecodingSession(self.model, [prompt for prompt, _ in rows], int(more), memory=self.memory)
         return session, session.prompt(self.chunk)
 
 

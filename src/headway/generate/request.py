@@ -181,9 +181,18 @@ class Request:
     def __post_init__(self) -> None:
         self.generator, self.matcher = torch.Generator().manual_seed(self.sampler.seed), StopMatcher(self.stop)
 
+    @property
+    def length(self) -> int:
+        return len(self.prompt) + len(self.tokens)
+
+    @property
+    def ids(self) -> list[int]:
+        """The prompt and all new tokens."""
+        return [*self.prompt, *self.tokens]
+
     def process(self, logits: Tensor, ahead: Sequence[int] = ()) -> Tensor:
         """The processed logits (V) of the next token, after the tokens `ahead`."""
-        length, seen = len(self.tokens) + len(ahead), [*self.prompt, *self.tokens, *ahead]
+        length, seen = len(self.tokens) + len(ahead), [*self.ids, *ahead]
         logits = forbid_tokens(logits, self.stop.forbidden(length))
         if self.rules is not FREE:
             ids = torch.tensor([seen], device=logits.device)

@@ -95,6 +95,7 @@ class Task(ABC):
     target: ClassVar[str] = "target"  # what the loss is the mean over
     architectures: ClassVar[tuple[str, ...]] = ()  # that can learn it
     presets_by_size: ClassVar[tuple[str, ...]] = ()  # of which one is chosen, the smallest first
+    max_epochs: ClassVar[float] = math.inf  # of training from scratch: after more, the model knows the data by heart
     needs_labels: ClassVar[bool] = True  # whether records must say something about their samples
     beams: ClassVar[bool] = False  # whether its evaluation decodes, so that beams make a difference
     sample_names: ClassVar[tuple[str, str, str]] = ("source", "answer", "should be")  # heads of a table of samples

@@ -18,7 +18,7 @@ from headway.generate.beam import BEAM, Beam
 from headway.generate.decoding import Job
 from headway.generate.request import Generated, Stop, max_new_tokens, min_new_tokens, rules_of, token_setting
 from headway.generate.sampling import FREE, GREEDY, Greedy, RandomSampler, Rules, Sampler
-from headway.generate.session import encode_sources, vocab_of
+from headway.generate.session import context_of, encode_sources, vocab_of
 from headway.generate.speculative import Draft, DraftModel, PromptLookup
 from headway.nn.context import Context
 from headway.nn.trunk import EncoderDecoder, Trunk
@@ -137,8 +137,10 @@ def continuation_job(
         if not isinstance(draft, Trunk):
             raise UserError("the draft model does not continue texts", do="take a smaller model of the same kind")
         draft = DraftModel(draft)
-    stop = stop_condition(tokenizer, settings, options)
-    return Job(model, prompts, stop, rules(model, settings), draft, bos=first_token(tokenizer, settings))
+    stop, bos = stop_condition(tokenizer, settings, options), first_token(tokenizer, settings)
+    context = context_of(model)
+    reread = None if context is None else max(1, context // 2)  # a text may be longer than what the model reads at once
+    return Job(model, prompts, stop, rules(model, settings), draft, bos=bos, reread=reread)
 
 
 def writing_job(

@@ -171,7 +171,7 @@ class ImageClassification(MediaClassification):
     things = reads = "images"
     head = "classes"
     architectures = ("vit", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "clip_image")
-    presets_by_size = ("vit-nano", "resnet-nano", "resnet-18", "resnet-50")
+    presets_by_size = ("resnet-nano", "resnet-18", "resnet-50")
 
     @classmethod
     def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[ImageInput]:

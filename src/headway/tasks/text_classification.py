@@ -175,6 +175,7 @@ class TextClassification(TextLabelTask):
     target = "text"
     head = "rows"
     head_type = Classifier
+    max_epochs = 8.0  # one label for a whole text is learned by heart soon
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         rows = self.tokenizer.encode_batch([text for text, _ in fields])

@@ -257,8 +257,7 @@ def folder_of(asked: RecipeLayers) -> Path:
 
 def on_same_data(asked: RecipeLayers, first: Plan) -> Plan:
     """A plan on the very data of another."""
-    draft = resolve(asked)
-    return finish_plan(asked, draft, replace(first, recipe=draft, config=None))
+    return finish_plan(asked, replace(first, recipe=resolve(asked), config=None))
 
 
 def common_steps(draft: Recipe, plans: Sequence[Plan]) -> int:

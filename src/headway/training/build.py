@@ -23,6 +23,7 @@ from headway.recipe import Recipe
 from headway.system import going_on, peak_memory
 from headway.tasks.base import StatefulLoss
 from headway.tasks.results import EvalResult
+from headway.training.defaults import config_dim, max_epochs
 from headway.training.groups import ENCODER, OUT, describe_reuse, freeze, groups, leave
 from headway.training.learner import EMA, Learner
 from headway.training.loop import RunLimits, RunResult
@@ -40,7 +41,7 @@ from headway.training.optimiser import (
     OptimiserChoice,
     Schedule,
 )
-from headway.training.plan import EVALUATIONS, Plan, config_dim, with_steps
+from headway.training.plan import EVALUATIONS, Plan, steps_of, with_steps
 
 T = TypeVar("T")
 
@@ -143,7 +144,9 @@ def timed(made: Plan) -> tuple[Plan, StepTiming]:
     if recipe.train.steps is not None:
         return made, measured(made)
     timing = measured(replace(made, recipe=with_steps(recipe, ASSUMED_STEPS)))
-    return replace(made, recipe=fitted(recipe, timing)), timing
+    update, found = require(recipe.train.batch) * recipe.train.grad_accumulation, fitted(recipe, timing)
+    most = steps_of(max_epochs(made.task, made.encoded, update), made.encoded.tokens, update)
+    return replace(made, recipe=found if require(found.train.steps) <= most else with_steps(recipe, most)), timing
 
 
 def fitted(recipe: Recipe, timing: StepTiming) -> Recipe:

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
-from math import inf
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,39 +29,34 @@ from headway.tasks.model_parts import CUSTOM
 from headway.tasks.registry import TASKS
 from headway.tasks.text_tasks import MAX_LENGTH, given
 from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset, load_splits
-from headway.training.groups import ENCODER, ReusedWeights, describe_task, reused_part, reused_weights, take_over
+from headway.training.defaults import (
+    MINUTES,
+    THROUGHPUT,
+    config_dim,
+    default_batch,
+    default_lr,
+    epochs_in,
+    max_epochs,
+    preset_by_size,
+    requirements,
+    row_length,
+    weights_per_token,
+)
+from headway.training.groups import ReusedWeights, describe_task, reused_part, reused_weights, take_over
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
-from headway.zoo.build import DataRequirements, architecture, architecture_of, config_for, config_of, known_sizes
+from headway.zoo.build import DataRequirements, architecture, architecture_of, config_for, known_sizes
 from headway.zoo.encoders import EncoderPart, encoder_config
 from headway.zoo.presets import PRESETS, preset
 
 EVALUATIONS = 10  # of a run, the last at its end
-CUSTOM_WIDTH = 256  # of a model of your own, as far as the learning rate is concerned
-MINUTES = 10.0  # of training, where nothing else is given
 
-
-@dataclass(frozen=True)
-class Throughput:
-    """What training reaches on a CPU, in round numbers."""
-
-    rate: float  # operations of one thread in a second
-    epochs: tuple[float, float]  # a model that sees the data less often is too large; more often helps little
-    weights: float  # for each token of the data at most
-    batches: tuple[int, int, int]  # an epoch has so many batches, of so many tokens at least and at most
-
-
-THROUGHPUT = {
-    "tokens": Throughput(4e10, (4.0, 40.0), 10.0, (100, 512, 4096)),
-    "images": Throughput(1.5e10, (10.0, 60.0), inf, (50, 8, 128)),
-    "frames": Throughput(1e10, (20.0, 40.0), inf, (50, 400, 4000)),
-    "vectors": Throughput(1e10, (10.0, 60.0), inf, (50, 64, 4096)),
-}
 
 # 2,000 tokens a batch learn in half the tokens that 4,000 need; the task has no noise to be smoothed or dropped out
 DATES: Mapping[str, Any] = {
     "model.preset": "transformer-nano",
     "train.steps": 2400,
     "train.batch": 2000,
+    "train.lr": 3e-3,
     "train.dropout": 0.0,
     "train.label_smoothing": 0.0,
 }
@@ -156,20 +150,29 @@ def plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_P
     chosen = own.task or choose_task(draft, splits, start, own.config)
     part = reused_part(start, chosen) if start else None
     setup = chosen.from_data(splits, draft, start)
-    longest = max_length_of(draft, setup)
-    shape = str((draft.seed, draft.data.validation_split, longest))
-    key = digest((), splits.digest, repr(setup.task), *tokenizer_texts(setup), shape)
-    encoded = encoded_dataset(setup, splits, draft.seed, longest, ShardCache(key, scratch))
+
+    def encode(setup: TaskSetup) -> EncodedDataset:
+        longest = max_length_of(draft, setup)
+        shape = str((draft.seed, draft.data.validation_split, longest))
+        key = digest((), splits.digest, repr(setup.task), *tokenizer_texts(setup), shape)
+        return encoded_dataset(setup, splits, draft.seed, longest, ShardCache(key, scratch))
+
+    encoded = encode(setup)
     for skipped, read in ((splits.skipped, splits.train), (splits.validation_skipped, splits.validation)):
         if skipped is not None and not skipped.counts:  # where all was in the cache, nobody has read it yet
             deque(read(), maxlen=0)
-    found = Plan(draft, splits, setup, encoded, own.config, start, part, own.module)
-    return finish_plan(layers, draft, found)
+    draft_plan = Plan(draft, splits, setup, encoded, own.config, start, part, own.module)
+    found = finish_plan(layers, draft_plan)
+    length = row_length(found.task, cast(int, found.recipe.train.batch))
+    if draft.data.max_length is None and length < max_length_of(draft, setup):
+        setup = replace(setup, chosen={**setup.chosen, "data.max_length": length})
+        found = finish_plan(layers, replace(draft_plan, setup=setup, encoded=encode(setup)))
+    return found
 
 
-def finish_plan(layers: RecipeLayers, draft: Recipe, found: Plan) -> Plan:
+def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
     """The plan with its model and every choice made, once there are tokens to count."""
-    threads = given(draft.train.threads, torch.get_num_threads())
+    draft, threads = found.recipe, given(found.recipe.train.threads, torch.get_num_threads())
     setup, part, task, values = found.setup, found.part, type(found.task), dict[str, Any]()
     required = requirements(setup, max_length_of(draft, setup))
     if found.module is not None:
@@ -229,19 +232,6 @@ def check_suited(name: str, architecture: str, task: type[Task]) -> None:
         raise UserError(f"{name} cannot learn this task ({describe_task(task)})", allowed=listed(names, 6))
 
 
-def requirements(setup: TaskSetup, max_length: int) -> DataRequirements:
-    """What the data asks of a model."""
-    source, target = setup.tokenizer, setup.target_tokenizer
-    return DataRequirements(
-        longest=max_length,
-        source_vocab=source.vocab if source else None,
-        target_vocab=target.vocab if target and target is not source else None,
-        classes=setup.classes,
-        head=setup.head,
-        fields=setup.config,
-    )
-
-
 def reused_config(recipe: Recipe, setup: TaskSetup, part: EncoderPart, required: DataRequirements) -> object:
     """The config of a model that is fine-tuned: its own, but for what the recipe and the new data change."""
     dropout, sizes = recipe.train.dropout, sizes_of(part.config)
@@ -260,16 +250,17 @@ def sizes_of(config: Any) -> dict[str, Any]:
 
 def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     """The recipe with every choice made."""
-    train, tokens, unit = recipe.train, found.encoded.tokens, found.encoded.unit
-    chosen, (many, smallest, largest) = found.setup.chosen, THROUGHPUT[unit].batches
-    usual = min(max(tokens // many, smallest), largest)  # small data needs many updates
-    batch = given(train.batch, chosen.get("train.batch", usual))
-    update = batch * train.grad_accumulation
-    steps = train.steps
-    if steps is None and train.epochs is not None:
-        steps = steps_of(train.epochs, tokens, update)
+    train, encoded, module, chosen = recipe.train, found.encoded, found.module, found.setup.chosen
+    weights = sum(map(torch.numel, module.parameters())) if module else weights_per_token(found.config, encoded.unit)
+    possible = epochs_in(given(train.minutes, MINUTES), encoded, weights, threads)
+    least, most = THROUGHPUT[encoded.unit].epochs
+    tokens = given(train.epochs, min(possible, most, found.task.max_epochs)) * encoded.tokens
+    batch = given(train.batch, chosen.get("train.batch", default_batch(found.task, encoded, tokens)))
+    update, steps = batch * train.grad_accumulation, train.steps
     if steps is None and train.minutes is None:
-        steps = default_steps(found, update, threads)
+        usual = min(max(least, possible), max_epochs(found.task, encoded, update))
+        steps = steps_of(given(train.epochs, usual), encoded.tokens, update)
+    [[first]] = encoded.batches(batch, 1).between(1, 2)
     values = {
         "data.task": found.task.kind,
         "data.objective": found.task.objective,
@@ -277,28 +268,13 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
         "train.steps": steps,
         "train.epochs": None,
         "train.batch": batch,
-        "train.lr": given(train.lr, default_lr(recipe, config_dim(found.config))),
+        "train.lr": given(train.lr, default_lr(recipe, config_dim(found.config), first.targets)),
         "train.threads": threads,
         "out": given(recipe.out, free_folder(Path(f"{found.splits.name.split('.')[0]}-model"))),
         **chosen,
     }
     recipe = from_flat({**flat(recipe), **values})
     return recipe if steps is None else with_steps(recipe, steps)
-
-
-def default_lr(recipe: Recipe, dim: int) -> float:
-    """A learning rate by width; trained weights are changed by less, unless only a new head learns."""
-    fine_tuning = recipe.model.start is not None and recipe.model.freeze != (ENCODER,)
-    return 5e-5 * (768 / dim) ** 0.5 if fine_tuning else min(3e-3, 0.3 / dim)
-
-
-def default_steps(found: Plan, update: int, threads: int) -> int:
-    """Updates that take about the usual time, within a sensible number of epochs."""
-    tokens, unit, module = found.encoded.tokens, found.encoded.unit, found.module
-    throughput = THROUGHPUT[unit]
-    count = weights_per_token(found.config, unit) if module is None else sum(w.numel() for w in module.parameters())
-    epochs = MINUTES * 60 * throughput.rate * threads / (6 * count * tokens)
-    return steps_of(min(max(epochs, throughput.epochs[0]), throughput.epochs[1]), tokens, update)
 
 
 def with_steps(recipe: Recipe, steps: int, evaluations: int = EVALUATIONS) -> Recipe:
@@ -318,42 +294,6 @@ def with_steps(recipe: Recipe, steps: int, evaluations: int = EVALUATIONS) -> Re
 def steps_of(epochs: float, tokens: int, update: int) -> int:
     """The steps that read so many tokens so often, at `update` of them in each."""
     return max(1, round(epochs * tokens / update))
-
-
-def preset_by_size(setup: TaskSetup, encoded: EncodedDataset, minutes: float, threads: int) -> str:
-    """The largest preset that the data can teach and the time lets see it a few times; or the smallest."""
-    required, sizes = requirements(setup, MAX_LENGTH), dict[str, int]()
-    for name in setup.task.presets_by_size:
-        config = config_for(preset(name).architecture, preset(name).sizes, required, None)
-        sizes[name] = weights_per_token(config, encoded.unit)
-    throughput = THROUGHPUT[encoded.unit]
-    per_weight = 6 * encoded.tokens * throughput.epochs[0]  # operations
-    limit = min(throughput.weights * encoded.tokens, minutes * 60 * throughput.rate * threads / per_weight)
-    fitting = [name for name, count in sizes.items() if count <= limit]
-    return fitting[-1] if fitting else min(sizes, key=sizes.__getitem__)
-
-
-def weights_per_token(config: Any, unit: str) -> int:
-    """The parameters that each token meets, all but tables that are looked up; or how often an image meets any."""
-    if unit != "tokens":
-        from headway.zoo.cost import cost
-
-        costs = cost(config)
-        return (costs.total.flops if unit == "images" else costs.per_token(costs.total.flops)) // 2
-    with torch.device("meta"):
-        model = architecture(architecture_of(config)).build(config)
-    tables = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
-    return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
-
-
-def config_dim(config: Any) -> int:
-    """The width of a model."""
-    if config is None:
-        return CUSTOM_WIDTH
-    encoder = getattr(config, "encoder", None)
-    if encoder and not hasattr(config, "dim"):  # a model that is an encoder and little else
-        return config_dim(config_of(encoder) if isinstance(encoder, str) else encoder)
-    return max(getattr(config, "dim", 0), getattr(config, "hidden", 0) if hasattr(config, "cell") else 0)
 
 
 def max_length_of(recipe: Recipe, setup: TaskSetup) -> int:

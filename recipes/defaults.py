@@ -1,0 +1,356 @@
+"""The defaults on small real data: `python recipes/defaults.py` trains, measures and writes docs/DEFAULTS.md.
+
+Each data set is drawn from ../shared/data.  It is trained on with nothing but `--minutes` and `--seed`; then with one
+setting at a time changed, which is the small search that the defaults are compared with.  Every model is measured on
+records of their own by `headway eval`.  All trainings run on one thread, one after the other.
+
+A training that is done is kept in build/defaults/trials.jsonl and not repeated, so that the command can be stopped and
+started again.  Remove that file after a change of the defaults.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import wave
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import yaml
+
+ROOT = Path(__file__).parents[1]
+SHARED = Path("../shared/data")
+WORK, TABLE = Path("build/defaults"), Path("docs/DEFAULTS.md")
+SEARCH = (("train.lr", 1 / 3), ("train.lr", 3.0), ("train.batch", 1 / 3), ("train.batch", 3.0))
+MARGIN = 0.03  # by which the defaults may be worse than the best of the search, of its score
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Records to learn from and others to measure on; `metric` is a key of what `headway eval --json` prints."""
+
+    name: str
+    make: Callable[[Path], tuple[str, str]]
+    metric: str
+    lower_is_better: bool = False
+    label_from: str = ""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training: `setting` times `factor`, or the defaults alone."""
+
+    data: str
+    minutes: float
+    seed: int
+    setting: str
+    factor: float
+    score: float
+    count: int
+    preset: str
+    chosen: dict[str, float]
+    baselines: dict[str, float]
+
+    @property
+    def key(self) -> tuple[str, float, int, str, float]:
+        return (self.data, self.minutes, self.seed, self.setting, round(self.factor, 4))
+
+
+def main() -> None:
+    os.chdir(ROOT)
+    options = ArgumentParser(description="Train on small real data with the defaults and write docs/DEFAULTS.md.")
+    options.add_argument("names", nargs="*", help=f"data sets; all unless given: {', '.join(one.name for one in DATA)}")
+    options.add_argument("--minutes", type=float, nargs="+", default=[1.0, 5.0])
+    options.add_argument("--seeds", type=int, default=3, help="trainings of the defaults; the search has one seed")
+    options.add_argument("--search-seeds", type=int, default=1)
+    given = options.parse_args()
+    if not SHARED.is_dir():
+        sys.exit(f"error: {SHARED} is not there; recipes/README.md says where to get the data")
+    if unknown := set(given.names) - {one.name for one in DATA}:
+        options.error(f"no data set {min(unknown)!r}; allowed: {', '.join(one.name for one in DATA)}")
+    WORK.mkdir(parents=True, exist_ok=True)
+    for data in DATA:
+        for minutes in given.minutes if not given.names or data.name in given.names else ():
+            for seed in range(1, given.seeds + 1):
+                default = done_or_run(data, minutes, seed)
+                for setting, factor in SEARCH if seed <= given.search_seeds else ():
+                    done_or_run(data, minutes, seed, setting, factor, default.chosen[setting])
+            TABLE.write_text(table(list(trials())), encoding="utf-8")
+
+
+def trials() -> Iterator[Trial]:
+    path = WORK / "trials.jsonl"
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        yield Trial(**json.loads(line))
+
+
+def done_or_run(
+    data: DataSet, minutes: float, seed: int, setting: str = "", factor: float = 1.0, usual: float = 0.0
+) -> Trial:
+    key = (data.name, minutes, seed, setting, round(factor, 4))
+    if found := next((trial for trial in trials() if trial.key == key), None):
+        return found
+    value = usual * factor if setting == "train.lr" else max(1, round(usual * factor))
+    trial = run(data, minutes, seed, setting, factor, [f"--{setting}", f"{value:.6g}"] if setting else [])
+    with (WORK / "trials.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(trial)) + "\n")
+    print(f"{data.name:18} {minutes:g} min, seed {seed}, {setting or 'defaults':11} × {factor:<5.3g} {trial.score:.4f}")
+    return trial
+
+
+def run(data: DataSet, minutes: float, seed: int, setting: str, factor: float, options: Sequence[str]) -> Trial:
+    with TemporaryDirectory() as scratch:
+        train, test = data.make(Path(scratch))
+        model = f"{scratch}/model"
+        pattern = ["--data.label-from", data.label_from] if data.label_from else []
+        headway("train", train, "--minutes", f"{minutes:g}", "--seed", f"{seed}", "--out", model, *pattern, *options)
+        found = json.loads(headway("eval", model, test, *(word.replace("data.", "") for word in pattern), "--json"))
+        recipe = yaml.safe_load(Path(model, "recipe.yaml").read_text(encoding="utf-8"))
+        lines = Path(model, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    baselines = next((line["baselines"] for line in map(json.loads, reversed(lines)) if "baselines" in line), {})
+    chosen = {name: recipe["train"][name.partition(".")[2]] for name, _ in SEARCH}
+    score, preset = found["scores"][data.metric], recipe["model"]["preset"]
+    return Trial(data.name, minutes, seed, setting, factor, score, found["count"], preset, chosen, baselines)
+
+
+def headway(*words: str) -> str:
+    """What a command prints; it runs on one thread."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-m", "headway", *words], env=env, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"error: headway {' '.join(words)} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def shuffled(rows: Sequence[Any], count: int) -> list[Any]:
+    return random.Random(0).sample(list(rows), count)
+
+
+def polarity(count: int) -> Callable[[Path], tuple[str, str]]:
+    def make(folder: Path) -> tuple[str, str]:
+        head, *rows = (SHARED / "sentence_polarity/train.tsv").read_text(encoding="utf-8").splitlines()
+        path = folder / "reviews.tsv"
+        path.write_text("\n".join([head, *shuffled(rows, count)]) + "\n", encoding="utf-8")
+        return str(path), str(SHARED / "sentence_polarity/test.tsv")
+
+    return make
+
+
+def written_pairs(folder: Path, pairs: Sequence[str], count: int, test: int = 500) -> tuple[str, str]:
+    """Lines `source TAB target`; no source is in both files."""
+    by_source = {pair.partition("\t")[0]: pair for pair in pairs}
+    drawn = shuffled(sorted(by_source.values()), count + test)
+    for name, some in (("pairs", drawn[:count]), ("test", drawn[count:])):
+        (folder / f"{name}.tsv").write_text("".join(f"{pair}\n" for pair in some), encoding="utf-8")
+    return str(folder / "pairs.tsv"), str(folder / "test.tsv")
+
+
+def lines(path: Path) -> list[str]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+def tatoeba(count: int) -> Callable[[Path], tuple[str, str]]:
+    pairs = SHARED / "tatoeba_de_en/pairs.en-de.tsv.gz"
+    return lambda folder: written_pairs(folder, lines(pairs)[:40_000], count)
+
+
+def pronunciations(count: int) -> Callable[[Path], tuple[str, str]]:
+    return lambda folder: written_pairs(folder, lines(SHARED / "cmudict/cmudict.tsv.gz"), count)
+
+
+def tagged(count: int) -> Callable[[Path], tuple[str, str]]:
+    """English words in lower case, each tagged with the case and the punctuation that it had."""
+
+    def tags_of(line: str) -> dict[str, list[str]]:
+        words = line.partition("\t")[0].split()
+        bare = [re.sub(r"\W+$", "", word) for word in words]
+        ends = [
+            mark if (mark := word[len(stem) :][:1]) in set(",.;:?!") else "-"
+            for word, stem in zip(words, bare, strict=True)
+        ]
+        tags = [("Upper" if stem[:1].isupper() else "lower") + end for stem, end in zip(bare, ends, strict=True)]
+        return {"words": [stem.lower() or "-" for stem in bare], "tags": tags}
+
+    def make(folder: Path) -> tuple[str, str]:
+        verses = [line.split("\t")[1] for line in lines(SHARED / "bible/bible.en-de-es.tsv.gz")]
+        drawn = shuffled([verse for verse in verses if 3 < len(verse.split()) < 30], count + 500)
+        for name, some in (("tagged", drawn[:count]), ("test", drawn[count:])):
+            text = "".join(f"{json.dumps(tags_of(line))}\n" for line in some)
+            (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+        return str(folder / "tagged.jsonl"), str(folder / "test.jsonl")
+
+    return make
+
+
+def split_text(folder: Path, text: str) -> tuple[str, str]:
+    """The last tenth is for the test."""
+    cut = text.rindex("\n", 0, len(text) * 9 // 10) + 1
+    (folder / "book.txt").write_text(text[:cut], encoding="utf-8")
+    (folder / "test.txt").write_text(text[cut:], encoding="utf-8")
+    return str(folder / "book.txt"), str(folder / "test.txt")
+
+
+def shakespeare(characters: int) -> Callable[[Path], tuple[str, str]]:
+    text = SHARED / "tinyshakespeare/input.txt"
+    return lambda folder: split_text(folder, text.read_text(encoding="utf-8")[:characters])
+
+
+def verses(count: int) -> Callable[[Path], tuple[str, str]]:
+    def make(folder: Path) -> tuple[str, str]:
+        texts = [line.split("\t")[1] for line in lines(SHARED / "bible/bible.en-de-es.tsv.gz")]
+        return split_text(folder, "".join(f"{verse}\n" for verse in texts[:count]))
+
+    return make
+
+
+def fashion(count: int) -> Callable[[Path], tuple[str, str]]:
+    """The first images, and a thousand of the test, as IDX files."""
+
+    def part(folder: Path, prefix: str, many: int) -> str:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, head, size in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
+            with gzip.open(SHARED / f"fashion_mnist/{prefix}-{name}-ubyte.gz") as file:
+                data = file.read(head + many * size)
+            with gzip.open(folder / f"{prefix}-{name}-ubyte.gz", "wb") as file:
+                file.write(data[:4] + many.to_bytes(4, "big") + data[8:])
+        return str(folder)
+
+    return lambda folder: (part(folder / "photos", "train", count), part(folder / "test", "t10k", 1000))
+
+
+def recordings(*, test: bool) -> list[Path]:
+    """Spoken digits; those numbered 0 to 4 are the official test."""
+    paths = sorted((SHARED / "fsdd/recordings").glob("*.wav"))
+    return [path for path in paths if (int(path.stem.split("_")[2]) < 5) == test]
+
+
+def digits(count: int) -> Callable[[Path], tuple[str, str]]:
+    def make(folder: Path) -> tuple[str, str]:
+        for name, paths in (("sounds", shuffled(recordings(test=False), count)), ("test", recordings(test=True))):
+            (folder / name).mkdir(parents=True)
+            for path in paths:
+                shutil.copy(path, folder / name / path.name)
+        return str(folder / "sounds"), str(folder / "test")
+
+    return make
+
+
+def loudness(path: Path, step: int) -> list[float]:
+    """The logarithm of the energy in each `step` samples of a recording."""
+    with wave.open(str(path)) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), np.int16).astype(np.float64)
+    frames = samples[: len(samples) // step * step].reshape(-1, step)
+    return [round(float(value), 3) for value in np.log(frames.std(1) + 1)]
+
+
+def digit_series(count: int) -> Callable[[Path], tuple[str, str]]:
+    """A recording as 24 numbers, its loudness over time, labelled with the digit."""
+
+    def make(folder: Path) -> tuple[str, str]:
+        for name, paths in (("series", shuffled(recordings(test=False), count)), ("test", recordings(test=True))):
+            rows: list[str] = []
+            for path in paths:
+                values = (loudness(path, 100) + [0.0] * 24)[:24]
+                rows.append(",".join([*map(str, values), f"digit {path.stem[0]}"]))
+            (folder / f"{name}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+        return str(folder / "series.csv"), str(folder / "test.csv")
+
+    return make
+
+
+def speech_loudness(rows: int) -> Callable[[Path], tuple[str, str]]:
+    """Loudness of Hebrew speech, 25 ms a row, recording after recording."""
+
+    def make(folder: Path) -> tuple[str, str]:
+        values = [value for path in sorted((SHARED / "yesno").glob("*.wav")) for value in loudness(path, 200)]
+        for name, some in (("speech", values[:rows]), ("test", values[rows : rows + 1000])):
+            lines = [f"{step},{value}" for step, value in enumerate(some)]
+            (folder / f"{name}.csv").write_text("\n".join(["time,loudness", *lines]) + "\n", encoding="utf-8")
+        return str(folder / "speech.csv"), str(folder / "test.csv")
+
+    return make
+
+
+DATA = (
+    DataSet("reviews-200", polarity(200), "accuracy"),
+    DataSet("reviews-2000", polarity(2000), "accuracy"),
+    DataSet("reviews-9595", polarity(9595), "accuracy"),
+    DataSet("tags-1000", tagged(1000), "token_accuracy"),
+    DataSet("pairs-1000", tatoeba(1000), "chrf"),
+    DataSet("pairs-10000", tatoeba(10_000), "chrf"),
+    DataSet("spelling-4000", pronunciations(4000), "word_error_rate", lower_is_better=True),
+    DataSet("shakespeare-4000", shakespeare(110_000), "loss", lower_is_better=True),
+    DataSet("verses-3000", verses(3000), "loss", lower_is_better=True),
+    DataSet("fashion-300", fashion(300), "accuracy"),
+    DataSet("fashion-5000", fashion(5000), "accuracy"),
+    DataSet("digits-500", digits(500), "accuracy", label_from="^([0-9])_"),
+    DataSet("digits-2700", digits(2700), "accuracy", label_from="^([0-9])_"),
+    DataSet("series-2000", digit_series(2000), "accuracy"),
+    DataSet("loudness-4000", speech_loudness(4000), "error", lower_is_better=True),
+)
+
+
+def table(found: Sequence[Trial]) -> str:
+    """docs/DEFAULTS.md: a line for each data set and time."""
+    lines = [HEAD]
+    for data in DATA:
+        for minutes in sorted({trial.minutes for trial in found if trial.data == data.name}):
+            some = [trial for trial in found if (trial.data, trial.minutes) == (data.name, minutes)]
+            lines.append(table_line(data, minutes, some))
+    return "\n".join(lines) + "\n"
+
+
+def table_line(data: DataSet, minutes: float, some: Sequence[Trial]) -> str:
+    defaults = [trial for trial in some if not trial.setting]
+    scores, chosen = [trial.score for trial in defaults], defaults[0].chosen
+    better = min if data.lower_is_better else max
+    searched = [trial for trial in some if trial.setting]
+    best = better(searched, key=lambda trial: trial.score, default=None)
+    same = [trial.score for trial in defaults if best and trial.seed == best.seed]
+    baselines = defaults[0].baselines
+    name, score = better(baselines.items(), key=lambda item: item[1], default=("", None))
+    mean = sum(scores) / len(scores)
+    return (
+        "| "
+        + " | ".join(
+            [
+                data.name,
+                data.metric + (" (lower is better)" if data.lower_is_better else ""),
+                f"{minutes:g}",
+                f"{defaults[0].preset}, batch {chosen['train.batch']:,}, lr {chosen['train.lr']:.2g}",
+                f"{mean:.4g} ({min(scores):.4g} to {max(scores):.4g}, {len(scores)} seeds, n = {defaults[0].count:,})",
+                ""
+                if best is None
+                else f"{best.score:.4g} ({best.setting} × {best.factor:.2g}; defaults {same[0]:.4g})",
+                "" if score is None else f"{score:.4g} ({name})",
+            ]
+        )
+        + " |"
+    )
+
+
+HEAD = """# Defaults on small data
+
+Written by `python recipes/defaults.py`, which trains each line on one thread with nothing but `--minutes` and `--seed`.
+Data sets are drawn from the data that recipes/README.md names; the number in a name counts the records, or lines of
+text.  Every score is that of `headway eval` on n records that were not trained on.  *Search*: the best of four
+trainings in which the learning rate or the batch is a third or three times the default's, with the score of the
+defaults for the same seed.  *Baseline*: the best of those that the run itself names, on its validation split.
+
+| data | metric | minutes | chosen | defaults: mean (range) | search | baseline |
+| --- | --- | --- | --- | --- | --- | --- |"""
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""What a run chooses by itself: batch, learning rate, length of rows, epochs and preset, from the data and the time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.training.defaults import MIN_UPDATES, max_epochs
+from headway.training.plan import Plan, plan
+from headway.training.recipe_sources import read_layers
+from tests.data.files import coded, picture, put
+
+WORDS = (
+    "the",
+    "a",
+    "film",
+    "story",
+    "cast",
+    "was",
+    "is",
+    "never",
+    "always",
+    "good",
+    "dull",
+    "warm",
+    "old",
+    "and",
+    "of",
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    texts = [" ".join(WORDS[(at * step + at) % len(WORDS)] for step in range(1, 19)) for at in range(600)]
+    labels = "".join(f"{text} {at}\t{'good' if at % 2 else 'bad'}\n" for at, text in enumerate(texts))
+    put(tmp_path, {"reviews.tsv": f"text\tlabel\n{labels}".encode(), "book.txt": "\n".join(texts).encode()})
+    put(tmp_path, {f"photos/{at % 2}/{at}.png": coded(picture(at, 32, 32)) for at in range(2)})
+    return tmp_path
+
+
+def planned(path: str, **settings: Any) -> Plan:
+    return plan(read_layers({"data.path": (path,), "train.threads": 1, **settings}, environ={}))
+
+
+def test_few_labels_in_a_batch_lower_the_learning_rate(place: Path) -> None:
+    """At 2.3e-3, thirty labels a batch leave BERT at the loss of chance."""
+    found = planned("reviews.tsv", **{"train.minutes": 1})
+    assert found.recipe.train.lr is not None
+    assert found.recipe.train.lr < 1e-3
+    larger = planned("reviews.tsv", **{"train.minutes": 1, "train.batch": 4000})
+    assert found.recipe.train.lr < (larger.recipe.train.lr or 0) < 2.4e-3
+
+
+def test_little_time_means_small_batches(place: Path) -> None:
+    batches = [planned("book.txt", **{"train.minutes": minutes}).recipe.train.batch or 0 for minutes in (0.5, 5, 50)]
+    assert batches == sorted(batches)
+    assert batches[0] < batches[-1]
+
+
+def test_small_batches_of_a_text_have_short_rows(place: Path) -> None:
+    found = planned("book.txt", **{"train.minutes": 1})
+    assert found.recipe.data.max_length == found.config.context == 64
+    [[first]] = found.encoded.batches(found.recipe.train.batch or 0, 1).between(1, 2)
+    assert len(first.read.lengths) >= 8
+    asked = planned("book.txt", **{"train.minutes": 1, "data.max_length": 128})
+    assert asked.recipe.data.max_length == asked.config.context == 128
+
+
+def test_a_label_for_a_text_is_not_learned_by_heart(place: Path) -> None:
+    found = planned("reviews.tsv")
+    batch, steps, tokens = found.recipe.train.batch or 0, found.recipe.train.steps or 0, found.encoded.tokens
+    assert steps * batch <= 1.01 * max(found.task.max_epochs * tokens, MIN_UPDATES * batch)
+
+
+def test_two_images_get_the_smallest_model_and_an_end(place: Path) -> None:
+    found = planned("photos", **{"train.minutes": 10, "data.validation_split": 0})
+    assert found.recipe.model.preset == found.task.presets_by_size[0]
+    batch = found.recipe.train.batch or 0
+    assert max_epochs(found.task, found.encoded, batch) * found.encoded.tokens / batch <= MIN_UPDATES + 1

@@ -23,6 +23,7 @@ from tokenizers import Tokenizer as Backend
 from headway.data.decode_stream import byte_letters
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import (
+    MAX_VOCAB,
     add_tokens,
     check_merges,
     check_vocab,
@@ -129,14 +130,15 @@ def read_tekken(file: Path) -> Tokenizer:
         said = f"{file}: not a tekken.json that lists its special tokens"
         raise UserError(said, do="add the folder's tokenizer.json")
     try:
-        first = [str(one["token_str"]) for one in sorted(special, key=lambda one: one["rank"])]
+        named = {int(one["rank"]): str(one["token_str"]) for one in special}
+        first = [named[rank] for rank in range(len(special))]
         count = int(config.get("default_num_special_tokens") or len(first))
         size, pattern = int(config.get("default_vocab_size") or len(entries) + count), str(config["pattern"])
         pieces = [base64.b64decode(one["token_bytes"], validate=True) for one in entries[: size - count]]
         splits = pre_tokenizers.Split(Regex(pattern), "isolated")
     except Exception as error:  # of the entries, and of the package that reads the pattern
         raise UserError(f"{file}: not a tekken.json: {error!r}") from error
-    first += [f"<SPECIAL_{number}>" for number in range(len(first), count)]
+    first += [f"<SPECIAL_{number}>" for number in range(len(first), min(count, MAX_VOCAB))]
     letters = {byte: letter for letter, byte in byte_letters().items()}
     ranks = {"".join(letters[byte] for byte in piece): rank for rank, piece in enumerate(pieces)}
     if len(ranks) != len(pieces) or {*first} & {*ranks}:

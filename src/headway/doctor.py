@@ -37,6 +37,7 @@ EXTRAS = {
     "transformers": ("transformers", "to compare converted models with"),
     "tensorboard": ("tensorboard", "to watch curves in TensorBoard"),
 }
+MISSING = "missing"
 OLDEST = (3, 11)
 LITTLE_MEMORY, LITTLE_SPACE = 2 << 30, 2 << 30
 SLOW = 5.0  # GFLOP/s of a core, below which something else is running or the build is wrong
@@ -74,6 +75,10 @@ class MachineReport:
         width = max(len(one.name) for one in self.checks)
         return "\n".join(one.line(width) for one in self.checks)
 
+    def missing(self) -> list[str]:
+        """The packages that headway needs and this machine lacks."""
+        return [one.name for one in self.checks if one.needed and one.found == MISSING]
+
 
 def doctor() -> MachineReport:
     """Versions, cores, memory, disk, extras and speed of this machine."""
@@ -106,7 +111,7 @@ def needed(package: str) -> MachineCheck:
     try:
         return MachineCheck(package, version(package))
     except PackageNotFoundError:
-        return MachineCheck(package, "missing", f"pip install {package}")
+        return MachineCheck(package, MISSING, f"pip install {package}")
 
 
 def extra(module: str, package: str, use: str) -> MachineCheck:

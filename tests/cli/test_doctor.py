@@ -62,6 +62,22 @@ def test_a_missing_package_comes_with_its_command(monkeypatch: pytest.MonkeyPatc
     assert (found["nosuch"].fix, found["nosuch"].needed) == ("pip install nosuch", False)
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_without_a_needed_package_the_exit_code_is_1(
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent(package: str) -> str:
+        if package in ("babel", "pillow"):
+            raise PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(doctor, "version", absent)
+    assert cli.main(["doctor", *options]) == 1
+    out, err = capsys.readouterr()
+    assert err == "error: headway cannot work without pillow, babel; pip install pillow babel\n"
+    assert not options or json.loads(out)["ok"] is False
+
+
 def test_what_is_needed_is_what_is_installed_with_headway() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     block = text[text.index("\ndependencies = [") : text.index("[project.optional")]

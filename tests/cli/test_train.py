@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
 
 import headway.training.build
 from headway.training.build import StepTiming
+from headway.training.recipe_sources import from_yaml
 from headway.training.run import check_files
 from tests.cli.command import SIX, TINY, Done, Place, full_after, left, made_place, names
 
@@ -96,6 +98,28 @@ def test_the_folder_is_named_after_the_data_where_no_other_name_is_given(place: 
 
 
 # Asked only to plan.
+
+CONTEXTS = {"gpt-nano": [], "bert-tiny": ["--objective", "masked"], "albert-base": ["--objective", "masked"]}
+CONTEXTS |= {"llama-7b": SMALL, "mixtral-8x7b": [*SMALL, "--model.kv-heads", "2"]}
+
+
+@pytest.mark.parametrize("preset", CONTEXTS)
+def test_a_context_that_is_not_that_of_the_data_is_refused(place: Place, preset: str) -> None:
+    words = ["train", "text.txt", "--preset", preset, *CONTEXTS[preset], "--model.context", "16", *SHORT, "--dry-run"]
+    refused = place(*words)
+    said = r"error: --model\.context 16 with data that asks for \d+; give --data\.max-length 16 instead\n"
+    assert refused.code == 2
+    assert re.fullmatch(said, refused.err)
+
+
+def test_a_recipe_says_the_sizes_of_the_model_that_was_built(place: Place) -> None:
+    words = ["--preset", "gpt-nano", *SMALL, "--data.max-length", "32", "--model.context", "32", "--out", "sizes"]
+    assert place("train", "text.txt", *words, *SHORT).code == 0
+    built = json.loads((place.folder / "sizes" / "config.json").read_text("utf-8"))["config"]
+    assert from_yaml(place.folder / "sizes" / "recipe.yaml").model.sizes["context"] == built["context"] == 32
+    assert place("train", "text.txt", "--preset", "gpt-nano", *SMALL, *SHORT, "--out", "usual").code == 0
+    built = json.loads((place.folder / "usual" / "config.json").read_text("utf-8"))["config"]
+    assert from_yaml(place.folder / "usual" / "recipe.yaml").model.sizes["context"] == built["context"]
 
 
 def test_a_dry_run_touches_nothing_and_tells_all(place: Place) -> None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.tokenizer_readers import load_tokenizer, whole_charsmap
+from headway.data.sentencepiece_model import whole_charsmap
+from headway.data.tokenizer_readers import load_tokenizer
 from headway.data.tokenizer_training import train_characters, train_unigram
 from headway.errors import UserError
 from tests.data.test_tokenizer_readers import learn_pieces

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.tokenizer import Tokenizer, byte_letters
+from headway.data.decode_stream import byte_letters
+from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_readers import load_tokenizer
 from headway.data.whisper_tokenizer import (
     LANGUAGES,

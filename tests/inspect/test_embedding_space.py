@@ -7,7 +7,7 @@ import torch
 
 from headway.errors import UserError
 from headway.inspect.embedding_space import nearest_rows
-from headway.inspect.steering import mean_difference
+from headway.inspect.steering import DirectionResult, mean_difference
 
 
 def test_neighbours_are_at_the_smallest_angles() -> None:
@@ -28,8 +28,9 @@ def test_as_many_neighbours_as_there_are() -> None:
 def test_a_direction_is_between_the_means() -> None:
     way = mean_difference(torch.tensor([[3.0, 1.0], [4.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]]))
     assert way.difference.tolist() == [3.0, 0.0]
-    assert way.d_prime == pytest.approx(3 / 0.5**0.5)  # means 3.5 and 0.5, variances 0.5 and 0.5
-    assert way.accuracy == 1.0
+    # each from the midpoint of the others' means: 0.75 and 2.25 on their own sides, twice
+    assert way.d_prime == pytest.approx((1.5 + 1.5) / 1.125**0.5)
+    assert (way.accuracy, way.above_chance) == (1.0, False)  # 4 of 4 are 1 in 16
     assert way.moved(torch.tensor([1.0, 1.0]), -0.5).tolist() == [-0.5, 1.0]
 
 
@@ -52,8 +53,23 @@ def test_noise_is_not_told_apart() -> None:
     """In many dimensions the difference of two means tells just these samples apart, but no others."""
     torch.manual_seed(4)
     way = mean_difference(torch.randn(20, 500), torch.randn(20, 500))
-    assert way.d_prime > 3
     assert way.accuracy < 0.75
+    assert abs(way.d_prime) < 1  # along the difference of all it would be above 3
+    assert not way.above_chance
+    far = mean_difference(torch.randn(20, 500) + 1, torch.randn(20, 500))
+    assert (far.accuracy, far.above_chance) == (1.0, True)
+    assert far.d_prime > 3
+
+
+def test_a_direction_that_is_worse_than_chance_has_a_negative_distance_and_a_warning() -> None:
+    """Two of each, alike across the groups: each is nearer to the other group's mean."""
+    rows = torch.diag(torch.tensor([1.0, 1.1, 0.9, 1.0]))
+    way = mean_difference(rows[:2], rows[2:])
+    assert (way.accuracy, way.above_chance) == (0.0, False)
+    assert way.d_prime < 0
+    found = DirectionResult("a", "b", (2, 2), {"0.out": way}, None)
+    assert "warning: the groups are not told apart better than by chance in any layer" in found.to_text()
+    assert found.to_dict()["layers"][0]["above_chance"] is False
 
 
 def test_one_sample_tells_no_direction() -> None:

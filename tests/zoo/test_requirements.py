@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, cast
 
 import pytest
@@ -13,8 +13,10 @@ from headway.zoo.build import (
     FROM_FIELDS,
     DataRequirements,
     architecture,
+    check_obeyed,
     config_for,
     known_sizes,
+    overruled,
     vocabulary_of,
 )
 
@@ -76,6 +78,50 @@ def test_sizes_of_an_inner_encoder_go_into_it() -> None:
     assert known_sizes("simmim", {}) == ["encoder"]
     made = config("simmim", DataRequirements(40, fields={"image": 32, "channels": 1}), encoder=inner)
     assert (made.encoder.image, made.encoder.channels, made.encoder.dim) == (32, 1, 24)
+
+
+def other(value: Any) -> Any:
+    """Another value of a field, as an option would give it."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value * 2 or 1
+    if isinstance(value, tuple):
+        return [part * 2 if isinstance(part, int) else part for part in value]
+    return "nowhere" if isinstance(value, str) else 3
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_size_is_in_the_config_or_refused(name: str) -> None:
+    """One by one: what is given is built, or the config refuses it, or the data does."""
+    inner = {"encoder": {"kind": "Swin", "dim": 24}} if name == "simmim" else {}
+    asked = {"classes": 3, "context": 40, "image": 32, "features": 20}
+    names = {*known_sizes(name, inner)}
+    required = DataRequirements(40, 50, classes=3 if "classes" in names else 0, head="rows")
+    required = replace(required, fields={key: value for key, value in asked.items() if key in names})
+    usual = config(name, required, **inner)
+    for size in names - {"vocab", "dropout", "encoder", "decoder"}:
+        given = {size: other(getattr(usual if hasattr(usual, size) else usual.encoder, size))}
+        try:
+            made = config(name, required, **inner, **given)
+            check_obeyed(given, made)
+        except UserError:
+            continue
+        built = getattr(made if hasattr(made, size) else made.encoder, size)
+        assert (list(built) if isinstance(built, tuple) else built) == given[size], size
+
+
+@pytest.mark.parametrize("name", ["albert", "bert", "gpt2", "llama", "mixtral", "workbench", "clip"])
+def test_the_context_is_that_of_the_data(name: str) -> None:
+    required = replace(JOINT, fields={"context": 40})
+    given = {"context": 16}
+    made = config(name, required, **given)
+    assert overruled(given, made) == {"context": 40}
+    with pytest.raises(
+        UserError, match=r"model.context 16 with data that asks for 40; give data.max_length 16 instead"
+    ):
+        check_obeyed(given, made)
+    check_obeyed({"context": 40, "dim": made.dim}, made)
 
 
 def test_impossible_sizes_are_told() -> None:

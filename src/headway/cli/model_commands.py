@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from headway.cli.options import LOAD_OPTIONS, LoadOptions
-from headway.errors import UserError
+from headway.errors import UserError, listed
 
 if TYPE_CHECKING:
     from headway.model import Model
@@ -258,8 +258,10 @@ def explain(topic: str, /, *, json: bool = False, source: bool = False) -> None:
     print(dumps(found.to_dict()) if json else found.to_text())
 
 
-def doctor(*, json: bool = False) -> None:
+def doctor(*, json: bool = False) -> int:
     """Check this machine: versions, cores, memory, disk, optional packages and speed, with a fix for each problem.
+
+    The exit code is 1 where a package is missing that headway needs.
 
     Parameters
     ----------
@@ -270,3 +272,7 @@ def doctor(*, json: bool = False) -> None:
 
     found = doctor()
     print(dumps(found.to_dict(), indent=1, ensure_ascii=False) if json else found.to_text())
+    if missing := found.missing():
+        said = f"error: headway cannot work without {listed(missing, 20)}; pip install {' '.join(missing)}"
+        print(said, file=sys.stderr)
+    return 1 if missing else 0

@@ -12,32 +12,25 @@ The rule for special tokens:
   `replace(tokenizer, literal=False)` to read the spellings.
 - `plain` gives the ids of the text alone, always literally.
 - `decode` leaves special tokens out.
-
-A `DecodeStream` never takes text back, and never gives out half of a character:
-
-    "".join(stream.push(id) for id in ids) + stream.end()  ==  decode(ids)
-
-for any ids, also for bytes that no text has: each longest beginning of a character that breaks off becomes one U+FFFD.
 """
 
 from __future__ import annotations
 
-import codecs
 import json
+import re
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import asdict, dataclass, fields
-from functools import cache, cached_property
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
+from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
+from headway.data.decode_stream import ByteMender, ByteStream, DecodeStream, PieceStream, decoder_kinds
+from headway.data.sentencepiece_model import SentencePieceNormalizer
 from headway.errors import UserError, nearest
 from headway.system import write_json, write_text
-
-BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))  # what byte fallback calls its tokens
-BROKEN = "\ufffd"
 
 
 @dataclass(frozen=True)
@@ -69,16 +62,20 @@ class Tokenizer:
     """Text to ids and back; `roles` whose tokens the vocabulary lacks are not played.
 
     `literal`: no spelling in a text is a special token.  `known`: ids from here on are pieces that merging passes
-    through and the model has no row for; they become `unk`.
+    through and the model has no row for; they become `unk`.  `normalizer` replaces the pipeline's own, which comes
+    near it and is what other libraries read.
     """
 
     backend: Backend
     roles: Roles = Roles()
     literal: bool = False
     known: int | None = None
+    normalizer: SentencePieceNormalizer | None = None
 
     def __post_init__(self) -> None:
-        played = {role: t for role, t in self.roles.named().items() if self.backend.token_to_id(t) is not None}
+        ids = {role: self.backend.token_to_id(token) for role, token in self.roles.named().items()}
+        rows = {role for role, id in ids.items() if id is not None and (self.known is None or id < self.known)}
+        played = {role: token for role, token in self.roles.named().items() if role in rows}
         object.__setattr__(self, "roles", Roles(**played))
         registered = {token.content for token in self.backend.get_added_tokens_decoder().values() if token.special}
         self.backend.add_special_tokens([token for token in played.values() if token not in registered])
@@ -91,14 +88,14 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """As `encode`, for many texts at once: faster than one by one."""
-        return self.ids(self.literal_backend if self.literal else self.backend, texts, framed=True)
+        return self.ids(texts, framed=True) if self.literal else self.special_ids(texts)
 
     def plain(self, text: str) -> list[int]:
         """The ids of a text alone: nothing is added, and no spelling is a special token."""
         return self.plain_batch([text])[0]
 
     def plain_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.ids(self.literal_backend, texts, framed=False)
+        return self.ids(texts, framed=False)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without special tokens."""
@@ -166,6 +163,7 @@ class Tokenizer:
             **{f"{role}_token": token for role, token in self.roles.named().items()},
             **({"cls_token": self.roles.bos, "sep_token": self.roles.eos} if masked else {}),
             "known_tokens": self.known,
+            "sentencepiece_normalizer": self.normalizer and self.normalizer.settings(),
         }
         write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         write_json(folder / "tokenizer_config.json", {k: value for k, value in settings.items() if value is not None})
@@ -183,17 +181,45 @@ class Tokenizer:
         """A copy, because a switch on the pipeline itself would be seen by other threads."""
         copy = Backend.from_str(self.backend.to_str())
         copy.encode_special_tokens = True
+        if self.normalizer is not None:
+            copy.normalizer = None  # type: ignore[assignment]  # the package's setter takes it
         return copy
 
-    def ids(self, backend: Backend, texts: Sequence[str], framed: bool) -> list[list[int]]:
+    def ids(self, texts: Sequence[str], framed: bool) -> list[list[int]]:
+        """The ids of texts, literally."""
         try:
-            found = [read.ids for read in backend.encode_batch_fast(list(texts), add_special_tokens=framed)]
+            normal = list(texts) if self.normalizer is None else [self.normalizer(text) for text in texts]
+            return self.known_ids(self.literal_backend.encode_batch_fast(normal, add_special_tokens=framed))
         except Exception as error:  # the package raises nothing narrower
-            halves = (at for text in texts for at, letter in enumerate(text) if "\ud800" <= letter <= "\udfff")
-            if (half := next(halves, None)) is not None:
-                said = f"the text has half of a surrogate pair at character {half}, which no encoding can write"
-                raise UserError(said) from error
-            raise UserError(f"the tokenizer cannot read this text: {error}") from error
+            raise unreadable(texts, error) from error
+
+    def special_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts with the special tokens that are spelled in them, and with the frame."""
+        if self.normalizer is None:
+            try:
+                return self.known_ids(self.backend.encode_batch_fast(list(texts)))
+            except Exception as error:  # the package raises nothing narrower
+                raise unreadable(texts, error) from error
+        # what lies between special tokens is normalised by itself; the tokens are at the odd places
+        parts = [self.special_spelling.split(text) for text in texts]
+        found = iter(self.ids([part for row in parts for part in row[::2]], framed=False))
+        before, after = frame_of(self.backend)
+        rows = [[[self.spelled_id(part)] if n % 2 else next(found) for n, part in enumerate(row)] for row in parts]
+        return [[*before, *chain.from_iterable(row), *after] for row in rows]
+
+    @cached_property
+    def special_spelling(self) -> re.Pattern[str]:
+        added = self.backend.get_added_tokens_decoder().items()
+        tokens = [token.content for id, token in added if token.special and id < self.vocab]
+        leading = [self.normalizer.leading] if self.normalizer and self.normalizer.leading else []
+        return re.compile(f"({'|'.join([*leading, *map(re.escape, sorted(tokens, key=len, reverse=True))])})")
+
+    def spelled_id(self, token: str) -> int:
+        found = self.backend.token_to_id(token)
+        return self.id(self.roles.unk or "") if found is None or found >= self.vocab else found
+
+    def known_ids(self, encodings: Iterable[Encoding]) -> list[list[int]]:
+        found = [encoding.ids for encoding in encodings]
         if self.known is None:
             return found
         known, unk = self.known, self.id(self.roles.unk or "")
@@ -208,142 +234,19 @@ class Tokenizer:
             raise UserError(f"id {wrong} is not in the vocabulary", allowed=f"0 to {self.vocab - 1}")
 
 
-class DecodeStream(Protocol):
-    """Text in the making.  `copy` of it goes on by itself."""
-
-    def push(self, id: int) -> str:
-        """The text that is certain now and was not before; often none."""
-        ...
-
-    def end(self) -> str:
-        """What was held back, now that nothing follows."""
-        ...
-
-
-class ByteStream:
-    """For byte-level vocabularies, where each token is some bytes."""
-
-    def __init__(self, backend: Backend):
-        self.backend, self.letters, self.skipped = backend, byte_letters(), specials(backend)
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def push(self, id: int) -> str:
-        return "" if id in self.skipped else self.decoder.decode(self.spelled(id))
-
-    def end(self) -> str:
-        return self.decoder.decode(b"", final=True)
-
-    def __copy__(self) -> ByteStream:
-        other = ByteStream.__new__(ByteStream)
-        other.__dict__.update(self.__dict__, decoder=codecs.getincrementaldecoder("utf-8")("replace"))
-        other.decoder.setstate(self.decoder.getstate())
-        return other
-
-    def spelled(self, id: int) -> bytes:
-        token = self.backend.id_to_token(id) or ""
-        if all(letter in self.letters for letter in token):
-            return bytes(self.letters[letter] for letter in token)
-        return token.encode()  # an added token, in plain characters
+def frame_of(backend: Backend) -> tuple[list[int], list[int]]:
+    """The ids that the pipeline puts before and behind a text."""
+    if backend.post_processor is None:
+        return [], []
+    template = json.loads(backend.post_processor.__getstate__()).get("single", [])
+    names = [part["SpecialToken"]["id"] if "SpecialToken" in part else None for part in template]
+    at = names.index(None) if None in names else 0
+    ids = [-1 if name is None else backend.token_to_id(name) or 0 for name in names]
+    return ids[:at], ids[at + 1 :]
 
 
-class PieceStream:
-    """For all other vocabularies: a piece's text is what it adds to the text of the piece before it.
-
-    `hold` is for decoders that could end within a character and of which nothing else is known.
-    """
-
-    def __init__(self, backend: Backend, hold: bool = False):
-        self.backend, self.hold, self.mender = backend, hold, ByteMender(backend)
-        self.before: list[int] = []
-        self.held: list[int] = []
-
-    def push(self, id: int) -> str:
-        return "".join(self.give(whole) for whole in self.mender.push(id))
-
-    def end(self) -> str:
-        self.hold = False
-        return "".join(self.give(whole) for whole in [*self.mender.end(), []])
-
-    def give(self, whole: Sequence[int]) -> str:
-        self.held = [*self.held, *whole]
-        start, text = self.decode(self.before), self.decode(self.before + self.held)
-        if not self.held or (self.hold and text.endswith(BROKEN)):
-            return ""
-        # decoders strip spaces where a text begins; only after other text is it certain that none does
-        behind = self.decode(self.held).strip(" ")
-        self.before, self.held = (self.held if behind else self.before + self.held), []
-        return text[len(start) :]
-
-    def decode(self, ids: list[int]) -> str:
-        return self.backend.decode(ids, skip_special_tokens=False)
-
-    def __copy__(self) -> PieceStream:
-        other = PieceStream.__new__(PieceStream)
-        other.__dict__.update(self.__dict__, mender=copy(self.mender))
-        return other
-
-
-class ByteMender:
-    """Special tokens taken out, and byte tokens gathered into characters; broken ones are replaced by U+FFFD."""
-
-    def __init__(self, backend: Backend):
-        self.skipped = specials(backend)
-        ids = [backend.token_to_id(token) for token in BYTES] if "ByteFallback" in decoder_kinds(backend) else []
-        self.bytes = {id: byte for byte, id in enumerate(ids) if id is not None}
-        self.ids = {byte: id for id, byte in self.bytes.items()}
-        self.open: list[int] = []
-
-    def push(self, id: int) -> list[list[int]]:
-        """The units that are complete with this id: a piece, or the byte tokens of a character."""
-        if id in self.skipped:
-            return []
-        if id not in self.bytes:
-            return [*self.end(), [id]]
-        self.open = [*self.open, self.bytes[id]]
-        return self.take(final=False)
-
-    def end(self) -> list[list[int]]:
-        return self.take(final=True)
-
-    def take(self, final: bool) -> list[list[int]]:
-        units: list[list[int]] = []
-        while self.open:
-            try:
-                bytes(self.open).decode()  # one byte came, so this is one character
-                taken, broken = len(self.open), False
-            except UnicodeDecodeError as error:
-                if error.reason == "unexpected end of data" and not final:
-                    break
-                taken, broken = error.end, True
-            units.append(self.spelled(self.open[:taken], broken))
-            self.open = self.open[taken:]
-        return units
-
-    def spelled(self, given: list[int], broken: bool) -> list[int]:
-        mark = list(BROKEN.encode())
-        return [self.ids[byte] for byte in (mark if broken and self.ids.keys() >= set(mark) else given)]
-
-    def all(self, ids: Iterable[int]) -> list[int]:
-        units = [unit for id in ids for unit in self.push(id)] + self.end()
-        return [id for unit in units for id in unit]
-
-
-@cache
-def byte_letters() -> dict[str, int]:
-    """GPT-2's characters for bytes: printable bytes are themselves, the others are U+0100 and following."""
-    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = (byte for byte in range(256) if byte not in shown)
-    return {chr(byte): byte for byte in shown} | {chr(0x100 + at): byte for at, byte in enumerate(others)}
-
-
-def decoder_kinds(backend: Backend) -> list[str]:
-    """The names of the decoder's steps, in order."""
-    if backend.decoder is None:
-        return []
-    decoder = json.loads(backend.decoder.__getstate__())
-    return [step["type"] for step in decoder.get("decoders", [decoder])]
-
-
-def specials(backend: Backend) -> frozenset[int]:
-    """The ids that decoding leaves out."""
-    return frozenset(id for id, token in backend.get_added_tokens_decoder().items() if token.special)
+def unreadable(texts: Sequence[str], error: Exception) -> UserError:
+    halves = (at for text in texts for at, letter in enumerate(text) if "\ud800" <= letter <= "\udfff")
+    if (half := next(halves, None)) is not None:
+        return UserError(f"the text has half of a surrogate pair at character {half}, which no encoding can write")
+    return UserError(f"the tokenizer cannot read this text: {error}")

@@ -2,7 +2,6 @@
 
 Nothing that a file says is believed before it is checked against the file's size or its other half.
 
-vocab.json + merges.txt   GPT-2, RoBERTa, BART: byte-level BPE.
 vocab.txt                 BERT: WordPiece.
 vocab.json alone          Wav2Vec2 and its Conformer: the characters of a CTC model.  The blank is the padding token; a
                           token of its own, usually |, stands between words.
@@ -22,7 +21,7 @@ from tokenizers import AddedToken, Regex, decoders, normalizers
 from tokenizers import Tokenizer as Backend
 
 from headway.data.tokenizer import Roles, Tokenizer
-from headway.data.tokenizer_training import byte_bpe, characters, frame, suffix_bpe, wordpiece
+from headway.data.tokenizer_training import characters, frame, suffix_bpe, wordpiece
 from headway.errors import UserError, listed
 from headway.system import read_json
 
@@ -33,6 +32,34 @@ NAMES = {
     "unk": ("<unk>", "[UNK]"),
     "pad": ("<pad>", "[PAD]", "<|pad|>", "<|finetune_right_pad_id|>"),
     "mask": ("<mask>", "[MASK]"),
+}
+GENERIC_CLASSES = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend", "PythonBackend")
+SAME_CLASSES = {
+    "BartTokenizer": "RobertaTokenizer",
+    "DistilBertTokenizer": "BertTokenizer",
+    "ElectraTokenizer": "BertTokenizer",
+    "MT5Tokenizer": "T5Tokenizer",
+}
+CLASS_OF_MODEL = {
+    "albert": "AlbertTokenizer",
+    "bart": "RobertaTokenizer",
+    "bert": "BertTokenizer",
+    "camembert": "CamembertTokenizer",
+    "clip": "CLIPTokenizer",
+    "distilbert": "BertTokenizer",
+    "gpt2": "GPT2Tokenizer",
+    "llama": "LlamaTokenizer",
+    "marian": "MarianTokenizer",
+    "mistral": "LlamaTokenizer",
+    "mixtral": "LlamaTokenizer",
+    "mt5": "T5Tokenizer",
+    "phi3": "LlamaTokenizer",
+    "qwen2": "Qwen2Tokenizer",
+    "roberta": "RobertaTokenizer",
+    "t5": "T5Tokenizer",
+    "wav2vec2-conformer": "Wav2Vec2CTCTokenizer",
+    "whisper": "WhisperTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
 }
 MAX_VOCAB = 2**24  # rows that a vocabulary may ask of an embedding; the largest published have 2^18
 CTC_CLASS = "Wav2Vec2CTCTokenizer"
@@ -151,6 +178,24 @@ def add_tokens(backend: Backend, settings: Mapping[str, Any], folder: Path) -> N
             raise UserError(f"{folder}: {token!r} is added with id {id}, but would get {backend.token_to_id(token)}")
 
 
+def tokenizer_class(file: Path, allowed: Iterable[str]) -> str:
+    """The class of transformers that reads a folder's tokenizer, by tokenizer_config.json or config.json; else "".
+
+    A class that is not `allowed` for this kind of file would give other ids, and is refused.
+    """
+    model = read_json(beside) if (beside := file.with_name("config.json")).is_file() else {}
+    told = read_settings(file.parent).get("tokenizer_class") or model.get("tokenizer_class")
+    name = str(told or "").removesuffix("Fast")
+    name = "" if name in GENERIC_CLASSES else SAME_CLASSES.get(name, name)
+    if not name and "model_type" in model:
+        name = CLASS_OF_MODEL.get(model["model_type"], f"that of {model['model_type']}")
+    if name not in allowed:
+        known = listed(sorted(one for one in allowed if one), 20)
+        said = f"{file} belongs to a tokenizer of the class {name}, which is not read from it"
+        raise UserError(said, allowed=known, do="add the folder's tokenizer.json, which AutoTokenizer saves")
+    return name
+
+
 def choose(files: list[Path], what: str) -> Path:
     """The one file, where there is one."""
     if len(files) != 1:
@@ -181,11 +226,11 @@ def read_letters(file: Path) -> Tokenizer:
     backend = characters(vocab, roles["unk"] if roles["unk"] in vocab else None)
     # a mark stands between words in place of a space; where a text begins or ends there is none
     mark, space = role_token(settings, "word_delimiter") or "|", str(settings.get("replace_word_delimiter_char", " "))
-    edges = decoders.Replace(Regex(r"^\s+|\s+$"), "")
     backend.normalizer = normalizers.Replace(space, mark)
-    backend.decoder = decoders.Sequence([decoders.Replace(mark, space), decoders.Fuse(), edges])
+    backend.decoder = decoders.Sequence([decoders.Replace(mark, space), decoders.Fuse(), strip_edges()])
     special = [token for token in roles.values() if token in vocab]
-    backend.add_special_tokens(special)
+    # as there, white space around a special token is not of the text
+    backend.add_special_tokens([AddedToken(token, lstrip=True, rstrip=True, normalized=False) for token in special])
     backend.add_tokens([token for token in vocab if len(token) > 1 and token not in special])
     # transformers lists special tokens of the vocabulary again, and | among them
     added = settings.get("added_tokens_decoder")
@@ -193,6 +238,11 @@ def read_letters(file: Path) -> Tokenizer:
     new = {id: one for id, one in entries if isinstance(one, dict) and one.get("content") not in vocab}
     add_tokens(backend, {"added_tokens_decoder": new}, file.parent)
     return Tokenizer(backend, find_roles(backend, {f"{role}_token": token for role, token in roles.items()}))
+
+
+def strip_edges() -> decoders.Decoder:
+    """The step of a decoder that strips white space where a text begins and ends."""
+    return decoders.Replace(Regex(r"\A\s+|\s+\z"), "")
 
 
 def ctc_roles(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -258,38 +308,9 @@ def read_codes(file: Path) -> list[tuple[str, str]]:
     return check_merges(enumerate((line.rstrip("\r ") for line in lines), 2), file)
 
 
-def read_vocab(file: Path) -> Tokenizer:
-    """vocab.json, of characters or of GPT-2's tokens."""
-    alone = not file.with_name("merges.txt").is_file()
-    return read_letters(file) if alone and file.is_file() and holds_letters(file) else read_gpt2(file)
-
-
-def read_gpt2(file: Path) -> Tokenizer:
-    """vocab.json and merges.txt.  Where the vocabulary has RoBERTa's tokens, its frame <s> … </s> is used."""
-    vocab_file, merges_file = file.with_name("vocab.json"), file.with_name("merges.txt")
-    settings = read_settings(file.parent)
-    vocab = check_vocab(read_json(vocab_file), vocab_file)
-    lines = read_text(merges_file).split("\n")
-    first = int(lines[0].startswith("#version"))
-    numbered = enumerate(lines[first:], first + 1)
-    merges = check_merges(((number, line.rstrip("\r")) for number, line in numbered if line), merges_file)
-    for pair in merges:
-        for token in (*pair, "".join(pair)):
-            if token not in vocab:
-                raise UserError(f"{merges_file}: {' '.join(pair)!r} merges {token!r}, which {vocab_file.name} lacks")
-    backend = byte_bpe(vocab, merges, prefix_space=settings.get("add_prefix_space") is True)
-    own = [token for token in ("<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>") if token in vocab]
-    backend.add_special_tokens(own)
-    if "<mask>" in vocab:
-        backend.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True, normalized=False)])
-    add_tokens(backend, settings, file.parent)
-    if {"<s>", "</s>", "<mask>"} <= vocab.keys():
-        frame(backend, ["<s>"], ["</s>"])
-    return Tokenizer(backend, find_roles(backend, settings))
-
-
 def read_bert(file: Path) -> Tokenizer:
     """vocab.txt: one token a line, its id the number of the line."""
+    tokenizer_class(file, ("", "BertTokenizer"))
     settings = read_settings(file.parent)
     lines = read_text(file).removesuffix("\n").split("\n")
     vocab = numbered_lines((line.rstrip("\r") for line in lines), file)

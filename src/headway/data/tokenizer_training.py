@@ -18,7 +18,8 @@ from typing import Protocol
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Backend
 
-from headway.data.tokenizer import BYTES, Roles, Tokenizer
+from headway.data.decode_stream import BYTES
+from headway.data.tokenizer import Roles, Tokenizer
 from headway.errors import UserError
 
 NEVER = -1e6  # the score of a piece that no text becomes; finite, because JSON has no infinity

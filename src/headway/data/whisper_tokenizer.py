@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.data.tokenizer import Roles, Tokenizer, byte_letters
+from headway.data.decode_stream import byte_letters
+from headway.data.tokenizer import Roles, Tokenizer
 from headway.data.tokenizer_files import check_vocab, read_text
 from headway.data.tokenizer_training import byte_bpe, merges_by_score
 from headway.errors import UserError, listed, nearest

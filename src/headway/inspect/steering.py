@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from headway.inspect.activations import FEATURES, layer_means, samples_in
 from headway.inspect.presentation import LazyModel, Result, format_number, resolve, table
 from headway.model import Model
 from headway.tasks.results import Prediction
+
+RARE = 0.05  # a probability
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,15 @@ def steer(model: Model, layers: Mapping[str, SteeringDirection], move: Steering)
 class SteeringDirection:
     """The difference of the means of two groups of vectors, and how well it separates the groups.
 
-    `d_prime` is the distance of the two means along the difference, in standard deviations within the groups.
-    `accuracy` is the share of vectors nearer to the mean of their own group, leave-one-out.
+    Each vector is judged by the means of the others, leave-one-out: in many dimensions the difference of two means
+    separates the very vectors that it was made from, whatever they are.  `accuracy` is the share that is nearer to the
+    mean of its own group; `d_prime` is how far the groups lie apart along the difference, in standard deviations.
     """
 
     difference: Tensor  # C: mean of the first group − mean of the second
     d_prime: float
     accuracy: float
+    above_chance: bool  # whether so many right of so many would be rare (1 in 20) by chance
 
     def moved(self, x: Tensor, by: float) -> Tensor:
         """`x` (… C) moved towards the first group: by 1 is the whole distance of the means."""
@@ -95,18 +100,24 @@ def mean_difference(first: Tensor, second: Tensor) -> SteeringDirection:
         raise UserError(said, allowed="2 or more in each group")
     first, second = first.double(), second.double()
     difference = first.mean(0) - second.mean(0)
-    along = first @ difference, second @ difference
+    along = depth(first, second), depth(second, first)  # A, B
     deviation = ((along[0].var() + along[1].var()) / 2).sqrt()
-    d_prime = (along[0].mean() - along[1].mean()) / deviation
-    right = torch.cat([own_side(first, second), own_side(second, first)])
-    return SteeringDirection(difference, float(d_prime), float(right.double().mean()))
+    d_prime = (along[0].mean() + along[1].mean()) / deviation
+    right = torch.cat(along) > 0
+    above = tail(int(right.sum()), len(right)) <= RARE
+    return SteeringDirection(difference, float(d_prime), float(right.double().mean()), above)
 
 
-def own_side(own: Tensor, other: Tensor) -> Tensor:
-    """Whether each of `own` (A C) is nearer to the mean of the rest of its group than to the other's."""
+def depth(own: Tensor, other: Tensor) -> Tensor:
+    """How far each of `own` (A C) lies beyond the midpoint of the other group's mean and that of its fellows."""
     fellows = (own.sum(0) - own) / (len(own) - 1)  # A C: the mean without each
     away, middle = fellows - other.mean(0), (fellows + other.mean(0)) / 2
-    return ((own - middle) * away).sum(-1) > 0
+    return ((own - middle) * away).sum(-1) / away.norm(dim=-1).clamp(min=torch.finfo(own.dtype).tiny)
+
+
+def tail(right: int, count: int) -> float:
+    """The probability of as many or more right answers of `count` by tossing a coin."""
+    return sum(comb(count, k) for k in range(right, count + 1)) / 2**count
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +145,13 @@ class DirectionResult(Result):
 
     def data(self) -> dict[str, Any]:
         layers = [
-            {"layer": name, "accuracy": one.accuracy, "d_prime": one.d_prime, "length": float(one.difference.norm())}
+            {
+                "layer": name,
+                "accuracy": one.accuracy,
+                "above_chance": one.above_chance,
+                "d_prime": one.d_prime,
+                "length": float(one.difference.norm()),
+            }
             for name, one in self.layers.items()
         ]
         fields = {"first": self.first, "second": self.second, "samples": self.sizes, "layers": layers}
@@ -147,7 +164,10 @@ class DirectionResult(Result):
         ]
         yield self.title
         yield table(("layer", "accuracy", "d′", "norm"), rows)
-        yield "accuracy: share of samples on their own side of the midpoint of the means, leave-one-out"
+        yield "accuracy: share of samples on their own side of the midpoint of the means; both leave-one-out"
+        if unsure := [name for name, one in self.layers.items() if not one.above_chance]:
+            where = "in any layer" if len(unsure) == len(self.layers) else f"after {listed(unsure)}"
+            yield f"warning: the groups are not told apart better than by chance {where}; give more samples"
         if self.moved is not None:
             yield self.moved.to_text()
 

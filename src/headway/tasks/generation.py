@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from headway.data.tokenizer import DecodeStream, Tokenizer
+from headway.data.decode_stream import DecodeStream
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import BEAM, Beam
 from headway.generate.decoding import Job

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headway.data.tokenizer import BROKEN, Tokenizer, specials
+from headway.data.decode_stream import BROKEN, specials
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.decoding import Job
 from headway.generate.sampling import GREEDY

@@ -44,7 +44,15 @@ from headway.training.defaults import (
 )
 from headway.training.groups import ReusedWeights, describe_task, reused_part, reused_weights, take_over
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
-from headway.zoo.build import DataRequirements, architecture, architecture_of, config_for, known_sizes
+from headway.zoo.build import (
+    DataRequirements,
+    architecture,
+    architecture_of,
+    check_obeyed,
+    config_for,
+    known_sizes,
+    overruled,
+)
 from headway.zoo.encoders import EncoderPart, encoder_config
 from headway.zoo.presets import PRESETS, preset
 
@@ -194,6 +202,8 @@ def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
         config = reused_config(recipe, setup, part, required)
     elif found.module is None:
         config = config_for(PRESETS[cast(str, recipe.model.preset)].architecture, sizes, required, dropout)
+    if config is not None:
+        check_obeyed(layers.given_sizes(), config)
     found = replace(found, config=config)
     return replace(found, recipe=resolved_recipe(recipe, found, threads))
 
@@ -272,6 +282,7 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
         "train.threads": threads,
         "out": given(recipe.out, free_folder(Path(f"{found.splits.name.split('.')[0]}-model"))),
         **chosen,
+        **{f"model.{name}": built for name, built in overruled(recipe.model.sizes, found.config).items()},
     }
     recipe = from_flat({**flat(recipe), **values})
     return recipe if steps is None else with_steps(recipe, steps)

@@ -175,6 +175,12 @@ class RecipeLayers:
         options = {name: GivenValue(value, COMMAND_LINE) for name, value in values.items()}
         return RecipeLayers((*self.layers, options))
 
+    def given_sizes(self) -> dict[str, Any]:
+        """The sizes that the user gave, not those in the recipe of a run: there all is written, threads too."""
+        origins = [getattr(layer.get("train.threads"), "origin", None) for layer in self.layers]
+        asked = (one for one, origin in zip(self.layers, origins, strict=True) if not isinstance(origin, RecipeLine))
+        return {name[6:]: one.value for layer in asked for name, one in layer.items() if name not in SETTINGS}
+
     def check_sizes(self, known: Iterable[str]) -> None:
         """Refuses a config field that the architecture does not have."""
         names = tuple(name for name in known if name not in ("vocab", "dropout"))

@@ -172,6 +172,30 @@ def config_for(name: str, sizes: Sizes, required: DataRequirements, dropout: flo
     return from_plain(kind, folded(kind, values))
 
 
+def overruled(sizes: Sizes, config: object) -> dict[str, Any]:
+    """Of these sizes those that the config has otherwise, because the data asks for it; with the values it has."""
+    whole = to_plain(config) if is_dataclass(config) else {}
+    inner = whole.get("encoder")
+    found = {**(inner if isinstance(inner, Mapping) else {}), **whole}
+    return {name: found[name] for name, value in sizes.items() if name in found and not holds(found[name], value)}
+
+
+def check_obeyed(sizes: Sizes, config: object) -> None:
+    """Refuses sizes that the data overrules."""
+    for name, value in overruled(sizes, config).items():
+        do = f"give data.max_length {sizes[name]} instead" if name == "context" else "leave it out"
+        raise UserError(f"model.{name} {sizes[name]} with data that asks for {value}", do=do)
+
+
+def holds(built: object, value: object) -> bool:
+    """Whether a plain value of a config is as it was given; one of a kind may be given in part."""
+    if isinstance(built, Mapping) and isinstance(value, Mapping):
+        return all(holds(cast(Sizes, built).get(key), part) for key, part in cast(Sizes, value).items())
+    if isinstance(built, list | tuple) and isinstance(value, list | tuple):
+        return list(cast(Any, built)) == list(cast(Any, value))
+    return isinstance(built, Mapping) or built == value
+
+
 def dropouts(name: str, known: set[str], dropout: float, sizes: Sizes) -> Sizes:
     """The config fields that `train.dropout` sets: dropout of layers and of the embedding."""
     rates = ({"dropout"} | {"embed_dropout"} - {*sizes}) & known

@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.recipe import Recipe
-from headway.training.build import EVALUATION_SHARE, StepTiming, fitted, require
+from headway.training.build import StepTiming, require
+from headway.training.calibration import EVALUATION_SHARE, fitted
 from headway.training.plan import EVALUATIONS
 
 NEARLY = 1 + 1e-9
+NO_LIMIT = 10**9
 seconds = st.floats(1e-4, 100)
 
 
@@ -27,7 +29,7 @@ def evaluations(recipe: Recipe) -> int:
 @given(st.floats(0.01, 600), seconds, seconds, st.none() | st.integers(1, 1000))
 def test_the_time_is_used_and_no_more(minutes: float, step: float, evaluation: float, every: int | None) -> None:
     pulse = StepTiming(step, evaluation, 0)
-    recipe = fitted(asked(minutes, every), pulse)
+    recipe = fitted(asked(minutes, every), pulse, NO_LIMIT)
     steps = require(recipe.train.steps)
     if steps > 1:  # the last evaluation of a given pace may come between two of its own
         extra = 0 if every is None else evaluation
@@ -38,11 +40,13 @@ def test_the_time_is_used_and_no_more(minutes: float, step: float, evaluation: f
 
 @given(st.floats(0.01, 600), seconds, seconds)
 def test_evaluations_take_their_share(minutes: float, step: float, evaluation: float) -> None:
-    found = evaluations(fitted(asked(minutes), StepTiming(step, evaluation, 0)))
+    found = evaluations(fitted(asked(minutes), StepTiming(step, evaluation, 0), NO_LIMIT))
     assert found <= EVALUATIONS
     assert found == 1 or (found + 1) * evaluation <= EVALUATION_SHARE * 60 * minutes * NEARLY
 
 
 def test_long_evaluations_leave_time_to_learn() -> None:
-    recipe = fitted(asked(5), StepTiming(0.5, 40, 0))  # eleven evaluations would take more than the five minutes
+    recipe = fitted(
+        asked(5), StepTiming(0.5, 40, 0), NO_LIMIT
+    )  # eleven evaluations would take more than the five minutes
     assert (recipe.train.steps, recipe.train.evaluate_every) == (440, 440)

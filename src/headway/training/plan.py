@@ -8,9 +8,10 @@ and how to train it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +32,7 @@ from headway.tasks.registry import TASKS
 from headway.tasks.text_tasks import MAX_LENGTH, given
 from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset, load_splits
 from headway.training.groups import ENCODER, ReusedWeights, describe_task, reused_part, reused_weights, take_over
+from headway.training.memory import check_memory
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
 from headway.zoo.build import DataRequirements, architecture, architecture_of, config_for, config_of, known_sizes
 from headway.zoo.encoders import EncoderPart, encoder_config
@@ -127,6 +129,15 @@ class Plan:
         """What a model of this plan takes over from the one that it goes on from."""
         return reused_weights(model, self.start, self.part, self.task) if self.start and self.part else None
 
+    def usual_models(self) -> Iterator[tuple[str, object]]:
+        """The presets that are chosen from for the task, with their configs for this data, the largest first."""
+        return self.models(reversed(self.task.presets_by_size))
+
+    def models(self, names: Iterable[str]) -> Iterator[tuple[str, object]]:
+        required = requirements(self.setup, max_length_of(self.recipe, self.setup))
+        for name in names:
+            yield name, config_for(preset(name).architecture, preset(name).sizes, required, None)
+
     def as_model(self, model: nn.Module) -> Model:
         """Weights of this plan as a model that can be used and saved."""
         setup, start = self.setup, self.start
@@ -192,7 +203,19 @@ def finish_plan(layers: RecipeLayers, draft: Recipe, found: Plan) -> Plan:
     elif found.module is None:
         config = config_for(PRESETS[cast(str, recipe.model.preset)].architecture, sizes, required, dropout)
     found = replace(found, config=config)
-    return replace(found, recipe=resolved_recipe(recipe, found, threads))
+    found = replace(found, recipe=resolved_recipe(recipe, found, threads))
+    if config is not None:
+        same = [name for name, one in PRESETS.items() if one.architecture == found.architecture]
+        others = chain(found.models(sorted(same, key=rough_size, reverse=True)), found.usual_models())
+        check_memory(config, found.recipe, found.encoded, others)
+    return found
+
+
+def rough_size(name: str) -> int:
+    """In the order of parameters, among presets of one architecture."""
+    sizes: Mapping[str, Any] = PRESETS[name].sizes
+    layers = sizes.get("layers", 1)
+    return sizes.get("dim", 1) ** 2 * (sum(layers) if isinstance(layers, tuple) else layers)
 
 
 def choose_task(recipe: Recipe, splits: DataSplits, start: Model | None, config: object | None) -> type[Task]:
@@ -336,9 +359,9 @@ def preset_by_size(setup: TaskSetup, encoded: EncodedDataset, minutes: float, th
 def weights_per_token(config: Any, unit: str) -> int:
     """The parameters that each token meets, all but tables that are looked up; or how often an image meets any."""
     if unit != "tokens":
-        from headway.zoo.cost import cost
+        from headway.zoo.cost import SHORT, cost
 
-        costs = cost(config)
+        costs = cost(config, length=SHORT if unit == "images" and hasattr(config, "vocab") else None)  # of a caption
         return (costs.total.flops if unit == "images" else costs.per_token(costs.total.flops)) // 2
     with torch.device("meta"):
         model = architecture(architecture_of(config)).build(config)

@@ -60,7 +60,9 @@ def fitted(recipe: Recipe, timing: StepTiming, most: int) -> Recipe:
     if every is not None:
         steps = whole((seconds - timing.evaluation) / (timing.step + timing.evaluation / every))
         return with_steps(recipe, min(steps, most))
-    evaluations = min(EVALUATIONS, whole(EVALUATION_SHARE * seconds / timing.evaluation - 1))
+    evaluations = EVALUATIONS
+    if timing.evaluation:  # 0 where nothing is held out
+        evaluations = min(EVALUATIONS, whole(EVALUATION_SHARE * seconds / timing.evaluation - 1))
     steps = whole((seconds - (evaluations + 1) * timing.evaluation) / timing.step)
     return with_steps(recipe, min(steps, most), evaluations)
 

@@ -23,6 +23,7 @@ from headway.zoo.build import architecture, architecture_of
 from headway.zoo.cost import activation_bytes
 
 STATE = {"adamw": 8, "adam": 8, "muon": 4, "adafactor": 0}  # bytes of the optimiser for each number that learns
+MAX_MEETINGS = 1000  # of a weight with the cells of an image or the frames of a sound, whose results are kept
 PROCESS = 2**29  # bytes of Python, torch and what lies around
 
 
@@ -45,8 +46,7 @@ class TrainingMemory:
 
 def training_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, limit: float = inf) -> TrainingMemory:
     """What training the model of a config by a resolved recipe takes; no activations where the rest is over a limit."""
-    with torch.device("meta"):
-        model = architecture(architecture_of(config)).build(config)
+    model = on_meta(config)
     if recipe.model.freeze is not None:
         freeze(model, recipe.model.freeze)
     weights, learned = numbers(model.parameters()), numbers(one for one in model.parameters() if one.requires_grad)
@@ -58,6 +58,21 @@ def training_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, limit:
     return replace(
         found, activations=batch * activation_bytes(config, model, encoded.unit, row_length(recipe, encoded))
     )
+
+
+def surely_fits(config: Any, recipe: Recipe, unit: str, limit: float) -> bool:
+    """Whether a model is so small that nothing needs to be counted: a token keeps fewer numbers than it meets weights.
+
+    An image or a sound meets them many times.
+    """
+    kept = (recipe.train.batch or 1) * (1 if unit == "tokens" else MAX_MEETINGS)
+    return PROCESS + 4 * numbers(on_meta(config).parameters()) * (5 + kept) <= limit
+
+
+def on_meta(config: Any) -> nn.Module:
+    """The model of a config, with shapes and no numbers."""
+    with torch.device("meta"):
+        return architecture(architecture_of(config)).build(config)
 
 
 def row_length(recipe: Recipe, encoded: EncodedDataset) -> int:
@@ -74,6 +89,8 @@ def numbers(parameters: Iterable[nn.Parameter]) -> int:
 def check_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, others: Iterable[tuple[str, Any]]) -> None:
     """Refuses a model that cannot be trained in the memory there is; `others` are presets to name in its place."""
     limit = memory_limit() or inf
+    if surely_fits(config, recipe, encoded.unit, limit):
+        return
     needed = training_memory(config, recipe, encoded, limit)
     if needed.total <= limit:
         return

@@ -206,7 +206,9 @@ def finish_plan(layers: RecipeLayers, draft: Recipe, found: Plan) -> Plan:
     found = replace(found, recipe=resolved_recipe(recipe, found, threads))
     if config is not None:
         same = [name for name, one in PRESETS.items() if one.architecture == found.architecture]
-        others = chain(found.models(sorted(same, key=rough_size, reverse=True)), found.usual_models())
+        largest = rough_size(found.recipe.model.preset or max(same, key=rough_size))
+        smaller = sorted((name for name in same if rough_size(name) < largest), key=rough_size, reverse=True)
+        others = chain(found.models(smaller), found.usual_models())
         check_memory(config, found.recipe, found.encoded, others)
     return found
 

@@ -37,8 +37,11 @@ def test_a_preset_that_does_not_fit_is_refused(place: Place) -> None:
 
 
 def test_memory_that_runs_out_in_training_is_told(place: Place) -> None:
+    def yes(*_: object) -> bool:
+        return True
+
     def without_check() -> None:
-        headway.training.memory.surely_fits = lambda *_: True
+        headway.training.memory.surely_fits = yes
         limited(GIB / 4)
 
     done = place(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headway.recipe import Recipe
 from headway.training import calibration
 from headway.training import run as run_module
-from headway.training.build import StepTiming, describe_plan, require
+from headway.training.build import StepTiming, describe_plan, require, units_of_step
 from headway.training.calibration import (
     EVALUATION_SHARE,
     MAX_EPOCHS,
@@ -28,14 +28,13 @@ from headway.training.calibration import (
     measured,
     predicted_seconds,
     shallow,
-    units_of_step,
 )
 from headway.training.learner import Learner, StepResult
 from headway.training.loop import Run
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import EVALUATIONS, THROUGHPUT, Plan, plan, weights_per_token
 from headway.training.recipe_sources import from_yaml, read_layers
-from tests.train.runs import FAMILIES, data_in, planned
+from tests.train.runs import FAMILIES, STEPS, data_in, planned
 
 NEARLY = 1 + 1e-9
 NO_LIMIT = 10**9
@@ -98,8 +97,7 @@ GIVEN = {**FAMILIES["gpt2"], **PACE, "train.minutes": "0.2"}
 def test_the_length_is_bounded_by_the_epochs_of_the_data(data: Path) -> None:
     made = plan(read_layers({**GIVEN, "train.minutes": "600"}, environ={}))
     steps = max_steps(made)
-    train, encoded = made.recipe.train, made.encoded
-    epochs = steps * require(train.batch) / encoded.tokens
+    epochs = steps * units_of_step(made) / made.encoded.tokens
     assert steps > MIN_STEPS
     assert epochs == pytest.approx(MAX_EPOCHS * THROUGHPUT["tokens"].epochs[1], rel=0.01)
     timing = StepTiming(0.1, 0.1, 0, minutes=600)
@@ -115,11 +113,16 @@ def test_minutes_that_are_too_short_for_an_epoch_are_told_with_what_is_not(data:
     made = plan(read_layers({**layers, "model.heads": "6"}, environ={}))
     slow = StepTiming(50.0, 1.0, 0, estimated=True, minutes=1)
     told = describe_plan(replace(made, recipe=fitted(made.recipe, slow, max_steps(made))), slow)
-    epoch = round(made.encoded.tokens / 192)
+    epoch = round(made.encoded.tokens / units_of_step(made))
     needed = -(-(50 * epoch + 2) // 60)
     assert f"too short: about {needed} minutes for one epoch; give --minutes {needed} or more" in told
     assert "or a smaller model: --preset gpt-" in told
     assert "minutes, estimated" in told or "seconds, estimated" in told
+
+
+def test_epochs_of_data_that_is_smaller_than_a_batch_are_those_that_are_read(data: Path) -> None:
+    made = planned("resnet", **{"train.batch": "1000", "train.grad_accumulation": "1"})
+    assert f"{STEPS} steps, {STEPS}.0 epochs" in describe_plan(made, StepTiming(1.0, 1.0, 0))
 
 
 # Measured at more than one moment, by a clock of our own.
@@ -182,13 +185,21 @@ class Killer:
             raise Killed
 
 
+def half_a_second(*_: object) -> StepTiming:
+    return StepTiming(0.5, 0.1, 0)
+
+
+def no_report(*_: object) -> None:
+    pass
+
+
 class Machine:
     """Runs by a clock of its own: `pace` seconds for each step, where 0.5 were planned."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.monkeypatch = monkeypatch
-        monkeypatch.setattr(calibration, "measured", lambda made, clock: StepTiming(0.5, 0.1, 0))
-        monkeypatch.setattr(run_module, "write_report", lambda *_: None)
+        monkeypatch.setattr(calibration, "measured", half_a_second)
+        monkeypatch.setattr(run_module, "write_report", no_report)
 
     def train(self, out: Path, pace: float, *callbacks: object, resume: bool = False) -> Plan:
         times = iter(range(10**9))

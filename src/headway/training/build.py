@@ -33,7 +33,7 @@ from headway.training.optimiser import (
     OptimiserChoice,
     Schedule,
 )
-from headway.training.plan import Plan, config_dim, steps_of, weights_per_token
+from headway.training.plan import Plan, config_dim, weights_per_token
 
 T = TypeVar("T")
 
@@ -114,6 +114,12 @@ def require(value: T | None) -> T:
     return value
 
 
+def units_of_step(made: Plan) -> float:
+    """Tokens, images … that a step reads on average."""
+    train, encoded = made.recipe.train, made.encoded
+    return train.grad_accumulation * encoded.tokens / encoded.batches(require(train.batch), 1).steps.steps_for(1)
+
+
 @dataclass(frozen=True)
 class StepTiming:
     """Seconds of a step and of an evaluation, and the memory of the process in bytes; `minutes` are those given."""
@@ -132,7 +138,7 @@ def describe_plan(made: Plan, timing: StepTiming) -> str:
     """Each choice with the option that changes it, in lines of 80 columns."""
     recipe, train = made.recipe, made.recipe.train
     steps, batch = require(train.steps), require(train.batch) * train.grad_accumulation
-    epochs = steps * batch / max(1, made.encoded.tokens)
+    epochs = steps * units_of_step(made) / max(1, made.encoded.tokens)
     evaluations = -(-steps // require(train.evaluate_every)) + 1
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
     vocab, reuse, left_out = vocabulary(made), reuse_line(made), made.splits.left_out
@@ -159,9 +165,8 @@ def describe_plan(made: Plan, timing: StepTiming) -> str:
 
 def too_short(made: Plan, timing: StepTiming) -> list[str]:
     """A warning where the given minutes let a model see less than all of its data, and what to give instead."""
-    train, encoded = made.recipe.train, made.encoded
-    epoch = steps_of(1, encoded.tokens, require(train.batch) * train.grad_accumulation)
-    if timing.minutes is None or require(train.steps) >= epoch:
+    epoch = max(1, round(made.encoded.tokens / units_of_step(made)))
+    if timing.minutes is None or require(made.recipe.train.steps) >= epoch:
         return []
     needed = -(-timing.seconds(epoch, 2) // 60)
     said = f"too short: about {needed:.0f} minutes for one epoch; give --minutes {needed:.0f} or more"

@@ -12,7 +12,7 @@ interrupted and resumed before and after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from statistics import fmean, median
 from time import perf_counter
 from typing import Any
@@ -22,10 +22,10 @@ from torch import nn
 from headway.data.records import Record
 from headway.recipe import Recipe, flat, from_flat
 from headway.system import peak_memory
-from headway.training.build import StepTiming, batches_of, learner_of, require
+from headway.training.build import StepTiming, batches_of, learner_of, require, units_of_step
 from headway.training.learner import Learner
 from headway.training.memory import training_memory
-from headway.training.plan import EVALUATIONS, THROUGHPUT, Plan, steps_of, weights_per_token, with_steps
+from headway.training.plan import EVALUATIONS, THROUGHPUT, Plan, weights_per_token, with_steps
 
 Clock = Callable[[], float]
 
@@ -69,9 +69,8 @@ def fitted(recipe: Recipe, timing: StepTiming, most: int) -> Recipe:
 
 def max_steps(made: Plan) -> int:
     """Steps that are enough for the data, however many minutes there are."""
-    train, encoded = made.recipe.train, made.encoded
-    update = require(train.batch) * train.grad_accumulation
-    return max(MIN_STEPS, steps_of(MAX_EPOCHS * THROUGHPUT[encoded.unit].epochs[1], encoded.tokens, update))
+    epochs = MAX_EPOCHS * THROUGHPUT[made.encoded.unit].epochs[1]
+    return max(MIN_STEPS, round(epochs * made.encoded.tokens / units_of_step(made)))
 
 
 def whole(number: float) -> int:
@@ -123,9 +122,6 @@ class TimeBudget:
         every = require(found.train.evaluate_every)
         every = max(self.step, every) if self.evaluate_every is None else every  # none was missed up to now
         return from_flat({**flat(found), "train.steps": steps, "train.evaluate_every": every})
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"budget": asdict(self)}
 
     @staticmethod
     def latest(lines: Sequence[Mapping[str, Any]]) -> TimeBudget | None:
@@ -207,12 +203,6 @@ def predicted_seconds(made: Plan) -> float:
     unit = made.encoded.unit
     speed = THROUGHPUT[unit].rate * require(made.recipe.train.threads)
     return 6 * weights_per_token(made.config, unit) * units_of_step(made) / speed
-
-
-def units_of_step(made: Plan) -> float:
-    """Tokens, images … that a step reads on average."""
-    train, encoded = made.recipe.train, made.encoded
-    return train.grad_accumulation * encoded.tokens / encoded.batches(require(train.batch), 1).steps.steps_for(1)
 
 
 def shallow(config: Any) -> Any:

@@ -6,7 +6,7 @@ activations that its largest batch keeps for the gradient.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
@@ -21,6 +21,7 @@ from headway.training.dataset import EncodedDataset
 from headway.training.groups import freeze
 from headway.zoo.build import architecture, architecture_of
 from headway.zoo.cost import activation_bytes
+from headway.zoo.presets import PRESETS
 
 STATE = {"adamw": 8, "adam": 8, "muon": 4, "adafactor": 0}  # bytes of the optimiser for each number that learns
 MAX_MEETINGS = 1000  # of a weight with the cells of an image or the frames of a sound, whose results are kept
@@ -102,3 +103,17 @@ def check_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, others: I
         batch = int((recipe.train.batch or 1) * (limit - needed.total + needed.activations) / needed.activations)
         fits += f", or a train.batch of {batch}" if batch >= row_length(recipe, encoded) else ""
     raise UserError(f"{said}, and there are {gibibytes(limit)}", do=fits)
+
+
+def smaller_presets(architecture: str, recipe: Recipe) -> list[str]:
+    """The presets of an architecture, the largest first: those below the one of the recipe, if it has one."""
+    same = [name for name, one in PRESETS.items() if one.architecture == architecture]
+    largest = inf if recipe.model.preset is None else rough_size(recipe.model.preset)
+    return sorted((name for name in same if rough_size(name) < largest), key=rough_size, reverse=True)
+
+
+def rough_size(name: str) -> int:
+    """In the order of parameters, among presets of one architecture."""
+    sizes: Mapping[str, Any] = PRESETS[name].sizes
+    layers = sizes.get("layers", 1)
+    return sizes.get("dim", 1) ** 2 * (sum(layers) if isinstance(layers, tuple) else layers)

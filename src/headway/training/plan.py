@@ -32,7 +32,7 @@ from headway.tasks.registry import TASKS
 from headway.tasks.text_tasks import MAX_LENGTH, given
 from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset, load_splits
 from headway.training.groups import ENCODER, ReusedWeights, describe_task, reused_part, reused_weights, take_over
-from headway.training.memory import check_memory
+from headway.training.memory import check_memory, smaller_presets
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
 from headway.zoo.build import DataRequirements, architecture, architecture_of, config_for, config_of, known_sizes
 from headway.zoo.encoders import EncoderPart, encoder_config
@@ -205,19 +205,9 @@ def finish_plan(layers: RecipeLayers, draft: Recipe, found: Plan) -> Plan:
     found = replace(found, config=config)
     found = replace(found, recipe=resolved_recipe(recipe, found, threads))
     if config is not None:
-        same = [name for name, one in PRESETS.items() if one.architecture == found.architecture]
-        largest = rough_size(found.recipe.model.preset or max(same, key=rough_size))
-        smaller = sorted((name for name in same if rough_size(name) < largest), key=rough_size, reverse=True)
-        others = chain(found.models(smaller), found.usual_models())
+        others = chain(found.models(smaller_presets(found.architecture, found.recipe)), found.usual_models())
         check_memory(config, found.recipe, found.encoded, others)
     return found
-
-
-def rough_size(name: str) -> int:
-    """In the order of parameters, among presets of one architecture."""
-    sizes: Mapping[str, Any] = PRESETS[name].sizes
-    layers = sizes.get("layers", 1)
-    return sizes.get("dim", 1) ** 2 * (sum(layers) if isinstance(layers, tuple) else layers)
 
 
 def choose_task(recipe: Recipe, splits: DataSplits, start: Model | None, config: object | None) -> type[Task]:

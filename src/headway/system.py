@@ -10,13 +10,15 @@ the system at once and requests them again, each page to be cleared anew; kept, 
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import platform
 import resource
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,74 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory")  # as torch says it
+
+
+def memory_limit() -> int | None:
+    """The memory in bytes that this process can have at most: the machine's, its cgroup's, or its rlimit's.
+
+    An rlimit counts addresses, of which libraries hold some already.  None where the system does not tell.
+    """
+    limits = [*physical_memory(), *cgroup_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]
+    addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if addresses != resource.RLIM_INFINITY:
+        limits.append(max(0, addresses - held_addresses()))
+    return min(limits, default=None)
+
+
+def physical_memory() -> list[int]:
+    try:
+        return [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    except (AttributeError, ValueError, OSError):
+        return []
+
+
+def cgroup_limits(told: Path, root: Path) -> list[int]:
+    """The limits of the cgroups (version 1 or 2) that a file like /proc/self/cgroup names, and of those above them."""
+    found = list[int]()
+    for line in lines_of(told):
+        _, controllers, name = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        top, file = (root, "memory.max") if controllers == "" else (root / "memory", "memory.limit_in_bytes")
+        group = Path(name.lstrip("/"))
+        for part in (group, *group.parents):  # in a container the root stands for the group itself
+            found += [int(text) for text in lines_of(top / part / file)[:1] if text.isdigit()]
+    return found
+
+
+def held_addresses() -> int:
+    """Bytes of addresses that this process has; 0 where the system does not tell."""
+    pages = lines_of(Path("/proc/self/statm"))
+    return int(pages[0].split()[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file of the system; none where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+@contextmanager
+def memory_errors(do: str) -> Generator[None]:
+    """Where memory runs out within, as Python, torch or the system say it, that is told with what to do about it."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, OSError) as error:
+        lacking = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        if not lacking and not any(text in str(error) for text in OUT_OF_MEMORY):
+            raise
+        limit = memory_limit()
+        there = "" if limit is None else f": this process can have {gibibytes(limit)}"
+        raise UserError(f"out of memory{there}", do=do) from error
+
+
+def gibibytes(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB"
+
+
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -129,9 +199,6 @@ def describe_python() -> str:
 
 def describe_processor() -> str:
     """The processor's name, where the system knows it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
+    lines = lines_of(Path("/proc/cpuinfo"))
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(named, "") or platform.processor() or platform.machine()

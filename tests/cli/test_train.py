@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import headway.training.build
+import headway.training.calibration
 from headway.training.build import StepTiming
 from headway.training.recipe_sources import from_yaml
 from headway.training.run import check_files
@@ -213,7 +213,7 @@ def test_minutes_are_made_into_steps_that_a_resumed_run_keeps(place: Place) -> N
     words = ["train", "pairs.tsv", *TINY, "--minutes", "0.08", "--out", "minutes"]
 
     def hurry() -> None:
-        headway.training.build.measured = lambda made: StepTiming(
+        headway.training.calibration.measured = lambda made, clock: StepTiming(
             0.4, 0.4, 0
         )  # nine steps, however busy the machine is
         full_after(2)()

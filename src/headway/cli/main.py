@@ -26,6 +26,7 @@ from headway import __version__
 from headway.cli import data_commands, inspect_commands, look_command, model_commands, train_commands
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
+from headway.system import memory_errors
 from headway.tasks.registry import SPELLING
 from headway.training.recipe_sources import CommandLineOption
 
@@ -157,7 +158,8 @@ def dispatch(words: list[str]) -> int:
         print(START, end="")
         return 0
     try:
-        return app(words) or 0
+        with memory_errors("use a smaller model, or fewer and shorter inputs at a time"):
+            return app(words) or 0
     except CycloptsError as error:
         raise mistake(error) from None
 

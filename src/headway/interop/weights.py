@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError, listed
-from headway.system import CHECKPOINTS, going_on, read_json, write_whole
+from headway.system import CHECKPOINTS, gibibytes, going_on, memory_limit, read_json, write_whole
 
 Tensors = dict[str, Tensor]
 
@@ -99,11 +99,20 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     write_whole(folder / SAFE, lambda part: save_file(plain, part, metadata={"format": "pt"}))
 
 
+def check_memory(model: nn.Module, dtype: torch.dtype) -> None:
+    """Refuses weights that do not fit into memory; files are not in it yet."""
+    needed, limit = sum(weight.numel() for weight in model.parameters()) * dtype.itemsize, memory_limit()
+    if limit is not None and needed > limit:
+        said = f"the weights of this model take {gibibytes(needed)} of memory, and there are {gibibytes(limit)}"
+        raise UserError(said, do="use a smaller model")
+
+
 COUNT = ".num_batches_tracked"  # of a batch norm, which old files leave out and nothing here computes with
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
     """Gives a model that was built without memory its tensors; parameters with several names stay one parameter."""
+    check_memory(model, dtype)
     groups = aliases(model)
     tensors = {**{name: torch.zeros((), dtype=torch.long) for [name, *_] in groups if name.endswith(COUNT)}, **tensors}
     check_names(groups, tensors)

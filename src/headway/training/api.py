@@ -16,7 +16,8 @@ from headway.model import Model, load
 from headway.recipe import SETTINGS, canonical
 from headway.tasks.base import Task, task_class
 from headway.tasks.registry import TASKS
-from headway.training.build import batches_of, require, timed
+from headway.training.build import batches_of, require
+from headway.training.calibration import timed
 from headway.training.plan import OwnParts, Plan, plan
 from headway.training.recipe_sources import PythonArgument, RecipeLayers, read_layers, setting_called
 from headway.training.run import finished_in

@@ -28,7 +28,8 @@ from headway.recipe import Recipe, flat
 from headway.system import keep_memory, read_json, write_json, write_text
 from headway.tasks.registry import data_entry
 from headway.tasks.results import EvalOptions
-from headway.training.build import describe_end, duration, model_line, require, timed, vocabulary
+from headway.training.build import describe_end, duration, model_line, require, vocabulary
+from headway.training.calibration import timed
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, finish_plan, plan
@@ -287,7 +288,7 @@ def train_one(made: Plan, out: TextIO | None) -> RunResult | None:
     else:
         check_place(folder)
         begin(made)
-    end = run(made, resume=begun, out=out)
+    made, end = run(made, resume=begun, out=out)
     print(describe_end(made, end), file=out)
     return end
 

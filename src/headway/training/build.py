@@ -1,18 +1,11 @@
-"""The parts of a run, as its resolved recipe names them; how long it will take; and what is printed about it.
-
-Time and memory are measured by a few steps on a copy of the model, before the run begins.  They decide nothing, except
-for a run that was given minutes: its steps are computed from them and written into its recipe, so that a resumed run
-follows the same schedule.
-"""
+"""The parts of a run, as its resolved recipe names them, and what is printed about it."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from statistics import median
-from time import perf_counter
 from typing import Any, TypeVar
 
 import torch
@@ -20,10 +13,10 @@ from torch import nn
 
 from headway.errors import counted
 from headway.recipe import Recipe
-from headway.system import going_on, peak_memory
+from headway.system import gibibytes, going_on
 from headway.tasks.base import StatefulLoss
 from headway.tasks.results import EvalResult
-from headway.training.defaults import config_dim, max_epochs
+from headway.training.defaults import config_dim, weights_per_token
 from headway.training.groups import ENCODER, OUT, describe_reuse, freeze, groups, leave
 from headway.training.learner import EMA, Learner
 from headway.training.loop import RunLimits, RunResult
@@ -41,15 +34,11 @@ from headway.training.optimiser import (
     OptimiserChoice,
     Schedule,
 )
-from headway.training.plan import EVALUATIONS, Plan, steps_of, with_steps
+from headway.training.plan import Plan
 
 T = TypeVar("T")
 
-MIN_TIMED_SECONDS = 3.0  # of steps that are timed, and no fewer than MIN_TIMED_STEPS of them
-MIN_TIMED_STEPS = 3
-TIMED_PART = 10  # of a short run's steps no more than a tenth are timed
-ASSUMED_STEPS = 1000  # of a run while its length is not known yet
-EVALUATION_SHARE = 0.25  # of the given time, evaluations take no more, but for one at the end and the report
+ENOUGH = 0.8  # a run that takes less of its minutes does so because its data is small
 
 
 def learner_of(made: Plan) -> Learner:
@@ -126,67 +115,37 @@ def require(value: T | None) -> T:
     return value
 
 
+def units_of_step(made: Plan) -> float:
+    """Tokens, images … that a step reads on average."""
+    train, encoded = made.recipe.train, made.encoded
+    return train.grad_accumulation * encoded.tokens / encoded.batches(require(train.batch), 1).steps.steps_for(1)
+
+
 @dataclass(frozen=True)
 class StepTiming:
-    """Seconds of a step and of an evaluation, and the memory of the process in bytes."""
+    """Seconds of a step and of an evaluation, and the memory of the process in bytes; `minutes` are those given."""
 
     step: float
     evaluation: float
     memory: int
+    estimated: bool = False  # not measured, since that would take long
+    minutes: float | None = None
 
     def seconds(self, steps: int, evaluations: int) -> float:
         return steps * self.step + evaluations * self.evaluation
-
-
-def timed(made: Plan) -> tuple[Plan, StepTiming]:
-    """The plan with its steps, and what was measured."""
-    recipe = made.recipe
-    if recipe.train.steps is not None:
-        return made, measured(made)
-    timing = measured(replace(made, recipe=with_steps(recipe, ASSUMED_STEPS)))
-    update, found = require(recipe.train.batch) * recipe.train.grad_accumulation, fitted(recipe, timing)
-    most = steps_of(max_epochs(made.task, made.encoded, update), made.encoded.tokens, update)
-    return replace(made, recipe=found if require(found.train.steps) <= most else with_steps(recipe, most)), timing
-
-
-def fitted(recipe: Recipe, timing: StepTiming) -> Recipe:
-    """The recipe with as many steps as its minutes have time for beside evaluations and the report, as long as one."""
-    seconds, every = 60 * require(recipe.train.minutes), recipe.train.evaluate_every
-    if every is not None:
-        return with_steps(recipe, whole((seconds - timing.evaluation) / (timing.step + timing.evaluation / every)))
-    evaluations = min(EVALUATIONS, whole(EVALUATION_SHARE * seconds / timing.evaluation - 1))
-    return with_steps(recipe, whole((seconds - (evaluations + 1) * timing.evaluation) / timing.step), evaluations)
-
-
-def whole(number: float) -> int:
-    """Rounded down, but at least 1."""
-    return max(1, int(number))
-
-
-def measured(made: Plan) -> StepTiming:
-    learner, evaluator, steps = learner_of(made), evaluator_of(made), require(made.recipe.train.steps)
-    times, began = list[float](), perf_counter()
-    last = min(steps, max(MIN_TIMED_STEPS + 1, steps // TIMED_PART))
-    for step, batches in enumerate(batches_of(made)(1, last + 1), 1):
-        clock = perf_counter()
-        learner.learn(step, batches)
-        times.append(perf_counter() - clock)
-        if len(times) > MIN_TIMED_STEPS and perf_counter() - began > MIN_TIMED_SECONDS:
-            break
-    clock = perf_counter()
-    if evaluator is not None:
-        evaluator(learner.model.eval())
-    return StepTiming(median(times[1:] or times), perf_counter() - clock, peak_memory())
 
 
 def describe_plan(made: Plan, timing: StepTiming) -> str:
     """Each choice with the option that changes it, in lines of 80 columns."""
     recipe, train = made.recipe, made.recipe.train
     steps, batch = require(train.steps), require(train.batch) * train.grad_accumulation
-    epochs = steps * batch / max(1, made.encoded.tokens)
+    epochs = steps * units_of_step(made) / max(1, made.encoded.tokens)
     evaluations = -(-steps // require(train.evaluate_every)) + 1
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
     vocab, reuse, left_out = vocabulary(made), reuse_line(made), made.splits.left_out
+    about = "about {}, estimated" if timing.estimated else "about {}"
+    seconds = timing.seconds(steps, evaluations)
+    enough = timing.minutes is not None and seconds < ENOUGH * 60 * timing.minutes
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
         *([("vocab", vocab, "--data.tokenizer")] if vocab else []),
@@ -195,12 +154,37 @@ def describe_plan(made: Plan, timing: StepTiming) -> str:
         ("device", f"{recipe.device}, {counted(require(train.threads), 'thread')}", "--device"),
         ("batch", f"{batch:,} {made.encoded.unit}", "--train.batch"),
         ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
-        ("time", f"about {duration(timing.seconds(steps, evaluations))}", "--minutes"),
-        ("memory", f"about {timing.memory / 2**30:.1f} GiB", "--train.batch"),
+        *([("", f"enough for this data: not all of {timing.minutes:g} minutes", "--train.epochs")] if enough else []),
+        ("time", about.format(duration(seconds)), "--minutes"),
+        ("memory", about.format(gibibytes(timing.memory)), "--train.batch"),
         ("folder", str(recipe.out), "--out"),
     ]
     head = [made.splits.description, *([] if left_out is None else [f"--skip-bad: {left_out}"])]
-    return "\n".join([*head, *(f"  {name:7} {value:44} {option}" for name, value, option in lines)])
+    table = [f"  {name:7} {value:44} {option}" for name, value, option in lines]
+    return "\n".join([*head, *table, *too_short(made, timing)])
+
+
+def too_short(made: Plan, timing: StepTiming) -> list[str]:
+    """A warning where the given minutes let a model see less than all of its data, and what to give instead."""
+    epoch = max(1, round(made.encoded.tokens / units_of_step(made)))
+    if timing.minutes is None or require(made.recipe.train.steps) >= epoch:
+        return []
+    needed = -(-timing.seconds(epoch, 2) // 60)
+    said = f"too short: about {needed:.0f} minutes for one epoch; give --minutes {needed:.0f} or more"
+    smaller = smaller_preset(made, timing, epoch)
+    return [said, *([f"or a smaller model: --preset {smaller}"] if smaller else [])]
+
+
+def smaller_preset(made: Plan, timing: StepTiming, epoch: int) -> str | None:
+    """The largest usual preset that sees all of the data in the given minutes."""
+    if made.config is None or made.start is not None:
+        return None
+    unit, size = made.encoded.unit, weights_per_token(made.config, made.encoded.unit)
+    for name, config in made.usual_models():
+        part = weights_per_token(config, unit) / size
+        if part < 1 and part * timing.seconds(epoch, 2) <= 60 * require(timing.minutes):
+            return name
+    return None
 
 
 def data_size(made: Plan) -> str:

@@ -75,9 +75,9 @@ def weights_per_token(config: Any, unit: str) -> int:
     """How often a token meets a weight, or an image or a frame, where convolutions apply each of them many times."""
     if unit == "tokens":
         return weights_of(config)
-    from headway.zoo.cost import cost
+    from headway.zoo.cost import SHORT, cost
 
-    costs = cost(config)
+    costs = cost(config, length=SHORT if unit == "images" and hasattr(config, "vocab") else None)  # of a caption
     return (costs.total.flops if unit == "images" else costs.per_token(costs.total.flops)) // 2
 
 

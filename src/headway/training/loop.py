@@ -1,7 +1,8 @@
 """The training loop: steps, evaluations and checkpoints, resumable at any point with identical results.
 
 The batches and random numbers of a step depend on its number alone, so a checkpoint (tensors and `RunState`) defines
-the rest of the run.  All decisions depend on numbers that a resumed run sees again, never on the clock.
+the rest of the run.  All decisions depend on numbers that a resumed run sees again, never on the clock, but for the
+length of a run that was given minutes, which is recorded (`Recount`).
 
 After Ctrl-C or SIGTERM the loop finishes its step, saves and exits; a second signal exits at once (`Interruption`).
 """
@@ -24,6 +25,7 @@ from headway.errors import UserError
 from headway.tasks.results import EvalResult
 from headway.training.learner import Learner, StepResult, fill, mean_tensors
 from headway.training.metrics_log import MetricsLog
+from headway.training.optimiser import Schedule
 from headway.training.store import Snapshot, Store
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -129,6 +131,18 @@ class Callback(Protocol):
     def on_evaluate(self, step: int, found: EvalResult, best: bool) -> None: ...
     def on_save(self, step: int) -> None: ...
     def on_message(self, sentence: str) -> None: ...
+    def on_steps(self, steps: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Recount:
+    """Sets the length of a run anew after `step` steps, by the seconds of those that this process has timed.
+
+    `decide` records its decision before it returns it; a schedule agrees with the one before, up to this step.
+    """
+
+    step: int
+    decide: Callable[[Sequence[float]], tuple[RunLimits, Schedule]]
 
 
 @dataclass(frozen=True)
@@ -154,6 +168,9 @@ class Run:
     evaluator: Callable[[nn.Module], EvalResult] | None = None
     state: RunState = field(default_factory=RunState)
     saved_step: int | None = None  # of the checkpoint that equals the current state
+    recount: Recount | None = None
+    clock: Callable[[], float] = perf_counter
+    seconds: list[float] = field(default_factory=list[float])  # of each step up to the recount
 
     def resume(self) -> list[str]:
         """Restores the latest complete checkpoint, or starts over; messages about it."""
@@ -174,7 +191,7 @@ class Run:
 
     def run(self, interruption: Interruption) -> RunResult:
         """Trains until the last step, early stopping or an interruption."""
-        if interruption.asked is None and not self.done():
+        while interruption.asked is None and not self.done():
             self.train(interruption)
         if self.done():
             return self.finish()
@@ -183,12 +200,13 @@ class Run:
         return RunResult(self.state.step, interruption.asked, "as they were when interrupted", None)
 
     def train(self, interruption: Interruption) -> None:
-        clock = perf_counter()
-        for batches in self.batches(self.state.step + 1, self.limits.steps + 1):
+        """Takes steps until the end, an interruption, or another number of steps."""
+        limits, clock = self.limits, self.clock()
+        for batches in self.batches(self.state.step + 1, limits.steps + 1):
             self.advance(self.learner.learn(self.state.step + 1, batches), clock)
-            if interruption.asked is not None or self.done():
+            if interruption.asked is not None or self.done() or self.limits is not limits:
                 return
-            clock = perf_counter()
+            clock = self.clock()
 
     def done(self) -> bool:
         stopped_early = self.limits.patience is not None and self.state.waited >= self.limits.patience
@@ -196,14 +214,20 @@ class Run:
 
     def advance(self, result: StepResult, clock: float) -> None:
         """Records a step, and logs, evaluates and saves when due."""
-        step, limits, now = result.step, self.limits, self.state
+        step, now = result.step, self.state
         if result.skipped:
             self.state = replace(now, step=step, bad=now.bad + 1, skipped=now.skipped + 1)
         else:
             sums = {"loss": now.loss + result.loss, "targets": now.targets + result.targets}
             self.state = replace(now, step=step, bad=0, **sums)
         bad = self.state.bad
-        self.notify("on_step", result, perf_counter() - clock)
+        seconds = self.clock() - clock
+        self.notify("on_step", result, seconds)
+        if self.recount is not None and step <= self.recount.step:
+            self.seconds.append(seconds)
+            if step == self.recount.step:
+                self.set_length(*self.recount.decide(self.seconds))
+        limits = self.limits
         last = step == limits.steps
         if step % limits.log_every == 0 or last or bad == MAX_BAD_STEPS:
             self.log(result)
@@ -213,6 +237,13 @@ class Run:
         good = self.evaluator is not None and (step % limits.evaluate_every == 0 or last) and self.evaluate()
         if good or step % limits.checkpoint_every == 0 or last:
             self.save()
+
+    def set_length(self, limits: RunLimits, schedule: Schedule) -> None:
+        if limits != self.limits:
+            said = f"step {self.state.step}: {limits.steps:,} steps fill the time, not {self.limits.steps:,} as planned"
+            self.limits, self.learner.schedule = limits, schedule
+            self.notify("on_steps", limits.steps)
+            self.notify("on_message", said)
 
     def log(self, result: StepResult) -> None:
         now = self.state

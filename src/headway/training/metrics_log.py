@@ -73,16 +73,19 @@ class MetricsLog:
         """The steps whose weights the model has, once the run has ended."""
         return next((line["chosen"] for line in reversed(self.lines()) if "chosen" in line), [])
 
+    def time_lines(self) -> list[dict[str, Any]]:
+        return read_lines(self.times)
+
     def total(self, name: str) -> float:
         """The seconds, or the tokens, of all steps so far, over all resumptions."""
-        return sum(line.get(name, 0.0) for line in read_lines(self.times))
+        return sum(line.get(name, 0.0) for line in self.time_lines())
 
     def mark_finished(self, step: int) -> None:
         """Marks the run as finished."""
         self.append_time(step=step, **{DONE: True})
 
     def is_finished(self) -> bool:
-        return any(DONE in line for line in read_lines(self.times)[-1:])
+        return any(DONE in line for line in self.time_lines()[-1:])
 
 
 def append_line(path: Path, values: Mapping[str, Any]) -> None:
@@ -157,6 +160,11 @@ class RunProgress:
 
     def on_save(self, step: int) -> None:
         """Shows nothing: a run saves often."""
+
+    def on_steps(self, steps: int) -> None:
+        self.steps = steps
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], total=steps)
 
     def on_message(self, sentence: str) -> None:
         """A line of its own, above the progress bar."""

@@ -8,9 +8,10 @@ and how to train it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,6 +44,7 @@ from headway.training.defaults import (
     weights_per_token,
 )
 from headway.training.groups import ReusedWeights, describe_task, reused_part, reused_weights, take_over
+from headway.training.memory import check_memory, smaller_presets
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
 from headway.zoo.build import (
     DataRequirements,
@@ -129,6 +131,15 @@ class Plan:
         """What a model of this plan takes over from the one that it goes on from."""
         return reused_weights(model, self.start, self.part, self.task) if self.start and self.part else None
 
+    def usual_models(self) -> Iterator[tuple[str, object]]:
+        """The presets that are chosen from for the task, with their configs for this data, the largest first."""
+        return self.models(reversed(self.task.presets_by_size))
+
+    def models(self, names: Iterable[str]) -> Iterator[tuple[str, object]]:
+        required = requirements(self.setup, max_length_of(self.recipe, self.setup))
+        for name in names:
+            yield name, config_for(preset(name).architecture, preset(name).sizes, required, None)
+
     def as_model(self, model: nn.Module) -> Model:
         """Weights of this plan as a model that can be used and saved."""
         setup, start = self.setup, self.start
@@ -205,7 +216,11 @@ def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
     if config is not None:
         check_obeyed(layers.given_sizes(), config)
     found = replace(found, config=config)
-    return replace(found, recipe=resolved_recipe(recipe, found, threads))
+    found = replace(found, recipe=resolved_recipe(recipe, found, threads))
+    if config is not None:
+        others = chain(found.models(smaller_presets(found.architecture, found.recipe)), found.usual_models())
+        check_memory(config, found.recipe, found.encoded, others)
+    return found
 
 
 def choose_task(recipe: Recipe, splits: DataSplits, start: Model | None, config: object | None) -> type[Task]:

@@ -16,6 +16,8 @@ import os
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
@@ -26,10 +28,21 @@ from headway.data.records import is_builtin
 from headway.data.shards import digest
 from headway.errors import UserError
 from headway.recipe import Recipe, flat
-from headway.system import CHECKPOINTS, going_on, keep_memory, read_json, write_json, write_text
-from headway.training.build import batches_of, describe_end, describe_plan, evaluator_of, learner_of, limits_of, timed
-from headway.training.loop import Interruption, Run, RunResult
+from headway.system import CHECKPOINTS, going_on, keep_memory, memory_errors, read_json, write_json, write_text
+from headway.training.build import (
+    batches_of,
+    describe_end,
+    describe_plan,
+    evaluator_of,
+    learner_of,
+    limits_of,
+    schedule_of,
+)
+from headway.training.calibration import TimeBudget, timed
+from headway.training.defaults import config_dim
+from headway.training.loop import Interruption, Recount, Run, RunLimits, RunResult
 from headway.training.metrics_log import MetricsLog, progress_to
+from headway.training.optimiser import Schedule
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
 from headway.training.recipe_sources import CommandLineOption, RecipeLayers, from_yaml, read_file, resolve, to_yaml
 from headway.training.report_page import write_report
@@ -52,12 +65,14 @@ def train(
 ) -> tuple[Plan, RunResult]:
     """Plans, runs and writes the folder, and describes all of it on `out` (standard output)."""
     out = out or sys.stdout
-    made = prepared(layers, resume=resume, own=own)
-    if not resume:
-        made, timing = timed(made)
-        print(describe_plan(made, timing), file=out)
-        begin(made)
-    end = run(made, resume=resume, callbacks=callbacks, out=out)
+    with memory_errors("give a smaller train.batch, a smaller data.max_length or a smaller model.preset"):
+        made = prepared(layers, resume=resume, own=own)
+        if not resume:
+            asked = made
+            made, timing = timed(asked)
+            print(describe_plan(made, timing), file=out)
+            begin(made, TimeBudget.of(asked, made, timing))
+        made, end = run(made, resume=resume, callbacks=callbacks, out=out)
     print(describe_end(made, end), file=out)
     return made, end
 
@@ -115,15 +130,19 @@ def check_place(folder: Path) -> None:
         raise PermissionError(errno.EACCES, "no right to write there", str(nearest))
 
 
-def begin(made: Plan) -> None:
-    """Makes the folder of a run: what its data was and, last, its recipe."""
+def begin(made: Plan, budget: TimeBudget | None = None) -> None:
+    """Makes the folder of a run: what its data was, its recipe and, last, the time that it was given."""
     folder = made.out
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / DATA, data_hashes(made))
     write_text(folder / RECIPE, to_yaml(made.recipe))
+    if budget is not None:
+        MetricsLog(folder).append_time(budget=asdict(budget))
 
 
-def run(made: Plan, *, resume: bool, callbacks: Sequence[object] = (), out: TextIO | None = None) -> RunResult:
+def run(
+    made: Plan, *, resume: bool, callbacks: Sequence[object] = (), out: TextIO | None = None
+) -> tuple[Plan, RunResult]:
     """Trains, and leaves the folder of a model, or of a run that can be resumed."""
     again = going_on(made.out)
     with lock_folder(made.out), Interruption() as interruption:
@@ -157,21 +176,46 @@ def lock_folder(folder: Path) -> Generator[None]:
 
 def trained(
     made: Plan, interruption: Interruption, *, resume: bool, callbacks: Sequence[object], out: TextIO
-) -> RunResult:
-    """The run itself, and the model where it came to its end."""
+) -> tuple[Plan, RunResult]:
+    """The run itself, with the plan that it followed in the end, and the model where it came to its end."""
     folder, log, learner, limits = made.out, MetricsLog(made.out), learner_of(made), limits_of(made.recipe)
     store = Store(folder / CHECKPOINTS, keep=made.recipe.train.keep_last)
+    length = RunLength(made, log)
     with progress_to(out, limits.steps, log, made.encoded.unit) as progress:
         callbacks = (progress, *callbacks)
-        training = Run(learner, batches_of(made), limits, store, log, callbacks, evaluator_of(made))
+        training = Run(
+            learner, batches_of(made), limits, store, log, callbacks, evaluator_of(made), recount=length.recount()
+        )
         for sentence in training.resume() if resume else ():
             training.notify("on_message", sentence)
         end = training.run(interruption)
+    made = length.made
     if end.signal is None:
         made.as_model(learner.model).save(folder)
         write_report(made, end, log, learner.model)
         log.mark_finished(end.step)
-    return end
+    return made, end
+
+
+@dataclass
+class RunLength:
+    """The number of steps of a run, in its plan and its folder, until and after it is counted anew."""
+
+    made: Plan
+    log: MetricsLog
+
+    def recount(self) -> Recount | None:
+        """When that is to be done, if it still is."""
+        budget = TimeBudget.latest(self.log.time_lines())
+        return None if budget is None else Recount(budget.step, partial(self.decide, budget))
+
+    def decide(self, budget: TimeBudget, seconds: Sequence[float]) -> tuple[RunLimits, Schedule]:
+        recipe = budget.recounted(self.made.recipe, seconds)
+        if recipe != self.made.recipe:
+            self.made = replace(self.made, recipe=recipe)
+            write_text(self.made.out / RECIPE, to_yaml(recipe))
+        self.log.append_time(step=budget.step, budget=None, steps=recipe.train.steps)
+        return limits_of(recipe), schedule_of(recipe, config_dim(self.made.config))
 
 
 # ---- resuming

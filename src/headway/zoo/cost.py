@@ -34,6 +34,7 @@ from headway.ops.attention_map import AttentionMap
 from headway.ops.pattern import Full, Pattern
 from headway.zoo.build import build, config_of
 
+SHORT = 32  # tokens of a text beside an image or a sound, or of one that tells for a longer one
 FRAMES, SAMPLES = 1000, 160_000  # ten seconds, where no length is given
 TRAINING = 3  # × forward
 ADAM = 2  # numbers for each parameter, in 32 bits
@@ -48,6 +49,40 @@ def cost(preset_or_config: object, *, batch: int = 1, length: int | None = None,
         model = build(config).eval()
     unit, length, tensors = dummy_inputs(config, model, batch, length)
     return Cost(batch, length, bits, tally_layers(model, tensors), unit)
+
+
+def activation_bytes(config: object, model: nn.Module, unit: str, length: int) -> float:
+    """Bytes that the forward pass keeps for the gradient, for each of the tokens, images, frames … of a batch (`unit`).
+
+    Counted on one row of `length` of them; the model is on the meta device, and changed.
+    """
+    pairs = reads_pairs(model)
+    if any(isinstance(part, nn.RNNBase) or recurrent_unit(part) is not None for part in model.modules()):
+        length = min(length, SHORT)  # each of its steps is a pass of its own
+    if unit == "images" or (pairs and unit != "tokens"):
+        tensors = dummy_inputs(config, model, 1, SHORT if pairs else None).tensors
+    else:
+        tensors = dummy_inputs(config, model, 1, length).tensors
+    weights = {address(weight) for weight in model.parameters()}
+    saved: dict[int, Tensor] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if address(tensor) not in weights:
+            saved[address(tensor)] = tensor
+        return tensor
+
+    for part in model.modules():
+        if isinstance(part, Attention):
+            part.pattern = Full()
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        call(model, tensors, Context(), Context())
+    units = {"images": 1, "tokens": (1 + pairs) * length}.get(unit, tensors[0].shape[1])
+    return sum(tensor.untyped_storage().nbytes() for tensor in saved.values()) / units
+
+
+def address(tensor: Tensor) -> int:
+    """What views of the same memory have in common, on the meta device too."""
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
 
 
 @dataclass(frozen=True)
@@ -208,10 +243,7 @@ def tally_layers(model: nn.Module, given: tuple[Tensor, ...]) -> dict[str, Tally
     reads_tokens = not given[-1].is_floating_point()
     state = State() if reads_tokens and only_looks_back(model, patterns) else None
     ctx = Context(trace=trace, state=state)
-    if reads_pairs(model):  # of texts, source and target are alike
-        model(given[0], given[-1], Context(trace=trace), ctx)
-    else:
-        model(*given, ctx)
+    call(model, given, Context(trace=trace), ctx)
     for (site, what), name in trace.names.items():
         if what == "weights":
             values = trace.all(name.removesuffix("weights") + "values")
@@ -219,6 +251,11 @@ def tally_layers(model: nn.Module, given: tuple[Tensor, ...]) -> dict[str, Tally
     for owner, tensors in state_tensors(state):
         tallies[names[owner]].cache += sum(x.numel() for x in tensors if x.is_floating_point())
     return {name: tally for name, tally in tallies.items() if tally != Tally()}
+
+
+def call(model: nn.Module, given: tuple[Tensor, ...], source: Context, ctx: Context) -> object:
+    """The output for what is `given`; of texts, source and target are alike."""
+    return model(given[0], given[-1], source, ctx) if reads_pairs(model) else model(*given, ctx)
 
 
 def settle(model: nn.Module) -> dict[nn.Module, Pattern]:

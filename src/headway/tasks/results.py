@@ -6,11 +6,13 @@ Each kind of answer is a typed value with `to_dict` and `to_text`, the same for 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
+from headway.generate.request import Reason
 from headway.metrics.scores import MEASURES, Scores
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, Hypothesis
 
@@ -30,6 +32,11 @@ class Prediction(ABC):
     @abstractmethod
     def to_text(self) -> str:
         """The answer as a line or more for people."""
+
+    @property
+    def stopped_at(self) -> str | None:
+        """The limit that ended the answer; None where it ended by itself."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,11 @@ class TextPrediction(Prediction):
     @property
     def before(self) -> str:
         return self.input if self.continues else ""
+
+    @property
+    def stopped_at(self) -> str | None:
+        limit = f"the limit of {len(self.tokens):,} tokens (max_new_tokens)"
+        return {Reason.LENGTH: limit, Reason.CONTEXT: "the end of its context"}.get(Reason(self.hypotheses[0].reason))
 
     def to_dict(self) -> dict[str, Any]:
         told = {"input": self.input, **self.hypotheses[0].to_dict()}
@@ -144,6 +156,16 @@ class TranscriptPrediction(Prediction):
 
     def to_text(self) -> str:
         return self.output
+
+
+def stop_notes(stops: Counter[str | None]) -> tuple[str, ...]:
+    """How many answers were ended by each limit, where any were."""
+    total = sum(stops.values())
+    return tuple(
+        f"{f'{count:,} of {total:,} answers' if total > 1 else 'the answer'} stopped at {limit}"
+        for limit, count in stops.items()
+        if limit is not None
+    )
 
 
 MAX_SAMPLES = 2000  # answers that a result holds

@@ -183,13 +183,14 @@ def describe_plan(made: Plan, timing: StepTiming) -> str:
     epochs = steps * batch / max(1, made.encoded.tokens)
     evaluations = -(-steps // require(train.evaluate_every)) + 1
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
-    vocab, reuse, left_out = vocabulary(made), reuse_line(made), made.splits.left_out
+    vocab, reuse, left_out, augment = vocabulary(made), reuse_line(made), made.splits.left_out, recipe.data.augment
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
         *([("vocab", vocab, "--data.tokenizer")] if vocab else []),
         ("model", model_line(made), "--from" if made.start else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{recipe.device}, {counted(require(train.threads), 'thread')}", "--device"),
+        *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
         ("batch", f"{batch:,} {made.encoded.unit}", "--train.batch"),
         ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
         ("time", f"about {duration(timing.seconds(steps, evaluations))}", "--minutes"),

@@ -116,19 +116,21 @@ def evaluate(
     options: EvalOptions = DEFAULT_EVALUATION,
     *,
     beam: int | None = None,
+    max_new_tokens: int | None = None,
     named: str = "the model",
     **query: Any,
 ) -> EvalResult:
     """Scores of a model on data: a path, several, or an iterable of records (tuples of texts).
 
     `query` says more about files: source and target, task, columns, label_from, test_from.  With `beam` a model
-    that writes searches with so many beams.
+    that writes searches with so many beams, and writes at most `max_new_tokens`; by default as `predict` does.
     """
-    if beam is not None:
+    decoding = {"beam": beam, "max_new_tokens": max_new_tokens}
+    if asked_for := [name for name, value in decoding.items() if value is not None]:
         task = model.task if not isinstance(data, EvalQuery) else model.task_for(data.first.kind)
         if not task.beams:
-            raise UserError(f"{named} {task.does} and has no use for beam=", do="leave it out")
-        options = replace(options, generation=generation_options(beam=beam))
+            raise UserError(f"{named} {task.does} and has no use for {asked_for[0]}=", do="leave it out")
+        options = replace(options, generation=generation_options(beam=beam, max_new_tokens=max_new_tokens))
     if not isinstance(data, str | Path | EvalQuery) and not is_paths(data):
         return model.task.evaluate(model.model, as_records(data), options)
     asked = data if isinstance(data, EvalQuery) else EvalQuery.of(data, **query)

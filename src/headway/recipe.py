@@ -104,7 +104,7 @@ class DataSettings:
     augment: tuple[str, ...] | None = setting(
         None,
         "data augmentation: crop, flip, randaugment, jitter, grey, blur, erase, mixup, cutmix; speed, noise, gain, "
-        "specaugment; null: chosen",
+        "specaugment; '': none; null: chosen",
     )
     skip_bad: bool = setting(False, "skip the records that headway check reports as errors, and count them")
     max_length: int | None = setting(

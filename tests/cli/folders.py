@@ -44,7 +44,7 @@ def made(
 
 def pairs() -> Model:
     known = words("words", after=True)
-    kept = {"decoder_start_token_id": known.bos, "eos_token_id": known.eos}
+    kept = {"decoder_start_token_id": known.bos, "eos_token_id": known.eos, "max_new_tokens": 16}
     # with this seed it ends most of its texts by itself
     return made("transformer", transformer.Config(vocab=known.vocab, **sizes), known, kept, seed=4)
 
@@ -105,7 +105,7 @@ def saved(path: Path, lines: list[str]) -> Path:
 def pair_lines(models: dict[str, Model], count: int) -> list[str]:
     """Sources, with what the model writes or the beginning of it, so that some answers are right."""
     sources = sentences(count)
-    answers = [one.output.split() for one in models["pairs"].predict(sources, GenerationOptions(max_new_tokens=24))]
+    answers = [one.output.split() for one in models["pairs"].predict(sources, GenerationOptions(max_new_tokens=12))]
     return [f"{source}\t{' '.join(answer[:12]) or 'cat'}" for source, answer in zip(sources, answers, strict=True)]
 
 

@@ -24,12 +24,13 @@ def test_people_see_a_table(
     path = saved(tmp_path / "pairs.tsv", worded_lines(models, 14))
     code, out, err = says(capsys, folders / "pairs", path, "--task", "translation")
     assert (code, err) == (0, "")
-    first, count, table, signatures = out.strip().split("\n\n")
+    first, count, table, signatures, stops = out.strip().split("\n\n")
     assert first.startswith(f"{path}: 14 lines of two text columns, so translation")
     assert count == "14 pairs"
     assert table.splitlines()[0].split() == ["words", "count", "BLEU", "chrF", "exact"]
     assert table.splitlines()[1].split()[:2] == ["all", "14"]
     assert signatures.splitlines()[0].startswith("BLEU  nrefs:1|case:mixed|eff:no|tok:13a|")
+    assert stops.endswith("of 14 answers stopped at the limit of 16 tokens (max_new_tokens)")
 
 
 def test_two_columns_are_what_the_model_is_for(measured: Run, tmp_path: Path) -> None:

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from headway.data.transforms.geometry import Flip
 from headway.recipe import DataSettings, Recipe
-from headway.tasks.media_tasks import OPENED, PROBED, image_preprocess, series_setup
+from headway.tasks.inputs import ImageInput
+from headway.tasks.media_tasks import OPENED, PROBED, MediaReader, image_preprocess, series_setup
+from headway.training.build import StepTiming, describe_plan
 from headway.training.dataset import load_splits
+from tests.train.runs import data_in, planned
 
 EACH = OPENED + 20
 
@@ -50,3 +54,25 @@ def test_numbers_are_judged_by_all_classes(tmp_path: Path) -> None:
     told = ready.to_dict()
     assert told["mean"] == pytest.approx([4.5], abs=0.5)
     assert told["deviation"] == pytest.approx([4.6], abs=0.3)
+
+
+@pytest.mark.parametrize("name", ["described", "clip"])
+def test_what_texts_say_of_left_and_right_stays_true(name: str, tmp_path: Path) -> None:
+    """No image with a text is flipped unless that is asked for; the plan says what is done, and how to change it."""
+    with data_in(tmp_path):
+        usual, asked, none = (planned(name, **more) for more in ({}, {"data.augment": "flip"}, {"data.augment": ""}))
+    plans = [describe_plan(one, StepTiming(1.0, 1.0, 1)).splitlines() for one in (usual, asked, none)]
+    lines = [next(line for line in lines if "augment" in line) for lines in plans]
+    assert [line.split() for line in lines] == [
+        ["augment", said, "--data.augment"] for said in ("crop", "flip", "none")
+    ]
+    for one, flips in ((usual, False), (asked, True), (none, False)):
+        assert isinstance(one.task, MediaReader)
+        assert isinstance(one.task.input, ImageInput)
+        assert one.task.input.augment is not None
+        assert any(isinstance(step, Flip) for step in one.task.input.augment.steps) == flips
+
+
+def test_a_plan_without_images_or_sounds_says_nothing_of_augmentation(tmp_path: Path) -> None:
+    with data_in(tmp_path):
+        assert "augment" not in describe_plan(planned("classes"), StepTiming(1.0, 1.0, 1))

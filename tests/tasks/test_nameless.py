@@ -20,7 +20,7 @@ from headway.data.transforms.geometry import Flip, RandomResizedCrop
 from headway.errors import UserError
 from headway.nn.masked_autoencoder import MaskedAutoencoder
 from headway.ops.losses import nt_xent
-from headway.ops.patches import patchify
+from headway.ops.patches import patch_grid, patchify, unpatchify
 from headway.tasks.batches import Row, ids
 from headway.tasks.inputs import ImageInput
 from headway.tasks.masked_image import (
@@ -106,6 +106,19 @@ def test_only_hidden_patches_are_changed_when_images_are_restored(name: str, fie
     assert torch.equal(shown[~hidden], real[~hidden])
     assert torch.equal(said[~hidden], real[~hidden])
     assert not torch.isclose(said[hidden], real[hidden]).all(-1).any()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_restored_does_not_depend_on_what_is_hidden(name: str, fields: list[tuple[str, ...]]) -> None:
+    """Not even on its brightness and contrast, which a model that predicts normalised patches does not know."""
+    model, task = MODELS[name]().eval(), MaskedImage(ImageInput(READY))
+    batch = task.collate(rows_of(task, fields), random_for("x"))
+    hidden, patches = concealed(model, batch).hidden, patchify(batch.images, model.patch)
+    other = patches.masked_fill(hidden[..., None], 0.0) + hidden[..., None] * (3 * patches.roll(1, 1) + 2)
+    images = unpatchify(other, patch_grid(batch.images, model.patch), model.patch)
+    one, two = (patchify(restored(model, found).said, model.patch) for found in (batch, replace(batch, images=images)))
+    assert_close(one, two)
+    assert not torch.isclose(images, batch.images).all()
 
 
 def test_what_is_hidden_is_drawn_outside_and_image_by_image(fields: list[tuple[str, ...]]) -> None:

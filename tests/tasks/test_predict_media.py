@@ -13,6 +13,7 @@ from PIL import Image
 
 from headway.cli.main import main
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess
+from headway.generate.transcribe import Transcriber
 from headway.model import Model, load
 from headway.zoo import vectors, vit, whisper
 from tests.generate.hearing import SETTINGS, STEPS, pair, words
@@ -86,8 +87,8 @@ def test_numbers_are_named(tmp_path: Path) -> None:
     assert one == pytest.approx(other, abs=1e-6)
 
 
-@pytest.mark.slow
-def test_a_whisper_writes_what_it_hears(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def whisper_folder(folder: Path) -> Transcriber:
+    """A Whisper in a folder, as it hears."""
     ear = pair(3).ours
     config = whisper.Config(
         vocab=ear.model.decoder.embed.token.num_embeddings,  # type: ignore[union-attr]
@@ -102,7 +103,13 @@ def test_a_whisper_writes_what_it_hears(tmp_path: Path, capsys: pytest.CaptureFi
         hidden=16,
         decoder_hidden=16,
     )
-    Model(ear.model, config, "whisper", "whisper", SETTINGS, words()).save(tmp_path / "ear")
+    Model(ear.model, config, "whisper", "whisper", SETTINGS, words()).save(folder)
+    return ear
+
+
+@pytest.mark.slow
+def test_a_whisper_writes_what_it_hears(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ear = whisper_folder(tmp_path / "ear")
     soundfile.write(tmp_path / "clip.wav", np.random.default_rng(0).normal(0, 0.1, 1600), 8000)
     assert main(["run", str(tmp_path / "ear"), str(tmp_path / "clip.wav"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -132,6 +132,20 @@ def test_a_classifier_names_its_classes() -> None:
     assert sum(nothing["probabilities"].values()) == pytest.approx(1)
 
 
+def test_the_likeliest_classes_are_shown_not_the_first() -> None:
+    """In the order of their probabilities, the answer's own first."""
+    names = [f"{letter}-class" for letter in "abcdefghi"]
+    model = encoder("bert-tiny", top="rows", classes=len(names))
+    labelled = replace(model, extra_config=named_classes(names))
+    for text in ("the cat sat", "a dog", "on and on"):
+        answer = labelled.predict(text)
+        first, *shown = answer.to_text().split("  ")
+        likeliest = sorted(answer.probabilities, key=lambda name: -answer.probabilities[name])
+        assert [first, *(one.split()[0] for one in shown)] == [answer.output, *likeliest[:5]]
+        assert shown[0] == f"{answer.output} {answer.probabilities[answer.output]:.3f}"
+        assert len(answer.to_dict()["probabilities"]) == len(names)
+
+
 def test_a_tagger_tags_each_word() -> None:
     """As it was taught: at the word's first piece; what frames a text and what goes on with a word has no tag."""
     labels = ("A", "B", "C")

@@ -23,8 +23,6 @@ from headway.metrics.scores import by_length
 from headway.metrics.scoring import score_pairs
 from headway.model import load
 from headway.recipe import flat
-from headway.tasks.generation import GenerationOptions
-from headway.tasks.seq2seq import answer_room
 from headway.training import bottleneck as tool
 from headway.training import run as training
 from headway.training.build import batches_of
@@ -154,14 +152,28 @@ def test_numbers_are_those_of_what_a_model_writes(seen: Seen, pairs: Path) -> No
     records = [record.fields for record in made.splits.validation()]
     assert not {source for source, _ in records} & {record.fields[0] for record in made.splits.train()}
     model, told = load(seen.folder / MODELS[2]), seen.found["models"][2]
-    answers = [
-        model.predict(source, GenerationOptions(max_new_tokens=answer_room(len(source)))).output
-        for source, _ in records
-    ]
+    answers = [model.predict(source).output for source, _ in records]
     longest = told["by_length"][-1]
     for least, numbers in ((0, told["scores"]), (longest["first"], longest["scores"])):
         some = [(answer, target) for answer, (_, target) in zip(answers, records, strict=True) if len(target) >= least]
         assert numbers == pytest.approx(dict(score_pairs(*zip(*some, strict=True), by=list(numbers)).numbers))
+
+
+def test_a_metric_that_tells_nothing_apart_gives_way_to_one_that_does(seen: Seen) -> None:
+    """After a few steps nothing is exactly right; how many characters are wrong still depends on the length."""
+
+    def cells(name: str) -> set[float]:
+        scores = [part["scores"] for one in seen.found["models"] for part in (one, *one["by_length"])]
+        return {of[name] for of in scores}
+
+    main, shown = next(iter(seen.found["models"][0]["scores"])), seen.found["measure"]
+    assert (main, cells(main), shown) == ("exact", {0.0}, "character_error_rate")
+    assert len(cells(shown)) > 3
+    table = seen.said[seen.said.index("character errors by characters of the source") :]
+    assert len(set(re.findall(r"\d+\.\d\d %", table))) > 3
+    note = "exact: 0.00 % for every model at every length"
+    assert note in table
+    assert note in (seen.folder / tool.PAGE).read_text(encoding="utf-8")
 
 
 def test_the_page_shows_a_line_for_each_model_and_loads_nothing(seen: Seen) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import math
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,25 +16,27 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from headway.cli.main import main
 from headway.data.builtin import DateSplit, dates
-from headway.data.records import Record
 from headway.metrics.scores import Scores
 from headway.nn.head import Classifier, FirstToken, LastToken, MeanPool
 from headway.nn.trace import record
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.tasks.base import validation_loss
 from headway.tasks.causal_lm import CausalLM
-from headway.tasks.results import EvalResult, Sample, TracedInput, example_of, traced_samples
+from headway.tasks.generation import Hypothesis
+from headway.tasks.results import EvalResult, Sample, TextPrediction, TracedInput, example_of, traced_samples
 from headway.tasks.seq2seq import Seq2Seq
 from headway.training import dataset, report
-from headway.training.build import evaluator_of
+from headway.training.build import describe_end, evaluator_of
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, plan
 from headway.training.recipe_sources import read_layers
 from headway.training.report import attention, details_of, final_result, run_report
 from headway.training.report_attention import MAX_SIDE, WeightMap, attention_examples, read_row, recorded
-from headway.training.report_page import write_report
+from headway.training.report_page import map_figure, write_report
+from tests.train.runs import data_in, planned
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rendered")]  # whole runs
 
@@ -121,7 +126,7 @@ def test_every_kind_of_run_is_reported(name: str, made: Callable[[str], Plan]) -
     assert "<b>" not in page
     drawn = page.count("<figure>")
     assert drawn == {"tags": 3, "causal": 3, "masked": 3}.get(name, drawn)  # two heads and their mean
-    assert (drawn == 0) == (name in ("fixed", "nothing"))
+    assert (drawn == 0) == (name == "fixed")
     assert drawn <= 4
     assert ("Nothing can be drawn" in page) == (drawn == 0)
 
@@ -131,6 +136,54 @@ def test_the_card_says_how_to_use_the_model(made: Callable[[str], Plan], capsys:
     (code,) = re.findall(r"```python\n(.*?)\n```", card, re.S)
     exec(code, {})  # the folder that was just written
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["causal", "span"])
+def test_a_language_model_is_tried_by_sampling(
+    name: str, made: Callable[[str], Plan], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the page, the card and the terminal tell to type works, says its temperature, and draws the same again."""
+    one = made(name)
+    page, card, _ = finished(one)
+    assert "sampled at temperature 0.8" in page
+    command = f"headway run {shlex.quote(str(one.out))} 'drei vier fünf' --temperature 0.8"
+    assert command in html.unescape(page)
+    assert command in card
+    assert command in describe_end(one, RunResult(4, None, "those of step 4", None))
+    said = list[str]()
+    for words in (shlex.split(command)[1:], [*shlex.split(command)[1:], "--seed", "0"]):
+        assert main(words) == 0
+        said.append(capsys.readouterr().out)
+    (code,) = re.findall(r"```python\n(.*?)\n```", card, re.S)
+    assert "temperature=0.8" in code
+    exec(code, {})
+    assert said == [capsys.readouterr().out] * 2
+    assert main(shlex.split(command)[1:4]) == 0
+    assert capsys.readouterr().out != said[0]  # greedy
+    assert f"headway look {shlex.quote(str(one.out))} 'drei vier fünf'<" in html.unescape(page)
+
+
+def test_a_masked_model_is_tried_with_a_mask(made: Callable[[str], Plan], capsys: pytest.CaptureFixture[str]) -> None:
+    one = made("masked")
+    finished(one)
+    [first, *_] = one.task.next_commands(shlex.quote(str(one.out)), shlex.quote(one.task.example(one.splits, ())))
+    assert main(shlex.split(first.command)[1:]) == 0
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["speech", "conformer", "dictation", "vit"])
+def test_what_can_be_looked_at_is_drawn_also_where_nothing_was_held_out(name: str, tmp_path: Path) -> None:
+    with data_in(tmp_path):
+        for more in ({"data.validation_split": "0"}, {}):
+            one = planned(name, out=f"run {len(more)}", **more)
+            model = one.build().eval()
+            nothing = RunResult(4, None, "", EvalResult(Scores({"loss": math.inf}, 0, "targets")))  # it has diverged
+            end = RunResult(4, None, "", None) if more else nothing
+            found = run_report(one, end, MetricsLog(tmp_path), model)
+            looked = one.as_model(model).attend(found.example)
+            site = re.findall(r"(?:of|in) (\S+), the la", found.attention.description)
+            assert found.attention.figures
+            assert set(site) < {*looked.sites, "nothing"}
 
 
 def traced(made: Plan, model: nn.Module, text: str) -> tuple[str, WeightMap]:
@@ -174,7 +227,7 @@ def test_a_class_is_shown_by_what_its_token_attends_to(made: Callable[[str], Pla
     model = one.build().eval()
     found = final_result(one, RunResult(4, None, "", None), model)
     assert found.scores.main == "accuracy"
-    drawn = attention(one, details_of(one, found, model), model)
+    drawn = attention(one, details_of(one, found, model), model, "")
     assert len(drawn.figures) == 4
     for each in drawn.figures:
         assert isinstance(each, WeightMap)
@@ -212,8 +265,10 @@ def test_dates_are_also_evaluated_where_nothing_like_them_was_learned(
     monkeypatch.setattr(dataset, "DATES_VALIDATION", 20)
     asked: list[tuple[str, ...]] = []
 
-    def answers(self: Seq2Seq, model: nn.Module, records: list[Record], options: object) -> list[Sample]:
-        return [answered(one, asked) for one in records]
+    known = dict([*dates(7, 20, part=DateSplit.VALIDATION), *dates(7, 30, part=DateSplit.UNSEEN)])
+
+    def answers(self: Seq2Seq, model: nn.Module, sources: list[str], options: object) -> list[TextPrediction]:
+        return [answered(source, known[source], asked) for source in sources]
 
     monkeypatch.setattr(Seq2Seq, "answers", answers)
     one = plan_of_dates(tmp_path, made)
@@ -241,10 +296,10 @@ def test_an_evaluation_that_covers_the_records_is_not_repeated(
     assert final_result(one, RunResult(4, None, "", before), model) is before
 
 
-def answered(one: Record, asked: list[tuple[str, ...]]) -> Sample:
+def answered(source: str, target: str, asked: list[tuple[str, ...]]) -> TextPrediction:
     """What a model would say that has learned only what it was shown."""
-    asked.append(one.fields)
-    return Sample(one.fields[0], one.fields[1] if len(asked) <= 20 else "?", one.fields[1])
+    asked.append((source, target))
+    return TextPrediction(source, (Hypothesis(target if len(asked) <= 20 else "?", (), (), "token", 0.0),))
 
 
 def plan_of_dates(tmp_path: Path, made: Callable[[str], Plan]) -> Plan:
@@ -266,6 +321,14 @@ def test_few_samples_are_mostly_right_ones_and_one_wrong() -> None:
     assert chosen([right[0], wrong[1], *right[2:]], graded=False) == ["0", "1", "2", "3"]
     assert chosen([]) == []
     assert traced_samples(wrong[:1], graded=True)[0].title == "0 → c (should be b)"
+
+
+def test_an_answer_beside_a_text_from_right_to_left_keeps_its_order() -> None:
+    """A date behind Hebrew would be read from right to left, its parts reversed, unless each text stands by itself."""
+    [one] = traced_samples([Sample("3 במאי 2021", "2021-05-03", "2021-05-04")], graded=True)
+    assert one.title == "\u20683 במאי 2021\u2069 → \u20682021-05-03\u2069 (should be \u20682021-05-04\u2069)"
+    figure = map_figure(WeightMap(one.title, ("a",), ("b",), [[1.0]]))
+    assert f"<figcaption>{one.title}</figcaption>" in figure  # from left to right, as the arrow points
 
 
 def test_a_text_to_try_is_short_printable_and_right() -> None:

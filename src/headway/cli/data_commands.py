@@ -65,6 +65,7 @@ def evaluate(
     *data: Path,
     split: SplitOptions = SPLIT_OPTIONS,
     beam: int | None = None,
+    max_new_tokens: int | None = None,
     json: bool = False,
     loading: LoadOptions = LOAD_OPTIONS,
     debug: Debug = False,
@@ -85,6 +86,8 @@ def evaluate(
         Files or folders, as for headway train; with --test-from only the test data is used.
     beam
         Beam search with this many beams.
+    max_new_tokens
+        Maximum number of tokens of an answer; by default as for headway run.
     json
         Print the numbers as JSON, and nothing else.
     """
@@ -94,7 +97,9 @@ def evaluate(
     keep_memory()
     query = EvalQuery.of(data, **vars(split))
     query.check()  # what is wrong with the data is said before the model is loaded
-    found = evaluate(loading.load(model), query, beam=beam, named=f"the model in {model}")
+    found = evaluate(
+        loading.load(model), query, beam=beam, max_new_tokens=max_new_tokens, named=f"the model in {model}"
+    )
     if json:
         print(dumps({"model": str(model), **found.to_dict()}, indent=1, ensure_ascii=False))
     else:

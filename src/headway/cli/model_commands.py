@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from json import dumps
 from pathlib import Path
@@ -33,7 +34,8 @@ class Writing:
     Parameters
     ----------
     max_new_tokens
-        Maximum number of new tokens; by default the model's own, or 64.  Of a table, number of rows; by default 10.
+        Maximum number of new tokens; by default those of the longest target in training, for models that write from a
+        source, or 64.  Of a table, number of rows; by default 10.
     stop
         Stop string: generation ends before it; may be given several times.
     temperature
@@ -158,13 +160,18 @@ def run(
             do='give a text or a file, as in headway run MODEL "text", or --lines to read them',
         )
     from headway.data.order import batched
+    from headway.tasks.results import stop_notes
 
     loaded, options = prepared(model, writing, loading)
-    task = loaded.task
+    task, stops = loaded.task, Counter[str | None]()
     for batch in batched((line.rstrip("\n") for line in sys.stdin), LINES) if lines else [texts]:
         found = task.embeddings(loaded.model, batch) if embed else task.predict(loaded.model, batch, options)
         for one in found:
             print(dumps(one.to_dict(), ensure_ascii=False) if json else one.to_text(), flush=True)
+            stops[one.stopped_at] += 1
+    if options.max_new_tokens is None:  # nobody has asked for this limit
+        for note in stop_notes(stops):
+            print(note, file=sys.stderr)
 
 
 def generate(model: Path, text: str, /, *, loading: LoadOptions = LOAD_OPTIONS, writing: Writing = WRITING) -> None:

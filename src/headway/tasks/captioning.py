@@ -41,7 +41,15 @@ from headway.tasks.caption_batches import (
     soft_loss,
 )
 from headway.tasks.ctc_speech import Transcribes, about_media
-from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, hypotheses, writing_job
+from headway.tasks.generation import (
+    GREEDY_OPTIONS,
+    GenerationOptions,
+    hypotheses,
+    longest_target,
+    stored_limit,
+    token_limit,
+    writing_job,
+)
 from headway.tasks.inputs import Input, ModelInput, input_of
 from headway.tasks.media_tasks import (
     AUGMENTATIONS,
@@ -130,7 +138,9 @@ class WritesAboutMedia(TextsAboutMedia):
         tokenizer, more = one_tokenizer(recipe, splits, start, level, Framing(eos=True))
         smoothing, longest = given(recipe.train.label_smoothing, 0.1), given(recipe.data.max_length, CAPTION_TOKENS)
         begin = begin_of(start.extra_config if start else {}, tokenizer.bos)
-        task = cls(input, tokenizer, longest, begin, smoothing)
+        texts = (text for record in splits.train() for text in record.fields[1:])
+        limit = longest_target(tokenizer, texts, longest)
+        task = cls(input, tokenizer, longest, begin, smoothing, settings=limit)
         task = replace(task, settings=merged_settings(start, task.extra_config()))
         chosen = {**chosen, **more, "train.label_smoothing": smoothing, "data.max_length": longest}
         config = {**config, "vocab": tokenizer.vocab}
@@ -148,7 +158,8 @@ class WritesAboutMedia(TextsAboutMedia):
         return cls(found, tokenizer, longest, start, 0.0, 0.0, settings)
 
     def extra_config(self) -> Mapping[str, Any]:
-        return {"decoder_start_token_id": self.start_token, "eos_token_id": self.words().eos}
+        told: dict[str, Any] = {"decoder_start_token_id": self.start_token, "eos_token_id": self.words().eos}
+        return told | stored_limit(self.settings)
 
     # ---- learning
 
@@ -200,6 +211,9 @@ class WritesAboutMedia(TextsAboutMedia):
             for one, found in zip(some, job.generate(options.decoding), strict=True):
                 yield TextPrediction(one, hypotheses(found, [job.stop.text(each.tokens) for each in found]))
 
+    def decoding_limits(self, options: GenerationOptions) -> dict[str, int]:
+        return {"max_new_tokens": token_limit(self.settings, options, begun=1)}
+
     def job(self, model: nn.Module, read: ModelInput, options: GenerationOptions) -> Job:
         assert isinstance(model, EncoderDecoder)
         memory, rows = model.remember(*read), len(read.lengths)
@@ -229,7 +243,7 @@ class Captioning(WritesAboutMedia):
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
-        found = image_setup(recipe, splits, start, CAPTION_CROPS, ("crop", "flip"))
+        found = image_setup(recipe, splits, start, CAPTION_CROPS, ("crop",))  # a caption may say left and right
         found.chosen["train.batch"] = given(recipe.train.batch, IMAGES_PER_BATCH)
         return cls.setup(recipe, splits, start, found, "bpe")
 
@@ -238,12 +252,12 @@ class Captioning(WritesAboutMedia):
     ) -> EvalResult:
         """By all captions of each image."""
         known = list(records)
-        samples = about_media(self, model, known, options.generation)
+        samples, notes = about_media(self, model, known, options.generation)
         scores = score_captions([sample.answer for sample in samples], [record.fields[1:] for record in known])
-        return EvalResult(scores, samples)
+        return EvalResult(scores, samples, notes, self.decoding_limits(options.generation))
 
 
-class SpeechSeq2Seq(Transcribes, WritesAboutMedia):
+class SpeechSeq2Seq(WritesAboutMedia, Transcribes):
     """Write what is said in a sound, by a decoder."""
 
     name = "speech-seq2seq"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ from headway.tasks.generation import (
 from headway.tasks.language_modelling import (
     LENGTH_EDGES,
     REPORT_TOKENS,
+    TEMPERATURE,
     TRACED_TOKENS,
     DocumentLoss,
     LanguageModelling,
@@ -57,7 +58,6 @@ from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 POSITION_TOKENS = 100_000  # of validation, whose loss is measured by position
 POSITION_EDGES = (4, 16, 64, 256, 1024)
 PROMPT_TOKENS = 40  # at most, of a text that is continued in a report
-TEMPERATURE = 0.8  # of these continuations
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +75,7 @@ class CausalLM(LanguageModelling):
     architectures = ("gpt2", "llama", "mixtral")
     presets_by_size = ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2")
     overlap = 1
+    sampling: ClassVar[Mapping[str, float]] = {"temperature": TEMPERATURE}
 
     tokenizer: Tokenizer
     max_length: int = DEFAULT_CONTEXT

@@ -7,6 +7,7 @@ Axes:  B batch   T tokens of frames   U symbols of a text   V symbols
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
@@ -36,7 +37,14 @@ from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import Input, MelInput, ModelInput, input_of
 from headway.tasks.media_tasks import SUBSAMPLING, MediaTask, batch_size, first_texts, sound_setup, stored_sample
 from headway.tasks.model_parts import ModelParts
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample, TranscriptPrediction
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    EvalOptions,
+    EvalResult,
+    Sample,
+    TranscriptPrediction,
+    stop_notes,
+)
 from headway.tasks.text_tasks import Framing, one_tokenizer
 from headway.tasks.text_tracing import piece
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
@@ -56,8 +64,12 @@ class Transcribes(Task):
     def evaluate(
         self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
     ) -> EvalResult:
-        samples = about_media(self, model, records, options.generation)
-        return EvalResult(transcript_scores(samples), samples)
+        samples, notes = about_media(self, model, records, options.generation)
+        return EvalResult(transcript_scores(samples), samples, notes, self.decoding_limits(options.generation))
+
+    def decoding_limits(self, options: GenerationOptions) -> dict[str, int]:
+        """What limits the length of answers, besides the sound."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,14 +217,17 @@ class SymbolLabels:
         return self.words.decode([symbol - self.first for symbol in found])
 
 
-def about_media(task: Task, model: nn.Module, records: Iterable[Record], options: GenerationOptions) -> list[Sample]:
-    """What a model writes for each image or sound."""
+def about_media(
+    task: Task, model: nn.Module, records: Iterable[Record], options: GenerationOptions
+) -> tuple[list[Sample], tuple[str, ...]]:
+    """What a model writes for each image or sound, and which limits ended that."""
     known = list(records)
-    answers: Iterator[Any] = task.predict(model, [record.name for record in known], options)
-    return [
+    answers: list[Any] = list(task.predict(model, [record.name for record in known], options))
+    samples = [
         Sample(record.name, answer.output, " / ".join(record.fields[1:]))
         for record, answer in zip(known, answers, strict=True)
     ]
+    return samples, stop_notes(Counter(answer.stopped_at for answer in answers))
 
 
 def transcript_scores(samples: Sequence[Sample]) -> Scores:

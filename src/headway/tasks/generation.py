@@ -5,8 +5,9 @@ Axes:  B rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
 from typing import Any, NamedTuple
 
 import torch
@@ -23,8 +24,11 @@ from headway.generate.session import context_of, encode_sources, vocab_of
 from headway.generate.speculative import Draft, DraftModel, PromptLookup
 from headway.nn.context import Context
 from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.tasks.batches import cut
 
 MAX_NEW_TOKENS = 64  # where neither the options nor the model say otherwise
+LIMIT = "max_new_tokens"  # among the settings of a model
+LONGEST_TARGETS = 1000  # by their characters, whose tokens are counted
 
 
 class Hypothesis(NamedTuple):
@@ -177,9 +181,25 @@ def stop_condition(
     """Where an answer ends; a model that begins to write by itself counts the tokens it has `begun` with."""
     ends = token_setting(settings, "eos_token_id") if "eos_token_id" in settings else (tokenizer.eos,)
     lengths = settings if begun else {}
-    most = options.max_new_tokens or max_new_tokens(lengths, begun, MAX_NEW_TOKENS)
+    most = token_limit(lengths, options, begun)
     given = tuple(end for end in ends if end is not None)
     return Stop(most, given, options.stop, min_new_tokens(lengths, begun, most), tokenizer.decode, tokenizer.stream)
+
+
+def token_limit(settings: Mapping[str, Any], options: GenerationOptions, begun: int = 0) -> int:
+    """Tokens of an answer at most, wherever the model answers: as asked, as its settings say, or as usual."""
+    return options.max_new_tokens or max_new_tokens(settings, begun, MAX_NEW_TOKENS)
+
+
+def longest_target(tokenizer: Tokenizer, targets: Iterable[str], max_length: int) -> dict[str, int]:
+    """The setting of how many tokens a model may write: as many as the longest target that it learns from has."""
+    rows = tokenizer.encode_batch(nlargest(LONGEST_TARGETS, targets, key=len))
+    return {LIMIT: max((len(cut(row, max_length)) for row in rows), default=MAX_NEW_TOKENS)}
+
+
+def stored_limit(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What config.json keeps of the limit."""
+    return {LIMIT: settings[LIMIT]} if LIMIT in settings else {}
 
 
 def first_token(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> int | None:

@@ -79,7 +79,7 @@ class ImageTextContrastive(TextsAboutMedia):
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
-        found = image_setup(recipe, splits, start, CAPTION_CROPS, ("crop", "flip"))
+        found = image_setup(recipe, splits, start, CAPTION_CROPS, ("crop",))  # a text may say left and right
         input = in_colour(found.input)
         tokenizer, more = one_tokenizer(recipe, splits, start, "bpe", Framing(bos=True, eos=True))
         if tokenizer.eos is None:

@@ -22,12 +22,13 @@ from torch import Tensor, nn
 
 from headway.data.order import random_for
 from headway.data.records import Record, by_document
+from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_words
 from headway.tasks.base import StreamTask, validation_loss
 from headway.tasks.batches import DataRow, TokenPrediction
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
+from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
 from headway.tasks.text_tasks import DEFAULT_CONTEXT, ReadsText
 
 MAX_WINDOW = 1024  # tokens, also where a context is longer: attention takes their square
@@ -35,6 +36,8 @@ BATCH_TOKENS = 4096  # that are read at a time, with padding
 SORTED_AHEAD = 16  # times as many are sorted by length before
 REPORT_TOKENS = 60  # that are written for a sample of a report
 TRACED_TOKENS = 24  # of a text whose attention is drawn
+TEMPERATURE = 0.8  # at which samples of a report are written: what is likeliest repeats itself
+PROMPT_WORDS, PROMPT_CHARACTERS = 3, 20  # of a text to try a model with
 LENGTH_EDGES = (16, 64, 256, 1024, 4096)  # tokens of texts, for buckets
 
 
@@ -82,6 +85,12 @@ class LanguageModelling(StreamTask, ReadsText):
 
     tokenizer: Tokenizer
     max_length: int = DEFAULT_CONTEXT
+
+    def example(self, splits: DataSplits, samples: Sequence[Sample]) -> str:
+        """How a text of the data begins."""
+        words = next(splits.train()).fields[0].split()[:PROMPT_WORDS]
+        prompt = " ".join(words)[:PROMPT_CHARACTERS].strip()
+        return prompt if prompt and prompt.isprintable() else super().example(splits, samples)
 
     @property
     def heading(self) -> str:

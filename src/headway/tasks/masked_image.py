@@ -35,6 +35,10 @@ from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import EvalResult, PictureStrip, ReportDetails
 
 PANELS = ("as shown to the model", "with its prediction of the hidden patches", "as it is")
+NORMALISED = (
+    "The model predicts hidden patches normalised, that is without their brightness and contrast: they are drawn with "
+    "the mean brightness and contrast of the visible patches of the same image."
+)
 # the share that is hidden, as published
 AUTOENCODER = 0.75  # He et al. 2021
 IMAGE_MODEL = 0.6  # Xie et al. 2021
@@ -109,7 +113,8 @@ class MaskedImage(ImagesAlone):
             PictureStrip(record.name, tuple(png(image, preprocess) for image in images), PANELS)
             for record, images in zip(records, panels, strict=True)
         ]
-        return replace(super().report_details(model, batches, records, found), pictures=pictures)
+        note = NORMALISED if predicts_normalised(model) else ""
+        return replace(super().report_details(model, batches, records, found), note=note, pictures=pictures)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,15 +146,28 @@ class Reconstruction(NamedTuple):
 
 @torch.inference_mode()
 def restored(model: nn.Module, batch: MaskedImageBatch) -> Reconstruction:
-    """What a model makes of what is hidden; where it says patches normalised, the true ones' light and contrast."""
+    """What a model makes of what is hidden, by what it was shown alone.
+
+    Where it predicts normalised patches, they are drawn with the mean brightness and contrast of the visible ones.
+    """
     model, found = masked_model(model), concealed(model, batch)
     patches, said = patchify(batch.images, model.patch), model(batch.images, found.told)
-    if isinstance(model, MaskedAutoencoder) and model.target is normalise:
-        variance, mean = torch.var_mean(patches, -1, keepdim=True)
-        said = said * variance.sqrt() + mean
     hidden, grid = found.hidden[..., None], patch_grid(batch.images, model.patch)
+    if predicts_normalised(model):
+        variance, mean = torch.var_mean(patches, -1, keepdim=True)  # B N 1
+        said = said * mean_where(~hidden, variance.sqrt()) + mean_where(~hidden, mean)
     both = (patches.masked_fill(hidden, 0.0), torch.where(hidden, said, patches))
     return Reconstruction(*(unpatchify(one, grid, model.patch) for one in both))
+
+
+def predicts_normalised(model: nn.Module) -> bool:
+    """Whether it predicts each patch without its brightness and contrast."""
+    return isinstance(model, MaskedAutoencoder) and model.target is normalise
+
+
+def mean_where(keep: Tensor, numbers: Tensor) -> Tensor:
+    """The mean of an image's numbers that are kept: B N 1 → B 1 1"""
+    return numbers.masked_fill(~keep, 0.0).sum(1, keepdim=True) / keep.sum(1, keepdim=True)
 
 
 def visible_patches(drawn: Tensor, share: float) -> Tensor:

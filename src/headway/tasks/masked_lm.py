@@ -173,6 +173,11 @@ class MaskedLM(LanguageModelling):
         first, *others = self.tokenizer.plain_batch(text.split(self.tokenizer.token(self.mask_token)))
         return [*before, *first, *(id for piece in others for id in (self.mask_token, *piece)), *after]
 
+    def example(self, splits: DataSplits, samples: Sequence[Sample]) -> str:
+        """How a text of the data begins, with a mask in the place of a word."""
+        *words, _ = super().example(splits, samples).split()
+        return " ".join([*words, self.tokenizer.token(self.mask_token)])
+
     def sample_input(self, folder: Path, context: int | None) -> str:
         mask = self.tokenizer.mask
         return sample_text(self.tokenizer, context, None if mask is None else self.tokenizer.token(mask))

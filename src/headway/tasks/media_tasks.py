@@ -148,8 +148,8 @@ def series_setup(splits: DataSplits, start: ModelParts | None) -> InputSetup[Ser
 
 
 def augmentation_names(recipe: Recipe, usual: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
-    """Augmentations by name: as asked, or as usual."""
-    names = tuple(given(recipe.data.augment, usual))
+    """Augmentations by name: as asked, where an empty name asks for none, or as usual."""
+    names = tuple(name for name in given(recipe.data.augment, usual) if name)
     unknown = next((name for name in names if name not in allowed), None)
     if unknown is not None:
         said = f"data.augment {unknown!r}"

@@ -6,11 +6,14 @@ Each kind of answer is a typed value with `to_dict` and `to_text`, the same for 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from heapq import nlargest
 from typing import Any, NamedTuple
+from unicodedata import bidirectional
 
+from headway.generate.request import Reason
 from headway.metrics.scores import MEASURES, Scores
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, Hypothesis
 
@@ -30,6 +33,11 @@ class Prediction(ABC):
     @abstractmethod
     def to_text(self) -> str:
         """The answer as a line or more for people."""
+
+    @property
+    def stopped_at(self) -> str | None:
+        """The limit that ended the answer; None where it ended by itself."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,12 @@ class TextPrediction(Prediction):
     @property
     def before(self) -> str:
         return self.input if self.continues else ""
+
+    @property
+    def stopped_at(self) -> str | None:
+        limit = f"the limit of {len(self.tokens):,} tokens (max_new_tokens)"
+        limits: dict[str, str] = {Reason.LENGTH: limit, Reason.CONTEXT: "the end of its context"}
+        return limits.get(self.hypotheses[0].reason)
 
     def to_dict(self) -> dict[str, Any]:
         told = {"input": self.input, **self.hypotheses[0].to_dict()}
@@ -102,7 +116,7 @@ class ClassProbabilities(Prediction):
         return {"input": self.input, "output": self.output, "probabilities": dict(self.probabilities)}
 
     def to_text(self) -> str:
-        shown = islice(self.probabilities.items(), MAX_CLASSES)
+        shown = nlargest(MAX_CLASSES, self.probabilities.items(), key=lambda item: item[1])
         return "  ".join([self.output, *(f"{label} {p:.3f}" for label, p in shown)])
 
 
@@ -144,6 +158,16 @@ class TranscriptPrediction(Prediction):
 
     def to_text(self) -> str:
         return self.output
+
+
+def stop_notes(stops: Counter[str | None]) -> tuple[str, ...]:
+    """How many answers were ended by each limit, where any were."""
+    total = sum(stops.values())
+    return tuple(
+        f"{f'{count:,} of {total:,} answers' if total > 1 else 'the answer'} stopped at {limit}"
+        for limit, count in stops.items()
+        if limit is not None
+    )
 
 
 MAX_SAMPLES = 2000  # answers that a result holds
@@ -277,8 +301,15 @@ def traced_samples(samples: Sequence[Sample], *, graded: bool) -> list[TracedInp
 
 def caption(sample: Sample, *, graded: bool) -> str:
     """The answer to the source; a wrong one with the right one, where answers are right or wrong."""
-    text = f"{shortened(sample.source)} → {shortened(sample.answer)}"
-    return f"{text} (should be {shortened(sample.wanted)})" if graded and not sample.is_right else text
+    source, answer, wanted = isolated(*map(shortened, sample))
+    return f"{source} → {answer} (should be {wanted})" if graded and not sample.is_right else f"{source} → {answer}"
+
+
+def isolated(*texts: str) -> list[str]:
+    """Texts of any direction to stand in one line: between U+2068 and U+2069 none changes the order around it."""
+    if all(bidirectional(one) not in ("R", "AL", "AN") for text in texts for one in text):
+        return list(texts)
+    return [f"\u2068{text}\u2069" for text in texts]
 
 
 def example_of(samples: Sequence[Sample]) -> str | None:

@@ -5,10 +5,9 @@ Axes:  N tokens of all sources   M tokens of all targets   C width
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -32,13 +31,33 @@ from headway.tasks.generation import (
     GREEDY_OPTIONS,
     GenerationOptions,
     hypotheses,
+    longest_target,
     source_draft,
+    stored_limit,
     streamed,
+    token_limit,
     writing_job,
 )
 from headway.tasks.model_parts import ModelParts, reads_media, required_tokenizer
-from headway.tasks.results import DEFAULT_EVALUATION, CollectedAnswers, EvalOptions, EvalResult, Sample, TextPrediction
-from headway.tasks.text_tasks import MAX_LENGTH, TokenRows, context_for, given, merged_settings, started, two_tokenizers
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    CollectedAnswers,
+    EvalOptions,
+    EvalResult,
+    Sample,
+    TextPrediction,
+    stop_notes,
+)
+from headway.tasks.text_tasks import (
+    MAX_LENGTH,
+    TokenRows,
+    context_for,
+    given,
+    merged_settings,
+    side,
+    started,
+    two_tokenizers,
+)
 from headway.tasks.text_tracing import check_length, tokens, traced_writing, writing_of
 from headway.tasks.tracing import TracedRun, TraceOptions
 from headway.zoo.build import vocabulary_of
@@ -117,7 +136,9 @@ class Seq2Seq(TokenRows):
             (source, target), chosen = started(start), {}
         smoothing, longest = given(recipe.train.label_smoothing, 0.1), given(data.max_length, MAX_LENGTH)
         begin = begin_of(start.extra_config if start else {}, target.bos)
-        task = cls(source, target, begin, smoothing, longest, data.prefix)
+        task = cls(
+            source, target, begin, smoothing, longest, data.prefix, longest_target(target, side(splits, 1), longest)
+        )
         task = replace(task, settings=merged_settings(start, task.extra_config()))
         chosen = {**chosen, "train.label_smoothing": smoothing, "data.max_length": longest}
         return TaskSetup(task, source, target, chosen)
@@ -133,7 +154,7 @@ class Seq2Seq(TokenRows):
 
     def extra_config(self) -> Mapping[str, Any]:
         told: dict[str, Any] = {"decoder_start_token_id": self.start_token, "eos_token_id": self.target_tokenizer.eos}
-        return {**told, "prefix": self.prefix} if self.prefix else told
+        return told | stored_limit(self.settings) | ({"prefix": self.prefix} if self.prefix else {})
 
     # ---- learning
 
@@ -180,25 +201,25 @@ class Seq2Seq(TokenRows):
     def evaluate(
         self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
     ) -> EvalResult:
+        """By what `predict` writes, whatever the targets are."""
         by = options.metrics or metrics_for(records)
-        answers = CollectedAnswers()
+        answers, stops = CollectedAnswers(), Counter[str | None]()
         for part in batched(records, READ_TOGETHER):
             self.check_lengths(model, part)
-            answers.add(self.answers(model, part, options.generation))
-        return EvalResult(text_scores(answers, by), answers.samples)
+            found = self.answers(model, [record.fields[0] for record in part], options.generation)
+            stops.update(one.stopped_at for one in found)
+            answers.add(
+                Sample(one.input, one.output, record.fields[1]) for one, record in zip(found, part, strict=True)
+            )
+        extra = {"max_new_tokens": token_limit(self.settings, options.generation, begun=1)}
+        return EvalResult(text_scores(answers, by), answers.samples, stop_notes(stops), extra)
 
-    def answers(self, model: nn.Module, records: Sequence[Record], options: GenerationOptions) -> list[Sample]:
-        """What a model writes for each record, the same whatever others it is asked with."""
-        targets = self.target_tokenizer.plain_batch([record.fields[1] for record in records])
-        most = [answer_room(len(target)) for target in targets]
-        order = sorted(range(len(records)), key=lambda at: (most[at], len(records[at].fields[0])))
-        found: dict[int, Sample] = {}
-        for limit, places in groupby(order, lambda at: most[at]):
-            for some in batched(places, ANSWERED_TOGETHER):
-                sources, wanted = zip(*(records[at].fields for at in some), strict=True)
-                answers = self.predict(model, sources, replace(options, max_new_tokens=limit))
-                found |= dict(zip(some, map(Sample, sources, (one.output for one in answers), wanted), strict=True))
-        return [found[at] for at in range(len(records))]
+    def answers(self, model: nn.Module, sources: Sequence[str], options: GenerationOptions) -> list[TextPrediction]:
+        """What a model writes for each source; those of like length are answered together."""
+        order, found = sorted(range(len(sources)), key=lambda at: len(sources[at])), dict[int, TextPrediction]()
+        for some in batched(order, ANSWERED_TOGETHER):
+            found |= dict(zip(some, self.predict(model, [sources[at] for at in some], options), strict=True))
+        return [found[at] for at in range(len(sources))]
 
     def check_lengths(self, model: nn.Module, records: Sequence[Record]) -> None:
         """Refuses sources that the model has no positions for; a cut source could not be translated whole."""
@@ -227,14 +248,6 @@ def joint_preset(recipe: Recipe) -> bool:
     from headway.zoo.presets import preset
 
     return recipe.model.preset is not None and vocabulary_of(preset(recipe.model.preset).architecture).joint_only
-
-
-def answer_room(length: int) -> int:
-    """Tokens that a model may write where so many are right: no right answer is cut, and no wrong one is endless.
-
-    A power of two, so that many records have the same and can be answered together.
-    """
-    return 2 ** math.ceil(math.log2(8 + 2 * length))
 
 
 def metrics_for(records: Iterable[Record]) -> tuple[str, ...]:

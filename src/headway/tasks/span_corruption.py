@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,12 +21,13 @@ from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.request import begin_of
+from headway.generate.sampling import RandomSampler
 from headway.nn.trunk import EncoderDecoder
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Row, TokenPrediction, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.language_modelling import REPORT_TOKENS, LanguageModelling, WindowBatch, own_random
+from headway.tasks.language_modelling import REPORT_TOKENS, TEMPERATURE, LanguageModelling, WindowBatch, own_random
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (
     SHOWN_SAMPLES,
@@ -62,6 +63,7 @@ class SpanCorruption(LanguageModelling):
     does = "writes what was taken out of texts"
     architectures = Seq2Seq.architectures
     presets_by_size = ("t5-tiny", "t5-mini", "t5-small")
+    sampling: ClassVar[Mapping[str, float]] = {"temperature": TEMPERATURE}
 
     tokenizer: Tokenizer
     start_token: int
@@ -160,12 +162,14 @@ class SpanCorruption(LanguageModelling):
         batch, tokenizer = batches[0], self.tokenizer
         sources = [row.tolist() for row in batch.source.split()[:SHOWN_SAMPLES]]
         wanted = batch.wanted.split(batch.read.lengths)
-        job = self.writer.job(model, sources, GenerationOptions(max_new_tokens=REPORT_TOKENS))
+        options = GenerationOptions(RandomSampler(temperature=TEMPERATURE), max_new_tokens=REPORT_TOKENS)
+        written = self.writer.job(model, sources, options).generate(options.decoding)
         samples = [
             Sample(*(readable(tokenizer, ids) for ids in (source, one.body, right.tolist()[:-1])))
-            for source, [one], right in zip(sources, job.generate(GREEDY_OPTIONS.decoding), wanted, strict=False)
+            for source, [one], right in zip(sources, written, wanted, strict=False)
         ]
-        note = f"The likeliest tokens, at most {REPORT_TOKENS}, for the spans that were replaced by sentinels."
+        how = f"at most {REPORT_TOKENS} tokens, sampled at temperature {TEMPERATURE}"
+        note = f"What the model writes for the spans that were replaced by sentinels: {how}."
         ends = special(tokenizer) - set(self.sentinels)
         texts = [readable(tokenizer, [id for id in source if id not in ends]) for source in sources]
         traced = [TracedInput(caption(s, graded=False), text) for s, text in zip(samples, texts, strict=True)]

@@ -95,7 +95,21 @@ class BottleneckResult:
 
     @property
     def metric(self) -> str:
-        return self.models[0].scores.main
+        """The metric that decides; where that is the same for all models at all lengths, the first that is not."""
+        names = list(self.models[0].scores.numbers)
+        return next((name for name in names if len(set(self.cells(name))) > 1), names[0])
+
+    def cells(self, metric: str) -> list[float]:
+        """A metric of every model, of all records and by length."""
+        scores = [one.scores for one in self.models]
+        return [of[metric] for one in scores for of in (one.numbers, *(bucket.numbers for bucket in one.buckets))]
+
+    @property
+    def notes(self) -> list[str]:
+        """Why the table shows another metric than the one that decides."""
+        main = self.models[0].scores.main
+        alike = f"{MEASURES[main].title}: {MEASURES[main].shown(self.cells(main)[0])} for every model at every length"
+        return [] if self.metric == main else [alike]
 
     @property
     def measure(self) -> Measure:
@@ -153,6 +167,7 @@ class BottleneckResult:
         lines = [
             f"\n{self.title}; {self.direction}\n",
             f"{aligned(self.rows())}\n",
+            *self.notes,
             f"on {len(self.lengths):,} held-out pairs, the same for all; each learned from the same pairs",
             f"in the same order, {train.steps:,} steps of {train.batch:,} tokens",
             f"chart    {self.folder / PAGE}",
@@ -176,7 +191,7 @@ class BottleneckResult:
             f"{title} – headway",
             tag("h1", title, dir="auto"),
             tag("p", CLAIM, class_="soft"),
-            section(heading, *([figure] if figure else []), numbers),
+            section(heading, *([figure] if figure else []), numbers, *(tag("p", note) for note in self.notes)),
             section("What was trained", self.model_table(), facts_table(self.shared_facts())),
             section("The same again", tag("pre", tag("code", shlex.join(self.command)), dir="auto")),
         )

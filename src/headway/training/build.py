@@ -142,7 +142,7 @@ def describe_plan(made: Plan, timing: StepTiming) -> str:
     epochs = steps * units_of_step(made) / max(1, made.encoded.tokens)
     evaluations = -(-steps // require(train.evaluate_every)) + 1
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
-    vocab, reuse, left_out = vocabulary(made), reuse_line(made), made.splits.left_out
+    vocab, reuse, left_out, augment = vocabulary(made), reuse_line(made), made.splits.left_out, recipe.data.augment
     about = "about {}, estimated" if timing.estimated else "about {}"
     seconds = timing.seconds(steps, evaluations)
     enough = timing.minutes is not None and seconds < ENOUGH * 60 * timing.minutes
@@ -152,6 +152,7 @@ def describe_plan(made: Plan, timing: StepTiming) -> str:
         ("model", model_line(made), "--from" if made.start else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{recipe.device}, {counted(require(train.threads), 'thread')}", "--device"),
+        *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
         ("batch", f"{batch:,} {made.encoded.unit}", "--train.batch"),
         ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
         *([("", f"enough for this data: not all of {timing.minutes:g} minutes", "--train.epochs")] if enough else []),

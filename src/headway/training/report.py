@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,15 @@ from headway.metrics.scores import MEASURES, Scores
 from headway.recipe import Recipe
 from headway.system import describe_cores, describe_processor, describe_python, going_on, peak_memory
 from headway.tasks.base import Task
-from headway.tasks.results import SHOWN_SAMPLES, EvalOptions, EvalResult, NextCommand, ReportDetails
+from headway.tasks.results import (
+    SHOWN_SAMPLES,
+    EvalOptions,
+    EvalResult,
+    NextCommand,
+    ReportDetails,
+    TracedInput,
+    shortened,
+)
 from headway.training.build import data_size, duration, vocabulary
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
@@ -63,6 +71,7 @@ class RunReport:
     attention: AttentionExamples = NO_ATTENTION
     sample_names: tuple[str, str, str] = Task.sample_names
     graded: bool = True
+    sampling: Mapping[str, float] = field(default_factory=dict[str, float])  # options for trying the model
 
 
 def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) -> RunReport:
@@ -87,9 +96,10 @@ def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) ->
         example=example,
         details=details,
         unseen=None if found is None else unseen_scores(made, found, model),
-        attention=NO_ATTENTION if details is None else attention(made, details, model),
+        attention=attention(made, details, model, example),
         sample_names=task.sample_names,
         graded=task.graded,
+        sampling=task.sampling,
     )
 
 
@@ -119,11 +129,13 @@ def details_of(made: Plan, found: EvalResult, model: nn.Module) -> ReportDetails
     return made.task.without_augmentation().report_details(model, made.encoded.validation, records, found)
 
 
-def attention(made: Plan, details: ReportDetails, model: nn.Module) -> AttentionExamples:
+def attention(made: Plan, details: ReportDetails | None, model: nn.Module, example: str) -> AttentionExamples:
+    """Of held-out inputs; of the one to try the model with, as `headway look` draws it, where none can be drawn."""
     context: object = getattr(made.config, "context", None)
     length = context if isinstance(context, int) else None
-    recordings = recorded(made.task, model, details.traced, made.architecture, length)
-    return attention_examples(recordings, model)
+    held, tried = details.traced if details else (), [TracedInput(shortened(example), example)]
+    recordings = (recorded(made.task, model, inputs, made.architecture, length) for inputs in (held, tried))
+    return attention_examples(next(filter(None, recordings), ()), model)
 
 
 # ---- facts
@@ -268,7 +280,8 @@ def model_card(report: RunReport) -> str:
 def usage(report: RunReport) -> Iterator[str]:
     yield fenced(report.commands[0].command, "sh")
     lines = ["import headway", "", f"model = headway.load({report.folder!r})"]
-    yield fenced("\n".join([*lines, f"print(model.predict({report.example!r}).to_text())"]), "python")
+    options = "".join(f", {name}={value:g}" for name, value in report.sampling.items())
+    yield fenced("\n".join([*lines, f"print(model.predict({report.example!r}{options}).to_text())"]), "python")
 
 
 def scores(report: RunReport) -> Iterator[str]:

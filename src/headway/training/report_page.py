@@ -11,6 +11,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from shlex import quote
 
 from torch import nn
 
@@ -201,14 +202,14 @@ def sample_table(caption: str, heads: Sequence[str], samples: Sequence[Sample]) 
 def attention(report: RunReport) -> Iterator[Markup]:
     found = report.attention
     if not found.figures:
-        said = "this model has no attention over a whole input, or nothing was held out to show it with"
+        said = "this model has no attention over a whole input, or no input was found that it can read whole"
         yield tag("p", f"Nothing can be drawn: {said}.")
         return
     yield tag("p", found.description, class_="soft")
     pictures = [picture_figure(one) for one in found.figures if isinstance(one, PictureStrip)]
     maps = [map_figure(one) for one in found.figures if isinstance(one, WeightMap)]
     yield tag("div", *pictures, *maps, class_="pictures" if pictures else "maps")
-    command = report.commands[0].command.replace("headway run", "headway look", 1)
+    command = f"headway look {quote(report.folder)} {quote(report.example)}"
     yield tag("p", "All layers and heads, for any input: ", tag("code", command), class_="soft")
 
 
@@ -248,7 +249,7 @@ def map_figure(one: WeightMap, *, ylabel: str = "", xlabel: str = "") -> Markup:
     for row, weights in zip(one.rows, one.weights, strict=True):
         at = max(range(len(weights)), key=weights.__getitem__)
         lines.append(f"{printable(row)}: most at {printable(one.columns[at])}, {weights[at]:.2f}")
-    caption = tag("figcaption", one.title, dir="auto") if one.title else None
+    caption = tag("figcaption", one.title) if one.title else None
     return tag("figure", caption, svg(panel, one.title or "attention", "; ".join(lines)))
 
 
@@ -281,7 +282,7 @@ def picture_figure(one: PictureStrip) -> Markup:
         )
         for file, name in zip(one.files, one.names, strict=True)
     ]
-    return tag("figure", tag("figcaption", one.title, dir="auto"), *frames)
+    return tag("figure", tag("figcaption", one.title), *frames)
 
 
 # ---- HTML

@@ -1,0 +1,169 @@
+"""`headway eval` measures what `headway run --lines` writes: the same numbers by reference libraries, task by task."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sacrebleu
+import soundfile
+import torch
+from sklearn.metrics import accuracy_score, f1_score
+from torch import nn
+
+from headway.cli.main import main
+from headway.metrics import captions
+from headway.model import load
+from headway.tasks.generation import GenerationOptions
+from headway.training.plan import Plan
+from tests.tasks.test_predict_media import whisper_folder
+from tests.train.runs import FAMILIES, MORE, data_in, planned
+
+pytestmark = pytest.mark.slow
+
+# families whose answers can be typed in line by line and compared with the data
+WRITING = ("transformer", "rnn", "seq2seq", "t5", "dictation", "captions", "glimpses", "described")
+ANSWERED = (*WRITING, "speech", "classes", "tags", "vit", "resnet", "conformer", "sets", "series")
+# language models and forecasts are measured by losses, encoders by nothing, and CLIP by all images at once
+OTHERS = (
+    *("gpt2", "llama", "mixtral", "masked", "spans", "forecast", "mae", "simmim", "simmim swin", "simclr"),
+    *("clip", "clip over a swin"),
+)
+
+
+def test_every_family_is_here() -> None:
+    assert sorted((*ANSWERED, *OTHERS)) == sorted({**FAMILIES, **MORE})
+
+
+def error_rate(answers: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
+    """As jiwer counts: the edits of all answers, by the length of all references."""
+
+    def edits(one: Sequence[str], other: Sequence[str]) -> int:
+        @cache
+        def least(i: int, j: int) -> int:
+            if i == 0 or j == 0:
+                return i + j
+            same = least(i - 1, j - 1) + (one[i - 1] != other[j - 1])
+            return min(same, least(i - 1, j) + 1, least(i, j - 1) + 1)
+
+        return least(len(one), len(other))
+
+    return sum(map(edits, answers, references)) / sum(map(len, references))
+
+
+def split(texts: Sequence[str]) -> list[list[str]]:
+    return [text.split() for text in texts]
+
+
+REFERENCE: dict[str, Callable[[list[str], list[str]], float]] = {
+    "bleu": lambda a, r: sacrebleu.corpus_bleu(a, [r]).score,
+    "chrf": lambda a, r: sacrebleu.corpus_chrf(a, [r]).score,
+    "exact": lambda a, r: float(accuracy_score(r, a)),
+    "accuracy": lambda a, r: float(accuracy_score(r, a)),
+    "f1": lambda a, r: float(f1_score(r, a, average="macro")),
+    "token_accuracy": lambda a, r: float(accuracy_score([*chain(*split(r))], [*chain(*split(a))])),
+    "word_error_rate": lambda a, r: error_rate(split(a), split(r)),
+    "character_error_rate": error_rate,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with data_in(tmp_path_factory.mktemp("data")) as folder:
+        yield folder
+
+
+class Command:
+    """`headway`, with what it prints, and lines on its standard input."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch):
+        self.capsys, self.patch = capsys, patch
+
+    def __call__(self, *words: str, lines: Sequence[str] = ()) -> tuple[str, str]:
+        self.patch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        self.capsys.readouterr()
+        code = main(words)
+        out, err = self.capsys.readouterr()
+        assert code == 0, err
+        return out, err
+
+
+@pytest.fixture
+def headway(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    return Command(capsys, monkeypatch)
+
+
+def compare(headway: Command, folder: str, data: list[str], lines: list[str], wanted: list[list[str]]) -> Any:
+    """The scores of `eval` are those of what `run` writes, whichever of its two formats is read."""
+    found = json.loads(headway("eval", folder, *data, "--json")[0])
+    told, err = headway("run", folder, "--lines", "--json", lines=lines)
+    outputs = [json.loads(line)["output"] for line in told.splitlines()]
+    answers = [one if isinstance(one, str) else " ".join(tag for _, tag in one) for one in outputs]
+    assert found["count"] == len(answers) == len(wanted)
+    if "cider" in found["scores"]:
+        names, scores = ["cider", *(f"bleu_{n}" for n in range(1, 5))], found["scores"]
+        expected = dict(zip(names, [captions.cider(answers, wanted), *captions.bleu(answers, wanted)], strict=True))
+    else:
+        scores = found["scores"]
+        expected = {name: REFERENCE[name](answers, [one for [one] in wanted]) for name in scores}
+    assert scores == pytest.approx(expected, rel=1e-9)
+    return found, answers, err
+
+
+def varied(made: Plan, inputs: list[str]) -> nn.Module:
+    """A model with weights so large, and drawn so, that it does not answer all inputs alike."""
+    model = made.build().eval()
+    for seed in range(30):
+        torch.manual_seed(seed)
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.6)
+        found = list(made.task.predict(model, inputs, GenerationOptions(max_new_tokens=3)))
+        if len({json.dumps({**one.to_dict(), "input": "", "probabilities": {}, "score": 0}) for one in found}) > 1:
+            return model
+    raise AssertionError("every model answers all inputs alike")
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_eval_measures_what_run_writes(name: str, headway: Command) -> None:
+    made = planned(name)
+    known = [*made.splits.train(), *made.splits.validation()]
+    lines = [record.name for record in known]
+    model = varied(made, lines[:12])
+    made.as_model(model).save(folder := f"model {name}")
+    recipe = made.recipe.data
+    data = [*recipe.path, "--task", made.task.kind, *(["--label-from", recipe.label_from] if recipe.label_from else [])]
+    found, answers, err = compare(headway, folder, data, lines, [list(record.fields[1:]) for record in known])
+    assert len(set(answers)) > 1
+    if name in WRITING:
+        limit = load(folder).extra_config["max_new_tokens"]
+        targets = [text for record in made.splits.train() for text in record.fields[1:]]
+        tokenizer = made.setup.target_tokenizer
+        assert tokenizer is not None
+        assert limit == max(map(len, tokenizer.encode_batch(targets))) == found["max_new_tokens"]
+        assert f"stopped at the limit of {limit} tokens" in err
+        shorter = json.loads(headway("eval", folder, *data, "--json", "--max-new-tokens", "2")[0])
+        assert shorter["max_new_tokens"] == 2
+        assert shorter["scores"] != found["scores"]
+        assert headway("run", folder, lines[0], "--max-new-tokens", "2")[1] == ""  # as it was asked to
+    else:
+        assert err == ""
+
+
+def test_eval_measures_what_a_whisper_writes(headway: Command, place: Path) -> None:
+    whisper_folder(place / "ear")
+    (place / "said").mkdir()
+    draw, lines = np.random.default_rng(0), list[str]()
+    for at in range(6):
+        lines.append(f"said/{'abc' * at}x-{at}.wav")
+        soundfile.write(lines[-1], draw.normal(0, 0.1, 800 + 300 * at), 8000)
+    wanted = [[Path(line).stem.split("-")[0]] for line in lines]
+    _, answers, _ = compare(headway, "ear", ["said", "--task", "speech", "--label-from", r"([a-z]+)-"], lines, wanted)
+    assert len(set(answers)) > 1

@@ -110,11 +110,17 @@ class DataSettings:
     max_length: int | None = setting(
         None, "maximum sequence length in tokens; null: the model's context length, or that of the data", min_value=1
     )
-    validation_split: float = setting(
-        0.05,
-        "validation split: fraction of the records held out if no validation data is given",
+    validation_split: float | None = setting(
+        None,
+        "validation split: fraction of the records held out if no validation data is given; null: 0.05, and up to 0.2 "
+        "of fewer than 800 records",
         min_value=0,
         max_value=0.5,
+    )
+    stratify: bool = setting(
+        True,
+        "stratified validation split: that fraction of every class; false, and in a recipe file with validation_split "
+        "alone: as earlier versions split",
     )
     validation_from: str | None = setting(
         None, "regular expression: images or audio files with matching names are the validation split"

@@ -157,7 +157,7 @@ def plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_P
     part = reused_part(start, chosen) if start else None
     setup = chosen.from_data(splits, draft, start)
     longest = max_length_of(draft, setup)
-    shape = str((draft.seed, draft.data.validation_split, longest))
+    shape = str((draft.seed, splits.share, draft.data.stratify, longest))
     key = digest((), splits.digest, repr(setup.task), *tokenizer_texts(setup), shape)
     encoded = encoded_dataset(setup, splits, draft.seed, longest, ShardCache(key, scratch))
     for skipped, read in ((splits.skipped, splits.train), (splits.validation_skipped, splits.validation)):
@@ -274,6 +274,7 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
         "data.task": found.task.kind,
         "data.objective": found.task.objective,
         "data.max_length": max_length_of(recipe, found.setup),
+        "data.validation_split": given(recipe.data.validation_split, found.splits.share),
         "train.steps": steps,
         "train.epochs": None,
         "train.batch": batch,

@@ -256,7 +256,11 @@ def read_file(path: Path) -> Layer:
             raise UserError(f"{name} line {document.lines[(key,)]}: {key}: {value!r} is no section", do=do)
         for word, inner in (value or {}).items():
             given.append((f"{key}.{word}", inner, RecipeLine(name, document.lines[(key, word)], key)))
-    return layer_of(given)
+    layer = layer_of(given)
+    share = layer.get("data.validation_split")
+    if share is not None and "data.stratify" not in layer:  # resolved by a version that knew of no classes here
+        layer = {**layer, "data.stratify": GivenValue(False, share.origin)}
+    return layer
 
 
 def layer_of(given: Iterable[tuple[str, Any, SettingOrigin]]) -> Layer:

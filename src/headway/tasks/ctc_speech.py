@@ -22,6 +22,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.ctc_decoding import PrefixBeam, ctc_greedy
+from headway.metrics.baselines import most_frequent
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_pairs
 from headway.nn.context import padded
@@ -36,7 +37,15 @@ from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import Input, MelInput, ModelInput, input_of
 from headway.tasks.media_tasks import SUBSAMPLING, MediaTask, batch_size, first_texts, sound_setup, stored_sample
 from headway.tasks.model_parts import ModelParts
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample, TranscriptPrediction
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    BaselineData,
+    BaselineResult,
+    EvalOptions,
+    EvalResult,
+    Sample,
+    TranscriptPrediction,
+)
 from headway.tasks.text_tasks import Framing, one_tokenizer
 from headway.tasks.text_tracing import piece
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
@@ -58,6 +67,11 @@ class Transcribes(Task):
     ) -> EvalResult:
         samples = about_media(self, model, records, options.generation)
         return EvalResult(transcript_scores(samples), samples)
+
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        usual = most_frequent(record.fields[1] for record in data.train)
+        answers = [one._replace(answer=usual) for one in found.samples]
+        yield BaselineResult("the most frequent transcript", transcript_scores(answers))
 
 
 @dataclass(frozen=True, eq=False)

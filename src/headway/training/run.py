@@ -34,6 +34,7 @@ from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, toke
 from headway.training.recipe_sources import CommandLineOption, RecipeLayers, from_yaml, read_file, resolve, to_yaml
 from headway.training.report_page import write_report
 from headway.training.store import Store
+from headway.training.verdict import FINAL_ANSWERS, with_baselines
 
 RECIPE, DATA = "recipe.yaml", "data.json"
 FILES = ("data.path", "data.source", "data.target", "data.validation")
@@ -163,11 +164,13 @@ def trained(
     store = Store(folder / CHECKPOINTS, keep=made.recipe.train.keep_last)
     with progress_to(out, limits.steps, log, made.encoded.unit) as progress:
         callbacks = (progress, *callbacks)
-        training = Run(learner, batches_of(made), limits, store, log, callbacks, evaluator_of(made))
+        evaluators = evaluator_of(made), evaluator_of(made, FINAL_ANSWERS)
+        training = Run(learner, batches_of(made), limits, store, log, callbacks, *evaluators)
         for sentence in training.resume() if resume else ():
             training.notify("on_message", sentence)
         end = training.run(interruption)
     if end.signal is None:
+        end = with_baselines(made, end, learner.model)
         made.as_model(learner.model).save(folder)
         write_report(made, end, log, learner.model)
         log.mark_finished(end.step)

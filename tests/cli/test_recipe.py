@@ -453,3 +453,17 @@ def test_the_help_has_every_option_and_is_grouped(capsys: pytest.CaptureFixture[
     assert [name for name in SETTINGS if f"--{name.replace('_', '-')}" not in out] == ["data.path"]
     places = [out.index(f" {group.name} ─") for group in cli_train.GROUPS.values()]
     assert places == sorted(places)
+
+
+def test_a_recipe_of_an_earlier_version_splits_as_that_did(tmp_path: Path) -> None:
+    """It names the share alone; what is resolved here names both."""
+    file = tmp_path / "recipe.yaml"
+    for text, expected in {
+        "data:\n  validation_split: 0.05\n": (0.05, False),
+        "data:\n  held_out: 0.1\n": (0.1, False),
+        "data:\n  validation_split: 0.05\n  stratify: true\n": (0.05, True),
+        "data:\n  path: [a.tsv]\n": (None, True),
+    }.items():
+        file.write_text(text, encoding="utf-8")
+        data = from_yaml(file).data
+        assert (data.validation_split, data.stratify) == expected

@@ -113,7 +113,8 @@ class Scores:
         """How many records a number is of, and its interval where it has one: 4 of 4; 40–100 %."""
         one, limits = self.statistics.get(name), MEASURES[name].shown_interval(self.intervals[name])
         right = f"{round(self.numbers[name] * one.count):,} of {one.count:,}" if isinstance(one, Share) else None
-        return "; ".join([right or f"{self.count:,} {self.things}", *([] if limits == UNSURE else [limits])])
+        every = f"{self.count:,} {self.things if self.count != 1 else self.things.removesuffix('s')}"
+        return "; ".join([right or every, *([] if limits == UNSURE else [limits])])
 
     def plain(self) -> dict[str, object]:
         """As data, for JSON, which has no infinity: what is not finite is null."""

@@ -36,6 +36,7 @@ SORTED_AHEAD = 16  # times as many are sorted by length before
 REPORT_TOKENS = 60  # that are written for a sample of a report
 TRACED_TOKENS = 24  # of a text whose attention is drawn
 RUN_TOKENS = 64  # of a text: their losses depend on each other, those of runs hardly
+MIN_RUNS = 10
 BASELINE_TOKENS = 1_000_000  # of training that are counted
 LENGTH_EDGES = (16, 64, 256, 1024, 4096)  # tokens of texts, for buckets
 
@@ -203,9 +204,10 @@ class LanguageModelling(StreamTask, ReadsText):
 
 
 def runs_of(losses: np.ndarray) -> Iterator[tuple[float, int]]:
-    """The summed losses of runs of tokens, and how many these are."""
-    for at in range(0, len(losses), RUN_TOKENS):
-        run = losses[at : at + RUN_TOKENS]
+    """The summed losses of runs of tokens, and how many these are; of few tokens, a few runs."""
+    size = min(RUN_TOKENS, max(1, len(losses) // MIN_RUNS))
+    for at in range(0, len(losses), size):
+        run = losses[at : at + size]
         yield float(run.sum()), len(run)
 
 

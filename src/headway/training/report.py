@@ -243,6 +243,7 @@ FILES = (
     ("recipe.yaml", "every setting of the run"),
     ("data.json", "hashes of the data"),
     ("metrics.jsonl, times.jsonl", "metrics and durations of the run"),
+    ("scores.json", "the final scores with their intervals, beside those of simple methods"),
     ("report.html", "all of this with curves, samples and attention"),
     ("checkpoints/", "state to resume from; not needed to use the model"),
 )

@@ -6,8 +6,7 @@ command line, training, evaluation, inspection and the page ask the task and nev
 
 A task is a frozen value, cheap to pickle: it goes to the processes that prepare batches.  `encode` is done once and
 kept on disk; `collate` draws what is drawn anew each time (masks, crops) from the random numbers that it is handed;
-`loss` is a sum over targets, so that a step over several batches divides by the count of all of them and equals one
-large batch.
+`loss` is a sum over targets, so that a step over several batches equals one large batch.
 
 A task of headway has a line in `registry.py`, which help reads without torch; its class has its words from there.
 
@@ -293,13 +292,10 @@ class RecordTask(Task):
 
 
 class StreamTask(Task):
-    """A task whose rows are spans of documents, which all stand in one long stream of `columns` numbers each.
-
-    No number of the stream reaches `vocab`; `unit` is what places of the stream are called when some are counted.
-    """
+    """A task whose rows are spans of one long stream of documents, of `columns` numbers each, all below `vocab`."""
 
     columns: int
-    unit: str
+    unit: str  # what places of the stream are called
     has_history: ClassVar[bool] = False  # whether validation asks for each place after those before it
 
     @property
@@ -358,8 +354,12 @@ class StreamsText(Protocol):
         ...
 
 
+@torch.inference_mode()
 def validation_loss(task: Task, model: nn.Module, batches: Sequence[Any]) -> float:
-    return loss_scores(task, model, batches, task.target).numbers["loss"]
+    """The loss of a target over validation batches."""
+    task = task.without_augmentation()
+    total = sum(task.loss(model, batch).item() for batch in batches)
+    return total / max(1, sum(batch.targets for batch in batches))
 
 
 @torch.inference_mode()
@@ -367,7 +367,7 @@ def loss_scores(task: Task, model: nn.Module, batches: Iterable[Any], target: st
     """The loss of a target over validation batches as a score, and what follows from it: "perplexity"."""
     task = task.without_augmentation()
     parts = [part for batch in batches for part in task.loss_parts(model, batch)]
-    losses, counts = zip(*parts, strict=True)
+    losses, counts = zip(*(parts or [(0.0, 0)]), strict=True)
     return score_losses(losses, counts, f"{target}s", ("loss", *more))
 
 

@@ -10,11 +10,13 @@ import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from headway.data.records import Record
 from headway.metrics.scores import MEASURES, finite
 from headway.system import write_json
 from headway.tasks.base import task_class
@@ -35,9 +37,12 @@ def with_baselines(made: Plan, end: RunResult, model: nn.Module) -> RunResult:
     if end.found is None or not math.isfinite(end.found.score):
         return end
     task, splits = made.task.without_augmentation(), made.splits
-    count = max(task.validation_records, FINAL_ANSWERS) if task.validation_records else 0
-    held = splits.some_validation(count) if count else []
-    data = BaselineData(splits.some(BASELINE_RECORDS), epoch(made), held, made.encoded.validation)
+    held, train = list[Record](), list[Record]()
+    if task.validation_records:
+        held = splits.some_validation(max(task.validation_records, FINAL_ANSWERS))
+        # dates are in no order, and some of them are soon made
+        train = list(islice(splits.train(), BASELINE_RECORDS)) if splits.builtin else splits.some(BASELINE_RECORDS)
+    data = BaselineData(train, epoch(made), held, made.encoded.validation)
     found = tuple(task.baselines(model.eval(), data, end.found))
     return replace(end, found=replace(end.found, baselines=found))
 

@@ -261,7 +261,7 @@ class Run:
             fill(model, self.evaluated_weights(self.learner.tensors()))
             return RunResult(step, None, f"those of step {step}", None if final is None else final(model))
         first, steps = next(iter(best)), list(best)[:1]
-        if len(best) > 1 and self.evaluate_mean(list(best.values())).score > self.evaluate_mean([best[first]]).score:
+        if len(best) > 1 and self.evaluate_mean([best[first]]).score < self.evaluate_mean(list(best.values())).score:
             steps = sorted(best)
         fill(model, mean_tensors([best[one] for one in steps]) if len(steps) > 1 else best[first])
         found = final(model)

@@ -43,6 +43,7 @@ from headway.training.verdict import conclusions, retrain_command
 MAX_UNSEEN = 500  # records unlike any in training, where the data knows such
 MAX_FILES = 20  # names of data files that are listed
 UNSEEN = "in ways of writing never seen"
+INTERVALS = "95 % intervals: of Clopper and Pearson where a score counts records, else by bootstrap over records."
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -287,6 +288,7 @@ def scores(report: RunReport) -> Iterator[str]:
     yield f"On {found.count:,} held-out {found.things} that were not used in training:"
     heads, *rows = score_rows(report, found)
     yield table(heads, rows)
+    yield INTERVALS
     if report.conclusions:
         yield "\n".join(f"- {escaped(line)}" for line in report.conclusions)
     if found.signatures:

@@ -21,7 +21,7 @@ from headway.tasks.results import PictureStrip, ReportDetails, Sample
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
-from headway.training.report import UNSEEN, RunReport, model_card, run_report, score_rows
+from headway.training.report import INTERVALS, UNSEEN, RunReport, model_card, run_report, score_rows
 from headway.training.report_attention import WeightMap
 from headway.training.verdict import write_scores
 
@@ -132,6 +132,7 @@ def scores(report: RunReport) -> Iterator[Markup]:
     found = report.details.scores
     heads, *rows = score_rows(report, found)
     yield table(f"On {found.count:,} held-out {found.things}", heads, rows)
+    yield tag("p", INTERVALS, class_="soft")
     if found.classes is not None:
         yield class_table(found.classes)
         if 2 < len(found.classes.labels) <= CLASSES:

@@ -64,7 +64,7 @@ def test_tests_are_measured_on_what_recipes_leave_for_them(prove: ModuleType, mo
         assert words[0] == data.path[0]
         assert words[words.index("--test-from") + 1] == data.test_from
         assert words[words.index("--label-from") + 1] == data.label_from
-        assert data.validation_from is not None or data.validation_split > 0
+        assert data.validation_from is not None or data.validation_split != 0
 
 
 LINES = {

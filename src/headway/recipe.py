@@ -110,11 +110,17 @@ class DataSettings:
     max_length: int | None = setting(
         None, "maximum sequence length in tokens; null: the model's context length, or that of the data", min_value=1
     )
-    validation_split: float = setting(
-        0.05,
-        "validation split: fraction of the records held out if no validation data is given",
+    validation_split: float | None = setting(
+        None,
+        "validation split: fraction of the records held out if no validation data is given; null: 0.05, and up to 0.2 "
+        "of fewer than 800 records",
         min_value=0,
         max_value=0.5,
+    )
+    stratify: bool = setting(
+        True,
+        "stratified validation split: that fraction of every class; false, and in a recipe file with validation_split "
+        "alone: as earlier versions split",
     )
     validation_from: str | None = setting(
         None, "regular expression: images or audio files with matching names are the validation split"
@@ -272,6 +278,30 @@ ALIASES: dict[str, str] = {
     "train.ema": "train.ema_decay",
     "train.keep": "train.keep_last",
     "train.best": "train.keep_best",
+}
+
+# Names in other trainers, and fields of a model's config that are settings of another section
+ELSEWHERE: Mapping[str, str] = {
+    "learning_rate": "train.lr",
+    "lr_scheduler": "train.schedule",
+    "batch_size": "train.batch",
+    "max_steps": "train.steps",
+    "max_epochs": "train.epochs",
+    "num_epochs": "train.epochs",
+    "grad_clip": "train.max_grad_norm",
+    "gradient_accumulation": "train.grad_accumulation",
+    "gradient_accumulation_steps": "train.grad_accumulation",
+    "optimizer": "train.optimiser",
+    "early_stopping": "train.patience",
+    "vocab": "data.vocab",
+    "vocab_size": "data.vocab",
+    "max_seq_length": "data.max_length",
+    "val_split": "data.validation_split",
+    "min_lr": "train.min_lr_ratio",
+    "num_workers": "train.workers",
+    "random_seed": "seed",
+    "dropout": "train.dropout",
+    "output_dir": "out",
 }
 
 

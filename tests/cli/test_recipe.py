@@ -21,6 +21,7 @@ from headway.cli import train_commands as cli_train
 from headway.errors import UserError
 from headway.recipe import (
     ALIASES,
+    ELSEWHERE,
     EXCLUSIVE,
     SECTIONS,
     SETTINGS,
@@ -35,7 +36,6 @@ from headway.recipe import (
 )
 from headway.tasks.registry import DATA_WORDS
 from headway.training.recipe_sources import (
-    ELSEWHERE,
     SHORT_OPTIONS,
     EnvironmentVariable,
     RecipeLayers,
@@ -321,7 +321,8 @@ def test_a_name_of_an_earlier_version_is_read_in_every_source(
     assert expected[new] != SETTINGS[new].default
     for layers in (by_option, by_variable, read_layers({}, file, {}), read_layers({old: text}, None, {})):
         assert layers.given(old) is None
-        assert flat(resolve(layers)) == expected
+        found = flat(resolve(layers))
+        assert {**found, "data.stratify": True} == expected  # a file with a share alone splits as earlier
     assert flat(from_flat({old: expected[new]})) == expected
     assert read_yaml(to_yaml(from_yaml(file)), "").value[section].keys() >= {new.partition(".")[2]}
 
@@ -453,3 +454,17 @@ def test_the_help_has_every_option_and_is_grouped(capsys: pytest.CaptureFixture[
     assert [name for name in SETTINGS if f"--{name.replace('_', '-')}" not in out] == ["data.path"]
     places = [out.index(f" {group.name} ─") for group in cli_train.GROUPS.values()]
     assert places == sorted(places)
+
+
+def test_a_recipe_of_an_earlier_version_splits_as_that_did(tmp_path: Path) -> None:
+    """It names the share alone; what is resolved here names both."""
+    file = tmp_path / "recipe.yaml"
+    for text, expected in {
+        "data:\n  validation_split: 0.05\n": (0.05, False),
+        "data:\n  held_out: 0.1\n": (0.1, False),
+        "data:\n  validation_split: 0.05\n  stratify: true\n": (0.05, True),
+        "data:\n  path: [a.tsv]\n": (None, True),
+    }.items():
+        file.write_text(text, encoding="utf-8")
+        data = from_yaml(file).data
+        assert (data.validation_split, data.stratify) == expected

@@ -12,9 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.data.checks import check
+from headway.data.kinds import DataKind
 from headway.data.recognise import recognise
 from headway.data.records import RecognisedData, Record, records
-from headway.data.splits import held_out, only_named, share_for, split_by_names, subsample, without_test
+from headway.data.splits import (
+    DataSplits,
+    default_share,
+    held_out,
+    only_named,
+    share_for,
+    split,
+    split_by_names,
+    stratified,
+    subsample,
+    without_test,
+)
 from headway.data.text_lines import Problem
 from headway.errors import UserError
 from tests.data.files import put, wav
@@ -75,6 +87,74 @@ def test_the_cap_is_met_exactly() -> None:
 
 
 RECORDS = [Record((f"text {at}", "abcd"[at // 250]), Path("a.tsv"), at + 1) for at in range(1000)]  # class by class
+
+
+def whole(pairs: Sequence[tuple[str, ...]], kind: DataKind) -> DataSplits:
+    goes_on = kind is DataKind.ROWS
+    records = [Record(tuple(fields), Path("a"), at, goes_on and at > 1) for at, fields in enumerate(pairs, 1)]
+    return DataSplits("a.tsv", kind, "", lambda: iter(records), lambda: iter(()), "")
+
+
+labelled = st.lists(st.tuples(st.integers(0, 30).map(str), st.sampled_from("abcd")), min_size=2, max_size=120)
+
+
+@given(pairs=labelled, seed=st.integers(0, 3))
+def test_no_text_is_on_both_sides_and_every_class_is_learned(pairs: list[tuple[str, str]], seed: int) -> None:
+    """Also where a text occurs often, or with several labels."""
+    found = split(whole(pairs, DataKind.LABELS), None, True, seed)
+    train, held = list(found.train()), list(found.validation())
+    assert len(train) + len(held) == len(pairs)
+    assert not {one.fields[0] for one in train} & {one.fields[0] for one in held}
+    again = split(whole(pairs, DataKind.LABELS), found.share, True, seed)  # as a resolved recipe says it
+    assert list(again.validation()) == held
+
+
+@pytest.mark.parametrize(("count", "classes"), [(12, 2), (20, 4), (60, 4), (199, 3), (400, 2), (1000, 7), (60_000, 2)])
+def test_every_class_has_its_share_held_out(count: int, classes: int) -> None:
+    pairs = [(f"text {at}", str(at % classes)) for at in range(count)]
+    found = split(whole(pairs, DataKind.LABELS), None, True, 0)
+    held = Counter(one.fields[1] for one in found.validation())
+    assert set(held) == {str(at) for at in range(classes)}
+    for number in held.values():
+        assert number == pytest.approx(min(default_share(count) * count, 2000) / classes, abs=1)
+
+
+def test_few_records_have_more_held_out() -> None:
+    assert [default_share(count) for count in (1, 60, 200, 400, 800, 10**6)] == [0.2, 0.2, 0.2, 0.1, 0.05, 0.05]
+    for count in (10, 60, 150, 199):
+        pairs = [(f"text {at}", "its target") for at in range(count)]
+        assert len(list(split(whole(pairs, DataKind.PAIRS), None, True, 0).validation())) == round(count / 5)
+    rows = split(whole([(f"{at} 1",) for at in range(50)], DataKind.ROWS), None, True, 0)
+    assert rows.tail == rows.share == 0.2
+
+
+def test_a_rare_class_is_learned_and_not_held_out() -> None:
+    pairs = [(f"text {at}", "often") for at in range(50)] + [("once", "rare"), ("and", "twice"), ("again", "twice")]
+    held = Counter(one.fields[1] for one in split(whole(pairs, DataKind.LABELS), None, True, 0).validation())
+    assert held == {"often": 10}
+
+
+def test_many_records_without_classes_are_split_as_before() -> None:
+    pairs = [(text, text) for text in TEXTS]
+    share = share_for(TEXTS, 0.05, 3)
+    before = [text for text in TEXTS if held_out(text, share, 3)]
+    for stratify in (True, False):
+        found = split(whole(pairs, DataKind.PAIRS), None, stratify, 3)
+        assert [one.fields[0] for one in found.validation()] == before
+
+
+@given(pairs=labelled)
+def test_without_strata_the_split_is_that_of_earlier_versions(pairs: list[tuple[str, str]]) -> None:
+    """Which a recipe of theirs asks for: it names the share and no strata."""
+    chosen = share_for([text for text, _ in pairs], 0.05, 1)
+    found = split(whole(pairs, DataKind.LABELS), 0.05, False, 1)
+    assert [one.fields for one in found.validation()] == [one for one in pairs if held_out(one[0], chosen, 1)]
+
+
+def test_a_text_that_fills_a_class_is_not_all_that_is_held_out() -> None:
+    pairs = [("x", "a")] * 15 + [("y", "a"), ("z", "a"), *((f"w{at}", "b") for at in range(10))]
+    share, places = stratified(pairs, None, 0)
+    assert (share, len(places)) == (0.2, 4)  # y and z, and two of the others
 
 
 def test_all_classes_are_among_a_few() -> None:

@@ -128,7 +128,7 @@ def test_recall_by_hand() -> None:
 def test_vectors_that_are_all_the_same_find_nothing() -> None:
     ranks = first_ranks(torch.zeros(4, 4), torch.eye(4, dtype=torch.bool))
     assert ranks.tolist() == [4, 4, 4, 4]
-    assert recall(ranks, 3) == 0.0
+    assert recall(ranks, 3).value() == 0.0
 
 
 @given(images=st.integers(2, 6), each=st.integers(1, 3), seed=st.integers(0, 99))

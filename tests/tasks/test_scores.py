@@ -280,6 +280,7 @@ def test_the_table_is_aligned() -> None:
         "4 pairs\n\n"
         "length  count    exact  word errors\n"
         "all         4  25.00 %      15.00 %\n"
+        "95 %            1–81 %       4–33 %\n"
         "1–5         2   0.00 %      33.33 %\n"
         "6–10        2  50.00 %       7.14 %"
     )

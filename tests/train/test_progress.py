@@ -7,14 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from headway.metrics.scores import Scores
+from headway.tasks.results import EvalResult, Sample
 from headway.training import metrics_log as progress
 from headway.training.learner import StepResult
 from headway.training.metrics_log import MetricsLog, RunProgress, progress_to
-from tests.train.models import Answered, Evaluation
 
 HIDE, SHOW, CLEAR = "\x1b[?25l", "\x1b[?25h", "\x1b[2K"
 
@@ -54,9 +54,9 @@ def test_messages_stand_above_the_bar_as_they_are(tmp_path: Path) -> None:
     out = Terminal()
     with progress_to(out, 9, MetricsLog(tmp_path)) as shown:
         steps(shown, 1, 2)
-        found: Any = Evaluation({"bleu": 40.0}, 40.0, [Answered("[b]a[/b] :smile:", "x " * 60, "y")])
+        found = EvalResult(Scores({"bleu": 40.0}, 7), [Sample("[b]a[/b] :smile:", "x " * 60, "y")])
         shown.on_evaluate(1, found, best=True)
-    assert f"{CLEAR}step 1: validation bleu 40  (best so far)\n" in out.getvalue()
+    assert f"{CLEAR}step 1: validation bleu 40.00 (7 pairs)  (best so far)\n" in out.getvalue()
     assert f"{CLEAR}  [b]a[/b] :smile: → {'x ' * 60}   should be: y\n" in out.getvalue()
 
 
@@ -98,12 +98,12 @@ def test_a_pipe_and_a_dumb_terminal_have_plain_lines(
     out = Terminal() if dumb else io.StringIO()
     with progress_to(out, 50_000, MetricsLog(tmp_path)) as shown:
         steps(shown, 12_000, 12_001)
-        found: Any = Evaluation({"loss": 2.0, "bleu": 21.4}, 21.4)
+        found = EvalResult(Scores({"bleu": 21.4}, 7), loss=2.0)
         shown.on_evaluate(12_000, found, best=False)
         shown.on_message("a message")
     assert out.getvalue().splitlines() == [
         "step 12000/50000  loss 2.3140  lr 3.0e-04  8,412 tokens/s  10.6 h left",
-        "step 12000: validation loss 2  bleu 21.4",
+        "step 12000: validation loss 2  bleu 21.40 (7 pairs)",
         "a message",
     ]
 

@@ -25,7 +25,15 @@ from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.tasks.base import validation_loss
 from headway.tasks.causal_lm import CausalLM
 from headway.tasks.generation import Hypothesis
-from headway.tasks.results import EvalResult, Sample, TextPrediction, TracedInput, example_of, traced_samples
+from headway.tasks.results import (
+    EvalOptions,
+    EvalResult,
+    Sample,
+    TextPrediction,
+    TracedInput,
+    example_of,
+    traced_samples,
+)
 from headway.tasks.seq2seq import Seq2Seq
 from headway.training import dataset, report
 from headway.training.build import describe_end, evaluator_of
@@ -33,7 +41,7 @@ from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, plan
 from headway.training.recipe_sources import read_layers
-from headway.training.report import attention, details_of, final_result, run_report
+from headway.training.report import attention, details_of, run_report
 from headway.training.report_attention import MAX_SIDE, WeightMap, attention_examples, read_row, recorded
 from headway.training.report_page import map_figure, write_report
 from tests.train.runs import data_in, planned
@@ -225,7 +233,9 @@ def test_long_examples_are_cut(made: Callable[[str], Plan]) -> None:
 def test_a_class_is_shown_by_what_its_token_attends_to(made: Callable[[str], Plan]) -> None:
     one = made("classes")
     model = one.build().eval()
-    found = final_result(one, RunResult(4, None, "", None), model)
+    evaluator = evaluator_of(one)
+    assert evaluator is not None
+    found = evaluator(model)
     assert found.scores.main == "accuracy"
     drawn = attention(one, details_of(one, found, model), model, "")
     assert len(drawn.figures) == 4
@@ -260,7 +270,6 @@ def test_the_loss_by_position_adds_up_to_the_loss(made: Callable[[str], Plan]) -
 def test_dates_are_also_evaluated_where_nothing_like_them_was_learned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[str], Plan]
 ) -> None:
-    monkeypatch.setattr(report, "MAX_RECORDS", 20)
     monkeypatch.setattr(report, "MAX_UNSEEN", 30)
     monkeypatch.setattr(dataset, "DATES_VALIDATION", 20)
     asked: list[tuple[str, ...]] = []
@@ -272,8 +281,9 @@ def test_dates_are_also_evaluated_where_nothing_like_them_was_learned(
 
     monkeypatch.setattr(Seq2Seq, "answers", answers)
     one = plan_of_dates(tmp_path, made)
-    before = EvalResult(Scores({"exact": 0.0}, 1), [Sample("a", "b", "c")])
-    found = run_report(one, RunResult(1, None, "", before), MetricsLog(tmp_path), one.build())
+    model = one.build().eval()
+    last = one.task.evaluate(model, list(one.splits.validation()), EvalOptions(metrics=("exact",)))
+    found = run_report(one, RunResult(1, None, "", last), MetricsLog(tmp_path), model)
     assert found.unseen is not None
     assert (found.unseen.numbers["exact"], found.unseen.count) == (0.0, 30)
     assert found.details is not None
@@ -282,9 +292,7 @@ def test_dates_are_also_evaluated_where_nothing_like_them_was_learned(
     assert asked == [*dates(7, 20, part=DateSplit.VALIDATION), *dates(7, 30, part=DateSplit.UNSEEN)]
 
 
-def test_an_evaluation_that_covers_the_records_is_not_repeated(
-    monkeypatch: pytest.MonkeyPatch, made: Callable[[str], Plan]
-) -> None:
+def test_the_last_evaluation_is_not_repeated(monkeypatch: pytest.MonkeyPatch, made: Callable[[str], Plan]) -> None:
     one = made("classes")
     model = one.build().eval()
     before = one.task.validate(model, one.encoded.validation, one.splits.some_validation(1000))
@@ -293,7 +301,9 @@ def test_an_evaluation_that_covers_the_records_is_not_repeated(
         raise AssertionError("evaluated again")
 
     monkeypatch.setattr(type(one.task), "evaluate", never)
-    assert final_result(one, RunResult(4, None, "", before), model) is before
+    found = run_report(one, RunResult(4, None, "", before), MetricsLog(one.out), model)
+    assert found.details is not None
+    assert found.details.scores is before.scores
 
 
 def answered(source: str, target: str, asked: list[tuple[str, ...]]) -> TextPrediction:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from headway.metrics.scores import Scores
+from headway.tasks.results import EvalResult
 from headway.training.metrics_log import MetricsLog, TensorBoardProgress, progress_to
-from tests.train.models import Evaluation
 
 pytest.importorskip("tensorboard", reason="needs tensorboard")
 
@@ -31,8 +32,7 @@ def learned(journal: MetricsLog, board: TensorBoardProgress, step: int, loss: fl
 
 def scored(journal: MetricsLog, board: TensorBoardProgress, step: int, bleu: float) -> None:
     journal.append(step=step, valid={"bleu": bleu}, score=bleu)
-    found: Any = Evaluation({"bleu": bleu}, bleu)
-    board.on_evaluate(step, found, best=True)
+    board.on_evaluate(step, EvalResult(Scores({"bleu": bleu}, 5)), best=True)
 
 
 @pytest.mark.slow

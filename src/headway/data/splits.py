@@ -1,28 +1,38 @@
 """Training and validation records, the validation split, subsamples, and files selected by name.
 
-Whether a text is held out is decided by the text alone.  The same text is never in both parts, whatever else is in the
-file and however often it occurs; a line that is added later moves no other.
+Which texts are held out is decided by the texts themselves: those whose hash is lowest.  The same text is never in
+both parts, however often and with whichever labels it occurs.  Of few records a larger share is held out, and of every
+class its own share (stratified), so that a score is that of every class.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway.data.kinds import LABELLED, STREAMED, DataKind
 from headway.data.order import keyed
 from headway.errors import UserError, counted
 
 if TYPE_CHECKING:
     from headway.data.checks import Skipped
-    from headway.data.kinds import DataKind
     from headway.data.media_sources import MediaEntry, MediaSource
     from headway.data.records import RecognisedData, Record
+
+VALIDATION_SHARE, MAX_VALIDATION_SHARE = 0.05, 0.2  # that is held out: of many records, and of few
+MIN_VALIDATION = 40  # records that are held out, as far as the larger share allows
+MAX_VALIDATION = 2000
+FEW_DOCUMENTS = 20  # or fewer are cut at their end, not one from another
+SENTENCE_WORDS = 20
+MIN_CLASS = 3  # records of a class of which one is held out
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,7 @@ class DataSplits:
     validation_skipped: Skipped | None = None  # the same of validation data of its own
     unseen: Callable[[], Iterator[Record]] | None = None  # records unlike any in training, where the data knows such
     builtin: bool = False  # the data set that comes with headway
+    share: float | None = None  # of the data that is held out, where validation is no data of its own
 
     @property
     def left_out(self) -> str | None:
@@ -65,21 +76,111 @@ class DataSplits:
         return subsample(self.train(), count)
 
 
+def split(whole: DataSplits, share: float | None, stratify: bool, seed: int) -> DataSplits:
+    """Training records with a share of them held out for validation, as asked or by how many there are."""
+    everything = whole.train
+    if share == 0:
+        return whole
+    if whole.kind in STREAMED and sum(not record.goes_on for record in everything()) <= FEW_DOCUMENTS:
+        share = default_share(stream_size(whole)) if share is None else share
+        return replace(whole, tail=share, share=share)
+    firsts = (record for record in everything() if not record.goes_on)
+    if stratify:
+        classes = ((record.fields[0], class_of(whole.kind, record)) for record in firsts)
+        share, places = stratified(classes, share, seed)
+
+        def held(text: str) -> bool:
+            return place(text, seed) in places
+    else:
+        share = default_share(sum(1 for _ in firsts)) if share is None else share
+        chosen = share_for((record.fields[0] for record in everything()), share, seed)
+
+        def held(text: str) -> bool:
+            return held_out(text, chosen, seed)
+
+    def parted(side: bool) -> Iterator[Record]:
+        inside = False
+        for record in everything():
+            inside = inside if record.goes_on else held(record.fields[0])
+            if inside == side:
+                yield record
+
+    return replace(whole, train=lambda: parted(False), validation=lambda: parted(True), share=share)
+
+
+def class_of(kind: DataKind, record: Record) -> str:
+    """The class of a record; without classes all are of one."""
+    return record.fields[1] if kind in LABELLED and len(record.fields) > 1 else ""
+
+
+def stream_size(whole: DataSplits) -> int:
+    """How many records a stream is worth: its rows of numbers, or sentences of twenty words."""
+    if whole.kind is DataKind.ROWS:
+        return sum(1 for _ in whole.train())
+    return sum(len(record.fields[0].split()) for record in whole.train()) // SENTENCE_WORDS
+
+
 def held_out(text: str, share: float, seed: int) -> bool:
     """Whether a text is among the share that is held out; give the source side of a pair."""
     return place(text, seed) < share
 
 
-def share_for(texts: Iterable[str], share: float, seed: int, *, least: int = 1, most: int = 2000) -> float:
+def default_share(count: int) -> float:
+    """The share that is held out of so many records: a twentieth, more of fewer than 800, a fifth of 200 or fewer."""
+    return max(VALIDATION_SHARE, min(MAX_VALIDATION_SHARE, MIN_VALIDATION / max(1, count)))
+
+
+def share_for(texts: Iterable[str], share: float, seed: int, *, least: int = 1, most: int = MAX_VALIDATION) -> float:
     """The share, near the wished one, that holds out at least `least` and never more than `most` of these texts.
 
     A text that stands there many times is held out as often or not at all; where that makes both bounds impossible,
     `most` holds.
     """
-    lowest = nsmallest(most + 1, (place(text, seed) for text in texts))  # keeps no more than it returns
+    return bounded_share((place(text, seed) for text in texts), share, least, most)
+
+
+def bounded_share(places: Iterable[float], share: float, least: int, most: int) -> float:
+    lowest = nsmallest(most + 1, places)  # keeps no more than it returns
     if 0 < least < len(lowest):
         share = max(share, math.nextafter(lowest[least - 1], 2))
     return min(share, lowest[most]) if len(lowest) > most else share
+
+
+def stratified(pairs: Iterable[tuple[str, str]], share: float | None, seed: int) -> tuple[float, frozenset[float]]:
+    """The share that is held out of texts with their classes, chosen by how many there are; and their places.
+
+    Of each class as many are held out as its share is, one at least; none of a class of one or two, which is to be
+    learned.  Many texts that are all of one class are held out by the share alone.
+    """
+    classes: dict[str, array[float]] = {}
+    for text, label in pairs:
+        classes.setdefault(label, array("d")).append(place(text, seed))
+    total = sum(map(len, classes.values()))
+    chosen = default_share(total) if share is None else share
+    held = set[float]()
+    for places in classes.values():
+        if len(places) == total >= MIN_VALIDATION / VALIDATION_SHARE:
+            limit = bounded_share(places, chosen, 1, MAX_VALIDATION)
+            held.update(one for one in places if one < limit)
+        elif len(places) >= min(MIN_CLASS, total):
+            held |= lowest(places, max(1, min(round(chosen * len(places)), MAX_VALIDATION * len(places) // total)))
+    return chosen, frozenset(held)
+
+
+def lowest(places: Sequence[float], count: int) -> set[float]:
+    """The lowest places that `count` texts have, or one fewer; a text that is there more often is left out.
+
+    Where all are, that which is there least often is taken, unless it is the only one.
+    """
+    texts = Counter(nsmallest(2 * count + 1, places))
+    held, taken = set[float](), 0
+    for one in sorted(texts)[: -1 if len(places) > 2 * count + 1 else None]:  # the last may be there more often
+        if taken + texts[one] <= count:
+            held.add(one)
+            taken += texts[one]
+    if not held and len(texts := Counter(places)) > 1:
+        held.add(min(texts, key=lambda one: (texts[one], one)))
+    return held
 
 
 def place(text: str, seed: int) -> float:

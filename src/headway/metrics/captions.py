@@ -19,11 +19,16 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headway.errors import UserError
+from headway.metrics.intervals import Sums, columns
 from headway.metrics.scores import Scores, share
+from headway.metrics.scoring import mean_of, scores_of
 
 ORDERS = 4
 SIGMA = 6.0
@@ -35,24 +40,40 @@ References = Sequence[Sequence[str]]  # of each image
 
 def score_captions(answers: Sequence[str], references: References) -> Scores:
     """BLEU-1 … 4 and CIDEr-D of one answer for each image."""
-    numbers = {f"bleu_{n}": score for n, score in enumerate(bleu(answers, references), 1)}
-    return Scores({"cider": cider(answers, references), **numbers}, len(answers), "images")
+    each = cider_each(answers, references)
+    grams = gram_counts(answers, references)
+    found = {"cider": mean_of(columns(each, [1] * len(each)))}
+    found |= {f"bleu_{n}": Sums(grams, partial(bleu_of, order=n)) for n in range(1, ORDERS + 1)}
+    return scores_of(found, "images")
 
 
 def bleu(answers: Sequence[str], references: References) -> tuple[float, ...]:
     """BLEU-1 … BLEU-4 of all answers together."""
-    matches, possible, long, nearest = [0] * ORDERS, [0] * ORDERS, 0, 0
+    counts = gram_counts(answers, references)
+    return tuple(Sums(counts, partial(bleu_of, order=n)).value() for n in range(1, ORDERS + 1))
+
+
+def gram_counts(answers: Sequence[str], references: References) -> NDArray[np.int64]:
+    """Of each answer the n-grams that match and those that it has, for each n, its length and the nearest one, K N."""
+    rows = list[list[int]]()
     for answer, known in words_of(answers, references):
-        long += len(answer)
-        nearest += min((len(one) for one in known), key=lambda n: (abs(n - len(answer)), n))
-        for n in range(ORDERS):
-            said = grams(answer, n + 1)
-            allowed: Grams = reduce(or_, (grams(one, n + 1) for one in known))  # the largest count of each
-            matches[n] += (said & allowed).total()
-            possible[n] += said.total()
+        nearest = min((len(one) for one in known), key=lambda n: (abs(n - len(answer)), n))
+        matches, possible = list[int](), list[int]()
+        for n in range(1, ORDERS + 1):
+            said = grams(answer, n)
+            allowed: Grams = reduce(or_, (grams(one, n) for one in known))  # the largest count of each
+            matches.append((said & allowed).total())
+            possible.append(said.total())
+        rows.append([*matches, *possible, len(answer), nearest])
+    return np.array(rows).T
+
+
+def bleu_of(totals: Sequence[float], order: int) -> float:
+    """BLEU of sums of `gram_counts`, up to so many words in a row."""
+    *counts, long, nearest = totals
     short = min(0.0, 1.0 - nearest / long) if long else -math.inf
-    shares = [share(*pair) for pair in zip(matches, possible, strict=True)]
-    return tuple(math.exp(short) * math.prod(shares[:n]) ** (1 / n) for n in range(1, ORDERS + 1))
+    shares = [share(*pair) for pair in zip(counts[:ORDERS], counts[ORDERS:], strict=True)]
+    return math.exp(short) * math.prod(shares[:order]) ** (1 / order)
 
 
 def cider(answers: Sequence[str], references: References) -> float:

@@ -9,11 +9,15 @@ Axes:  N images   M texts
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.errors import UserError
+from headway.metrics.intervals import Numbers, Rows, Share, Statistic
 from headway.metrics.scores import Scores
 from headway.ops.attend import shape_text
 
@@ -28,8 +32,10 @@ def score_retrieval(similarity: Tensor, owners: Sequence[int], *, ks: Sequence[i
     right = belonging(similarity, owners)
     found = {"texts": first_ranks(similarity, right), "images": first_ranks(similarity.mT, right.mT)}
     recalls = {f"{there}_{k}": recall(ranks, k) for there, ranks in found.items() for k in ks}
-    middles = {f"{there}_rank": float(ranks.double().quantile(0.5)) for there, ranks in found.items()}
-    return Scores({**recalls, **middles}, len(similarity), "images")
+    middles = {f"{there}_rank": MedianRank(ranks.numpy()) for there, ranks in found.items()}
+    several: dict[str, Statistic] = {**recalls, **middles}
+    numbers = {name: one.value() for name, one in several.items()}
+    return Scores(numbers, len(similarity), "images", statistics=several)
 
 
 def first_ranks(similarity: Tensor, right: Tensor) -> Tensor:
@@ -38,11 +44,30 @@ def first_ranks(similarity: Tensor, right: Tensor) -> Tensor:
     return 1 + ((similarity >= best) & ~right).sum(1)
 
 
-def recall(ranks: Tensor, k: int) -> float:
+def recall(ranks: Tensor, k: int) -> Share:
     """The share of queries whose first right answer is among the `k` nearest."""
     if k < 1:
         raise UserError(f"recall at {k}", allowed="the 1 nearest or more")
-    return float((ranks <= k).double().mean())
+    return Share((ranks <= k).numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class MedianRank(Statistic):
+    """The median of the ranks of queries; of two in the middle their mean."""
+
+    ranks: NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        return len(self.ranks)
+
+    def value(self, rows: Rows | None = None) -> float:
+        return float(np.median(self.ranks if rows is None else self.ranks[list(rows)]))
+
+    def resampled(self, counts: Numbers) -> Numbers:
+        ranks, upto = np.sort(self.ranks), counts.cumsum(1)
+        middles = ((self.count + 1) // 2, self.count // 2 + 1)
+        return np.mean([ranks[(upto >= middle).argmax(1)] for middle in middles], 0)
 
 
 def chance_recall(right: int, among: int, k: int) -> float:

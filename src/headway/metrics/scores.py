@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from headway.errors import UserError, listed, nearest
+from headway.metrics.intervals import UNKNOWN, Interval, Share, Statistic, clopper_pearson
 
 EDGES = (5, 10, 15, 20, 30, 50)  # the last length of each bucket; one more holds all that is longer
 
@@ -63,6 +64,9 @@ def quantile_edges(lengths: Sequence[int], buckets: int = 5) -> tuple[int, ...]:
 WIDTH = 80  # columns of the table for people
 CLASSES = 20  # that have a row in it
 LETTERS = 3  # by which a class is known at the head of a column
+UNSURE = "–"  # in the place of an interval that nobody knows
+INTERVAL = "95 %"  # names the row of intervals
+WIDE = 0.1  # of the scale: the limits of an interval as wide as this are whole percents
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class Scores:
     buckets: tuple[Bucket, ...] = ()
     classes: Classes | None = None
     unit: str = "length"  # what lengths are counted in: words, letters, tokens
+    statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic], repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in self.numbers:
@@ -85,17 +90,51 @@ class Scores:
     def main(self) -> str:
         return next(iter(self.numbers))
 
+    @cached_property
+    def intervals(self) -> dict[str, Interval]:
+        """The 95 % interval of each number; of a share of 0 or 1 that of so many whole records.
+
+        Where no record differs from another, no resample does, which says nothing of how few they are.
+        """
+        found = dict[str, Interval]()
+        for name, number in self.numbers.items():
+            one, top = self.statistics.get(name), MEASURES[name].top
+            if one is not None and top is not None and number in (0, top):
+                found[name] = Interval(*(top * end for end in clopper_pearson(one.count if number else 0, one.count)))
+            else:
+                found[name] = UNKNOWN if one is None else one.interval()
+        return found
+
+    def told(self, name: str) -> str:
+        """A number with what it rests on: 100.00 % (4 of 4; 40–100 %)."""
+        return f"{MEASURES[name].shown(self.numbers[name])} ({self.basis(name)})"
+
+    def basis(self, name: str) -> str:
+        """How many records a number is of, and its interval where it has one: 4 of 4; 40–100 %."""
+        one, limits = self.statistics.get(name), MEASURES[name].shown_interval(self.intervals[name])
+        right = f"{round(self.numbers[name] * one.count):,} of {one.count:,}" if isinstance(one, Share) else None
+        every = f"{self.count:,} {self.things if self.count != 1 else self.things.removesuffix('s')}"
+        return "; ".join([right or every, *([] if limits == UNSURE else [limits])])
+
     def plain(self) -> dict[str, object]:
         """As data, for JSON, which has no infinity: what is not finite is null."""
         buckets = [
             {"first": b.first, "last": b.last, "count": b.count, "scores": finite(b.numbers)} for b in self.buckets
         ]
         told: dict[str, object] = {"count": self.count, "scores": finite(self.numbers), "by_length": buckets}
-        told |= {"unit": self.unit, "signatures": dict(self.signatures)}
+        told |= {"unit": self.unit, "signatures": dict(self.signatures), "intervals": self.plain_intervals()}
         return told if self.classes is None else {**told, "classes": self.classes.plain()}
 
+    def plain_intervals(self) -> dict[str, object]:
+        """The 95 % interval of each number, and of how many records it is."""
+        return {
+            name: {**finite(one._asdict()), "n": self.statistics[name].count}
+            for name, one in self.intervals.items()
+            if name in self.statistics
+        }
+
     def shown(self) -> str:
-        """A table of at most 80 columns: all, then each length; below it classes and signatures."""
+        """A table of at most 80 columns: all with the interval, then each length; below it classes and signatures."""
         blocks = [f"{spaced(self.count)} {self.things}", *map(self.table, self.columns())]
         if self.classes is not None:
             blocks.append(class_table(self.classes))
@@ -118,6 +157,9 @@ class Scores:
         told = [("all", self.count, self.numbers), *((b.label, b.count, b.numbers) for b in self.buckets)]
         for label, count, numbers in told:
             rows.append((label, spaced(count), *(MEASURES[name].shown(numbers[name]) for name in names)))
+        if self.statistics:
+            limits = (MEASURES[name].shown_interval(self.intervals[name]) for name in names)
+            rows.insert(2, (INTERVAL, "", *limits))
         return aligned(rows)
 
 
@@ -139,6 +181,12 @@ class Measure:
     higher: bool = True
     percent: bool = False
     digits: int = 2
+    range: float | None = None  # the highest of numbers that begin at 0, where it is no share
+
+    @property
+    def top(self) -> float | None:
+        """The end of a scale that begins at 0."""
+        return 1.0 if self.percent else self.range
 
     def better(self, a: float, b: float) -> bool:
         if math.isnan(a) or math.isnan(b):
@@ -150,11 +198,20 @@ class Measure:
             return "–"
         return f"{100 * number:.{self.digits}f} %" if self.percent else f"{number:.{self.digits}f}"
 
+    def shown_interval(self, limits: Interval) -> str:
+        """40–100 %, or – where nothing is known."""
+        if math.isnan(limits.low) or math.isnan(limits.high):
+            return UNSURE
+        if not self.percent:
+            return f"{limits.low:.{self.digits}f}–{limits.high:.{self.digits}f}"
+        digits = 0 if limits.high - limits.low >= WIDE else 1
+        return f"{100 * limits.low:.{digits}f}–{100 * limits.high:.{digits}f} %"
+
 
 PERCENT = Measure("", percent=True)
 MEASURES = {
-    "bleu": Measure("BLEU"),
-    "chrf": Measure("chrF"),
+    "bleu": Measure("BLEU", range=100.0),
+    "chrf": Measure("chrF", range=100.0),
     "exact": Measure("exact", percent=True),
     "word_error_rate": Measure("word errors", higher=False, percent=True),
     "character_error_rate": Measure("character errors", higher=False, percent=True),
@@ -169,7 +226,7 @@ MEASURES = {
     "top5": Measure("top 5", percent=True),
     "error": Measure("error in deviations", higher=False, digits=4),
     "gain": Measure("less than by repeating", percent=True),
-    "cider": Measure("CIDEr-D", digits=3),
+    "cider": Measure("CIDEr-D", digits=3, range=10.0),
     **{f"bleu_{n}": Measure(f"BLEU-{n}", percent=True) for n in (1, 2, 3, 4)},
     **{f"{found}_{k}": Measure(f"{found} @{k}", percent=True) for found in ("texts", "images") for k in (1, 5, 10)},
     **{f"{found}_rank": Measure(f"{found} rank", higher=False, digits=1) for found in ("texts", "images")},
@@ -304,12 +361,12 @@ class Classes:
         return {**told, "count": self.asked[label], "confusion": confusion}
 
 
-def f1(right: int, found: int, wanted: int) -> float:
+def f1(right: float, found: float, wanted: float) -> float:
     """The harmonic mean of precision and recall: 2 right / (found + wanted)."""
     return share(2 * right, found + wanted)
 
 
-def share(part: int, whole: int) -> float:
+def share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 

@@ -9,69 +9,82 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headway.errors import UserError, nearest
-from headway.metrics.scores import EDGES, Bucket, Classes, Scores, Texts, by_length, check, f1, share
+from headway.metrics.intervals import Numbers, Rows, Share, Statistic, Sums, columns, ratio
+from headway.metrics.scores import EDGES, Classes, Scores, Texts, by_length, check, f1
 
 # those of sacrebleu's that need neither another package nor a download
 TOKENIZERS = ("13a", "intl", "char", "zh", "none")
 
 
-class Signed(NamedTuple):
-    """A score, and the signature that says how it was computed, for others to compare with."""
-
-    score: float
-    signature: str
-
-
-def bleu(answers: Texts, references: Texts, *, tokenize: str = "13a") -> Signed:
+def bleu(answers: Texts, references: Texts, *, tokenize: str = "13a") -> Sums:
     """sacrebleu's corpus BLEU, cased, on detokenised text; 0 where the texts together have no four words in a row."""
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenize not in TOKENIZERS:
         said = f"BLEU knows no tokenizer {tokenize!r} here"
         raise UserError(said, allowed=", ".join(TOKENIZERS), meant=nearest(tokenize, TOKENIZERS))
-    check(answers, references)
-    # forced: the warning about tokenised text would be printed for each bucket again
-    metric = BLEU(tokenize=tokenize, force=True)
-    score = metric.corpus_score(list(answers), [list(references)]).score
-    return Signed(score, metric.get_signature().format())
+    # forced: the warning about tokenised text would be printed for each evaluation again
+    return sacrebleu_score(BLEU(tokenize=tokenize, force=True), answers, references)
 
 
-def chrf(answers: Texts, references: Texts) -> Signed:
+def chrf(answers: Texts, references: Texts) -> Sums:
     """sacrebleu's corpus chrF2: letters in runs of one to six, recall weighing twice."""
     from sacrebleu.metrics.chrf import CHRF
 
+    return sacrebleu_score(CHRF(), answers, references)
+
+
+def sacrebleu_score(metric: Any, answers: Texts, references: Texts) -> Sums:
+    """A metric of sacrebleu's as what it is, a function of counts that are summed over segments.
+
+    Its `corpus_score` extracts, adds and computes just so; a test compares them.
+    """
     check(answers, references)
-    metric = CHRF()
-    score = metric.corpus_score(list(answers), [list(references)]).score
-    return Signed(score, metric.get_signature().format())
+    counts = metric._extract_corpus_statistics(list(answers), [list(references)])
+
+    def of(totals: Sequence[float]) -> float:
+        return metric._compute_score_from_stats(list(totals)).score
+
+    return Sums(np.array(counts).T, of, metric.get_signature().format())
 
 
-def exact(answers: Texts, references: Texts) -> float:
+def exact(answers: Texts, references: Texts) -> Share:
     """The share of answers that are their reference, letter by letter; for classes, the accuracy."""
     check(answers, references)
-    return sum(a == r for a, r in zip(answers, references, strict=True)) / len(references)
+    return Share(np.array([a == r for a, r in zip(answers, references, strict=True)]))
+
+
+def word_errors(answers: Texts, references: Texts) -> Sums:
+    """Edits of words, separated by spaces, over the references' words; of phonemes, the phoneme error rate."""
+    return edits([a.split() for a in answers], [r.split() for r in references])
+
+
+def edits(answers: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Sums:
+    """All edits over all tokens of the references; above 1 where the answers are much longer."""
+    check(answers, references)
+    counts = [edit_distance(a, r) for a, r in zip(answers, references, strict=True)]
+
+    def of(totals: Sequence[float]) -> float:
+        wrong, total = totals
+        return wrong / total if total else (math.inf if wrong else 0.0)
+
+    return Sums(columns(counts, [len(r) for r in references]), of)
 
 
 def word_error_rate(answers: Texts, references: Texts) -> float:
-    """Edits of words, separated by spaces, over the references' words; of phonemes, the phoneme error rate."""
-    return error_rate([a.split() for a in answers], [r.split() for r in references])
+    return word_errors(answers, references).value()
 
 
 def character_error_rate(answers: Texts, references: Texts) -> float:
-    """Edits of letters over the references' letters."""
-    return error_rate(answers, references)
-
-
-def error_rate(answers: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
-    """All edits over all tokens of the references; above 1 where the answers are much longer."""
-    check(answers, references)
-    edits = sum(edit_distance(a, r) for a, r in zip(answers, references, strict=True))
-    total = sum(map(len, references))
-    return edits / total if total else (math.inf if edits else 0.0)
+    return edits(answers, references).value()
 
 
 def edit_distance(a: Sequence[str], b: Sequence[str]) -> int:
@@ -87,22 +100,62 @@ def edit_distance(a: Sequence[str], b: Sequence[str]) -> int:
     return row[-1]
 
 
-def span_f1(answers: Texts, references: Texts) -> float:
+def span_counts(answers: Texts, references: Texts) -> Sums:
     """F1 of whole spans in BIO tags, separated by spaces: a span counts where its kind and both its ends are right.
 
     Where nothing was to be found and nothing was, it is 1.
     """
     check_tags(answers, references)
     found, wanted = ([spans(row.split()) for row in rows] for rows in (answers, references))
-    right = sum(len(a & r) for a, r in zip(found, wanted, strict=True))
-    sizes = sum(map(len, found)), sum(map(len, wanted))
-    return f1(right, *sizes) if any(sizes) else 1.0
+    right = [len(a & r) for a, r in zip(found, wanted, strict=True)]
+
+    def of(totals: Sequence[float]) -> float:
+        return f1(*totals) if any(totals[1:]) else 1.0
+
+    return Sums(columns(right, [len(row) for row in found], [len(row) for row in wanted]), of)
 
 
-def token_accuracy(answers: Texts, references: Texts) -> float:
+def span_f1(answers: Texts, references: Texts) -> float:
+    return span_counts(answers, references).value()
+
+
+def right_tags(answers: Texts, references: Texts) -> Sums:
     """The share of words with the right tag."""
     check_tags(answers, references)
-    return exact(tags(answers), tags(references))
+    pairs = [(a.split(), r.split()) for a, r in zip(answers, references, strict=True)]
+    right = [sum(x == y for x, y in zip(a, r, strict=True)) for a, r in pairs]
+    return Sums(columns(right, [len(r) for _, r in pairs]), ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class MacroF1(Statistic):
+    """The mean of F1 over the classes that were asked for or answered, each counting the same."""
+
+    answers: Texts
+    references: Texts
+
+    @property
+    def count(self) -> int:
+        return len(self.references)
+
+    def value(self, rows: Rows | None = None) -> float:
+        some = range(self.count) if rows is None else rows
+        return Classes.of([self.answers[row] for row in some], [self.references[row] for row in some]).macro_f1
+
+    def resampled(self, counts: Numbers) -> Numbers:
+        pairs = sorted(zip(self.answers, self.references, strict=True))
+        answers, references = (np.array(side) for side in zip(*pairs, strict=True))
+
+        def summed(chosen: NDArray[np.bool_]) -> Numbers:
+            return counts[:, chosen].sum(1)
+
+        total, classes = np.zeros(len(counts)), np.zeros(len(counts))
+        for label in sorted({*self.answers, *self.references}):
+            answered, asked = answers == label, references == label
+            right, either = summed(answered & asked), summed(answered) + summed(asked)
+            total += np.divide(2 * right, either, out=np.zeros_like(right), where=either > 0)
+            classes += either > 0
+        return total / classes
 
 
 def spans(row: Sequence[str]) -> set[tuple[str, int, int]]:
@@ -125,8 +178,11 @@ def tags(rows: Texts) -> list[str]:
 
 def perplexity(losses: Sequence[float], counts: Sequence[int]) -> float:
     """exp(loss per token), from summed losses; with counts of bytes, per byte."""
-    mean = mean_loss(losses, counts)
-    return math.inf if mean > 700 else math.exp(mean)  # a float ends at exp(709)
+    return capped_exp(mean_loss(losses, counts))
+
+
+def capped_exp(number: float) -> float:
+    return math.inf if number > 700 else math.exp(number)  # a float ends at exp(709)
 
 
 def bits_per_byte(losses: Sequence[float], byte_counts: Sequence[int]) -> float:
@@ -155,13 +211,13 @@ def check_tags(answers: Texts, references: Texts) -> None:
         raise UserError("there is nothing to measure: no row has a tag", do="give one word or more")
 
 
-PairMeasure = Callable[[Sequence[str], Sequence[str]], float | Signed]
+PairMeasure = Callable[[Sequence[str], Sequence[str]], Statistic]
 PAIR_MEASURES: dict[str, PairMeasure] = {
     "bleu": bleu,
     "chrf": chrf,
     "exact": exact,
-    "word_error_rate": word_error_rate,
-    "character_error_rate": character_error_rate,
+    "word_error_rate": word_errors,
+    "character_error_rate": edits,
 }
 
 
@@ -180,54 +236,39 @@ def score_pairs(
         said = f"pairs are not measured by {wrong!r}" if wrong else "no measure is given"
         raise UserError(said, allowed=", ".join(PAIR_MEASURES), meant=nearest(wrong or "", PAIR_MEASURES))
     chosen = {**PAIR_MEASURES, "bleu": partial(bleu, tokenize=tokenize)}
-
-    def told(a: Sequence[str], r: Sequence[str]) -> dict[str, float | Signed]:
-        return {name: chosen[name](a, r) for name in by}
-
-    whole = told(answers, references)
-    signatures = {name: score.signature for name, score in whole.items() if isinstance(score, Signed)}
-    buckets = bucketed(answers, references, lengths, lambda a, r: unsigned(told(a, r)), edges)
-    return Scores(unsigned(whole), len(references), "pairs", signatures, buckets)
+    return scores_of({name: chosen[name](answers, references) for name in by}, "pairs", lengths, edges=edges)
 
 
 def score_classes(answers: Texts, references: Texts, lengths: Sequence[int] | None = None) -> Scores:
     """Of one class for each text."""
-
-    def told(a: Sequence[str], r: Sequence[str]) -> dict[str, float]:
-        return {"accuracy": exact(a, r), "f1": Classes.of(a, r).macro_f1}
-
-    numbers, buckets = told(answers, references), bucketed(answers, references, lengths, told)
-    return Scores(numbers, len(references), "texts", {}, buckets, Classes.of(answers, references))
+    classes = Classes.of(answers, references)
+    found = {"accuracy": exact(answers, references), "f1": MacroF1(answers, references)}
+    return scores_of(found, "texts", lengths, classes=classes)
 
 
 def score_tags(answers: Texts, references: Texts, lengths: Sequence[int] | None = None) -> Scores:
     """Of one tag for each word, separated by spaces; spans are counted where tags are written as BIO."""
-    bio = any(tag[:2] in ("B-", "I-") for tag in tags(references))
-
-    def told(a: Sequence[str], r: Sequence[str]) -> dict[str, float]:
-        of_spans = {"span_f1": span_f1(a, r)} if bio else {}
-        return {**of_spans, "token_accuracy": token_accuracy(a, r)}
-
-    numbers, buckets = told(answers, references), bucketed(answers, references, lengths, told)
-    classes = Classes.of(tags(answers), tags(references))
-    return Scores(numbers, len(references), "sentences", {}, buckets, classes)
+    found: dict[str, Statistic] = {"token_accuracy": right_tags(answers, references)}
+    if any(tag[:2] in ("B-", "I-") for tag in tags(references)):
+        found = {"span_f1": span_counts(answers, references), **found}
+    return scores_of(found, "sentences", lengths, classes=Classes.of(tags(answers), tags(references)))
 
 
 def score_texts(
     losses: Sequence[float], tokens: Sequence[int], byte_counts: Sequence[int], *, edges: Sequence[int] = EDGES
 ) -> Scores:
     """Of predicted texts: each one's summed loss in nats, its tokens, and its bytes; by length in tokens."""
-
-    def told(summed: Sequence[float], words: Sequence[int], size: Sequence[int]) -> dict[str, float]:
-        return {
-            "perplexity": perplexity(summed, words),
-            "byte_perplexity": perplexity(summed, size),
-            "bits_per_byte": bits_per_byte(summed, size),
-            "loss": mean_loss(summed, words),
-        }
-
-    said = f"{len(losses)} losses, {len(tokens)} counts of tokens and {len(byte_counts)} of bytes"
-    return score_columns((losses, tokens, byte_counts), tokens, told, edges, said)
+    if len({len(losses), len(tokens), len(byte_counts)}) > 1:
+        said = f"{len(losses)} losses, {len(tokens)} counts of tokens and {len(byte_counts)} of bytes"
+        raise UserError(said, do="give one of each for each text")
+    by_token, by_byte = columns(losses, tokens), columns(losses, byte_counts)
+    found = {
+        "perplexity": mean_of(by_token, capped_exp),
+        "byte_perplexity": mean_of(by_byte, capped_exp),
+        "bits_per_byte": mean_of(by_byte, lambda nats: nats / math.log(2)),
+        "loss": mean_of(by_token),
+    }
+    return scores_of(found, "texts", tokens, edges=edges)
 
 
 def score_words(
@@ -239,52 +280,46 @@ def score_words(
     edges: Sequence[int] = EDGES,
 ) -> Scores:
     """Of words hidden in texts: each text's summed loss in nats, how many words were asked for and how many right."""
-
-    def told(summed: Sequence[float], words: Sequence[int], found: Sequence[int]) -> dict[str, float]:
-        return {
-            "perplexity": perplexity(summed, words),
-            "token_accuracy": share(sum(found), sum(words)),
-            "loss": mean_loss(summed, words),
-        }
-
-    said = f"{len(losses)} losses, {len(asked)} and {len(right)} counts of words and {len(lengths)} lengths"
-    return score_columns((losses, asked, right), lengths, told, edges, said)
-
-
-def score_columns(
-    columns: Sequence[Sequence[Any]],
-    lengths: Sequence[int],
-    told: Callable[..., Mapping[str, float]],
-    edges: Sequence[int],
-    said: str,
-) -> Scores:
-    """Of texts of which columns say numbers; `said` is how many there are of each."""
-    if len({*map(len, columns), len(lengths)}) > 1:
+    if len({len(losses), len(asked), len(right), len(lengths)}) > 1:
+        said = f"{len(losses)} losses, {len(asked)} and {len(right)} counts of words and {len(lengths)} lengths"
         raise UserError(said, do="give one of each for each text")
+    found = {
+        "perplexity": mean_of(columns(losses, asked), capped_exp),
+        "token_accuracy": mean_of(columns(right, asked)),
+        "loss": mean_of(columns(losses, asked)),
+    }
+    return scores_of(found, "texts", lengths, edges=edges)
 
-    def score(rows: Sequence[int]) -> Mapping[str, float]:
-        return told(*([column[row] for row in rows] for column in columns))
 
-    return Scores(score(range(len(lengths))), len(lengths), "texts", {}, by_length(lengths, score, edges=edges))
+def score_losses(losses: Sequence[float], counts: Sequence[int], things: str, names: Sequence[str]) -> Scores:
+    """Of losses alone, summed over runs of so many `things` each: "loss", and "perplexity" where it is named."""
+    found = {"loss": mean_of(columns(losses, counts)), "perplexity": mean_of(columns(losses, counts), capped_exp)}
+    found = {name: found[name] for name in names}
+    return Scores({name: one.value() for name, one in found.items()}, sum(counts), things, statistics=found)
 
 
-def bucketed(
-    answers: Sequence[str],
-    references: Sequence[str],
-    lengths: Sequence[int] | None,
-    told: Callable[[Sequence[str], Sequence[str]], Mapping[str, float]],
+def mean_of(summed: NDArray[np.int64] | Numbers, then: Callable[[float], float] = float) -> Sums:
+    """A function of the mean: of sums in the first column, and of how many things they are in the second."""
+    return Sums(summed, lambda totals: then(ratio(totals)))
+
+
+def scores_of(
+    found: Mapping[str, Statistic],
+    things: str,
+    lengths: Sequence[int] | None = None,
+    *,
     edges: Sequence[int] = EDGES,
-) -> tuple[Bucket, ...]:
-    if lengths is None:
-        return ()
-    if len(lengths) != len(references):
-        raise UserError(f"{len(lengths)} lengths for {len(references)} pairs", do="give one length for each source")
+    classes: Classes | None = None,
+) -> Scores:
+    """The scores of statistics over the same records, also by length."""
+    count = next(iter(found.values())).count
+    if lengths is not None and len(lengths) != count:
+        raise UserError(f"{len(lengths)} lengths for {count} pairs", do="give one length for each source")
 
-    def score(rows: Sequence[int]) -> Mapping[str, float]:
-        return told([answers[row] for row in rows], [references[row] for row in rows])
+    def score(rows: Rows) -> dict[str, float]:
+        return {name: one.value(rows) for name, one in found.items()}
 
-    return by_length(lengths, score, edges=edges)
-
-
-def unsigned(scores: Mapping[str, float | Signed]) -> dict[str, float]:
-    return {name: score.score if isinstance(score, Signed) else score for name, score in scores.items()}
+    numbers = {name: one.value() for name, one in found.items()}
+    buckets = () if lengths is None else by_length(lengths, score, edges=edges)
+    signatures = {name: one.signature for name, one in found.items() if one.signature}
+    return Scores(numbers, count, things, signatures, buckets, classes, statistics=found)

@@ -37,15 +37,18 @@ def info_nce(a: Tensor, b: Tensor, scale: float | Tensor, owners: Tensor | None 
     return (there + back) / 2
 
 
-def nt_xent(a: Tensor, b: Tensor, temperature: float = 0.5) -> Tensor:
-    """½ Σ over all 2N views of −log p(its other view | the 2N − 1 others): SimCLR's loss of two views, N P each."""
+def nt_xent(a: Tensor, b: Tensor, temperature: float = 0.5, *, reduction: str = "sum") -> Tensor:
+    """½ Σ over all 2N views of −log p(its other view | the 2N − 1 others): SimCLR's loss of two views, N P each.
+
+    With the reduction "none", half of that of each view, 2N.
+    """
     check(a, b)
     if temperature <= 0.0:
         raise UserError(f"nt_xent(temperature={temperature:g})", allowed="a temperature above 0", do="try 0.5")
     views = torch.cat([a, b])  # 2N P
     logits = to_float32(cosines(views, views) / temperature).fill_diagonal_(float("-inf"))
     right = torch.arange(len(views), device=views.device).roll(len(a))  # i ↔ i + N
-    return F.cross_entropy(logits, right, reduction="sum") / 2
+    return F.cross_entropy(logits, right, reduction=reduction) / 2
 
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:

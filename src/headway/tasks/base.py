@@ -4,13 +4,9 @@ A task says which data it learns from, how records become rows, rows a batch and
 answers (`predict`), how good these answers are (`evaluate`), and what a recording of one answer is (`trace`).  The
 command line, training, evaluation, inspection and the page ask the task and never name one.
 
-A task is a frozen value, cheap to pickle: it goes to the processes that prepare batches.  `encode` is done once and
-kept on disk; `collate` draws what is drawn anew each time (masks, crops) from the random numbers that it is handed;
-`loss` is a sum over targets, so that a step over several batches divides by the count of all of them and equals one
-large batch.
-
-A task of headway has a line in `registry.py`, which says its kind of data, its goal and its objective: help reads these
-without torch.  Its class has them from there.
+It is a frozen value, cheap to pickle.  `encode` is done once and kept on disk; `collate` draws what is drawn anew each
+time (masks, crops) from the random numbers that it is handed; `loss` is a sum over targets, so that a step over several
+batches equals one large batch.  `registry.py` has a line for each task of headway, which help reads without torch.
 
 Axes:  B batch   R rows   C columns   T tokens
 """
@@ -34,6 +30,7 @@ from headway.data.order import batched, random_for
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
 from headway.metrics.scores import Scores
+from headway.metrics.scoring import score_losses
 from headway.recipe import Recipe
 from headway.tasks.batches import DataRow, EncoderInput, Row, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
@@ -41,6 +38,8 @@ from headway.tasks.model_parts import ModelParts
 from headway.tasks.registry import TASKS
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
+    BaselineData,
+    BaselineResult,
     EmbeddingVector,
     EvalOptions,
     EvalResult,
@@ -133,6 +132,10 @@ class Task(ABC):
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         """The loss of all targets together."""
 
+    def loss_parts(self, model: nn.Module, batch: Any) -> Iterator[tuple[float, int]]:
+        """The loss of each part of a batch, and its targets: an interval is computed from many such parts."""
+        yield self.loss(model, batch).item(), batch.targets
+
     def without_augmentation(self) -> Self:
         """The task as validation measures it: without what only helps learning."""
         return self
@@ -158,6 +161,10 @@ class Task(ABC):
     @abstractmethod
     def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
         """How good a model in training is: by its loss on validation batches, and by answers to some records."""
+
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        """Simple methods on the records that a model was evaluated on; the first knows nothing of the inputs."""
+        return iter(())
 
     @abstractmethod
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
@@ -262,9 +269,9 @@ class RecordTask(Task):
 
     def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
         """By answers to held-out records, beside the loss; by the loss alone where none are answered."""
-        loss = validation_loss(self, model, batches)
         if not self.validation_records:
-            return EvalResult(Scores({"loss": loss}, sum(batch.targets for batch in batches), "targets"))
+            return EvalResult(loss_scores(self, model, batches, self.target))
+        loss = validation_loss(self, model, batches)
         if not math.isfinite(loss):  # a model that has diverged answers nothing
             return EvalResult(Scores({"loss": loss}, 0, "targets"))
         return replace(self.without_augmentation().evaluate(model, records), loss=loss)
@@ -286,13 +293,10 @@ class RecordTask(Task):
 
 
 class StreamTask(Task):
-    """A task whose rows are spans of documents, which all stand in one long stream of `columns` numbers each.
-
-    No number of the stream reaches `vocab`; `unit` is what places of the stream are called when some are counted.
-    """
+    """A task whose rows are spans of one long stream of documents, of `columns` numbers each, all below `vocab`."""
 
     columns: int
-    unit: str
+    unit: str  # what places of the stream are called
     has_history: ClassVar[bool] = False  # whether validation asks for each place after those before it
 
     @property
@@ -355,8 +359,16 @@ class StreamsText(Protocol):
 def validation_loss(task: Task, model: nn.Module, batches: Sequence[Any]) -> float:
     """The loss of a target over validation batches."""
     task = task.without_augmentation()
-    total = sum(task.loss(model, batch).item() for batch in batches)
-    return total / max(1, sum(batch.targets for batch in batches))
+    return sum(task.loss(model, batch).item() for batch in batches) / max(1, sum(batch.targets for batch in batches))
+
+
+@torch.inference_mode()
+def loss_scores(task: Task, model: nn.Module, batches: Iterable[Any], target: str, *more: str) -> Scores:
+    """The loss of a target over validation batches as a score, and what follows from it: "perplexity"."""
+    task = task.without_augmentation()
+    parts = [part for batch in batches for part in task.loss_parts(model, batch)]
+    losses, counts = zip(*(parts or [(0.0, 0)]), strict=True)
+    return score_losses(losses, counts, f"{target}s", ("loss", *more))
 
 
 def task_class(name: str) -> type[Task]:

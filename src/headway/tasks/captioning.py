@@ -25,6 +25,7 @@ from headway.errors import UserError
 from headway.generate.decoding import Job
 from headway.generate.request import begin_of
 from headway.generate.session import context_of
+from headway.metrics.baselines import most_frequent
 from headway.metrics.captions import score_captions
 from headway.nn.trunk import Captioner, EncoderDecoder
 from headway.ops.losses import Baseline
@@ -65,7 +66,14 @@ from headway.tasks.media_tasks import (
     stored_text,
 )
 from headway.tasks.model_parts import ModelParts
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, TextPrediction
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    BaselineData,
+    BaselineResult,
+    EvalOptions,
+    EvalResult,
+    TextPrediction,
+)
 from headway.tasks.text_tasks import DEFAULT_CONTEXT, Framing, given, merged_settings, one_tokenizer
 from headway.tasks.text_tracing import traced_writing, writing_of
 from headway.tasks.tracing import TracedRun, TraceOptions, cells
@@ -255,6 +263,11 @@ class Captioning(WritesAboutMedia):
         samples, notes = about_media(self, model, known, options.generation)
         scores = score_captions([sample.answer for sample in samples], [record.fields[1:] for record in known])
         return EvalResult(scores, samples, notes, self.decoding_limits(options.generation))
+
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        usual = most_frequent(text for record in data.train for text in record.fields[1:])
+        known = [record.fields[1:] for record in data.validation]
+        yield BaselineResult("the most frequent caption", score_captions([usual] * len(known), known))
 
 
 class SpeechSeq2Seq(WritesAboutMedia, Transcribes):

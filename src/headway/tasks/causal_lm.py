@@ -119,6 +119,9 @@ class CausalLM(LanguageModelling):
         features = model.features(batch.read.ids, batch.read.context).flatten(0, 1)
         return TokenPrediction(word_head(model.head), features[: batch.targets], batch.wanted)
 
+    def before(self, batch: CausalBatch) -> Tensor:
+        return batch.read.ids.flatten()[: batch.targets]
+
     # ---- evaluation by windows
 
     @property

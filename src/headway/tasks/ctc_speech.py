@@ -23,6 +23,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.ctc_decoding import PrefixBeam, ctc_greedy
+from headway.metrics.baselines import most_frequent
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_pairs
 from headway.nn.context import padded
@@ -39,6 +40,8 @@ from headway.tasks.media_tasks import SUBSAMPLING, MediaTask, batch_size, first_
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
+    BaselineData,
+    BaselineResult,
     EvalOptions,
     EvalResult,
     Sample,
@@ -70,6 +73,11 @@ class Transcribes(Task):
     def decoding_limits(self, options: GenerationOptions) -> dict[str, int]:
         """What limits the length of answers, besides the sound."""
         return {}
+
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        usual = most_frequent(record.fields[1] for record in data.train)
+        answers = [one._replace(answer=usual) for one in found.samples]
+        yield BaselineResult("the most frequent transcript", transcript_scores(answers))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ Axes:  T rows of a span   F numbers of a row   M rows that are asked for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -23,7 +24,9 @@ from headway.data.order import batched
 from headway.data.records import Record, by_document
 from headway.data.splits import DataSplits
 from headway.errors import UserError, counted
+from headway.metrics.intervals import Sums, columns
 from headway.metrics.scores import Scores, aligned
+from headway.metrics.scoring import mean_of, scores_of
 from headway.nn.trunk import Forecaster
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_ANSWERS, StreamTask, TaskSetup, validation_loss
@@ -34,6 +37,8 @@ from headway.tasks.media_tasks import MediaReader, series_setup
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
+    BaselineData,
+    BaselineResult,
     EvalOptions,
     EvalResult,
     Prediction,
@@ -203,6 +208,17 @@ class Forecasting(MediaReader, StreamTask):
             return EvalResult(Scores({"loss": loss}, 0, "rows"))
         return replace(self.result(predicted_rows(model, batches)), loss=loss)
 
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        """Rows are in standard deviations from the mean of training, which is 0."""
+        rows = [
+            (before, came)
+            for batch in data.validation_batches
+            for before, came in zip(batch.before(), batch.wanted, strict=True)
+        ]
+        means = [PredictedRow(before, torch.zeros_like(came), came) for before, came in rows]
+        yield BaselineResult("the mean", row_scores(means))
+        yield BaselineResult("the last value", row_scores([PredictedRow(row, row, came) for row, came in rows]))
+
     def result(self, found: Sequence[PredictedRow]) -> EvalResult:
         by_column = self.column_errors(found)
         rows = [(name, f"{one['error']:.4g}", f"{one['repeating']:.4g}") for name, one in by_column.items()]
@@ -275,9 +291,19 @@ def predicted_rows(model: nn.Module, batches: Iterable[ForecastBatch]) -> list[P
 
 def row_scores(found: Sequence[PredictedRow]) -> Scores:
     """The root of the mean squared error, and by how much it is below that of repeating the last row."""
-    before, predicted, came = (torch.stack(part) for part in zip(*found, strict=True))  # each M F
-    error, repeated = ((said - came).square().mean().sqrt().item() for said in (predicted, before))
-    return Scores({"error": error, "gain": 1 - error / repeated if repeated else 0.0}, len(found), "rows")
+    before, predicted, came = (torch.stack(part).double() for part in zip(*found, strict=True))  # each M F
+    errors, repeated = ((said - came).square().mean(1).tolist() for said in (predicted, before))
+
+    def gain(totals: Sequence[float]) -> float:
+        return 1 - math.sqrt(totals[0] / totals[1]) if totals[1] else 0.0
+
+    return scores_of(
+        {
+            "error": mean_of(columns(errors, [1] * len(errors)), math.sqrt),
+            "gain": Sums(columns(errors, repeated), gain),
+        },
+        "rows",
+    )
 
 
 def bits(rows: NDArray[np.float32]) -> NDArray[np.uint32]:

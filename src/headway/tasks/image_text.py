@@ -24,7 +24,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.session import context_of
 from headway.metrics.retrieval import KS, chance_recall, score_retrieval
-from headway.metrics.scores import MEASURES
+from headway.metrics.scores import MEASURES, Scores
 from headway.nn.towers import TwoTowers
 from headway.ops.losses import info_nce
 from headway.recipe import Recipe
@@ -36,7 +36,15 @@ from headway.tasks.inputs import ImageInput, Input, ModelInput, input_of
 from headway.tasks.media_classification import ranked_classes
 from headway.tasks.media_tasks import batch_size, image_setup
 from headway.tasks.model_parts import ModelParts
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Prediction, Sample
+from headway.tasks.results import (
+    DEFAULT_EVALUATION,
+    BaselineData,
+    BaselineResult,
+    EvalOptions,
+    EvalResult,
+    Prediction,
+    Sample,
+)
 from headway.tasks.text_tasks import Framing, given, one_tokenizer
 from headway.tasks.tracing import TracedRun, TraceOptions
 
@@ -163,6 +171,11 @@ class ImageTextContrastive(TextsAboutMedia):
         told = {name: f"by chance {MEASURES[name].shown(value)}" for name, value in by_chance.items()}
         scores = replace(scores, numbers={DECISIVE: scores.numbers[DECISIVE], **scores.numbers}, signatures=told)
         return EvalResult(scores, nearest_texts(near, known, owners, texts), extra={"chance": by_chance})
+
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        by_chance = recall_by_chance(data.validation)
+        numbers = {DECISIVE: by_chance[DECISIVE], **by_chance}
+        yield BaselineResult("chance", Scores(numbers, found.scores.count, found.scores.things))
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         return self.traced_vector(model, input)

@@ -9,7 +9,6 @@ Axes:  M tokens that are asked for
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +23,12 @@ from headway.data.order import random_for
 from headway.data.records import Record, by_document
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
+from headway.metrics.baselines import bigram_losses, unigram_losses
 from headway.metrics.scores import Scores
-from headway.metrics.scoring import score_words
-from headway.tasks.base import StreamTask, validation_loss
+from headway.metrics.scoring import score_losses, score_words
+from headway.tasks.base import StreamTask, loss_scores
 from headway.tasks.batches import DataRow, TokenPrediction
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Sample
+from headway.tasks.results import DEFAULT_EVALUATION, BaselineData, BaselineResult, EvalOptions, EvalResult, Sample
 from headway.tasks.text_tasks import DEFAULT_CONTEXT, ReadsText
 
 MAX_WINDOW = 1024  # tokens, also where a context is longer: attention takes their square
@@ -38,6 +38,9 @@ REPORT_TOKENS = 60  # that are written for a sample of a report
 TRACED_TOKENS = 24  # of a text whose attention is drawn
 TEMPERATURE = 0.8  # at which samples of a report are written: what is likeliest repeats itself
 PROMPT_WORDS, PROMPT_CHARACTERS = 3, 20  # of a text to try a model with
+RUN_TOKENS = 64  # of a text: their losses depend on each other, those of runs hardly
+MIN_RUNS = 10
+BASELINE_TOKENS = 1_000_000  # of training that are counted
 LENGTH_EDGES = (16, 64, 256, 1024, 4096)  # tokens of texts, for buckets
 
 
@@ -148,9 +151,34 @@ class LanguageModelling(StreamTask, ReadsText):
 
     def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
         """By the loss of a token; its exponential stands beside it."""
-        loss = validation_loss(self, model, batches)
-        count = sum(batch.targets for batch in batches)
-        return EvalResult(Scores({"loss": loss, "perplexity": math.exp(min(loss, 700.0))}, count, "tokens"))
+        return EvalResult(loss_scores(self, model, batches, self.target, "perplexity"))
+
+    def loss_parts(self, model: nn.Module, batch: Any) -> Iterator[tuple[float, int]]:
+        """Runs of tokens."""
+        return runs_of(self.predicted(model, batch).losses().double().numpy())
+
+    def before(self, batch: Any) -> Tensor | None:
+        """The token before each one that is to be predicted, where that is one of the text."""
+        return None
+
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        """How frequent tokens are, and how often each follows another."""
+        train, seen = list[Any](), 0
+        for batch in data.batches:
+            train.append(batch)
+            seen += batch.targets
+            if seen >= BASELINE_TOKENS:
+                break
+        asked = list(data.validation_batches)
+        losses = {"token frequencies": unigram_losses(wanted(train), wanted(asked), self.vocab)}
+        before = [[self.before(batch) for batch in some] for some in (train, asked)]
+        known = [[one.numpy() for one in side if one is not None] for side in before]
+        if all(known):
+            pairs = [(np.concatenate(side), wanted(some)) for side, some in zip(known, (train, asked), strict=True)]
+            losses["pairs of tokens"] = bigram_losses(pairs[0], pairs[1], self.vocab)
+        for name, each in losses.items():
+            summed, counts = zip(*runs_of(each), strict=True)
+            yield BaselineResult(name, score_losses(summed, counts, f"{self.target}s", ("loss", "perplexity")))
 
     def scores(self, found: Sequence[DocumentLoss]) -> Scores:
         losses, asked = [one.loss for one in found], [one.asked for one in found]
@@ -182,6 +210,19 @@ class LanguageModelling(StreamTask, ReadsText):
     def right(self, predicted: TokenPrediction) -> Tensor:
         """Whether each token was predicted, M."""
         return predicted.right()
+
+
+def runs_of(losses: np.ndarray) -> Iterator[tuple[float, int]]:
+    """The summed losses of runs of tokens, and how many these are; of few tokens, a few runs."""
+    size = min(RUN_TOKENS, max(1, len(losses) // MIN_RUNS))
+    for at in range(0, len(losses), size):
+        run = losses[at : at + size]
+        yield float(run.sum()), len(run)
+
+
+def wanted(batches: Sequence[Any]) -> np.ndarray:
+    """The tokens that batches ask for."""
+    return np.concatenate([batch.wanted.numpy() for batch in batches])
 
 
 def own_random(row: np.ndarray) -> np.random.Generator:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -26,19 +27,21 @@ from headway.errors import UserError
 from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
 from headway.ops.patches import Grid, hidden_mask, normalise, patch_grid, patchify, unpatchify
 from headway.recipe import Recipe
-from headway.tasks.base import UNKNOWN_TOKENS, TaskSetup
+from headway.tasks.base import UNKNOWN_TOKENS, TaskSetup, loss_scores
 from headway.tasks.batches import Batch, DataRow, Row, ids
 from headway.tasks.inputs import ImageInput, input_of
 from headway.tasks.media_encoding import png
 from headway.tasks.media_tasks import AUGMENTATIONS, ImagesAlone, image_setup, stored_sample, stored_text
 from headway.tasks.model_parts import ModelParts
-from headway.tasks.results import EvalResult, PictureStrip, ReportDetails
+from headway.tasks.results import BaselineData, BaselineResult, EvalResult, PictureStrip, ReportDetails
 
 PANELS = ("as shown to the model", "with its prediction of the hidden patches", "as it is")
 NORMALISED = (
     "The model predicts hidden patches normalised, that is without their brightness and contrast: they are drawn with "
     "the mean brightness and contrast of the visible patches of the same image."
 )
+PART = 4  # images whose loss is one of many that an interval is computed from
+MEAN_IMAGES = 2000
 # the share that is hidden, as published
 AUTOENCODER = 0.75  # He et al. 2021
 IMAGE_MODEL = 0.6  # Xie et al. 2021
@@ -100,6 +103,29 @@ class MaskedImage(ImagesAlone):
         """The mean loss of an image's hidden patches, a sum over images."""
         shown = concealed(model, batch)
         return masked_model(model).loss(batch.images, shown.told) / shown.hidden[0].sum()
+
+    def loss_parts(self, model: nn.Module, batch: MaskedImageBatch) -> Iterator[tuple[float, int]]:
+        """A few images at a time."""
+        for images, draws in zip(batch.images.split(PART), batch.draws.split(PART), strict=True):
+            yield self.loss(model, MaskedImageBatch(images, draws)).item(), len(images)
+
+    @torch.inference_mode()
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        """A model that says the mean of the images of training, wherever a patch is hidden."""
+        masked, images = masked_model(model), list[Tensor]()
+        for batch in data.batches:
+            images.append(patchify(batch.images, masked.patch))
+            if sum(map(len, images)) >= MEAN_IMAGES:
+                break
+        target = masked.target if isinstance(masked, MaskedAutoencoder) else nn.Identity()
+        mean = target(torch.cat(images)).mean(0)  # N P
+
+        def forward(images: Tensor, *_: object) -> Tensor:
+            return mean.expand(len(images), -1, -1)
+
+        constant: Any = copy(masked)
+        constant.forward = forward
+        yield BaselineResult("the mean image", loss_scores(self, constant, data.validation_batches, self.target))
 
     def report_details(
         self, model: nn.Module, batches: Sequence[Any], records: Sequence[Record], found: EvalResult

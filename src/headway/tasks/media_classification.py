@@ -15,10 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.order import batched
+from headway.data.order import batched, random_for
 from headway.data.records import Record
-from headway.data.splits import DataSplits
+from headway.data.splits import DataSplits, subsample
 from headway.data.transforms.compose import CutMix, Mixing, Mixup, OneOf, soft_targets
+from headway.metrics.baselines import Vectors, most_frequent, nearest_mean
+from headway.metrics.intervals import Share
+from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier
 from headway.recipe import Recipe
@@ -39,6 +42,8 @@ from headway.tasks.media_tasks import (
 from headway.tasks.model_parts import ModelParts, labels_of
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
+    BaselineData,
+    BaselineResult,
     ClassProbabilities,
     CollectedAnswers,
     EvalOptions,
@@ -50,6 +55,7 @@ from headway.tasks.text_tasks import given
 from headway.tasks.tracing import TracedRun, TraceOptions
 
 ANSWERED_TOGETHER = 64  # samples of an evaluation
+BASELINE_SAMPLES = 2000  # that are opened for the means of classes
 PREDICTED_TOGETHER = 32  # samples that a person names
 TOP = 5  # classes among which the right one may be
 MIXINGS: dict[str, Mixing] = {"mixup": Mixup(), "cutmix": CutMix()}
@@ -141,18 +147,37 @@ class MediaClassification(Classification, MediaTask):
         self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
     ) -> EvalResult:
         """Accuracy, also among the likeliest few where there are more classes than these."""
-        answers, inside = CollectedAnswers(), 0
+        answers, inside = CollectedAnswers(), list[bool]()
         for some in batched(records, ANSWERED_TOGETHER):
             self.check(some)
             logits = self.batch(some).logits(model)
             for record, best in zip(some, logits.topk(min(TOP, logits.shape[-1])).indices.tolist(), strict=True):
                 names, right = [self.labels[pick] for pick in best], record.fields[1]
                 answers.add([Sample(record.name, names[0], right)])
-                inside += right in names
-        scores = replace(score_classes(answers.answers, answers.wanted), things=self.things)
+                inside.append(right in names)
+        scores = self.scores(answers.answers, answers.wanted)
         if len(self.labels) > TOP:
-            scores = replace(scores, numbers={**scores.numbers, "top5": inside / len(answers.answers)})
+            top = Share(np.array(inside))
+            numbers, statistics = {**scores.numbers, "top5": top.value()}, {**scores.statistics, "top5": top}
+            scores = replace(scores, numbers=numbers, statistics=statistics)
         return EvalResult(scores, answers.samples)
+
+    def scores(self, answers: Sequence[str], wanted: Sequence[str]) -> Scores:
+        return replace(score_classes(answers, wanted), things=self.things)
+
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        train = subsample(data.train, BASELINE_SAMPLES)
+        labels, wanted = ([record.fields[1] for record in some] for some in (train, data.validation))
+        yield BaselineResult("majority class", self.scores([most_frequent(labels)] * len(wanted), wanted))
+        nearest = nearest_mean(self.vectors(train), labels, self.vectors(data.validation))
+        yield BaselineResult("nearest class mean", self.scores(nearest, wanted))
+
+    def vectors(self, records: Sequence[Record]) -> Vectors:
+        """Samples as vectors, R C: all pixels of an image; of a series the mean and the deviation over time."""
+        plain, never = self.input.without_augmentation(), random_for("unused")
+        samples = (plain.load(record.handed[0], never) for record in records)
+        rows = [torch.cat([x.mean(0), x.std(0, correction=0)]) if x.dim() == 2 else x.flatten() for x in samples]
+        return torch.stack(rows).numpy()
 
     def row_name(self, record: Record) -> str:
         name = super().row_name(record)

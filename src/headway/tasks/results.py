@@ -10,12 +10,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import bidirectional
 
 from headway.generate.request import Reason
 from headway.metrics.scores import MEASURES, Scores
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, Hypothesis
+
+if TYPE_CHECKING:
+    from headway.data.records import Record
 
 MAX_CLASSES = 5  # of which the probabilities are shown to people
 
@@ -196,11 +199,32 @@ class EvalOptions:
 DEFAULT_EVALUATION = EvalOptions()
 
 
+class BaselineData(NamedTuple):
+    """What simple methods learn from, and the records and batches that a model was evaluated on.
+
+    `batches` are those of an epoch at most, made when they are asked for; `train` are records, some of very many.
+    """
+
+    train: Sequence[Record]
+    batches: Iterable[Any]
+    validation: Sequence[Record]
+    validation_batches: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class BaselineResult:
+    """What a simple method scores on the records that a model was evaluated on."""
+
+    name: str  # behind "by"
+    scores: Scores
+
+
 @dataclass(frozen=True)
 class EvalResult:
     """Scores, some answers, and what else there is to say: `notes` for people, `extra` for programs.
 
-    `loss` is that of validation batches, where these were measured.
+    `loss` is that of validation batches, where these were measured.  `baselines` are simple methods on the same
+    records; the first of them knows nothing of the inputs.
     """
 
     scores: Scores
@@ -208,6 +232,7 @@ class EvalResult:
     notes: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     loss: float | None = None
+    baselines: tuple[BaselineResult, ...] = ()
 
     @property
     def values(self) -> dict[str, float]:
@@ -221,7 +246,10 @@ class EvalResult:
         return main if MEASURES[self.scores.main].higher else -main
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.extra, **self.scores.plain()}
+        found = {**self.extra, **self.scores.plain()}
+        if self.baselines:
+            found["baselines"] = {one.name: one.scores.plain()["scores"] for one in self.baselines}
+        return found
 
     def to_text(self) -> str:
         return "\n\n".join([self.scores.shown(), *self.notes])

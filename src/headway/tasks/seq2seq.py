@@ -6,7 +6,7 @@ Axes:  N tokens of all sources   M tokens of all targets   C width
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +19,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.request import begin_of
 from headway.generate.session import context_of, encode_sources
+from headway.metrics.baselines import most_frequent
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_pairs
 from headway.nn.context import EMPTY
@@ -41,6 +42,8 @@ from headway.tasks.generation import (
 from headway.tasks.model_parts import ModelParts, reads_media, required_tokenizer
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
+    BaselineData,
+    BaselineResult,
     CollectedAnswers,
     EvalOptions,
     EvalResult,
@@ -220,6 +223,17 @@ class Seq2Seq(TokenRows):
         for some in batched(order, ANSWERED_TOGETHER):
             found |= dict(zip(some, self.predict(model, [sources[at] for at in some], options), strict=True))
         return [found[at] for at in range(len(sources))]
+
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        usual = most_frequent(record.fields[1] for record in data.train)
+        simple: dict[str, Callable[[Sample], str]] = {
+            "the most frequent target": lambda one: usual,
+            "copying the source": lambda one: one.source,
+        }
+        for name, answer in simple.items():
+            answers = CollectedAnswers()
+            answers.add(one._replace(answer=answer(one)) for one in found.samples)
+            yield BaselineResult(name, text_scores(answers, tuple(found.scores.numbers)))
 
     def check_lengths(self, model: nn.Module, records: Sequence[Record]) -> None:
         """Refuses sources that the model has no positions for; a cut source could not be translated whole."""

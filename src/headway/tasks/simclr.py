@@ -8,7 +8,7 @@ Axes:  B batch   Ch channels   H height   W width   P width of the vectors that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Self
@@ -21,6 +21,7 @@ from headway.data.splits import DataSplits
 from headway.data.transforms.colour import ColourJitter
 from headway.data.transforms.compose import RandomApply, generators
 from headway.data.transforms.geometry import RandomResizedCrop
+from headway.metrics.scoring import score_losses
 from headway.ops.losses import nt_xent
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
@@ -28,6 +29,7 @@ from headway.tasks.batches import Batch, Row
 from headway.tasks.inputs import ImageInput, input_of
 from headway.tasks.media_tasks import AUGMENTATIONS, Augmentations, ImagesAlone, image_setup, stored_text
 from headway.tasks.model_parts import ModelParts
+from headway.tasks.results import BaselineData, BaselineResult, EvalResult
 from headway.zoo.presets import preset
 
 # what makes a view: as SimCLR has it, with crops of a fifth or more, since less of a small image shows nothing
@@ -90,6 +92,21 @@ class SimCLR(ImagesAlone):
         # in one call: batch norms see both views of all images
         one, other = model(torch.cat([batch.one, batch.other])).chunk(2)
         return nt_xent(one, other, self.temperature)
+
+    def loss_parts(self, model: nn.Module, batch: ViewBatch) -> Iterator[tuple[float, int]]:
+        """Image by image, among the others of the batch."""
+        one, other = model(torch.cat([batch.one, batch.other])).chunk(2)
+        return self.pair_losses(one, other)
+
+    def pair_losses(self, one: Tensor, other: Tensor) -> Iterator[tuple[float, int]]:
+        views = nt_xent(one, other, self.temperature, reduction="none")  # 2B
+        return ((loss, 1) for loss in views.view(2, -1).sum(0).tolist())
+
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        """Where all vectors are alike, every image of the batch is as likely."""
+        alike = [torch.ones(len(batch.one), 1) for batch in data.validation_batches]
+        losses, counts = zip(*(part for one in alike for part in self.pair_losses(one, one)), strict=True)
+        yield BaselineResult("chance", score_losses(losses, counts, f"{self.target}s", ("loss",)))
 
     def without_augmentation(self) -> Self:
         """As it is: without augmentation both views would be the same image."""

@@ -15,12 +15,13 @@ import torch
 from torch import nn
 
 from headway.data.tokenizer import Tokenizer
+from headway.metrics.baselines import frequent_tags
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_tags
 from headway.nn.head import TokenClassifier
 from headway.tasks.batches import PackedBatch, Row, around, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.results import CollectedAnswers, TaggedWords
+from headway.tasks.results import CollectedAnswers, Sample, TaggedWords
 from headway.tasks.text_classification import NO_TARGET, LabelBatch, TextLabelTask
 from headway.tasks.text_tracing import fitting_ids, own_tokens, text_axes
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
@@ -62,6 +63,15 @@ class Tagging(TextLabelTask):
 
     def scores(self, answers: CollectedAnswers) -> Scores:
         return replace(score_tags(answers.answers, answers.wanted, answers.words), unit="words")
+
+    def simple_answers(self, train: Sequence[Sequence[str]], samples: Sequence[Sample]) -> dict[str, list[str]]:
+        """As many tags as were wanted: a long text is cut."""
+        tags, usual = frequent_tags((text.split(" "), given.split(" ")) for text, given in train)
+        words = [one.source.split(" ")[: len(one.wanted.split())] for one in samples]
+        return {
+            "majority tag": [" ".join([usual] * len(row)) for row in words],
+            "most frequent tag of each word": [" ".join(tags.get(word, usual) for word in row) for row in words],
+        }
 
     @torch.inference_mode()
     def predict(

@@ -21,6 +21,7 @@ from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, counted, listed, nearest
+from headway.metrics.baselines import most_frequent, naive_bayes
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier, TokenClassifier
@@ -31,6 +32,8 @@ from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.model_parts import ModelParts, labels_of, named_classes, reads_media, required_tokenizer
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
+    BaselineData,
+    BaselineResult,
     ClassProbabilities,
     CollectedAnswers,
     EvalOptions,
@@ -166,6 +169,19 @@ class TextLabelTask(Classification, TokenRows):
     @abstractmethod
     def scores(self, answers: CollectedAnswers) -> Scores: ...
 
+    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        samples, train = found.samples, [record.fields for record in data.train]
+        if not samples or not train:
+            return
+        for name, answers in self.simple_answers(train, samples).items():
+            collected = CollectedAnswers()
+            collected.add(one._replace(answer=answer) for one, answer in zip(samples, answers, strict=True))
+            yield BaselineResult(name, self.scores(collected))
+
+    @abstractmethod
+    def simple_answers(self, train: Sequence[Sequence[str]], samples: Sequence[Sample]) -> dict[str, list[str]]:
+        """The answers of simple methods that have learned from fields of records."""
+
 
 class TextClassification(TextLabelTask):
     """Predict the class of a text.  The tokenizer frames it as the model wants it."""
@@ -188,6 +204,13 @@ class TextClassification(TextLabelTask):
 
     def scores(self, answers: CollectedAnswers) -> Scores:
         return replace(score_classes(answers.answers, answers.wanted, answers.words), unit="words")
+
+    def simple_answers(self, train: Sequence[Sequence[str]], samples: Sequence[Sample]) -> dict[str, list[str]]:
+        texts, labels = zip(*train, strict=True)
+        return {
+            "majority class": [most_frequent(labels)] * len(samples),
+            "naive Bayes": naive_bayes(texts, labels, [one.source for one in samples]),
+        }
 
     @torch.inference_mode()
     def predict(

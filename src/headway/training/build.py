@@ -35,6 +35,7 @@ from headway.training.optimiser import (
     Schedule,
 )
 from headway.training.plan import Plan
+from headway.training.verdict import conclusions, describe_scores
 
 T = TypeVar("T")
 
@@ -100,12 +101,13 @@ def limits_of(recipe: Recipe) -> RunLimits:
     return RunLimits(require(train.steps), *every, train.patience, train.keep_best, train.average)
 
 
-def evaluator_of(made: Plan) -> Callable[[nn.Module], EvalResult] | None:
-    """What scores the model as it trains, where something is held out."""
+def evaluator_of(made: Plan, answers: int = 0) -> Callable[[nn.Module], EvalResult] | None:
+    """What scores the model as it trains, where something is held out; by so many answers at least."""
     task, batches = made.task, made.encoded.validation
     if not batches:
         return None
-    records = made.splits.some_validation(task.validation_records) if task.validation_records else []
+    count = max(task.validation_records, answers) if task.validation_records else 0
+    records = made.splits.some_validation(count) if count else []
     return lambda model: task.validate(model, batches, records)
 
 
@@ -229,11 +231,11 @@ def describe_end(made: Plan, end: RunResult) -> str:
     if end.signal is not None:
         return f"\ninterrupted at step {end.step}, and saved; go on with\n\n  {going_on(made.out)}"
     folder = shlex.quote(str(made.recipe.out))
-    found = [] if end.found is None else [", ".join(f"{name} {value:.4f}" for name, value in end.found.values.items())]
     example = made.task.example(made.splits, end.found.samples if end.found else ())
     found_next = made.task.next_commands(folder, shlex.quote(example))
     commands = [*(one.command for one in found_next), f"open {folder}/report.html"]
-    lines = ["", f"done: the weights are {end.chosen}", *found, "", "next", *(f"  {line}" for line in commands)]
+    scores = [] if end.found is None else ["", *describe_scores(end.found), "", *conclusions(made, end)]
+    lines = ["", f"done: the weights are {end.chosen}", *scores, "", "next", *(f"  {line}" for line in commands)]
     return "\n".join(lines)
 
 

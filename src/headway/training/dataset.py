@@ -1,8 +1,8 @@
 """The data of a run: records of files, a validation split, rows of ids on disk, and the batches of each step.
 
 Where no validation data is given, a share of the texts is held out by the text itself, so that no text is on both
-sides; of one or a few long documents, the end is held out (`tail`).  The batches of a step are a function of its number
-alone, whichever process prepares them.
+sides, and of every class its share; of one or a few long documents, the end is held out (`tail`).  The batches of a
+step are a function of its number alone, whichever process prepares them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from headway.data.checks import Skipped, good_records
-from headway.data.kinds import STREAMED, DataKind
+from headway.data.kinds import DataKind
 from headway.data.order import Buckets, Steps, StreamWindows, batched, random_for, spans
 from headway.data.recognise import recognise, recognise_validation
 from headway.data.records import BUILTIN, Record, as_records, by_document, is_builtin
 from headway.data.shards import Shards, cached_shards, digest, write_shards
-from headway.data.splits import DataSplits, held_out, share_for, split_by_names, without_test
+from headway.data.splits import DataSplits, split, split_by_names, without_test
 from headway.errors import UserError
 from headway.recipe import Recipe
 from headway.tasks.base import RecordTask, StreamTask, Task, TaskSetup
@@ -31,8 +31,6 @@ from headway.training.loop import deaf
 from headway.zoo.presets import preset
 
 DATES, DATES_VALIDATION = 100_000, 1000
-FEW_DOCUMENTS = 20  # or fewer are cut at their end, not one from another
-MAX_VALIDATION = 2000  # records that are held out
 ENCODED_TOGETHER = 1000  # records
 MEDIA_NUMBERS = 2**31  # what a row of images or sounds may hold: the bytes of a name, and how long a sound is
 VALIDATION_BATCH = {"tokens": 8192, "images": 128, "frames": 16_384, "vectors": 8192}  # of a batch for validation
@@ -46,7 +44,7 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
     """The records of a recipe's files, or `records` of Python values; `task` says what they are for, if known."""
     data = recipe.data
     if records is not None:
-        return split(recipe, in_memory(as_records(records), task))
+        return split(in_memory(as_records(records), task), data.validation_split, data.stratify, recipe.seed)
     if is_builtin(data.path):
         for name in ("validation_from", "test_from"):
             if getattr(data, name) is not None:
@@ -89,29 +87,9 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         skipped=skipped,
     )
     if validation is None:
-        return split(recipe, whole)
+        return split(whole, data.validation_split, data.stratify, recipe.seed)
     held_skipped = Skipped() if data.skip_bad else None
     return replace(whole, validation=partial(good_records, validation, held_skipped), validation_skipped=held_skipped)
-
-
-def split(recipe: Recipe, whole: DataSplits) -> DataSplits:
-    """Training records with a share of them held out for validation."""
-    share = recipe.data.validation_split
-    if share == 0:
-        return whole
-    everything = whole.train
-    if whole.kind in STREAMED and sum(not record.goes_on for record in everything()) <= FEW_DOCUMENTS:
-        return replace(whole, tail=share)
-    chosen = share_for((record.fields[0] for record in everything()), share, recipe.seed, most=MAX_VALIDATION)
-
-    def parted(side: bool) -> Iterator[Record]:
-        inside = False
-        for record in everything():
-            inside = inside if record.goes_on else held_out(record.fields[0], chosen, recipe.seed)
-            if inside == side:
-                yield record
-
-    return replace(whole, train=lambda: parted(False), validation=lambda: parted(True))
 
 
 def in_memory(records: list[Record], task: type[Task] | None) -> DataSplits:

@@ -166,6 +166,7 @@ class Run:
     metrics_log: MetricsLog
     callbacks: Sequence[object] = ()  # with methods of `Callback`
     evaluator: Callable[[nn.Module], EvalResult] | None = None
+    final_evaluator: Callable[[nn.Module], EvalResult] | None = None  # of the weights that were chosen, on more records
     state: RunState = field(default_factory=RunState)
     saved_step: int | None = None  # of the checkpoint that equals the current state
     recount: Recount | None = None
@@ -285,19 +286,16 @@ class Run:
 
     def finish(self) -> RunResult:
         """Gives the model the best weights: of one checkpoint, or the mean of several."""
-        step, best = self.state.step, self.best_weights()
-        self.learner.model.eval()
-        if not best or self.evaluator is None:
-            fill(self.learner.model, self.evaluated_weights(self.learner.tensors()))
-            return RunResult(step, None, f"those of step {step}", None)
-        first = next(iter(best))
-        found, steps = self.evaluate_mean([best[first]]), [first]
-        if len(best) > 1:
-            mean = self.evaluate_mean(list(best.values()))
-            if mean.score > found.score:
-                found, steps = mean, sorted(best)
-            else:
-                fill(self.learner.model, best[first])
+        step, best, model = self.state.step, self.best_weights(), self.learner.model.eval()
+        final = self.final_evaluator or self.evaluator
+        if not best or final is None:
+            fill(model, self.evaluated_weights(self.learner.tensors()))
+            return RunResult(step, None, f"those of step {step}", None if final is None else final(model))
+        first, steps = next(iter(best)), list(best)[:1]
+        if len(best) > 1 and self.evaluate_mean([best[first]]).score < self.evaluate_mean(list(best.values())).score:
+            steps = sorted(best)
+        fill(model, mean_tensors([best[one] for one in steps]) if len(steps) > 1 else best[first])
+        found = final(model)
         named = ", ".join(map(str, steps))
         chosen = f"those of step {named}" if len(steps) == 1 else f"the mean of those of steps {named}"
         self.metrics_log.append(step=step, chosen=steps, valid=dict(found.values), score=found.score)

@@ -150,7 +150,8 @@ class RunProgress:
             self.on_message("  ".join(self.parts(line["step"], MAX_COLUMNS)))
 
     def on_evaluate(self, step: int, found: EvalResult, best: bool) -> None:
-        values = "  ".join(f"{name} {value:.4g}" for name, value in found.values.items())
+        loss = () if found.loss is None else (f"loss {found.loss:.4g}",)
+        values = "  ".join([*loss, *(f"{name} {found.scores.told(name)}" for name in found.scores.numbers)])
         self.score = next((f"{name} {value:.4g}" for name, value in found.values.items() if name != "loss"), "")
         self.on_message(f"step {step}: validation {values}{'  (best so far)' if best else ''}")
         if found.samples:

@@ -172,7 +172,7 @@ def plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_P
 
     def encode(setup: TaskSetup) -> EncodedDataset:
         longest = max_length_of(draft, setup)
-        shape = str((draft.seed, draft.data.validation_split, longest))
+        shape = str((draft.seed, splits.share, draft.data.stratify, longest))
         key = digest((), splits.digest, repr(setup.task), *tokenizer_texts(setup), shape)
         return encoded_dataset(setup, splits, draft.seed, longest, ShardCache(key, scratch))
 
@@ -290,6 +290,7 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
         "data.task": found.task.kind,
         "data.objective": found.task.objective,
         "data.max_length": max_length_of(recipe, found.setup),
+        "data.validation_split": given(recipe.data.validation_split, found.splits.share),
         "train.steps": steps,
         "train.epochs": None,
         "train.batch": batch,

@@ -20,7 +20,18 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from headway.errors import UserError, nearest
-from headway.recipe import ALIASES, EXCLUSIVE, SECTIONS, SETTINGS, Recipe, Setting, canonical, flat, from_flat
+from headway.recipe import (
+    ALIASES,
+    ELSEWHERE,
+    EXCLUSIVE,
+    SECTIONS,
+    SETTINGS,
+    Recipe,
+    Setting,
+    canonical,
+    flat,
+    from_flat,
+)
 from headway.tasks.registry import DATA_WORDS, TASKS
 from headway.training.settings import (
     KeyPath,
@@ -262,7 +273,11 @@ def read_file(path: Path) -> Layer:
             raise UserError(f"{name} line {document.lines[(key,)]}: {key}: {value!r} is no section", do=do)
         for word, inner in (value or {}).items():
             given.append((f"{key}.{word}", inner, RecipeLine(name, document.lines[(key, word)], key)))
-    return layer_of(given)
+    layer = layer_of(given)
+    share = layer.get("data.validation_split")
+    if share is not None and "data.stratify" not in layer:  # resolved by a version that knew of no classes here
+        layer = {**layer, "data.stratify": GivenValue(False, share.origin)}
+    return layer
 
 
 def layer_of(given: Iterable[tuple[str, Any, SettingOrigin]]) -> Layer:
@@ -372,28 +387,3 @@ def to_text(value: object) -> str:
     if isinstance(value, tuple | list):
         return ",".join(map(to_text, value))
     return str(value) if isinstance(value, str) else dumps(value, default=str)
-
-
-# Names in other trainers, and fields of a model's config that are settings of another section
-ELSEWHERE: Mapping[str, str] = {
-    "learning_rate": "train.lr",
-    "lr_scheduler": "train.schedule",
-    "batch_size": "train.batch",
-    "max_steps": "train.steps",
-    "max_epochs": "train.epochs",
-    "num_epochs": "train.epochs",
-    "grad_clip": "train.max_grad_norm",
-    "gradient_accumulation": "train.grad_accumulation",
-    "gradient_accumulation_steps": "train.grad_accumulation",
-    "optimizer": "train.optimiser",
-    "early_stopping": "train.patience",
-    "vocab": "data.vocab",
-    "vocab_size": "data.vocab",
-    "max_seq_length": "data.max_length",
-    "val_split": "data.validation_split",
-    "min_lr": "train.min_lr_ratio",
-    "num_workers": "train.workers",
-    "random_seed": "seed",
-    "dropout": "train.dropout",
-    "output_dir": "out",
-}

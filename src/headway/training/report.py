@@ -20,12 +20,13 @@ from torch import nn
 from headway import __version__
 from headway.errors import counted
 from headway.figures import Curve, Point
-from headway.metrics.scores import MEASURES, Scores
+from headway.metrics.scores import INTERVAL, MEASURES, Scores
 from headway.recipe import Recipe
 from headway.system import describe_cores, describe_processor, describe_python, going_on, peak_memory
 from headway.tasks.base import Task
 from headway.tasks.results import (
     SHOWN_SAMPLES,
+    BaselineResult,
     EvalOptions,
     EvalResult,
     NextCommand,
@@ -39,11 +40,12 @@ from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
 from headway.training.recipe_sources import to_yaml
 from headway.training.report_attention import NO_ATTENTION, AttentionExamples, attention_examples, recorded
+from headway.training.verdict import conclusions, retrain_command
 
-MAX_RECORDS = 1000  # validation records that are answered for the report
 MAX_UNSEEN = 500  # records unlike any in training, where the data knows such
 MAX_FILES = 20  # names of data files that are listed
 UNSEEN = "in ways of writing never seen"
+INTERVALS = "95 % intervals: of Clopper and Pearson where a score counts records, else by bootstrap over records."
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -53,6 +55,7 @@ class RunReport:
     """All that is reported of a run.  `kept` are the steps whose weights the model has.
 
     `details` is None where no data was held out; `unseen` are scores on records unlike any in training.
+    `conclusions` are the verdict and what is to be known of the scores.
     """
 
     name: str
@@ -68,6 +71,8 @@ class RunReport:
     example: str  # an input to try the model with
     details: ReportDetails | None = None
     unseen: Scores | None = None
+    baselines: Sequence[BaselineResult] = ()
+    conclusions: Sequence[str] = ()
     attention: AttentionExamples = NO_ATTENTION
     sample_names: tuple[str, str, str] = Task.sample_names
     graded: bool = True
@@ -75,10 +80,9 @@ class RunReport:
 
 
 def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) -> RunReport:
-    """Evaluates the model once more, on more than each evaluation did, and collects what there is to say of a run."""
+    """Collects what there is to say of a run; its scores are those of its last evaluation."""
     model.eval()
-    lines, task = log.lines(), made.task.without_augmentation()
-    found = final_result(made, end, model) if made.encoded.validation else None
+    lines, task, found = log.lines(), made.task.without_augmentation(), end.found
     details = None if found is None else details_of(made, found, model)
     folder = str(made.out)
     example = task.example(made.splits, details.samples if details and task.graded else ())
@@ -96,6 +100,8 @@ def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) ->
         example=example,
         details=details,
         unseen=None if found is None else unseen_scores(made, found, model),
+        baselines=() if found is None else found.baselines,
+        conclusions=conclusions(made, end),
         attention=attention(made, details, model, example),
         sample_names=task.sample_names,
         graded=task.graded,
@@ -104,16 +110,6 @@ def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) ->
 
 
 # ---- evaluation
-
-
-def final_result(made: Plan, end: RunResult, model: nn.Module) -> EvalResult:
-    """The run's last evaluation, or one on more records where that has answered fewer of them."""
-    task, splits = made.task.without_augmentation(), made.splits
-    records = splits.some_validation(MAX_RECORDS) if task.validation_records else []
-    found = end.found or task.validate(model, made.encoded.validation, records)
-    if len(found.samples) >= len(records) or not found.samples:
-        return found
-    return task.evaluate(model, records, EvalOptions(metrics=tuple(found.scores.numbers)))
 
 
 def unseen_scores(made: Plan, found: EvalResult, model: nn.Module) -> Scores | None:
@@ -226,18 +222,24 @@ def next_commands(task: type[Task], folder: str, example: str) -> list[NextComma
     ]
 
 
-def retrain_command(folder: str) -> str:
-    return f"headway train --config {shlex.quote(str(Path(folder) / 'recipe.yaml'))} --out NEW"
+def score_rows(report: RunReport, found: Scores) -> list[list[str]]:
+    """Scores by length, of all with the interval, of what is unlike anything in training, and of simple methods.
 
-
-def score_rows(found: Scores, unseen: Scores | None) -> list[list[str]]:
-    """Scores by length, of all, and of what is unlike anything in training; the first row has the columns' names."""
+    The first row has the columns' names.
+    """
     parts = [(bucket.label, bucket.count, bucket.numbers) for bucket in found.buckets]
     parts.append(("all", found.count, found.numbers))
-    if unseen is not None:
-        parts.append((UNSEEN, unseen.count, unseen.numbers))
+    if report.unseen is not None:
+        parts.append((UNSEEN, report.unseen.count, report.unseen.numbers))
+    parts += [(f"by {one.name}", one.scores.count, one.scores.numbers) for one in report.baselines]
     heads = [found.unit if found.buckets else "part", "count", *(MEASURES[name].title for name in found.numbers)]
-    return [heads, *([label, f"{n:,}", *(MEASURES[m].shown(of[m]) for m in found.numbers)] for label, n, of in parts)]
+    rows = [
+        [label, f"{n:,}", *(MEASURES[m].shown(of[m]) if m in of else "" for m in found.numbers)]
+        for label, n, of in parts
+    ]
+    limits = [MEASURES[name].shown_interval(one) for name, one in found.intervals.items()]
+    rows.insert(len(found.buckets) + 1, [f"{INTERVAL} interval", "", *limits])
+    return [heads, *rows]
 
 
 FILES = (
@@ -248,6 +250,7 @@ FILES = (
     ("recipe.yaml", "every setting of the run"),
     ("data.json", "hashes of the data"),
     ("metrics.jsonl, times.jsonl", "metrics and durations of the run"),
+    ("scores.json", "the final scores with their intervals, beside those of simple methods"),
     ("report.html", "all of this with curves, samples and attention"),
     ("checkpoints/", "state to resume from; not needed to use the model"),
 )
@@ -290,8 +293,11 @@ def scores(report: RunReport) -> Iterator[str]:
         return
     found = report.details.scores
     yield f"On {found.count:,} held-out {found.things} that were not used in training:"
-    heads, *rows = score_rows(found, report.unseen)
+    heads, *rows = score_rows(report, found)
     yield table(heads, rows)
+    yield INTERVALS
+    if report.conclusions:
+        yield "\n".join(f"- {escaped(line)}" for line in report.conclusions)
     if found.signatures:
         yield "\n".join(f"- {MEASURES[name].title}: `{signature}`" for name, signature in found.signatures.items())
 

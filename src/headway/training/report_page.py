@@ -22,8 +22,9 @@ from headway.tasks.results import PictureStrip, ReportDetails, Sample
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
-from headway.training.report import UNSEEN, RunReport, model_card, run_report, score_rows
+from headway.training.report import INTERVALS, UNSEEN, RunReport, model_card, run_report, score_rows
 from headway.training.report_attention import WeightMap
+from headway.training.verdict import write_scores
 
 REPORT, CARD = "report.html", "README.md"
 SHOWN = 6  # right samples, and as many wrong ones
@@ -41,14 +42,14 @@ INVISIBLE = {**PICTURES, 0x7F: 0x2421, **dict.fromkeys(range(0x80, 0xA0), 0xFFFD
 
 
 def write_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) -> None:
-    """Evaluates the model once more, on more than each evaluation did, and writes the report and the card."""
+    """Writes the report and the card, and the scores of the last evaluation as data."""
     found = run_report(made, end, log, model)
+    write_scores(made, end)
     write_text(made.out / REPORT, report_page(found))
     write_text(made.out / CARD, model_card(found))
 
 
 def report_page(report: RunReport) -> str:
-    """The whole page."""
     title = f"{cut(report.name, MAX_NAME)}: {report.task}"
     about_recipe = ("Every setting of this run, as in ", tag("code", "recipe.yaml"), " of its folder.")
     recipe = tag("pre", tag("code", cut(report.recipe, MAX_RECIPE)))
@@ -73,12 +74,12 @@ def headline(report: RunReport) -> Iterator[Markup]:
     if report.details is None:
         return
     found, unseen = report.details.scores, report.unseen
-    tiles = [(formatted(name, number), measure_of(name).title) for name, number in found.numbers.items()]
+    tiles = [(found, name, "") for name in found.numbers]
     if unseen is not None:
-        tiles.insert(
-            1, (formatted(unseen.main, unseen.numbers[unseen.main]), f"{measure_of(unseen.main).title}, {UNSEEN}")
-        )
-    yield tag("ul", *(tag("li", tag("strong", number), name) for number, name in tiles), class_="numbers")
+        tiles.insert(1, (unseen, unseen.main, f", {UNSEEN}"))
+    texts = [(formatted(n, of.numbers[n]), f"{measure_of(n).title}{more} ({of.basis(n)})") for of, n, more in tiles]
+    yield tag("ul", *(tag("li", tag("strong", number), text) for number, text in texts), class_="numbers")
+    yield from (tag("p", line, dir="auto") for line in report.conclusions)
 
 
 def training(report: RunReport) -> Iterator[Markup]:
@@ -130,8 +131,9 @@ def scores(report: RunReport) -> Iterator[Markup]:
         yield tag("p", "Nothing was held out, so nothing was evaluated.")
         return
     found = report.details.scores
-    heads, *rows = score_rows(found, report.unseen)
+    heads, *rows = score_rows(report, found)
     yield table(f"On {found.count:,} held-out {found.things}", heads, rows)
+    yield tag("p", INTERVALS, class_="soft")
     if found.classes is not None:
         yield class_table(found.classes)
         if 2 < len(found.classes.labels) <= CLASSES:
@@ -272,7 +274,6 @@ def svg(panel: Panel, title: str, description: str) -> Markup:
 
 
 def picture_figure(one: PictureStrip) -> Markup:
-    """Each image over what it is."""
     frames = [
         tag(
             "span",
@@ -327,7 +328,6 @@ def section(title: str, *inside: Markup) -> Markup:
 
 
 def facts_table(facts: Iterable[tuple[str, str]]) -> Markup:
-    """Names and values."""
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", cut(value), dir="auto")) for name, value in facts]
     return tag("table", tag("tbody", *rows), class_="facts")
 

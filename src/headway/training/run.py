@@ -47,6 +47,7 @@ from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, toke
 from headway.training.recipe_sources import CommandLineOption, RecipeLayers, from_yaml, read_file, resolve, to_yaml
 from headway.training.report_page import write_report
 from headway.training.store import Store
+from headway.training.verdict import FINAL_ANSWERS, with_baselines
 
 RECIPE, DATA = "recipe.yaml", "data.json"
 FILES = ("data.path", "data.source", "data.target", "data.validation")
@@ -183,14 +184,14 @@ def trained(
     length = RunLength(made, log)
     with progress_to(out, limits.steps, log, made.encoded.unit) as progress:
         callbacks = (progress, *callbacks)
-        training = Run(
-            learner, batches_of(made), limits, store, log, callbacks, evaluator_of(made), recount=length.recount()
-        )
+        evaluators = evaluator_of(made), evaluator_of(made, FINAL_ANSWERS)
+        training = Run(learner, batches_of(made), limits, store, log, callbacks, *evaluators, recount=length.recount())
         for sentence in training.resume() if resume else ():
             training.notify("on_message", sentence)
         end = training.run(interruption)
     made = length.made
     if end.signal is None:
+        end = with_baselines(made, end, learner.model)
         made.as_model(learner.model).save(folder)
         write_report(made, end, log, learner.model)
         log.mark_finished(end.step)

@@ -1,0 +1,152 @@
+"""How far a score may be from what more records would say: its 95 % interval.
+
+A share of records (4 of 4 right) has the exact interval of Clopper and Pearson (1934): those shares p under which the
+count is not improbable, neither as so many nor as so few.  Every other score is a function of sums over records, and
+has the percentiles of the bootstrap (Efron 1979): of the scores of as many records, drawn from these with replacement.
+Draws are always the same, and the order of records changes nothing.
+
+Axes:  N records   K sums   R resamples
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEVEL = 0.95
+RESAMPLES, MIN_RESAMPLES = 1000, 100
+DRAWS = 4_000_000  # at most, of all resamples together, down to the least number of these
+HALVINGS = 60  # of the range from 0 to 1, which leave nothing that a float could tell
+
+Rows = Sequence[int]
+Numbers = NDArray[np.float64]
+
+
+class Interval(NamedTuple):
+    """From `low` to `high`; not numbers where nothing can be said."""
+
+    low: float
+    high: float
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int | float) and self.low <= number <= self.high
+
+
+UNKNOWN = Interval(math.nan, math.nan)
+
+
+class Statistic(ABC):
+    """A score as a function of records."""
+
+    signature: str = ""  # how it was computed, for others to compare with
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Records."""
+
+    @abstractmethod
+    def value(self, rows: Rows | None = None) -> float:
+        """The score of all records, or of some."""
+
+    @abstractmethod
+    def resampled(self, counts: Numbers) -> Numbers:
+        """The scores where each record counts so often, R N → R; the order of records must not matter."""
+
+    def interval(self) -> Interval:
+        if self.count < 2:
+            return UNKNOWN
+        outside = (1 - LEVEL) / 2
+        low, high = np.quantile(self.resampled(resamples(self.count)), (outside, 1 - outside)).tolist()
+        return Interval(low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums(Statistic):
+    """A function of sums over records: counts of matches, losses with their tokens."""
+
+    columns: NDArray[np.int64] | Numbers  # K N
+    of: Callable[[Sequence[float]], float]  # the K sums
+    signature: str = ""
+
+    @property
+    def count(self) -> int:
+        return self.columns.shape[1]
+
+    def value(self, rows: Rows | None = None) -> float:
+        some = self.columns if rows is None else self.columns[:, list(rows)]
+        whole = some.dtype.kind == "i"
+        return self.of([int(one.sum()) if whole else math.fsum(one) for one in some])  # exact, whatever the order
+
+    def resampled(self, counts: Numbers) -> Numbers:
+        ordered = self.columns[:, np.lexsort(self.columns)]
+        return np.array([self.of(totals) for totals in (counts @ ordered.T).tolist()])
+
+
+@dataclass(frozen=True, eq=False)
+class Share(Statistic):
+    """The share of records of which something is true."""
+
+    true: NDArray[np.bool_]  # N
+
+    @property
+    def count(self) -> int:
+        return len(self.true)
+
+    def value(self, rows: Rows | None = None) -> float:
+        some = self.true if rows is None else self.true[list(rows)]
+        return int(some.sum()) / len(some)
+
+    def resampled(self, counts: Numbers) -> Numbers:
+        return counts @ np.sort(self.true) / self.count
+
+    def interval(self) -> Interval:
+        return clopper_pearson(int(self.true.sum()), self.count)
+
+
+def clopper_pearson(right: int, count: int) -> Interval:
+    """The exact interval of a share: 4 of 4 may be 40 % to 100 %."""
+    return Interval(lower_limit(right, count), 1 - lower_limit(count - right, count))
+
+
+def lower_limit(right: int, count: int) -> float:
+    """The share p under which `right` or more of `count` have the probability (1 − LEVEL) / 2."""
+    if right == 0:
+        return 0.0
+    more = np.arange(right, count + 1)
+    # log of the binomial coefficients, each from the one before: (n over i) = (n over i−1) · (n − i + 1) / i
+    steps = np.arange(1, count + 1)
+    coefficients = np.cumsum(np.log((count - steps + 1) / steps))[right - 1 :]
+    low, high = 0.0, right / count
+    for _ in range(HALVINGS):
+        p = (low + high) / 2
+        tail = np.exp(coefficients + more * math.log(p) + (count - more) * math.log1p(-p)).sum()
+        low, high = (p, high) if tail < (1 - LEVEL) / 2 else (low, p)
+    return (low + high) / 2
+
+
+@lru_cache(1)
+def resamples(count: int) -> Numbers:
+    """How often each record is drawn in each resample, R N."""
+    several = min(RESAMPLES, max(MIN_RESAMPLES, DRAWS // count))
+    draws = np.random.default_rng(0).integers(0, count, (several, count))
+    places = draws + count * np.arange(several)[:, None]
+    return np.bincount(places.ravel(), minlength=several * count).reshape(several, count).astype(np.float64)
+
+
+def ratio(totals: Sequence[float]) -> float:
+    """The first sum over the second; not a number where that is 0."""
+    part, whole = totals
+    return part / whole if whole else math.nan
+
+
+def columns(*several: Sequence[float] | NDArray[np.int64] | Numbers) -> NDArray[np.int64] | Numbers:
+    """Columns of numbers, one for each record, as `Sums` takes them: whole numbers, or all of them floats."""
+    return np.array([np.asarray(column) for column in several])

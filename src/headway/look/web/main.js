@@ -66,9 +66,16 @@ function exposed(app) {
     views: () => app.fitting().map((view) => view.name),
     change: (patch) => app.change(patch),
     settled: () => app.settled(),
-    weight(site, head, row, column) {
+    // What is known of a query's weights: as the map has them, or `exact`; null where they are pooled or not there.
+    async row(site, head, row, exact = false) {
       const { run } = app.state;
-      return app.fieldOf(run, app.siteOf(run, site), head).weight(row, column);
+      const field = app.fieldOf(run, app.siteOf(run, site), head);
+      const get = () => (exact ? field.exact(row) : field.row(row));
+      for (let tries = 0; get() === undefined && tries < 100; tries++) await app.library.arrival();
+      const found = get();
+      if (!found || found.pooled) return null;
+      const { weights, texts, hidden } = found;
+      return { weights: [...weights], texts, hidden: [...hidden], entropy: field.entropy(row) };
     },
   };
 }

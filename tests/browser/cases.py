@@ -10,7 +10,7 @@ import torch
 
 from headway.ops.attention_map import Weights
 
-from .samples import WORDS, Floats, Sample, begun, frames, grid, outcome, picture, sound, text
+from .samples import WORDS, Floats, Sample, begun, frames, grid, outcome, picture, softmax, sound, text
 
 ARABIC = ["القطة", "التي", "جلست", "على", "السجادة", "نظرت", "إلى", "الكلب"]
 CHINESE = ["坐在", "垫子", "上", "的", "猫", "看着", "那只", "狗", "。"]
@@ -61,6 +61,28 @@ def seen() -> Sample:
     for layer in range(2):
         made.site(f"{layer}.attn", "cells", "cells", 4, sharp=1.2)
     made.site("2.pooled", "coarse", "cells", 2)
+    for site in made.data["runs"][0]["sites"]:
+        site["opens"] = 0
+    return made
+
+
+def patches(side: int = 24) -> Sample:
+    """A picture of 577 tokens, whose weights are small and nearly alike, without the numbers behind them."""
+    made = begun("0.attn")
+    axes = {"cells": grid(side, side, 1)}
+    made.run("a flat vision model", "meadow.png", axes, outcome("classes", ["apple"], None), picture=picture())
+    logits = made.random.normal(size=(2, side * side + 1, side * side + 1)).astype(np.float32) * 0.3
+    made.given("0.attn", "cells", "cells", softmax(logits))
+    return made
+
+
+def lengths(counts: Sequence[int]) -> Sample:
+    """Texts of several lengths, one run for each."""
+    made = begun("0.attn")
+    for count in counts:
+        words = [f"{WORDS[at % len(WORDS)]}{at}" for at in range(count)]
+        made.run(f"{count} words", " ".join(words), {"text": text(words)}, outcome("next", ["end"], count - 1))
+        made.site("0.attn", "text", "text", 1, causal=True)
     return made
 
 

@@ -23,7 +23,7 @@ def raw(found: Bundle, id: str) -> bytes:
 
 @dataclass(frozen=True)
 class DecodedRows:
-    """Weights as the page decodes them, T S: NaN where hidden; limits above 0 are upper bounds of what is not rounded."""
+    """Weights as the page decodes them, T S: NaN where hidden; limits above 0 bound what is not rounded."""
 
     weights: NDArray[np.float64]
     limits: NDArray[np.float64]

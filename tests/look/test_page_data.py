@@ -8,9 +8,9 @@ from torch.testing import assert_close
 
 from headway import UserError
 from headway.look.bundle import ALL, SIDES, pack_bundle
-from headway.look.page_data import PageData
+from headway.look.page_data import PageData, opening_row
 from tests.look.read_back import raw, sites_of
-from tests.look.readers import loaded
+from tests.look.readers import loaded, read
 from tests.look.recordings import drawn, numbered, site
 
 
@@ -35,6 +35,24 @@ def test_the_exact_weights_of_a_query_can_be_asked_for() -> None:
     for row in ("-1", str(weights.shape[1]), "x", ""):
         with pytest.raises(UserError, match=f"0.attn has no row {row}"):
             data.blob(f"0.r0.{row}")
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("text classes", 0),  # [CLS]
+        ("vit", 0),
+        ("clip", 0),
+        ("text vectors", 1),  # all tokens decide: the first that is not special
+        ("vit, mean", 0),
+        ("gpt2", None),  # the steps of the outcome say it
+        ("captioner, vit", None),
+    ],
+)
+def test_a_page_opens_with_the_row_that_decides(name: str, row: int | None) -> None:
+    recording = read(name)
+    last = list(recording.sites.values())[-1]
+    assert opening_row(recording, last) == row
 
 
 @pytest.mark.parametrize(

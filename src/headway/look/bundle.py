@@ -12,6 +12,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+
 from headway.errors import UserError, listed, nearest
 from headway.look.page_data import PARTS, Json, PageData, detail_bytes, detail_to_json
 from headway.look.recording import HeadEffect, Recording

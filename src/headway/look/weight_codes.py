@@ -4,7 +4,7 @@ Each row has a number of decimals, more where its weights are small, and a `floo
 
     0                 hidden: the query does not see the key
     1                 the weight rounds to 0
-    2 … CLASSES + 1   a class: equal ratios divide the range from half a unit to (floor + ½) units, the largest class last
+    2 … CLASSES + 1   a class: equal ratios divide the range from half a unit to (floor + ½) units, upward
     CLASSES + 2 + n   the weight rounds to floor + n units
 
 So what is shown of a code is true: a number with just these decimals, or an upper bound.  A row of weights sums to 1:
@@ -45,7 +45,7 @@ class EncodedRows(NamedTuple):
         return EncodedRows(*(part[head : head + 1] for part in self))
 
     def to_bytes(self) -> bytes:
-        """Of each row its decimals, floor and number of rounded weights; of all rows the symbols, then the rounded ones.
+        """Of each row its decimals, floor and number of rounded weights; then all symbols, then all rounded weights.
 
         A symbol is a code, or ROUNDED; three are a byte, a + 6 b + 36 c, since most are the same and deflate gives each
         byte a bit or more.  Rounded weights follow as their codes less ROUNDED.

@@ -46,7 +46,7 @@ async function start() {
   listenKeys(app, centre.scene, help);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.touch("theme"));
   addEventListener("hashchange", () => app.change(fromHash(location.hash)));
-  window.headway = exposed(app);
+  window.headway = exposed(app, centre.scene);
   app.draw();
   await app.settled();
   window.headway.ready = true;
@@ -54,7 +54,7 @@ async function start() {
 }
 
 // An interface for tests and for the console.
-function exposed(app) {
+function exposed(app, scene) {
   return {
     ready: false,
     get bundle() {
@@ -76,6 +76,15 @@ function exposed(app) {
       if (!found || found.pooled) return null;
       const { weights, texts, hidden } = found;
       return { weights: [...weights], texts, hidden: [...hidden], entropy: field.entropy(row) };
+    },
+    async weight(site, head, row, column) {
+      return (await this.row(site, head, row))?.weights[column] ?? null;
+    },
+    // Draws the view as in a window of another size; what went wrong, or "".
+    drawAt(width, height) {
+      scene.take(width, height);
+      scene.draw();
+      return scene.box.dataset.failed ?? "";
     },
   };
 }

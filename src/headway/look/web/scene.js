@@ -33,10 +33,14 @@ export class Scene {
   measured() {
     const { clientWidth, clientHeight } = this.box;
     if (clientWidth === 0 || (clientWidth === this.width && clientHeight === this.height)) return false;
-    [this.width, this.height] = [clientWidth, clientHeight];
-    this.pen = sized(this.base, clientWidth, clientHeight);
-    this.glass = sized(this.front, clientWidth, clientHeight);
+    this.take(clientWidth, clientHeight);
     return true;
+  }
+
+  take(width, height) {
+    Object.assign(this, { width, height });
+    this.pen = sized(this.base, width, height);
+    this.glass = sized(this.front, width, height);
   }
 
   // At once: another size has emptied the canvas, and the frame that shows it is on its way.

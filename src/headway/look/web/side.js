@@ -101,6 +101,7 @@ function spreadOf(app, found) {
 // What is known where the file holds only maxima of blocks.
 function poolingOf(app, { pooled }) {
   if (!pooled) return "";
+  if (app.field.signed) return "of two block maxima, which may be in different cells";
   return app.field.strongest(app.state.row) ? `weights but the strongest are ${ABSENT}` : `bounds only: the weights are ${ABSENT}`;
 }
 

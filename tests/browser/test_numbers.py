@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headway.look.weight_codes import STRONGEST
+
 from .cases import KINDS, patches, sample
 from .conftest import Shown
 from .page import found
@@ -72,7 +74,8 @@ def test_every_weight_is_what_the_bundle_tells(shown: Shown, kind: str) -> None:
         for _ in range(12):
             at = chosen.randrange(heads), chosen.randrange(rows), chosen.randrange(columns)
             told = page.evaluate(f"headway.weight('{name}', {at[0]}, {at[1]}, {at[2]})")
-            assert told == pytest.approx(weights[at], abs=0.001) or weights[at] < 0.02
+            if weights[at] >= np.sort(weights[at[:2]])[-min(columns, STRONGEST)]:
+                assert told == pytest.approx(weights[at], abs=0.001)
         mean = page.evaluate(f"headway.weight('{name}', -1, 0, 0)")
         assert mean == pytest.approx(weights[:, 0, 0].mean(), abs=0.005)
 

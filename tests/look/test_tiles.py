@@ -83,7 +83,8 @@ def test_tiles_of_all_levels_are_the_map(cells: int, monkeypatch: pytest.MonkeyP
 
 
 def rows_of(whole: EncodedRows, i: int) -> EncodedRows:
-    return EncodedRows(*(part[:, i * 8 : (i + 1) * 8] for part in whole))
+    rows = slice(i * 8, (i + 1) * 8)
+    return EncodedRows(whole.codes[:, rows], whole.decimals[:, rows], whole.floors[:, rows])
 
 
 def same(one: EncodedRows, other: EncodedRows) -> bool:

@@ -42,7 +42,8 @@ class EncodedRows(NamedTuple):
         return EncodedRows(self.codes[..., first:last], self.decimals, self.floors)
 
     def head(self, head: int) -> EncodedRows:
-        return EncodedRows(*(part[head : head + 1] for part in self))
+        only = slice(head, head + 1)
+        return EncodedRows(self.codes[only], self.decimals[only], self.floors[only])
 
     def to_bytes(self) -> bytes:
         """Of each row its decimals, floor and number of rounded weights; then all symbols, then all rounded weights.

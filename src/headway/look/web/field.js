@@ -120,7 +120,7 @@ export class HeadField extends Field {
       for (let c = from; c < to; c++) {
         const at = (y - top) * columns + Math.floor(c / level.scale) - left;
         row.weights[c] = tile.weights[at];
-        row.limits[c] = fine ? tile.limits[at] : tile.limits[at] > 0 ? tile.limits[at] : tile.weights[at] + half;
+        row.limits[c] = fine ? tile.limits[at] : blockLimit(tile, at, half);
       }
       return fine;
     }
@@ -212,6 +212,11 @@ export class DifferenceField extends Field {
   exact(r) {
     return together([this.ours.exact(r), this.theirs.exact(r)], [1, -1]);
   }
+}
+
+// The largest weight of a block is known to half a unit, or by its class.
+function blockLimit({ weights, limits }, at, half) {
+  return limits[at] > 0 ? limits[at] : limits[at] < 0 ? half : weights[at] + half;
 }
 
 // Hidden where both are; what one hides counts as 0.

@@ -70,12 +70,12 @@ function exposed(app, scene) {
     async row(site, head, row, exact = false) {
       const { run } = app.state;
       const field = app.fieldOf(run, app.siteOf(run, site), head);
-      const get = () => (exact ? field.exact(row) : field.row(row));
-      for (let tries = 0; get() === undefined && tries < 100; tries++) await app.library.arrival();
-      const found = get();
+      const get = () => [exact ? field.exact(row) : field.row(row), field.entropy(row)];
+      for (let tries = 0; get().includes(undefined) && tries < 100; tries++) await app.library.arrival();
+      const [found, entropy] = get();
       if (!found || found.pooled) return null;
       const { weights, texts, hidden } = found;
-      return { weights: [...weights], texts, hidden: [...hidden], entropy: field.entropy(row) };
+      return { weights: [...weights], texts, hidden: [...hidden], entropy };
     },
     async weight(site, head, row, column) {
       return (await this.row(site, head, row))?.weights[column] ?? null;

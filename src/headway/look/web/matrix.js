@@ -116,13 +116,15 @@ export function headLegend({ field }) {
 function stairs(scene, plan) {
   const { app, pen } = scene;
   pen.fillStyle = app.inks.soft;
-  const at = (y, x) => app.field.row(y)?.hidden[x] ?? 0;
+  let above = null;
   for (let y = plan.y0; y < plan.y1; y++) {
-    for (let x = plan.x0; x < plan.x1; x++) {
+    const hidden = app.field.row(y)?.hidden ?? null;
+    for (let x = plan.x0; hidden !== null && x < plan.x1; x++) {
       const [left, top] = [plan.left + x * plan.w, plan.top + y * plan.h];
-      if (x > 0 && at(y, x) !== at(y, x - 1)) pen.fillRect(left - 0.5, top, 1, plan.h);
-      if (y > 0 && at(y, x) !== at(y - 1, x)) pen.fillRect(left, top - 0.5, plan.w, 1);
+      if (x > 0 && hidden[x] !== hidden[x - 1]) pen.fillRect(left - 0.5, top, 1, plan.h);
+      if (above !== null && hidden[x] !== above[x]) pen.fillRect(left, top - 0.5, plan.w, 1);
     }
+    above = hidden;
   }
 }
 

@@ -65,7 +65,8 @@ export const pictureView = {
 };
 
 function largestText(row, columns) {
-  return row.text(row.weights.findIndex((w, key) => columns.place(key) && Math.abs(w) === strongestCell(columns, row)));
+  const most = strongestCell(columns, row);
+  return row.text(row.weights.findIndex((w, key) => columns.place(key) !== null && Math.abs(w) === most));
 }
 
 // A line that can be seen on any picture.

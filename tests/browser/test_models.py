@@ -87,7 +87,7 @@ def numbers(page: Page, recording: Recording, site: str) -> None:
     page.settle()
     if recording.is_hard(site):  # one place, whatever its probability
         assert page.text("hover-weight") == "1.000"
-        assert page.text("foot-softmax").endswith("chosen: w = 1")
+        assert page.text("foot-softmax").endswith(", chosen")
         assert told_by(page, "foot-softmax") < 0.99
     else:
         assert told_by(page, "foot-softmax") == pytest.approx(weights[0, row, column].item(), abs=1e-4)

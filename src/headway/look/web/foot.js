@@ -72,14 +72,14 @@ function numbersOf(detail, app) {
   const additive = told.score === "additive";
   const sum = additive ? "a · tanh(q + k)" : `q · k × ${decimal(factor ?? 1, 4)}`;
   const weight = way.weights[column];
-  const chosen = used[column] > 0 ? "chosen: w = 1" : "not chosen: w = 0";
+  const chosen = used[column] > 0 ? "chosen" : "not chosen";
   return {
     x: { text: x ? norm("x", x) : "", vectors: [x] },
     qkv: { text: "", vectors: [way.q, k, v] },
     score: { formula: additive ? "s = a · tanh(q + k)" : null, text: `${sum} = ${decimal(score)}`, value: score },
     mask: { text: masked(score, bias) },
     softmax: app.site.hard
-      ? { formula: "p = exp s / Σ exp s′;  one key is chosen", text: `p = ${weightText(weight)}, ${chosen}`, value: weight }
+      ? { formula: "p = exp s / Σ exp s′", text: `p = ${weightText(weight)}, ${chosen}`, value: weight }
       : { text: bias === -Infinity ? "w = 0, masked" : `w = ${weightText(weight)}`, value: weight },
     value: { text: v ? `${norm("z", z)}, of it ${norm("w v", v, used[column])}` : ABSENT, vectors: [z] },
     out: { text: given ? norm("W_O z", given) : ABSENT, vectors: [given] },

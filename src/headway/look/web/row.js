@@ -80,7 +80,8 @@ function heading(scene) {
   pen.font = font(11);
   pen.fillStyle = app.inks.soft;
   pen.textAlign = "right";
-  const said = `${app.rows.noun} ${app.state.row} attends to ${app.field.shape[1]} ${app.columns.noun}s`;
+  const seen = app.row.hidden.reduce((count, one) => count - one, app.field.shape[1]);
+  const said = `${app.rows.noun} ${app.state.row} sees ${seen} of ${app.field.shape[1]} ${app.columns.noun}s`;
   pen.fillText(said, scene.width - 8, 11);
 }
 

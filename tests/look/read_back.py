@@ -56,9 +56,7 @@ def decode_rows(rows: EncodedRows) -> DecodedRows:
     ratio = (2 * floor + 1) ** (1 / CLASSES)
     tops = unit / 2 * ratio ** np.clip(codes - 1, 0, CLASSES)
     weights = np.where(codes >= ROUNDED, (floor + codes - ROUNDED) * unit, tops / np.sqrt(ratio))
-    weights = np.select(
-        [codes == 0, codes == 1], [np.full_like(weights, np.nan), np.broadcast_to(unit / 4, weights.shape)], weights
-    )
+    weights = np.where(codes == 0, np.nan, np.where(codes == 1, 0.0, weights))
     limits = np.select([codes == 1, (codes > 1) & (codes < ROUNDED)], [np.full_like(weights, -1.0), tops], 0.0)
     return DecodedRows(weights, limits, rows.decimals[0])
 

@@ -34,10 +34,10 @@ export function decoded(raw, [heads, head, rows, columns], classes) {
   return { weights, limits, decimals };
 }
 
-// A weight in the middle of each class, and its upper end.
+// A weight in the middle of each class, 0 for one that rounds to it, and its upper end.
 function classesOf(floor, classes, unit) {
   const ratio = (2 * floor + 1) ** (1 / classes);
-  const [reps, tops] = [[Number.NaN, unit / 4], [0, TINY]];
+  const [reps, tops] = [[Number.NaN, 0], [0, TINY]];
   for (let one = 1; one <= classes; one++) {
     tops.push((unit / 2) * ratio ** one);
     reps.push(tops[one + 1] / Math.sqrt(ratio));

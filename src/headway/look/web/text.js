@@ -51,7 +51,7 @@ export function weightText(value) {
 // An upper bound with two digits, rounded upward: 0.00352 → 0.0036
 export function upward(value) {
   const places = Math.max(2, 1 - Math.floor(Math.log10(value)));
-  return decimal(Math.ceil(value * 10 ** places - 1e-9) / 10 ** places, places);
+  return decimal(Math.ceil(value * 10 ** places * (1 - 1e-6)) / 10 ** places, places);
 }
 
 export function signed(value, places = 3) {

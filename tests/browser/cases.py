@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
+import torch
 
-from .samples import WORDS, Floats, Sample, begun, frames, grid, outcome, picture, quantised, sound, text
+from headway.ops.attention_map import Weights
+
+from .samples import WORDS, Floats, Sample, begun, frames, grid, outcome, picture, softmax, sound, text
 
 ARABIC = ["القطة", "التي", "جلست", "على", "السجادة", "نظرت", "إلى", "الكلب"]
 CHINESE = ["坐在", "垫子", "上", "的", "猫", "看着", "那只", "狗", "。"]
@@ -21,7 +24,7 @@ def continued(words: Sequence[str] = WORDS, layers: int = 4, heads: int = 6, see
     for layer in range(layers):
         made.site(f"{layer}.attn", "text", "text", heads, causal=True)
     made.effects()
-    made.given("rollout", "text", "text", mixed(made, layers), derived=True)
+    made.given("rollout", "text", "text", mixed(made, layers), derived=True, causal=True)
     return made
 
 
@@ -58,6 +61,28 @@ def seen() -> Sample:
     for layer in range(2):
         made.site(f"{layer}.attn", "cells", "cells", 4, sharp=1.2)
     made.site("2.pooled", "coarse", "cells", 2)
+    for site in made.data["runs"][0]["sites"]:
+        site["opens"] = 0
+    return made
+
+
+def patches(side: int = 24) -> Sample:
+    """A picture of 577 tokens, whose weights are small and nearly alike, without the numbers behind them."""
+    made = begun("0.attn")
+    axes = {"cells": grid(side, side, 1)}
+    made.run("a flat vision model", "meadow.png", axes, outcome("classes", ["apple"], None), picture=picture())
+    logits = made.random.normal(size=(2, side * side + 1, side * side + 1)).astype(np.float32) * 0.3
+    made.given("0.attn", "cells", "cells", softmax(logits))
+    return made
+
+
+def lengths(counts: Sequence[int]) -> Sample:
+    """Texts of several lengths, one run for each."""
+    made = begun("0.attn")
+    for count in counts:
+        words = [f"{WORDS[at % len(WORDS)]}{at}" for at in range(count)]
+        made.run(f"{count} words", " ".join(words), {"text": text(words)}, outcome("next", ["end"], count - 1))
+        made.site("0.attn", "text", "text", 1, causal=True)
     return made
 
 
@@ -88,13 +113,17 @@ def long(length: int = 4096) -> Sample:
     labels = [f"t{at}" for at in range(length)]
     made.run("a long text", "…", {"text": text(labels)}, outcome("next", ["end"], length - 1))
     place = np.arange(length)
-    q = np.zeros((2, length, length), np.uint8)
-    q[:, :, 0] = quantised(np.float32(0.3))
+    w = np.zeros((2, length, length), np.float32)
+    w[:, :, 0] = 0.3
     for head, back in enumerate((1, 64)):
-        q[head, place, np.maximum(place - back, 0)] = quantised(np.float32(0.7))
-    told = {"name": "0.attn", "label": "layer 1 · attn", "derived": False, "rows": "text", "columns": "text"}
+        w[head, place, np.maximum(place - back, 0)] = 0.7
+    told = {"name": "0.attn", "label": "layer 0 · attn", "derived": False, "rows": "text", "columns": "text"}
     stats = {"entropy": [0.6, 0.6], "distance": [1.0, 64.0], "effect": None}
-    made.steps(told | {"stats": stats, "detail": None}, q, [(0, j) for j in range(length // 256)])
+    made.tiled(
+        told | {"stats": stats, "detail": None},
+        Weights(torch.from_numpy(w)[None]),
+        [(0, j) for j in range(length // 256)],
+    )
     return made
 
 
@@ -105,11 +134,15 @@ def afar(length: int = 1024) -> Sample:
     for back in (1, 2):
         labels = [f"t{at}" for at in range(length)]
         made.run(f"back by {back}", "…", {"text": text(labels)}, outcome("next", ["end"], length - 1))
-        q = np.zeros((1, length, length), np.uint8)
-        q[0, place, np.maximum(place - back, 0)] = quantised(np.float32(0.7))
-        told = {"name": "0.attn", "label": "layer 1 · attn", "derived": False, "rows": "text", "columns": "text"}
+        w = np.zeros((1, length, length), np.float32)
+        w[0, place, np.maximum(place - back, 0)] = 0.7
+        told = {"name": "0.attn", "label": "layer 0 · attn", "derived": False, "rows": "text", "columns": "text"}
         stats = {"entropy": [0.6], "distance": [back], "effect": None}
-        made.steps(told | {"stats": stats, "detail": None}, q, [(0, j) for j in range(length // 256)])
+        made.tiled(
+            told | {"stats": stats, "detail": None},
+            Weights(torch.from_numpy(w)[None]),
+            [(0, j) for j in range(length // 256)],
+        )
     return made
 
 

@@ -13,15 +13,17 @@ import wave
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-LEVELS, POWER = 200, 1.5  # not those of headway: the page must read them from the bundle
-TILE = 256
+from headway.look.tiles import THUMB_LEVELS, TILE, TiledMap, row_facts
+from headway.look.weight_codes import CLASSES
+from headway.ops.attention_map import Weights
+
 Floats = NDArray[np.float32]
 Plain = dict[str, Any]
 
@@ -78,13 +80,24 @@ class Sample:
         logits = np.einsum("htd,hsd->hts", q.astype(np.float32), k.astype(np.float32)) * 0.25
         w = softmax(logits if bias is None else logits + bias.astype(np.float32))
         x, out = (self.random.normal(size=s).astype(np.float16) for s in ((T, 32), (32, heads * D)))
-        parts = {"x": x, "q": q, "k": k, "v": v, "out": out, "bias": bias, "additive": None}
+        exact = {"q": q, "k": k, "bias": bias, "additive": None}
+        exact = {key: None if part is None else part.astype(np.float32) for key, part in exact.items()}
+        parts = exact | {"x": x, "v": v, "out": out}
         id = self.put(f"{self.prefix}.d", b"".join(part.tobytes() for part in parts.values() if part is not None))
         layout = {key: None if part is None else list(part.shape) for key, part in parts.items()}
-        self.given(name, rows, columns, w, detail={"blob": id, "score": "dot", "scale": 0.25, "layout": layout})
+        told = {"blob": id, "score": "dot", "scale": 0.25, "layout": layout}
+        self.given(name, rows, columns, w, detail=told, causal=causal)
 
     def given(
-        self, name: str, rows: str, columns: str, w: Floats, *, detail: Plain | None = None, derived: bool = False
+        self,
+        name: str,
+        rows: str,
+        columns: str,
+        w: Floats,
+        *,
+        detail: Plain | None = None,
+        derived: bool = False,
+        causal: bool = False,
     ) -> None:
         """A site of given weights, H T S."""
         T, S = w.shape[1:]
@@ -94,37 +107,36 @@ class Sample:
         stats = {"entropy": entropy.tolist(), "distance": distance, "effect": None}
         self.weights[len(self.data["runs"]) - 1, name] = w
         told = {"name": name, "label": name.replace(".", " "), "derived": derived, "rows": rows, "columns": columns}
-        self.steps(told | {"stats": stats, "detail": detail}, quantised(w))
+        keep = torch.ones(1, T, S, dtype=torch.bool).tril() if causal else None
+        self.tiled(told | {"stats": stats, "detail": detail}, Weights(torch.from_numpy(w)[None], keep))
 
-    def steps(self, told: Plain, q: NDArray[np.uint8], fine: Sequence[tuple[int, int]] | None = None) -> None:
-        """A site of given quantised weights; of the finest level, only tiles `fine`."""
+    def tiled(self, told: Plain, map: Weights, fine: Sequence[tuple[int, int]] | None = None) -> None:
+        """A site of given weights; of the finest level, only tiles `fine`."""
         prefix = self.prefix
-        heads, T, S = q.shape
-        levels = [self.level(prefix, q, 1, fine)]
-        while max(T, S) / levels[-1]["scale"] > TILE:
-            scale = levels[-1]["scale"] * 4
-            levels.append(self.level(prefix, pooled(q, scale, scale), scale, None))
-        thumbs = pooled(q, ceil(T / 24), ceil(S / 24))
-        small = {"blob": self.put(f"{prefix}.t", thumbs.tobytes()), "shape": list(thumbs.shape)}
-        shape = {"heads": heads, "shape": [T, S], "levels": levels, "thumbs": small}
-        self.data["runs"][-1]["sites"].append(told | shape)
+        _, heads, T, S = map.shape
+        tiled, facts = TiledMap(map, TILE), row_facts(map)
+        levels = [
+            self.level(prefix, tiled, number, fine if number == 0 else None) for number in range(len(tiled.levels))
+        ]
+        thumbs = {"blob": self.put(f"{prefix}.t", tiled.thumbs.tobytes()), "shape": list(tiled.thumbs_shape)}
+        rows = {"entropy": self.put(f"{prefix}.e", facts.entropy_bytes()), "peaks": facts.peak.tolist()}
+        strongest = self.put(f"{prefix}.s", facts.strongest_bytes()) if len(levels) > 1 else None
+        shape = {"heads": heads, "shape": [T, S], "levels": levels, "thumbs": thumbs, "strongest": strongest}
+        self.data["runs"][-1]["sites"].append({"hard": False, "opens": None} | told | shape | rows)
 
     @property
     def prefix(self) -> str:
         runs = self.data["runs"]
         return f"{len(runs) - 1}.{len(runs[-1]['sites'])}"
 
-    def level(self, prefix: str, q: NDArray[np.uint8], scale: int, wanted: Sequence[tuple[int, int]] | None) -> Plain:
-        heads, T, S = q.shape
-        blobs = dict[str, str]()
-        whole = scale == 1 and max(T, S) <= TILE
-        places = [(i, j) for i in range(ceil(T / TILE)) for j in range(ceil(S / TILE))]
-        for i, j in places if wanted is None else wanted:
-            tile = np.ascontiguousarray(q[:, i * TILE : (i + 1) * TILE, j * TILE : (j + 1) * TILE])
-            for head in ["*"] if whole else range(heads):
-                id = f"{prefix}.m{scale}.{head}.{i}.{j}"
-                blobs[f"{head}/{i}/{j}"] = self.put(id, (tile if whole else tile[int(head)]).tobytes())
-        return {"scale": scale, "tile": TILE, "shape": [T, S], "blobs": blobs}
+    def level(self, prefix: str, tiled: TiledMap, number: int, wanted: Sequence[tuple[int, int]] | None) -> Plain:
+        level, blobs = tiled.levels[number], dict[str, str]()
+        for i, j in level.places() if wanted is None else wanted:
+            tile = tiled.tile(number, i, j)
+            for head in ["*"] if tiled.whole else range(tiled.heads):
+                id = f"{prefix}.m{level.scale}.{head}.{i}.{j}"
+                blobs[f"{head}/{i}/{j}"] = self.put(id, (tile if tiled.whole else tile.head(int(head))).to_bytes())
+        return {"scale": level.scale, "tile": TILE, "shape": list(level.shape), "blobs": blobs}
 
     def effects(self) -> None:
         """Every head of every site of the last run, edited in each way, with made-up outcomes."""
@@ -140,9 +152,9 @@ class Sample:
 
 
 def begun(site: str, head: int = 0, seed: int = 0) -> Sample:
-    quant = {"levels": LEVELS, "power": POWER}
+    codes = {"classes": CLASSES, "thumbs": THUMB_LEVELS}
     focus = {"run": 0, "site": site, "head": head}
-    return Sample({"format": 1, "live": False, "focus": focus, "quant": quant, "runs": []}, seed=seed)
+    return Sample({"format": 2, "live": False, "focus": focus, "codes": codes, "runs": []}, seed=seed)
 
 
 def text(labels: Sequence[str], special: Sequence[int] = ()) -> Plain:
@@ -176,18 +188,6 @@ def count(axis: Plain) -> int:
 def softmax(logits: Floats) -> Floats:
     powers = np.exp(logits - logits.max(-1, keepdims=True))
     return (powers / powers.sum(-1, keepdims=True)).astype(np.float32)
-
-
-def quantised(w: Floats) -> NDArray[np.uint8]:
-    return np.round(np.clip(w, 0, 1) ** (1 / POWER) * LEVELS).astype(np.uint8)
-
-
-def pooled(q: NDArray[np.uint8], down: int, along: int) -> NDArray[np.uint8]:
-    heads, T, S = q.shape
-    h, w = ceil(T / down), ceil(S / along)
-    whole = np.zeros((heads, h * down, w * along), np.uint8)
-    whole[:, :T, :S] = q
-    return whole.reshape(heads, h, down, w, along).max((2, 4))
 
 
 def picture(size: int = 224) -> Plain:

@@ -32,8 +32,15 @@ def test_what_is_not_in_the_file_is_said_to_be_missing(shown: Shown, sample: Sam
     """Row 3000 has no fine tiles: its weights are known as bounds, and the page says so."""
     page = shown(sample, "#row=3000&column=2999")
     assert page.evaluate("headway.weight('0.attn', 0, 3000, 2999)") is None
-    assert page.text("hover-weight").startswith("≤ 0.7")
+    assert page.text("hover-weight") == "0.700"  # the strongest key is told
+    assert page.text("entropy").startswith("entropy 0.61 of")  # and the entropy
     assert "not in this file" in page.text("entropy")
+    keys = page.evaluate("[...document.querySelectorAll('[data-testid=side-keys] .number')].map(n => n.innerText)")
+    assert keys == ["0.700"]
+    for column, bound in ((2998, "≤ 0.71"), (2990, "≤ 0.00050")):  # in the same block, and in another
+        page.evaluate(f"headway.change({{column: {column}}})")
+        page.settle()
+        assert page.text("hover-weight") == bound
 
 
 def test_a_thin_diagonal_survives(shown: Shown, sample: Sample) -> None:

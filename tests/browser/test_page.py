@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from headway.look.bundle import Bundle
-from headway.look.html_page import iframe
+from headway.look.html_page import HEIGHT, iframe
 from headway.look.html_page import render_page as page_of
 
-from .cases import KINDS, continued, sample
+from .cases import KINDS, lengths, sample
 from .conftest import Shown
 from .page import Page, found
 
@@ -87,7 +87,7 @@ def test_two_runs_are_compared_by_their_difference(shown: Shown) -> None:
     page.settle()
     told = "nothing to compare with: a shorter text has a map of 2 × 2 here, and not of 16 × 16. "
     assert page.text("compared") == f"{told}These are the weights of tiny language model"
-    assert float(page.text("hover-weight")) == pytest.approx(made.weights[0, "0.attn"][2, 8, 3], abs=0.005)
+    assert float(page.text("hover-weight")) == pytest.approx(made.weights[0, "0.attn"][2, 8, 3], abs=0.0005 + 1e-6)
     page.evaluate("headway.change({site: '1.attn'})")
     page.settle()
     assert "a shorter text has no such site" in page.text("compared")
@@ -194,14 +194,123 @@ def test_a_page_in_a_sandbox_works(page: Page, tmp_path: Path) -> None:
     assert page.errors == []
 
 
+SWEEP = """(async () => {
+  const wrong = [];
+  const views = headway.views().filter((view) => view !== "table");
+  for (let at = 0; at < 300; at++) {
+    const [width, height] = [220 + ((at * 37) % 1300), 160 + ((at * 53) % 800)];
+    for (const view of ["matrix", views[at % views.length]]) {
+      headway.change({ view });
+      const told = headway.drawAt(width, height);
+      if (told) wrong.push(`${view} at ${width} × ${height}: ${told}`);
+    }
+  }
+  await headway.settled();
+  return wrong;
+})()"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("tokens", [7, 12, 31])
-def test_a_page_of_any_size_draws_its_matrix(shown: Shown, tokens: int) -> None:
+@pytest.mark.parametrize("kind", [*KINDS, "31 words"])
+def test_a_view_of_any_size_draws(shown: Shown, kind: str) -> None:
     """Where the cells of a row are as wide as the room, rounding may leave less than no room beside them."""
-    page = shown(continued([f"w{token}" for token in range(tokens)]))
-    page.evaluate("headway.change({view: 'matrix'})")
-    for width in range(700, 1500, 8):
-        page.size(width, 500 + width * 7 % 400)
-        page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
-        assert page.asked_for() == []
-        assert page.errors == []
+    page = shown(lengths([31]) if kind == "31 words" else sample(kind))
+    assert page.evaluate(SWEEP) == []
+    assert page.asked_for() == []
+    assert page.errors == []
+
+
+DRAWN = """(async () => {
+  const plain = CanvasRenderingContext2D.prototype.fillText;
+  const said = [];
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+    said.push(text);
+    return plain.call(this, text, ...more);
+  };
+  for (let run = 0; run < headway.bundle.runs.length; run++) {
+    headway.change({ run, view: "matrix" });
+    await headway.settled();
+  }
+  CanvasRenderingContext2D.prototype.fillText = plain;
+  return said;
+})()"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1366, 768), (960, HEIGHT)])
+def test_words_of_columns_are_words_or_numbers(shown: Shown, page: Page, width: int, height: int) -> None:
+    """Of texts of any length, on usual screens and in a notebook: never only the dots of a word that was cut."""
+    page.size(width, height)
+    shown(lengths(range(6, 80, 2)))
+    said = page.evaluate(DRAWN)
+    assert len(said) > 1000
+    assert "…" not in said
+
+
+def test_one_panel_that_fails_does_not_stop_the_others(shown: Shown) -> None:
+    made = sample("language")
+    page = shown(made, "#site=1.attn&head=2&row=9&column=3")
+    page.evaluate("(window.log = Math.log, Math.log = () => { throw new Error('broken on purpose') })")
+    page.evaluate("headway.change({row: 10, column: 2})")
+    page.settle()
+    assert "broken on purpose" in page.evaluate("document.querySelector('#side').dataset.failed")
+    weight = made.weights[0, "1.attn"][2, 10, 2]
+    assert float(page.text("hover-weight")) == pytest.approx(weight, abs=0.0005 + 1e-6)
+    assert page.text("foot-softmax") == f"w = {page.text('hover-weight')}"
+    page.evaluate("(Math.log = window.log)")
+    page.evaluate("headway.change({row: 9})")
+    page.settle()
+    assert page.evaluate("document.querySelector('#side').dataset.failed") is None
+
+
+def test_legends_say_what_is_drawn(shown: Shown) -> None:
+    made = sample("caption")
+    page = shown(made, "#site=decoder.0.cross&head=1&row=3")
+    weights = made.weights[0, "decoder.0.cross"][1]
+
+    def legend(view: str) -> tuple[str, bool, bool]:
+        """Its words, and whether there is a bar of colours and a choice of roots."""
+        page.click(f"view-{view}")
+        hidden = page.evaluate(f"[{found('legend')}.querySelector('canvas').hidden, {found('scale')}.hidden]")
+        return page.text("peak"), not hidden[0], not hidden[1]
+
+    assert legend("matrix") == (f"{weights.max():.3f}, the largest of this head", True, True)
+    assert legend("picture") == (f"{weights[3, 1:].max():.3f}, the largest of this query", True, True)
+    assert legend("strip") == ("the largest of each query", True, True)
+    assert legend("row") == ("bars below: full width is 1; above: relative to the largest", False, False)
+    assert legend("table") == ("", False, False)
+    page.evaluate("headway.change({site: 'decoder.0.attn', head: 0})")
+    page.settle()
+    peak = made.weights[0, "decoder.0.attn"][0].max()
+    assert legend("lines") == (f"wider is stronger, up to {peak:.3f}, the largest of this head", False, True)
+    page = shown(sample("translation"), "#site=decoder.0.cross")
+    assert legend("alignment") == ("the area of a disc is its weight: full at 1", False, False)
+
+
+MASKED = f"""(() => {{
+  const node = {found("canvas")};
+  const data = node.getContext("2d").getImageData(0, 0, node.width, node.height).data;
+  let [blank, dark] = [0, 0];
+  for (let at = 0; at < data.length; at += 4) {{
+    if (data[at + 3] === 0) blank += 1;
+    else if (data[at] === 0 && data[at + 1] === 34 && data[at + 2] === 78) dark += 1;
+  }}
+  return [blank, dark];
+}})()"""
+
+
+def test_masked_cells_are_blank(shown: Shown) -> None:
+    """As much of the map as is masked has no colour at all, also not that of 0."""
+    page = shown(sample("language"), "#view=matrix&site=0.attn&head=0&row=3&column=9")
+    assert page.text("hover-weight") == "masked"
+    causal, _ = page.evaluate(MASKED)
+    page.evaluate("headway.change({site: '0.attn', head: 1})")
+    full = shown(sample("compared"), "#view=matrix&site=1.attn&head=0")
+    assert full.evaluate(MASKED)[0] > 0
+    box = page.evaluate(f"{found('canvas')}.getBoundingClientRect().toJSON()")
+    assert causal > 0.3 * box["width"] * box["height"]
+
+
+def test_a_page_opens_with_the_row_that_decides(shown: Shown) -> None:
+    """The class token's, of a model that reads its class there."""
+    assert shown(sample("picture")).evaluate("headway.state.row") == 0

@@ -51,8 +51,10 @@ def test_a_text_is_typed_and_heads_are_edited(page: Page, tmp_path: Path) -> Non
         assert page.evaluate("headway.bundle.runs[0].outcome.text") == recording.outcome.text
         weights = recording["decoder.0.cross"].full()[0]
         assert page.evaluate("headway.weight('decoder.0.cross', 1, 2, 1)") == pytest.approx(
-            weights[1, 2, 1].item(), abs=0.005
+            weights[1, 2, 1].item(), abs=0.001
         )
+        exact = page.evaluate("headway.row('decoder.0.cross', 1, 2, true)")["weights"]  # as the server is asked for it
+        assert exact == pytest.approx(weights[1, 2].tolist(), abs=1e-6)
         page.evaluate("headway.change({site: 'decoder.0.cross', head: 1})")
         page.settle()
         page.click("edit-off")

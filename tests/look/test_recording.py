@@ -190,8 +190,8 @@ def test_patches_stand_behind_the_class_token() -> None:
     recording = read("vit")
     axis = recording.sites["0.attn"].rows
     assert isinstance(axis, GridAxis)
-    assert (axis.grid, axis.first, axis.special, axis.labels[:2]) == ((5, 7), 1, (0,), ("[CLS]", "1,1"))
-    assert axis.labels[-1] == "5,7"
+    assert (axis.grid, axis.first, axis.special, axis.labels[:2]) == ((5, 7), 1, (0,), ("[CLS]", "0,0"))
+    assert axis.labels[-1] == "4,6"
     plain = read("vit, mean").sites["1.attn"].rows
     assert isinstance(plain, GridAxis)
     assert (plain.grid, plain.first, len(plain)) == ((5, 7), 0, 35)

@@ -96,7 +96,33 @@ def test_the_detail_of_a_site_gives_its_weights(name: str) -> None:
         logits = torch.stack([found.terms(0, row, keys - 1).sum() for row in range(queries)])
         assert_close(logits, scores(found.q, found.k, found.scale, found.additive)[0, :, -1], atol=1e-4, rtol=1e-4)
         biased = scores(found.q, found.k, found.scale, found.additive) + (0 if found.bias is None else found.bias)
-        assert_close(biased.softmax(-1), weights, atol=1e-5, rtol=1e-4)
+        soft = biased.softmax(-1)
+        used = F.one_hot(soft.argmax(-1), keys).float() if recording.is_hard(site.name) else soft
+        assert_close(used, weights, atol=1e-5, rtol=1e-4)
+
+
+@every_reader
+def test_a_row_leads_to_what_the_model_used(name: str) -> None:
+    """Σ w v is what each head gave on: a map of weights that the model did not use would give something else."""
+    recording = read(name)
+    with torch.no_grad(), record(recording.run.model, "*.heads") as trace:
+        recording.run.call()
+    for site in recording.sites.values():
+        source = recording.sources[site.name]
+        if source.tiling is not None:
+            continue  # the same in tiles
+        heads = trace.all(f"{source.site.name}.heads".lstrip("."))[source.call]
+        assert isinstance(heads, Tensor)
+        assert_close(site.map.full()[0] @ recording.detail(site.name).v, heads[0], atol=1e-4, rtol=1e-4)
+
+
+@every_reader
+def test_what_a_query_does_not_see_has_no_weight(name: str) -> None:
+    for site in read(name).sites.values():
+        band = site.map.band(0, len(site.rows))
+        seen = site.map.seen(band)
+        assert seen is None or not band.weights[~seen[:, None].expand_as(band.weights)].any()
+        assert seen is None or seen.any(-1).all()
 
 
 def scores(q: Tensor, k: Tensor, scale: float, additive: Tensor | None) -> Tensor:

@@ -105,13 +105,17 @@ def test_every_piece_is_served(client: Client) -> None:
     found = pack_bundle([loaded("gpt2").attend("the cat")])
     for site, theirs in zip(run["sites"], found.data["runs"][0]["sites"], strict=True):
         assert site["shape"] == theirs["shape"]
-        ids = [site["thumbs"]["blob"], *(id for level in site["levels"] for id in level["blobs"].values())]
+        ids = [site["thumbs"]["blob"], site["entropy"], site["strongest"]]
+        ids += [*(id for level in site["levels"] for id in level["blobs"].values())]
         ids += [site["detail"]["blob"]] if site["detail"] else []
         for id in ids:
             told = client.get(f"/blob?id={id}")
             assert (told.status, told.headers["Content-Type"]) == (200, "application/octet-stream")
         heads, rows, columns = site["heads"], *site["shape"]
-        assert len(client.get(f"/blob?id={site['levels'][0]['blobs']['*/0/0']}").body) == heads * rows * columns
+        tiles = client.get(f"/blob?id={site['levels'][0]['blobs']['*/0/0']}").body
+        assert len(tiles) >= heads * rows * (5 + columns / 3)
+        exact = client.get(f"/blob?id={run['id']}.r{run['sites'].index(site)}.{rows - 1}").body
+        assert len(exact) == 4 * heads * columns
 
 
 def test_edits_are_what_python_gives(client: Client) -> None:

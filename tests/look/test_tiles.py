@@ -1,42 +1,20 @@
-"""Maps as bytes: near enough, pooled by their largest, and never whole in memory."""
+"""Maps as tiles: encoded by whole rows, pooled by their largest, and never whole in memory."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from torch import Tensor
-from torch.testing import assert_close
 
 from headway.look import tiles
-from headway.look.tiles import QUANT_LEVELS, TiledMap, TileLevel, dequantise, max_pool, quantise, tile_levels
+from headway.look.tiles import THUMB_LEVELS, TiledMap, TileLevel, max_pool, tile_levels
+from headway.look.weight_codes import HIDDEN, STRONGEST, EncodedRows, encode_rows
 from headway.ops.attention_map import Band, Readable, Weights
 from tests.look.recordings import weights
 
-STEPS = torch.linspace(0, 1, 100_001)
-
-
-def test_a_weight_is_missed_by_less_than_half_a_hundredth() -> None:
-    assert (dequantise(quantise(STEPS)) - STEPS).abs().max() <= 0.005
-
-
-def test_steps_keep_the_order_and_the_ends() -> None:
-    steps = quantise(STEPS).int()
-    assert (steps.diff() >= 0).all()
-    assert (steps[0], steps[-1]) == (0, QUANT_LEVELS)
-    assert QUANT_LEVELS < 256
-
-
-def test_small_weights_still_differ() -> None:
-    """Those of 512 tokens are 0.002 on average: half of that and four times that must look different."""
-    assert len(quantise(torch.tensor([0.0005, 0.002, 0.008])).unique()) == 3
-
-
-def test_what_is_no_weight_breaks_nothing() -> None:
-    assert quantise(torch.tensor([torch.nan, -0.1, 1.1, torch.inf])).tolist() == [0, 0, QUANT_LEVELS, QUANT_LEVELS]
-
 
 def test_the_largest_of_a_block_stands_for_it() -> None:
-    cells = torch.tensor([[[1, 2, 3, 4, 5], [6, 7, 8, 9, 1], [0, 0, 0, 0, 9]]], dtype=torch.uint8)
+    cells = torch.tensor([[[1.0, 2, 3, 4, 5], [6, 7, 8, 9, 1], [0, 0, 0, 0, 9]]])
     assert max_pool(cells, 2, 2).tolist() == [[[7, 9, 5], [0, 0, 9]]]
     assert max_pool(cells, 3, 5).tolist() == [[[9]]]
     assert max_pool(cells, 1, 1).equal(cells)
@@ -45,14 +23,7 @@ def test_the_largest_of_a_block_stands_for_it() -> None:
 def test_a_thin_diagonal_survives() -> None:
     thumbs = TiledMap(Weights(torch.eye(1000)[None, None]), 512).thumbs
     assert max(thumbs.shape[1:]) <= 24
-    assert (thumbs[0].diagonal() == QUANT_LEVELS).all()
-
-
-def test_bytes_of_the_largest_are_the_largest_of_bytes() -> None:
-    given = weights(2, 30, 50)[0]
-    largest = torch.nn.functional.max_pool2d(given, 4, ceil_mode=True)
-    assert max_pool(quantise(given), 4, 4).equal(quantise(max_pool(given, 4, 4)))
-    assert max_pool(given, 4, 4).equal(largest)
+    assert (thumbs[0].diagonal() == THUMB_LEVELS + 1).all()
 
 
 @pytest.mark.parametrize(
@@ -105,10 +76,19 @@ def test_tiles_of_all_levels_are_the_map(cells: int, monkeypatch: pytest.MonkeyP
     tiled = TiledMap(Weights(given), 20)
     assert [level.scale for level in tiled.levels] == [1, 4]
     for number, level in enumerate(tiled.levels):
-        whole = max_pool(quantise(given[0]), level.scale, level.scale)
-        assert tuple(whole.shape[1:]) == level.shape
+        whole = encode_rows(max_pool(given[0], level.scale, level.scale), STRONGEST)
+        assert whole.codes.shape[1:] == level.shape
         for i, j in level.places():
-            assert tiled.tile(number, i, j).equal(whole[:, i * 8 : (i + 1) * 8, j * 8 : (j + 1) * 8])
+            assert same(tiled.tile(number, i, j), rows_of(whole, i).columns(j * 8, (j + 1) * 8))
+
+
+def rows_of(whole: EncodedRows, i: int) -> EncodedRows:
+    rows = slice(i * 8, (i + 1) * 8)
+    return EncodedRows(whole.codes[:, rows], whole.decimals[:, rows], whole.floors[:, rows])
+
+
+def same(one: EncodedRows, other: EncodedRows) -> bool:
+    return all((a == b).all() for a, b in zip(one, other, strict=True))
 
 
 class Sparse(Counted):
@@ -116,7 +96,7 @@ class Sparse(Counted):
 
     def __init__(self, values: Tensor, start: int, step: int):
         self.keys = torch.arange(start, values.shape[3], step)
-        seen = torch.zeros_like(values)
+        seen = torch.full_like(values, HIDDEN)
         seen[..., self.keys] = values[..., self.keys]
         super().__init__(seen)
 
@@ -125,14 +105,22 @@ class Sparse(Counted):
 
 
 @pytest.mark.parametrize(("start", "step"), [(0, 1), (5, 1), (8, 1), (69, 1), (70, 1), (3, 2)])
-def test_keys_that_no_row_sees_weigh_nothing(start: int, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_no_row_sees_are_hidden(start: int, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "TILE", 8)
     sparse = Sparse(weights(2, 20, 70), start, step)
     tiled = TiledMap(sparse, 20)
     for number, level in enumerate(tiled.levels):
-        whole = max_pool(quantise(sparse.values[0]), level.scale, level.scale)
+        whole = encode_rows(max_pool(sparse.values[0], level.scale, level.scale), STRONGEST)
         for i in range(level.tiles[0]):
-            assert tiled.strip(number, i).equal(whole[:, i * 8 : (i + 1) * 8])
+            assert same(tiled.strip(number, i), rows_of(whole, i))
+
+
+def test_masked_keys_are_hidden_and_blocks_of_them() -> None:
+    given, keep = weights(1, 40, 40), torch.ones(1, 40, 40, dtype=torch.bool).tril()
+    tiled = TiledMap(Weights(given, keep), 20)
+    assert (tiled.tile(0, 0, 0).codes[0] == 0).tolist() == (~keep[0]).tolist()
+    assert (tiled.tile(1, 0, 0).codes[0] == 0).tolist() == (~torch.ones(20, 20, dtype=torch.bool).tril()).tolist()
+    assert (tiled.thumbs[0] == 0).any()
 
 
 @pytest.mark.parametrize("held", [1_000, 2**24])
@@ -145,7 +133,7 @@ def test_coarse_levels_are_made_of_finer_ones_or_of_the_map(held: int, monkeypat
     assert tiled.is_cached(1) is (held > 1_000)
     for number in (2, 1, 0):
         scale = tiled.levels[number].scale
-        assert tiled.tile(number, 0, 0).equal(max_pool(quantise(given[0]), scale, scale))
+        assert same(tiled.tile(number, 0, 0), encode_rows(max_pool(given[0], scale, scale), STRONGEST))
 
 
 def test_a_long_map_is_never_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,14 +151,10 @@ def test_a_long_map_is_never_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_strip_serves_all_its_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     tiled = TiledMap(Weights(weights(1, 10, 600)), 2**20)
     for j in range(3):
-        assert tiled.tile(0, 0, j).shape == (1, 10, min(256, 600 - j * 256))
+        assert tiled.tile(0, 0, j).codes.shape == (1, 10, min(256, 600 - j * 256))
     assert tiled.strip.cache_info().misses == 1
 
 
 def test_one_piece_may_hold_all_heads_of_a_small_map() -> None:
     assert TiledMap(Weights(weights(2, 256, 256)), 512).whole
     assert not TiledMap(Weights(weights(2, 256, 257)), 512).whole
-
-
-def test_restored_weights_are_floats() -> None:
-    assert_close(dequantise(torch.tensor([0, QUANT_LEVELS], dtype=torch.uint8)), torch.tensor([0.0, 1.0]))

@@ -242,7 +242,7 @@ def test_a_class_is_shown_by_what_its_token_attends_to(made: Callable[[str], Pla
     for each in drawn.figures:
         assert isinstance(each, WeightMap)
         assert each.rows[0] == "[CLS]"
-        assert each.columns == ("mean over heads", "head 1", "head 2")
+        assert each.columns == ("mean over heads", "head 0", "head 1")
         assert_close(torch.tensor(each.weights).sum(0), torch.ones(3))
 
 

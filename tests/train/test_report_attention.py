@@ -97,7 +97,7 @@ def test_every_cell_has_its_light(name: str, picture: str) -> None:
     found = examples(model, picture)
     (strip,) = found.figures
     assert isinstance(strip, PictureStrip)
-    assert strip.names == ("the image", "mean over heads", *(f"head {at + 1}" for at in range(min(3, shape[0]))))
+    assert strip.names == ("the image", "mean over heads", *(f"head {at}" for at in range(min(3, shape[0]))))
     assert all(file.startswith(b"\x89PNG") for file in strip.files)
     assert f" {site}, the last layer" in found.description
 

@@ -1,25 +1,28 @@
 """The contents of a page file: all recordings as JSON, and as many of their blobs as keep the file small.
 
-First the thumbnails and the coarsest level of every head, as fine as fits; then the details of a few sites; then finer
-tiles, head by head, from the site that the page opens with.  The page says what is left out; a server has all of it.
+First of every head the thumbnails, the entropy of each row, its strongest key where weights are pooled, and the
+coarsest level, as fine as fits; then the details of a few sites; then finer tiles, head by head, from the site that the
+page opens with.  The page says what is left out; a server has all of it.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from gzip import compress
 
 from headway.errors import UserError, listed, nearest
 from headway.look.page_data import PARTS, Json, PageData, detail_bytes, detail_to_json
 from headway.look.recording import HeadEffect, Recording
-from headway.look.tiles import QUANT_LEVELS, QUANT_POWER
+from headway.look.tiles import THUMB_LEVELS
+from headway.look.weight_codes import CLASSES, STRONGEST
 from headway.tasks.tracing import Axis
 
-FORMAT = 1
+FORMAT = 2
 SIDES = (512, 256, 128, 64, 32)  # cells per side of the coarsest level: the first with which all heads fit
+ALL = 2**31  # weights of a row are rounded in a page that stays light
 MAX_DENSE_CELLS = 2**28  # of a level, to compress all its heads; of a larger one, only the chosen head
 BLOB_OVERHEAD = 120  # bytes of a blob besides its own: its element, and its entry in the JSON
 DETAIL_CHOICES = (  # parts of a detail: the first that fit
@@ -34,7 +37,7 @@ DETAIL_CHOICES = (  # parts of a detail: the first that fit
 class PageLimits:
     """Sizes in bytes: at most `page`, of which `code` is the page's own.
 
-    Details may fill a page up to `light`; in a larger one they get a `share` of its size.
+    All weights are rounded, and details may fill a page, up to `light`; in a larger one they get a `share` of its size.
     """
 
     page: int
@@ -84,8 +87,8 @@ def pack_bundle(
 def page_json(runs: list[Json], focus: Focus, *, live: bool = False) -> Json:
     """The data of a page: all recordings, and what to open with."""
     opened = {"run": 0, **{name: value for name, value in asdict(focus).items() if value is not None}}
-    quant = {"levels": QUANT_LEVELS, "power": QUANT_POWER}
-    return {"format": FORMAT, "live": live, "focus": opened, "quant": quant, "runs": runs}
+    codes = {"classes": CLASSES, "thumbs": THUMB_LEVELS}
+    return {"format": FORMAT, "live": live, "focus": opened, "codes": codes, "runs": runs}
 
 
 def script_json(value: object) -> str:
@@ -162,25 +165,30 @@ class Packing:
 
 
 def gzip_base64(data: bytes) -> str:
-    return b64encode(compress(data, 6, mtime=0)).decode("ascii")
+    """Weights hardly repeat: a filtered strategy, which looks for few matches, makes them smaller by a tenth."""
+    packer = zlib.compressobj(6, zlib.DEFLATED, 31, 9, zlib.Z_FILTERED)
+    return b64encode(packer.compress(data) + packer.flush()).decode("ascii")
 
 
 def pack_coarse(pages: Sequence[PageData], limits: PageLimits, size: int) -> Packing:
     """Thumbnails and the coarsest level of every site, as fine as fits; at the coarsest resolution without a limit."""
-    packing = Packing(limits.page, size)
-    for side in SIDES:
-        packing = Packing(limits.page if side != SIDES[-1] else 2**40, size)
+    choices = [(SIDES[0], ALL, limits.light), *((side, STRONGEST, limits.page) for side in SIDES[:-1])]
+    for side, strongest, limit in [*choices, (SIDES[-1], STRONGEST, 2**40)]:
+        packing = Packing(limits.page, size)
         for page in pages:
-            page.set_side(side)
-        if all(packing.add(coarse_blobs(page, at)) for page in pages for at in range(len(page.sites))):
-            break
-    return packing
+            page.set_resolution(side, strongest)
+        if all(packing.add(coarse_blobs(page, at), limit) for page in pages for at in range(len(page.sites))):
+            return packing
+    raise AssertionError("the last choice has no limit")
 
 
 def coarse_blobs(page: PageData, at: int) -> dict[str, str]:
-    """Thumbnails and coarsest level of a site."""
-    tiles = {tile.id: page.cells(tile) for tile in page.tiles(at, len(page.tiled[at].levels) - 1)}
-    return {id: gzip_base64(data) for id, data in {page.thumbs_id(at): page.thumbs(at), **tiles}.items()}
+    """What there is of every site; strongest keys can be read from weights that are not pooled."""
+    levels, small = page.tiled[at].levels, page.small_blobs(at)
+    if len(levels) == 1:
+        del small[page.strongest_id(at)]
+    tiles = {tile.id: page.cells(tile) for tile in page.tiles(at, len(levels) - 1)}
+    return {id: gzip_base64(data) for id, data in {**{id: make() for id, make in small.items()}, **tiles}.items()}
 
 
 def pack_details(

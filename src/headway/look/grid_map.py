@@ -93,6 +93,21 @@ class GridMap(Readable):
         found.scatter_add_(2, places.clamp(max=max(len(keys) - 1, 0))[:, None].expand_as(weights), weights)
         return Band(first, last, keys, found.transpose(0, 1)[None])
 
+    @torch.no_grad()
+    def seen(self, band: Band) -> Tensor:
+        """Keys outside the tile of a query are hidden from it, and those that the tile's own mask hides."""
+        tiles, slots = (owner[band.first : band.last] for owner in self.tiling.owners)
+        needed, at = tiles.unique(return_inverse=True)
+        chosen = select_tiles(self.tiles, needed)
+        inside = chosen.seen(chosen.band(0, chosen.shape[2]))
+        cells = self.tiling.k_cells[tiles]  # Q′ S
+        keep = cells >= 0
+        if inside is not None:
+            keep &= inside.expand(len(needed), -1, -1)[at, slots]
+        found = torch.zeros(len(tiles), area(self.tiling.k_grid) + 1, dtype=torch.bool)
+        found.scatter_(1, torch.where(keep, cells, area(self.tiling.k_grid)), True)
+        return found[None, :, band.keys]
+
 
 @dataclass(frozen=True, eq=False)
 class NoGradMap(Readable):
@@ -111,6 +126,10 @@ class NoGradMap(Readable):
     @torch.no_grad()
     def band(self, first: int, last: int) -> Band:
         return self.map.band(first, last)
+
+    @torch.no_grad()
+    def seen(self, band: Band) -> Tensor | None:
+        return self.map.seen(band)
 
 
 def select_tiles(map: Readable, tiles: Tensor) -> Readable:

@@ -1,8 +1,9 @@
 """One recording as a page needs it: JSON for what is small, and blobs of bytes, by id, for what is large.
 
 A file holds some of the blobs; a server gives each on request.  The id of a blob has the number of its recording, its
-kind and its site: `0.t3` thumbnails, `0.d3` the detail of a site, `0.m3.1.5.0.2` the tile in row 0 and column 2 of
-head 5 at level 1 (`a` for all heads).
+kind and its site: `0.t3` thumbnails, `0.e3` the entropy of each row, `0.s3` its strongest key, `0.d3` the detail of a
+site, `0.r3.17` the exact weights of query 17 in each head, `0.m3.1.5.0.2` the tile in row 0 and column 2 of head 5 at
+level 1 (`a` for all heads).
 
 Axes:  H heads   T queries   S keys   h w rows and columns of cells
 """
@@ -21,12 +22,14 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.look.grid_map import Detail
-from headway.look.recording import ROLLOUT_PREFIX, HeadEffect, RecordedSite, Recording
-from headway.look.tiles import TILE, TiledMap
+from headway.look.recording import ROLLOUT_PREFIX, WHOLE_INPUT, HeadEffect, RecordedSite, Recording
+from headway.look.tiles import TILE, RowFacts, TiledMap, row_facts
+from headway.look.weight_codes import STRONGEST
 from headway.ops.attention_statistics import CellGrid, MapFacts, TokenPositions, statistics
 from headway.tasks.tracing import Axis, FrameAxis, GridAxis, Outcome
 
-PARTS = ("x", "q", "k", "v", "out", "bias", "additive")  # of a detail, in the order of their bytes
+EXACT_PARTS = ("q", "k", "bias", "additive")  # float32: what weights are computed from again
+PARTS = (*EXACT_PARTS, "x", "v", "out")  # of a detail, in the order of their bytes
 FLOAT16_MAX = 65504.0
 STEP_BYTES, ALTERNATIVE_BYTES = 50, 25  # about, of a step and of an alternative token
 MAX_OUTCOME_BYTES, MAX_EFFECTS_BYTES = 1_000_000, 400_000  # for the steps of an outcome, and of all edited ones
@@ -57,19 +60,22 @@ class TileKey(NamedTuple):
 
 
 class PageData:
-    """A recording and its number in a page; the coarsest level of a map has at most `side` cells per side."""
+    """A recording and its number in a page.
 
-    def __init__(self, recording: Recording, number: int, side: int):
+    The coarsest level of a map has at most `side` cells per side, and the `strongest` weights of a row are rounded.
+    """
+
+    def __init__(self, recording: Recording, number: int, side: int, strongest: int = STRONGEST):
         self.recording, self.number = recording, number
         cells = sum(site.map.shape[2] * site.map.shape[3] for site in recording.sites.values())
         rolled = recording.rollout() if cells <= MAX_ROLLOUT_CELLS else {}
         self.sites: list[RecordedSite] = [*recording.sites.values(), *rolled.values()]
         self.derived = [False] * len(recording.sites) + [True] * len(rolled)
-        self.set_side(side)
+        self.set_resolution(side, strongest)
 
-    def set_side(self, side: int) -> None:
+    def set_resolution(self, side: int, strongest: int) -> None:
         """Cut the maps into levels and tiles again."""
-        self.tiled = [TiledMap(site.map, side) for site in self.sites]
+        self.tiled = [TiledMap(site.map, side, strongest) for site in self.sites]
 
     def to_json(
         self, effects: Sequence[HeadEffect] | None, details: Mapping[int, Json], blob_id: Callable[[str], str | None]
@@ -92,6 +98,11 @@ class PageData:
         }
 
     @cached_property
+    def facts(self) -> list[RowFacts]:
+        """What is known of the rows of each site."""
+        return [row_facts(site.map) for site in self.sites]
+
+    @cached_property
     def sites_json(self) -> list[Json]:
         """The part of each site that does not depend on which blobs there are."""
         return [
@@ -104,8 +115,11 @@ class PageData:
                 "columns": site.columns.name,
                 "shape": list(site.map.shape[2:]),
                 "stats": site_statistics(site),
+                "hard": self.recording.is_hard(site.name),
+                "opens": opening_row(self.recording, site),
+                "peaks": [json_number(peak) for peak in facts.peak.tolist()],
             }
-            for site, derived in zip(self.sites, self.derived, strict=True)
+            for site, derived, facts in zip(self.sites, self.derived, self.facts, strict=True)
         ]
 
     def effect_of_heads(self, site: RecordedSite, effects: Sequence[HeadEffect] | None) -> list[float | None] | None:
@@ -125,7 +139,12 @@ class PageData:
             }
             for number, level in enumerate(tiled.levels)
         ]
-        return {"thumbs": {"blob": blob_id(self.thumbs_id(at)), "shape": list(tiled.thumbs_shape)}, "levels": levels}
+        return {
+            "thumbs": {"blob": blob_id(self.thumbs_id(at)), "shape": list(tiled.thumbs_shape)},
+            "entropy": blob_id(self.entropy_id(at)),
+            "strongest": blob_id(self.strongest_id(at)),
+            "levels": levels,
+        }
 
     def tiles(self, at: int, level: int) -> Iterator[TileKey]:
         """The tiles of a level, strip by strip."""
@@ -136,13 +155,16 @@ class PageData:
 
     def cells(self, tile: TileKey) -> bytes:
         found = self.tiled[tile.site].tile(tile.level, tile.i, tile.j)
-        return (found if tile.head is None else found[tile.head]).numpy().tobytes()
-
-    def thumbs(self, at: int) -> bytes:
-        return self.tiled[at].thumbs.numpy().tobytes()
+        return (found if tile.head is None else found.head(tile.head)).to_bytes()
 
     def thumbs_id(self, at: int) -> str:
         return f"{self.number}.t{at}"
+
+    def entropy_id(self, at: int) -> str:
+        return f"{self.number}.e{at}"
+
+    def strongest_id(self, at: int) -> str:
+        return f"{self.number}.s{at}"
 
     def detail_id(self, at: int) -> str:
         return f"{self.number}.d{at}"
@@ -164,18 +186,40 @@ class PageData:
     def blob(self, id: str) -> bytes:
         """Any blob by its id."""
         for at in range(len(self.sites)):
-            if id == self.thumbs_id(at):
-                return self.thumbs(at)
+            if id in (small := self.small_blobs(at)):
+                return small[id]()
             if id == self.detail_id(at):
                 detail = self.detail(at)
                 if detail is None:
                     raise UserError(f"the detail of {self.sites[at].name} is too large")
                 return detail_bytes(detail)
+            if (row := id.removeprefix(f"{self.number}.r{at}.")) != id:
+                return self.exact_row(at, row)
             if id.startswith(f"{self.number}.m{at}."):
                 tiles = (tile for level in range(len(self.tiled[at].levels)) for tile in self.tiles(at, level))
                 if found := next((tile for tile in tiles if tile.id == id), None):
                     return self.cells(found)
         raise UserError(f"there is no blob {id!r} of this recording")
+
+    def small_blobs(self, at: int) -> dict[str, Callable[[], bytes]]:
+        """What there is of every site: thumbnails, and facts of its rows."""
+        return {
+            self.thumbs_id(at): lambda: self.tiled[at].thumbs.tobytes(),
+            self.entropy_id(at): lambda: self.facts[at].entropy_bytes(),
+            self.strongest_id(at): lambda: self.facts[at].strongest_bytes(),
+        }
+
+    def exact_row(self, at: int, row: str) -> bytes:
+        """The weights of one query in each head, H S, float32; NaN where a key is hidden."""
+        site = self.sites[at]
+        if not row.isdecimal() or int(row) >= len(site.rows):
+            raise UserError(f"{site.name} has no row {row}", allowed=f"0 to {len(site.rows) - 1}")
+        band = site.map.band(int(row), int(row) + 1)
+        seen = site.map.seen(band)
+        weights = band.weights if seen is None else torch.where(seen[:, None], band.weights, torch.nan)
+        spread = weights.new_full((*weights.shape[:3], site.map.shape[3]), torch.nan)
+        found = spread.index_copy(3, band.keys, weights)[0, :, 0]
+        return found.float().cpu().numpy().astype("<f4").tobytes()
 
 
 def run_to_json(recording: Recording) -> Json:
@@ -258,9 +302,19 @@ def detail_to_json(detail: Detail, id: str, parts: Sequence[str] = PARTS) -> Jso
 
 
 def detail_bytes(detail: Detail, parts: Sequence[str] = PARTS) -> bytes:
-    """These parts of a detail as float16, one after the other."""
-    found = [getattr(detail, name) for name in PARTS if name in parts]
-    return b"".join(to_float16(part).numpy().tobytes() for part in found if part is not None)
+    """These parts of a detail, one after the other: float32, where weights follow from them, and else float16."""
+    found = [(name, getattr(detail, name)) for name in PARTS if name in parts]
+    return b"".join(
+        (to_float32(part) if name in EXACT_PARTS else to_float16(part)).numpy().tobytes()
+        for name, part in found
+        if part is not None
+    )
+
+
+def to_float32(part: Tensor) -> Tensor:
+    """As float32: only hidden keys stay −∞."""
+    part = part.detach().float().cpu()
+    return torch.where(part == -torch.inf, part, part.nan_to_num(0))
 
 
 def to_float16(part: Tensor) -> Tensor:
@@ -269,8 +323,16 @@ def to_float16(part: Tensor) -> Tensor:
     return torch.where(part == -torch.inf, part, part.nan_to_num(0).clamp(-FLOAT16_MAX, FLOAT16_MAX)).half()
 
 
+def opening_row(recording: Recording, site: RecordedSite) -> int | None:
+    """The row to open with, where no step of the outcome says it: the one that decides, else one of the input's own."""
+    deciding = recording.deciding_row(site)
+    if deciding is not None or recording.outcome.kind not in WHOLE_INPUT:
+        return 0 if deciding is None and isinstance(site.rows, GridAxis) else deciding
+    return next((row for row in range(len(site.rows)) if row not in site.rows.special), 0)
+
+
 def site_label(name: str) -> str:
-    """A site's name for people, who count from 1: decoder.1.cross is decoder 2 · cross."""
+    """A site's name for people, with the same numbers: decoder.1.cross is decoder 1 · cross."""
     if name.startswith(ROLLOUT_PREFIX):
         return f"rollout to {site_label(name.removeprefix(ROLLOUT_PREFIX))}"
     words = list[str]()
@@ -279,10 +341,10 @@ def site_label(name: str) -> str:
         if not word.isdecimal():
             words.append(word)
         elif words:
-            words[-1] += f" {int(word) + 1}"
+            words[-1] += f" {word}"
         else:
-            words.append(f"layer {int(word) + 1}")
-        words[-1] += f", turn {int(turn) + 1}" if turn else ""
+            words.append(f"layer {word}")
+        words[-1] += f", turn {turn}" if turn else ""
     return " · ".join(words)
 
 

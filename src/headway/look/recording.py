@@ -20,7 +20,10 @@ from torch import Tensor, nn
 from headway.errors import UserError, listed, nearest
 from headway.look.grid_map import Detail, GridMap, GridSize, NoGradMap, Tiling, detail_of, pooled_grids, tiling_of
 from headway.nn.attention import Attention
+from headway.nn.hard_attention import HardAlignment
+from headway.nn.head import FirstToken, LastToken, RowHead, main_head
 from headway.nn.trace import HEAD_EDITS, Edit, EditKind, Trace, record, sites_of, unmatched
+from headway.nn.trunk import Trunk
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
 from headway.ops.attention_map import AttentionMap, Readable, Weights
 from headway.ops.attention_rollout import mean_of_heads, rollout
@@ -28,6 +31,7 @@ from headway.tasks.base import Task
 from headway.tasks.tracing import Axis, ForcedText, InputImage, InputSound, Outcome, TracedRun, TraceOptions, cells
 
 MAX_ROLLOUT_ROWS = 2048  # a layer of a rollout of that many rows is 16 MB
+WHOLE_INPUT = ("classes", "vector")  # outcomes that are about all of an input
 ROLLOUT_PREFIX = "rollout."  # of the name of a site that is the rollout up to another
 MAX_FLOPS = 10**11  # of all head effects: a few seconds of one core
 CALL_FLOPS = 10**7  # FLOPs that cost as much as the call of a site, measured on sites of a few tokens
@@ -99,13 +103,13 @@ class Recording:
             raise UserError(f"{architecture} has no attention to look at", do=do)
         run = task.trace(model, input, options)
         places = find_attention_sites(run.model)
-        names = [site.weights_name for site in places] + [s.input_name for s in places if s.grid_module is not None]
+        names = [site.used_name for site in places] + [s.input_name for s in places if s.grid_module is not None]
         with record(run.model, *names) as trace:
             found = run.call()
         sites: dict[str, RecordedSite] = {}
         sources: dict[str, SiteSource] = {}
         for site in places:
-            maps = trace.values.get(site.weights_name, [])  # none of a part that this input does not pass
+            maps = trace.values.get(site.used_name, [])  # none of a part that this input does not pass
             for call, map in enumerate(maps):
                 assert isinstance(map, Readable)
                 name = site.name if len(maps) == 1 else f"{site.name}@{call}"
@@ -172,6 +176,15 @@ class Recording:
             found[weights] = compose(found[weights], edit) if weights in found else edit
         return record(self.run.model, *found, edit=found)
 
+    def is_hard(self, site: str) -> bool:
+        """Whether a site's map is a choice: all weight on one key."""
+        return site in self.sources and isinstance(self.sources[site].site.part, HardAlignment)
+
+    def deciding_row(self, site: RecordedSite) -> int | None:
+        """The row that the outcome is read from, where that is about the whole input; None where no row decides."""
+        place = pooled_token(self.run.model) if self.outcome.kind in WHOLE_INPUT else None
+        return None if place is None else place % len(site.rows)
+
     def self_attention(self) -> dict[Axis, list[str]]:
         """The sites of self-attention along each axis, first layer first."""
         found: dict[Axis, list[str]] = {}
@@ -194,7 +207,8 @@ class Recording:
             if len(axis) <= MAX_ROLLOUT_ROWS:
                 for site, rolled in zip(sites, rollout([self.mean(site) for site in sites]), strict=True):
                     name = f"{ROLLOUT_PREFIX}{site}"
-                    found[name] = RecordedSite(name, axis, axis, Weights(rolled[None, None]))
+                    keep = (rolled > 0)[None]  # no path of attention leads elsewhere
+                    found[name] = RecordedSite(name, axis, axis, Weights(rolled[None, None], keep))
         return found
 
     def detail(self, site: str) -> Detail:
@@ -232,6 +246,12 @@ class AttentionSite(NamedTuple):
         return f"{self.name}.weights".lstrip(".")
 
     @property
+    def used_name(self) -> str:
+        """The trace name of the weights that the model used: those of a choice, where attention is hard."""
+        chosen = f"{self.name}.chosen".lstrip(".")
+        return chosen if isinstance(self.part, HardAlignment) else self.weights_name
+
+    @property
     def trace_names(self) -> tuple[str, str, str]:
         """The trace names of the weights, the values and the input."""
         return self.weights_name, f"{self.name}.values".lstrip("."), self.input_name
@@ -249,6 +269,14 @@ def find_attention_sites(model: nn.Module) -> list[AttentionSite]:
             site = name.removesuffix("input").removesuffix(".")
             found.append(AttentionSite(site, part, grid_module, names[grid_module or part]))
     return found
+
+
+def pooled_token(model: nn.Module) -> int | None:
+    """The token that a head of whole inputs reads: 0, −1, or None where it reads all of them or there is none."""
+    encoder = model if isinstance(model, Trunk) else getattr(model, "input_encoder", None)
+    head = main_head(encoder.head) if isinstance(encoder, Trunk) else None
+    pool = head.pool if isinstance(head, RowHead) else None
+    return 0 if isinstance(pool, FirstToken) else -1 if isinstance(pool, LastToken) else None
 
 
 def locate_on_grid(

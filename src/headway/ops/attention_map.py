@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from headway.errors import UserError
-from headway.ops.attend import DOT, DotScore, Edit, Score, attend, attention_weights
+from headway.ops.attend import DOT, DotScore, Edit, Score, attend, attention_weights, causal_keep
 from headway.ops.pattern import Causal, Full, Pattern, Positions, Span, both, merge_spans
 
 CELLS = 2**23  # weights that a band may hold: 32 MiB of float32
@@ -46,6 +46,10 @@ class Readable(ABC):
     @abstractmethod
     def band(self, first: int, last: int) -> Band:
         """The weights of queries first … last − 1."""
+
+    def seen(self, band: Band) -> Tensor | None:
+        """Which keys of a band each of its queries may see, B|1 (last − first) K; None where that is all of them."""
+        return None
 
     def rows(self, first: int, last: int) -> Tensor:
         """The weights of queries first … last − 1 over all keys, B H (last − first) S."""
@@ -157,6 +161,12 @@ class AttentionMap(Readable):
         bias = part.map.logit_bias()
         weights = attention_weights(part.map.q, part.map.k, keep=keep, bias=bias, causal=causal, score=self.score)
         return Band(first, last, part.indices(), weights)
+
+    def seen(self, band: Band) -> Tensor | None:
+        part = self.part(band.first, band.last).map
+        keep, causal = part.sight()
+        keep = both(keep, causal_keep(part.q, part.k)) if causal else keep
+        return None if keep is None else keep.expand(-1, band.last - band.first, len(band.keys))
 
     def times_whole(self, v: Tensor, dropout: float, edit: Edit | None = None) -> Tensor:
         keep, causal = self.sight()
@@ -283,6 +293,7 @@ class Weights(Readable):
     """Weights that are already there: what an edited site used."""
 
     values: Tensor  # B H T S
+    keep: Tensor | None = None  # B|1 T S
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -292,6 +303,9 @@ class Weights(Readable):
     def band(self, first: int, last: int) -> Band:
         keys = torch.arange(self.shape[3], device=self.values.device)
         return Band(first, last, keys, self.values[:, :, first:last])
+
+    def seen(self, band: Band) -> Tensor | None:
+        return None if self.keep is None else self.keep[:, band.first : band.last, band.keys]
 
 
 @dataclass(frozen=True, eq=False)

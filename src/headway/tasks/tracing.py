@@ -74,9 +74,9 @@ class ItemAxis(Axis):
 
 
 def cells(grid: tuple[int, int], before: tuple[str, ...] = ()) -> GridAxis:
-    """The cells of a grid, labelled `row,column` from 1, behind the tokens `before` them."""
+    """The cells of a grid, labelled `row,column` from 0, behind the tokens `before` them."""
     down, along = grid
-    labels = tuple(f"{y},{x}" for y in range(1, down + 1) for x in range(1, along + 1))
+    labels = tuple(f"{y},{x}" for y in range(down) for x in range(along))
     name = f"cells-{down}x{along}" + (f"+{len(before)}" if before else "")
     return GridAxis(name, before + labels, tuple(range(len(before))), grid, len(before))
 

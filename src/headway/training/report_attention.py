@@ -19,10 +19,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.look.recording import RecordedSite, Recording, find_attention_sites
+from headway.look.recording import WHOLE_INPUT, RecordedSite, Recording, find_attention_sites, pooled_token
 from headway.nn.attention import CrossAttention
-from headway.nn.head import Classifier, FirstToken, LastToken, main_head
-from headway.nn.towers import Projection
 from headway.nn.trunk import Trunk, encoder_of
 from headway.nn.window_attention import LocalAttention
 from headway.tasks.base import Task
@@ -35,7 +33,6 @@ MAX_HEADS = 3  # that are drawn besides their mean
 MAX_FRAMES = 16  # written tokens of a caption that are drawn
 FRAME_PIXELS = 64  # of an image under each map: a page of larger ones would be some megabytes
 DARK = 0.15  # of its brightness is left to a cell without attention
-WHOLE_INPUT = ("classes", "vector")  # outcomes that are about all of an input
 VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥", "\u00a0": "␣"})
 WRITTEN = (
     "Rows are the {rows} that were written, from top to bottom; columns are the {columns} that the decoder attends to. "
@@ -167,18 +164,15 @@ def read_map(title: str, site: RecordedSite, model: nn.Module) -> WeightMap:
 
 def read_row(model: Trunk, weights: Tensor) -> Tensor:
     """The row of the token that the head reads, or the mean of all rows where it reads all: T S → S"""
-    head = main_head(model.head)
-    pool = head.pool if isinstance(head, Classifier | Projection) else None
-    if isinstance(pool, FirstToken):
-        return weights[0]
-    return weights[-1] if isinstance(pool, LastToken) else weights.mean(0)
+    place = pooled_token(model)
+    return weights.mean(0) if place is None else weights[place]
 
 
 def head_views(heads: Tensor) -> list[tuple[str, Tensor]]:
     """The mean over heads and some heads one by one, by name; a single head as it is: H …"""
     if len(heads) == 1:
-        return [("head 1", heads[0])]
-    return [("mean over heads", heads.mean(0)), *((f"head {at + 1}", one) for at, one in enumerate(heads[:MAX_HEADS]))]
+        return [("head 0", heads[0])]
+    return [("mean over heads", heads.mean(0)), *((f"head {at}", one) for at, one in enumerate(heads[:MAX_HEADS]))]
 
 
 def weight_map(title: str, rows: Axis, columns: Axis, weights: Tensor) -> WeightMap:

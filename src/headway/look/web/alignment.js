@@ -11,6 +11,7 @@ export const alignmentView = {
   title: "Alignment",
   scrolls: true,
   follows: true,
+  legend: () => ({ most: "the area of a disc is its weight: full at 1" }),
   fits: (rows, columns) => rows.name !== columns.name && rows.linear && columns.linear,
 
   draw(scene) {

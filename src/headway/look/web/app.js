@@ -5,7 +5,8 @@
 import { Axis } from "./axis.js";
 import { Scale } from "./colour.js";
 import { unlikeness } from "./compare.js";
-import { DifferenceField, HeadField, MeanField } from "./field.js";
+import { DifferenceField, HeadField, MeanField, strongest } from "./field.js";
+import { Library } from "./library.js";
 import { Shelf } from "./shelf.js";
 import { MEAN, NONE, START, clamp, fromHash, toHash } from "./state.js";
 import { dressed } from "./theme.js";
@@ -27,10 +28,7 @@ export class App {
     this.axes = new Map();
     const arrived = () => this.arrived();
     this.bitmaps = new Shelf(240, arrived);
-    this.details = new Shelf(8, () => this.touch("detail"));
-    const { levels, power } = bundle.quant;
-    const table = Array.from({ length: 256 }, (_, step) => (step / levels) ** power);
-    this.library = { source: this.source, bytes: new Shelf(600, arrived), tiles: new Shelf(400, arrived), table };
+    this.library = new Library(this.source, bundle, arrived, () => (this.touch("detail"), this.arrived()));
     const focus = { ...bundle.focus, step: firstStep(bundle.runs[bundle.focus?.run ?? 0].outcome) };
     this.state = this.valid({ ...START, theme: this.state.theme, ...focus, ...told });
     if (told.row === undefined) this.seek(this.state);
@@ -101,9 +99,22 @@ export class App {
     return this.fields.get(key);
   }
 
-  // The chosen query's weights: {weights, exact}, or undefined while they are on their way.
+  // The chosen query's weights, exact where that can be had; undefined while they are on their way.
   get row() {
-    return this.field.row(this.state.row);
+    return this.field.exact(this.state.row) ?? this.field.row(this.state.row);
+  }
+
+  // What may be said of the weight of a key of the chosen query.
+  shown(key) {
+    const known = this.row.pooled ? this.field.strongest(this.state.row) : null;
+    return known?.key === key ? known.text : this.row.text(key);
+  }
+
+  // The strongest keys of a query: [[key, weight, text], …]; of pooled weights, as many as are known.
+  strongest(row, found, most) {
+    const known = found.pooled ? this.field.strongest(row) : null;
+    if (known) return [[known.key, known.weight, known.text]];
+    return strongest(found.weights, most).map(([key, weight]) => [key, weight, found.text(key)]);
   }
 
   get scale() {
@@ -143,8 +154,7 @@ export class App {
     const site = this.siteOf(state.run, state.site);
     const at = this.bundle.runs[state.run].outcome.steps[state.step]?.at ?? null;
     this.seeking = true;
-    const last = this.axis(state.run, site.rows).kind === "grid" ? 0 : site.shape[0] - 1;
-    return { row: at !== null && at < site.shape[0] ? at : last };
+    return { row: at !== null && at < site.shape[0] ? at : (site.opens ?? site.shape[0] - 1) };
   }
 
   seek(state) {
@@ -191,23 +201,34 @@ export class App {
     const changed = this.changed;
     this.changed = new Set();
     const any = (...keys) => changed.has("all") || keys.some((key) => changed.has(key));
-    for (const part of this.parts) part.update(any);
+    for (const part of this.parts) this.guarded(() => part.update(any), part);
     this.remember();
     if (this.quiet) this.drawn.splice(0).forEach((resolve) => resolve());
   }
 
+  // One panel that fails does not stop the others: it says so, and the next change tries again.
+  guarded(act, { box } = {}) {
+    try {
+      act();
+      box?.removeAttribute("data-failed");
+    } catch (error) {
+      console.error(error);
+      box?.setAttribute("data-failed", `this panel could not be drawn: ${error.message}`);
+    }
+  }
+
   sought() {
     const row = this.seeking ? this.row : undefined;
-    if (row === undefined) return;
+    const known = row?.pooled ? this.field.strongest(this.state.row) : null;
+    if (row === undefined || known === undefined) return;
     this.seeking = false;
-    let best = 0;
-    row.weights.forEach((w, key) => (best = Math.abs(w) > Math.abs(row.weights[best]) ? key : best));
+    let best = known?.key ?? 0;
+    if (!known) row.weights.forEach((w, key) => (best = Math.abs(w) > Math.abs(row.weights[best]) ? key : best));
     this.change({ column: best });
   }
 
   get quiet() {
-    const waiting = [this.library.bytes, this.library.tiles, this.details].some((shelf) => shelf.pending.size > 0);
-    return this.frame === 0 && this.changed.size === 0 && this.busy === 0 && !waiting;
+    return this.frame === 0 && this.changed.size === 0 && this.busy === 0 && !this.library.waiting;
   }
 
   // Something that the model is asked for; the page is not settled before it is answered.
@@ -223,7 +244,7 @@ export class App {
 
   get missing() {
     const row = this.row; // both are asked for, whichever is missing
-    return this.field.peak() === undefined || row === undefined;
+    return this.field.tiles() === undefined || row === undefined;
   }
 
   // Another map is drawn when it is there, and not first without its weights; but nobody waits for it long.

@@ -21,7 +21,7 @@ export class Axis {
 
   told(index) {
     const place = this.place(index);
-    return place === null ? `token ${index}` : `row ${place.y + 1}, column ${place.x + 1}`;
+    return place === null ? `token ${index}` : `row ${place.y}, column ${place.x}`;
   }
 
   // The cell of the picture that an index stands for; null for a token that is none.

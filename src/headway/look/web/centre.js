@@ -4,16 +4,24 @@ import { comparison } from "./compare.js";
 import { fill, foreign, make, point, rove, sized } from "./dom.js";
 import { Scene } from "./scene.js";
 import { play } from "./sound.js";
+import { ABSENT } from "./source.js";
 import { MEAN } from "./state.js";
 import { TablePart } from "./table.js";
-import { short, weightText } from "./text.js";
+import { decimal, short } from "./text.js";
+
+// Colours of a difference have the same meaning in every view.
+function differenceLegend(field) {
+  const most = field.peak();
+  const size = most === undefined ? "" : decimal(most, 2);
+  return { bar: true, least: `≈ −${size}`, most: `${size}, the largest difference of this head` };
+}
 
 // What changes the whole drawing, and not only what is pointed at.
 const REDRAWN = ["run", "compare", "site", "head", "view", "data", "theme", "root", "heat", "zoom", "x", "y", "pinned"];
 
 export class CentrePart {
   constructor(app, box) {
-    Object.assign(this, { app, scene: new Scene(app), table: new TablePart(app) });
+    Object.assign(this, { app, box, scene: new Scene(app), table: new TablePart(app) });
     this.where = make("h2", { class: "where" });
     this.compared = make("p", { class: "fact", testid: "compared", "aria-live": "polite", hidden: true });
     this.tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "Views" });
@@ -49,6 +57,7 @@ export class CentrePart {
     this.most = make("span", { class: "fact", testid: "peak" });
     this.least = make("span", { class: "fact" });
     const legend = make("span", { class: "row legend" }, this.root, this.least, this.legend, this.most);
+    legend.dataset.testid = "legend";
     return make("div", { class: "row centre-tools" }, this.near, this.heat, this.play, legend);
   }
 
@@ -57,7 +66,7 @@ export class CentrePart {
     if (any("site", "head", "run")) this.named();
     if (any("site", "head", "run", "compare")) this.beside();
     if (any("site", "run", "view")) this.offered();
-    if (any("theme", "data", "site", "head", "run", "compare", "root", "view")) this.key();
+    if (any("theme", "data", "site", "head", "run", "compare", "root", "view", "row")) this.key();
     const still = any(...REDRAWN, "scroll");
     const whole = still || (any("row") && app.view.follows) || (any("column") && app.view.name === "row");
     if (app.view.name === "table") still && this.table.update();
@@ -105,15 +114,17 @@ export class CentrePart {
 
   key() {
     const { app } = this;
-    const scale = app.scale;
-    const peak = app.field.peak();
-    if (scale === this.told) return;
+    const { field, scale, view } = app;
+    const told = field.signed && view.legend ? differenceLegend(field) : view.legend?.(app);
+    this.root.hidden = !view.roots;
+    this.root.setAttribute("aria-pressed", String(app.state.root));
+    [this.legend, this.least].forEach((node) => (node.hidden = !told?.bar));
+    this.least.textContent = told?.least ?? "0";
+    this.most.textContent = told?.most ?? "";
+    if (!told?.bar || scale === this.told) return;
     this.told = scale;
     const pen = sized(this.legend, 96, 8);
     for (let x = 0; x < 96; x++) (pen.fillStyle = scale.at(x / 95)), pen.fillRect(x, 0, 1.5, 8);
-    this.least.textContent = app.field.signed ? `−${weightText(scale.most)}` : "0";
-    this.most.textContent = peak === undefined ? "" : weightText(scale.most);
-    this.root.setAttribute("aria-pressed", String(app.state.root));
   }
 
   // The chosen cell in words and as a number; screen readers hear it after a pause.
@@ -124,9 +135,8 @@ export class CentrePart {
     if (found === undefined) return;
     const [query, key] = [short(app.rows.label(row), 28), short(app.columns.label(column), 28)];
     fill(this.pair, foreign(query), " → ", foreign(key), pinned ? make("small", {}, " pinned") : null);
-    const { mark, told } = found.exact ? { mark: "", told: "" } : app.field.bound;
-    this.weight.textContent = `${mark}${weightText(found.weights[column])}`;
-    this.weight.title = told;
+    this.weight.textContent = app.shown(column);
+    this.weight.title = /^[≤≈c]/.test(this.weight.textContent) ? `the exact weight is ${ABSENT}` : "";
     this.scene.base.setAttribute("aria-label", `query ${query}, key ${key}, weight ${this.weight.textContent}`);
     clearTimeout(this.pause);
     this.pause = setTimeout(() => (this.announced.textContent = `${query} to ${key}: ${this.weight.textContent}`), 400);

@@ -49,7 +49,7 @@ export class Scale {
     return `rgb(${this.table[from]}, ${this.table[from + 1]}, ${this.table[from + 2]})`;
   }
 
-  // A canvas with one pixel for each value.
+  // A canvas with one pixel for each value; what is hidden has none of the colours.
   picture(values, rows, columns) {
     const node = document.createElement("canvas");
     [node.width, node.height] = [columns, rows];
@@ -60,7 +60,7 @@ export class Scale {
     const whole = this.signed || !this.root ? null : last / Math.sqrt(this.most); // the usual case, quickly
     for (let at = 0; at < values.length; at++) {
       const step = whole === null ? this.share(values[at]) * last : Math.min(last, Math.sqrt(values[at]) * whole);
-      words[at] = this.words[Math.round(step)];
+      words[at] = step === step ? this.words[Math.round(step)] : 0;
     }
     pen.putImageData(image, 0, 0);
     return node;

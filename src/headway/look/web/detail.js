@@ -1,32 +1,28 @@
-// The numbers behind one weight: queries, keys and values of a site as the file holds them, in half precision.
+// The numbers behind one weight: queries, keys and biases of a site, from which its weights are computed again, and in
+// half precision its inputs, values and output matrix.
 //
 // T queries   S keys   D head width   C model width
 
 import { MEAN } from "./state.js";
 
-const ORDER = ["x", "q", "k", "v", "out", "bias", "additive"];
+const EXACT = ["q", "k", "bias", "additive"]; // float32
+const ORDER = [...EXACT, "x", "v", "out"];
 
 // The numbers of the chosen site; null where there are none, undefined while they are on their way.
 export function detailOf(app) {
-  const { site, state } = app;
-  if (!site.detail || state.head === MEAN) return null;
-  const { blob } = site.detail;
-  const fetch = async () => {
-    const raw = await app.source.blob(blob);
-    return raw === null ? null : new Detail(raw, site.detail);
-  };
-  return app.details.take(blob, fetch);
+  return app.state.head === MEAN ? null : app.library.detail(app.site);
 }
 
 export class Detail {
   constructor(raw, told) {
     this.told = told;
-    this.halves = new Uint16Array(raw.buffer, raw.byteOffset, raw.byteLength >> 1);
-    this.starts = {};
-    let start = 0;
+    this.parts = {};
+    let start = raw.byteOffset;
     for (const name of ORDER.filter((one) => told.layout[one])) {
-      this.starts[name] = start;
-      start += told.layout[name].reduce((a, b) => a * b, 1);
+      const length = told.layout[name].reduce((a, b) => a * b, 1);
+      const Kind = EXACT.includes(name) ? Float32Array : Uint16Array;
+      this.parts[name] = new Kind(raw.buffer, start, length);
+      start += this.parts[name].byteLength;
     }
     this.cells = new Map();
   }
@@ -37,10 +33,8 @@ export class Detail {
     if (!shape) return null;
     const width = shape[shape.length - 1];
     const place = index.reduce((sum, at, axis) => sum * shape[axis] + at, 0);
-    const from = this.starts[name] + place * width;
-    const found = new Float32Array(width);
-    for (let at = 0; at < width; at++) found[at] = unhalved(this.halves[from + at]);
-    return found;
+    const found = this.parts[name].subarray(place * width, (place + 1) * width);
+    return EXACT.includes(name) ? found : Float32Array.from(found, unhalved);
   }
 
   // What each dimension adds to the score of (row, column).
@@ -62,17 +56,17 @@ export class Detail {
     return shape ? this.vector("bias", shape[0] === 1 ? 0 : head, row) : null;
   }
 
-  // The whole way of a query: scores and weights of all keys, their mean of values and what the head gives.
-  query(head, row) {
+  // Scores and weights of all keys of a query.
+  scored(head, row) {
     const key = `${head}/${row}`;
     if (!this.cells.has(key)) {
-      if (this.cells.size > 64) this.cells.clear();
-      this.cells.set(key, this.followed(head, row));
+      if (this.cells.size > 256) this.cells.clear();
+      this.cells.set(key, this.softmaxed(head, row));
     }
     return this.cells.get(key);
   }
 
-  followed(head, row) {
+  softmaxed(head, row) {
     const keys = this.told.layout.k[1];
     const q = this.vector("q", head, row);
     const bias = this.biases(head, row);
@@ -81,8 +75,13 @@ export class Detail {
       scores[column] = sumOf(this.added(q, this.vector("k", head, column), head));
     }
     const weights = softmaxOf(scores.map((s, column) => s + (bias === null ? 0 : bias[column])));
+    return { q, bias, scores, weights };
+  }
+
+  // The way from a query's weights: their mean of values, and what the head gives.
+  followed(head, weights) {
     const z = this.gatheredValues(head, weights);
-    return { q, bias, scores, weights, z, given: this.projected(head, z) };
+    return { z, given: this.projected(head, z) };
   }
 
   // Σ w v; null where a small file leaves the values out.
@@ -122,7 +121,7 @@ function softmaxOf(scores) {
 
 const HALVES = new Float32Array(65536).fill(Number.NaN);
 
-function unhalved(bits) {
+export function unhalved(bits) {
   const known = HALVES[bits];
   if (known === known) return known;
   const size = sizeOf((bits >> 10) & 31, bits & 1023);

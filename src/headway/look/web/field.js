@@ -1,13 +1,15 @@
 // Weights of one site that can be drawn: of one head, the mean over heads, or the difference of two runs.
 //
 // A field is a matrix in tiles, at one or more scales.  Scale k holds the largest weight of each k × k cells, so that
-// a thin diagonal is not lost.  tile(level, i, j) answers at once: floats, null (not in this file) or undefined (on
-// its way); row(r) gives a query's weights, and `exact` says whether they are the weights or only bounds.
+// a thin diagonal is not lost.  tile(level, i, j) answers at once: floats (NaN: hidden), null (not in this file) or
+// undefined (on its way).  row(r) gives a query's weights as the map has them, exact(r) to the last digit, where these
+// are in the file or can be asked for: null where not.
 
-import { ABSENT } from "./source.js";
+import { Row, combinedRow, decoded } from "./codes.js";
 
 export class Field {
   constructor(site) {
+    this.site = site;
     this.shape = site.shape;
     this.levels = [...site.levels].sort((a, b) => a.scale - b.scale);
     this.rows = new Map();
@@ -16,11 +18,6 @@ export class Field {
 
   get signed() {
     return false;
-  }
-
-  // What stands before a number that is not exact, and what it is then.
-  get bound() {
-    return { mark: "≤ ", told: `the maximum of the surrounding cells; the exact weight is ${ABSENT}` };
   }
 
   get coarsest() {
@@ -42,80 +39,104 @@ export class Field {
     return row;
   }
 
-  gathered(r) {
-    const weights = new Float32Array(this.shape[1]);
-    const [finest] = this.levels;
-    const pieces = [];
-    for (let j = 0; j * finest.tile < this.shape[1]; j++) {
-      pieces.push(this.piece(weights, r, j * finest.tile, Math.min(this.shape[1], (j + 1) * finest.tile)));
-    }
-    return pieces.includes(undefined) ? undefined : { weights, exact: !pieces.includes(false) };
-  }
-
-  // Fills weights[from:to] by the finest level that is in the file; true if that is the weights themselves.
-  piece(weights, r, from, to) {
-    for (const level of this.levels) {
-      const [y, x] = [Math.floor(r / level.scale), Math.floor(from / level.scale)];
-      const [i, j] = [Math.floor(y / level.tile), Math.floor(x / level.tile)];
-      const tile = this.tile(level, i, j);
-      if (tile === undefined) return undefined;
-      if (tile === null) continue;
-      const [top, left, , columns] = this.frame(level, i, j);
-      for (let c = from; c < to; c++) weights[c] = tile[(y - top) * columns + Math.floor(c / level.scale) - left];
-      return level.scale === 1;
-    }
-    return false;
-  }
-
-  // The largest weight (in size) anywhere; undefined while it is not known.
-  peak() {
-    if (this.top !== undefined) return this.top;
+  // All tiles of the coarsest level; undefined while one is on its way.
+  tiles() {
     const { tile, shape } = this.coarsest;
     const tiles = [];
     for (let i = 0; i * tile < shape[0]; i++) {
       for (let j = 0; j * tile < shape[1]; j++) tiles.push(this.tile(this.coarsest, i, j));
     }
-    if (tiles.includes(undefined)) return undefined; // all are asked for, and looked through once
-    this.top = Math.max(0, ...tiles.map((values) => (values === null ? 0 : largest(values))));
-    return this.top;
+    return tiles.includes(undefined) ? undefined : tiles; // all are asked for
+  }
+
+  // The entropy of a query's weights in nats; null where it is not known, undefined while it is on its way.
+  entropy() {
+    return null;
+  }
+
+  // The strongest key of a query whose weights are pooled: {key, text}; null where it is not known.
+  strongest() {
+    return null;
   }
 }
 
 export class HeadField extends Field {
-  // library: {source, bytes: Shelf, tiles: Shelf, table: weight of each level of the quantisation}
+  // library: {source, bytes: Shelf, tiles: Shelf, classes, exact(run, site, head, row)}
   constructor(library, run, site, head) {
     super(site);
-    Object.assign(this, { library, run, site, head, key: `${run}/${site.name}/${head}` });
+    Object.assign(this, { library, run, head, key: `${run}/${site.name}/${head}` });
+  }
+
+  peak() {
+    return this.site.peaks[this.head];
   }
 
   tile(level, i, j) {
-    return this.library.tiles.take(this.named(level, i, j), () => this.fetch(level, i, j));
+    const coded = this.coded(level, i, j);
+    return coded ? coded.weights : coded;
   }
 
-  named(level, i, j) {
-    return `${this.key}/${level.scale}/${i}/${j}`;
+  coded(level, i, j) {
+    return this.library.tiles.take(`${this.key}/${level.scale}/${i}/${j}`, () => this.fetch(level, i, j));
   }
 
   async fetch(level, i, j) {
     const stacked = level.blobs[`*/${i}/${j}`];
     const id = stacked ?? level.blobs[`${this.head}/${i}/${j}`];
     if (id === undefined) return null;
-    const { bytes, source, table } = this.library;
+    const { bytes, source, classes } = this.library;
     const raw = await bytes.wait(id, () => source.blob(id));
     if (raw === null) return null;
     const [, , rows, columns] = this.frame(level, i, j);
-    const first = stacked === undefined ? 0 : this.head * rows * columns;
-    return translated(raw.subarray(first, first + rows * columns), table);
+    const which = stacked === undefined ? [1, 0] : [this.site.heads, this.head];
+    return decoded(raw, [...which, rows, columns], classes);
   }
 
-  // One weight, waited for; null where it is not in the file.
-  async weight(row, column) {
-    const [level] = this.levels;
-    const [i, j] = [Math.floor(row / level.tile), Math.floor(column / level.tile)];
-    if (level.scale !== 1) return null;
-    const tile = await this.library.tiles.wait(this.named(level, i, j), () => this.fetch(level, i, j));
-    const [top, left, , columns] = this.frame(level, i, j);
-    return tile === null ? null : tile[(row - top) * columns + column - left];
+  gathered(r) {
+    const wide = this.shape[1];
+    const row = { weights: new Float32Array(wide), limits: new Float32Array(wide), decimals: 3, pooled: false };
+    const [finest] = this.levels;
+    const pieces = [];
+    for (let j = 0; j * finest.tile < wide; j++) {
+      pieces.push(this.piece(row, r, j * finest.tile, Math.min(wide, (j + 1) * finest.tile)));
+    }
+    if (pieces.includes(undefined)) return undefined;
+    const made = Object.assign(new Row(row.weights, row.limits, row.decimals), { pooled: pieces.includes(false) });
+    return made.pooled ? made : made.balanced();
+  }
+
+  // Fills from … to by the finest level that is in the file; true if that is the weights themselves, and no blocks.
+  piece(row, r, from, to) {
+    for (const level of this.levels) {
+      const [y, x] = [Math.floor(r / level.scale), Math.floor(from / level.scale)];
+      const [i, j] = [Math.floor(y / level.tile), Math.floor(x / level.tile)];
+      const tile = this.coded(level, i, j);
+      if (tile === undefined) return undefined;
+      if (tile === null) continue;
+      const [top, left, , columns] = this.frame(level, i, j);
+      const fine = level.scale === 1;
+      const half = 10 ** -tile.decimals[y - top] / 2;
+      row.decimals = tile.decimals[y - top];
+      for (let c = from; c < to; c++) {
+        const at = (y - top) * columns + Math.floor(c / level.scale) - left;
+        row.weights[c] = tile.weights[at];
+        row.limits[c] = fine ? tile.limits[at] : blockLimit(tile, at, half);
+      }
+      return fine;
+    }
+    return false;
+  }
+
+  exact(r) {
+    return this.library.exact(this.run, this.site, this.head, r);
+  }
+
+  entropy(r) {
+    return this.library.entropy(this.site, this.head, r);
+  }
+
+  strongest(r) {
+    return this.library.strongest(this.site, this.head, r);
   }
 }
 
@@ -123,8 +144,11 @@ export class MeanField extends Field {
   constructor(library, run, site) {
     super(site);
     this.heads = Array.from({ length: site.heads }, (_, head) => new HeadField(library, run, site, head));
-    this.made = new Map();
-    this.key = `${run}/${site.name}/mean`;
+    Object.assign(this, { library, made: new Map(), key: `${run}/${site.name}/mean` });
+  }
+
+  peak() {
+    return this.site.peaks[this.heads.length];
   }
 
   tile(level, i, j) {
@@ -137,9 +161,16 @@ export class MeanField extends Field {
     return this.made.get(key);
   }
 
-  async weight(row, column) {
-    const all = await Promise.all(this.heads.map((head) => head.weight(row, column)));
-    return all.includes(null) ? null : all.reduce((a, b) => a + b, 0) / all.length;
+  gathered(r) {
+    return together(this.heads.map((head) => head.row(r)), this.heads.map(() => 1 / this.heads.length));
+  }
+
+  exact(r) {
+    return together(this.heads.map((head) => head.exact(r)), this.heads.map(() => 1 / this.heads.length));
+  }
+
+  entropy(r) {
+    return this.library.entropy(this.site, this.heads.length, r);
   }
 }
 
@@ -153,17 +184,13 @@ export class DifferenceField extends Field {
     return true;
   }
 
-  // The largest weights of two blocks may stand in different cells: their difference bounds nothing.
-  get bound() {
-    const told = "the difference of two block maxima, which may be in different cells";
-    return { mark: "coarse ", told: `${told}; the exact weights are ${ABSENT}` };
-  }
-
-  // Where only blocks are known, no difference is larger than the largest weight.
+  // The largest size anywhere.  Where only blocks are known, no difference is larger than the largest weight.
   peak() {
-    if (this.coarsest.scale === 1) return super.peak();
-    const [ours, theirs] = [this.ours.peak(), this.theirs.peak()];
-    return ours === undefined || theirs === undefined ? undefined : Math.max(ours, theirs);
+    if (this.coarsest.scale > 1) return Math.max(this.ours.peak(), this.theirs.peak());
+    const tiles = this.top === undefined ? this.tiles() : null;
+    if (tiles === undefined) return undefined;
+    this.top ??= Math.max(0, ...tiles.map((values) => (values === null ? 0 : largest(values))));
+    return this.top;
   }
 
   tile(level, i, j) {
@@ -173,10 +200,33 @@ export class DifferenceField extends Field {
     if (!this.made.has(key)) {
       const [a, b] = [this.ours.tile(level, i, j), this.theirs.tile(other, i, j)];
       if (a === undefined || b === undefined) return undefined;
-      this.made.set(key, a === null || b === null ? null : a.map((value, at) => value - b[at]));
+      this.made.set(key, a === null || b === null ? null : a.map((value, at) => difference(value, b[at])));
     }
     return this.made.get(key);
   }
+
+  gathered(r) {
+    return together([this.ours.row(r), this.theirs.row(r)], [1, -1]);
+  }
+
+  exact(r) {
+    return together([this.ours.exact(r), this.theirs.exact(r)], [1, -1]);
+  }
+}
+
+// The largest weight of a block is known to half a unit, or by its class.
+function blockLimit({ weights, limits }, at, half) {
+  return limits[at] > 0 ? limits[at] : limits[at] < 0 ? half : weights[at] + half;
+}
+
+// Hidden where both are; what one hides counts as 0.
+function difference(a, b) {
+  return a === a || b === b ? (a || 0) - (b || 0) : Number.NaN;
+}
+
+function together(rows, factors) {
+  if (rows.includes(undefined)) return undefined;
+  return rows.includes(null) ? null : combinedRow(rows, factors);
 }
 
 function largest(values) {
@@ -186,13 +236,6 @@ function largest(values) {
     if (size > most) most = size;
   }
   return most;
-}
-
-// Steps as weights.  A loop: `from` with a function takes ten times as long.
-export function translated(steps, table) {
-  const weights = new Float32Array(steps.length);
-  for (let at = 0; at < steps.length; at++) weights[at] = table[steps[at]];
-  return weights;
 }
 
 // The sum of tiles times a factor; undefined or null where any of them is.
@@ -216,14 +259,4 @@ export function strongest(weights, most) {
     best.length = Math.min(best.length, most);
   }
   return best;
-}
-
-// −Σ w ln w of weights that sum to about 1, in nats.
-export function spreadOf(weights) {
-  let [total, sum] = [0, 0];
-  for (const w of weights) {
-    total += w;
-    if (w > 0) sum -= w * Math.log(w);
-  }
-  return total > 0 ? Math.max(0, sum / total + Math.log(total)) : 0;
 }

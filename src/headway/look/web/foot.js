@@ -61,7 +61,9 @@ const STAGES = [
 // What each stage shows for the chosen cell.
 function numbersOf(detail, app) {
   const { head, row, column } = app.state;
-  const way = detail.query(head, row);
+  const way = detail.scored(head, row);
+  const used = app.site.hard ? app.row.weights : way.weights; // a choice follows where attention is hard
+  const { z, given } = detail.followed(head, used);
   const [k, v, x] = [detail.vector("k", head, column), detail.vector("v", head, column), readAt(detail, row)];
   const score = way.scores[column];
   const bias = way.bias === null ? null : way.bias[column];
@@ -70,16 +72,17 @@ function numbersOf(detail, app) {
   const additive = told.score === "additive";
   const sum = additive ? "a · tanh(q + k)" : `q · k × ${decimal(factor ?? 1, 4)}`;
   const weight = way.weights[column];
-  const kept = app.fieldOf(app.state.run, app.site, head).row(row);
-  const shown = kept?.exact ? kept.weights[column] : weight; // as everywhere: half precision may be further off
+  const chosen = used[column] > 0 ? "chosen" : "not chosen";
   return {
     x: { text: x ? norm("x", x) : "", vectors: [x] },
     qkv: { text: "", vectors: [way.q, k, v] },
     score: { formula: additive ? "s = a · tanh(q + k)" : null, text: `${sum} = ${decimal(score)}`, value: score },
     mask: { text: masked(score, bias) },
-    softmax: { text: `w = ${weightText(shown)}`, value: weight },
-    value: { text: v ? `${norm("z", way.z)}, of it ${norm("w v", v, weight)}` : ABSENT, vectors: [way.z] },
-    out: { text: way.given ? norm("W_O z", way.given) : ABSENT, vectors: [way.given] },
+    softmax: app.site.hard
+      ? { formula: "p = exp s / Σ exp s′", text: `p = ${weightText(weight)}, ${chosen}`, value: weight }
+      : { text: bias === -Infinity ? "w = 0, masked" : `w = ${weightText(weight)}`, value: weight },
+    value: { text: v ? `${norm("z", z)}, of it ${norm("w v", v, used[column])}` : ABSENT, vectors: [z] },
+    out: { text: given ? norm("W_O z", given) : ABSENT, vectors: [given] },
   };
 }
 

@@ -24,8 +24,9 @@ export function framed(app, axis, x, y, width, height) {
 }
 
 // The picture under the weights of its cells.  Colours are relative to the strongest cell, so that faint ones show.
-export function heat(scene, axis, weights, box) {
+export function heat(scene, axis, row, box) {
   const { app, pen } = scene;
+  const { weights, hidden } = row;
   const [x, y, width, height] = box;
   const image = app.run.picture ? imageOf(app, app.run.picture.src) : null;
   pen.imageSmoothingEnabled = image !== null && width < image.naturalWidth * 2;
@@ -33,9 +34,9 @@ export function heat(scene, axis, weights, box) {
   else pen.fillStyle = app.inks.card, pen.fillRect(x, y, width, height);
   const [rows, columns] = axis.grid;
   const scale = app.scale;
-  let most = 1e-9;
-  for (let at = 0; at < rows * columns; at++) most = Math.max(most, Math.abs(weights[axis.first + at] ?? 0));
+  const most = strongestCell(axis, row);
   for (let at = 0; at < rows * columns; at++) {
+    if (hidden[axis.first + at]) continue;
     const weight = weights[axis.first + at] ?? 0;
     const share = Math.abs(weight) / most;
     const shown = app.state.root ? Math.sqrt(share) : share;
@@ -46,6 +47,11 @@ export function heat(scene, axis, weights, box) {
     pen.fillRect(left, top, right - left, bottom - top);
   }
   pen.globalAlpha = 1;
+}
+
+// The largest weight of a cell, in size.
+export function strongestCell(axis, { weights }) {
+  return weights.subarray(axis.first, axis.index(axis.grid[0], 0)).reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
 }
 
 // Edges of a cell on whole pixels, so that no seams appear between cells.

@@ -20,10 +20,12 @@ const PARAGRAPHS = [
   `Each cell is one attention weight, from the query of its row to the key of its column.  The weights of a row sum to
   one.  Point at a cell to see its weight, the query's strongest keys and, below, how the weight is computed.  Click to
   pin the cell.`,
-  `Layers have a readable name, counted from 1, and beside it the site's name in Python.  Heads are counted from 0, as in
-  Python.  A cell of a thumbnail shows the largest weight that it covers.  Rollout multiplies the maps of all layers up
-  to that one.`,
-  `The colour map is cividis, from zero to the largest weight of this head.  Differences of two runs are blue where the
+  `Layers, heads, tokens and cells are counted from 0, as in the site's name in Python.  A cell of a thumbnail shows the
+  largest weight that it covers.  Rollout multiplies the maps of all layers up to that one.`,
+  `Every digit shown is right: weights are exact where the file holds queries and keys, or a server is asked; elsewhere
+  the strongest weights of each query are rounded, and ≤ marks an upper bound of the others.  ≈ marks a mean or a
+  difference of rounded weights.`,
+  `The colour map is cividis, from zero to what the legend says.  Masked keys are blank.  Differences of two runs are blue where the
   other run is larger, and orange where this run is larger.  When two generating models are compared, the second reads
   the output of the first, so both have the same rows; its probabilities are those of these tokens, and its own output is
   shown beside them.`,

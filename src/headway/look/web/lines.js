@@ -3,6 +3,7 @@
 import { strongest } from "./field.js";
 import { font, tint, word } from "./label.js";
 import { clamp } from "./state.js";
+import { weightText } from "./text.js";
 
 const THREADS = 14; // lines of a query
 const LOWEST = 17; // height of a word
@@ -12,6 +13,8 @@ export const linesView = {
   title: "Lines",
   scrolls: true,
   follows: true,
+  roots: true,
+  legend: ({ field }) => ({ most: `wider is stronger, up to ${weightText(field.peak())}, the largest of this head` }),
   fits: (rows, columns) => rows.linear && columns.linear,
 
   draw(scene) {

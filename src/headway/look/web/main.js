@@ -46,7 +46,7 @@ async function start() {
   listenKeys(app, centre.scene, help);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.touch("theme"));
   addEventListener("hashchange", () => app.change(fromHash(location.hash)));
-  window.headway = exposed(app);
+  window.headway = exposed(app, centre.scene);
   app.draw();
   await app.settled();
   window.headway.ready = true;
@@ -54,7 +54,7 @@ async function start() {
 }
 
 // An interface for tests and for the console.
-function exposed(app) {
+function exposed(app, scene) {
   return {
     ready: false,
     get bundle() {
@@ -66,9 +66,25 @@ function exposed(app) {
     views: () => app.fitting().map((view) => view.name),
     change: (patch) => app.change(patch),
     settled: () => app.settled(),
-    weight(site, head, row, column) {
+    // What is known of a query's weights: as the map has them, or `exact`; null where they are pooled or not there.
+    async row(site, head, row, exact = false) {
       const { run } = app.state;
-      return app.fieldOf(run, app.siteOf(run, site), head).weight(row, column);
+      const field = app.fieldOf(run, app.siteOf(run, site), head);
+      const get = () => [exact ? field.exact(row) : field.row(row), field.entropy(row)];
+      for (let tries = 0; get().includes(undefined) && tries < 100; tries++) await app.library.arrival();
+      const [found, entropy] = get();
+      if (!found || found.pooled) return null;
+      const { weights, texts, hidden } = found;
+      return { weights: [...weights], texts, hidden: [...hidden], entropy };
+    },
+    async weight(site, head, row, column) {
+      return (await this.row(site, head, row))?.weights[column] ?? null;
+    },
+    // Draws the view as in a window of another size; what went wrong, or "".
+    drawAt(width, height) {
+      scene.take(width, height);
+      scene.draw();
+      return scene.box.dataset.failed ?? "";
     },
   };
 }

@@ -2,7 +2,7 @@
 
 import { font, rising, tint, widest, word } from "./label.js";
 import { clamp } from "./state.js";
-import { decimal } from "./text.js";
+import { weightText } from "./text.js";
 import { paint } from "./tiles.js";
 
 const LARGEST = 46; // of a cell, in pixels
@@ -13,6 +13,8 @@ export const matrixView = {
   name: "matrix",
   title: "Matrix",
   zooms: true,
+  roots: true,
+  legend: headLegend,
   fits: () => true,
 
   draw(scene) {
@@ -22,6 +24,7 @@ export const matrixView = {
     const scale = app.scale;
     scene.say(paint(scene, app.field, scale, plan));
     if (Math.min(plan.w, plan.h) >= 9) gaps(pen, plan, app.inks.paper);
+    if (Math.min(plan.w, plan.h) >= 3) stairs(scene, plan);
     if (Math.min(plan.w, plan.h) >= 34) figures(scene, plan, scale);
     names(scene, plan);
   },
@@ -86,8 +89,9 @@ function planned(scene) {
   pen.font = font(12, 600); // the chosen label is bold
   const room = { side: widest(pen, app.rows, 116) + 12, head: widest(pen, app.columns, 96) + 12 };
   let size = cells(app, width - room.side - PAD, height - room.head - PAD, rows, columns);
-  if (size.h * zoom < LEGIBLE) room.side = clamp(room.side, 44, 62);
-  if (size.w * zoom < LEGIBLE) room.head = 26;
+  const words = { down: size.h * zoom >= LEGIBLE, along: size.w * zoom >= LEGIBLE }; // numbers where words do not fit
+  if (!words.down) room.side = clamp(room.side, 44, 62);
+  if (!words.along) room.head = 26;
   size = cells(app, width - room.side - PAD, height - room.head - PAD, rows, columns);
   const [w, h] = [size.w * zoom, size.h * zoom];
   const [wide, tall] = [Math.min(w * columns, width - room.side - PAD), Math.min(h * rows, height - room.head - PAD)];
@@ -96,10 +100,32 @@ function planned(scene) {
   const [x, y] = [clamp(app.state.x, 0, most[0]), clamp(app.state.y, 0, most[1])];
   const plan = { w, h, x, y, start, head: room.head, left: start - x * w, top: room.head - y * h, side: room.side };
   return Object.assign(plan, {
+    words,
     frame: [start, room.head, wide, tall],
     y0: Math.floor(y), y1: Math.min(rows, Math.ceil(y + tall / h - 1e-6)),
     x0: Math.floor(x), x1: Math.min(columns, Math.ceil(x + wide / w - 1e-6)),
   });
+}
+
+// The colours of a map go up to the largest weight of its head.
+export function headLegend({ field }) {
+  return { bar: true, most: `${weightText(field.peak())}, the largest of this head` };
+}
+
+// A hairline around what is masked.
+function stairs(scene, plan) {
+  const { app, pen } = scene;
+  pen.fillStyle = app.inks.soft;
+  let above = null;
+  for (let y = plan.y0; y < plan.y1; y++) {
+    const hidden = app.field.row(y)?.hidden ?? null;
+    for (let x = plan.x0; hidden !== null && x < plan.x1; x++) {
+      const [left, top] = [plan.left + x * plan.w, plan.top + y * plan.h];
+      if (x > 0 && hidden[x] !== hidden[x - 1]) pen.fillRect(left - 0.5, top, 1, plan.h);
+      if (above !== null && hidden[x] !== above[x]) pen.fillRect(left, top - 0.5, plan.w, 1);
+    }
+    above = hidden;
+  }
 }
 
 // Cells are squares where rows and columns are alike, and not longer than four times their width elsewhere.
@@ -123,11 +149,11 @@ function figures(scene, plan, scale) {
   pen.textAlign = "center";
   pen.textBaseline = "middle";
   for (let y = plan.y0; y < plan.y1; y++) {
-    const weights = app.field.row(y)?.weights;
-    for (let x = plan.x0; weights && x < plan.x1; x++) {
-      if (Math.abs(weights[x]) < 0.005) continue;
-      pen.fillStyle = scale.ink(weights[x]);
-      const said = decimal(weights[x], 2).replace("0.", ".");
+    const row = app.field.row(y);
+    for (let x = plan.x0; row && x < plan.x1; x++) {
+      if (Math.abs(row.weights[x]) < 0.005 || row.bounded(x)) continue;
+      pen.fillStyle = scale.ink(row.weights[x]);
+      const said = row.text(x).replace("0.", ".").replace(" ", "");
       pen.fillText(said, plan.left + (x + 0.5) * plan.w, plan.top + (y + 0.5) * plan.h);
     }
   }
@@ -136,7 +162,7 @@ function figures(scene, plan, scale) {
 // Labels of rows and columns; numbers of every k-th where there is no room for words.
 function names(scene, plan) {
   const { app, pen } = scene;
-  const [down, along] = [stride(plan.h), stride(plan.w)];
+  const [down, along] = [stride(plan.h, plan.words.down), stride(plan.w, plan.words.along)];
   pen.font = font(lettering(plan.h));
   for (let y = first(plan.y0, down); y < plan.y1; y += down) {
     pen.fillStyle = tint(app.inks, app.rows, y, -1);
@@ -156,8 +182,8 @@ function lettering(size) {
   return size >= LEGIBLE ? clamp(size - 1, 10, 12) : 12;
 }
 
-function stride(size) {
-  if (size >= LEGIBLE) return 1;
+function stride(size, words) {
+  if (words) return 1;
   const steps = [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
   return steps.find((step) => step * size >= 40) ?? 20000;
 }
@@ -184,7 +210,7 @@ function called(scene, plan, x, y) {
   }
   if (column < plan.x0 || column >= plan.x1) return;
   const middle = x + plan.w / 2;
-  const lying = plan.w >= LEGIBLE;
+  const lying = plan.words.along;
   glass.font = font(lettering(plan.w), 600);
   glass.fillStyle = app.inks.paper;
   if (lying) glass.fillRect(middle - Math.min(16, plan.w) / 2, 0, Math.min(16, plan.w), plan.head - 3);

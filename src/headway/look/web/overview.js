@@ -79,7 +79,7 @@ export class OverviewPart {
   ranked({ site, head, value }, stat) {
     const face = make("span", { class: "face" });
     const number = stat === "effect" ? signed(value) : decimal(value, 2);
-    const name = make("span", { class: "name" }, foreign(site.label ?? site.name), ` · ${head}`);
+    const name = make("span", { class: "name" }, foreign(site.label ?? site.name), ` · head ${head}`);
     const choose = () => this.app.change({ site: site.name, head });
     const tell = { class: "ranked", tabindex: -1, onclick: choose, testid: `head-${site.name}-${head}` };
     const node = make("button", tell, face, name, make("span", { class: "number" }, number));

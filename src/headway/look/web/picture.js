@@ -1,7 +1,7 @@
 // The picture with the weights of the chosen query.  Over a cell the pointer makes it the query; a click keeps the
 // query, and the pointer then reads the weights of the other cells.
 
-import { cellAt, cellBox, framed, heat } from "./heat.js";
+import { cellAt, cellBox, framed, heat, strongestCell } from "./heat.js";
 import { font, tint, word } from "./label.js";
 import { outline } from "./matrix.js";
 import { clamp } from "./state.js";
@@ -14,6 +14,8 @@ export const pictureView = {
   follows: true,
   fits: (rows, columns) => columns.kind === "grid",
   first: (rows) => rows.kind === "grid",
+  roots: true,
+  legend: ({ row, columns }) => ({ bar: true, most: row ? `${largestText(row, columns)}, the largest of this query` : "" }),
 
   draw(scene) {
     const { app, width, height } = scene;
@@ -23,7 +25,7 @@ export const pictureView = {
     const box = framed(app, columns, 8, 8, width - 16, height - bottom - 16);
     scene.plan = { box, chips: [] };
     const row = app.row;
-    if (row !== undefined) heat(scene, columns, row.weights, box);
+    if (row !== undefined) heat(scene, columns, row, box);
     if (words > 0) chips(scene, words, height - bottom);
   },
 
@@ -61,6 +63,11 @@ export const pictureView = {
     return { [name]: axis.index(y, x) };
   },
 };
+
+function largestText(row, columns) {
+  const most = strongestCell(columns, row);
+  return row.text(row.weights.findIndex((w, key) => columns.place(key) !== null && Math.abs(w) === most));
+}
 
 // A line that can be seen on any picture.
 function ringed(pen, box, colour, line) {

@@ -2,7 +2,6 @@
 
 import { font, tint, word } from "./label.js";
 import { clamp } from "./state.js";
-import { weightText } from "./text.js";
 
 const SKYLINE = 84; // height of the upper chart
 const LOW = 19; // height of a key, at least and at most
@@ -16,6 +15,7 @@ export const rowView = {
   follows: true,
   fits: () => true,
   steps: (state, down, right) => ({ row: state.row + right, column: state.column + down }),
+  legend: () => ({ most: "bars below: full width is 1; above: relative to the largest" }),
 
   draw(scene) {
     const { app, pen, width, height } = scene;
@@ -38,7 +38,7 @@ export const rowView = {
     pen.rect(0, top - 2, width, height - top + 2);
     pen.clip();
     const scale = app.scale;
-    for (let key = 0; key < columns; key++) item(scene, scale, key, row.weights[key]);
+    for (let key = 0; key < columns; key++) item(scene, scale, key, row);
     pen.restore();
   },
 
@@ -80,7 +80,8 @@ function heading(scene) {
   pen.font = font(11);
   pen.fillStyle = app.inks.soft;
   pen.textAlign = "right";
-  const said = `${app.rows.noun} ${app.state.row} attends to ${app.field.shape[1]} ${app.columns.noun}s`;
+  const seen = app.row.hidden.reduce((count, one) => count - one, app.field.shape[1]);
+  const said = `${app.rows.noun} ${app.state.row} sees ${seen} of ${app.field.shape[1]} ${app.columns.noun}s`;
   pen.fillText(said, scene.width - 8, 11);
 }
 
@@ -103,10 +104,11 @@ function skyline(scene, weights) {
   pen.fillRect(8, 22 + SKYLINE, room, 1);
 }
 
-function item(scene, scale, key, weight) {
+function item(scene, scale, key, row) {
   const { app, pen, plan } = scene;
   const [x, y] = spot(plan, key);
   if (y < plan.top - plan.tall || y > scene.height) return;
+  const weight = row.weights[key];
   const middle = y + plan.tall / 2;
   const name = Math.min(110, plan.lane * 0.42);
   pen.font = font(12, key === app.state.column ? 600 : 400);
@@ -119,5 +121,5 @@ function item(scene, scale, key, weight) {
   pen.fillRect(x + name, middle - 4.5, room * Math.min(1, Math.abs(weight)), 9);
   pen.fillStyle = Math.abs(weight) < 0.0005 ? app.inks.rule : app.inks.soft;
   pen.textAlign = "right";
-  pen.fillText(weightText(weight), x + plan.lane - 14, middle);
+  pen.fillText(app.shown(key), x + plan.lane - 14, middle);
 }

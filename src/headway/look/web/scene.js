@@ -5,6 +5,8 @@
 //   follows         it is drawn anew when the query changes, not only its glass
 //   scrolls, zooms  what the wheel does; a view that zooms has `zoom` and `pull`
 //   reads           what a pointer changes while the query is pinned
+//   legend          what its colours or sizes mean: {most, bar}, most in words, with a bar of the colours or without
+//   roots           whether it can show roots of weights
 //   steps           what an arrow key changes
 // The scene is what they draw on:
 //   pen, glass      2-d contexts of the drawing and of the glass
@@ -31,10 +33,14 @@ export class Scene {
   measured() {
     const { clientWidth, clientHeight } = this.box;
     if (clientWidth === 0 || (clientWidth === this.width && clientHeight === this.height)) return false;
-    [this.width, this.height] = [clientWidth, clientHeight];
-    this.pen = sized(this.base, clientWidth, clientHeight);
-    this.glass = sized(this.front, clientWidth, clientHeight);
+    this.take(clientWidth, clientHeight);
     return true;
+  }
+
+  take(width, height) {
+    Object.assign(this, { width, height });
+    this.pen = sized(this.base, width, height);
+    this.glass = sized(this.front, width, height);
   }
 
   // At once: another size has emptied the canvas, and the frame that shows it is on its way.
@@ -48,7 +54,7 @@ export class Scene {
     if (this.pen === undefined || this.app.view.draw === undefined) return;
     this.pen.clearRect(0, 0, this.width, this.height);
     this.say("");
-    this.app.view.draw(this);
+    this.app.guarded(() => this.app.view.draw(this), this);
     this.over();
   }
 
@@ -60,7 +66,7 @@ export class Scene {
   over() {
     if (this.glass === undefined || this.app.view.draw === undefined) return;
     this.glass.clearRect(0, 0, this.width, this.height);
-    if (this.plan !== null) this.app.view.over(this);
+    if (this.plan !== null) this.app.guarded(() => this.app.view.over(this));
   }
 
   // How far a view may be scrolled is known once it is drawn: `length` of which `room` is seen.

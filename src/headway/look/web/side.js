@@ -2,11 +2,11 @@
 
 import { detailOf, sumOf } from "./detail.js";
 import { fill, foreign, make, point, rove } from "./dom.js";
-import { spreadOf, strongest } from "./field.js";
+import { strongest } from "./field.js";
 import { ABSENT } from "./source.js";
 import { MEAN } from "./state.js";
 import { bars } from "./stripes.js";
-import { decimal, quoted, signed, visible, weightText } from "./text.js";
+import { decimal, quoted, signed, visible } from "./text.js";
 
 const KEYS_SHOWN = 10;
 
@@ -40,16 +40,11 @@ export class SidePart {
   listed(found) {
     const { app, keys, entropy } = this;
     if (found === undefined) return;
-    const { weights, exact } = found;
-    const most = app.columns.count > 1 ? Math.log(app.columns.count) : 1;
-    const spread = spreadOf(weights);
-    if (app.field.signed) entropy.textContent = exact ? "difference of two runs" : app.field.bound.told;
-    else if (exact) entropy.textContent = `entropy ${decimal(spread, 2)} of at most ${decimal(most, 2)} nats`;
-    else entropy.textContent = `bounds only: the weights are ${ABSENT}`;
+    entropy.textContent = [spreadOf(app, found), poolingOf(app, found)].filter(Boolean).join("; ");
     const held = keys.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-    const best = strongest(weights, KEYS_SHOWN);
+    const best = app.strongest(app.state.row, found, KEYS_SHOWN);
     const top = best.length > 0 ? Math.abs(best[0][1]) : 1;
-    fill(keys, ...best.map(([key, weight], at) => this.entry(key, weight, top, exact, at === 0)));
+    fill(keys, ...best.map((one, at) => this.entry(one, top, at === 0)));
     if (held !== null) this.hold(held);
   }
 
@@ -60,7 +55,7 @@ export class SidePart {
     node?.focus();
   }
 
-  entry(key, weight, top, exact, first) {
+  entry([key, weight, text], top, first) {
     const { app } = this;
     const chosen = key === app.state.column;
     const bar = make("span", { class: "bar" });
@@ -68,7 +63,7 @@ export class SidePart {
     if (app.field.signed) bar.style.background = weight < 0 ? app.inks.blue : app.inks.orange;
     const kind = app.columns.special.has(key) ? "name special" : "name";
     const name = foreign(shownLabel(app.columns, key), { class: kind });
-    const number = make("span", { class: "number" }, `${exact ? "" : app.field.bound.mark}${weightText(weight)}`);
+    const number = make("span", { class: "number" }, text);
     const tell = { tabindex: first ? 0 : -1, "aria-current": chosen ? "true" : null, "data-key": key };
     const title = visible(app.columns.label(key), 200);
     const choose = () => app.change({ column: key });
@@ -91,6 +86,23 @@ export class SidePart {
     this.told.textContent = `${sum}; largest: ${first.join(", ")}`;
     this.chart.setAttribute("aria-label", this.told.textContent);
   }
+}
+
+// The entropy was computed from exact weights, whatever the file holds of them.
+function spreadOf(app, found) {
+  if (app.field.signed) return "difference of two runs";
+  const entropy = app.field.entropy(app.state.row);
+  const seen = found.hidden.reduce((count, one) => count - one, app.columns.count);
+  return entropy === null || entropy === undefined
+    ? ""
+    : `entropy ${decimal(entropy, 2)} of at most ${decimal(Math.log(Math.max(1, seen)), 2)} nats`;
+}
+
+// What is known where the file holds only maxima of blocks.
+function poolingOf(app, { pooled }) {
+  if (!pooled) return "";
+  if (app.field.signed) return "of two block maxima, which may be in different cells";
+  return app.field.strongest(app.state.row) ? `weights but the strongest are ${ABSENT}` : `bounds only: the weights are ${ABSENT}`;
 }
 
 // Why there are no numbers behind a weight.

@@ -3,6 +3,7 @@
 
 import { imageOf } from "./heat.js";
 import { font, tint, word } from "./label.js";
+import { headLegend } from "./matrix.js";
 import { clamp } from "./state.js";
 import { paint } from "./tiles.js";
 
@@ -14,6 +15,8 @@ export const soundView = {
   title: "Sound",
   follows: true,
   plays: true,
+  roots: true,
+  legend: headLegend,
   fits: (rows, columns) => columns.kind === "frames",
 
   draw(scene) {

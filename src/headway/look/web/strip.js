@@ -16,6 +16,8 @@ export const stripView = {
   follows: true,
   fits: (rows, columns) => columns.kind === "grid" && rows.linear,
   first: () => true,
+  roots: true,
+  legend: () => ({ bar: true, most: "the largest of each query" }),
   steps: (state, down, right, app, scene) => ({ row: state.row + right + down * (scene.plan?.across ?? 1) }),
 
   draw(scene) {
@@ -76,7 +78,7 @@ function panel(scene, row) {
   if (y + plan.tall < 0 || y > scene.height) return;
   const found = app.field.row(row);
   if (found === undefined) return;
-  heat(scene, app.columns, found.weights, framed(app, app.columns, x, y, plan.size, plan.high));
+  heat(scene, app.columns, found, framed(app, app.columns, x, y, plan.size, plan.high));
   pen.font = font(13, row === app.state.row ? 600 : 400);
   pen.fillStyle = tint(app.inks, app.rows, row, app.state.row);
   word(pen, app.rows.label(row), x + plan.size / 2, y + plan.high + CAPTION / 2 + 2, plan.size, "center");

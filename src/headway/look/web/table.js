@@ -1,11 +1,10 @@
 // The map as a table, also for screen readers: each query and its strongest keys.
 
 import { fill, foreign, make } from "./dom.js";
-import { spreadOf, strongest } from "./field.js";
-import { decimal, visible, weightText } from "./text.js";
+import { decimal, visible } from "./text.js";
 
 const PAGE = 60; // queries at a time: a page of thousands of rows helps nobody
-const KEYS = 5;
+const RANKS = ["strongest", "second", "third", "fourth", "fifth"];
 
 export const tableView = {
   name: "table",
@@ -27,10 +26,10 @@ export class TablePart {
     const last = Math.min(count, this.first + PAGE);
     const rows = [];
     for (let row = this.first; row < last; row++) rows.push(tableRow(app, row));
-    const keys = Array.from({ length: KEYS }, (_, at) => make("th", { scope: "col", colspan: 2 }, `key ${at + 1}`));
+    const keys = RANKS.map((rank) => make("th", { scope: "col", colspan: 2 }, rank));
     const titles = ["query", "entropy"].map((title) => make("th", { scope: "col" }, title));
     const head = make("tr", {}, ...titles, ...keys);
-    const said = `Queries ${this.first} to ${last - 1} of ${count}, each with its ${KEYS} strongest keys.`;
+    const said = `Queries ${this.first} to ${last - 1} of ${count}, each with its ${RANKS.length} strongest keys.`;
     const table = make("table", {}, make("caption", {}, said), make("thead", {}, head), make("tbody", {}, ...rows));
     fill(this.box, table, count > PAGE ? this.pager(count) : null);
   }
@@ -50,11 +49,11 @@ export class TablePart {
 function tableRow(app, row) {
   const found = app.field.row(row);
   const name = make("th", { scope: "row" }, `${row} `, foreign(visible(app.rows.label(row), 40)));
-  if (found === undefined) return make("tr", {}, name, make("td", { colspan: 2 * KEYS + 1 }, "…"));
-  const entropy = app.field.signed ? "" : decimal(spreadOf(found.weights), 2);
-  const cells = strongest(found.weights, KEYS).flatMap(([key, weight]) => [
+  if (found === undefined) return make("tr", {}, name, make("td", { colspan: 2 * RANKS.length + 1 }, "…"));
+  const entropy = app.field.entropy(row);
+  const cells = app.strongest(row, found, RANKS.length).flatMap(([key, , text]) => [
     make("td", {}, `${key} `, foreign(visible(app.columns.label(key), 40))),
-    make("td", { class: "number" }, `${found.exact ? "" : app.field.bound.mark}${weightText(weight)}`),
+    make("td", { class: "number" }, text),
   ]);
-  return make("tr", {}, name, make("td", { class: "number" }, entropy), ...cells);
+  return make("tr", {}, name, make("td", { class: "number" }, entropy ? decimal(entropy, 2) : ""), ...cells);
 }

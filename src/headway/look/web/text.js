@@ -48,6 +48,12 @@ export function weightText(value) {
   return size > 0 && size < 0.001 ? decimal(value, 5) : decimal(value, 3);
 }
 
+// An upper bound with two digits, rounded upward: 0.00352 → 0.0036
+export function upward(value) {
+  const places = Math.max(2, 1 - Math.floor(Math.log10(value)));
+  return decimal(Math.ceil(value * 10 ** places * (1 - 1e-6)) / 10 ** places, places);
+}
+
 export function signed(value, places = 3) {
   return value > 0 ? `+${decimal(value, places)}` : decimal(value, places);
 }

@@ -1,21 +1,19 @@
 // Thumbnails of a site's heads, and all of them as one picture, of which each button shows its piece.
 
 import { Scale } from "./colour.js";
-import { translated } from "./field.js";
 
 // {shape: [H, h, w], values: [Float32Array, …], mean: Float32Array}; undefined while on their way.
 export function thumbsOf(app, run, site) {
-  const { bytes, source, table } = app.library;
-  const told = site.thumbs;
-  if (!told) return null;
-  const raw = bytes.take(told.blob, () => source.blob(told.blob));
-  return raw ? app.kept(`thumbs/${run}/${site.name}`, () => parted(raw, told.shape, table)) : raw;
+  const raw = app.library.blob(site.thumbs.blob);
+  return raw ? app.kept(`thumbs/${run}/${site.name}`, () => parted(raw, site, app.bundle.codes.thumbs)) : raw;
 }
 
-function parted(raw, shape, table) {
+// A code is the root of a weight's share of the head's peak, in steps from 1 on; 0 is hidden.
+function parted(raw, { thumbs: { shape }, peaks }, steps) {
   const [heads, rows, columns] = shape;
   const size = rows * columns;
-  const piece = (head) => translated(raw.subarray(head * size, (head + 1) * size), table);
+  const weight = (code, peak) => (code === 0 ? Number.NaN : peak * ((code - 1) / steps) ** 2);
+  const piece = (head) => Float32Array.from(raw.subarray(head * size, (head + 1) * size), (code) => weight(code, peaks[head]));
   const values = Array.from({ length: heads }, (_, head) => piece(head));
   const mean = values[0].map((_, at) => values.reduce((sum, one) => sum + one[at], 0) / heads);
   return { shape, values, mean };
@@ -34,7 +32,7 @@ function drawnAtlas({ shape, values, mean }) {
   [node.width, node.height] = [columns * (heads + 1), rows];
   const pen = node.getContext("2d");
   [...values, mean].forEach((one, at) => {
-    const scale = new Scale(one.reduce((a, b) => Math.max(a, b), 0), false, true, [0, 0, 0]);
+    const scale = new Scale(one.reduce((a, b) => Math.max(a, b || 0), 0), false, true, [0, 0, 0]);
     pen.drawImage(scale.picture(one, rows, columns), at * columns, 0);
   });
   return node.toDataURL();

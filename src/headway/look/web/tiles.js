@@ -58,7 +58,7 @@ function pictureOf(app, field, scale, level, i, j) {
 // Before the first tile of a head is there, its thumbnail is.
 function placeholder(scene, field, scale, { left, top, w, h }) {
   const thumbs = field instanceof HeadField ? thumbsOf(scene.app, field.run, field.site) : null;
-  if (!thumbs || scene.app.field.peak() !== undefined) return;
+  if (!thumbs || field.tiles() !== undefined) return;
   const [, rows, columns] = thumbs.shape;
   const [tall, wide] = field.shape;
   scene.pen.drawImage(scale.picture(thumbs.values[field.head], rows, columns), left, top, wide * w, tall * h);

@@ -99,6 +99,7 @@ class Task(ABC):
     beams: ClassVar[bool] = False  # whether its evaluation decodes, so that beams make a difference
     sample_names: ClassVar[tuple[str, str, str]] = ("source", "answer", "should be")  # heads of a table of samples
     graded: ClassVar[bool] = True  # whether an answer is right or wrong, not more or less good
+    on_other_data: ClassVar[NextCommand] = NextCommand("headway eval {} DATA", "evaluate it on other data")
     sampling: ClassVar[Mapping[str, float]] = {}  # the options to try its models with, where greedy text repeats itself
     validation_records: ClassVar[int] = 0  # held-out records that are answered at each evaluation of a run
     encoder_batch: ClassVar[int] = 32  # rows that `headway.inspect` encodes together
@@ -244,8 +245,7 @@ class Task(ABC):
     def next_commands(cls, folder: str, example: str) -> list[NextCommand]:
         """What to type after a training."""
         options = "".join(f" --{name} {value:g}" for name, value in cls.sampling.items())
-        use = NextCommand(f"headway run {folder} {example}{options}", "use the model")
-        return [use, NextCommand(f"headway eval {folder} DATA", "evaluate it on other data")]
+        return [NextCommand(f"headway run {folder} {example}{options}", "use the model")]
 
 
 class RecordTask(Task):

@@ -322,6 +322,10 @@ def first_texts(records: Iterable[Record]) -> Iterator[Record]:
 class ImagesAlone(GivesVectors, MediaTask):
     """A task on images without labels: their encoder is what is learned, and a vector is all that it answers."""
 
+    on_other_data = NextCommand(
+        "headway train DATA --from {} --freeze encoder", "train a linear classifier on its features"
+    )
+
     target = "image"
     validation_records = 0
 
@@ -342,12 +346,3 @@ class ImagesAlone(GivesVectors, MediaTask):
         """Some images to trace."""
         traced = [TracedInput(record.name, record.name) for record in records]
         return ReportDetails(replace(found.scores, things="images"), traced=traced)
-
-    @classmethod
-    def next_commands(cls, folder: str, example: str) -> list[NextCommand]:
-        """A linear probe says what its encoder is good for."""
-        probe = f"headway train DATA --from {folder} --freeze encoder"
-        return [
-            NextCommand(f"headway run {folder} {example}", "use the model"),
-            NextCommand(probe, "train a linear classifier on its features"),
-        ]

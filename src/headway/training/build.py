@@ -39,6 +39,7 @@ from headway.training.verdict import conclusions, describe_scores
 
 T = TypeVar("T")
 
+REPORT = "report.html"
 ENOUGH = 0.8  # a run that takes less of its minutes does so because its data is small
 
 
@@ -231,12 +232,30 @@ def describe_end(made: Plan, end: RunResult) -> str:
     if end.signal is not None:
         return f"\ninterrupted at step {end.step}, and saved; go on with\n\n  {going_on(made.out)}"
     folder = shlex.quote(str(made.recipe.out))
-    example = made.task.example(made.splits, end.found.samples if end.found else ())
-    found_next = made.task.next_commands(folder, shlex.quote(example))
-    commands = [*(one.command for one in found_next), f"open {folder}/report.html"]
+    example = shlex.quote(made.task.example(made.splits, end.found.samples if end.found else ()))
+    commands = [one.command for one in made.task.next_commands(folder, example)]
+    if attends(made):
+        commands.append(f"headway look {folder} {example}")
     scores = [] if end.found is None else ["", *describe_scores(end.found), "", *conclusions(made, end)]
-    lines = ["", f"done: the weights are {end.chosen}", *scores, "", "next", *(f"  {line}" for line in commands)]
+    report = f"the report is {made.out / REPORT}"
+    lines = [
+        "",
+        f"done: the weights are {end.chosen}",
+        report,
+        *scores,
+        "",
+        "next",
+        *(f"  {line}" for line in commands),
+    ]
     return "\n".join(lines)
+
+
+def attends(made: Plan) -> bool:
+    """Whether there is attention to look at."""
+    from headway.look.recording import find_attention_sites
+
+    with torch.device("meta"):
+        return bool(find_attention_sites(made.shape()))
 
 
 def duration(seconds: float) -> str:

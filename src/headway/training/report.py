@@ -216,6 +216,7 @@ def next_commands(task: type[Task], folder: str, example: str) -> list[NextComma
     quoted = shlex.quote(folder)
     return [
         *task.next_commands(quoted, shlex.quote(example)),
+        task.on_other_data._replace(command=task.on_other_data.command.format(quoted)),
         NextCommand(retrain_command(folder), "train it again: the same data and number of threads give the same bits"),
         NextCommand(going_on(folder), "resume this run, where it was interrupted"),
         NextCommand(f"headway train DATA --from {quoted} --out NEW", "fine-tune this model on other data"),

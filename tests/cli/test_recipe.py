@@ -464,6 +464,7 @@ def test_a_recipe_of_an_earlier_version_splits_as_that_did(tmp_path: Path) -> No
         "data:\n  held_out: 0.1\n": (0.1, False),
         "data:\n  validation_split: 0.05\n  stratify: true\n": (0.05, True),
         "data:\n  path: [a.tsv]\n": (None, True),
+        "data:\n  validation_split: null\n": (None, True),
     }.items():
         file.write_text(text, encoding="utf-8")
         data = from_yaml(file).data

@@ -117,8 +117,8 @@ def run(data: DataSet, minutes: float, seed: int, setting: str, factor: float, o
         headway("train", train, "--minutes", f"{minutes:g}", "--seed", f"{seed}", "--out", model, *pattern, *options)
         found = json.loads(headway("eval", model, test, *(word.replace("data.", "") for word in pattern), "--json"))
         recipe = yaml.safe_load(Path(model, "recipe.yaml").read_text(encoding="utf-8"))
-        lines = Path(model, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    baselines = next((line["baselines"] for line in map(json.loads, reversed(lines)) if "baselines" in line), {})
+        own = json.loads(Path(model, "scores.json").read_text(encoding="utf-8"))
+    baselines = {name: one[data.metric] for name, one in own.get("baselines", {}).items() if data.metric in one}
     chosen = {name: recipe["train"][name.partition(".")[2]] for name, _ in SEARCH}
     score, preset = found["scores"][data.metric], recipe["model"]["preset"]
     return Trial(data.name, minutes, seed, setting, factor, score, found["count"], preset, chosen, baselines)

@@ -32,6 +32,11 @@ def going_on(folder: Path | str) -> str:
     return f"headway train --out {shlex.quote(str(folder))} --resume"
 
 
+def argument(text: str) -> str:
+    """A text as it is typed behind all options of a command; one that begins with a dash is no option."""
+    return f"-- {shlex.quote(text)}" if text.startswith("-") else shlex.quote(text)
+
+
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a file beside `path`, and puts it in its place when it is safely on the disk."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 STEPS = ("--train.steps", "6", "--train.threads", "1")
 TINY = ("--model.dim", "16", "--model.heads", "2", "--model.layers", "1")
 HEARING = (*TINY, "--model.hidden", "16", "--model.channels", "4", "--model.kernel", "3")
+PATCHES = ("--model.patch", "4", "--model.image", "8")
 SEEING = ("--preset", "vit-nano", *TINY)
 SCORE = re.compile(
     r"\((?:\d+ of )?[\d,]+(?: [a-z ]+)?; (?:≤ |≥ )?[-\d.,]+(?:–[-\d.,]+)?(?: %)?\)"
@@ -38,7 +39,7 @@ FILES: dict[str, bytes] = {
     "unbalanced.tsv": lines(
         "text\tlabel", *(f"text number {at}\t{'rare' if at % 9 == 4 else 'usual'}" for at in range(40))
     ),
-    "one-word.csv": lines("text,label", *(f"{GREETINGS[at % 6]}{at},{'a' if at % 2 else 'b'}" for at in range(24))),
+    "one-word.csv": lines("text,label", *(f'"{GREETINGS[at % 6]}{at}",{"ab"[at % 2]}' for at in range(24))),
     "quoted.csv": lines("source,target", *(f'"one, ""{at}""","eins,\n{at}"' for at in range(30))),
     "digits.tsv": numbered(40, lambda at: f"{at}\t{' '.join(str(at))}"),
     "short.txt": numbered(60, lambda at: f"Line {at}: the quick brown fox jumps over {at * 7} lazy dogs."),
@@ -70,8 +71,7 @@ DATA: dict[str, tuple[str, ...]] = {
     "grey images": ("grey", *SEEING),
     "listed images": ("listed", *SEEING),
     "images without labels": ("unnamed", "--objective", "masked", *TINY, "--model.image", "8"),
-    "captions": ("told", "--preset", "vit-captioner-small", *TINY, "--model.patch", "4", "--model.image", "8")
-    + ("--model.decoder-layers", "1"),
+    "captions": ("told", "--preset", "vit-captioner-small", *TINY, *PATCHES, "--model.decoder-layers", "1"),
     "sounds": ("voices", "--data.label-from", "^([a-z]+)_", *HEARING),
     "speech": ("sounds", "--task", "speech", "--data.label-from", r"(\d_\d_\d)", "--model.factor", "2", *HEARING),
     "series": ("series.csv", *TINY),
@@ -97,7 +97,7 @@ def test_a_plan_a_score_and_advice_that_works(place: Place, name: str) -> None:
     assert re.search(r"^  length +6 steps", plan, re.M)
     assert SCORE.search(end), end
     assert re.search(r"^by \S", end, re.M), end  # a baseline
-    assert re.search(r"^(has (not )?learned|learned)", end, re.M), end
+    assert re.search(r"^(has|has not|may not have) learned", end, re.M), end
     commands = [shlex.split(line) for line in end.partition("\nnext\n")[2].splitlines()]
     assert {words[1] for words in commands} >= {"run", "look"}
     for program, *words in commands:

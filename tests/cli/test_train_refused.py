@@ -54,7 +54,7 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
         "b.csv:3: the class 'sideways' is not one of the 2 that",
     ),
     "other columns": ({"b.csv": b"x,y\n1,2\n"}, ["labels.csv", "--validation", "b.csv"], "b.csv has no column 'text'"),
-    "too short": ({"b.txt": b"hello"}, ["b.txt"], "b.txt has 7 tokens to learn from"),
+    "too short": ({"b.txt": b"hello"}, ["b.txt"], "b.txt has 6 tokens to learn from"),
     "unsuited": ({}, ["pairs.tsv", "--preset", "gpt2"], "gpt2 cannot learn this task (translation)"),
     "no dropout": ({}, ["text.txt", "--preset", "llama2-7b", "--train.dropout", "0.1"], "llama has none; leave it out"),
     "no data": ({}, [], "headway train needs data"),

@@ -332,7 +332,7 @@ def test_no_text_becomes_markup_of_the_card(word: str) -> None:
 def test_commands_can_be_typed(word: str) -> None:
     """A shell gives the program what was meant, whatever the folder and the text are called."""
     run, _, again, resume, _ = (command for command, _ in next_commands(Task, word, word))
-    assert shlex.split(run) == ["headway", "run", word, word]
+    assert shlex.split(run) == ["headway", "run", word, *(["--"] if word.startswith("-") else []), word]
     assert shlex.split(again)[:3] == ["headway", "train", "--config"]
     assert shlex.split(again)[4:] == ["--out", "NEW"]
     assert shlex.split(resume) == ["headway", "train", "--out", word, "--resume"]

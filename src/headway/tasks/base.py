@@ -245,7 +245,7 @@ class Task(ABC):
     def next_commands(cls, folder: str, example: str) -> list[NextCommand]:
         """What to type after a training."""
         options = "".join(f" --{name} {value:g}" for name, value in cls.sampling.items())
-        return [NextCommand(f"headway run {folder} {example}{options}", "use the model")]
+        return [NextCommand(f"headway run {folder}{options} {example}", "use the model")]
 
 
 class RecordTask(Task):

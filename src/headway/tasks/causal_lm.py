@@ -177,6 +177,7 @@ class CausalLM(LanguageModelling):
 
         def written() -> tuple[tuple[int, ...], str]:
             job = self.job(model, [prompt], GenerationOptions(max_new_tokens=max(options.max_tokens, 1)))
+            job = replace(job, reread=None)  # all of it is read at once
             [[found]] = job.generate(GREEDY)
             return found.tokens, input + self.following(prompt, found, job.stop)
 

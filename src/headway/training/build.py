@@ -13,7 +13,7 @@ from torch import nn
 
 from headway.errors import counted
 from headway.recipe import Recipe
-from headway.system import gibibytes, going_on
+from headway.system import argument, gibibytes, going_on
 from headway.tasks.base import StatefulLoss
 from headway.tasks.results import EvalResult
 from headway.training.defaults import config_dim, weights_per_token
@@ -39,7 +39,7 @@ from headway.training.verdict import conclusions, describe_scores
 
 T = TypeVar("T")
 
-REPORT = "report.html"
+REPORT, CARD = "report.html", "README.md"
 ENOUGH = 0.8  # a run that takes less of its minutes does so because its data is small
 
 
@@ -232,7 +232,7 @@ def describe_end(made: Plan, end: RunResult) -> str:
     if end.signal is not None:
         return f"\ninterrupted at step {end.step}, and saved; go on with\n\n  {going_on(made.out)}"
     folder = shlex.quote(str(made.recipe.out))
-    example = shlex.quote(made.task.example(made.splits, end.found.samples if end.found else ()))
+    example = argument(made.task.example(made.splits, end.found.samples if end.found else ()))
     commands = [one.command for one in made.task.next_commands(folder, example)]
     if attends(made):
         commands.append(f"headway look {folder} {example}")

@@ -22,7 +22,7 @@ from headway.errors import counted
 from headway.figures import Curve, Point
 from headway.metrics.scores import INTERVAL, MEASURES, Scores
 from headway.recipe import Recipe
-from headway.system import describe_cores, describe_processor, describe_python, going_on, peak_memory
+from headway.system import argument, describe_cores, describe_processor, describe_python, going_on, peak_memory
 from headway.tasks.base import Task
 from headway.tasks.results import (
     SHOWN_SAMPLES,
@@ -215,7 +215,7 @@ def next_commands(task: type[Task], folder: str, example: str) -> list[NextComma
     """What to type next."""
     quoted = shlex.quote(folder)
     return [
-        *task.next_commands(quoted, shlex.quote(example)),
+        *task.next_commands(quoted, argument(example)),
         task.on_other_data._replace(command=task.on_other_data.command.format(quoted)),
         NextCommand(retrain_command(folder), "train it again: the same data and number of threads give the same bits"),
         NextCommand(going_on(folder), "resume this run, where it was interrupted"),

@@ -19,7 +19,7 @@ from headway.figures import Curve, CurveChart, HeatMap, Panel, Plot, Point, inli
 from headway.metrics.scores import CLASSES, MEASURES, PERCENT, Classes, Measure, taken_for
 from headway.system import write_text
 from headway.tasks.results import PictureStrip, ReportDetails, Sample
-from headway.training.build import REPORT
+from headway.training.build import CARD, REPORT
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
@@ -27,7 +27,6 @@ from headway.training.report import INTERVALS, UNSEEN, RunReport, model_card, ru
 from headway.training.report_attention import WeightMap
 from headway.training.verdict import write_scores
 
-CARD = "README.md"
 SHOWN = 6  # right samples, and as many wrong ones
 MAX_NAME = 100  # characters of the data's name
 MAX_RECIPE = 20_000  # characters

@@ -138,4 +138,5 @@ def selection(made: Plan, end: RunResult) -> str | None:
     scores, chosen_by = found.scores, made.task.validation_records or found.scores.count
     which = "these" if chosen_by >= scores.count else f"{chosen_by:,} of these"
     said = f"{which} {scores.count:,} {scores.things} also chose the weights, so the score is optimistic"
-    return f"{said}: measure on other data with headway eval {shlex.quote(str(made.recipe.out))} DATA"
+    command, use = made.task.on_other_data
+    return f"{said}; {use}: {command.format(shlex.quote(str(made.recipe.out)))}"

@@ -54,7 +54,8 @@ def test_the_total_is_the_logprob_of_the_text() -> None:
     assert isinstance(trunk, Trunk)
     assert model.tokenizer is not None
     prompt = model.tokenizer.encode("the cat")
-    answer = model.run("the cat", GenerationOptions(max_new_tokens=16))
+    room = model.config.context + 1 - len(prompt)  # of a recording, which is read at once
+    answer = model.run("the cat", GenerationOptions(max_new_tokens=room))
     ids = torch.tensor([*prompt, *answer["tokens"]])
     with torch.no_grad():
         logprobs = trunk(ids[None, :-1])[0].log_softmax(-1)

@@ -154,7 +154,7 @@ def test_a_language_model_is_tried_by_sampling(
     one = made(name)
     page, card, _ = finished(one)
     assert "sampled at temperature 0.8" in page
-    command = f"headway run {shlex.quote(str(one.out))} 'drei vier fünf' --temperature 0.8"
+    command = f"headway run {shlex.quote(str(one.out))} --temperature 0.8 'drei vier fünf'"
     assert command in html.unescape(page)
     assert command in card
     assert command in describe_end(one, RunResult(4, None, "those of step 4", None))
@@ -166,7 +166,7 @@ def test_a_language_model_is_tried_by_sampling(
     assert "temperature=0.8" in code
     exec(code, {})
     assert said == [capsys.readouterr().out] * 2
-    assert main(shlex.split(command)[1:4]) == 0
+    assert main(["run", str(one.out), "drei vier fünf"]) == 0
     assert capsys.readouterr().out != said[0]  # greedy
     assert f"headway look {shlex.quote(str(one.out))} 'drei vier fünf'<" in html.unescape(page)
 

@@ -1,0 +1,57 @@
+"""recipes/defaults.py: its data sets keep their test apart, and its table says what was measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def defaults() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("defaults", ROOT / "recipes" / "defaults.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["defaults"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_data_sets_are_made_and_keep_their_test_apart(defaults: ModuleType, shared: Path, tmp_path: Path) -> None:
+    assert len(defaults.DATA) >= 12
+    os.chdir(ROOT)  # the data is beside the project
+    for data in defaults.DATA:
+        folder = tmp_path / data.name
+        folder.mkdir()
+        train, test = map(Path, data.make(folder))
+        if train.is_file() and train.suffix in (".tsv", ".jsonl"):
+            learned, asked = ({*path.read_text(encoding="utf-8").splitlines()[1:]} for path in (train, test))
+            assert learned, data.name
+            assert asked, data.name
+            assert not learned & asked, data.name
+        else:
+            assert train.exists()
+            assert test.exists()
+
+
+def test_the_table_has_the_mean_the_search_and_the_baseline(defaults: ModuleType) -> None:
+    def trial(seed: int, score: float, setting: str = "", factor: float = 1.0) -> object:
+        chosen = {"train.lr": 1e-3, "train.batch": 512}
+        simple = {"majority class": 0.5, "naive Bayes": 0.7}
+        return defaults.Trial("reviews-2000", 1.0, seed, setting, factor, score, 1067, "bert-tiny", chosen, simple)
+
+    found = defaults.table(
+        [trial(1, 0.6), trial(2, 0.8), trial(1, 0.65, "train.lr", 3.0), trial(1, 0.1, "train.lr", 1 / 3)]
+    )
+    line = found.splitlines()[-1]
+    assert "0.7 (0.6 to 0.8, 2 seeds, n = 1,067)" in line
+    assert "0.65 (train.lr × 3; defaults 0.6)" in line
+    assert "0.7 (naive Bayes)" in line

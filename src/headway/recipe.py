@@ -171,7 +171,11 @@ class TrainSettings:
         None, "training steps (updates of the weights); or give epochs or minutes; null: chosen", min_value=1
     )
     epochs: float | None = setting(None, "epochs: passes over the training data", min_value=0.001)
-    minutes: float | None = setting(None, "training time in minutes, converted to steps before the run and adjusted in its first tenth", min_value=0.01)
+    minutes: float | None = setting(
+        None,
+        "training time in minutes, converted to steps before the run and adjusted in its first tenth",
+        min_value=0.01,
+    )
     batch: int | None = setting(
         None, "batch size in tokens without padding, or in images, frames or rows; null: chosen", min_value=1
     )

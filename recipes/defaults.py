@@ -322,6 +322,7 @@ def table_line(data: DataSet, minutes: float, some: Sequence[Trial]) -> str:
     baselines = defaults[0].baselines
     name, score = better(baselines.items(), key=lambda item: item[1], default=("", None))
     mean = sum(scores) / len(scores)
+    spread = "1 seed" if len(scores) == 1 else f"{min(scores):.4g} to {max(scores):.4g}, {len(scores)} seeds"
     return (
         "| "
         + " | ".join(
@@ -330,7 +331,7 @@ def table_line(data: DataSet, minutes: float, some: Sequence[Trial]) -> str:
                 data.metric + (" (lower is better)" if data.lower_is_better else ""),
                 f"{minutes:g}",
                 f"{defaults[0].preset}, batch {chosen['train.batch']:,}, lr {chosen['train.lr']:.2g}",
-                f"{mean:.4g} ({min(scores):.4g} to {max(scores):.4g}, {len(scores)} seeds, n = {defaults[0].count:,})",
+                f"{mean:.4g} ({spread}, n = {defaults[0].count:,})",
                 ""
                 if best is None
                 else f"{best.score:.4g} ({best.setting} × {best.factor:.2g}; defaults {same[0]:.4g})",

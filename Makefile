@@ -27,11 +27,11 @@ browser:  ## install Debian's chromium for the browser tests, where that is poss
 	  >/dev/null 2>&1; then echo "installed chromium"; \
 	else echo "browser tests will be skipped: apt-get could not install chromium"; fi
 
-test: $(READY)  ## every case of every test but the proofs (ten to twelve minutes on two cores)
+test: $(READY)  ## every case of every test but the proofs (13 to 18 minutes on two cores)
 	@start=$$(date +%s); $(PYTEST) $(PAIR); code=$$?; \
 	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
 
-check: $(READY)  ## before each commit: format, lint, types, and two cases of each fast test (a minute and a half on two cores)
+check: $(READY)  ## before each commit: format, lint, types, and two cases of each fast test (two to three minutes on two cores)
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target check-types check-tests

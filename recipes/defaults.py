@@ -33,7 +33,6 @@ ROOT = Path(__file__).parents[1]
 SHARED = Path("../shared/data")
 WORK, TABLE = Path("build/defaults"), Path("docs/DEFAULTS.md")
 SEARCH = (("train.lr", 1 / 3), ("train.lr", 3.0), ("train.batch", 1 / 3), ("train.batch", 3.0))
-MARGIN = 0.03  # by which the defaults may be worse than the best of the search, of its score
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from headway import __version__
 from headway.metrics.scores import binary
-from headway.system import describe_cores, describe_python, usable_cores
+from headway.system import describe_cores, describe_python, lines_of, usable_cores
 
 NEEDED = (
     "torch",
@@ -141,11 +141,8 @@ def memory() -> MachineCheck:
 
 def available() -> int:
     """What Linux would free for a program, files it keeps in memory included; 0 elsewhere."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0
-    return next((int(one.split()[1]) << 10 for one in lines if one.startswith("MemAvailable:")), 0)
+    told = (line.split() for line in lines_of(Path("/proc/meminfo")))
+    return next((int(words[1]) << 10 for words in told if words[:1] == ["MemAvailable:"]), 0)
 
 
 def here() -> Path | None:

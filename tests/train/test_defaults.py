@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.training.defaults import MIN_UPDATES, max_epochs
+from headway.training.defaults import MIN_UPDATES, default_epochs
 from headway.training.plan import Plan, plan
 from headway.training.recipe_sources import read_layers
 from tests.data.files import coded, picture, put
@@ -79,4 +79,4 @@ def test_two_images_get_the_smallest_model_and_an_end(place: Path) -> None:
     found = planned("photos", **{"train.minutes": 10, "data.validation_split": 0})
     assert found.recipe.model.preset == found.task.presets_by_size[0]
     batch = found.recipe.train.batch or 0
-    assert max_epochs(found.task, found.encoded, batch) * found.encoded.tokens / batch <= MIN_UPDATES + 1
+    assert default_epochs(found.task, found.encoded, batch) * found.encoded.tokens / batch <= MIN_UPDATES + 1

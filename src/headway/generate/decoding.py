@@ -70,15 +70,13 @@ class Job:
         if len(samplers) != len(rows):
             given = f"{len(samplers)} ways to choose for {len(rows)} prompts"
             raise UserError(given, allowed="one for all, or one for each")
+        slides = self.reread is not None and self.draft is None  # no end of the context ends it
         requests = [
-            Request(index, prompt, sampler, self.stop, room, self.rules)
+            Request(index, prompt, sampler, self.stop, self.stop.max_new_tokens if slides else room, self.rules)
             for index, ((prompt, room), sampler) in enumerate(zip(rows, samplers, strict=True))
         ]
         if self.draft is not None:
             return speculate(self.model, requests, self.draft, memory=self.memory, chunk=self.chunk)
-        if self.reread is not None:
-            for request in requests:
-                request.room = self.stop.max_new_tokens
         return self.decode(requests)
 
     def decode(self, requests: list[Request]) -> Iterator[list[Step]]:

@@ -99,7 +99,7 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     write_whole(folder / SAFE, lambda part: save_file(plain, part, metadata={"format": "pt"}))
 
 
-def check_memory(model: nn.Module, dtype: torch.dtype) -> None:
+def check_weights_fit(model: nn.Module, dtype: torch.dtype) -> None:
     """Refuses weights that do not fit into memory; files are not in it yet."""
     needed, limit = sum(weight.numel() for weight in model.parameters()) * dtype.itemsize, memory_limit()
     if limit is not None and needed > limit:
@@ -112,7 +112,7 @@ COUNT = ".num_batches_tracked"  # of a batch norm, which old files leave out and
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
     """Gives a model that was built without memory its tensors; parameters with several names stay one parameter."""
-    check_memory(model, dtype)
+    check_weights_fit(model, dtype)
     groups = aliases(model)
     tensors = {**{name: torch.zeros((), dtype=torch.long) for [name, *_] in groups if name.endswith(COUNT)}, **tensors}
     check_names(groups, tensors)

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from torch import nn
 
 from headway.errors import counted
@@ -212,8 +212,7 @@ def vocabulary(made: Plan) -> str | None:
 
 
 def model_line(made: Plan) -> str:
-    with torch.device("meta"):
-        count = sum(parameter.numel() for parameter in made.shape().parameters())
+    count = sum(parameter.numel() for parameter in made.shape().parameters())
     start = made.recipe.model.start
     name = start.name if start else made.recipe.model.preset or made.architecture
     return f"{name}, {count:,} parameters"
@@ -221,8 +220,7 @@ def model_line(made: Plan) -> str:
 
 def reuse_line(made: Plan) -> str | None:
     """What is taken over from the model that is fine-tuned."""
-    with torch.device("meta"):
-        found = made.reused(made.shape())
+    found = made.reused(made.shape())
     start = made.recipe.model.start
     return None if found is None or start is None else describe_reuse(found, start.name)
 
@@ -231,31 +229,19 @@ def describe_end(made: Plan, end: RunResult) -> str:
     """What came out, and the next commands to type."""
     if end.signal is not None:
         return f"\ninterrupted at step {end.step}, and saved; go on with\n\n  {going_on(made.out)}"
-    folder = shlex.quote(str(made.recipe.out))
-    example = argument(made.task.example(made.splits, end.found.samples if end.found else ()))
-    commands = [one.command for one in made.task.next_commands(folder, example)]
-    if attends(made):
-        commands.append(f"headway look {folder} {example}")
+    from headway.look.recording import find_attention_sites  # late: a page is far from a plan
+
+    example = made.task.example(made.splits, end.found.samples if end.found else ())
+    commands = made.task.next_commands(shlex.quote(str(made.out)), argument(example))
+    looks = [look_command(made.out, example)] if find_attention_sites(made.shape()) else []
     scores = [] if end.found is None else ["", *describe_scores(end.found), "", *conclusions(made, end)]
-    report = f"the report is {made.out / REPORT}"
-    lines = [
-        "",
-        f"done: the weights are {end.chosen}",
-        report,
-        *scores,
-        "",
-        "next",
-        *(f"  {line}" for line in commands),
-    ]
-    return "\n".join(lines)
+    told = [f"done: the weights are {end.chosen}", f"the report is {made.out / REPORT}", *scores]
+    return "\n".join(["", *told, "", "next", *(f"  {line}" for line in [*(one.command for one in commands), *looks])])
 
 
-def attends(made: Plan) -> bool:
-    """Whether there is attention to look at."""
-    from headway.look.recording import find_attention_sites
-
-    with torch.device("meta"):
-        return bool(find_attention_sites(made.shape()))
+def look_command(folder: Path | str, example: str) -> str:
+    """The command that shows the attention to an input."""
+    return f"headway look {shlex.quote(str(folder))} {argument(example)}"
 
 
 def duration(seconds: float) -> str:

@@ -7,11 +7,11 @@ few targets is noisy, so the learning rate falls.  docs/DEFAULTS.md shows what t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf, log2
 from typing import Any
 
-import torch
 from torch import nn
 
 from headway.recipe import Recipe
@@ -19,7 +19,7 @@ from headway.tasks.base import StreamTask, Task, TaskSetup
 from headway.tasks.text_tasks import MAX_LENGTH
 from headway.training.dataset import EncodedDataset
 from headway.training.groups import ENCODER
-from headway.zoo.build import DataRequirements, architecture, architecture_of, config_for, config_of
+from headway.zoo.build import DataRequirements, config_for, config_of, on_meta
 from headway.zoo.presets import preset
 
 MINUTES = 10.0  # of training, where nothing else is given
@@ -54,19 +54,23 @@ LR_TARGETS = 256  # in a batch; fewer are noisier, and the learning rate falls w
 def preset_by_size(setup: TaskSetup, encoded: EncodedDataset, minutes: float, threads: int) -> str:
     """The largest preset that the data can teach and the time lets see it a few times; or the smallest."""
     throughput, names = THROUGHPUT[encoded.unit], setup.task.presets_by_size
-    for name in reversed(names):
-        required = requirements(setup, MAX_LENGTH)
-        config = config_for(preset(name).architecture, preset(name).sizes, required, None)
-        epochs = epochs_in(minutes, encoded, weights_per_token(config, encoded.unit), threads)
-        if weights_of(config) <= throughput.weights * encoded.tokens and epochs >= throughput.epochs[0]:
+    for name, config in preset_configs(reversed(names), requirements(setup, MAX_LENGTH)):
+        if weights_of(config) > throughput.weights * encoded.tokens:
+            continue
+        if epochs_in(minutes, encoded, weights_per_token(config, encoded.unit), threads) >= throughput.epochs[0]:
             return name
     return names[0]
 
 
+def preset_configs(names: Iterable[str], required: DataRequirements) -> Iterator[tuple[str, object]]:
+    """Presets with their configs for data."""
+    for name in names:
+        yield name, config_for(preset(name).architecture, preset(name).sizes, required, None)
+
+
 def weights_of(config: Any) -> int:
     """The parameters of a model, all but tables that are looked up."""
-    with torch.device("meta"):
-        model = architecture(architecture_of(config)).build(config)
+    model = on_meta(config)
     tables = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
     return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
 
@@ -112,10 +116,14 @@ def default_lr(recipe: Recipe, dim: int, targets: int) -> float:
     return min(3e-3, 0.3 / dim) * min(1.0, max(1, targets) / LR_TARGETS) ** 0.5
 
 
-def max_epochs(task: Task, encoded: EncodedDataset, update: int) -> float:
-    """Epochs after which more help little, or harm; but enough for some updates of `update` tokens each."""
-    most = min(THROUGHPUT[encoded.unit].epochs[1], task.max_epochs)
-    return max(most, MIN_UPDATES * update / encoded.tokens)
+def max_epochs(task: Task, unit: str, times: float = 1.0) -> float:
+    """Epochs after which more help little, as many times, or after which more harm the task."""
+    return min(times * THROUGHPUT[unit].epochs[1], task.max_epochs)
+
+
+def default_epochs(task: Task, encoded: EncodedDataset, update: int) -> float:
+    """Epochs of a run that has the time; of little data more, for some updates of `update` tokens each."""
+    return max(max_epochs(task, encoded.unit), MIN_UPDATES * update / encoded.tokens)
 
 
 def epochs_in(minutes: float, encoded: EncodedDataset, weights: int, threads: int) -> float:

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
 
-import torch
 from torch import nn
 
 from headway.errors import UserError
@@ -19,7 +18,7 @@ from headway.recipe import Recipe
 from headway.system import gibibytes, memory_limit
 from headway.training.dataset import EncodedDataset
 from headway.training.groups import freeze
-from headway.zoo.build import architecture, architecture_of
+from headway.zoo.build import architecture_of, on_meta
 from headway.zoo.cost import activation_bytes
 from headway.zoo.presets import PRESETS
 
@@ -56,9 +55,7 @@ def training_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, limit:
     if found.total > limit:
         return found
     batch = recipe.train.batch or 1
-    return replace(
-        found, activations=batch * activation_bytes(config, model, encoded.unit, row_length(recipe, encoded))
-    )
+    return replace(found, activations=batch * activation_bytes(config, model, encoded.unit, usual_row(recipe, encoded)))
 
 
 def surely_fits(config: Any, recipe: Recipe, unit: str, limit: float) -> bool:
@@ -70,13 +67,7 @@ def surely_fits(config: Any, recipe: Recipe, unit: str, limit: float) -> bool:
     return PROCESS + 4 * numbers(on_meta(config).parameters()) * (5 + kept) <= limit
 
 
-def on_meta(config: Any) -> nn.Module:
-    """The model of a config, with shapes and no numbers."""
-    with torch.device("meta"):
-        return architecture(architecture_of(config)).build(config)
-
-
-def row_length(recipe: Recipe, encoded: EncodedDataset) -> int:
+def usual_row(recipe: Recipe, encoded: EncodedDataset) -> int:
     """Tokens, frames or vectors of a usual row."""
     longest = recipe.data.max_length or 1
     usual = longest if encoded.rows == encoded.tokens else encoded.tokens // max(1, encoded.rows)
@@ -101,7 +92,7 @@ def check_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, others: I
     fits = next((f"model.preset {other} fits" for other in fitting), "give a smaller model")
     if needed.activations:
         batch = int((recipe.train.batch or 1) * (limit - needed.total + needed.activations) / needed.activations)
-        fits += f", or a train.batch of {batch}" if batch >= row_length(recipe, encoded) else ""
+        fits += f", or a train.batch of {batch}" if batch >= usual_row(recipe, encoded) else ""
     raise UserError(f"{said}, and there are {gibibytes(limit)}", do=fits)
 
 

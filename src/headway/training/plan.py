@@ -35,10 +35,12 @@ from headway.training.defaults import (
     THROUGHPUT,
     config_dim,
     default_batch,
+    default_epochs,
     default_lr,
     epochs_in,
     max_epochs,
     preset_by_size,
+    preset_configs,
     requirements,
     row_length,
     weights_per_token,
@@ -48,11 +50,12 @@ from headway.training.memory import check_memory, smaller_presets
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
 from headway.zoo.build import (
     DataRequirements,
-    architecture,
     architecture_of,
+    build,
     check_obeyed,
     config_for,
     known_sizes,
+    on_meta,
     overruled,
 )
 from headway.zoo.encoders import EncoderPart, encoder_config
@@ -116,13 +119,13 @@ class Plan:
         return CUSTOM if self.module is not None else architecture_of(self.config)
 
     def shape(self) -> nn.Module:
-        """The model with whatever weights it is drawn with."""
-        return self.module if self.module is not None else architecture(self.architecture).build(self.config)
+        """The model without numbers, or the own one."""
+        return self.module if self.module is not None else on_meta(self.config)
 
     def build(self) -> nn.Module:
         """The model with its first weights: drawn by the seed, or those of the model that it goes on from."""
         torch.manual_seed(keyed(self.recipe.seed, "weights"))
-        model = deepcopy(self.module) if self.module is not None else self.shape()
+        model = deepcopy(self.module) if self.module is not None else build(self.config)
         if found := self.reused(model):
             take_over(model, found)
         return model
@@ -136,9 +139,7 @@ class Plan:
         return self.models(reversed(self.task.presets_by_size))
 
     def models(self, names: Iterable[str]) -> Iterator[tuple[str, object]]:
-        required = requirements(self.setup, max_length_of(self.recipe, self.setup))
-        for name in names:
-            yield name, config_for(preset(name).architecture, preset(name).sizes, required, None)
+        return preset_configs(names, requirements(self.setup, max_length_of(self.recipe, self.setup)))
 
     def as_model(self, model: nn.Module) -> Model:
         """Weights of this plan as a model that can be used and saved."""
@@ -278,14 +279,16 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     train, encoded, module, chosen = recipe.train, found.encoded, found.module, found.setup.chosen
     weights = sum(map(torch.numel, module.parameters())) if module else weights_per_token(found.config, encoded.unit)
     possible = epochs_in(given(train.minutes, MINUTES), encoded, weights, threads)
-    least, most = THROUGHPUT[encoded.unit].epochs
-    tokens = given(train.epochs, min(possible, most, found.task.max_epochs)) * encoded.tokens
+    tokens = given(train.epochs, min(possible, max_epochs(found.task, encoded.unit))) * encoded.tokens
     batch = given(train.batch, chosen.get("train.batch", default_batch(found.task, encoded, tokens)))
     update, steps = batch * train.grad_accumulation, train.steps
     if steps is None and train.minutes is None:
-        usual = min(max(least, possible), max_epochs(found.task, encoded, update))
+        usual = min(max(THROUGHPUT[encoded.unit].epochs[0], possible), default_epochs(found.task, encoded, update))
         steps = steps_of(given(train.epochs, usual), encoded.tokens, update)
-    [[first]] = encoded.batches(batch, 1).between(1, 2)
+    lr = train.lr
+    if lr is None:
+        [[first]] = encoded.batches(batch, 1).between(1, 2)
+        lr = default_lr(recipe, config_dim(found.config), first.targets)
     values = {
         "data.task": found.task.kind,
         "data.objective": found.task.objective,
@@ -294,7 +297,7 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
         "train.steps": steps,
         "train.epochs": None,
         "train.batch": batch,
-        "train.lr": given(train.lr, default_lr(recipe, config_dim(found.config), first.targets)),
+        "train.lr": lr,
         "train.threads": threads,
         "out": given(recipe.out, free_folder(Path(f"{found.splits.name.split('.')[0]}-model"))),
         **chosen,

@@ -275,9 +275,7 @@ def read_file(path: Path) -> Layer:
             given.append((f"{key}.{word}", inner, RecipeLine(name, document.lines[(key, word)], key)))
     layer = layer_of(given)
     share = layer.get("data.validation_split")
-    if (
-        share and share.value is not None and "data.stratify" not in layer
-    ):  # resolved by a version that knew of no classes here
+    if share and share.value is not None and "data.stratify" not in layer:  # as versions split that knew no classes
         layer = {**layer, "data.stratify": GivenValue(False, share.origin)}
     return layer
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from shlex import quote
 
 from torch import nn
 
@@ -19,7 +18,7 @@ from headway.figures import Curve, CurveChart, HeatMap, Panel, Plot, Point, inli
 from headway.metrics.scores import CLASSES, MEASURES, PERCENT, Classes, Measure, taken_for
 from headway.system import write_text
 from headway.tasks.results import PictureStrip, ReportDetails, Sample
-from headway.training.build import CARD, REPORT
+from headway.training.build import CARD, REPORT, look_command
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
@@ -211,8 +210,8 @@ def attention(report: RunReport) -> Iterator[Markup]:
     pictures = [picture_figure(one) for one in found.figures if isinstance(one, PictureStrip)]
     maps = [map_figure(one) for one in found.figures if isinstance(one, WeightMap)]
     yield tag("div", *pictures, *maps, class_="pictures" if pictures else "maps")
-    command = f"headway look {quote(report.folder)} {quote(report.example)}"
-    yield tag("p", "All layers and heads, for any input: ", tag("code", command), class_="soft")
+    command = tag("code", look_command(report.folder, report.example))
+    yield tag("p", "All layers and heads, for any input: ", command, class_="soft")
 
 
 def commands(report: RunReport) -> Iterator[Markup]:

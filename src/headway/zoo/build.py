@@ -15,6 +15,7 @@ from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+import torch
 from torch import nn
 
 from headway.errors import UserError, listed, nearest
@@ -30,6 +31,12 @@ def build(preset_or_config: str | object, **sizes: object) -> nn.Module:
     """
     config = config_of(preset_or_config, **sizes)
     return architecture(architecture_of(config)).build(config)
+
+
+def on_meta(config: object) -> nn.Module:
+    """The model of a config with its shapes and no numbers, which takes neither memory nor time."""
+    with torch.device("meta"):
+        return build(config)
 
 
 def config_of(preset_or_config: str | object, **sizes: object) -> object:

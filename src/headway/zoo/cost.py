@@ -32,7 +32,7 @@ from headway.nn.trace import SILENT, Seen, Trace, sites_of
 from headway.nn.trunk import EncoderDecoder
 from headway.ops.attention_map import AttentionMap
 from headway.ops.pattern import Full, Pattern
-from headway.zoo.build import build, config_of
+from headway.zoo.build import config_of, on_meta
 
 SHORT = 32  # tokens of a text beside an image or a sound, or of one that tells for a longer one
 FRAMES, SAMPLES = 1000, 160_000  # ten seconds, where no length is given
@@ -45,8 +45,7 @@ def cost(preset_or_config: object, *, batch: int = 1, length: int | None = None,
     config = config_of(preset_or_config)
     if bits not in (8, 16, 32, 64):
         raise UserError(f"numbers of {bits} bits", allowed="8, 16, 32 or 64")
-    with torch.device("meta"):
-        model = build(config).eval()
+    model = on_meta(config).eval()
     unit, length, tensors = dummy_inputs(config, model, batch, length)
     return Cost(batch, length, bits, tally_layers(model, tensors), unit)
 

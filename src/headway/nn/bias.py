@@ -54,7 +54,7 @@ class T5Bias(nn.Module):
 
     def __init__(self, heads: int, buckets: int = 32, longest: int = 128, bucket: Bucket = t5_bucket_both_ways):
         super().__init__()
-        bucket(torch.zeros(1), buckets, longest)  # impossible numbers are told here, not in the first call
+        bucket(torch.zeros(1, device="cpu"), buckets, longest)  # impossible numbers are told here and not in a call
         self.bucket, self.buckets, self.longest = bucket, buckets, longest
         self.table = learned_table(buckets, heads)
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, Union, cast, get_args, ge
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from headway.errors import UserError, listed, nearest
 
@@ -33,10 +34,28 @@ def build(preset_or_config: str | object, **sizes: object) -> nn.Module:
     return architecture(architecture_of(config)).build(config)
 
 
-def on_meta(config: object) -> nn.Module:
-    """The model of a config with its shapes and no numbers, which takes neither memory nor time."""
-    with torch.device("meta"):
-        return build(config)
+def on_meta(preset_or_config: str | object) -> nn.Module:
+    """The model of a preset or of a config with its shapes and no numbers, which takes neither memory nor time."""
+    with torch.device("meta"), Uninitialised():
+        return build(preset_or_config)
+
+
+class Uninitialised(TorchFunctionMode):
+    """Tensors are not filled.  On the meta device each initialiser would be traced, which imports torch's compiler."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.__name__ in FILLING:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+# of torch.nn.init and of tensors
+FILLING = {
+    *("normal_", "trunc_normal_", "uniform_", "kaiming_normal_", "kaiming_uniform_", "xavier_normal_"),
+    *("xavier_uniform_", "orthogonal_", "constant_", "ones_", "zeros_", "fill_", "zero_"),
+}
 
 
 def config_of(preset_or_config: str | object, **sizes: object) -> object:

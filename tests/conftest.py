@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = sample([item.nodeid for item in items], most)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
         items[:] = [item for item in items if item.nodeid in kept]
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays: garbage collection need not visit it, nor copy it in forked processes."""
+    gc.collect()
+    gc.freeze()
 
 
 def sample(names: list[str], most: int) -> set[str]:

@@ -67,13 +67,21 @@ def test_gradients_are_right(make: Callable[[], Trunk]) -> None:
 @pytest.mark.slow
 @every_model
 def test_it_is_captured_whole(make: Callable[[], Trunk]) -> None:
+    check_capture(make(), images())
+
+
+@pytest.mark.proof
+@every_model
+def test_it_is_captured_for_each_size(make: Callable[[], Trunk]) -> None:
+    check_capture(make(), images(), images(3, 12, 20))
+
+
+def check_capture(model: Trunk, *batches: Tensor) -> None:
     torch._dynamo.reset()
-    model, x = make(), images()
     # each size by itself: sizes as symbols, halved from stage to stage, take dynamo a minute
     compiled = torch.compile(model, fullgraph=True, backend="eager", dynamic=False)
-    assert_close(compiled(x), model(x))
-    other = images(3, 12, 20)
-    assert_close(compiled(other), model(other))
+    for x in batches:
+        assert_close(compiled(x), model(x))
 
 
 # Windows

@@ -262,6 +262,14 @@ def test_import_headway_imports_nothing_heavy() -> None:
     assert heavy_after("import headway") == []
 
 
+@pytest.mark.slow
+def test_shapes_are_found_without_the_compiler() -> None:
+    code = (
+        "import sys; from headway.zoo.build import on_meta; on_meta('t5-tiny'); print('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
 def test_what_is_heavy_would_be_noticed() -> None:
     assert "numpy" in heavy_after("import numpy")
 

@@ -9,19 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+from headway.data.column_choice import SHOWN, choose, described, refuse_mixed
+from headway.data.conll import recognise_conll
 from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
 from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile
 from headway.data.table import as_number
-from headway.data.table_preview import choose, described, media_column, preview_rows, preview_texts
-from headway.data.text_lines import ARCHIVE_SUFFIXES, TABLE_SUFFIXES, check_file, check_format, line_count, suffix_of
+from headway.data.table_preview import media_column, preview_rows, preview_texts
+from headway.data.text_lines import (
+    ARCHIVE_SUFFIXES,
+    TABLE_SUFFIXES,
+    check_file,
+    check_format,
+    line_count,
+    read_lines,
+    suffix_of,
+)
 from headway.errors import UserError, counted, listed
 
 ALLOWED = (
-    ".tsv, .csv, .jsonl or .txt, each also with .gz; a folder of .txt files, of images or of sounds; "
+    ".tsv, .csv, .jsonl, .txt or .conll, each also with .gz; a folder of .txt files, of images or of sounds; "
     "or two parallel files, as data.source and data.target"
 )
+MAX_NUMBERS = 200  # lines of a text that are looked at
 
 
 def recognise(
@@ -49,6 +61,8 @@ def recognise(
     for path in paths:
         check_path(path)
     query = DataQuery(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless)
+    if found := recognise_conll(query):
+        return found
     if kind not in TEXTUAL and (found := recognise_media_or_numbers(query)):
         return found
     named = listed(map(str, paths), 3)
@@ -76,7 +90,7 @@ def recognise_media_or_numbers(query: DataQuery) -> RecognisedData | None:
 
         if found := recognise_idx(query) or recognise_media(query):
             return found
-    if plain and (kind or suffixes == {".jsonl"} or (suffixes <= {".csv", ".tsv"} and any_number(query))):
+    if plain and (kind or suffixes == {".jsonl"} or any_number(query)):
         from headway.data.numbers import recognise_numbers
 
         return recognise_numbers(query)
@@ -84,9 +98,18 @@ def recognise_media_or_numbers(query: DataQuery) -> RecognisedData | None:
 
 
 def any_number(query: DataQuery) -> bool:
-    """Whether any of the first cells of any table is a number."""
-    previews = (preview_rows(query, file, suffix_of(file)) for file in query.paths)
-    return any(as_number(cell) is not None for preview in previews for row in preview.rows for cell in row)
+    """Whether any of the first cells of tables is a number, or all first lines of texts are."""
+    if {suffix_of(file) for file in query.paths} == {".txt"}:
+        return all(map(is_column_of_numbers, query.paths))
+    tables = [file for file in query.paths if suffix_of(file) in (".csv", ".tsv")]
+    previews = (preview_rows(query, file, suffix_of(file)) for file in tables)
+    alone = len(tables) == len(query.paths)
+    return alone and any(as_number(cell) is not None for preview in previews for row in preview.rows for cell in row)
+
+
+def is_column_of_numbers(file: Path) -> bool:
+    lines = [line.text for line in islice(read_lines(file), MAX_NUMBERS) if line.text.strip()]
+    return len(lines) > 1 and all(as_number(line) is not None for line in lines)
 
 
 def recognise_validation(
@@ -153,11 +176,13 @@ def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
     lines = 0
     for file in files:
         lines += line_count(file)
-        table = preview_texts(query, file, meant_as(file, DataKind.PAIRS))
+        suffix = meant_as(file, DataKind.PAIRS)
+        table = preview_texts(query, file, suffix)
         kind, columns = choose(table, query)
+        refuse_mixed(table, query, suffix, columns)
         lines -= table.header_lines
         sources.append(table.source(columns))
-        descriptions.append(described(table, kind, columns))
+        descriptions.append(SHOWN[kind] + described(table, columns))
         query = replace(query, kind=kind, columns=query.columns or sources[0].columns)
     assert query.kind is not None
     said = f"{listed(map(str, files), 3)}: {counted(lines, 'line')} of {descriptions[0]}"

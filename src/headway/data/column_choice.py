@@ -119,12 +119,12 @@ def look_like_labels(values: list[str], texts: list[str]) -> bool:
 
 
 def look_like_tags(words: list[str], tags: list[str]) -> bool:
-    """As many tags as words in every row, and few different tags for many words."""
+    """As many tags as words in every row, few different tags for many words, and most of them no words themselves."""
     counts = [len(text.split()) for text in tags]
     if not counts or counts != [len(text.split()) for text in words] or sum(counts) < 2 * len(counts):
         return False
-    different = len({tag for text in tags for tag in text.split()})
-    return different <= min(MAX_TAGS, sum(counts) // 10)
+    different, known = {tag for text in tags for tag in text.split()}, {word for text in words for word in text.split()}
+    return len(different) <= min(MAX_TAGS, sum(counts) // 10) and 2 * len(different & known) <= len(different)
 
 
 def described(table: TablePreview, columns: tuple[int, ...]) -> str:

@@ -7,16 +7,17 @@ the option that changes it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from headway.data.column_choice import SHOWN, choose, described, refuse_mixed
 from headway.data.conll import recognise_conll
 from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
 from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile
-from headway.data.table import as_number
+from headway.data.table import Table, as_number
 from headway.data.table_preview import media_column, preview_rows, preview_texts
 from headway.data.text_lines import (
     ARCHIVE_SUFFIXES,
@@ -120,14 +121,53 @@ def recognise_validation(
     label_from: str | None = None,
     nameless: bool = False,
 ) -> RecognisedData:
-    """Validation data, read as the training data is."""
-    if not isinstance(given.sources[0], ParallelFiles):
+    """Validation data, read as the training data is; a UserError where it is the training data."""
+    if isinstance(given.sources[0], ParallelFiles):
+        if len(paths) != 2:
+            said = f"data.validation is {listed(map(str, paths))}"
+            raise UserError(said, allowed="two files, of sources and of targets, as data.source and data.target are")
+        found = recognise([], source=paths[0], target=paths[1], kind=given.kind)
+    else:
         columns = columns or given.columns or None
-        return recognise(paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless)
-    if len(paths) != 2:
-        said = f"data.validation is {listed(map(str, paths))}"
-        raise UserError(said, allowed="two files, of sources and of targets, as data.source and data.target are")
-    return recognise([], source=paths[0], target=paths[1], kind=given.kind)
+        found = recognise(paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless)
+    if all(any(is_same_file(file, own, given.kind) for own in given.files) for file in found.files):
+        said = f"data.validation {listed(map(str, paths))} is the training data, so its scores would say nothing"
+        raise UserError(said, do="give other records, or leave it out: a share of the data is then held out")
+    refuse_other_task(given, found)
+    return found
+
+
+def is_same_file(file: Path, other: Path, kind: DataKind) -> bool:
+    """Whether two files are one, or hold the same lines, of texts and of numbers."""
+    if file.exists() and other.exists() and file.samefile(other):
+        return True
+    if kind not in TEXTUAL | NUMERIC:
+        return False
+    return all(
+        left is not None and right is not None and left.bare == right.bare
+        for left, right in zip_longest(read_lines(file), read_lines(other))
+    )
+
+
+def refuse_other_task(given: RecognisedData, found: RecognisedData) -> None:
+    """Columns that look like another kind of data than those of training, with nothing in common."""
+    first, other = given.sources[0], found.sources[0]
+    if given.kind not in SHOWN or not isinstance(first, Table) or not isinstance(other, Table):
+        return
+    (ours, known), (theirs, values) = looks(first), looks(other)
+    if ours is given.kind and theirs not in (None, ours) and not known & values:
+        said = f"data.validation {other.file} looks like {theirs.value}, and the training data like {ours.value}"
+        raise UserError(said, do="give validation data of the same task")
+
+
+def looks(table: Table) -> tuple[DataKind | None, set[str]]:
+    """What a table would be taken for by itself, and the values of the last column that is read."""
+    query = DataQuery((table.file,))
+    try:
+        preview = preview_rows(query, table.file, meant_as(table.file, DataKind.PAIRS))
+        return choose(preview, query)[0], set(preview.values(table.chosen[-1]))
+    except UserError:
+        return None, set()
 
 
 def check_path(path: Path) -> None:
@@ -194,7 +234,10 @@ def unfolded(path: Path) -> list[Path]:
     if not path.is_dir():
         check_file(path)
         return [path]
-    inside = sorted((file for file in path.rglob("*") if file.is_file()), key=lambda file: file.parts)
+    from headway.data.media_sources import walked  # late: other texts need no code of media
+
+    names = (name for name in walked(path) if os.path.isfile(path / name))  # which is False where Path raises an error
+    inside = sorted((path / name for name in names), key=lambda file: file.parts)
     texts = [file for file in inside if suffix_of(file) == ".txt"]
     if not texts:
         if not inside:

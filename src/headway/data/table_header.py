@@ -55,7 +55,7 @@ COMMON |= words(
     "title headline summary article dialogue email mail sms post query name gender sex spam toxic emotion genre type "
     "kind lang language tag author user date time timestamp premise hypothesis original simplified utterances column"
 )
-COMMON |= CONTEXT | SCORE
+COMMON |= CONTEXT | SCORE - {"y"}
 
 
 def is_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:

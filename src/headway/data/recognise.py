@@ -1,8 +1,8 @@
 """What the files that a person gives hold, and which task they are for.
 
 .tsv, .csv and .jsonl files are tables, a .txt file is one document, a folder is all .txt files in it, and two files may
-be parallel; each may be gzipped.  Images, sounds and numbers are tried first.  One sentence describes the choice, with
-the option that changes it.
+be parallel; each may be gzipped.  Tagged words (CoNLL), images, sounds and numbers are tried first.  One sentence
+describes the choice, with the option that changes it.
 """
 
 from __future__ import annotations
@@ -130,23 +130,30 @@ def recognise_validation(
     else:
         columns = columns or given.columns or None
         found = recognise(paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless)
-    if all(any(is_same_file(file, own, given.kind) for own in given.files) for file in found.files):
+    if is_same_data(given, found):
         said = f"data.validation {listed(map(str, paths))} is the training data, so its scores would say nothing"
         raise UserError(said, do="give other records, or leave it out: a share of the data is then held out")
     refuse_other_task(given, found)
     return found
 
 
-def is_same_file(file: Path, other: Path, kind: DataKind) -> bool:
-    """Whether two files are one, or hold the same lines, of texts and of numbers."""
-    if file.exists() and other.exists() and file.samefile(other):
-        return True
-    if kind not in TEXTUAL | NUMERIC:
-        return False
-    return all(
-        left is not None and right is not None and left.bare == right.bare
-        for left, right in zip_longest(read_lines(file), read_lines(other))
-    )
+def is_same_data(given: RecognisedData, found: RecognisedData) -> bool:
+    """Whether every file is one of the others, or has the same lines, where it has lines."""
+    own = {identity(file) for file in given.files}
+    others = given.files if given.kind in TEXTUAL | NUMERIC else ()
+    same = (identity(file) in own or any(have_same_lines(file, other) for other in others) for file in found.files)
+    return bool(found.files) and all(same)
+
+
+def identity(file: Path) -> object:
+    """The same for all names of a file; a member of an archive has its path alone."""
+    return (file.stat().st_dev, file.stat().st_ino) if file.exists() else file
+
+
+def have_same_lines(file: Path, other: Path) -> bool:
+    """Whether two files say the same, packed or not; reading ends where they differ."""
+    pairs = zip_longest(read_lines(file), read_lines(other))
+    return all(left and right and left.bare == right.bare for left, right in pairs)
 
 
 def refuse_other_task(given: RecognisedData, found: RecognisedData) -> None:
@@ -236,8 +243,9 @@ def unfolded(path: Path) -> list[Path]:
         return [path]
     from headway.data.media_sources import walked  # late: other texts need no code of media
 
-    names = (name for name in walked(path) if os.path.isfile(path / name))  # which is False where Path raises an error
-    inside = sorted((path / name for name in names), key=lambda file: file.parts)
+    files = (path / name for name in walked(path))
+    # os.path says no where Path raises an error: of what may not be looked at
+    inside = sorted((file for file in files if os.path.isfile(file)), key=lambda file: file.parts)
     texts = [file for file in inside if suffix_of(file) == ".txt"]
     if not texts:
         if not inside:

@@ -162,8 +162,8 @@ def refuse_other_task(given: RecognisedData, found: RecognisedData) -> None:
     if given.kind not in SHOWN or not isinstance(first, Table) or not isinstance(other, Table):
         return
     (ours, known), (theirs, values) = looks(first), looks(other)
-    if ours is given.kind and theirs not in (None, ours) and not known & values:
-        said = f"data.validation {other.file} looks like {theirs.value}, and the training data like {ours.value}"
+    if ours is given.kind and theirs and theirs is not ours and not known & values:
+        said = f"data.validation {other.file} looks like {theirs.value}, and the training data like {given.kind.value}"
         raise UserError(said, do="give validation data of the same task")
 
 

@@ -49,13 +49,12 @@ BESIDES = words(
 KNOWN = TEXT | LABEL | SOURCE | TARGET | WORDS | TAGS | LANGUAGE | CAPTION | TRANSCRIPT | BESIDES
 CONTEXT = words("context passage paragraph")  # that a question is answered from
 SCORE = words("score scores rating stars grade value price similarity y")
-# words within names of columns; those of two letters are words of sentences too
-COMMON = {word for word in KNOWN if len(word) > 2 and word not in ("from", "line", "word", "number", "key", "class")}
-COMMON |= words(
+SHORT_WORDS = words("from line word number key class y")  # that sentences have too, as they have those of two letters
+# words within names of columns
+COMMON = {word for word in KNOWN | CONTEXT | SCORE if len(word) > 2 and word not in SHORT_WORDS} | words(
     "title headline summary article dialogue email mail sms post query name gender sex spam toxic emotion genre type "
     "kind lang language tag author user date time timestamp premise hypothesis original simplified utterances column"
 )
-COMMON |= CONTEXT | SCORE - {"y"}
 
 
 def is_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:

@@ -68,7 +68,13 @@ CASES = {
         DataKind.ROWS,
         "9 lines of 4 numbers",
     ),
-    "a time and one number": ("a.csv", TIMED, {}, DataKind.ROWS, "9 lines of 1 number, so forecasting"),
+    "a time and one number": (
+        "a.csv",
+        TIMED,
+        {},
+        DataKind.ROWS,
+        "9 lines of 1 number (price; the first line is a header), so forecasting",
+    ),
     "the last column": (
         "a.csv",
         rows(False),
@@ -197,7 +203,7 @@ def test_bad_numbers_are_named_or_counted(tmp_path: Path, case: str) -> None:
 
 
 def test_columns_that_are_no_numbers_are_texts(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("".join(f"{at}\t{at * 7}\n" for at in range(9)))
+    (tmp_path / "a.tsv").write_text("".join(f"{at}\t{' '.join(str(at * 7))}\n" for at in range(9)))
     assert recognise([tmp_path / "a.tsv"]).kind is DataKind.PAIRS
     (tmp_path / "b.csv").write_text("".join(f"word {at},b {at},c\n" for at in range(9)))
     with pytest.raises(UserError, match=r"b\.csv has other columns than of numbers and one label"):

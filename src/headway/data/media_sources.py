@@ -36,6 +36,7 @@ from headway.errors import UserError
 
 BETWEEN = re.compile(r"[,;\t\r\n\"]")  # what stands around a name in a table or in JSON
 MAX_PROBES = 2**16  # that are cached: data is read several times before a training
+MAX_FOLDERS, MAX_FILES = 20_000, 5_000_000  # below a folder that is given; more are a disk, not a data set
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,17 +196,21 @@ def hidden(name: str) -> bool:
 
 
 def walked(top: Path) -> Iterator[str]:
-    """Names of all files below a folder.
+    """Names of all files below a folder; a UserError where that is half a disk.
 
     Links are followed after all else, and each folder is read once: where it stands itself, not where a link has it.
     """
-    seen, links = set[str](), [top]
+    seen, links, count = set[str](), [top], 0
     while links:
         for above, folders, files in os.walk(links.pop(0)):
             if (real := os.path.realpath(above)) in seen:
                 folders.clear()
                 continue
             seen.add(real)
+            count += len(files)
+            if len(seen) > MAX_FOLDERS or count > MAX_FILES:
+                said = f"{top} holds more than {MAX_FOLDERS:,} folders or {MAX_FILES:,} files"
+                raise UserError(said, do="give the folder of the data set, or pack its files in a .tar archive")
             folders.sort()  # so that of several links to a folder the same is always the first
             links += [Path(above, folder) for folder in folders if is_link_elsewhere(above, folder)]
             within = Path(above).relative_to(top).as_posix()

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.data.column_choice import ColumnChoice, described, is_quantity
 from headway.data.kinds import NUMERIC, DataKind
 from headway.data.records import DataQuery, RecognisedData, Record, records
 from headway.data.table import JsonLines, Table, as_number, is_number, shortened
-from headway.data.table_preview import BESIDES, LABEL, ColumnChoice, TablePreview, preview_rows, sample_objects, words
+from headway.data.table_header import BESIDES, LABEL, is_numeric, words
+from headway.data.table_preview import TablePreview, preview_rows, sample_objects
 from headway.data.text_lines import Flaw, Problem, check_file, line_count, suffix_of
 from headway.errors import UserError, counted, listed
 
 MIN_VECTOR_SHARE = 0.9  # of the values under a key of JSON that are to be lists of numbers
-MIN_NUMBER_SHARE = 0.5  # of the values in a column that are to be numbers: a column of texts has hardly any
-MIN_NUMBER_COLUMNS = 3  # that are taken for such without --task or a time: two may be a pair of texts
 LABELS = LABEL | {"target", "y"}
 TIME = words("date time timestamp datetime day month year hour")
 TYPED = "numbers apart by spaces, vectors by semicolons, as in 0.5 1; 2 3"
@@ -115,7 +115,7 @@ def recognise_numbers(query: DataQuery) -> RecognisedData | None:
         return None
     if suffixes == {".jsonl"} and kind in (None, DataKind.SETS):
         return recognise_sets(query)
-    if suffixes <= {".csv", ".tsv"} and kind is not DataKind.SETS:
+    if suffixes <= {".csv", ".tsv", ".txt"} and kind is not DataKind.SETS:
         return recognise_rows(query)
     return None
 
@@ -123,9 +123,9 @@ def recognise_numbers(query: DataQuery) -> RecognisedData | None:
 def recognise_rows(query: DataQuery) -> RecognisedData | None:
     """Tables of numbers; a label makes each row a record, without one they are moments."""
     sources: list[NumberTable] = []
-    lines, kind = 0, query.kind
+    lines, kind, columns_said = 0, query.kind, ""
     for file in query.paths:
-        preview = with_number_header(preview_rows(query, file, suffix_of(file)))
+        preview = preview_rows(query, file, table_suffix(file))
         chosen = number_columns(preview, query, kind)
         if chosen is None:
             return None
@@ -134,45 +134,50 @@ def recognise_rows(query: DataQuery) -> RecognisedData | None:
         labelled = kind is DataKind.SERIES
         sources.append(NumberTable(file, preview.dialect, preview.width, columns, preview.names, labelled))
         lines += line_count(file) - preview.header_lines
+        columns_said = columns_said or (described(preview, columns) if preview.names else "")
     assert kind is not None
     labelled = kind is DataKind.SERIES
     numbers = counted(len(sources[0].chosen) - labelled, "number")
-    said = f"{counted(lines, 'line')} of {numbers}{' and a label' if labelled else ''}"
+    said = f"{counted(lines, 'line')} of {numbers}{' and a label' if labelled else ''}{columns_said}"
     return RecognisedData(kind, tuple(sources), f"{listed(map(str, query.paths), 3)}: {said}")
 
 
-def with_number_header(preview: TablePreview) -> TablePreview:
-    """A table whose first row has no number where all others have some has a header."""
-    if preview.names is not None or len(preview.rows) < 2:
-        return preview
-    rest = preview.with_header()
-    numbers = [at for at in range(preview.width) if numeric(rest, at)]
-    is_header = numbers and all(as_number(preview.rows[0][at]) is None for at in numbers)
-    return rest if is_header else preview
+def table_suffix(file: Path) -> str:
+    """The suffix as which a table of numbers is read; lines of a text are rows of one column."""
+    return ".tsv" if suffix_of(file) == ".txt" else suffix_of(file)
 
 
 def numeric(preview: TablePreview, column: int) -> bool:
-    values = preview.values(column)
-    return sum(as_number(value) is not None for value in values) > MIN_NUMBER_SHARE * len(values)
+    return is_numeric(preview.values(column))
 
 
 def number_columns(preview: TablePreview, query: DataQuery, kind: DataKind | None) -> ColumnChoice | None:
     """Series or rows over time, and the columns: those of numbers, then that of the label."""
-    columns = tuple(preview.find(column) for column in query.columns) or tuple(
-        at for at in range(preview.width) if preview.name(at) not in BESIDES | TIME
-    )
+    columns = tuple(preview.find(column) for column in query.columns) or preview.columns_besides(BESIDES | TIME)
     if kind is DataKind.ROWS and query.columns:
         return kind, columns
     timed = any(preview.name(at) in TIME for at in range(preview.width))
     label = [] if kind is DataKind.ROWS else label_columns(preview, columns, kind, timed)
     numbers = tuple(at for at in columns if at not in label[:1] and numeric(preview, at))
-    enough = len(numbers) >= (MIN_NUMBER_COLUMNS if kind is None and not timed else 1)
+    enough = len(numbers) >= (1 if kind is not None or timed else min_numbers(preview, label))
     if enough and len(label) < 2 and len(numbers) + len(label) == len(columns):
+        if kind is None and label and is_quantity(preview.values(label[0])):
+            said = f"{preview.file}: column {preview.name(label[0])} is a number for each row, and no task predicts it"
+            do = "make classes of it, such as low and high, or forecast all columns over time with data.task forecast"
+            raise UserError(said, do=do)
         return (DataKind.SERIES, (*numbers, *label)) if label else (DataKind.ROWS, numbers)
     if kind is None:
         return None
     said = f"{preview.file} has other columns than of numbers and one label"
     raise UserError(said, do="choose some with data.columns")
+
+
+def min_numbers(preview: TablePreview, label: Sequence[int]) -> int:
+    """Columns that are taken for numbers, without data.task or a time: beside words, which may be texts, more."""
+    if not label or numeric(preview, label[0]):
+        return 1
+    values = preview.values(label[0])
+    return 2 if 2 * len(set(values)) <= len(values) else 3
 
 
 def label_columns(preview: TablePreview, columns: Sequence[int], kind: DataKind | None, timed: bool) -> list[int]:

@@ -1,27 +1,40 @@
 """What the files that a person gives hold, and which task they are for.
 
 .tsv, .csv and .jsonl files are tables, a .txt file is one document, a folder is all .txt files in it, and two files may
-be parallel; each may be gzipped.  Images, sounds and numbers are tried first.  One sentence describes the choice, with
-the option that changes it.
+be parallel; each may be gzipped.  Tagged words (CoNLL), images, sounds and numbers are tried first.  One sentence
+describes the choice, with the option that changes it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice, zip_longest
 from pathlib import Path
 
+from headway.data.column_choice import SHOWN, choose, described, refuse_mixed
+from headway.data.conll import recognise_conll
 from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
 from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile
-from headway.data.table import as_number
-from headway.data.table_preview import choose, described, media_column, preview_rows, preview_texts
-from headway.data.text_lines import ARCHIVE_SUFFIXES, TABLE_SUFFIXES, check_file, check_format, line_count, suffix_of
+from headway.data.table import Table, as_number
+from headway.data.table_preview import media_column, preview_rows, preview_texts
+from headway.data.text_lines import (
+    ARCHIVE_SUFFIXES,
+    TABLE_SUFFIXES,
+    check_file,
+    check_format,
+    line_count,
+    read_lines,
+    suffix_of,
+)
 from headway.errors import UserError, counted, listed
 
 ALLOWED = (
-    ".tsv, .csv, .jsonl or .txt, each also with .gz; a folder of .txt files, of images or of sounds; "
+    ".tsv, .csv, .jsonl, .txt or .conll, each also with .gz; a folder of .txt files, of images or of sounds; "
     "or two parallel files, as data.source and data.target"
 )
+MAX_NUMBERS = 200  # lines of a text that are looked at
 
 
 def recognise(
@@ -49,6 +62,8 @@ def recognise(
     for path in paths:
         check_path(path)
     query = DataQuery(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless)
+    if found := recognise_conll(query):
+        return found
     if kind not in TEXTUAL and (found := recognise_media_or_numbers(query)):
         return found
     named = listed(map(str, paths), 3)
@@ -76,7 +91,7 @@ def recognise_media_or_numbers(query: DataQuery) -> RecognisedData | None:
 
         if found := recognise_idx(query) or recognise_media(query):
             return found
-    if plain and (kind or suffixes == {".jsonl"} or (suffixes <= {".csv", ".tsv"} and any_number(query))):
+    if plain and (kind or suffixes == {".jsonl"} or any_number(query)):
         from headway.data.numbers import recognise_numbers
 
         return recognise_numbers(query)
@@ -84,9 +99,18 @@ def recognise_media_or_numbers(query: DataQuery) -> RecognisedData | None:
 
 
 def any_number(query: DataQuery) -> bool:
-    """Whether any of the first cells of any table is a number."""
-    previews = (preview_rows(query, file, suffix_of(file)) for file in query.paths)
-    return any(as_number(cell) is not None for preview in previews for row in preview.rows for cell in row)
+    """Whether any of the first cells of tables is a number, or all first lines of texts are."""
+    if {suffix_of(file) for file in query.paths} == {".txt"}:
+        return all(map(is_column_of_numbers, query.paths))
+    tables = [file for file in query.paths if suffix_of(file) in (".csv", ".tsv")]
+    previews = (preview_rows(query, file, suffix_of(file)) for file in tables)
+    alone = len(tables) == len(query.paths)
+    return alone and any(as_number(cell) is not None for preview in previews for row in preview.rows for cell in row)
+
+
+def is_column_of_numbers(file: Path) -> bool:
+    lines = [line.text for line in islice(read_lines(file), MAX_NUMBERS) if line.text.strip()]
+    return len(lines) > 1 and all(as_number(line) is not None for line in lines)
 
 
 def recognise_validation(
@@ -97,14 +121,60 @@ def recognise_validation(
     label_from: str | None = None,
     nameless: bool = False,
 ) -> RecognisedData:
-    """Validation data, read as the training data is."""
-    if not isinstance(given.sources[0], ParallelFiles):
+    """Validation data, read as the training data is; a UserError where it is the training data."""
+    if isinstance(given.sources[0], ParallelFiles):
+        if len(paths) != 2:
+            said = f"data.validation is {listed(map(str, paths))}"
+            raise UserError(said, allowed="two files, of sources and of targets, as data.source and data.target are")
+        found = recognise([], source=paths[0], target=paths[1], kind=given.kind)
+    else:
         columns = columns or given.columns or None
-        return recognise(paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless)
-    if len(paths) != 2:
-        said = f"data.validation is {listed(map(str, paths))}"
-        raise UserError(said, allowed="two files, of sources and of targets, as data.source and data.target are")
-    return recognise([], source=paths[0], target=paths[1], kind=given.kind)
+        found = recognise(paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless)
+    if is_same_data(given, found):
+        said = f"data.validation {listed(map(str, paths))} is the training data, so its scores would say nothing"
+        raise UserError(said, do="give other records, or leave it out: a share of the data is then held out")
+    refuse_other_task(given, found)
+    return found
+
+
+def is_same_data(given: RecognisedData, found: RecognisedData) -> bool:
+    """Whether every file is one of the others, or has the same lines, where it has lines."""
+    own = {identity(file) for file in given.files}
+    others = given.files if given.kind in TEXTUAL | NUMERIC else ()
+    same = (identity(file) in own or any(have_same_lines(file, other) for other in others) for file in found.files)
+    return bool(found.files) and all(same)
+
+
+def identity(file: Path) -> object:
+    """The same for all names of a file; a member of an archive has its path alone."""
+    return (file.stat().st_dev, file.stat().st_ino) if file.exists() else file
+
+
+def have_same_lines(file: Path, other: Path) -> bool:
+    """Whether two files say the same, packed or not; reading ends where they differ."""
+    pairs = zip_longest(read_lines(file), read_lines(other))
+    return all(left and right and left.bare == right.bare for left, right in pairs)
+
+
+def refuse_other_task(given: RecognisedData, found: RecognisedData) -> None:
+    """Columns that look like another kind of data than those of training, with nothing in common."""
+    first, other = given.sources[0], found.sources[0]
+    if given.kind not in SHOWN or not isinstance(first, Table) or not isinstance(other, Table):
+        return
+    (ours, known), (theirs, values) = looks(first), looks(other)
+    if ours is given.kind and theirs and theirs is not ours and not known & values:
+        said = f"data.validation {other.file} looks like {theirs.value}, and the training data like {given.kind.value}"
+        raise UserError(said, do="give validation data of the same task")
+
+
+def looks(table: Table) -> tuple[DataKind | None, set[str]]:
+    """What a table would be taken for by itself, and the values of the last column that is read."""
+    query = DataQuery((table.file,))
+    try:
+        preview = preview_rows(query, table.file, meant_as(table.file, DataKind.PAIRS))
+        return choose(preview, query)[0], set(preview.values(table.chosen[-1]))
+    except UserError:
+        return None, set()
 
 
 def check_path(path: Path) -> None:
@@ -153,11 +223,13 @@ def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
     lines = 0
     for file in files:
         lines += line_count(file)
-        table = preview_texts(query, file, meant_as(file, DataKind.PAIRS))
+        suffix = meant_as(file, DataKind.PAIRS)
+        table = preview_texts(query, file, suffix)
         kind, columns = choose(table, query)
+        refuse_mixed(table, query, suffix, columns)
         lines -= table.header_lines
         sources.append(table.source(columns))
-        descriptions.append(described(table, kind, columns))
+        descriptions.append(SHOWN[kind] + described(table, columns))
         query = replace(query, kind=kind, columns=query.columns or sources[0].columns)
     assert query.kind is not None
     said = f"{listed(map(str, files), 3)}: {counted(lines, 'line')} of {descriptions[0]}"
@@ -169,7 +241,11 @@ def unfolded(path: Path) -> list[Path]:
     if not path.is_dir():
         check_file(path)
         return [path]
-    inside = sorted((file for file in path.rglob("*") if file.is_file()), key=lambda file: file.parts)
+    from headway.data.media_sources import walked  # late: other texts need no code of media
+
+    files = (path / name for name in walked(path))
+    # os.path says no where Path raises an error: of what may not be looked at
+    inside = sorted((file for file in files if os.path.isfile(file)), key=lambda file: file.parts)
     texts = [file for file in inside if suffix_of(file) == ".txt"]
     if not texts:
         if not inside:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from headway.data.column_choice import look_like_labels, spelled
 from headway.data.images import Images
 from headway.data.kinds import HEARD, PICTURED, DataKind
 from headway.data.media_sources import (
@@ -31,18 +32,8 @@ from headway.data.shards import digest
 from headway.data.sounds import Sounds, rate_of
 from headway.data.splits import checked_pattern
 from headway.data.table import JsonLines, TextLists
-from headway.data.table_preview import (
-    BESIDES,
-    CAPTION,
-    LABEL,
-    TEXT,
-    TRANSCRIPT,
-    TablePreview,
-    look_like_labels,
-    media_column,
-    spelled,
-    words,
-)
+from headway.data.table_header import BESIDES, CAPTION, LABEL, TEXT, TRANSCRIPT, words
+from headway.data.table_preview import TablePreview, media_column
 from headway.data.text_lines import MEDIA_SUFFIXES, TABLE_SUFFIXES, MediaLocation, leads_outside, line_count, suffix_of
 from headway.errors import UserError, counted, listed
 
@@ -119,8 +110,7 @@ class MediaColumn:
     @property
     def others(self) -> tuple[int, ...]:
         """Columns that may say something about the files."""
-        columns = (at for at in range(self.preview.width) if at != self.column)
-        return tuple(at for at in columns if self.preview.name(at) not in BESIDES)
+        return tuple(at for at in self.preview.columns_besides(BESIDES) if at != self.column)
 
     def choose(self, query: DataQuery) -> tuple[DataKind, int]:
         """The kind, and the column of the texts: by the names of columns; else, where one is left, by its values."""

@@ -68,8 +68,7 @@ VALIDATION_CLASSES = 2000  # where an answer is a class, which takes no longer t
 class TaskSetup:
     """A task made for data: its tokenizers, the settings that were chosen on the way, and what the model must fit.
 
-    `config` are fields of the model's config that follow from the data, and `head` is what stands on an encoder that
-    can have several heads.
+    `config` follows from the data, `head` stands on an encoder that can have several, `note` says why tokenizers suit.
     """
 
     task: Task
@@ -80,6 +79,7 @@ class TaskSetup:
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     head: str | None = None
     preprocess: Preprocess | None = None
+    note: str = ""
 
 
 class Task(ABC):

@@ -134,9 +134,9 @@ class Seq2Seq(TokenRows):
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
         data = recipe.data
         if start is None:
-            source, target, chosen = two_tokenizers(recipe, splits, joint=joint_preset(recipe))
+            source, target, chosen, note = two_tokenizers(recipe, splits, joint=joint_preset(recipe))
         else:
-            (source, target), chosen = started(start), {}
+            (source, target), chosen, note = started(start), {}, ""
         smoothing, longest = given(recipe.train.label_smoothing, 0.1), given(data.max_length, MAX_LENGTH)
         begin = begin_of(start.extra_config if start else {}, target.bos)
         task = cls(
@@ -144,7 +144,7 @@ class Seq2Seq(TokenRows):
         )
         task = replace(task, settings=merged_settings(start, task.extra_config()))
         chosen = {**chosen, "train.label_smoothing": smoothing, "data.max_length": longest}
-        return TaskSetup(task, source, target, chosen)
+        return TaskSetup(task, source, target, chosen, note=note)
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:

@@ -70,20 +70,27 @@ def one_tokenizer(
     return tokenizer, {"data.tokenizer": level, "data.vocab": tokenizer.vocab - framing.sentinels}
 
 
-def two_tokenizers(recipe: Recipe, splits: DataSplits, *, joint: bool) -> tuple[Tokenizer, Tokenizer, dict[str, Any]]:
-    """One tokenizer for sources and targets where both are written alike or must be `joint`, else one for each."""
+def two_tokenizers(
+    recipe: Recipe, splits: DataSplits, *, joint: bool
+) -> tuple[Tokenizer, Tokenizer, dict[str, Any], str]:
+    """One tokenizer for sources and targets where both are written alike or must be `joint`, else one for each.
+
+    The text says why a level was not chosen that would suit their words.
+    """
     data, framing = recipe.data, Framing(eos=True)
-    left = data.tokenizer or level_of(side(splits, 0))
-    right = data.target_tokenizer or data.tokenizer or level_of(side(splits, 1))
+    left, left_note = (data.tokenizer, "") if data.tokenizer else level_of(side(splits, 0))
+    asked = data.target_tokenizer or data.tokenizer
+    right, right_note = (asked, "") if asked else level_of(side(splits, 1))
+    note = right_note or left_note
     if left != right and data.tokenizer is None and data.target_tokenizer is None and joint:
         left = right = "bpe" if "bpe" in (left, right) else "characters"
     chosen: dict[str, Any] = {"data.tokenizer": left, "data.target_tokenizer": right}
     if left == right:
         both = (text for record in splits.train() for text in record.fields)
         shared = trained(left, both, data.vocab, framing)
-        return shared, shared, {**chosen, "data.vocab": shared.vocab}
+        return shared, shared, {**chosen, "data.vocab": shared.vocab}, note
     source = trained(left, side(splits, 0), data.vocab, framing)
-    return source, trained(right, side(splits, 1), data.vocab, framing), chosen
+    return source, trained(right, side(splits, 1), data.vocab, framing), chosen, note
 
 
 def started(start: ModelParts) -> tuple[Tokenizer, Tokenizer]:
@@ -108,15 +115,22 @@ def corpus_level(splits: DataSplits) -> str:
     return "characters"
 
 
-def level_of(texts: Iterable[str]) -> str:
-    """Characters for short texts, whole words for a notation of few symbols, byte pairs for all others."""
+def level_of(texts: Iterable[str]) -> tuple[str, str]:
+    """Characters for short texts, whole words for a notation of few symbols, byte pairs for all others.
+
+    Words are chosen only where they write every text as it is; the second text says what they would write instead.
+    """
     sample = list(islice(texts, SAMPLE))
     if not sample:
         raise UserError("there are no records to learn a vocabulary from")
-    words = Counter(word for text in sample for word in text.split())
+    words, note = Counter(word for text in sample for word in text.split()), ""
     if len(words) <= MAX_SYMBOLS and sum(words.values()) >= 20 * len(words) and sum(words.values()) > 2 * len(sample):
-        return "words"
-    return "characters" if sum(map(len, sample)) <= SHORT_TEXT * len(sample) else "bpe"
+        tokenizer = trained("words", words, None, Framing())
+        wrong = next((word for word in words if tokenizer.decode(tokenizer.encode(word)) != word), None)
+        if wrong is None:
+            return "words", ""
+        note = f"words would write {tokenizer.decode(tokenizer.encode(wrong))!r} for {wrong!r}"
+    return "characters" if sum(map(len, sample)) <= SHORT_TEXT * len(sample) else "bpe", note
 
 
 def trained(level: str, texts: Iterable[str], vocab: int | None, framing: Framing) -> Tokenizer:

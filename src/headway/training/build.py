@@ -152,6 +152,7 @@ def describe_plan(made: Plan, timing: StepTiming) -> str:
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
         *([("vocab", vocab, "--data.tokenizer")] if vocab else []),
+        *([("", made.setup.note, "")] if made.setup.note else []),
         ("model", model_line(made), "--from" if made.start else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{recipe.device}, {counted(require(train.threads), 'thread')}", "--device"),
@@ -164,7 +165,7 @@ def describe_plan(made: Plan, timing: StepTiming) -> str:
         ("folder", str(recipe.out), "--out"),
     ]
     head = [made.splits.description, *([] if left_out is None else [f"--skip-bad: {left_out}"])]
-    table = [f"  {name:7} {value:44} {option}" for name, value, option in lines]
+    table = [f"  {name:7} {value:44} {option}".rstrip() for name, value, option in lines]
     return "\n".join([*head, *table, *too_short(made, timing)])
 
 

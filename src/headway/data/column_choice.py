@@ -1,0 +1,259 @@
+"""Which columns of a table are meant, and for which kind of data: as requested, by name, or by their values.
+
+What no task learns from is refused with a sentence: several labels for a text, a number for each text, a question with
+a context, records of several kinds in one file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from headway.data.kinds import DataKind
+from headway.data.records import DataQuery
+from headway.data.table import as_number
+from headway.data.table_header import (
+    BESIDES,
+    CONTEXT,
+    LABEL,
+    LANGUAGE,
+    SCORE,
+    SOURCE,
+    TAGS,
+    TARGET,
+    TEXT,
+    WORDS,
+    has_known_names,
+    words,
+)
+from headway.data.table_preview import TablePreview, sample_objects, sample_rows
+from headway.errors import UserError, counted, listed
+
+ColumnChoice: TypeAlias = tuple[DataKind, tuple[int, ...]]  # columns from 0, in the order of a record's fields
+MAX_LABEL, MAX_TAGS = 40, 100  # the longest label and the most tags that are taken for such without a name
+MAX_GRADES = 20  # different numbers that may be classes; more may be a quantity
+MIN_SCORE_SHARE = 0.9  # of the values of a score that are to be numbers
+MIN_SHARE, MIN_RECORDS = 0.75, 8  # of the first records that are to be of one kind; others that are a kind of their own
+SEVERAL = "|;,"  # what stands between labels
+MANY_LABELS = words("categories topics genres emotions classes")
+NAMES = {DataKind.TAGS: (WORDS, TAGS), DataKind.PAIRS: (SOURCE, TARGET), DataKind.LABELS: (TEXT, LABEL)}
+SHOWN = {
+    DataKind.LABELS: "text and label",
+    DataKind.PAIRS: "two text columns",
+    DataKind.TAGS: "words and tags",
+    DataKind.TEXTS: "one text column",
+}
+
+
+def choose(table: TablePreview, query: DataQuery) -> ColumnChoice:
+    """The requested columns, else what they look like; where that leaves a choice, a UserError that lists them."""
+    kind, columns = query.kind, tuple(table.find(column) for column in query.columns)
+    if len(set(columns)) < len(columns) or len(columns) > 2:
+        said = f"data.columns {spelled(query.columns)} is no choice"
+        raise UserError(said, allowed="one column of text, or two different ones")
+    candidates = columns or table.columns_besides(BESIDES)
+    if kind is None and not columns:
+        refuse_context(table)
+        refuse_unread_labels(table, query)
+    found = arranged(table, kind, candidates) if kind else guessed(table, candidates)
+    if found is None:
+        raise undecided(table, kind)
+    if kind is None and len(found[1]) == 2:
+        refuse_several_labels(table, found)
+        refuse_scores(table, found)
+    # requested columns stay in their order, unless one of them is the label
+    return (found[0], columns) if columns and found[0] is not DataKind.LABELS else found
+
+
+def guessed(table: TablePreview, candidates: tuple[int, ...]) -> ColumnChoice | None:
+    for kind in NAMES:
+        if named := by_names(table, kind, candidates):
+            text, label = named[1]
+            tags = kind is DataKind.LABELS and look_like_tags(table.values(text), table.values(label))
+            return (DataKind.TAGS, named[1]) if tags and label in table.lists else named
+    plain = tuple(at for at in candidates if at not in table.lists)
+    if len(plain) == 1:
+        return DataKind.TEXTS, plain
+    if len(plain) != 2:
+        return None
+    left, right = plain
+    if all(table.name(at) in LANGUAGE for at in plain):
+        return DataKind.PAIRS, plain
+    if look_like_tags(table.values(left), table.values(right)):
+        return DataKind.TAGS, plain
+    for text, label in ((left, right), (right, left)):
+        if look_like_labels(table.values(label), table.values(text)):
+            return DataKind.LABELS, (text, label)
+    return DataKind.PAIRS, plain
+
+
+def arranged(table: TablePreview, kind: DataKind, candidates: tuple[int, ...]) -> ColumnChoice | None:
+    """The columns for a kind that is known."""
+    if kind is DataKind.TEXTS:
+        texts = candidates if len(candidates) == 1 else tuple(at for at in candidates if table.name(at) in TEXT)
+        return (kind, texts) if len(texts) == 1 else None
+    if named := by_names(table, kind, candidates):
+        return named
+    if len(candidates) != 2:
+        return None
+    if kind is DataKind.LABELS:  # the column with fewer different values, the second where they are equal
+        label = min(reversed(candidates), key=lambda at: len(set(table.values(at))))
+        return kind, (*(at for at in candidates if at != label), label)
+    return kind, candidates
+
+
+def by_names(table: TablePreview, kind: DataKind, candidates: tuple[int, ...]) -> ColumnChoice | None:
+    """The columns whose names say what they are, where each role has one."""
+    first, second = ([at for at in candidates if table.name(at) in names] for names in NAMES[kind])
+    return (kind, (first[0], second[0])) if len(first) == len(second) == 1 else None
+
+
+def look_like_labels(values: list[str], texts: list[str]) -> bool:
+    """Short values of which a few stand again and again, beside texts that differ."""
+    rows, different = len(values), len(set(values))
+    few = max(2, min(rows // 3, 10), rows // 10)
+    short = max(map(len, values), default=0) <= MAX_LABEL
+    return rows > 3 and short and different <= few and 2 * different <= len(set(texts))
+
+
+def look_like_tags(words: list[str], tags: list[str]) -> bool:
+    """As many tags as words in every row, few different tags for many words, and most of them no words themselves."""
+    counts = [len(text.split()) for text in tags]
+    if not counts or counts != [len(text.split()) for text in words] or sum(counts) < 2 * len(counts):
+        return False
+    different, known = {tag for text in tags for tag in text.split()}, {word for text in words for word in text.split()}
+    return len(different) <= min(MAX_TAGS, sum(counts) // 10) and 2 * len(different & known) <= len(different)
+
+
+def described(table: TablePreview, columns: tuple[int, ...]) -> str:
+    """The columns of a table for a sentence, where there is something to say: (message, spam; …)"""
+    names = [str(table.names[at] if table.names else at + 1) for at in columns]
+    header = (
+        "; the first line is a header" if table.dialect and table.names and not has_known_names(table.names) else ""
+    )
+    return f" ({listed(names)}{header})" if table.names or table.width > len(columns) else ""
+
+
+def undecided(table: TablePreview, kind: DataKind | None) -> UserError:
+    """What there is to choose from; the example names the longest texts, and their label where one looks like it."""
+    first = table.names or [f"{at} {cell[:24]!r}" for at, cell in enumerate(table.rows[0], 1)]
+    many = 1 if kind is DataKind.TEXTS else 2
+    longest = sorted(range(table.width), key=lambda at: -sum(map(len, table.values(at))))
+    texts = table.values(longest[0])
+    labels = [at for at in longest[1:] if look_like_labels(table.values(at), texts)]
+    example = [called(table, at) for at in sorted([longest[0], *labels, *longest[1:]][:many])]
+    what = f"for {kind.value}" if kind else "to learn from"
+    said = f"{table.file} has {table.width} columns ({listed(first)}) and nothing says which are {what}"
+    return UserError(said, do=f"choose them, as in data.columns {spelled(example)}")
+
+
+def called(table: TablePreview, column: int) -> str | int:
+    """A column as data.columns takes it."""
+    return table.names[column] if table.names else column + 1
+
+
+# ---- what no task learns from
+
+
+def refuse_context(table: TablePreview) -> None:
+    """A question that is answered from a text beside it would be learned without that text."""
+    names = [table.name(at) for at in range(table.width)]
+    context = next((name for name in names if name in CONTEXT), None)
+    if context and "question" in names:
+        said = f"{table.file} has a question with a {context}, and no task reads both"
+        do = f"join them in one column, source, with the answer as target, or leave out the {context} with data.columns"
+        raise UserError(said, do=do)
+
+
+def refuse_unread_labels(table: TablePreview, query: DataQuery) -> None:
+    """A key of JSON that is named like a label and holds no text would be left out."""
+    if table.dialect is not None:
+        return
+    objects = sample_objects(query, table.file)
+    for key in dict.fromkeys(key for one in objects for key in one if key not in (table.names or ())):
+        values = [one[key] for one in objects if key in one]
+        if 2 * len(values) < len(objects) or key.casefold() not in LABEL | TAGS | SCORE | MANY_LABELS:
+            continue
+        if any(isinstance(value, list) for value in values):
+            raise several_labels(table.file, repr(key), values[0])
+        if any(isinstance(value, float) for value in values):
+            raise score(table.file, repr(key))
+
+
+def refuse_several_labels(table: TablePreview, choice: ColumnChoice) -> None:
+    """Lists of labels, and labels that are combinations of fewer others."""
+    kind, (_, label) = choice
+    values, named = table.values(label), table.name(label) in LABEL | TAGS | MANY_LABELS
+    if kind is DataKind.TAGS or not (kind is DataKind.LABELS or named):
+        return
+    if label in table.lists:
+        wrong = next((value for value in values if len(value.split()) != 1), None)
+    else:
+        wrong = next((value for by in SEVERAL for value in values if by in value and combined(values, by)), None)
+    if wrong is not None:
+        raise several_labels(table.file, f"column {called(table, label)}", wrong)
+
+
+def combined(values: Sequence[str], by: str) -> bool:
+    """Whether values are combinations, with a character between, of parts of which there are fewer."""
+    several = {value for value in values if by in value}
+    parts = {part.strip(" []'\"") for value in values for part in value.split(by)}
+    return len(several) > 1 and len(parts) < len(set(values)) and any(as_number(part) is None for part in parts)
+
+
+def refuse_scores(table: TablePreview, choice: ColumnChoice) -> None:
+    """Many different numbers, each of which belongs to a text."""
+    kind, columns = choice
+    for at, other in (columns, columns[::-1]):
+        values, texts, name = table.values(at), table.values(other), table.name(at)
+        numbers = [number for value in values if (number := as_number(value)) is not None]
+        fractions = any(number % 1 for number in numbers)
+        if kind is DataKind.LABELS or name in SCORE:
+            scored = is_quantity(values) or (kind is DataKind.PAIRS and fractions)
+        else:  # a calculation has numbers on both sides
+            scored = fractions and 2 * sum(any(map(str.isdigit, text)) for text in texts) < len(texts)
+        if scored and len(numbers) >= MIN_SCORE_SHARE * len(values):
+            raise score(table.file, f"column {called(table, at)}")
+
+
+def is_quantity(values: Sequence[str]) -> bool:
+    """Whether values are more different numbers than classes have: with fractions, or hardly any of them twice."""
+    numbers = {number for value in values if (number := as_number(value)) is not None}
+    return len(numbers) > MAX_GRADES and (any(number % 1 for number in numbers) or 2 * len(numbers) > len(values))
+
+
+def refuse_mixed(table: TablePreview, query: DataQuery, suffix: str, columns: tuple[int, ...]) -> None:
+    """A file of which a large part are records of another kind."""
+    if query.columns or query.kind:
+        return
+    if table.dialect:
+        widths = [len(cells) for _, cells in sample_rows(query, table.file, suffix)[1] if len(cells) > 1]
+        shapes = Counter(counted(width, "column") for width in widths)
+        good = shapes[counted(table.width, "column")]
+        do = "give a file of one kind, and put quotes around cells of a .csv that hold its separator"
+    else:
+        objects, keys = sample_objects(query, table.file), {table.names[at] for at in columns} if table.names else set()
+        shapes = Counter(listed(one, 4) for one in objects)
+        good = sum(keys <= one.keys() for one in objects)
+        do = "give a file of one kind, or choose keys with data.columns"
+    if shapes.total() - good >= MIN_RECORDS and good < MIN_SHARE * shapes.total():
+        kinds = listed((f"{count:,} with {shape}" for shape, count in shapes.most_common()), 3)
+        raise UserError(f"{table.file} holds records of several kinds ({kinds} among the first)", do=do)
+
+
+def several_labels(file: Path, column: str, example: Any) -> UserError:
+    said = f"{file}: {column} has several labels for a text, such as {example!r}, and a text can have one"
+    do = "keep one, or train a model for each, or take each combination for a class with data.task classification"
+    return UserError(said, do=do)
+
+
+def score(file: Path, column: str) -> UserError:
+    said = f"{file}: {column} has a number for each text, and no task predicts numbers from texts"
+    do = "make classes of it, such as low and high, or write it as a text with data.task translation"
+    return UserError(said, do=do)
+
+
+def spelled(columns: Sequence[str | int]) -> str:
+    return ",".join(str(column) for column in columns)

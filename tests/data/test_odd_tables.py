@@ -1,0 +1,275 @@
+"""Tables as people have them: headers of any words, what no task learns from, and columns of numbers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from headway.data import media_sources
+from headway.data.checks import check
+from headway.data.kinds import DataKind
+from headway.data.recognise import recognise, recognise_validation
+from headway.data.records import Record, records
+from headway.data.table_header import is_header
+from headway.errors import UserError
+from headway.tasks.registry import sentence
+
+COUNT = 40
+TEXTS = [f"The {thing} number {at} is here." for at in range(COUNT // 2) for thing in ("cat", "dog")]
+GERMAN = [text.replace("The", "Das").replace("is here", "ist da") for text in TEXTS]
+CLASSES = ["ham", "spam", "spam", "ham"] * (COUNT // 4)
+BITS = ["0", "1"] * (COUNT // 2)
+STARS = [str(at % 5 + 1) for at in range(COUNT)]
+SCORES = [f"{at / 7:.3f}" for at in range(COUNT)]
+COUNTS = [str(at * 37 % 1009) for at in range(COUNT)]
+NAMES = ["Ada", "Alan", "Grace", "Kurt"] * (COUNT // 4)
+
+
+def table(head: str, *columns: Sequence[str], by: str = ",") -> str:
+    return (f"{head}\n" if head else "") + "".join(by.join(row) + "\n" for row in zip(*columns, strict=True))
+
+
+def objects(**columns: Sequence[object]) -> str:
+    return "".join(
+        json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in zip(*columns.values(), strict=True)
+    )
+
+
+HEADERS = {
+    "a class of numbers": (table("message,spam", TEXTS, BITS), DataKind.LABELS),
+    "a class that is named like the column": (table("message,spam", TEXTS, CLASSES), DataKind.LABELS),
+    "label first": (table("verdict,mail", CLASSES, TEXTS), DataKind.LABELS),
+    "short names": (table("content,y", TEXTS, BITS), DataKind.LABELS),
+    "stars": (table("review_text,stars", TEXTS, STARS), DataKind.LABELS),
+    "another language": (table("Nachricht,Urteil", TEXTS, CLASSES), DataKind.LABELS),
+    "words with a class": (table("name,gender", NAMES, BITS), DataKind.LABELS),
+    "pairs": (table("sentence_en,sentence_fr", TEXTS, GERMAN), DataKind.PAIRS),
+    "pairs of unknown names": (table("left,right", TEXTS, GERMAN), DataKind.PAIRS),
+    "one column": (table("utterances", TEXTS), DataKind.TEXTS),
+    "an index of pandas": (table(",message,spam", [str(at) for at in range(COUNT)], TEXTS, CLASSES), DataKind.LABELS),
+    "one column of numbers": (table("level", SCORES), DataKind.ROWS),
+    "two columns of numbers": (table("level,rain", SCORES, COUNTS), DataKind.ROWS),
+    "points with a class": (table("x,z,colour", SCORES, COUNTS, CLASSES), DataKind.SERIES),
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_header_is_no_record_and_is_said(tmp_path: Path, case: str) -> None:
+    text, kind = HEADERS[case]
+    (tmp_path / "a.csv").write_text(text)
+    found = recognise([tmp_path / "a.csv"])
+    assert found.kind is kind
+    assert all(isinstance(column, str) for column in found.columns)
+    assert f"{COUNT} lines of " in sentence(found)
+    assert f"({', '.join(map(str, found.columns))}; the first line is a header)" in sentence(found)
+    result = check(found)
+    assert (result.count, result.good) == (COUNT, COUNT)
+    (tmp_path / "b.csv").write_text(text.partition("\n")[2])  # the same without its header
+    assert check(recognise([tmp_path / "b.csv"], kind=kind, columns=columns_of(found.columns, text))).good == COUNT
+
+
+def columns_of(names: Sequence[str | int], text: str) -> list[int]:
+    head = text.partition("\n")[0].split(",")
+    return [1 + head.index(str(name)) for name in names]
+
+
+FIRST_RECORDS = {
+    "a class again": table("", ["great", *TEXTS[1:]], ["spam", *CLASSES[1:]]),
+    "a sentence of a rare class": table("", TEXTS, ["rare", *CLASSES[1:]]),
+    "a phrase book": table("", ["Hello", *TEXTS[1:]], ["Hallo", *GERMAN[1:]]),
+    "a dictionary": table("", [f"word{at}x" for at in range(COUNT)], [f"Wort{at}x" for at in range(COUNT)]),
+    "one word of headers in a dictionary": table("", ["text", *NAMES[1:]], [f"Wort{at}x" for at in range(COUNT)]),
+    "a title": table("", ["Introduction", *TEXTS[1:]]),
+    "a bad first cell of many": table("", ["oops", *SCORES[1:]], COUNTS, COUNTS),
+    "a missing number": table("", TEXTS, ["n/a", *STARS[1:]]),
+    "sounds of words": table("", ["euchre", *TEXTS[1:]], ["Y UW1 K ER0", *GERMAN[1:]]),
+    "calculations": table("", [f"{at}+{at}" for at in range(COUNT)], [str(2 * at) for at in range(COUNT)]),
+}
+
+
+@pytest.mark.parametrize("case", FIRST_RECORDS)
+def test_a_first_record_is_no_header(tmp_path: Path, case: str) -> None:
+    (tmp_path / "a.csv").write_text(FIRST_RECORDS[case])
+    found = recognise([tmp_path / "a.csv"])
+    assert "header" not in sentence(found)
+    assert len(list(records(found))) == COUNT
+
+
+@pytest.mark.slow
+def test_no_record_of_real_data_is_taken_for_a_header(shared: Path) -> None:
+    data = shared / "data"
+    for file in (
+        data / "cmudict" / "cmudict.tsv.gz",
+        data / "tatoeba_de_en" / "pairs.en-de.tsv.gz",
+        data / "bible" / "bible.en-de-es.tsv.gz",
+        data / "sentence_polarity" / "train.tsv",
+    ):
+        rows = [row for row in rows_of(file) if row != ("text", "label")]
+        step = len(rows) // 100
+        taken = [rows[at] for at in range(0, len(rows) - 300, step) if is_header(rows[at], rows[at + 1 : at + 300])]
+        assert taken == []
+        shortest = sorted(rows, key=lambda row: sum(map(len, row)))
+        assert not is_header(shortest[0], shortest[1:300])
+
+
+def rows_of(file: Path) -> Iterator[tuple[str, ...]]:
+    with (gzip.open if file.suffix == ".gz" else open)(file, "rt", encoding="utf-8") as lines:
+        yield from (tuple(line.rstrip("\n").split("\t")) for line in lines)
+
+
+LABEL_LISTS = [["a", "b"], ["b"], ["a", "c"], []] * (COUNT // 4)
+REFUSED = {
+    "lists of labels": ("a.jsonl", objects(text=TEXTS, labels=LABEL_LISTS), "several labels for a text"),
+    "lists of long labels": ("a.jsonl", objects(text=TEXTS, topics=[["so so", "b"]] * COUNT), "several labels"),
+    "labels with a separator": (
+        "a.csv",
+        table("text,labels", TEXTS, ["sport|news", "news", "sport", "money|news|sport"] * (COUNT // 4)),
+        "column labels has several labels for a text, such as 'sport|news', and a text can have one; keep one, or "
+        "train a model for each, or take each combination for a class with data.task classification",
+    ),
+    "labels in a cell": (
+        "a.csv",
+        table("text,labels", TEXTS, ["\"['a', 'b']\"", "\"['b']\"", "\"['a']\"", "\"['a', 'b', 'c']\""] * (COUNT // 4)),
+        "several labels for a text",
+    ),
+    "a score": (
+        "a.csv",
+        table("text,score", TEXTS, SCORES).replace("number ", ""),
+        "column score has a number for each text, and no task predicts numbers from texts; make classes of it",
+    ),
+    "a whole score": ("a.csv", table("text,score", TEXTS, COUNTS), "column score has a number for each text"),
+    "a score as label": ("a.csv", table("text,label", TEXTS, SCORES), "column label has a number for each text"),
+    "a score of JSON": ("a.jsonl", objects(text=TEXTS, score=[at / 7 for at in range(COUNT)]), "'score' has a number"),
+    "a quantity of numbers": (
+        "a.csv",
+        table("a,b,c,target", SCORES, COUNTS, STARS, SCORES),
+        "column target is a number for each row, and no task predicts it; make classes of it",
+    ),
+    "questions with a context": (
+        "a.jsonl",
+        objects(context=TEXTS, question=GERMAN, answer=NAMES),
+        "a question with a context, and no task reads both; join them in one column, source, with the answer as target",
+    ),
+    "SQuAD": (
+        "a.jsonl",
+        objects(id=COUNTS, context=TEXTS, question=GERMAN, answers=[{"text": [name]} for name in NAMES]),
+        "a question with a context",
+    ),
+    "objects of two kinds": (
+        "a.jsonl",
+        objects(text=TEXTS, label=CLASSES) + objects(source=TEXTS, target=GERMAN),
+        "records of several kinds (40 with text, label, 40 with source, target among the first); give a file of one",
+    ),
+    "rows of two kinds": (
+        "a.csv",
+        table("text,label", TEXTS, CLASSES) + table("", TEXTS, GERMAN, CLASSES),
+        "records of several kinds (41 with 2 columns, 40 with 3 columns among the first)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_no_task_learns_from_is_one_sentence(tmp_path: Path, case: str) -> None:
+    name, text, said = REFUSED[case]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError) as caught:
+        recognise([tmp_path / name])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_asked_for_is_not_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(table("text,score", TEXTS, COUNTS))
+    assert recognise([tmp_path / "a.csv"], kind=DataKind.PAIRS).columns == ("text", "score")
+    (tmp_path / "b.jsonl").write_text(objects(context=TEXTS, question=GERMAN, answer=NAMES))
+    assert recognise([tmp_path / "b.jsonl"], columns=["question", "answer"]).kind is DataKind.PAIRS
+    (tmp_path / "c.csv").write_text(table("text,labels", TEXTS, ["a|b", "b", "a", "c"] * (COUNT // 4)))
+    assert recognise([tmp_path / "c.csv"], kind=DataKind.LABELS).kind is DataKind.LABELS
+    (tmp_path / "d.jsonl").write_text(objects(text=TEXTS, labels=[[name] for name in NAMES]))
+    assert recognise([tmp_path / "d.jsonl"]).kind is DataKind.LABELS  # a list of one is a label
+    (tmp_path / "e.jsonl").write_text(objects(text=TEXTS, labels=[["D", "N", "N", "N", "V", "A"]] * COUNT))
+    assert recognise([tmp_path / "e.jsonl"]).kind is DataKind.TAGS  # one for each word
+
+
+NUMBERS = {
+    "one column": ("a.csv", table("", SCORES)),
+    "a line each": ("a.txt", table("", SCORES)),
+    "two rows": ("a.csv", "1,2\n3,4\n"),
+    "two columns": ("a.tsv", table("", SCORES, COUNTS, by="\t")),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+def test_numbers_are_no_language(tmp_path: Path, case: str) -> None:
+    name, text = NUMBERS[case]
+    (tmp_path / name).write_text(text)
+    found = recognise([tmp_path / name])
+    assert found.kind is DataKind.ROWS
+    assert check(found).good == text.count("\n")
+
+
+BAD_CELLS = {
+    "half of a column": "p,q,r\n1,2,3\n4,oops,6\n",
+    "two columns": "p,q\n1,2\n4,oops\n5,6\n",
+    "one column": "p\n1\noops\n3\n",
+    "no header": "7,7,8,x\n1,2,3,x\n4,oops,6,y\n7,8,9,y\n",
+}
+
+
+@pytest.mark.parametrize("case", BAD_CELLS)
+def test_a_cell_that_is_no_number_is_said_by_its_line(tmp_path: Path, case: str) -> None:
+    (tmp_path / "a.csv").write_text(BAD_CELLS[case])
+    (problem,) = check(recognise([tmp_path / "a.csv"])).problems
+    assert problem.line == 3
+    assert '"oops", not a number' in problem.said
+
+
+def test_validation_data_that_is_the_training_data_is_refused(tmp_path: Path) -> None:
+    train, link, packed = (tmp_path / name for name in ("train.tsv", "link.tsv", "copy.tsv.gz"))
+    train.write_text(table("", TEXTS, GERMAN, by="\t"))
+    link.symlink_to(train)
+    packed.write_bytes(gzip.compress(train.read_bytes()))
+    given = recognise([train])
+    for path in (train, link, packed):
+        with pytest.raises(UserError, match=r"is the training data, so its scores would say nothing; give other"):
+            recognise_validation(given, [path])
+    (tmp_path / "more.tsv").write_text(train.read_text() + "One more.\tEins mehr.\n")
+    assert len(list(records(recognise_validation(given, [tmp_path / "more.tsv"])))) == COUNT + 1
+    source, target = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text(table("", TEXTS))
+    target.write_text(table("", GERMAN))
+    with pytest.raises(UserError, match="is the training data"):
+        recognise_validation(recognise([], source=source, target=target), [source, target])
+
+
+def test_validation_data_of_another_task_is_refused(tmp_path: Path) -> None:
+    pairs, labels = tmp_path / "pairs.tsv", tmp_path / "labels.tsv"
+    pairs.write_text(table("", TEXTS, GERMAN, by="\t"))
+    labels.write_text(table("", GERMAN, CLASSES, by="\t"))
+    with pytest.raises(UserError, match="looks like text pairs, and the training data like labelled texts; give"):
+        recognise_validation(recognise([labels]), [pairs])
+    with pytest.raises(UserError, match="looks like labelled texts, and the training data like text pairs"):
+        recognise_validation(recognise([pairs]), [labels])
+    (tmp_path / "few.tsv").write_text("Good.\tham\nBad.\tspam\n")  # too few to look like classes
+    assert recognise_validation(recognise([labels]), [tmp_path / "few.tsv"]).kind is DataKind.LABELS
+
+
+@pytest.mark.parametrize("kind", [None, DataKind.TEXTS])
+def test_a_disk_is_not_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: DataKind | None) -> None:
+    monkeypatch.setattr(media_sources, "MAX_FOLDERS", 10)
+    for at in range(12):
+        (tmp_path / str(at)).mkdir()
+        (tmp_path / str(at) / "a.txt").write_text("text\n")
+    with pytest.raises(UserError, match=r"holds more than 10 folders or .* give the folder of the data set"):
+        recognise([tmp_path], kind=kind)
+
+
+def test_texts_that_are_written_alike_are_no_tags(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(table("", TEXTS, [" ".join(text.split()[::-1]) for text in TEXTS], by="\t"))
+    found = recognise([tmp_path / "a.tsv"])
+    assert found.kind is DataKind.PAIRS
+    assert isinstance(next(records(found)), Record)

@@ -26,7 +26,7 @@ import torch
 
 from headway.data.records import is_builtin
 from headway.data.shards import digest
-from headway.errors import UserError
+from headway.errors import UserError, malformed
 from headway.recipe import Recipe, flat
 from headway.system import CHECKPOINTS, going_on, keep_memory, memory_errors, read_json, write_json, write_text
 from headway.training.build import (
@@ -207,7 +207,8 @@ class RunLength:
 
     def recount(self) -> Recount | None:
         """When that is to be done, if it still is."""
-        budget = TimeBudget.latest(self.log.time_lines())
+        with malformed(str(self.log.times)):
+            budget = TimeBudget.latest(self.log.time_lines())
         return None if budget is None else Recount(budget.step, partial(self.decide, budget))
 
     def decide(self, budget: TimeBudget, seconds: Sequence[float]) -> tuple[RunLimits, Schedule]:

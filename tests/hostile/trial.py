@@ -1,0 +1,163 @@
+"""Commands on hostile files, in children with limits: ten seconds of processor time and a gibibyte each.
+
+One child tries many cases, each with an alarm of its own on the processor's time, so that a table of hundreds takes
+seconds; where a child dies, the case that it died of is told, and another child goes on with the next.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.cli.main import main
+from headway.system import held_addresses
+
+CPU_SECONDS, MEMORY = 10, 2**30
+FORBIDDEN = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "ctypes.dlopen", "socket.connect")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, and what is done to its folder before."""
+
+    name: str
+    words: tuple[str, ...]
+    prepare: Callable[[Path], object]
+    base: Path | None = None  # a folder that is copied first
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int | None  # None: the process died
+    err: str
+    written: tuple[str, ...] = ()  # files that were opened for writing, or made, outside of `work/out`
+    executed: tuple[str, ...] = ()  # what ran other programs
+
+
+def try_all(cases: list[Case], folder: Path) -> dict[str, Outcome]:
+    """What each command says and does, by the name of its case."""
+    found, left = dict[str, Outcome](), list(cases)
+    results = folder / "results.jsonl"
+    while left:
+        results.write_text("")
+        sys.stdout.flush()
+        if (child := os.fork()) == 0:
+            try:
+                limit()
+                with results.open("a", encoding="utf-8") as out:
+                    for case in left:
+                        out.write(json.dumps([case.name, *tried(case, folder)]) + "\n")
+                        out.flush()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        for line in results.read_text(encoding="utf-8").splitlines():
+            name, code, err, written, executed = json.loads(line)
+            found[name] = Outcome(code, err, tuple(written), tuple(executed))
+        left = [case for case in left if case.name not in found]
+        if left:
+            dead = left.pop(0)
+            found[dead.name] = Outcome(None, f"the process died: {os.waitstatus_to_exitcode(status)}")
+    return found
+
+
+def limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (held_addresses() + MEMORY, resource.RLIM_INFINITY))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.addaudithook(audit)
+
+
+watched: dict[str, list[str]] = {"written": [], "executed": []}
+
+
+def audit(event: str, args: tuple[Any, ...]) -> None:
+    if (
+        event == "open"
+        and isinstance(args[0], str)
+        and isinstance(args[2], int)
+        and args[2] & (os.O_WRONLY | os.O_RDWR)
+    ):
+        watched["written"].append(os.path.realpath(args[0]))
+    if event in FORBIDDEN:
+        watched["executed"].append(f"{event} {args!r:.80}")
+
+
+def tried(case: Case, folder: Path) -> tuple[int, str, list[str], list[str]]:
+    """One command in a fresh folder, `work`, with a temporary folder beside it, which must be empty afterwards."""
+    work, temporary = folder / "work", folder / "tmp"
+    for place in (work, temporary):
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+    if case.base is not None:
+        shutil.copytree(case.base, work / "m", symlinks=True)
+    os.chdir(work)
+    case.prepare(work)
+    tempfile.tempdir, os.environ["TMPDIR"] = str(temporary), str(temporary)
+    before = listing(folder)
+    out, err = io.StringIO(), io.StringIO()
+    watched["written"].clear()
+    watched["executed"].clear()
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+    code = 99
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main(case.words)
+    except BaseException:
+        err.write(traceback.format_exc())
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    inside = str((work / "out").resolve()), os.devnull
+    written = {name for name in watched["written"] if not name.startswith(inside)}
+    written |= {name for name in listing(folder) - before if not name.startswith(inside)}
+    return code, err.getvalue(), sorted(written), list(watched["executed"])
+
+
+def listing(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*")}
+
+
+def check(outcome: Outcome) -> None:
+    """One sentence, perhaps with a tip; nothing written elsewhere, nothing run."""
+    lines = outcome.err.splitlines()
+    assert outcome.code in (1, 2), outcome.err[-2000:]
+    told = [line for line in lines if not line.startswith("  tip: ")]
+    assert told[-1].startswith("error: "), outcome.err
+    assert "Traceback" not in outcome.err, outcome.err
+    assert not outcome.written
+    assert not outcome.executed
+
+
+def json_edit(file: str, *path: str | int, value: object) -> Callable[[Path], None]:
+    """Sets one value in a JSON file of the copied model."""
+
+    def edit(work: Path) -> None:
+        place = work / "m" / file
+        values = json.loads(place.read_text(encoding="utf-8"))
+        inner = values
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = value
+        place.write_text(json.dumps(values), encoding="utf-8")
+
+    return edit
+
+
+def told(outcomes: Mapping[str, Outcome]) -> str:
+    return "\n".join(f"{name}: {one.code} {one.err.strip()[-300:]}" for name, one in outcomes.items())

@@ -16,8 +16,10 @@ import os
 import platform
 import resource
 import shlex
+import signal
 import stat
 import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -213,6 +215,25 @@ def memory_errors(do: str) -> Generator[None]:
 
 def gibibytes(size: float) -> str:
     return f"{size / 2**30:.1f} GiB"
+
+
+@contextmanager
+def processor_limit(seconds: float, error: Exception) -> Generator[None]:
+    """Raises an error where Python code takes more of the processor's time than this; in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise error
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def usable_cores() -> int:

@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,7 @@ class Outcome:
     err: str
     written: tuple[str, ...] = ()  # files that were opened for writing, or made, outside of `work/out`
     executed: tuple[str, ...] = ()  # what ran other programs
+    made: tuple[str, ...] = ()  # what is in `work/out`
 
 
 def try_all(cases: list[Case], folder: Path) -> dict[str, Outcome]:
@@ -69,8 +70,8 @@ def try_all(cases: list[Case], folder: Path) -> dict[str, Outcome]:
                 os._exit(0)
         _, status = os.waitpid(child, 0)
         for line in results.read_text(encoding="utf-8").splitlines():
-            name, code, err, written, executed = json.loads(line)
-            found[name] = Outcome(code, err, tuple(written), tuple(executed))
+            name, code, err, *lists = json.loads(line)
+            found[name] = Outcome(code, err, *map(tuple, lists))
         left = [case for case in left if case.name not in found]
         if left:
             dead = left.pop(0)
@@ -100,7 +101,7 @@ def audit(event: str, args: tuple[Any, ...]) -> None:
         watched["executed"].append(f"{event} {args!r:.80}")
 
 
-def tried(case: Case, folder: Path) -> tuple[int, str, list[str], list[str]]:
+def tried(case: Case, folder: Path) -> tuple[int, str, list[str], list[str], list[str]]:
     """One command in a fresh folder, `work`, with a temporary folder beside it, which must be empty afterwards."""
     work, temporary = folder / "work", folder / "tmp"
     for place in (work, temporary):
@@ -126,22 +127,23 @@ def tried(case: Case, folder: Path) -> tuple[int, str, list[str], list[str]]:
     inside = str((work / "out").resolve()), os.devnull
     written = {name for name in watched["written"] if not name.startswith(inside)}
     written |= {name for name in listing(folder) - before if not name.startswith(inside)}
-    return code, err.getvalue(), sorted(written), list(watched["executed"])
+    return code, err.getvalue(), sorted(written), list(watched["executed"]), sorted(listing(work / "out"))
 
 
 def listing(folder: Path) -> set[str]:
-    return {str(path) for path in folder.rglob("*")}
+    """All names below a folder; torch's own cache is not ours to remove."""
+    return {str(path) for path in folder.rglob("*") if "torchinductor" not in str(path)}
 
 
-def check(outcome: Outcome) -> None:
+def check(outcome: Outcome, name: str) -> None:
     """One sentence, perhaps with a tip; nothing written elsewhere, nothing run."""
     lines = outcome.err.splitlines()
-    assert outcome.code in (1, 2), outcome.err[-2000:]
+    assert outcome.code in (1, 2), (name, outcome.code, outcome.err[-2000:])
     told = [line for line in lines if not line.startswith("  tip: ")]
-    assert told[-1].startswith("error: "), outcome.err
-    assert "Traceback" not in outcome.err, outcome.err
-    assert not outcome.written
-    assert not outcome.executed
+    assert told[-1].startswith("error: "), (name, outcome.err)
+    assert "Traceback" not in outcome.err, (name, outcome.err)
+    assert not outcome.written, (name, outcome.written)
+    assert not outcome.executed, (name, outcome.executed)
 
 
 def json_edit(file: str, *path: str | int, value: object) -> Callable[[Path], None]:
@@ -157,7 +159,3 @@ def json_edit(file: str, *path: str | int, value: object) -> Callable[[Path], No
         place.write_text(json.dumps(values), encoding="utf-8")
 
     return edit
-
-
-def told(outcomes: Mapping[str, Outcome]) -> str:
-    return "\n".join(f"{name}: {one.code} {one.err.strip()[-300:]}" for name, one in outcomes.items())

@@ -22,13 +22,17 @@ from enum import StrEnum
 from functools import lru_cache
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
+from typing import BinaryIO, cast
 from unicodedata import category
 
 from headway.errors import UserError, nearest
+from headway.system import regular
 
 MAX_FILE_BYTES = 2**29  # bytes that are ever read at once
 BLOCK = 512  # bytes of a block of an archive
 MAX_LINE_BYTES = 2**24  # bytes of a line that are ever held
+MAX_RATIO = 250  # bytes that one packed byte may unpack to, once MAX_FREE_BYTES are unpacked; texts have 3 to 30
+MAX_FREE_BYTES = 2**21
 MAX_LAST_BLANKS = 1000  # lines at the end of a file that are let pass
 # What files hold, by suffix (in lower case, without .gz).
 ALIASES = {".ndjson": ".jsonl", ".tab": ".tsv"}
@@ -156,12 +160,32 @@ def open_bytes(file: Path) -> Generator[BufferedIOBase]:
     check_file(file)
     with file.open("rb") as raw:
         if raw.peek(2)[:2] == GZIP:
-            with gzip.GzipFile(fileobj=raw) as stream:
+            with BoundedGzip(fileobj=raw) as stream:
                 yield stream
         elif file.suffix == ".gz":
             raise UserError(f"{file} is not a gzip file", do="take .gz off its name if it is plain text")
         else:
             yield raw
+
+
+class BoundedGzip(gzip.GzipFile):
+    """Unpacks a file that grows as texts and numbers do; one that grows without measure is refused early."""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self.checked(super().readline(-1 if size is None else size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self.checked(super().read1(size))
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self.checked(super().read(size if size is not None and size >= 0 else MAX_FILE_BYTES))
+
+    def checked(self, data: bytes) -> bytes:
+        unpacked, packed = self.tell(), cast(BinaryIO, self.fileobj)
+        if unpacked > MAX_FREE_BYTES and unpacked > MAX_RATIO * max(1, packed.tell()):
+            said = f"{self.name} is packed more than {MAX_RATIO} times, as no data is"
+            raise UserError(said, do="unpack it with gunzip if you know what it holds")
+        return data
 
 
 def check_file(file: Path) -> None:
@@ -261,7 +285,7 @@ class MediaLocation:
         try:
             if (size := self.bytes) > most:
                 raise UserError(f"{self.path} has {size:,} bytes where {most:,} are allowed")
-            with self.file.open("rb") as file:
+            with regular(self.file).open("rb") as file:
                 file.seek(self.start)
                 return file.read(size)
         except FileNotFoundError:

@@ -306,8 +306,9 @@ def from_native(values: Mapping[str, Any]) -> Model:
     config, model_type = from_plain(architecture(name).Config, values.get("config", {})), values.get("family")
     if model_type is not None:
         family(str(model_type))  # an unknown one is refused here, not when it is saved
-    if not isinstance(extra, Mapping):
-        raise UserError(f"config.json: kept is {extra!r:.60}", allowed="names and values")
+    if not isinstance(extra, Mapping) or not isinstance(task, str | None):
+        said = f"config.json: task is {task!r:.60} and kept {extra!r:.60}"
+        raise UserError(said, allowed="the name of a task, and an object")
     check_class_names(extra)
     return Model(on_meta(config), config, name, model_type, extra, task_name=task)
 

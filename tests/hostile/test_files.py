@@ -361,6 +361,18 @@ def test_lines_that_no_run_has_written_are_left_out(tmp_path: Path) -> None:
     assert MetricsLog(tmp_path).lines() == [{"step": 3, "loss": 1.5}]
 
 
+def test_a_run_whose_files_are_spoiled_is_refused(finished: Path, tmp_path: Path) -> None:
+    def write(name: str, data: bytes, work: Path) -> None:
+        file = next((work / "m").glob(name))
+        file.unlink()
+        file.write_bytes(data)
+
+    texts = (b"", b"[]", b"{}", b'{"files": [], "records": 1, "words": 2}', b"\xff")
+    words = ("train", "--out", "m", "--resume")
+    cases = [Case(f"{data!r}", words, partial(write, "data.json", data), finished / "run") for data in texts]
+    tried(cases, tmp_path)
+
+
 LINKED = ("metrics.jsonl", "times.jsonl", "checkpoints", "tensorboard", "model.safetensors")
 
 

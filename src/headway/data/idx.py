@@ -145,7 +145,7 @@ def unpacked(file: Path, size: int) -> Path:
 def open_idx(file: Path) -> BufferedIOBase:
     if not file.is_file():
         raise UserError(f"{file} does not exist")
-    return BoundedGzip(file) if is_packed(file) else file.open("rb")
+    return BoundedGzip(file.open("rb"), str(file)) if is_packed(file) else file.open("rb")
 
 
 def is_packed(file: Path) -> bool:

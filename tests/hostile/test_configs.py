@@ -21,7 +21,7 @@ INTEGERS: tuple[object, ...] = ("2", 2.5, 10**9, -2, [2])
 NUMBERS: tuple[object, ...] = ("x", float("nan"), -7.0)
 LISTS: tuple[object, ...] = ("x", [0.5], [10**9], [[1]])
 WORDS: tuple[object, ...] = (5, "nonsense", [])
-HARMLESS = ("token_id", "headway", "task", "kind", "id2label", "label2id", "summary", "forced")
+HARMLESS = ("architectures", "token_id", "headway", "task", "kind", "id2label", "label2id", "summary", "forced")
 OTHERS: dict[str, tuple[tuple[str, ...], object]] = {
     "bert architectures as a word": (("architectures",), "BertModel"),
     "bert architectures of numbers": (("architectures",), [5]),

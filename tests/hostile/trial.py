@@ -6,7 +6,6 @@ seconds; where a child dies, the case that it died of is told, and another child
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import resource
@@ -19,13 +18,14 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from headway.cli.main import main
 from headway.system import held_addresses
 
 CPU_SECONDS, MEMORY = 10, 2**30
-FORBIDDEN = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "ctypes.dlopen", "socket.connect")
+WAITING_SECONDS = 600  # for a pipe that nobody writes to: however busy the machine is, nothing else takes as long
+FORBIDDEN = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
 
 
 @dataclass(frozen=True)
@@ -112,22 +112,34 @@ def tried(case: Case, folder: Path) -> tuple[int, str, list[str], list[str], lis
     os.chdir(work)
     case.prepare(work)
     tempfile.tempdir, os.environ["TMPDIR"] = str(temporary), str(temporary)
+    # real files, since a command whose disk is full redirects them
+    out, err = (folder / name for name in ("out.txt", "err.txt"))
+    with out.open("w") as first, err.open("w") as second:
+        code, written = commanded(case, folder, first, second)
+    executed = list(watched["executed"])
+    return code, err.read_text(encoding="utf-8", errors="replace"), written, executed, sorted(listing(work / "out"))
+
+
+def commanded(case: Case, folder: Path, out: TextIO, err: TextIO) -> tuple[int, list[str]]:
+    """The exit code of a command, and what it wrote where it should not."""
     before = listing(folder)
-    out, err = io.StringIO(), io.StringIO()
     watched["written"].clear()
     watched["executed"].clear()
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+    signal.alarm(WAITING_SECONDS)
     code = 99
     try:
         with redirect_stdout(out), redirect_stderr(err):
             code = main(case.words)
     except BaseException:
-        err.write(traceback.format_exc())
+        traceback.print_exc(file=err)
     signal.setitimer(signal.ITIMER_PROF, 0)
-    inside = str((work / "out").resolve()), os.devnull
-    written = {name for name in watched["written"] if not name.startswith(inside)}
+    signal.alarm(0)
+    inside = str((folder / "work" / "out").resolve()), os.devnull
+    scratch = str((folder / "tmp").resolve())  # in which nothing may be left, as the listing says
+    written = {name for name in watched["written"] if not name.startswith((*inside, scratch))}
     written |= {name for name in listing(folder) - before if not name.startswith(inside)}
-    return code, err.getvalue(), sorted(written), list(watched["executed"]), sorted(listing(work / "out"))
+    return code, sorted(written)
 
 
 def listing(folder: Path) -> set[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import torch
@@ -53,11 +57,28 @@ def convert(
         raise UserError(f"{target} is there already and not empty", do="name a new folder")
     loaded = load(source, heads=heads, unsafe=unsafe)
     save = loaded.save if to == "headway" else loaded.save_hf
-    save(target)
     count = sum(parameter.numel() for parameter in loaded.model.parameters())
     config = source / "config.json"
-    theirs = source if config.exists() and "headway" not in read_json(config) else target if to == "hf" else None
-    return Conversion(source, target, to, loaded.architecture, count, loaded.assumed, compared(loaded, theirs))
+    with complete(target) as part:
+        save(part)
+        theirs = source if config.exists() and "headway" not in read_json(config) else part if to == "hf" else None
+        comparison = compared(loaded, theirs)
+    return Conversion(source, target, to, loaded.architecture, count, loaded.assumed, comparison)
+
+
+@contextmanager
+def complete(target: Path) -> Generator[Path]:
+    """A folder to fill beside the target, which takes its place in the end; after an error nothing is left of it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        part.mkdir()
+        yield part
+        if target.is_dir():
+            target.rmdir()  # it is empty
+        part.rename(target)
+    finally:
+        rmtree(part, ignore_errors=True)
 
 
 def compared(loaded: Model, theirs: Path | None) -> str:
@@ -67,14 +88,24 @@ def compared(loaded: Model, theirs: Path | None) -> str:
         return "nothing to compare with: neither folder is in Hugging Face's layout"
     if find_spec("transformers") is None:
         return "not compared: transformers is not installed"
-    c, name = loaded.config, read_json(theirs / "config.json").get("architectures", ["AutoModel"])[0]
+    c, name = loaded.config, class_in(theirs)
     if hasattr(c, "image") and name.endswith("ForImageClassification"):
         difference = image_difference
     elif any(hasattr(c, field) for field in ("image", "mels", "features", "strides")):
         return "not compared: it neither reads words alone nor names classes of images in transformers' layout"
     else:
         difference = word_difference
-    return f"largest difference of a logit from transformers: {difference(loaded.model, their_model(theirs, name)):.1e}"
+    try:
+        found = difference(loaded.model, their_model(theirs, name))
+    except Exception as error:  # whatever the other library says of a config that is read here
+        return f"not compared: transformers stopped with {type(error).__name__}: {error!s:.100}"
+    return f"largest difference of a logit from transformers: {found:.1e}"
+
+
+def class_in(folder: Path) -> str:
+    """The class of transformers that a config.json names first."""
+    named = read_json(folder / "config.json").get("architectures") or ["AutoModel"]
+    return named[0] if isinstance(named, list) and isinstance(named[0], str) else "AutoModel"
 
 
 def their_model(folder: Path, name: str) -> Any:
@@ -82,7 +113,8 @@ def their_model(folder: Path, name: str) -> Any:
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    return getattr(transformers, name).from_pretrained(folder, dtype=torch.float32).eval()
+    kind = getattr(transformers, name, transformers.AutoModel)
+    return kind.from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def image_difference(ours: Any, theirs: Any) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -37,3 +38,14 @@ def listed(names: Iterable[str], most: int = 8) -> str:
 def counted(number: int, noun: str) -> str:
     """1 line, 2 lines"""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+@contextmanager
+def malformed(place: str) -> Generator[None]:
+    """Where a file holds what no check has foreseen, one sentence names the file; the mistake is kept as its cause."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise UserError(f"{place} cannot be understood: {type(error).__name__} {error!s:.100}") from error

@@ -19,7 +19,7 @@ from headway.data.kinds import DataKind
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import read_sides
 from headway.data.tokenizer_readers import READERS, load_tokenizer
-from headway.errors import UserError, listed, nearest
+from headway.errors import UserError, listed, malformed, nearest
 from headway.generate.request import LENGTHS, MASKS, is_setting
 from headway.generate.session import arrange
 from headway.interop.registry import Family, family, model_type_of, type_for
@@ -33,7 +33,7 @@ from headway.tasks.generation import GenerationOptions, check_draft, generation_
 from headway.tasks.model_parts import CUSTOM, required_tokenizer
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
 from headway.tasks.tracing import TraceOptions
-from headway.zoo.build import ARCHITECTURES, architecture, from_plain, to_plain
+from headway.zoo.build import ARCHITECTURES, architecture, from_plain, on_meta, to_plain
 
 if TYPE_CHECKING:
     from headway.data.preprocess import Preprocess
@@ -275,7 +275,7 @@ def read_without_config(place: Path, heads: int | None, unsafe: bool) -> tuple[M
     config = known.read_config(heads)
     source_vocab = config.vocab if config.source_vocab is None else config.source_vocab
     source, target = read_sides(place, source_vocab, config.vocab)
-    model = build_on_meta(architecture("transformer").build, config)
+    model = on_meta(config)
     loaded = Model(model, config, "transformer", None, known.tokens, source, target, known.assumed)
     return loaded, known.keymap(config).load(tensors)
 
@@ -286,7 +286,7 @@ def read_openai_file(place: Path, unsafe: bool) -> tuple[Model, Mapping[str, Ten
     from headway.interop.whisper import read_openai
 
     config, tensors = read_openai(place, unsafe=unsafe)
-    loaded = Model(build_on_meta(architecture(WHISPER).build, config), config, WHISPER, WHISPER)
+    loaded = Model(on_meta(config), config, WHISPER, WHISPER)
     file = place.with_name("gpt2.tiktoken" if config.vocab == ENGLISH_VOCAB else "multilingual.tiktoken")
     if not file.is_file():
         return replace(loaded, lacking=f"{file.name} of OpenAI's package"), tensors
@@ -303,18 +303,23 @@ def from_native(values: Mapping[str, Any]) -> Model:
     if not isinstance(name, str) or name not in ARCHITECTURES:
         meant = nearest(str(name), ARCHITECTURES)
         raise UserError(f"no architecture {name!r}", allowed=listed(ARCHITECTURES, 20), meant=meant)
-    known = architecture(name)
-    config, model_type = from_plain(known.Config, values.get("config", {})), values.get("family")
+    config, model_type = from_plain(architecture(name).Config, values.get("config", {})), values.get("family")
     if model_type is not None:
         family(str(model_type))  # an unknown one is refused here, not when it is saved
-    return Model(build_on_meta(known.build, config), config, name, model_type, extra, task_name=task)
+    if not isinstance(extra, Mapping) or not isinstance(task, str | None):
+        said = f"config.json: task is {task!r:.60} and kept {extra!r:.60}"
+        raise UserError(said, allowed="the name of a task, and an object")
+    check_class_names(extra)
+    return Model(on_meta(config), config, name, model_type, extra, task_name=task)
 
 
 def from_hf(values: Mapping[str, Any], known: Family, tensors: Mapping[str, Tensor]) -> Model:
     """A model from Hugging Face's config.json, or timm's; the tensors' names decide what the config leaves open."""
-    config = known.settle(known.read_config(values), tensors)
+    with malformed("config.json"):
+        config = known.settle(known.read_config(values), tensors)
+    check_class_names(values)
     extra = {name: value for name, value in values.items() if name in (*CLASS_NAMES, *RATES) or is_setting(name)}
-    loaded = Model(build_on_meta(known.build, config), config, known.architecture, model_type_of(values), extra)
+    loaded = Model(on_meta(config), config, known.architecture, model_type_of(values), extra)
     if "model_type" in values:
         return loaded
     from headway.data.preprocess import read_timm
@@ -360,10 +365,14 @@ def check_tokenizers(source: Tokenizer | None, target: Tokenizer | None, model: 
             raise UserError(given, do="use the tokenizer that the model was trained with")
 
 
-def build_on_meta(build: Any, config: Any) -> nn.Module:
-    """A model whose parameters have no memory yet."""
-    with torch.device("meta"):
-        return build(config)
+def check_class_names(settings: Mapping[str, Any]) -> None:
+    """Names of classes are an object from their numbers to texts, and one back."""
+    names = settings.get("id2label")
+    known = isinstance(names, Mapping) and all(str(key).isdecimal() and isinstance(x, str) for key, x in names.items())
+    if names is not None and not known:
+        raise UserError(f"config.json: id2label is {names!r:.60}", allowed="an object from numbers to names")
+    if not isinstance(settings.get("label2id", {}), Mapping | None):
+        raise UserError(f"config.json: label2id is {settings['label2id']!r:.60}", allowed="an object from names")
 
 
 def class_list(settings: Mapping[str, Any]) -> list[str]:

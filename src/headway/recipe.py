@@ -19,13 +19,23 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from headway.errors import UserError
 
 T = TypeVar("T")
+MAX_TOKENS, MAX_STEPS = 2**24, 10**12
 
 
 def setting(
-    default: T, text: str, *, min_value: float | None = None, max_value: float | None = None, spelled: str = ""
+    default: T,
+    text: str,
+    *,
+    min_value: float | None = None,
+    max_value: float | None = None,
+    limit: float | None = None,
+    spelled: str = "",
 ) -> T:
-    """A field with its help text and bounds; `spelled` is its public name where that is a keyword of Python."""
-    bounds = {"min_value": min_value, "max_value": max_value}
+    """A field with its help text and bounds; `spelled` is its public name where that is a keyword of Python.
+
+    `limit` is a bound far beyond any use, which help does not show: what a file asks for is never made without one.
+    """
+    bounds = {"min_value": min_value, "max_value": max_value, "limit": limit}
     return field(default=default, metadata={"text": text, "spelled": spelled, **bounds})
 
 
@@ -41,6 +51,7 @@ class Setting:
     text: str
     min_value: float | None
     max_value: float | None
+    limit: float | None
 
     @property
     def word(self) -> str:
@@ -108,7 +119,10 @@ class DataSettings:
     )
     skip_bad: bool = setting(False, "skip the records that headway check reports as errors, and count them")
     max_length: int | None = setting(
-        None, "maximum sequence length in tokens; null: the model's context length, or that of the data", min_value=1
+        None,
+        "maximum sequence length in tokens; null: the model's context length, or that of the data",
+        min_value=1,
+        limit=MAX_TOKENS,
     )
     validation_split: float | None = setting(
         None,
@@ -137,7 +151,10 @@ class DataSettings:
         None, "tokenizer of the targets, where they are written in another script than the sources; null: chosen"
     )
     vocab: int | None = setting(
-        None, "vocabulary size of a tokenizer to train, in tokens; null: chosen by the size of the data", min_value=2
+        None,
+        "vocabulary size of a tokenizer to train, in tokens; null: chosen by the size of the data",
+        min_value=2,
+        limit=MAX_TOKENS,
     )
 
 
@@ -153,6 +170,7 @@ class ModelSettings:
         None,
         "parameters to freeze: the first N layers, encoder (all but the head), or name patterns such as embed*",
         min_value=0,
+        limit=10**6,
     )
     layer_decay: float = setting(
         1.0,
@@ -168,37 +186,51 @@ class TrainSettings:
     """Length of the run, optimisation, evaluation and checkpoints."""
 
     steps: int | None = setting(
-        None, "training steps (updates of the weights); or give epochs or minutes; null: chosen", min_value=1
+        None,
+        "training steps (updates of the weights); or give epochs or minutes; null: chosen",
+        min_value=1,
+        limit=MAX_STEPS,
     )
-    epochs: float | None = setting(None, "epochs: passes over the training data", min_value=0.001)
+    epochs: float | None = setting(None, "epochs: passes over the training data", min_value=0.001, limit=1e9)
     minutes: float | None = setting(
         None,
         "training time in minutes, converted to steps before the run and adjusted in its first tenth",
         min_value=0.01,
+        limit=1e9,
     )
     batch: int | None = setting(
-        None, "batch size in tokens without padding, or in images, frames or rows; null: chosen", min_value=1
+        None,
+        "batch size in tokens without padding, or in images, frames or rows; null: chosen",
+        min_value=1,
+        limit=2**31 - 1,
     )
-    grad_accumulation: int = setting(1, "gradient accumulation: batches per update", min_value=1)
+    grad_accumulation: int = setting(1, "gradient accumulation: batches per update", min_value=1, limit=10**6)
     optimiser: Literal["adamw", "adam", "adafactor", "muon"] = setting("adamw", "optimiser (optimizer)")
-    lr: float | None = setting(None, "peak learning rate; null: chosen by the width of the model", min_value=0)
+    lr: float | None = setting(
+        None, "peak learning rate; null: chosen by the width of the model", min_value=0, limit=1e6
+    )
     schedule: Literal["cosine", "inverse", "paper", "wsd", "constant"] = setting(
         "cosine",
         "learning rate schedule after warm-up; inverse: inverse square root; paper: Vaswani et al. 2017 (Noam); "
         "wsd: warm-up, stable, decay",
     )
     warmup_steps: int | None = setting(
-        None, "warm-up steps, in which the learning rate rises linearly; null: a fraction of all steps", min_value=0
+        None,
+        "warm-up steps, in which the learning rate rises linearly; null: a fraction of all steps",
+        min_value=0,
+        limit=MAX_STEPS,
     )
     min_lr_ratio: float = setting(
         0.0, "final learning rate as a fraction of the peak learning rate", min_value=0, max_value=1
     )
-    weight_decay: float = setting(0.01, "weight decay, decoupled from the gradient", min_value=0)
+    weight_decay: float = setting(0.01, "weight decay, decoupled from the gradient", min_value=0, limit=1e6)
     betas: tuple[float, float] = setting(
         (0.9, 0.98), "Adam's beta1 and beta2: decay rates of its moving averages", min_value=0, max_value=0.999999
     )
-    eps: float = setting(1e-8, "Adam's epsilon, for numerical stability of the division", min_value=0)
-    max_grad_norm: float = setting(1.0, "gradient clipping: maximum norm of the gradient; 0: no clipping", min_value=0)
+    eps: float = setting(1e-8, "Adam's epsilon, for numerical stability of the division", min_value=0, limit=1)
+    max_grad_norm: float = setting(
+        1.0, "gradient clipping: maximum norm of the gradient; 0: no clipping", min_value=0, limit=1e30
+    )
     label_smoothing: float | None = setting(None, "label smoothing; null: the task's", min_value=0, max_value=0.99)
     dropout: float | None = setting(None, "dropout probability; null: the preset's", min_value=0, max_value=0.99)
     ema_decay: float = setting(
@@ -208,22 +240,30 @@ class TrainSettings:
         max_value=0.999999,
     )
     average: int = setting(
-        1, "checkpoint averaging: number of best checkpoints whose mean weights are tried as the result", min_value=1
+        1,
+        "checkpoint averaging: number of best checkpoints whose mean weights are tried as the result",
+        min_value=1,
+        limit=1000,
     )
     patience: int | None = setting(
         None,
         "early stopping patience: evaluations without a better score before the run stops; null: no early stopping",
         min_value=1,
+        limit=MAX_STEPS,
     )
     evaluate_every: int | None = setting(
-        None, "steps between evaluations on the validation data; null: chosen", min_value=1
+        None, "steps between evaluations on the validation data; null: chosen", min_value=1, limit=MAX_STEPS
     )
-    checkpoint_every: int | None = setting(None, "steps between checkpoints; null: chosen", min_value=1)
-    keep_last: int = setting(2, "number of latest checkpoints to keep", min_value=1)
-    keep_best: int = setting(1, "number of best checkpoints to keep", min_value=0)
-    workers: int = setting(0, "data loader workers: processes that prepare batches beside the training", min_value=0)
-    threads: int | None = setting(None, "CPU threads of the computation; null: one per core", min_value=1)
-    log_every: int | None = setting(None, "steps between lines of metrics; null: chosen", min_value=1)
+    checkpoint_every: int | None = setting(
+        None, "steps between checkpoints; null: chosen", min_value=1, limit=MAX_STEPS
+    )
+    keep_last: int = setting(2, "number of latest checkpoints to keep", min_value=1, limit=10**6)
+    keep_best: int = setting(1, "number of best checkpoints to keep", min_value=0, limit=10**6)
+    workers: int = setting(
+        0, "data loader workers: processes that prepare batches beside the training", min_value=0, limit=256
+    )
+    threads: int | None = setting(None, "CPU threads of the computation; null: one per core", min_value=1, limit=1024)
+    log_every: int | None = setting(None, "steps between lines of metrics; null: chosen", min_value=1, limit=MAX_STEPS)
 
 
 @dataclass(frozen=True)

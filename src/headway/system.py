@@ -16,7 +16,10 @@ import os
 import platform
 import resource
 import shlex
+import signal
+import stat
 import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +38,31 @@ def going_on(folder: Path | str) -> str:
 def argument(text: str) -> str:
     """A text as it is typed behind all options of a command; one that begins with a dash is no option."""
     return f"-- {shlex.quote(text)}" if text.startswith("-") else shlex.quote(text)
+
+
+def regular(path: Path) -> Path:
+    """The path of a file, refused where reading would never end or wait for another program: a pipe, a device.
+
+    A file that is not there is for its reader to tell.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return path
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UserError(f"{path} is a pipe, a socket or a device", allowed="a regular file")
+    return path
+
+
+def check_inside(folder: Path) -> None:
+    """Refuses a folder of a run in which a link leads out of it, or a pipe or device stands: it is written to."""
+    for place in (folder, folder / CHECKPOINTS):
+        for entry in os.scandir(place) if place.is_dir() else ():
+            path = Path(entry.path)
+            if entry.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+                said = f"{path} is a link to {os.readlink(path)}, outside of the run's folder"
+                raise UserError(said, do="put the file itself there, or remove the link")
+            regular(path)
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
@@ -73,7 +101,7 @@ def read_json(path: Path) -> dict[str, Any]:
         return found
 
     try:
-        value = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
+        value = json.loads(regular(path).read_text(encoding="utf-8"), object_pairs_hook=once)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{path} does not exist") from None
     except IsADirectoryError:
@@ -187,6 +215,25 @@ def memory_errors(do: str) -> Generator[None]:
 
 def gibibytes(size: float) -> str:
     return f"{size / 2**30:.1f} GiB"
+
+
+@contextmanager
+def processor_limit(seconds: float, error: Exception) -> Generator[None]:
+    """Raises an error where Python code takes more of the processor's time than this; in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise error
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def usable_cores() -> int:

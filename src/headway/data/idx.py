@@ -9,7 +9,6 @@ Axes:  N images   H height   W width   C channels
 
 from __future__ import annotations
 
-import gzip
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from headway.data.kinds import DataKind
 from headway.data.records import DataQuery, RecognisedData, Record, RecordSource
-from headway.data.text_lines import CUT, GZIP, MediaLocation, Problem
+from headway.data.text_lines import CUT, GZIP, BoundedGzip, MediaLocation, Problem
 from headway.errors import UserError, counted, listed
 from headway.system import write_whole
 
@@ -146,7 +145,7 @@ def unpacked(file: Path, size: int) -> Path:
 def open_idx(file: Path) -> BufferedIOBase:
     if not file.is_file():
         raise UserError(f"{file} does not exist")
-    return gzip.GzipFile(file) if is_packed(file) else file.open("rb")
+    return BoundedGzip(file.open("rb"), str(file)) if is_packed(file) else file.open("rb")
 
 
 def is_packed(file: Path) -> bool:

@@ -7,13 +7,13 @@ option that would change what a model sees and is not known here is refused by n
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.errors import UserError
+from headway.errors import UserError, malformed
 from headway.system import read_json, write_json
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ SHARE = 0.875  # of the shorter side that timm's crop is, where a file does not 
 CROPS = ("center", "squash")  # timm's: of an image that keeps its shape, or of one that was made square
 TIMM = ("interpolation", "crop_pct", "crop_mode", "mean", "std")  # with timm's defaults where they are missing
 KNOWN = frozenset({"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb"})
+MAX_SIDE, MAX_MELS, MAX_WINDOW, MAX_RATE, MAX_SECONDS = 2**12, 2**10, 2**16, 10**6, 3600
+MAX_VALUE = 1e6  # of a mean or a standard deviation
 SOUND = ("sampling_rate", "feature_size")  # by which a file about sounds is known
 
 
@@ -45,6 +47,9 @@ class ImagePreprocess:
         if self.crop is None and isinstance(self.resize, int):
             said = f"images whose shorter side is {self.resize} differ in size"
             raise UserError(said, do="give a crop, or height and width")
+        sides = (*(self.resize if isinstance(self.resize, tuple) else (self.resize,)), *(self.crop or ()))
+        check_numbers("size", sides, 1, MAX_SIDE, whole=True)
+        check_numbers("image_mean and image_std", (*self.mean, *self.std), -MAX_VALUE, MAX_VALUE)
         if not len(self.mean) == len(self.std) == self.channels:
             sizes = f"{self.channels} channels, {len(self.mean)} means and {len(self.std)} standard deviations"
             raise UserError(f"an image cannot have {sizes}")
@@ -111,6 +116,11 @@ class SoundPreprocess:
 
     def __post_init__(self) -> None:
         of = self.mel
+        check_numbers("feature_size", (of.mels,), 1, MAX_MELS, whole=True)
+        check_numbers("n_fft, win_length and hop_length", (of.n_fft, of.window, of.hop), 1, MAX_WINDOW, whole=True)
+        check_numbers("sampling_rate", (of.rate,), 1, MAX_RATE, whole=True)
+        check_numbers("lowest and highest", (of.low, of.top), 0, MAX_RATE)
+        check_numbers("chunk_length", () if self.seconds is None else (self.seconds,), 0.001, MAX_SECONDS)
         assert of == type(of)(of.rate, of.mels, of.n_fft, of.window, of.hop, of.low, of.high), "no file could tell it"
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,8 +143,23 @@ class NumberPreprocess:
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.deviation):
+            raise UserError(f"{len(self.mean)} means and {len(self.deviation)} deviations")
+        check_numbers("mean", self.mean, -math.inf, math.inf)
+        check_numbers("deviation", self.deviation, 0, math.inf)
+
     def to_dict(self) -> dict[str, Any]:
         return {"mean": list(self.mean), "deviation": list(self.deviation)}
+
+
+def check_numbers(name: str, values: Iterable[object], low: float, high: float, *, whole: bool = False) -> None:
+    """Refuses what is no number, or none in the range, before an image or a filter bank of that size is made."""
+    kinds = int if whole else int | float
+    for value in values:
+        if not isinstance(value, kinds) or isinstance(value, bool) or not low <= value <= high:
+            noun = "whole numbers" if whole else "numbers"
+            raise UserError(f"{name}: {value!r:.60}", allowed=f"{noun} from {low:,g} to {high:,g}")
 
 
 Preprocess = ImagePreprocess | SoundPreprocess | NumberPreprocess
@@ -162,11 +187,11 @@ def read_preprocess(folder: Path) -> Preprocess | None:
 def errors_named(place: str) -> Generator[None]:
     """Errors that name the place that is read."""
     try:
-        yield
+        with malformed(place):
+            yield
     except UserError as error:
-        raise UserError(f"{place}: {error.said}", allowed=error.allowed, do=error.do) from None
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise UserError(f"{place} cannot be understood: {type(error).__name__} {error}") from None
+        said = error.said if error.said.startswith(place) else f"{place}: {error.said}"
+        raise UserError(said, allowed=error.allowed, do=error.do) from error.__cause__
 
 
 def image_preprocess(settings: Mapping[str, Any]) -> ImagePreprocess:
@@ -186,6 +211,7 @@ def image_preprocess(settings: Mapping[str, Any]) -> ImagePreprocess:
         (settings["image_mean"], settings["image_std"]) if settings.get("do_normalize", True) else ((0.0,), (1.0,))
     )
     channels = settings.get("channels", max(len(mean), 3 if settings.get("do_convert_rgb") else len(mean)))
+    check_numbers("channels", (channels,), 1, MAX_SIDE, whole=True)
     spread = (tuple(values) * (channels if len(values) == 1 else 1) for values in (mean, std))
     return ImagePreprocess(resize, crop, channels, *spread, mode=MODES[mode])
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from headway.data.media_sources import MediaError, Medium
 from headway.data.text_lines import SOUND_SUFFIXES, Flaw, MediaLocation
+from headway.system import regular
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
@@ -127,7 +128,7 @@ def opened(data: bytes) -> SoundFile:
 def rate_of(place: MediaLocation) -> int | None:
     """The rate that a header tells; None where it cannot be read."""
     try:
-        with place.file.open("rb") as file:
+        with regular(place.file).open("rb") as file:
             file.seek(place.start)
             begin = file.read(min(place.bytes, BLOCK))
         with opened(begin) as sound:

@@ -20,10 +20,10 @@ from typing import Any, TypeAlias
 
 from headway.data.kinds import DataKind
 from headway.data.records import FileSource, Record, flaw_of
-from headway.data.text_lines import Flaw, Problem, TextLine, read_lines, without_last_blanks
+from headway.data.text_lines import MAX_LINE_BYTES, Flaw, Problem, TextLine, read_lines, without_last_blanks
 from headway.errors import counted
 
-MAX_QUOTED_LINES = 1000  # lines of a quoted cell: an unclosed quote takes no more with it
+MAX_QUOTED_LINES = 1000  # lines of a quoted cell: an unclosed quote takes no more with it, nor more than MAX_LINE_BYTES
 MAX_FLOAT = 3e38  # what four bytes hold
 SEPARATORS = (",", ";", "\t")
 LONE_CR, STAND_IN = re.compile(r"\r(?!\n)"), "\ufdd0"  # a noncharacter of Unicode: no text has it
@@ -66,8 +66,11 @@ class Dialect:
         def texts() -> Iterator[str]:
             # csv ends a row at \r; here that is a character, unless \n follows
             yield LONE_CR.sub(STAND_IN, taken[0].text)
+            size = len(taken[0].text)
             for line in islice(lines, MAX_QUOTED_LINES):
                 taken.append(line)
+                if (size := size + len(line.text)) > MAX_LINE_BYTES:
+                    return
                 yield LONE_CR.sub(STAND_IN, line.text)
 
         try:

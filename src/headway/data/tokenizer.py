@@ -28,6 +28,7 @@ from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from headway.data.decode_stream import ByteMender, ByteStream, DecodeStream, PieceStream, decoder_kinds
+from headway.data.pipeline_checks import is_failure
 from headway.data.sentencepiece_model import SentencePieceNormalizer
 from headway.errors import UserError, nearest
 from headway.system import write_json, write_text
@@ -102,7 +103,10 @@ class Tokenizer:
         self.check(ids)
         mender = ByteMender(self.backend)
         whole = mender.all(ids) if mender.bytes else ids
-        return self.backend.decode(list(whole), skip_special_tokens=True)
+        try:
+            return self.backend.decode(list(whole), skip_special_tokens=True)
+        except BaseException as error:
+            raise unreadable((), error) from error
 
     def stream(self, after: Sequence[int] = ()) -> DecodeStream:
         """Text as its ids come in, following on the ids `after`, whose text is not given again."""
@@ -190,7 +194,7 @@ class Tokenizer:
         try:
             normal = list(texts) if self.normalizer is None else [self.normalizer(text) for text in texts]
             return self.known_ids(self.literal_backend.encode_batch_fast(normal, add_special_tokens=framed))
-        except Exception as error:  # the package raises nothing narrower
+        except BaseException as error:
             raise unreadable(texts, error) from error
 
     def special_ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -198,7 +202,7 @@ class Tokenizer:
         if self.normalizer is None:
             try:
                 return self.known_ids(self.backend.encode_batch_fast(list(texts)))
-            except Exception as error:  # the package raises nothing narrower
+            except BaseException as error:
                 raise unreadable(texts, error) from error
         # what lies between special tokens is normalised by itself; the tokens are at the odd places
         parts = [self.special_spelling.split(text) for text in texts]
@@ -245,7 +249,9 @@ def frame_of(backend: Backend) -> tuple[list[int], list[int]]:
     return ids[:at], ids[at + 1 :]
 
 
-def unreadable(texts: Sequence[str], error: Exception) -> UserError:
+def unreadable(texts: Sequence[str], error: BaseException) -> UserError:
+    if not is_failure(error):
+        raise error
     halves = (at for text in texts for at, letter in enumerate(text) if "\ud800" <= letter <= "\udfff")
     if (half := next(halves, None)) is not None:
         return UserError(f"the text has half of a surrogate pair at character {half}, which no encoding can write")

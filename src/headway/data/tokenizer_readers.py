@@ -18,10 +18,12 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers
 
 from headway.data.decode_stream import BYTES, decoder_kinds
+from headway.data.pipeline_checks import check_pipeline, load_pipeline
 from headway.data.sentencepiece_model import SentencePieceNormalizer, whole_charsmap
 from headway.data.sentencepiece_tokenizer import LEADING_CODE, read_sentencepiece
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.data.tokenizer_files import (
+    MAX_VOCAB,
     check_vocab,
     choose,
     find_roles,
@@ -33,7 +35,7 @@ from headway.data.tokenizer_files import (
 )
 from headway.data.tokenizer_merges import read_merges, read_tekken, read_vocab, words_decoder
 from headway.data.tokenizer_training import frame, merges_by_score
-from headway.errors import UserError
+from headway.errors import UserError, malformed
 from headway.system import read_json
 
 LLAMA2C_SPECIAL = ("<unk>", "<s>", "</s>")  # the first three ids, however the file spells them
@@ -42,13 +44,14 @@ LLAMA2C_SPECIAL = ("<unk>", "<s>", "</s>")  # the first three ids, however the f
 def load_tokenizer(path: Path | str) -> Tokenizer:
     """The tokenizer in a folder, or in a file and those beside it."""
     path = Path(path)
-    for pattern, read in READERS.items():
-        if path.is_dir() and (found := sorted(path.glob(pattern))):
-            return read(choose(found, f"tokenizers ({pattern})"))
-        if not path.is_dir() and path.match(pattern):
-            return read(path)
-    if path.suffix == ".json" and not path.is_dir():
-        return read_pipeline(path)
+    with malformed(str(path)):
+        for pattern, read in READERS.items():
+            if path.is_dir() and (found := sorted(path.glob(pattern))):
+                return read(choose(found, f"tokenizers ({pattern})"))
+            if not path.is_dir() and path.match(pattern):
+                return read(path)
+        if path.suffix == ".json" and not path.is_dir():
+            return read_pipeline(path)
     said = "there is no tokenizer in this folder" if path.is_dir() else "not the name of a tokenizer's file"
     raise UserError(f"{path}: {said}", allowed=", ".join(READERS))
 
@@ -56,24 +59,25 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
 def read_pipeline(file: Path) -> Tokenizer:
     """tokenizer.json: a whole pipeline as data."""
     settings = read_settings(file.parent)
-    model = read_json(file).get("model")
+    values = read_json(file)
+    model = values.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if vocab is None:
         raise UserError(f"{file}: not a tokenizer: it has no model with a vocabulary")
     if isinstance(vocab, dict):
         check_vocab(vocab, file)
-    try:
-        backend = Backend.from_str(read_text(file))
-    except Exception as error:  # the package raises nothing narrower
-        raise UserError(f"{file}: not a tokenizer: {error}") from error
+    check_pipeline(values, file)
+    backend = load_pipeline(read_text(file), file)
     if getattr(backend.model, "end_of_word_suffix", None) and decoder_kinds(backend) == ["ByteLevel"]:
         backend.decoder = words_decoder()  # CLIP's, of which the file holds the first step alone
     known = settings.get("known_tokens")
+    if known is not None and not (type(known) is int and 0 < known <= MAX_VOCAB):
+        raise UserError(f"{file.parent}: known_tokens is {known!r:.60}", allowed=f"1 to {MAX_VOCAB}")
     return Tokenizer(
         backend,
         find_roles(backend, settings),
         literal=settings.get("split_special_tokens") is True,
-        known=known if isinstance(known, int) else None,
+        known=known,
         normalizer=saved_normalizer(backend, settings, file),
     )
 

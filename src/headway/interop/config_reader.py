@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from headway.errors import UserError, listed, nearest
+from headway.zoo.bounds import check_range
 
 T = TypeVar("T")
 REQUIRED = object()  # in place of a default
@@ -42,7 +44,7 @@ class Options:
             return self.need(name)
         self.left.discard(name)
         value = self.values.get(name)
-        return default if value is None else value
+        return default if value is None else self.typed(name, value, default)
 
     def need(self, name: str) -> Any:
         """An option that has no default."""
@@ -51,13 +53,22 @@ class Options:
             raise UserError(f"config.json of a {self.family} model has no {name!r}")
         return self.values[name]
 
-    def number(self, name: str, default: float) -> float:
-        """A number that may be written as an integer."""
-        return float(self.take(name, default))
+    def typed(self, name: str, value: Any, default: T) -> T:
+        """A value of the type that the default has; None has none."""
+        for kind, (told, fits) in KINDS.items():
+            if isinstance(default, kind):
+                if not fits(value):
+                    raise UserError(f"{name}={value!r:.60} in config.json", allowed=told)
+                return int(value) if kind is int else value
+        return value
 
-    def sizes(self, name: str, default: Iterable[int]) -> tuple[int, ...]:
+    def number(self, name: str, default: Any = REQUIRED) -> float:
+        """A number that may be written as an integer."""
+        return float(self.typed(name, self.take(name, default), 0.0))
+
+    def sizes(self, name: str, default: Any = REQUIRED) -> tuple[int, ...]:
         """A list of sizes."""
-        return tuple(self.take(name, default))
+        return tuple(self.typed(name, size, 0) for size in self.typed(name, self.take(name, default), ()))
 
     def activation(self, name: str, default: str) -> str:
         """Our name of an activation."""
@@ -66,8 +77,9 @@ class Options:
 
     def side(self, name: str, default: int) -> int:
         """The side of a square, which may be given as its two sides."""
-        given: int | list[int] = self.take(name, default)
-        sides = given if isinstance(given, list | tuple) else [given]
+        given = self.need(name) if default is REQUIRED or self.values.get(name) is not None else default
+        self.left.discard(name)
+        sides: list[int] = [self.typed(name, one, 0) for one in (given if isinstance(given, list | tuple) else [given])]
         if len(set(sides)) != 1:
             raise UserError(f"{name}={given} is not supported for {self.family} models", allowed="squares")
         return sides[0]
@@ -87,6 +99,7 @@ class Options:
     def architecture(self, *known: str) -> str:
         """Which of the known models the file holds; the first of them, where it does not say."""
         given = next(iter(self.take("architectures", list[str]())), known[0])
+        given = self.typed("architectures", given, "")
         if given not in known:
             said = f"the architecture {given!r} is not supported for {self.family} models"
             raise UserError(said, allowed=listed(known, 10), meant=nearest(given, known))
@@ -105,6 +118,22 @@ class Options:
             do = "if it does not change what the model computes, take it out of the file"
             raise UserError(f"{said}: {options}", do=do)
         return config
+
+
+def is_number(value: object) -> bool:
+    """Whether a value of a file is a finite number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+# types of options, each with its word and its test; bool first, since True is an int
+KINDS: dict[type | tuple[type, ...], tuple[str, Callable[[Any], bool]]] = {
+    bool: ("true or false", lambda value: isinstance(value, bool) or value in (0, 1)),
+    int: ("a whole number", lambda value: is_number(value) and value == int(value)),
+    float: ("a number", is_number),
+    str: ("a text", lambda value: isinstance(value, str)),
+    (list, tuple): ("a list", lambda value: isinstance(value, list | tuple)),
+    dict: ("names and values", lambda value: isinstance(value, Mapping)),
+}
 
 
 class Form(NamedTuple):
@@ -143,7 +172,10 @@ class ConfigMap:
 
     def read(self, o: Options) -> dict[str, Any]:
         """Their options under our names."""
-        return {field.ours: field.form.load(o, field.theirs, field.default) for field in self.fields}
+        found = {field.ours: field.form.load(o, field.theirs, field.default) for field in self.fields}
+        for field in self.fields:
+            check_range(field.ours, found[field.ours], field.theirs)
+        return found
 
     def write(self, config: object) -> dict[str, Any]:
         """Our fields under their names."""

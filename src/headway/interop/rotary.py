@@ -8,6 +8,7 @@ from typing import Any
 from headway.errors import UserError
 from headway.interop.config_reader import Options, written_as
 from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, LongRope, Scaling, Yarn
+from headway.zoo.bounds import check_range
 from headway.zoo.llama import Frequencies
 
 ORIGINAL = "original_max_position_embeddings"
@@ -32,8 +33,7 @@ def read_frequencies(o: Options, context: int, *, parts: bool = False) -> Freque
     r.require("rope_type", *SCALINGS, default=r.take("type", "default"))
     scaling = SCALINGS[r.take("rope_type", r.take("type", "default"))](r, context)
     r.ignore(*WORDS)
-    base, part = r.need("rope_theta"), r.take("partial_rotary_factor", 1.0)
-    return r.done(Frequencies(float(base), scaling, float(part)))
+    return r.done(Frequencies(r.number("rope_theta"), scaling, r.number("partial_rotary_factor", 1.0)))
 
 
 def write_frequencies(f: Frequencies, context: int, *, parts: bool = False) -> dict[str, Any]:
@@ -74,19 +74,19 @@ def read_default(r: Options, context: int) -> Scaling:
 
 
 def read_linear(r: Options, context: int) -> Scaling:
-    return Linear(r.need("factor"))
+    return Linear(r.number("factor"))
 
 
 def read_dynamic(r: Options, context: int) -> Scaling:
-    return DynamicNtk(r.need("factor"), context)
+    return DynamicNtk(r.number("factor"), context)
 
 
 def read_llama3(r: Options, context: int) -> Scaling:
-    return Llama3(r.need("factor"), r.need("low_freq_factor"), r.need("high_freq_factor"), r.need(ORIGINAL))
+    return Llama3(r.number("factor"), r.number("low_freq_factor"), r.number("high_freq_factor"), length(r))
 
 
 def read_yarn(r: Options, context: int) -> Scaling:
-    original = r.need(ORIGINAL)
+    original = length(r)
     mscale, mscale_all = r.take("mscale", 0.0), r.take("mscale_all_dim", 0.0)
     return Yarn(
         r.take("factor", context / original),
@@ -100,10 +100,17 @@ def read_yarn(r: Options, context: int) -> Scaling:
 
 
 def read_longrope(r: Options, context: int) -> Scaling:
-    original = r.need(ORIGINAL)
+    original = length(r)
     # a context shorter than the trained one sharpens nothing
     factor = r.take("factor", max(context / original, 1.0))
     return LongRope(factor, each(r, "short_factor"), each(r, "long_factor"), original, r.take("attention_factor", None))
+
+
+def length(r: Options) -> int:
+    """The context that the model was trained with."""
+    original = r.typed(ORIGINAL, r.need(ORIGINAL), 0)
+    check_range("original_context", original, ORIGINAL)
+    return original
 
 
 def each(r: Options, name: str) -> tuple[float, ...]:

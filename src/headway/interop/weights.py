@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import pickle
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError, listed
-from headway.system import CHECKPOINTS, gibibytes, going_on, memory_limit, read_json, write_whole
+from headway.system import CHECKPOINTS, gibibytes, going_on, memory_limit, read_json, regular, write_whole
 
 Tensors = dict[str, Tensor]
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+CHUNK_BYTES = 2**20  # written at a time: still in the cache when read back
+MAX_HEADER_BYTES = 2**24  # of a safetensors file
 OPENAI = ".pt"  # the file of a Whisper as OpenAI publishes it
 
 
@@ -25,7 +42,7 @@ def read_weights(folder: Path, *, unsafe: bool = False) -> Tensors:
         if (whole.exists() or index.exists()) and name == PICKLED:
             check_asked(f"{folder} holds its weights as a PyTorch pickle, {PICKLED}", unsafe)
         if whole.exists():
-            return read(whole)
+            return read(regular(whole))
         if index.exists():
             return read_shards(index, read)
     if (folder / CHECKPOINTS).is_dir():
@@ -62,10 +79,22 @@ def read_safetensors(path: Path) -> Tensors:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    check_header(path)
     try:
         return load_file(path)
     except SafetensorError as error:
         raise UserError(f"{path} is not a whole safetensors file: {error}", do="fetch or write it again") from None
+    except UnicodeEncodeError:
+        raise UserError(f"{path}: the name has bytes that are no UTF-8", do="rename the file or its folder") from None
+
+
+def check_header(path: Path) -> None:
+    """Refuses a header of more tensors than any model has, before the package makes an object of each."""
+    with regular(path).open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+    if MAX_HEADER_BYTES < size <= path.stat().st_size:
+        said = f"{path} has a header of {size:,} bytes"
+        raise UserError(said, allowed=f"{MAX_HEADER_BYTES:,} bytes, enough for 100,000 tensors")
 
 
 def read_pickled(path: Path) -> Tensors:
@@ -93,10 +122,13 @@ def check_asked(said: str, unsafe: bool) -> None:
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """One safetensors file, whole or not there."""
-    from safetensors.torch import save_file
 
-    plain = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
-    write_whole(folder / SAFE, lambda part: save_file(plain, part, metadata={"format": "pt"}))
+    def write(part: Path) -> None:
+        with part.open("wb") as file:
+            for chunk in safetensors_chunks(tensors):
+                file.write(chunk)
+
+    write_whole(folder / SAFE, write)
 
 
 def check_weights_fit(model: nn.Module, dtype: torch.dtype) -> None:
@@ -147,3 +179,38 @@ def aliases(model: nn.Module) -> list[list[str]]:
     for name, tensor in model.state_dict(keep_vars=True).items():
         groups.setdefault(id(tensor), []).append(name)
     return list(groups.values())
+
+
+# Safetensors: eight bytes of length, a header in JSON, then the bytes of the tensors.  Written here because the
+# library's writer can neither be hashed on the way nor be interrupted between two writes, and tells of a full disk in
+# an error of its own; the library reads it.
+
+
+def safetensors_chunks(tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
+    """The bytes of a safetensors file, in order; at most one tensor is copied at a time."""
+    # Widest first, so that each tensor begins at a multiple of its width, which memory mapping needs.
+    ordered = sorted(tensors.items(), key=lambda pair: (-pair[1].element_size(), pair[0]))
+    yield memoryview(safetensors_header(ordered))
+    for _, tensor in ordered:
+        data = bytes_of(tensor)
+        for start in range(0, len(data), CHUNK_BYTES):
+            yield data[start : start + CHUNK_BYTES]
+
+
+def safetensors_header(ordered: list[tuple[str, Tensor]]) -> bytes:
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    start = 0
+    for name, tensor in ordered:
+        if tensor.dtype not in DTYPES or name in entries:
+            raise UserError(f"a tensor {name!r} of {tensor.dtype} cannot be stored in a checkpoint")
+        end = start + tensor.numel() * tensor.element_size()
+        entries[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    assert sys.byteorder == "little", "safetensors is little-endian"
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data

@@ -16,17 +16,13 @@ import json
 import os
 import re
 import stat
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from reprlib import repr as brief
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from headway.errors import UserError
 from headway.system import flush, read_json
@@ -36,19 +32,6 @@ LAYOUT = 1  # version of the checkpoint format; newer ones are refused
 MAX_MANIFEST_BYTES = 2**20
 PART = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SUFFIX = ".safetensors"
-DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-CHUNK_BYTES = 2**20  # written at a time: still in the cache when read back
 
 
 class Disk:
@@ -144,40 +127,6 @@ def remove_tree(disk: Disk, path: Path) -> None:
         for name in sorted(os.listdir(path)):
             remove_tree(disk, path / name)
         disk.remove_folder(path)
-
-
-# Safetensors: eight bytes of length, a header in JSON, then the bytes of the tensors.  Written here because the
-# library's writer can neither be hashed on the way nor be interrupted between two writes; the library reads it.
-
-
-def safetensors_chunks(tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
-    """The bytes of a safetensors file, in order; at most one tensor is copied at a time."""
-    # Widest first, so that each tensor begins at a multiple of its width, which memory mapping needs.
-    ordered = sorted(tensors.items(), key=lambda pair: (-pair[1].element_size(), pair[0]))
-    yield memoryview(safetensors_header(ordered))
-    for _, tensor in ordered:
-        data = bytes_of(tensor)
-        for start in range(0, len(data), CHUNK_BYTES):
-            yield data[start : start + CHUNK_BYTES]
-
-
-def safetensors_header(ordered: list[tuple[str, Tensor]]) -> bytes:
-    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    start = 0
-    for name, tensor in ordered:
-        if tensor.dtype not in DTYPES or name in entries:
-            raise UserError(f"a tensor {name!r} of {tensor.dtype} cannot be stored in a checkpoint")
-        end = start + tensor.numel() * tensor.element_size()
-        entries[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-        start = end
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
-
-
-def bytes_of(tensor: Tensor) -> memoryview:
-    assert sys.byteorder == "little", "safetensors is little-endian"
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 # The manifest

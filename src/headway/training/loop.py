@@ -21,7 +21,7 @@ from typing import Any, Protocol, Self
 
 from torch import Tensor, nn
 
-from headway.errors import UserError
+from headway.errors import UserError, malformed
 from headway.tasks.results import EvalResult
 from headway.training.learner import Learner, StepResult, fill, mean_tensors
 from headway.training.metrics_log import MetricsLog
@@ -180,8 +180,9 @@ class Run:
             self.metrics_log.truncate(0)
             return ["no checkpoint was written yet, so the run starts from the beginning"]
         snapshot, said = found
-        self.learner.restore(snapshot.tensors)
-        self.state, self.saved_step = RunState.of(snapshot.state), snapshot.step
+        with malformed(f"the checkpoint of step {snapshot.step}"):
+            self.learner.restore(snapshot.tensors)
+            self.state, self.saved_step = RunState.of(snapshot.state), snapshot.step
         return [*said, *self.metrics_log.truncate(self.state.journal), f"resumed at step {snapshot.step}"]
 
     def notify(self, event: str, *values: object) -> None:

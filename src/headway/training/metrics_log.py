@@ -23,7 +23,7 @@ from shutil import rmtree
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from headway.system import flush
+from headway.system import check_inside, flush
 from headway.tasks.results import EvalResult
 from headway.training.learner import StepResult
 
@@ -41,6 +41,7 @@ class MetricsLog:
     """Appends lines of JSON to the files of a run's folder."""
 
     def __init__(self, folder: Path):
+        check_inside(folder)
         self.metrics, self.times = folder / "metrics.jsonl", folder / "times.jsonl"
 
     def append(self, **values: Any) -> None:
@@ -64,7 +65,11 @@ class MetricsLog:
         truncate_file(self.times, len(whole_lines(self.times)))
         found = len(whole_lines(self.metrics))
         truncate_file(self.metrics, min(length, found))
-        return [] if found >= length else [f"{self.metrics} has lost {length - found:,} bytes, and goes on without"]
+        lost = length - found
+        damaged = [
+            f"{path} has damaged lines, and goes on without" for path in (self.metrics, self.times) if spoiled(path)
+        ]
+        return [f"{self.metrics} has lost {lost:,} bytes, and goes on without", *damaged] if lost > 0 else damaged
 
     def lines(self) -> list[dict[str, Any]]:
         return read_lines(self.metrics)
@@ -100,7 +105,41 @@ def finite(value: object) -> object:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in whole_lines(path).splitlines()]
+    """The lines that are as a run writes them; others are left out."""
+    return [line for raw in whole_lines(path).splitlines() if (line := parsed(raw)) is not None]
+
+
+def spoiled(path: Path) -> bool:
+    return any(parsed(raw) is None for raw in whole_lines(path).splitlines())
+
+
+def parsed(raw: bytes) -> dict[str, Any] | None:
+    """A line; None for what no run has written, such as the remains of another file."""
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    right = isinstance(line, dict) and (type(line.get("step")) is int or "budget" in line)
+    return line if right and all(LINE.get(name, is_score)(value) for name, value in line.items()) else None
+
+
+def is_score(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and math.isfinite(value))
+
+
+def is_scores(value: object) -> bool:
+    return isinstance(value, dict) and all(map(is_score, cast(dict[str, object], value).values()))
+
+
+def is_steps(value: object) -> bool:
+    return isinstance(value, list) and all(type(step) is int for step in cast(list[object], value))
+
+
+LINE = {
+    "valid": is_scores,
+    "chosen": is_steps,
+    "budget": lambda value: isinstance(value, dict | None),
+}  # others are numbers
 
 
 def whole_lines(path: Path) -> bytes:

@@ -32,6 +32,7 @@ from headway.recipe import (
     flat,
     from_flat,
 )
+from headway.system import regular
 from headway.tasks.registry import DATA_WORDS, TASKS
 from headway.training.settings import (
     KeyPath,
@@ -308,7 +309,7 @@ def checked(written: str, value: Any, origin: SettingOrigin) -> Any:
 
 def read_text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             found = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist", do="headway init PRESET > recipe.yaml writes a recipe") from None

@@ -26,7 +26,7 @@ import torch
 
 from headway.data.records import is_builtin
 from headway.data.shards import digest
-from headway.errors import UserError
+from headway.errors import UserError, malformed
 from headway.recipe import Recipe, flat
 from headway.system import CHECKPOINTS, going_on, keep_memory, memory_errors, read_json, write_json, write_text
 from headway.training.build import (
@@ -207,7 +207,8 @@ class RunLength:
 
     def recount(self) -> Recount | None:
         """When that is to be done, if it still is."""
-        budget = TimeBudget.latest(self.log.time_lines())
+        with malformed(str(self.log.times)):
+            budget = TimeBudget.latest(self.log.time_lines())
         return None if budget is None else Recount(budget.step, partial(self.decide, budget))
 
     def decide(self, budget: TimeBudget, seconds: Sequence[float]) -> tuple[RunLimits, Schedule]:
@@ -236,7 +237,7 @@ def run_in(layers: RecipeLayers) -> Path:
 def resumed_plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_PARTS) -> Plan:
     """The plan of the run in --out, where nothing has changed since it began."""
     folder = run_in(layers)
-    before = read_json(folder / DATA)
+    before = read_hashes(folder / DATA)
     given = given_again(layers)
     check_files(given, before["files"])
     free = {name: given[name] for name in FREE if name in given}
@@ -244,6 +245,17 @@ def resumed_plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnPart
     check_data(before, data_hashes(made))
     check_length(given, made, folder)
     return made
+
+
+def read_hashes(file: Path) -> dict[str, Any]:
+    """The hashes of a data.json."""
+    match read_json(file):
+        case {"files": dict(files), "records": str(), "words": str()} as found if all(
+            isinstance(x, str) for x in files.values()
+        ):
+            return found
+        case _:
+            raise UserError(f"{file} does not hold the hashes of a run's data", do="start a new run")
 
 
 def given_again(layers: RecipeLayers) -> dict[str, Any]:

@@ -58,6 +58,8 @@ def fit(setting: Setting, value: object, subject: str) -> Any:
     for number in converted if isinstance(converted, tuple) else (converted,):
         if isinstance(number, int | float) and not low <= number <= high:
             raise UserError(f"{subject} is out of bounds", allowed=bounds(setting))
+        if setting.limit is not None and isinstance(number, int | float) and number > setting.limit:
+            raise UserError(f"{subject} is out of bounds", allowed=f"{setting.min_value:g} to {setting.limit:,}")
     return converted
 
 

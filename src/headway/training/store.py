@@ -28,7 +28,7 @@ from typing import Any
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.interop.weights import read_safetensors
+from headway.interop.weights import read_safetensors, safetensors_chunks
 from headway.system import read_json
 from headway.training.checkpoint_files import (
     DISK,
@@ -42,7 +42,6 @@ from headway.training.checkpoint_files import (
     problems,
     read_manifest,
     remove_tree,
-    safetensors_chunks,
     write_file,
 )
 

@@ -10,9 +10,9 @@ property of the architecture, `VOCABULARY` in its file of the zoo.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib import import_module
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, NamedTuple, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import torch
@@ -20,6 +20,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from headway.errors import UserError, listed, nearest
+from headway.zoo.bounds import check_blocks, check_range
 
 C = TypeVar("C")
 Sizes = Mapping[str, Any]
@@ -139,13 +140,20 @@ def to_plain(config: Any) -> dict[str, Any]:
 
 
 def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
-    """The config that `values` tell of; an unknown field or a value of another type is told to the person."""
+    """The config that `values` tell of; refuses unknown fields, and values of another type or range."""
     hints = get_type_hints(kind)
+    if not isinstance(cast(object, values), Mapping):
+        raise UserError(f"a config is {values!r:.60}", allowed="fields and their values")
     for name in values:
         if name not in hints:
             allowed = listed(sorted(hints), 20)
             raise UserError(f"a config has no field {name!r}", allowed=allowed, meant=nearest(name, hints))
-    return kind(**{name: fitted(name, value, hints[name]) for name, value in values.items()})
+    missing = [f.name for f in fields(cast(Any, kind)) if f.default is f.default_factory is MISSING]
+    if lacking := [name for name in missing if name not in values]:
+        raise UserError(f"{kind.__name__} of a config has no {lacking[0]!r}")
+    config = kind(**{name: fitted(name, value, hints[name]) for name, value in values.items()})
+    check_blocks(config)
+    return config
 
 
 def config_like(kind: type[C], config: object, **values: object) -> C:
@@ -155,23 +163,32 @@ def config_like(kind: type[C], config: object, **values: object) -> C:
 
 
 def fitted(name: str, value: Any, hint: Any) -> Any:
+    """The value in the type and range of a field."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if isinstance(value, Mapping) and "kind" in value:
         for kind in (known for base in kinds for known in family_of(base)):
             if kind.__name__ == value["kind"]:
                 return from_plain(kind, {key: x for key, x in value.items() if key != "kind"})
-        raise UserError(f"{name} of kind {value['kind']!r} is not known")
+        raise UserError(f"{name} of kind {value['kind']!r:.60} is not known")
     for kind in kinds:
-        if kind is NoneType and value is None:
-            return None
-        if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        if isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
-            return value
-        if get_origin(kind) is tuple and isinstance(value, list | tuple):
-            return tuple(value)
+        if not is_of(kind, value):
+            continue
+        if is_dataclass(value) and not isinstance(value, type):
+            return from_plain(type(value), {f.name: getattr(value, f.name) for f in fields(value)})
+        if not isinstance(value, str | bool):
+            check_range(name, value)
+        return float(value) if kind is float else tuple(value) if get_origin(kind) is tuple else value
     told = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
-    raise UserError(f"{name}={value!r} in a config", allowed=told)
+    raise UserError(f"{name}={value!r:.60} in a config", allowed=told)
+
+
+def is_of(kind: Any, value: Any) -> bool:
+    """Whether a value of a file has the type of a field; a whole number is a float too, and no truth is a number."""
+    if get_origin(kind) is tuple:
+        return isinstance(value, list | tuple) and all(is_of(get_args(kind)[0], item) for item in cast(Any, value))
+    if kind is float:
+        return is_of(int, value) or isinstance(value, float)
+    return isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def family_of(kind: Any) -> list[type]:

@@ -1,0 +1,122 @@
+"""A foreign tokenizer.json, checked before it is used: the pipeline of the `tokenizers` package believes what it reads.
+
+Some values end its process or never end (a table of normal forms that tells a length of 4 GB, 40 replacements of a
+letter by two, words of 10⁹ letters), so they are bounded here.  Others panic at the first text: a short text is tried.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from tokenizers import Tokenizer as Backend
+
+from headway.data.sentencepiece_model import whole_charsmap
+from headway.errors import UserError
+
+SLOTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+MAX_STEPS = 100  # of a slot; published pipelines have up to eight
+MAX_GROWTH = 256  # times that a slot may lengthen a text
+MAX_AFFIX = 1000  # characters that are put before a text
+MAX_WORD = 1000  # characters of a word for WordPiece, whose time grows with their square
+PROBE = "The cats aren't 3.14\tkilometres away…\n“Ünïcode”, e\u0301, 東京, नमस्ते 🙂 [MASK] </s> " + "a" * 40 + "1"
+
+
+def check_pipeline(values: Mapping[str, Any], file: Path) -> None:
+    """Refuses what the package would not survive."""
+    for slot in SLOTS:
+        parts, growth = list(steps(values.get(slot))), 1.0
+        if len(parts) > MAX_STEPS:
+            raise UserError(f"{file}: the {slot} has {len(parts):,} steps", allowed=f"{MAX_STEPS} or fewer")
+        for part in parts:
+            growth *= lengthened(part)
+            check_step(part, file)
+        if growth > MAX_GROWTH:
+            raise UserError(
+                f"{file}: the {slot} makes a text {growth:.3g} times as long", allowed=f"{MAX_GROWTH} times"
+            )
+    model: Any = values.get("model")
+    longest = model.get("max_input_chars_per_word") if isinstance(model, Mapping) else None
+    if longest is not None and not (isinstance(longest, int) and 0 <= longest <= MAX_WORD):
+        raise UserError(f"{file}: max_input_chars_per_word is {longest!r:.60}", allowed=f"0 to {MAX_WORD}")
+
+
+def steps(part: object) -> Iterator[Mapping[str, Any]]:
+    """The steps of a slot, those of sequences within it one by one."""
+    waiting = [part]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            step = cast(Mapping[str, Any], one)
+            yield step
+            for name in ("normalizers", "pretokenizers", "processors", "decoders"):
+                inner = step.get(name)
+                waiting += cast(list[object], inner) if isinstance(inner, list) else []
+
+
+def lengthened(step: Mapping[str, Any]) -> float:
+    """How many times as long a replacement makes a text at most."""
+    pattern, content = step.get("pattern"), step.get("content")
+    if step.get("type") != "Replace" or not isinstance(content, str):
+        return 1.0
+    spelled: Any = cast(Mapping[str, Any], pattern).get("String") if isinstance(pattern, Mapping) else None
+    return max(1.0, len(content) / (len(spelled) or 1 if isinstance(spelled, str) else 1))
+
+
+def check_step(step: Mapping[str, Any], file: Path) -> None:
+    match step:
+        case {"type": "Precompiled", "precompiled_charsmap": table}:
+            if isinstance(table, str) and not whole_charsmap(base64.b64decode(table)):
+                raise UserError(f"{file}: its table of normal forms is broken")
+        case {"type": "Prepend", "prepend": str(text)} if len(text) > MAX_AFFIX:
+            raise UserError(f"{file}: Prepend has {len(text):,} characters", allowed=f"{MAX_AFFIX} or fewer")
+        case _:
+            pass
+
+
+def load_pipeline(text: str, file: Path) -> Backend:
+    """The pipeline of a text that was checked; one that panics at a short text is refused."""
+    with silent():
+        try:
+            backend = Backend.from_str(text)
+        except BaseException as error:
+            raise refused(error, file) from error
+        backend.no_padding()
+        backend.no_truncation()
+        try:
+            backend.decode(backend.encode(PROBE).ids)
+        except Exception:
+            pass
+        except BaseException as error:
+            raise refused(error, file) from error
+    return backend
+
+
+def refused(error: BaseException, file: Path) -> UserError:
+    if not is_failure(error):
+        raise error
+    return UserError(f"{file}: not a tokenizer: {error!s:.200}")
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether the package failed: it raises nothing narrower than Exception, and panics are none."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+@contextmanager
+def silent() -> Generator[None]:
+    """Without what a panic writes to the process's standard error by itself."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

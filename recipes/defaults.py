@@ -20,14 +20,21 @@ import subprocess
 import sys
 import wave
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import yaml
+import torch
+
+from headway.model import load
+from headway.recipe import flat
+from headway.tasks.results import BaselineData, BaselineResult, EvalResult
+from headway.training.plan import plan
+from headway.training.recipe_sources import from_yaml, read_layers
+from headway.training.verdict import BASELINE_RECORDS, epoch
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path("../shared/data")
@@ -68,6 +75,7 @@ class Trial:
 
 def main() -> None:
     os.chdir(ROOT)
+    torch.set_num_threads(1)
     options = ArgumentParser(description="Train on small real data with the defaults and write docs/DEFAULTS.md.")
     options.add_argument("names", nargs="*", help=f"data sets; all unless given: {', '.join(one.name for one in DATA)}")
     options.add_argument("--minutes", type=float, nargs="+", default=[1.0, 5.0])
@@ -111,16 +119,29 @@ def done_or_run(
 def run(data: DataSet, minutes: float, seed: int, setting: str, factor: float, options: Sequence[str]) -> Trial:
     with TemporaryDirectory() as scratch:
         train, test = data.make(Path(scratch))
-        model = f"{scratch}/model"
-        pattern = ["--data.label-from", data.label_from] if data.label_from else []
-        headway("train", train, "--minutes", f"{minutes:g}", "--seed", f"{seed}", "--out", model, *pattern, *options)
-        found = json.loads(headway("eval", model, test, *(word.replace("data.", "") for word in pattern), "--json"))
-        recipe = yaml.safe_load(Path(model, "recipe.yaml").read_text(encoding="utf-8"))
-        own = json.loads(Path(model, "scores.json").read_text(encoding="utf-8"))
-    baselines = {name: one[data.metric] for name, one in own.get("baselines", {}).items() if data.metric in one}
-    chosen = {name: recipe["train"][name.partition(".")[2]] for name, _ in SEARCH}
-    score, preset = found["scores"][data.metric], recipe["model"]["preset"]
-    return Trial(data.name, minutes, seed, setting, factor, score, found["count"], preset, chosen, baselines)
+        model = Path(scratch, "model")
+        pattern = {"data.label_from": data.label_from} if data.label_from else {}
+        words = [word for name, value in pattern.items() for word in (f"--{name.replace('_', '-')}", value)]
+        headway("train", train, "--minutes", f"{minutes:g}", "--seed", f"{seed}", "--out", str(model), *words, *options)
+        loaded = load(model)
+        found = loaded.evaluate(test, **{name.partition(".")[2]: value for name, value in pattern.items()})
+        simple = baselines(model, {"data.path": (train,), "data.validation": (test,), **pattern}, found)
+        recipe = from_yaml(model / "recipe.yaml")
+    chosen = {name: flat(recipe)[name] for name, _ in SEARCH}
+    score = found.scores.numbers[data.metric]
+    baseline = {one.name: one.scores.numbers[data.metric] for one in simple if data.metric in one.scores.numbers}
+    preset = str(recipe.model.preset)
+    return Trial(data.name, minutes, seed, setting, factor, score, found.scores.count, preset, chosen, baseline)
+
+
+def baselines(model: Path, data: Mapping[str, object], found: EvalResult) -> list[BaselineResult]:
+    """Simple methods that learned from the training file, on the records that the model was evaluated on."""
+    layers = read_layers({**data, "out": model.with_name("none")}, model / "recipe.yaml", environ={})
+    made = plan(layers, model.with_name("encoded"))
+    asked = BaselineData(
+        made.splits.some(BASELINE_RECORDS), epoch(made), list(made.splits.validation()), made.encoded.validation
+    )
+    return list(made.task.without_augmentation().baselines(load(model).model, asked, found))
 
 
 def headway(*words: str) -> str:

@@ -3,7 +3,7 @@
 All follow together from the data and the time, never from the clock.  A run should have enough updates, so little time
 or data makes small batches; a small batch of a stream has short rows, so that it has enough of them; and a batch with
 few targets is noisy, so the learning rate falls.  Weights that know something already, from another model or
-from what the task counted (`InitialisesModel`), are changed by less.  docs/DEFAULTS.md shows what they reach.
+because the task counted words, are changed by less.  docs/DEFAULTS.md shows what they reach.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any
 
 from torch import nn
 
+from headway.recipe import Recipe
 from headway.tasks.base import StreamTask, Task, TaskSetup
 from headway.tasks.text_tasks import MAX_LENGTH
 from headway.training.dataset import EncodedDataset
+from headway.training.groups import ENCODER
 from headway.zoo.build import DataRequirements, config_for, config_of, on_meta
 from headway.zoo.presets import preset
 
@@ -37,8 +39,8 @@ class Throughput:
     targets: int  # of a batch; fewer are noisier, and the learning rate falls with their square root
 
 
-# measured on one minute: with targets of 256, 2,000 series reach 43 % and 300 images 74 %, with 32 they reach 52 and 77 %;
-# 500 sounds reach 91 % with 256, 88 % with 32
+# targets, measured in one minute: with 256, 2,000 series reach 43 % and 300 images 74 %, with 32 they reach 52 and
+# 77 %; 500 sounds reach 91 % with 256 and 88 % with 32
 THROUGHPUT = {
     "tokens": Throughput(6e10, 200_000, (4.0, 40.0), 10.0, (512, 4096), 256),
     "images": Throughput(1.5e10, 0, (10.0, 60.0), 1000.0, (1, 128), 32),
@@ -50,6 +52,7 @@ MIN_UPDATES = 1000  # that a run has on few records, however often it reads them
 BATCH_ROWS = 32  # that a batch has, unless it would be too large
 STREAM_BATCH_ROWS = 16  # of a stream of tokens that a batch should have: a small one has shorter rows
 MIN_STREAM_ROW = 64  # tokens
+INFORMED_LR = 0.4  # times the learning rate, for first weights that know something of the data (`InitialisesModel`)
 
 
 def preset_by_size(setup: TaskSetup, encoded: EncodedDataset, minutes: float, threads: int) -> str:
@@ -110,14 +113,11 @@ def row_length(task: Task, batch: int) -> int:
     return max(MIN_STREAM_ROW, 2 ** int(log2(max(1, batch // STREAM_BATCH_ROWS))))
 
 
-def default_lr(dim: int, unit: str, targets: int) -> float:
-    """The learning rate of weights that begin at random, by width and the targets in a batch."""
+def default_lr(recipe: Recipe, dim: int, unit: str, targets: int) -> float:
+    """A learning rate by width and the targets in a batch; trained weights are changed by less, unless frozen."""
+    if recipe.model.start is not None and recipe.model.freeze != (ENCODER,):
+        return 5e-5 * (768 / dim) ** 0.5
     return min(3e-3, 0.3 / dim) * min(1.0, max(1, targets) / THROUGHPUT[unit].targets) ** 0.5
-
-
-def fine_tuning_lr(dim: int) -> float:
-    """The learning rate of weights that know something already."""
-    return 5e-5 * (768 / dim) ** 0.5
 
 
 def max_epochs(task: Task, unit: str, times: float = 1.0) -> float:

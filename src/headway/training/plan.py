@@ -31,6 +31,7 @@ from headway.tasks.registry import TASKS
 from headway.tasks.text_tasks import MAX_LENGTH, given
 from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset, load_splits
 from headway.training.defaults import (
+    INFORMED_LR,
     MIN_UPDATES,
     MINUTES,
     THROUGHPUT,
@@ -39,7 +40,6 @@ from headway.training.defaults import (
     default_epochs,
     default_lr,
     epochs_in,
-    fine_tuning_lr,
     max_epochs,
     preset_by_size,
     preset_configs,
@@ -47,7 +47,7 @@ from headway.training.defaults import (
     row_length,
     weights_per_token,
 )
-from headway.training.groups import ENCODER, ReusedWeights, describe_task, reused_part, reused_weights, take_over
+from headway.training.groups import ReusedWeights, describe_task, reused_part, reused_weights, take_over
 from headway.training.memory import check_memory, smaller_presets
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
 from headway.zoo.build import (
@@ -304,9 +304,8 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     lr = train.lr
     if lr is None:
         [[first]] = encoded.batches(batch, 1).between(1, 2)
-        lr = default_lr(config_dim(found.config), encoded.unit, first.targets)
-        if not (found.begins_at_random() or recipe.model.freeze == (ENCODER,)):
-            lr = fine_tuning_lr(config_dim(found.config))
+        lr = default_lr(recipe, config_dim(found.config), encoded.unit, first.targets)
+        lr = lr if found.start or found.begins_at_random() else INFORMED_LR * lr
     values = {
         "data.task": found.task.kind,
         "data.objective": found.task.objective,

@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import wave
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,6 +68,7 @@ class Trial:
     preset: str
     chosen: dict[str, float]
     baselines: dict[str, float]
+    processor: float  # seconds of the training's processor time, for each second that it took
 
     @property
     def key(self) -> tuple[str, float, int, str, float]:
@@ -112,7 +114,8 @@ def done_or_run(
     trial = run(data, minutes, seed, setting, factor, [f"--{setting}", f"{value:.6g}"] if setting else [])
     with (WORK / "trials.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(trial)) + "\n")
-    print(f"{data.name:18} {minutes:g} min, seed {seed}, {setting or 'defaults':11} × {factor:<5.3g} {trial.score:.4f}")
+    said = f"{data.name:18} {minutes:g} min, seed {seed}, {setting or 'defaults':11} × {factor:<5.3g} {trial.score:.4f}"
+    print(f"{said}, {trial.processor:.0%} of a processor", flush=True)
     return trial
 
 
@@ -122,7 +125,8 @@ def run(data: DataSet, minutes: float, seed: int, setting: str, factor: float, o
         model = Path(scratch, "model")
         pattern = {"data.label_from": data.label_from} if data.label_from else {}
         words = [word for name, value in pattern.items() for word in (f"--{name.replace('_', '-')}", value)]
-        headway("train", train, "--minutes", f"{minutes:g}", "--seed", f"{seed}", "--out", str(model), *words, *options)
+        asked = ("--minutes", f"{minutes:g}", "--seed", f"{seed}", "--out", str(model), *words, *options)
+        processor = headway("train", train, *asked)
         loaded = load(model)
         found = loaded.evaluate(test, **{name.partition(".")[2]: value for name, value in pattern.items()})
         simple = baselines(model, {"data.path": (train,), "data.validation": (test,), **pattern}, found)
@@ -131,7 +135,9 @@ def run(data: DataSet, minutes: float, seed: int, setting: str, factor: float, o
     score = found.scores.numbers[data.metric]
     baseline = {one.name: one.scores.numbers[data.metric] for one in simple if data.metric in one.scores.numbers}
     preset = str(recipe.model.preset)
-    return Trial(data.name, minutes, seed, setting, factor, score, found.scores.count, preset, chosen, baseline)
+    return Trial(
+        data.name, minutes, seed, setting, factor, score, found.scores.count, preset, chosen, baseline, processor
+    )
 
 
 def baselines(model: Path, data: Mapping[str, object], found: EvalResult) -> list[BaselineResult]:
@@ -144,13 +150,16 @@ def baselines(model: Path, data: Mapping[str, object], found: EvalResult) -> lis
     return list(made.task.without_augmentation().baselines(load(model).model, asked, found))
 
 
-def headway(*words: str) -> str:
-    """What a command prints; it runs on one thread."""
+def headway(*words: str) -> float:
+    """Runs a command on one thread; the share of a processor that it got."""
+    before, start = os.times(), time.perf_counter()
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-m", "headway", *words], env=env, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"error: headway {' '.join(words)} failed:\n{done.stderr}")
-    return done.stdout
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return used / (time.perf_counter() - start)
 
 
 def shuffled(rows: Sequence[Any], count: int) -> list[Any]:
@@ -356,6 +365,7 @@ def table_line(data: DataSet, minutes: float, some: Sequence[Trial]) -> str:
                 if best is None
                 else f"{best.score:.4g} ({best.setting} × {best.factor:.2g}; defaults {same[0]:.4g})",
                 "" if score is None else f"{score:.4g} ({name})",
+                f"{min(trial.processor for trial in some):.0%}",
             ]
         )
         + " |"
@@ -368,10 +378,12 @@ Written by `python recipes/defaults.py`, which trains each line on one thread wi
 Data sets are drawn from the data that recipes/README.md names; the number in a name counts the records, or lines of
 text.  Every score is that of `headway eval` on n records that were not trained on.  *Search*: the best of four
 trainings in which the learning rate or the batch is a third or three times the default's, with the score of the
-defaults for the same seed.  *Baseline*: the best of those that the run itself names, on its validation split.
+defaults for the same seed.  *Baseline*: the best of the simple methods that a run names, which learned from the whole
+training file, on the same n records.  *Processor*: the least share of a core that one of these trainings got; below
+100 % the machine was busy, and the minute was shorter than it is elsewhere.  What was not measured has no line.
 
-| data | metric | minutes | chosen | defaults: mean (range) | search | baseline |
-| --- | --- | --- | --- | --- | --- | --- |"""
+| data | metric | minutes | chosen | defaults: mean (range) | search | baseline | processor |
+| --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 if __name__ == "__main__":
     main()

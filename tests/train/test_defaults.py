@@ -64,7 +64,7 @@ def test_a_classifier_of_texts_begins_as_naive_bayes_and_is_changed_gently(place
     put(place, {"clear.tsv": "".join(f"{text}\t{label}\n" for text, label in [("text", "label"), *rows]).encode()})
     found = planned("clear.tsv", **{"train.minutes": 1})
     result = found.task.evaluate(found.build().eval(), list(found.splits.validation()))
-    assert result.scores.numbers["accuracy"] == 1.0
+    assert result.scores.numbers["accuracy"] > 0.9
     assert 1e-4 < (found.recipe.train.lr or 0) < 4e-4
     assert max_steps(found) * (found.recipe.train.batch or 0) < 1.2 * found.task.max_epochs * found.encoded.tokens
     assert (found.recipe.train.word_dropout, found.recipe.data.vocab) == (0.3, found.config.vocab)

@@ -127,8 +127,8 @@ def run(data: DataSet, minutes: float, seed: int, setting: str, factor: float, o
         words = [word for name, value in pattern.items() for word in (f"--{name.replace('_', '-')}", value)]
         asked = ("--minutes", f"{minutes:g}", "--seed", f"{seed}", "--out", str(model), *words, *options)
         processor = headway("train", train, *asked)
-        loaded = load(model)
-        found = loaded.evaluate(test, **{name.partition(".")[2]: value for name, value in pattern.items()})
+        query: dict[str, Any] = {name.partition(".")[2]: value for name, value in pattern.items()}
+        found = load(model).evaluate(test, **query)
         simple = baselines(model, {"data.path": (train,), "data.validation": (test,), **pattern}, found)
         recipe = from_yaml(model / "recipe.yaml")
     chosen = {name: flat(recipe)[name] for name, _ in SEARCH}

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_baselines_stand_on_the_test_records(defaults: ModuleType, tmp_path: Pat
         text = "".join(f"{text}\t{label}\n" for text, label in [("text", "label"), *some])
         (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
     train, test = str(tmp_path / "train.tsv"), str(tmp_path / "test.tsv")
-    sizes = {"dim": 8, "layers": 1, "heads": 1, "out": tmp_path / "model", "threads": 1, "quiet": True}
+    sizes: dict[str, Any] = {"dim": 8, "layers": 1, "heads": 1, "out": tmp_path / "model", "threads": 1, "quiet": True}
     model = headway.train(train, steps=1, model="bert-tiny", **sizes)
     given = {"data.path": (train,), "data.validation": (test,)}
     found = {one.name: one.scores for one in defaults.baselines(tmp_path / "model", given, model.evaluate(test))}

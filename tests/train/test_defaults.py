@@ -66,7 +66,7 @@ def test_a_classifier_of_texts_begins_as_naive_bayes_and_is_changed_gently(place
     result = found.task.evaluate(found.build().eval(), list(found.splits.validation()))
     assert result.scores.numbers["accuracy"] > 0.9
     assert 1e-4 < (found.recipe.train.lr or 0) < 4e-4
-    assert max_steps(found) * (found.recipe.train.batch or 0) < 1.2 * found.task.max_epochs * found.encoded.tokens
+    assert max_steps(found) < 50  # eight epochs, and not the updates that random weights need
     assert (found.recipe.train.word_dropout, found.recipe.data.vocab) == (0.3, found.config.vocab)
 
 

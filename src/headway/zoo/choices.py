@@ -159,8 +159,9 @@ def bag_of_words(model: nn.Module, scores: Tensor, bias: Tensor) -> bool:
     if not isinstance(model, Trunk) or not isinstance(model.head, Classifier):
         return False
     embed, head, dim = model.embed, model.head, model.head.out.in_features
-    bert = isinstance(head.pool, FirstToken) and isinstance(head.inside, TanhLayer)
-    if not (bert and isinstance(embed, TokenEmbed) and embed.token.embedding_dim == dim and 2 * classes <= dim):
+    if not (isinstance(head.pool, FirstToken) and isinstance(head.inside, TanhLayer) and 2 * classes <= dim):
+        return False
+    if not (isinstance(embed, TokenEmbed) and embed.token.embedding_dim == dim):
         return False
     layers = [part for part in model.modules() if isinstance(part, Attention)]
     device = embed.token.weight.device
@@ -170,8 +171,9 @@ def bag_of_words(model: nn.Module, scores: Tensor, bias: Tensor) -> bool:
         embed.token.weight[:, :classes] = scores.to(device) * embed.token.weight.std()
         for ffn in (part for part in model.modules() if isinstance(part, FFN)):
             ffn.down.weight[:classes] = 0.0
-        for passing in (head.inside, *(one for layer in layers for one in (layer.v, layer.out))):
-            passing.weight[:classes] = torch.eye(classes, dim)
+        passing = [head.inside.weight, *(part.weight for layer in layers for part in (layer.v, layer.out))]
+        for weight in passing:
+            weight[:classes] = torch.eye(classes, dim)
         head.out.weight.zero_()[:, :classes] = torch.eye(classes) * BAG_GAIN / len(layers)
         head.out.bias.copy_(bias)
     return True

@@ -56,10 +56,13 @@ def test_the_table_has_the_mean_the_search_and_the_baseline(defaults: ModuleType
     found = defaults.table(
         [trial(1, 0.6), trial(2, 0.8), trial(1, 0.65, "train.lr", 3.0), trial(1, 0.1, "train.lr", 1 / 3)]
     )
-    line = found.splitlines()[-1]
+    line, note = found.splitlines()[-1], "below the baseline"
     assert "0.7 (0.6 to 0.8, 2 seeds, n = 1,067)" in line
-    assert "0.65 (train.lr × 3; defaults 0.6)" in line
+    assert "0.65 (train.lr × 3, best of 2; defaults 0.6)" in line
     assert line.endswith("| 0.7 (naive Bayes) | 91% |")
+    assert note not in found
+    worse = defaults.table([trial(1, 0.6)]).splitlines()[-1]
+    assert worse == "The mean of the defaults is below the baseline on reviews-2000 (1 min)."
 
 
 def test_baselines_stand_on_the_test_records(defaults: ModuleType, tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+import headway
 
 ROOT = Path(__file__).parent.parent
 
@@ -46,12 +49,37 @@ def test_the_table_has_the_mean_the_search_and_the_baseline(defaults: ModuleType
     def trial(seed: int, score: float, setting: str = "", factor: float = 1.0) -> object:
         chosen = {"train.lr": 1e-3, "train.batch": 512}
         simple = {"majority class": 0.5, "naive Bayes": 0.7}
-        return defaults.Trial("reviews-2000", 1.0, seed, setting, factor, score, 1067, "bert-tiny", chosen, simple)
+        return defaults.Trial(
+            "reviews-2000", 1.0, seed, setting, factor, score, 1067, "bert-tiny", chosen, simple, 0.9 + seed / 100
+        )
 
     found = defaults.table(
         [trial(1, 0.6), trial(2, 0.8), trial(1, 0.65, "train.lr", 3.0), trial(1, 0.1, "train.lr", 1 / 3)]
     )
-    line = found.splitlines()[-1]
+    line, note = found.splitlines()[-1], "below the baseline"
     assert "0.7 (0.6 to 0.8, 2 seeds, n = 1,067)" in line
-    assert "0.65 (train.lr × 3; defaults 0.6)" in line
-    assert "0.7 (naive Bayes)" in line
+    assert "0.65 (train.lr × 3, best of 2; defaults 0.6)" in line
+    assert line.endswith("| 0.7 (naive Bayes) | 91% |")
+    assert note not in found
+    worse = defaults.table([trial(1, 0.6)]).splitlines()[-1]
+    assert worse == "The mean of the defaults is below the baseline on reviews-2000 (1 min)."
+
+
+def test_baselines_stand_on_the_test_records(defaults: ModuleType, tmp_path: Path) -> None:
+    """Naive Bayes learns from the whole training file and answers what the model is evaluated on."""
+    rows = [
+        (f"{word} film number {at}", label) for at in range(30) for word, label in (("good", "yes"), ("dull", "no"))
+    ]
+    asked = [("good film", "yes"), ("dull film", "yes"), ("good story", "no"), ("good one", "yes")]
+    for name, some in (("train", rows), ("test", asked)):
+        text = "".join(f"{text}\t{label}\n" for text, label in [("text", "label"), *some])
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
+    train, test = str(tmp_path / "train.tsv"), str(tmp_path / "test.tsv")
+    sizes: dict[str, Any] = {"dim": 8, "layers": 1, "heads": 1, "out": tmp_path / "model", "threads": 1, "quiet": True}
+    model = headway.train(train, steps=1, model="bert-tiny", **sizes)
+    given = {"data.path": (train,), "data.validation": (test,)}
+    found = {one.name: one.scores for one in defaults.baselines(tmp_path / "model", given, model.evaluate(test))}
+    assert {name: (one.numbers["accuracy"], one.count) for name, one in found.items()} == {
+        "majority class": (0.25, 4),
+        "naive Bayes": (0.5, 4),
+    }

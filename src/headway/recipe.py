@@ -108,7 +108,7 @@ class DataSettings:
     )
     skip_bad: bool = setting(False, "skip the records that headway check reports as errors, and count them")
     max_length: int | None = setting(
-        None, "maximum sequence length in tokens; null: the model's context length, or that of the data", min_value=1
+        None, "maximum sequence length in tokens; null: the model's context length, or that of the data", min_value=2
     )
     validation_split: float | None = setting(
         None,
@@ -181,7 +181,7 @@ class TrainSettings:
     )
     grad_accumulation: int = setting(1, "gradient accumulation: batches per update", min_value=1)
     optimiser: Literal["adamw", "adam", "adafactor", "muon"] = setting("adamw", "optimiser (optimizer)")
-    lr: float | None = setting(None, "peak learning rate; null: chosen by the width of the model", min_value=0)
+    lr: float | None = setting(None, "peak learning rate; null: chosen by the width of the model", min_value=1e-12)
     schedule: Literal["cosine", "inverse", "paper", "wsd", "constant"] = setting(
         "cosine",
         "learning rate schedule after warm-up; inverse: inverse square root; paper: Vaswani et al. 2017 (Noam); "

@@ -59,7 +59,8 @@ MISTAKES = {
     "exlpain attention --json": "headway has no command 'exlpain'; did you mean 'explain'?\n"
     f"  tip: headway explain attention --json\n{LONG}",
     "zzz": f"headway has no command 'zzz'; see headway --help; allowed: {COMMANDS}",
-    "predict model text": f"headway has no command 'predict'; did you mean 'run'?\n  tip: headway run model text\n{LONG}",
+    "predict model text": "headway has no command 'predict'; did you mean 'run'?\n"
+    f"  tip: headway run model text\n{LONG}",
     "chat model": f"headway has no command 'chat'; did you mean 'run'?\n  tip: headway run model\n{LONG}",
     "--hlep": "headway has no option '--hlep'; allowed: --help, --version; did you mean '--help'?\n"
     "  tip: headway --help",

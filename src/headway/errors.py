@@ -20,7 +20,8 @@ class UserError(ValueError):
         choices = f"allowed: {allowed}" if allowed else None
         long_list = choices if allowed and len(allowed) > MAX_ALLOWED else None
         self.advice = "; ".join(part for part in (said, None if long_list else choices, do, asked) if part)
-        super().__init__(f"{self.advice}{' ' if asked else '; '}{long_list}" if long_list else self.advice)
+        behind = " " if self.advice.endswith("?") else "; "
+        super().__init__(f"{self.advice}{behind}{long_list}" if long_list else self.advice)
         self.said, self.allowed, self.meant, self.do, self.long_list = said, allowed, meant, do, long_list
 
 

@@ -237,7 +237,8 @@ def mended_words(error: UserError, words: list[str]) -> list[str] | None:
         return None
     option = error.meant.startswith("-")
     typed = [word.partition("=")[0] for word in words if word.startswith("-") == option]
-    wrong = next((word for word in typed if repr(word) in error.said), None) or nearest(error.meant, typed)
+    quoted = [word for word in typed if repr(word) in error.said] or [w for w in typed if w in error.said.split()]
+    wrong = nearest(error.meant, quoted) or next(iter(quoted), None) or nearest(error.meant, typed)
     if not wrong:
         return None
     return [error.meant + word[len(wrong) :] if word.partition("=")[0] == wrong else word for word in words]

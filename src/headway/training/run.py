@@ -72,17 +72,17 @@ def train(
 
     `splits` are the data of a new run, where they have been read and described already.
     """
-    out = out or sys.stdout
+    stream = out or sys.stdout
     resume = resume and run_to_resume(layers) is not None
     do = "give a smaller train.batch, a smaller data.max_length or a smaller model.preset"
-    with progress_on(out), memory_errors(do):
+    with progress_on(stream), memory_errors(do):
         if resume:
             made = prepared(layers, resume=True, own=own)
         else:
-            asked, made, timing = described(layers, out, own=own, splits=splits)
+            asked, made, timing = described(layers, stream, own=own, splits=splits)
             begin(made, TimeBudget.of(asked, made, timing))
-        made, end = run(made, resume=resume, callbacks=callbacks, out=out)
-        print(describe_end(made, end), file=out)
+        made, end = run(made, resume=resume, callbacks=callbacks, out=stream)
+        print(describe_end(made, end), file=stream)
     return made, end
 
 

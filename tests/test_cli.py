@@ -43,16 +43,25 @@ def test_help_names_the_commands_and_every_topic(capsys: pytest.CaptureFixture[s
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert headway_says(capsys, "--version") == (0, f"{headway.__version__}\n", "")
+    for word in ("--version", "version"):
+        assert headway_says(capsys, word) == (0, f"{headway.__version__}\n", "")
+
+
+def test_help_may_be_asked_for_in_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    assert headway_says(capsys, "help") == headway_says(capsys, "--help")
+    assert headway_says(capsys, "help", "explain") == headway_says(capsys, "explain", "--help")
 
 
 COMMANDS = "train, check, eval, init, doctor, demo, list, cost and 7 more"
+LONG = f"  allowed: {COMMANDS}"
 MISTAKES = {
-    "exlpain": f"headway has no command 'exlpain'; allowed: {COMMANDS}; did you mean 'explain'?\n"
-    "  tip: headway explain",
-    "exlpain attention --json": f"headway has no command 'exlpain'; allowed: {COMMANDS}; did you mean 'explain'?\n"
-    "  tip: headway explain attention --json",
-    "zzz": f"headway has no command 'zzz'; allowed: {COMMANDS}",
+    "exlpain": f"headway has no command 'exlpain'; did you mean 'explain'?\n  tip: headway explain\n{LONG}",
+    "exlpain attention --json": "headway has no command 'exlpain'; did you mean 'explain'?\n"
+    f"  tip: headway explain attention --json\n{LONG}",
+    "zzz": f"headway has no command 'zzz'; see headway --help; allowed: {COMMANDS}",
+    "predict model text": "headway has no command 'predict'; did you mean 'run'?\n"
+    f"  tip: headway run model text\n{LONG}",
+    "chat model": f"headway has no command 'chat'; did you mean 'run'?\n  tip: headway run model\n{LONG}",
     "--hlep": "headway has no option '--hlep'; allowed: --help, --version; did you mean '--help'?\n"
     "  tip: headway --help",
     "explain attention --jsn": "headway explain has no option '--jsn'; allowed: --json, --source, --help; "

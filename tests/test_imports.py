@@ -17,6 +17,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 LAYERS = {
     "errors": 0,
     "system": 1,
+    "progress": 1,
     "figures": 2,
     "recipe": 1,
     "ops": 1,

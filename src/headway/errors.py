@@ -6,20 +6,24 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from difflib import get_close_matches
 
+MAX_ALLOWED = 50  # characters of a list that a sentence has room for before its advice
+
 
 class UserError(ValueError):
     """A mistake that a person can mend, told in one sentence.
 
     `said` is what was given and why it cannot be; `allowed` is what may be given; `meant` is the nearest right
-    name; `do` is the next thing to try.
+    name; `do` is the next thing to try.  A long list of what is allowed comes last: `advice` is all before it.
     """
 
     def __init__(self, said: str, *, allowed: str | None = None, meant: str | None = None, do: str | None = None):
         asked = f"did you mean {meant!r}?" if meant else None
-        parts = [said, f"allowed: {allowed}" if allowed else None, do]
-        sentence = "; ".join(part for part in parts if part)
-        super().__init__(f"{sentence}; {asked}" if asked else sentence)
-        self.said, self.allowed, self.meant, self.do = said, allowed, meant, do
+        choices = f"allowed: {allowed}" if allowed else None
+        long_list = choices if allowed and len(allowed) > MAX_ALLOWED else None
+        self.advice = "; ".join(part for part in (said, None if long_list else choices, do, asked) if part)
+        behind = " " if self.advice.endswith("?") else "; "
+        super().__init__(f"{self.advice}{behind}{long_list}" if long_list else self.advice)
+        self.said, self.allowed, self.meant, self.do, self.long_list = said, allowed, meant, do, long_list
 
 
 def nearest(word: str, names: Iterable[str]) -> str | None:

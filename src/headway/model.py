@@ -27,9 +27,9 @@ from headway.interop.timm_folder import SETTINGS, read_names, settings_of, with_
 from headway.interop.weights import OPENAI, fill, read_weights, write_weights
 from headway.nn.embed import TokenEmbed
 from headway.nn.trunk import EncoderDecoder, tensors_of
-from headway.system import read_json, write_json
+from headway.system import no_model, read_json, write_json
 from headway.tasks.base import StreamsText, Task, task_of
-from headway.tasks.generation import GenerationOptions, check_draft, generation_options
+from headway.tasks.generation import GenerationOptions, check_draft, check_useful, generation_options
 from headway.tasks.model_parts import CUSTOM, required_tokenizer
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
 from headway.tasks.tracing import TraceOptions
@@ -96,6 +96,7 @@ class Model:
 
     def generation_options(self, *, draft: Model | None = None, **how: Any) -> GenerationOptions:
         """Options of this model by name; `draft` is a smaller model with the same tokens."""
+        check_useful({**how, "draft": draft}, self.task.decoding, self.task.does)
         if draft is not None:
             check_draft(*((one.tokenizer, one.target_tokenizer or one.tokenizer) for one in (self, draft)))
         return generation_options(draft=None if draft is None else draft.model, **how)
@@ -220,7 +221,7 @@ def load(
     if place.suffix == OPENAI and place.is_file():
         loaded, tensors = read_openai_file(place, unsafe)
     elif not place.is_dir():
-        raise UserError(f"{place} is not a folder", allowed="a folder with config.json and model.safetensors")
+        raise no_model(place)
     elif (place / "config.json").exists():
         loaded, tensors = read_with_config(place, heads, unsafe)
     else:

@@ -121,7 +121,7 @@ class DataSettings:
     max_length: int | None = setting(
         None,
         "maximum sequence length in tokens; null: the model's context length, or that of the data",
-        min_value=1,
+        min_value=2,
         limit=MAX_TOKENS,
     )
     validation_split: float | None = setting(
@@ -207,7 +207,7 @@ class TrainSettings:
     grad_accumulation: int = setting(1, "gradient accumulation: batches per update", min_value=1, limit=10**6)
     optimiser: Literal["adamw", "adam", "adafactor", "muon"] = setting("adamw", "optimiser (optimizer)")
     lr: float | None = setting(
-        None, "peak learning rate; null: chosen by the width of the model", min_value=0, limit=1e6
+        None, "peak learning rate; null: chosen by the width of the model", min_value=1e-12, limit=1e6
     )
     schedule: Literal["cosine", "inverse", "paper", "wsd", "constant"] = setting(
         "cosine",

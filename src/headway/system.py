@@ -32,7 +32,7 @@ CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes 
 
 def going_on(folder: Path | str) -> str:
     """The command that goes on with the training of a folder."""
-    return f"headway train --out {shlex.quote(str(folder))} --resume"
+    return f"headway train --out {path_argument(folder)} --resume"
 
 
 def argument(text: str) -> str:
@@ -65,11 +65,24 @@ def check_inside(folder: Path) -> None:
             regular(path)
 
 
+def path_argument(path: Path | str) -> str:
+    """A path as it is typed anywhere in a command; one that begins with a dash is no option."""
+    return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
+
+
+def no_model(place: Path) -> UserError:
+    """What is said where a model is asked for and there is none."""
+    return UserError(f"{place} is not a folder", allowed="a folder with config.json and model.safetensors")
+
+
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a file beside `path`, and puts it in its place when it is safely on the disk."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
+        part.touch()
+        mode = part.stat().st_mode  # as every new file; some libraries write files that nobody else may read
         write(part)
+        part.chmod(mode)
         flush(part)
         os.replace(part, path)
         flush(path.parent)

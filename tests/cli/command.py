@@ -91,7 +91,7 @@ class Done:
         assert self.code in (1, 2), (self.code, self.err)
         assert "Traceback" not in self.err
         assert lines[0].startswith("error: ")
-        assert all(line.startswith("  tip: ") for line in lines[1:]), self.err
+        assert all(line.startswith(("  tip: ", "  allowed: ")) for line in lines[1:]), self.err
         return self.err
 
 

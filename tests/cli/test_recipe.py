@@ -215,11 +215,19 @@ FILES = {
     "train: {betas: [0.9, 1]}": "r.yaml line 1: betas: 0.9,1 is out of bounds; allowed: 0 to 0.999999",
     "train: {schedule: cosin}": "r.yaml line 1: schedule: 'cosin' is not a choice; "
     "allowed: cosine, inverse, paper, wsd, constant; did you mean 'cosine'?",
-    "train: {steps: 5, epochs: 3}": "train.steps and train.epochs are both given; give one of them",
-    "train: 5": "r.yaml line 1: train: 5 is no section; write settings such as those of headway init below train:",
-    "model: {preset: gtp2}": "no preset 'gtp2'; allowed: ",
-    "- 5": "r.yaml holds no settings; headway init shows how a recipe is written",
-    "data: {source: a}": "data.source is given without data.target; give data.target too",
+    "seed: 1\ntrain: {steps: 5, epochs: 3}": "r.yaml line 2: steps and epochs are both given; give one of them",
+    "train:\n  steps: 5\n  minutes: 3": "r.yaml line 2: steps and minutes are both given; give one of them",
+    "train: 5": "r.yaml line 1: train: 5 is no section; "
+    "write settings below train:, as headway init > recipe.yaml does",
+    "model:\n  preset: gtp2": "r.yaml line 2: no preset 'gtp2'; see headway list; did you mean 'gpt2'? allowed: ",
+    "- 5": "r.yaml line 1: this is no setting of a recipe, such as seed: 1; headway init > recipe.yaml writes one",
+    "data: {source: a}": "r.yaml line 1: source is given without target; give target too",
+    "data:\n  task: transation": "r.yaml line 2: task: 'transation' is not a choice; did you mean 'translation'? ",
+    "train:\n\tlr: 1": "r.yaml line 2: this is not YAML: found character '\\t' that cannot start any token; "
+    "indent with spaces",
+    "seed: 1\nout: \x01": "r.yaml line 2: this is not YAML: U+0001 may not stand there; delete that character",
+    "train: {lr: 0}": "r.yaml line 1: lr: 0 is out of bounds; allowed: 1e-12 or more",
+    "data: {longest: 1}": "r.yaml line 1: longest: 1 is out of bounds; allowed: 2 or more",
 }
 
 
@@ -374,6 +382,8 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, RecipeLa
 
     other = {name: lambda *_, **__: None for name in ("dry_run", "finished_in", "resolved_yaml")}
     monkeypatch.setitem(sys.modules, "headway.training.run", SimpleNamespace(train=train, **other))
+    monkeypatch.setattr("headway.training.preflight.preflight", lambda *_: None)
+    monkeypatch.setattr("headway.training.preflight.run_to_resume", lambda _: Path("run"))
     return cli.main(["train", *words]), *seen
 
 
@@ -386,7 +396,7 @@ def test_the_command_hands_on_only_what_was_given(monkeypatch: pytest.MonkeyPatc
         "data.path": ("a.tsv", "b c.tsv"),
         "train.checkpoint_every": 50,
     }
-    assert how == {"resume": True}
+    assert how == {"resume": True, "splits": None}
 
 
 @pytest.mark.slow
@@ -422,12 +432,16 @@ OPTIONS = {
     "--train.stpes 4": "did you mean '--train.steps'?\n  tip: headway train --train.steps 4",
     "--train.steps=ten": "error: --train.steps ten is not a whole number",
     "--train.steps": "error: --train.steps needs a value; see headway train --help",
-    "--lr 3e-4": "did you mean '--train.lr'?",
+    "--lrr 3e-4": "did you mean '--lr'?\n  tip: headway train --lr 3e-4\n  allowed: --seed, ",
+    "--lr 0": "error: --train.lr 0.0 is out of bounds; allowed: 1e-12 or more",
+    "--data.longest 1": "error: --data.longest 1 is out of bounds; allowed: 2 or more",
+    "--lr 1 --train.lr 2": "lr specified multiple times",
+    "pairs.tsv --freeze 2": "error: --freeze without --from would freeze weights that were never trained; give --from",
     "--rate 3e-4": "did you mean '--train.lr'?",
     "--train.rat 3e-4": "did you mean '--train.lr'?",
     "--train.rate=high": "error: --train.rate high is not a number",
     "--train.rate 1 --train.lr 2": "--train.rate 1.0: --train.lr is given twice; give --train.lr\n",
-    "--batch-size=8": "did you mean '--train.batch'?",
+    "--weight-decay=8": "did you mean '--train.weight-decay'?",
     "--preset gtp2": "did you mean 'gpt2'?\n  tip: headway train --preset gpt2",
     "--train.optimiser adamv": "did you mean 'adam'?\n  tip: headway train --train.optimiser adam",
     "--model.dropout 0.1": "did you mean '--train.dropout'?\n  tip: headway train --train.dropout 0.1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import re
 from pathlib import Path
@@ -132,6 +133,38 @@ def test_a_dry_run_touches_nothing_and_tells_all(place: Place) -> None:
     for told in ("translation: ", " rows, ", " tokens", " parameters", "50 steps", "about ", "GiB", "new-model"):
         assert told in done.out
     assert done.out.endswith("nothing was written: this was a dry run\n")
+
+
+def test_resume_starts_a_run_that_is_not_there_yet(place: Place) -> None:
+    words = ["train", "pairs.tsv", *TINY, *SHORT, "--resume", "--out", "begun"]
+    done = place(*words)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("begun holds no run yet, so it starts\n")
+    next_lines = done.out.partition("\nnext\n")[2].splitlines()
+    assert [line.split()[:2] for line in next_lines] == [["headway", "run"], ["headway", "look"], ["python", "-c"]]
+    assert place(*words).out == "the run in begun is finished: nothing is left to do\n"
+
+
+def test_the_plan_is_printed_as_it_is_found(place: Place) -> None:
+    """What takes long is named before it begins, and a line of the plan stands there as soon as it is known."""
+
+    def plant() -> None:
+        from headway.training import run
+
+        timed = run.timed
+
+        def late(*words: object) -> object:
+            assert "  batch   " in Path(os.readlink("/proc/self/fd/1")).read_text(encoding="utf-8")
+            return timed(*words)
+
+        run.timed = late
+
+    done = place("train", "pairs.tsv", *TINY, *SHORT, "--dry-run", before=plant)
+    assert (done.code, done.err) == (0, "")
+    order = ["reading pairs.tsv …", "pairs.tsv: ", "loading PyTorch …", "preparing the data …", "  task ", "  batch "]
+    order += ["timing steps and an evaluation …", "  length ", "  folder ", "nothing was written"]
+    places = [done.out.index(line) for line in order]
+    assert places == sorted(places)
 
 
 @pytest.mark.slow

@@ -59,7 +59,9 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "no dropout": ({}, ["text.txt", "--preset", "llama2-7b", "--train.dropout", "0.1"], "llama has none; leave it out"),
     "no data": ({}, [], "headway train needs data"),
     "resume what": ({}, ["--resume"], "--resume needs the folder of the run; give --out DIR"),
-    "resume where": ({}, ["--resume", "--out", "nowhere"], "nowhere holds no run to resume"),
+    "resume where": ({}, ["--resume", "--out", "nowhere"], "headway train needs data"),
+    "freeze what": ({}, ["pairs.tsv", "--freeze", "encoder", "--out", "x"], "--freeze without --from would freeze"),
+    "from where": ({}, ["pairs.tsv", "--from", "nowhere", "--out", "x"], "nowhere is not a folder"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 import shlex
@@ -331,8 +332,15 @@ def test_no_text_becomes_markup_of_the_card(word: str) -> None:
 @given(texts)
 def test_commands_can_be_typed(word: str) -> None:
     """A shell gives the program what was meant, whatever the folder and the text are called."""
-    run, _, again, resume, _ = (command for command, _ in next_commands(Task, word, word))
-    assert shlex.split(run) == ["headway", "run", word, *(["--"] if word.startswith("-") else []), word]
+    run, look, in_python, _, again, resume, _ = (command for command, _ in next_commands(Task, word, word, ["site"]))
+    folder = f"./{word}" if word.startswith("-") else word
+    words = [folder, *(["--"] if word.startswith("-") else []), word]
+    assert shlex.split(run) == ["headway", "run", *words]
+    assert shlex.split(look) == ["headway", "look", *words]
+    [python, c, code] = shlex.split(in_python)
+    assert (python, c) == ("python", "-c")
+    assert [one.value for one in ast.walk(ast.parse(code)) if isinstance(one, ast.Constant)] == [word, word]
     assert shlex.split(again)[:3] == ["headway", "train", "--config"]
     assert shlex.split(again)[4:] == ["--out", "NEW"]
-    assert shlex.split(resume) == ["headway", "train", "--out", word, "--resume"]
+    assert shlex.split(resume) == ["headway", "train", "--out", folder, "--resume"]
+    assert len(next_commands(Task, word, word)) == 6  # a model without attention has nothing to look at

@@ -9,8 +9,19 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from headway.cli.options import LOAD_OPTIONS, SPLIT_OPTIONS, Debug, LoadOptions, SplitOptions
+from headway.cli.options import (
+    LOAD_OPTIONS,
+    SPLIT_OPTIONS,
+    DataPath,
+    Debug,
+    LoadOptions,
+    ModelPath,
+    SplitOptions,
+    import_torch,
+)
 from headway.errors import UserError
+from headway.generate.option_checks import check_decoding_options
+from headway.progress import phase
 
 
 def check(
@@ -60,9 +71,9 @@ def check(
 
 
 def evaluate(
-    model: Path,
+    model: ModelPath,
     /,
-    *data: Path,
+    *data: DataPath,
     split: SplitOptions = SPLIT_OPTIONS,
     beam: int | None = None,
     max_new_tokens: int | None = None,
@@ -91,15 +102,17 @@ def evaluate(
     json
         Print the numbers as JSON, and nothing else.
     """
+    check_decoding_options(beam=beam, max_new_tokens=max_new_tokens)
+    import_torch()
     from headway.evaluation import EvalQuery, evaluate
     from headway.system import keep_memory
 
     keep_memory()
     query = EvalQuery.of(data, **vars(split))
     query.check()  # what is wrong with the data is said before the model is loaded
-    found = evaluate(
-        loading.load(model), query, beam=beam, max_new_tokens=max_new_tokens, named=f"the model in {model}"
-    )
+    loaded = loading.load(model)
+    with phase("evaluating"):
+        found = evaluate(loaded, query, beam=beam, max_new_tokens=max_new_tokens, named=f"the model in {model}")
     if json:
         print(dumps({"model": str(model), **found.to_dict()}, indent=1, ensure_ascii=False))
     else:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from headway import inspect as library
-from headway.cli.options import DATA_OPTIONS, MODEL_OPTIONS, RESULT_OPTIONS, DataOptions, ModelOptions, ResultOptions
+from headway.cli.options import (
+    DATA_OPTIONS,
+    MODEL_OPTIONS,
+    RESULT_OPTIONS,
+    DataOptions,
+    DataPath,
+    ModelOptions,
+    ModelPath,
+    ResultOptions,
+)
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,11 +34,11 @@ inspect = App(
 
 @inspect.command
 def heads(
-    model: Path,
+    model: ModelPath,
     text: str | None = None,
     /,
     *,
-    file: Path | None = None,
+    file: DataPath | None = None,
     by: str | None = None,
     common: ModelOptions = MODEL_OPTIONS,
 ) -> int:
@@ -51,8 +60,8 @@ def heads(
 
 @inspect.command
 def importance(
-    model: Path,
-    data: Path,
+    model: ModelPath,
+    data: DataPath,
     /,
     *,
     options: DataOptions = DATA_OPTIONS,
@@ -88,11 +97,11 @@ def importance(
 
 @inspect.command
 def rollout(
-    model: Path,
+    model: ModelPath,
     text: str | None = None,
     /,
     *,
-    file: Path | None = None,
+    file: DataPath | None = None,
     gradient: str | None = None,
     row: int | None = None,
     common: ModelOptions = MODEL_OPTIONS,
@@ -119,8 +128,8 @@ def rollout(
 
 @inspect.command
 def probe(
-    model: Path,
-    data: Path,
+    model: ModelPath,
+    data: DataPath,
     /,
     *,
     options: DataOptions = DATA_OPTIONS,
@@ -147,7 +156,12 @@ def probe(
 
 @inspect.command
 def neighbours(
-    model: Path, /, *words: str, among: Path | None = None, count: int = 10, common: ModelOptions = MODEL_OPTIONS
+    model: ModelPath,
+    /,
+    *words: str,
+    among: DataPath | None = None,
+    count: int = 10,
+    common: ModelOptions = MODEL_OPTIONS,
 ) -> int:
     """Nearest neighbours in embedding space: tokens nearest to a word, or lines of a file nearest to a text.
 
@@ -167,9 +181,9 @@ def neighbours(
 
 @inspect.command
 def direction(
-    model: Path,
-    first: Path,
-    second: Path,
+    model: ModelPath,
+    first: DataPath,
+    second: DataPath,
     /,
     *,
     move: str | None = None,
@@ -207,7 +221,13 @@ def direction(
 
 @inspect.command
 def cka(
-    model: Path, other: Path | None = None, /, *, data: Path, most: int = 500, common: ModelOptions = MODEL_OPTIONS
+    model: ModelPath,
+    other: ModelPath | None = None,
+    /,
+    *,
+    data: DataPath,
+    most: int = 500,
+    common: ModelOptions = MODEL_OPTIONS,
 ) -> int:
     """Similarity of all layers of a model with each other, or with those of another model, by linear CKA.
 
@@ -261,9 +281,9 @@ def superposition(
 
 @inspect.command(name=("sae", "dictionary"))
 def sae(
-    model: Path,
+    model: ModelPath,
     /,
-    *data: Path,
+    *data: DataPath,
     site: str,
     atoms: int = 512,
     top: int | None = None,
@@ -328,7 +348,7 @@ def sae(
     return common.show(compute)
 
 
-def given(text: str | None, file: Path | None) -> str:
+def given(text: str | None, file: DataPath | None) -> str:
     """The input of a model: as typed, or the contents of a file; - is standard input."""
     if (text is None) == (file is None):
         raise UserError(

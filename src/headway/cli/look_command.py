@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.cli.options import LOAD_OPTIONS, LoadOptions
+from headway.cli.options import LOAD_OPTIONS, LoadOptions, ModelPath
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ MODEL = Group("Loading the model", sort_key=11)
 
 
 def look(
-    model: Path,
+    model: ModelPath,
     input: str | None = None,
     /,
     *,
     out: Path | None = None,
     open: bool = False,
-    compare: Path | None = None,
+    compare: ModelPath | None = None,
     tokens: int = 16,
     effects: bool = False,
     site: str | None = None,

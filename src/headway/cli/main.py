@@ -20,11 +20,18 @@ from traceback import print_exc
 from typing import TextIO
 
 from cyclopts import App, CycloptsError, Parameter
-from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
+from cyclopts.exceptions import (
+    MissingArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+    ValidationError,
+)
 
 from headway import __version__
 from headway.cli import data_commands, inspect_commands, look_command, model_commands, train_commands
 from headway.errors import UserError, listed, nearest
+from headway.progress import is_terminal, progress_on
 from headway.recipe import SETTINGS
 from headway.system import memory_errors
 from headway.tasks.registry import SPELLING
@@ -41,6 +48,12 @@ headway {__version__}: attention and transformers from one readable set of parts
 
   headway --help             all commands
 """
+
+COMMANDS_ELSEWHERE = {  # names in other programs
+    **dict.fromkeys(("predict", "chat", "infer", "inference", "translate", "classify", "transcribe"), "run"),
+    **dict.fromkeys(("evaluate", "test", "validate"), "eval"),
+    **dict.fromkeys(("fit", "finetune", "fine-tune"), "train"),
+}
 
 DOTTED = re.compile(r"(?<![\w./-])(?:data|model|train)\.[a-z_]+(?![\w/-]|\.\w| =)")
 ARGUMENT = re.compile(
@@ -86,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # a closed pipe is noticed here, not at exit
     except UserError as error:
         trace(words)
-        print(f"error: {spelled(str(error), words)}", *tips(error, words), sep="\n", file=sys.stderr)
+        print(*told(error, words), sep="\n", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -157,8 +170,16 @@ def dispatch(words: list[str]) -> int:
     if not words:
         print(START, end="")
         return 0
+    match words:  # as people ask other programs
+        case ["help", *rest]:
+            words = [*rest, "--help"]
+        case ["version"]:
+            words = ["--version"]
+        case _:
+            pass
     try:
-        with memory_errors("use a smaller model, or fewer and shorter inputs at a time"):
+        progress = progress_on(sys.stderr if is_terminal(sys.stderr) else None)
+        with progress, memory_errors("use a smaller model, or fewer and shorter inputs at a time"):
             return app(words) or 0
     except CycloptsError as error:
         raise mistake(error) from None
@@ -172,7 +193,8 @@ def mistake(error: CycloptsError) -> UserError:
             names = list(reduce(App.__getitem__, error.command_chain or (), app))
             if word.startswith("-"):
                 return unknown(command, "option", word, [name for name in names if name.startswith("--")])
-            return unknown(command, "command", word, [name for name in names if not name.startswith("-")])
+            commands = [name for name in names if not name.startswith("-")]
+            return unknown(command, "command", word, commands, COMMANDS_ELSEWHERE.get(word))
         case UnknownOptionError(token=token, argument_collection=arguments):
             shown = [argument for argument in arguments if argument.show]
             names = [name for argument in shown for name in argument.names if name.startswith("--")]
@@ -183,6 +205,8 @@ def mistake(error: CycloptsError) -> UserError:
             return UserError(f"{keyword} needs a value", do=f"see {command} --help")
         case MissingArgumentError(argument=argument) if argument:
             return UserError(f"{command} needs {argument.name}", do=f"see {command} --help")
+        case ValidationError(__cause__=UserError() as cause):  # what a validator of ours said
+            return cause
         case UnusedCliTokensError(unused_tokens=[word, *_]):
             return UserError(f"{command} has no use for {word!r}", do=f"see {command} --help")
         case _:
@@ -190,19 +214,34 @@ def mistake(error: CycloptsError) -> UserError:
 
 
 def unknown(command: str, kind: str, word: str, names: list[str], meant: str | None = None) -> UserError:
-    return UserError(f"{command} has no {kind} {word!r}", allowed=listed(names), meant=meant or nearest(word, names))
+    meant = meant or nearest(word, names)
+    do = None if meant else f"see {command} --help"
+    return UserError(f"{command} has no {kind} {word!r}", allowed=listed(names), meant=meant, do=do)
 
 
-def tips(error: UserError, words: list[str]) -> list[str]:
-    """The command as it was probably meant, ready to be copied."""
+def told(error: UserError, words: list[str]) -> list[str]:
+    """The lines of an error: its sentence, and the command as it was probably meant, ready to be copied.
+
+    A long list of what is allowed stands behind the command.
+    """
+    mended = mended_words(error, words)
+    if mended is None:
+        return [f"error: {spelled(str(error), words)}"]
+    rest = [f"  {spelled(error.long_list, words)}"] if error.long_list else []
+    return [f"error: {spelled(error.advice, words)}", f"  tip: headway {shlex.join(mended)}", *rest]
+
+
+def mended_words(error: UserError, words: list[str]) -> list[str] | None:
+    """The words of the command with the wrong one replaced: that which the error quotes, or the nearest."""
     if not error.meant:
-        return []
+        return None
     option = error.meant.startswith("-")
-    wrong = nearest(error.meant, [word.partition("=")[0] for word in words if word.startswith("-") == option])
+    typed = [word.partition("=")[0] for word in words if word.startswith("-") == option]
+    quoted = [word for word in typed if repr(word) in error.said] or [w for w in typed if w in error.said.split()]
+    wrong = nearest(error.meant, quoted) or next(iter(quoted), None) or nearest(error.meant, typed)
     if not wrong:
-        return []
-    mended = [error.meant + word[len(wrong) :] if word.partition("=")[0] == wrong else word for word in words]
-    return [f"  tip: headway {shlex.join(mended)}"]
+        return None
+    return [error.meant + word[len(wrong) :] if word.partition("=")[0] == wrong else word for word in words]
 
 
 def forgive_narrow_encodings() -> None:

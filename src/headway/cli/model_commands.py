@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.cli.options import LOAD_OPTIONS, LoadOptions
+from headway.cli.options import LOAD_OPTIONS, LoadOptions, ModelPath, import_torch
 from headway.errors import UserError, listed
+from headway.system import argument, path_argument
 
 if TYPE_CHECKING:
     from headway.model import Model
@@ -84,12 +85,10 @@ class Writing:
         return {name: value for name, value in asdict(self).items() if name != "draft"}
 
     def check(self) -> None:
-        """Refuses what cannot be asked together, before a model is loaded."""
-        from torch import nn
+        """Refuses what cannot be asked together, before torch and a model are loaded."""
+        from headway.generate.option_checks import check_decoding_options
 
-        from headway.tasks.generation import generation_options
-
-        generation_options(**self.arguments(), draft=None if self.draft is None else nn.Identity())
+        check_decoding_options(**self.arguments(), draft=self.draft)
 
 
 WRITING = Writing()
@@ -159,10 +158,10 @@ def run(
             "headway run needs something to answer",
             do='give a text or a file, as in headway run MODEL "text", or --lines to read them',
         )
+    loaded, options = prepared(model, writing, loading)
     from headway.data.order import batched
     from headway.tasks.results import stop_notes
 
-    loaded, options = prepared(model, writing, loading)
     task, stops = loaded.task, Counter[str | None]()
     for batch in batched((line.rstrip("\n") for line in sys.stdin), LINES) if lines else [texts]:
         found = task.embeddings(loaded.model, batch) if embed else task.predict(loaded.model, batch, options)
@@ -205,12 +204,15 @@ def generate(model: Path, text: str, /, *, loading: LoadOptions = LOAD_OPTIONS, 
     text
         The prompt, or the source text.
     """
-    from headway.tasks.base import StreamsText
-
     writing.check()
     loaded, options = prepared(model, writing, loading)
+    from headway.tasks.base import StreamsText
+
     if not isinstance(loaded.task, StreamsText):
-        raise UserError(f"the model in {model} does not write from texts", do=f'try headway run {model} "{text}"')
+        raise UserError(
+            f"the model in {model} does not write from texts",
+            do=f"try headway run {path_argument(model)} {argument(text)}",
+        )
     if writing.beam is not None:  # the best answer is known in the end
         print(loaded.predict(text, options).to_text())
         return
@@ -226,7 +228,7 @@ def prepared(model: Path, writing: Writing, loading: LoadOptions) -> tuple[Model
     return loaded, loaded.generation_options(**writing.arguments(), draft=draft)
 
 
-def convert(source: Path, target: Path, /, *, to: str = "headway", loading: LoadOptions = LOAD_OPTIONS) -> None:
+def convert(source: ModelPath, target: Path, /, *, to: str = "headway", loading: LoadOptions = LOAD_OPTIONS) -> None:
     """Convert a model folder to another layout, and check the result numerically.
 
     Parameters
@@ -238,6 +240,7 @@ def convert(source: Path, target: Path, /, *, to: str = "headway", loading: Load
     to
         The layout to write: headway or hf (Hugging Face's).
     """
+    import_torch()
     from headway.conversion import convert
 
     print(convert(source, target, to, **vars(loading)).to_text())

@@ -9,9 +9,37 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from headway.data.records import BUILTIN
+from headway.data.text_lines import check_exists
+from headway.progress import phase
+from headway.system import no_model
+
 if TYPE_CHECKING:
     from headway.inspect.presentation import Result
     from headway.model import Model
+
+
+def check_model(_: type, place: Path) -> None:
+    """Refuses a model that is not there, before torch is imported."""
+    if not place.exists():
+        raise no_model(place)
+
+
+def check_data(_: type, file: Path) -> None:
+    """Refuses data that is not there."""
+    if str(file) != BUILTIN:
+        check_exists(file)
+
+
+ModelPath = Annotated[Path, Parameter(validator=check_model)]
+DataPath = Annotated[Path, Parameter(validator=check_data)]
+
+
+def import_torch() -> None:
+    """Imports torch, which takes seconds: a command calls it when all else was checked."""
+    with phase("loading PyTorch"):
+        import torch  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
 
 DEBUG = "Show the traceback of an error."
 Debug = Annotated[bool, Parameter(help=DEBUG)]
@@ -75,6 +103,8 @@ class LoadOptions:
     unsafe: bool = False
 
     def load(self, folder: Path) -> Model:
+        check_model(Path, folder)
+        import_torch()
         from headway.model import load
 
         return load(folder, heads=self.heads, unsafe=self.unsafe)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import field, make_dataclass
 from json import dumps
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.cli.options import Debug
+from headway.cli.options import Debug, check_data, import_torch
+from headway.progress import progress_on
 from headway.recipe import ALIASES, SETTINGS, Setting, kinds_of
 from headway.tasks.registry import DATA_WORDS
-from headway.training.recipe_sources import SHORT_OPTIONS, CommandLineOption, setting_called
+from headway.training.recipe_sources import SHORT_OPTIONS, TRAINER_OPTIONS, CommandLineOption, setting_called
 
 GROUPS = {
     "": Group("Run", sort_key=1),
@@ -51,6 +53,7 @@ def option(setting: Setting) -> Parameter:
     names = [f"--{setting.name.replace('_', '-')}"]
     if setting.name in SHORT_OPTIONS:
         names.insert(0, SHORT_OPTIONS[setting.name])
+    names = [*TRAINER_OPTIONS.get(setting.name, ())[:1], *names]
     text = setting.text[0].upper() + setting.text[1:].replace("null:", "by default:")
     default = "" if spoken(setting.default) in ("None", "False", "") else f" [default: {spoken(setting.default)}]"
     return Parameter(
@@ -58,6 +61,7 @@ def option(setting: Setting) -> Parameter:
         group=GROUPS[setting.section],
         help=f"{text}.{default}",
         metavar=metavar(setting),
+        alias=TRAINER_OPTIONS.get(setting.name, ())[1:],
         show=setting.name != "data.path",  # which is the argument DATA
     )
 
@@ -68,10 +72,10 @@ def spoken(value: object) -> str:
 
 def metavar(setting: Setting) -> str:
     if setting.name == "data.task":
-        return "|".join(DATA_WORDS)
+        return " | ".join(DATA_WORDS)  # in which a line can break
     first = kinds_of(setting.kind)[0]
     names = {int: "N", float: "X", Path: "PATH", tuple[Path, ...]: "PATH", str: "TEXT", bool: ""}
-    return "|".join(setting.choices) or names.get(first, "A,B")
+    return " | ".join(setting.choices) or names.get(first, "A,B")
 
 
 def hint(setting: Setting) -> Any:
@@ -143,19 +147,28 @@ def train(
     """
     from headway.training.recipe_sources import read_layers
 
-    asked = read_layers(given(data, options, sizes or {}), config)  # a mistake is told before torch is imported
-    from headway.training.run import dry_run as describe_run
-    from headway.training.run import finished_in, resolved_yaml, train
+    asked, splits = read_layers(given(data, options, sizes or {}), config), None
+    from headway.training.preflight import preflight, run_to_resume
 
-    if resume and (folder := finished_in(asked)):
-        print(f"the run in {folder} is finished: nothing is left to do")
-    elif print_config:
-        print(resolved_yaml(asked, resume=resume), end="")
-    elif dry_run:
-        print(describe_run(asked, resume=resume))
-    else:
-        _, end = train(asked, resume=resume)
-        return 0 if end.signal is None else 128 + end.signal
+    if resume and run_to_resume(asked) is None:
+        resume = False
+        print(f"{asked.value('out')} holds no run yet, so it starts")
+    with nullcontext() if print_config else progress_on(sys.stdout):  # a recipe is printed alone
+        if not resume:  # what is wrong, and what the data is, is told before torch is imported
+            splits = preflight(asked, None if print_config else sys.stdout)
+        import_torch()
+        from headway.training.run import dry_run as describe_run
+        from headway.training.run import finished_in, resolved_yaml, train
+
+        if resume and (folder := finished_in(asked)):
+            print(f"the run in {folder} is finished: nothing is left to do")
+        elif print_config:
+            print(resolved_yaml(asked, resume=resume, splits=splits), end="")
+        elif dry_run:
+            describe_run(asked, resume=resume, splits=splits)
+        else:
+            _, end = train(asked, resume=resume, splits=splits)
+            return 0 if end.signal is None else 128 + end.signal
     return 0
 
 
@@ -185,6 +198,9 @@ def bottleneck(
 
     words = given(data, options, {})  # a mistake is told before torch is imported
     asks = [read_layers({**words, "model.preset": name.strip()}) for name in presets.split(",")]
+    for path in words.get("data.path", ()):
+        check_data(Path, Path(path))
+    import_torch()
     from headway.training.bottleneck import BottleneckResult, bottleneck
 
     found = bottleneck(asks, out=sys.stderr if json else None)

@@ -225,12 +225,17 @@ def check_file(file: Path) -> None:
     """A UserError where there is nothing to read."""
     if file.is_dir():
         raise UserError(f"{file} is a folder", allowed="a file")
-    if not file.exists():
-        beside = [other.name for other in file.parent.iterdir()] if file.parent.is_dir() else []
-        like = nearest(file.name, beside)
-        raise UserError(f"{file} does not exist", meant=like and str(file.with_name(like)))
+    check_exists(file)
     if not file.is_file():
         raise UserError(f"{file} can be read only once", allowed="a file on the disk")
+
+
+def check_exists(path: Path) -> None:
+    """A UserError where there is neither a file nor a folder, with the name of one that was perhaps meant."""
+    if not path.exists():
+        beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        like = nearest(path.name, beside)
+        raise UserError(f"{path} does not exist", meant=like and str(path.with_name(like)))
 
 
 def check_format(file: Path) -> None:

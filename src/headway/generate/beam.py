@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError
+from headway.generate.option_checks import check_best
 from headway.generate.request import Generated, Reason, Stop, StopMatcher
 from headway.generate.sampling import FREE, Rules, forbid_tokens, largest, logprobs_at
 from headway.generate.session import DecodingSession
@@ -35,9 +36,7 @@ class Beam:
     def __post_init__(self) -> None:
         if self.width < 1:
             raise UserError(f"Beam(width={self.width})", allowed="1 beam or more")
-        if not 1 <= self.best <= self.width:
-            given = f"Beam(width={self.width}, best={self.best})"
-            raise UserError(given, allowed=f"the best 1 to {self.width}", do="widen the beam to see more")
+        check_best(self.width, self.best)
 
     def score(self, total: float, length: int) -> float:
         """The length-normalised score of a continuation of `length` tokens whose log-probabilities sum to `total`."""

@@ -12,12 +12,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 
 import torch
 from torch import Tensor
 
 from headway.errors import UserError
+from headway.generate.option_checks import check_repetition, check_sampling
 
 Tokens = tuple[int, ...]
 WIDTH = 64  # tokens of a piece: of 32 to 256 the fastest from 4×50k to 256×32k
@@ -76,14 +77,7 @@ class RandomSampler(Sampler):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_repetition(self.repetition)
-        if not 0.0 <= self.temperature < inf:
-            raise UserError(f"temperature={self.temperature:g}", allowed="0 or more; 0 takes the likeliest token")
-        if self.top_k is not None and self.top_k < 1:
-            raise UserError(f"top_k={self.top_k}", allowed="1 or more", do="leave it out to keep all tokens")
-        for name, share in (("top_p", self.top_p), ("min_p", self.min_p)):
-            if share is not None and not 0.0 < share <= 1.0:
-                raise UserError(f"{name}={share:g}", allowed="above 0, up to 1", do="leave it out to keep all tokens")
+        check_sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition)
 
     def process(self, logits: Tensor, seen: Sequence[int]) -> Tensor:
         logits = apply_temperature(penalise_repetition(logits, seen, self.repetition), self.temperature)
@@ -143,11 +137,6 @@ def draw_index(weights: Tensor, generator: torch.Generator) -> int:
     point = torch.rand((), dtype=torch.float64, generator=generator).to(weights.device) * upto[-1]
     last = torch.searchsorted(upto, upto[-1:])  # rounding must not lead to a token of weight 0 behind it
     return int(torch.minimum(torch.searchsorted(upto, point[None], right=True), last))
-
-
-def check_repetition(penalty: float) -> None:
-    if not (penalty > 0.0 and isfinite(penalty)):
-        raise UserError(f"repetition={penalty:g}", allowed="a number above 0; 1 changes nothing")
 
 
 GREEDY = Greedy()

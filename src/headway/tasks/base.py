@@ -97,6 +97,7 @@ class Task(ABC):
     max_epochs: ClassVar[float] = math.inf  # of training from scratch: after more, the model knows the data by heart
     needs_labels: ClassVar[bool] = True  # whether records must say something about their samples
     beams: ClassVar[bool] = False  # whether its evaluation decodes, so that beams make a difference
+    decoding: ClassVar[tuple[str, ...]] = ()  # the options of `generation_options` that change its answers
     sample_names: ClassVar[tuple[str, str, str]] = ("source", "answer", "should be")  # heads of a table of samples
     graded: ClassVar[bool] = True  # whether an answer is right or wrong, not more or less good
     on_other_data: ClassVar[NextCommand] = NextCommand("headway eval {} DATA", "evaluate it on other data")

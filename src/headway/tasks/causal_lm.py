@@ -32,6 +32,7 @@ from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction, around, ids, some
 from headway.tasks.generation import (
+    DECODING,
     GREEDY_OPTIONS,
     GenerationOptions,
     continuation_job,
@@ -70,6 +71,7 @@ class CausalBatch(TextBatch):
 class CausalLM(LanguageModelling):
     """Continue the text.  A document has `bos` before it and `eos` behind it, where the tokenizer has these."""
 
+    decoding = DECODING
     name = "causal-lm"
     does = "continues texts"
     architectures = ("gpt2", "llama", "mixtral")

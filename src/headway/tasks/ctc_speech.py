@@ -96,6 +96,7 @@ class CTCBatch(Batch):
 class CTC(Transcribes, MediaTask):
     """Write the transcript of a sound; `factor` frames are one token of the model."""
 
+    decoding = ("beam",)
     name = "ctc"
     target = "symbol"
     architectures = ("conformer",)

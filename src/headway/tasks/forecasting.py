@@ -104,6 +104,7 @@ class PredictedRow(NamedTuple):
 class Forecasting(MediaReader, StreamTask):
     """Predict the next row; the loss of a row is the mean of its squared errors, in standard deviations."""
 
+    decoding = ("max_new_tokens",)
     name = "forecasting"
     does = "foresees the next row of a table"
     target = "row"

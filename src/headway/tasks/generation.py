@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
+from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import BEAM, Beam
 from headway.generate.decoding import Job
+from headway.generate.option_checks import check_decoding_options
 from headway.generate.request import Generated, Stop, max_new_tokens, min_new_tokens, rules_of, token_setting
 from headway.generate.sampling import FREE, GREEDY, Greedy, RandomSampler, Rules, Sampler
 from headway.generate.session import context_of, encode_sources, vocab_of
@@ -89,20 +91,14 @@ def generation_options(
     `beam` searches with so many beams and keeps the `best` answers; a `patient` search ends when no open beam can win.
     `draft` is a smaller model that proposes tokens, and `lookup` proposes what followed the same tokens before.
     """
-    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-    samples = any(option is not None for option in sampling.values())
-    searching = {"length_penalty": length_penalty, "best": best, "patient": patient or None}
-    if max_new_tokens is not None and max_new_tokens < 1:
-        raise UserError(f"max_new_tokens= is {max_new_tokens}", allowed="1 or more")
-    if draft is not None and lookup:
-        raise UserError("draft= and lookup= both guess what comes next", do="give one of them")
-    if beam is None and (named := [name for name, value in searching.items() if value is not None]):
-        raise UserError(f"{named[0]}= is for beams", do="give beam= too, such as 4")
+    check_decoding_options(**locals())
+    samples = any(option is not None for option in (temperature, top_k, top_p, min_p))
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     if beam is not None:
-        check_beam(samples, repetition_penalty, draft is not None or lookup)
         alpha = BEAM.alpha if length_penalty is None else length_penalty
-        return GenerationOptions(Beam(beam, alpha, best or 1, early=not patient), max_new_tokens, stops)
+        return GenerationOptions(
+            Beam(beam, alpha, 1 if best is None else best, early=not patient), max_new_tokens, stops
+        )
     decoding: Sampler = Greedy(repetition_penalty)
     if samples:
         heat = 1.0 if temperature is None else temperature
@@ -110,14 +106,16 @@ def generation_options(
     return GenerationOptions(decoding, max_new_tokens, stops, draft=PromptLookup() if lookup else draft)
 
 
-def check_beam(samples: bool, repetition_penalty: float, guesses: bool) -> None:
-    """Refuses what cannot be asked of a beam."""
-    if samples:
-        raise UserError("beam= searches and does not draw", do="give beam=, or temperature= and its like")
-    if repetition_penalty != 1.0:
-        raise UserError("beam= has no repetition_penalty=", do="leave one of them out")
-    if guesses:
-        raise UserError("beam= follows many answers and cannot guess ahead", do="leave draft= and lookup= out")
+AHEAD = ("draft", "lookup")  # options of speculative decoding
+DECODING = tuple(signature(generation_options).parameters)  # the options of a task that writes tokens
+
+
+def check_useful(how: Mapping[str, Any], useful: Sequence[str], does: str) -> None:
+    """Refuses options that were given to a model for which only the `useful` ones mean anything."""
+    usual = {name: one.default for name, one in signature(generation_options).parameters.items()}
+    for name, value in how.items():
+        if name in usual and name not in useful and value != usual[name]:
+            raise UserError(f"the model {does} and has no use for {name}=", do="leave it out")
 
 
 def check_draft(ours: Sequence[Tokenizer | None], theirs: Sequence[Tokenizer | None]) -> None:

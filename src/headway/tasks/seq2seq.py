@@ -29,6 +29,7 @@ from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Batch, PackedBatch, Row, TokenPrediction, cut, ids
 from headway.tasks.generation import (
+    DECODING,
     GREEDY_OPTIONS,
     GenerationOptions,
     hypotheses,
@@ -113,6 +114,7 @@ class Seq2Seq(TokenRows):
     `settings` are what the model's config says of the tokens that it writes.
     """
 
+    decoding = DECODING
     name = "seq2seq"
     does = "writes a text from a text"
     target = "token"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from functools import partial
+from json import dumps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,9 +14,9 @@ from torch import nn
 
 from headway.errors import counted
 from headway.recipe import Recipe
-from headway.system import argument, gibibytes, going_on
-from headway.tasks.base import StatefulLoss
-from headway.tasks.results import EvalResult
+from headway.system import argument, gibibytes, going_on, path_argument
+from headway.tasks.base import StatefulLoss, Task
+from headway.tasks.results import EvalResult, NextCommand
 from headway.training.defaults import config_dim, weights_per_token
 from headway.training.groups import ENCODER, OUT, describe_reuse, freeze, groups, leave
 from headway.training.learner import EMA, Learner
@@ -140,15 +141,14 @@ class StepTiming:
 
 def describe_plan(made: Plan, timing: StepTiming) -> str:
     """Each choice with the option that changes it, in lines of 80 columns."""
+    return "\n".join([made.splits.description, *describe_choices(made), *describe_timing(made, timing)])
+
+
+def describe_choices(made: Plan) -> list[str]:
+    """What is known of a run before anything of it is timed."""
     recipe, train = made.recipe, made.recipe.train
-    steps, batch = require(train.steps), require(train.batch) * train.grad_accumulation
-    epochs = steps * units_of_step(made) / max(1, made.encoded.tokens)
-    evaluations = -(-steps // require(train.evaluate_every)) + 1
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
     vocab, reuse, left_out, augment = vocabulary(made), reuse_line(made), made.splits.left_out, recipe.data.augment
-    about = "about {}, estimated" if timing.estimated else "about {}"
-    seconds = timing.seconds(steps, evaluations)
-    enough = timing.minutes is not None and seconds < ENOUGH * 60 * timing.minutes
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
         *([("vocab", vocab, "--data.tokenizer")] if vocab else []),
@@ -157,16 +157,32 @@ def describe_plan(made: Plan, timing: StepTiming) -> str:
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{recipe.device}, {counted(require(train.threads), 'thread')}", "--device"),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
-        ("batch", f"{batch:,} {made.encoded.unit}", "--train.batch"),
+        ("batch", f"{require(train.batch) * train.grad_accumulation:,} {made.encoded.unit}", "--train.batch"),
+    ]
+    return [*([] if left_out is None else [f"--skip-bad: {left_out}"]), *table(lines)]
+
+
+def describe_timing(made: Plan, timing: StepTiming) -> list[str]:
+    """How long it takes, and where it goes."""
+    train = made.recipe.train
+    steps = require(train.steps)
+    epochs = steps * units_of_step(made) / max(1, made.encoded.tokens)
+    evaluations = -(-steps // require(train.evaluate_every)) + 1
+    about = "about {}, estimated" if timing.estimated else "about {}"
+    seconds = timing.seconds(steps, evaluations)
+    enough = timing.minutes is not None and seconds < ENOUGH * 60 * timing.minutes
+    lines = [
         ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
         *([("", f"enough for this data: not all of {timing.minutes:g} minutes", "--train.epochs")] if enough else []),
         ("time", about.format(duration(seconds)), "--minutes"),
         ("memory", about.format(gibibytes(timing.memory)), "--train.batch"),
-        ("folder", str(recipe.out), "--out"),
+        ("folder", str(made.recipe.out), "--out"),
     ]
-    head = [made.splits.description, *([] if left_out is None else [f"--skip-bad: {left_out}"])]
-    table = [f"  {name:7} {value:44} {option}".rstrip() for name, value, option in lines]
-    return "\n".join([*head, *table, *too_short(made, timing)])
+    return [*table(lines), *too_short(made, timing)]
+
+
+def table(lines: Iterable[tuple[str, str, str]]) -> list[str]:
+    return [f"  {name:7} {value:44} {option}".rstrip() for name, value, option in lines]
 
 
 def too_short(made: Plan, timing: StepTiming) -> list[str]:
@@ -233,16 +249,31 @@ def describe_end(made: Plan, end: RunResult) -> str:
     from headway.look.recording import find_attention_sites  # late: a page is far from a plan
 
     example = made.task.example(made.splits, end.found.samples if end.found else ())
-    commands = made.task.next_commands(shlex.quote(str(made.out)), argument(example))
-    looks = [look_command(made.out, example)] if find_attention_sites(made.shape()) else []
+    commands = first_commands(type(made.task), made.out, example, find_attention_sites(made.shape()))
     scores = [] if end.found is None else ["", *describe_scores(end.found), "", *conclusions(made, end)]
     told = [f"done: the weights are {end.chosen}", f"the report is {made.out / REPORT}", *scores]
-    return "\n".join(["", *told, "", "next", *(f"  {line}" for line in [*(one.command for one in commands), *looks])])
+    return "\n".join(["", *told, "", "next", *(f"  {one.command}" for one in commands)])
+
+
+def first_commands(task: type[Task], folder: Path | str, example: str, sites: Sized) -> list[NextCommand]:
+    """What to type after a training: use the model, see its attention where it has `sites` of that, and in Python."""
+    looks = [NextCommand(look_command(folder, example), "see its attention")] if sites else []
+    in_python = NextCommand(python_command(task, folder, example), "use it in Python")
+    return [*task.next_commands(path_argument(folder), argument(example)), *looks, in_python]
 
 
 def look_command(folder: Path | str, example: str) -> str:
     """The command that shows the attention to an input."""
-    return f"headway look {shlex.quote(str(folder))} {argument(example)}"
+    return f"headway look {path_argument(folder)} {argument(example)}"
+
+
+def python_command(task: type[Task], folder: Path | str, example: str) -> str:
+    """The same answer from Python."""
+    options = "".join(f", {name}={value:g}" for name, value in task.sampling.items())
+    place, text = (dumps(str(word), ensure_ascii=False) for word in (folder, example))  # in double quotes
+    return "python -c " + shlex.quote(
+        f"import headway; print(headway.load({place}).predict({text}{options}).to_text())"
+    )
 
 
 def duration(seconds: float) -> str:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset
 
 from headway.data.checks import Skipped, good_records
 from headway.data.kinds import DataKind
@@ -24,11 +23,13 @@ from headway.data.records import BUILTIN, Record, as_records, by_document, is_bu
 from headway.data.shards import Shards, cached_shards, digest, write_shards
 from headway.data.splits import DataSplits, split, split_by_names, without_test
 from headway.errors import UserError
+from headway.progress import phase
 from headway.recipe import Recipe
-from headway.tasks.base import RecordTask, StreamTask, Task, TaskSetup
 from headway.tasks.registry import data_entry, data_kind, sentence, unlabelled_tasks
-from headway.training.loop import deaf
 from headway.zoo.presets import preset
+
+if TYPE_CHECKING:  # torch takes seconds to import, and what files hold is told before
+    from headway.tasks.base import RecordTask, StreamTask, Task, TaskSetup
 
 DATES, DATES_VALIDATION = 100_000, 1000
 ENCODED_TOGETHER = 1000  # records
@@ -36,6 +37,8 @@ MEDIA_NUMBERS = 2**31  # what a row of images or sounds may hold: the bytes of a
 VALIDATION_BATCH = {"tokens": 8192, "images": 128, "frames": 16_384, "vectors": 8192}  # of a batch for validation
 STREAM_ROWS = 32  # spans of a validation batch
 
+
+PARTS = {"train": "training", "held": "validation"}
 
 # ---- records
 
@@ -147,7 +150,8 @@ class ShardCache:
         """Rows on disk, written once for all runs that have the same."""
 
         def make(folder: Path) -> None:
-            write_shards(folder, rows(), columns, vocab)
+            with phase(f"encoding the {PARTS[part]} data", "rows") as progress:
+                write_shards(folder, progress.counted(rows()), columns, vocab)
 
         return cached_shards(digest((), f"{self.key} {part}"), make, self.place)
 
@@ -167,6 +171,8 @@ def encoded_dataset(
     setup: TaskSetup, splits: DataSplits, seed: int, max_length: int, cache: ShardCache
 ) -> EncodedDataset:
     """The rows of a task, as batches of training and of validation."""
+    from headway.tasks.base import RecordTask, StreamTask
+
     task = setup.task
     if isinstance(task, StreamTask):
         return encode_stream(task, splits, seed, task.stride(max_length), cache)
@@ -318,7 +324,7 @@ class HistoryExamples(SpanExamples):
         return min(max(0, known), piece.stop - piece.start - 1)
 
 
-class Batches(Dataset[list[Any]]):
+class Batches:
     """`batches[step]` holds the batches of a step, counted from 1: several with gradient accumulation."""
 
     def __init__(self, task: Task, examples: Examples, steps: Steps, seed: int):
@@ -334,9 +340,13 @@ class Batches(Dataset[list[Any]]):
         """The batches of steps `first` to `last` (exclusive), prefetched by a number of worker processes."""
         if workers == 0:
             return (self[step] for step in range(first, last))
-        steps = range(first, last)
+        from torch.utils.data import DataLoader, Dataset
+
+        from headway.training.loop import deaf
+
+        rows, steps = cast("Dataset[list[Any]]", self), range(first, last)  # of which it calls __getitem__ alone
         return iter(
-            DataLoader(self, None, sampler=steps, num_workers=workers, worker_init_fn=deaf, collate_fn=unchanged)
+            DataLoader(rows, None, sampler=steps, num_workers=workers, worker_init_fn=deaf, collate_fn=unchanged)
         )
 
 

@@ -22,6 +22,7 @@ from typing import Any, Protocol, Self
 from torch import Tensor, nn
 
 from headway.errors import UserError, malformed
+from headway.progress import phase
 from headway.tasks.results import EvalResult
 from headway.training.learner import Learner, StepResult, fill, mean_tensors
 from headway.training.metrics_log import MetricsLog
@@ -132,6 +133,7 @@ class Callback(Protocol):
     def on_save(self, step: int) -> None: ...
     def on_message(self, sentence: str) -> None: ...
     def on_steps(self, steps: int) -> None: ...
+    def on_last_step(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -287,6 +289,11 @@ class Run:
 
     def finish(self) -> RunResult:
         """Gives the model the best weights: of one checkpoint, or the mean of several."""
+        self.notify("on_last_step")
+        with phase("evaluating the best weights"):
+            return self.chosen_result()
+
+    def chosen_result(self) -> RunResult:
         step, best, model = self.state.step, self.best_weights(), self.learner.model.eval()
         final = self.final_evaluator or self.evaluator
         if not best or final is None:

@@ -21,17 +21,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
+from headway.progress import REFRESH_SECONDS, is_terminal, progress_bar
 from headway.system import check_inside, flush
 from headway.tasks.results import EvalResult
 from headway.training.learner import StepResult
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
 DONE = "done"
-REFRESH_SECONDS = 0.2
 SPEED_DECAY = 0.98  # of the moving average of the speed
 MAX_COLUMNS = 80  # of a plain line
 MIN_BAR_COLUMNS = 8
@@ -159,7 +156,7 @@ class RunProgress:
 
     def __init__(self, out: TextIO, steps: int, metrics_log: MetricsLog, unit: str = "tokens"):
         self.out, self.steps, self.metrics_log, self.unit = out, steps, metrics_log, unit
-        self.bar = progress_bar(out, steps) if out.isatty() and os.environ.get("TERM") != "dumb" else None
+        self.bar = progress_bar(out, steps) if is_terminal(out) else None
         self.speed: tuple[float, float] = (0.0, 0.0)  # seconds and tokens per step, moving averages
         self.refreshed = 0.0
         self.loss: float | None = None
@@ -213,6 +210,11 @@ class RunProgress:
         else:
             self.out.write(f"{sentence}\n")
             self.out.flush()
+
+    def on_last_step(self) -> None:
+        """Ends the bar: what comes after the steps is shown by itself."""
+        self.close()
+        self.bar = None
 
     def close(self) -> None:
         if self.bar is not None:
@@ -281,29 +283,6 @@ def progress_to(out: TextIO, steps: int, metrics_log: MetricsLog, unit: str = "t
         yield progress
     finally:
         progress.close()
-
-
-def progress_bar(out: TextIO, steps: int) -> Progress:
-    """A started progress bar that refreshes only when told to: a thread would not survive the fork of data workers."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-    from rich.table import Column
-
-    fixed = Column(no_wrap=True)
-    bar = Progress(
-        TextColumn("{task.fields[step]}", markup=False, table_column=fixed),
-        BarColumn(None, table_column=Column(ratio=1)),
-        TextColumn("{task.fields[numbers]}", markup=False, table_column=fixed.copy()),
-        console=Console(file=out, emoji=False),
-        auto_refresh=False,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        expand=True,
-    )
-    bar.add_task("", total=steps, step="", numbers="")
-    bar.start()
-    return bar
 
 
 def duration(seconds: float) -> str:

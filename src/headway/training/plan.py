@@ -24,6 +24,7 @@ from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed
 from headway.model import Model, load
+from headway.progress import phase
 from headway.recipe import Recipe, flat, from_flat
 from headway.tasks.base import Task, TaskSetup, task_class, tasks_for
 from headway.tasks.model_parts import CUSTOM, InitialisesModel
@@ -49,6 +50,7 @@ from headway.training.defaults import (
 )
 from headway.training.groups import ReusedWeights, describe_task, reused_part, reused_weights, take_over
 from headway.training.memory import check_memory, smaller_presets
+from headway.training.preflight import check_recipe
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
 from headway.zoo.build import (
     DataRequirements,
@@ -166,13 +168,19 @@ class Plan:
         return replace(found, preprocess=setup.preprocess, task_name=name, own_task=own_task)
 
 
-def plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_PARTS) -> Plan:
-    """All that follows from a recipe.  With `scratch`, what is prepared on disk is prepared there."""
+def plan(
+    layers: RecipeLayers,
+    scratch: Path | None = None,
+    own: OwnParts = NO_PARTS,
+    splits: DataSplits | None = None,
+) -> Plan:
+    """All that follows from a recipe.  With `scratch`, what is prepared on disk is prepared there.
+
+    `splits` are the data of the recipe, where they have been read already.
+    """
     draft = resolve(layers)
-    if own.records is None and not draft.data.path and draft.data.source is None:
-        do = "headway train FILE, or headway train dates, the built-in data set"
-        raise UserError("headway train needs data", do=do)
-    splits = load_splits(draft, own.task, own.records)
+    check_recipe(draft, own.records, own.module)
+    splits = load_splits(draft, own.task, own.records) if splits is None else splits
     start = None if draft.model.start is None else load(draft.model.start)
     builtin = splits.builtin and own.config is None and own.module is None
     if builtin and start is None and draft.model.preset is None:
@@ -182,7 +190,8 @@ def plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_P
         raise UserError(said, do="leave one of them out")
     chosen = own.task or choose_task(draft, splits, start, own.config)
     part = reused_part(start, chosen) if start else None
-    setup = chosen.from_data(splits, draft, start)
+    with phase("preparing the data"):  # a tokenizer is trained, classes are counted
+        setup = chosen.from_data(splits, draft, start)
 
     def encode(setup: TaskSetup) -> EncodedDataset:
         longest = max_length_of(draft, setup)

@@ -12,6 +12,8 @@ names once the architecture is known.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from json import dumps
@@ -61,7 +63,16 @@ SHORT_OPTIONS = {
     "model.freeze": "--freeze",
     "train.minutes": "--minutes",
 }
+# Short names that other trainers have; the first is shown in --help
+TRAINER_OPTIONS = {
+    "train.steps": ("--steps", "--max-steps"),
+    "train.epochs": ("--epochs", "--num-epochs", "--max-epochs"),
+    "train.batch": ("--batch-size", "--batch"),
+    "train.lr": ("--lr", "--learning-rate"),
+    "train.dropout": ("--dropout",),
+}
 MAX_FILE_BYTES = 1_000_000
+INIT = "headway init > recipe.yaml"
 COMMENT_WIDTH = 76  # so that commented lines fit into 80 columns
 
 
@@ -86,6 +97,10 @@ class SettingOrigin:
         found = self.nearest(name, sizes)
         meant = self.spell(found) if found else None
         return UserError(self.missing(name), allowed=", ".join(sizes) or None, meant=meant)
+
+    def locate(self, error: UserError) -> UserError:
+        """The error of a value that was given here, told with its place."""
+        return error
 
     def nearest(self, name: str, sizes: tuple[str, ...]) -> str | None:
         """The setting that a wrong name was probably meant to be."""
@@ -148,13 +163,26 @@ class RecipeLine(SettingOrigin):
         section, _, word = name.rpartition(".")
         return word if section in (self.section, "") else f"{section}: {word}"
 
+    @property
+    def place(self) -> str:
+        return f"{self.file} line {self.line}"
+
     def describe(self, name: str, value: object) -> str:
         written = repr(value) if isinstance(value, str) else to_text(value)
-        return f"{self.file} line {self.line}: {name.rpartition('.')[2]}: {written}"
+        return f"{self.place}: {name.rpartition('.')[2]}: {written}"
 
     def missing(self, name: str) -> str:
         section = f"[{self.section}]" if self.section else "a recipe"
-        return f"{self.file} line {self.line}: {section} has no {name.rpartition('.')[2]!r}"
+        return f"{self.place}: {section} has no {name.rpartition('.')[2]!r}"
+
+    def unknown(self, name: str, sizes: tuple[str, ...] = ()) -> UserError:
+        return self.locate(super().unknown(name, sizes))
+
+    def locate(self, error: UserError) -> UserError:
+        """With file and line; the word that was meant stands in the file, so no other command mends it."""
+        said = error.said if error.said.startswith(self.place) else f"{self.place}: {error.said}"
+        meant = f"did you mean {error.meant!r}?" if error.meant else None
+        return UserError(said, allowed=error.allowed, do="; ".join(filter(None, (error.do, meant))) or None)
 
 
 class GivenValue(NamedTuple):
@@ -193,6 +221,22 @@ class RecipeLayers:
         asked = (one for one, origin in zip(self.layers, origins, strict=True) if not isinstance(origin, RecipeLine))
         return {name[6:]: one.value for layer in asked for name, one in layer.items() if name not in SETTINGS}
 
+    def locate(self, error: UserError) -> UserError:
+        """An error about settings that a recipe file gives: with their lines, and spelled as they are there."""
+        names = [name for name in SETTINGS if re.search(rf"\b{re.escape(name)}\b(?!\.\w)", error.said)]
+        origins = {name: one.origin for name in names if (one := self.given(name))}
+        lines = [one for one in origins.values() if isinstance(one, RecipeLine)]
+        if not lines:
+            return error
+
+        def spell(text: str) -> str:
+            for name in names:
+                text = text.replace(name, origins.get(name, lines[0]).spell(name))
+            return text
+
+        first = min(lines, key=lambda one: one.line)
+        return first.locate(UserError(spell(error.said), allowed=error.allowed, do=error.do and spell(error.do)))
+
     def check_sizes(self, known: Iterable[str]) -> None:
         """Refuses a config field that the architecture does not have."""
         names = tuple(name for name in known if name not in ("vocab", "dropout"))
@@ -212,7 +256,10 @@ def read_layers(
     file = read_file(config) if config else {}
     typed = layer_of((name, parse_typed(name, value, origin), origin) for name, value in options.items())
     layers = RecipeLayers((file, read_variables(environ), typed))
-    resolve(layers)  # settings that contradict each other are reported now
+    try:
+        resolve(layers)
+    except UserError as error:  # settings that contradict each other
+        raise layers.locate(error) from None
     return layers
 
 
@@ -263,14 +310,14 @@ def read_file(path: Path) -> Layer:
     if document.value is None:
         return {}
     if not isinstance(document.value, dict):
-        raise UserError(f"{name} holds no settings", do="headway init shows how a recipe is written")
+        raise UserError(f"{name} line 1: this is no setting of a recipe, such as seed: 1", do=f"{INIT} writes one")
     given: list[tuple[str, Any, SettingOrigin]] = []
     for key, value in document.value.items():
         if key not in SECTIONS:
             given.append((key, value, RecipeLine(name, document.lines[(key,)], "")))
             continue
         if not isinstance(value, dict | None):
-            do = f"write settings such as those of headway init below {key}:"
+            do = f"write settings below {key}:, as {INIT} does"
             raise UserError(f"{name} line {document.lines[(key,)]}: {key}: {value!r} is no section", do=do)
         for word, inner in (value or {}).items():
             given.append((f"{key}.{word}", inner, RecipeLine(name, document.lines[(key, word)], key)))
@@ -294,17 +341,19 @@ def layer_of(given: Iterable[tuple[str, Any, SettingOrigin]]) -> Layer:
 
 
 def checked(written: str, value: Any, origin: SettingOrigin) -> Any:
-    """A value in the type and bounds of its setting; errors use the name that was written."""
-    if written == "model.preset" and isinstance(value, str):
-        preset(value)
-    if written == "data.task" and isinstance(value, str) and value not in (*DATA_WORDS, *TASKS):
-        meant, allowed = nearest(value, (*DATA_WORDS, *TASKS)), ", ".join(DATA_WORDS)
-        raise UserError(f"{origin.describe(written, value)} is not a choice", allowed=allowed, meant=meant)
-    if one := SETTINGS.get(canonical(written)):
-        return fit(one, value, origin.describe(written, value))
-    if not written.startswith("model.") or written in ("model.vocab", "model.dropout"):
+    """A value in the type and bounds of its setting; errors use the name that was written, and say where."""
+    one = SETTINGS.get(canonical(written))
+    if one is None and (not written.startswith("model.") or written in ("model.vocab", "model.dropout")):
         raise origin.unknown(written)
-    return lists_to_tuples(value)
+    try:
+        if written == "model.preset" and isinstance(value, str):
+            preset(value)
+        if written == "data.task" and isinstance(value, str) and value not in (*DATA_WORDS, *TASKS):
+            meant, allowed = nearest(value, (*DATA_WORDS, *TASKS)), ", ".join(DATA_WORDS)
+            raise UserError(f"{origin.describe(written, value)} is not a choice", allowed=allowed, meant=meant)
+        return lists_to_tuples(value) if one is None else fit(one, value, origin.describe(written, value))
+    except UserError as error:
+        raise origin.locate(error) from None
 
 
 def read_text(path: Path) -> str:
@@ -312,9 +361,12 @@ def read_text(path: Path) -> str:
         with regular(path).open("rb") as file:
             found = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist", do="headway init PRESET > recipe.yaml writes a recipe") from None
+        do = f"headway init > {shlex.quote(str(path))} writes a recipe"
+        raise UserError(f"{path} does not exist", do=do) from None
     except IsADirectoryError:
-        raise UserError(f"{path} is a folder", do="name a recipe, such as the recipe.yaml in it") from None
+        inside = path / "recipe.yaml"
+        do = f"give --config {shlex.quote(str(inside))}" if inside.is_file() else f"{INIT} writes a recipe"
+        raise UserError(f"{path} is a folder", do=do) from None
     if len(found) > MAX_FILE_BYTES:
         raise UserError(f"{path} is too large for a recipe", allowed=f"{MAX_FILE_BYTES:,} bytes")
     try:

@@ -7,8 +7,7 @@ of the same.
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,9 +19,10 @@ from torch import nn
 from headway import __version__
 from headway.errors import counted
 from headway.figures import Curve, Point
+from headway.look.recording import find_attention_sites
 from headway.metrics.scores import INTERVAL, MEASURES, Scores
 from headway.recipe import Recipe
-from headway.system import argument, describe_cores, describe_processor, describe_python, going_on, peak_memory
+from headway.system import describe_cores, describe_processor, describe_python, going_on, path_argument, peak_memory
 from headway.tasks.base import Task
 from headway.tasks.results import (
     SHOWN_SAMPLES,
@@ -34,7 +34,7 @@ from headway.tasks.results import (
     TracedInput,
     shortened,
 )
-from headway.training.build import data_size, duration, vocabulary
+from headway.training.build import data_size, duration, first_commands, vocabulary
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
@@ -96,7 +96,7 @@ def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) ->
         kept=log.chosen_steps() or [end.step],
         recipe=to_yaml(made.recipe),
         label_smoothing=bool(made.recipe.train.label_smoothing),
-        commands=next_commands(type(task), folder, example),
+        commands=next_commands(type(task), folder, example, find_attention_sites(model)),
         example=example,
         details=details,
         unseen=None if found is None else unseen_scores(made, found, model),
@@ -211,11 +211,11 @@ def curves(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Curve]]:
     return {"loss": loss, **{name: [curve] for name, curve in found.items()}}
 
 
-def next_commands(task: type[Task], folder: str, example: str) -> list[NextCommand]:
-    """What to type next."""
-    quoted = shlex.quote(folder)
+def next_commands(task: type[Task], folder: str, example: str, sites: Sized = ()) -> list[NextCommand]:
+    """What to type next; `sites` are those of the model's attention."""
+    quoted = path_argument(folder)
     return [
-        *task.next_commands(quoted, argument(example)),
+        *first_commands(task, folder, example, sites),
         task.on_other_data._replace(command=task.on_other_data.command.format(quoted)),
         NextCommand(retrain_command(folder), "train it again: the same data and number of threads give the same bits"),
         NextCommand(going_on(folder), "resume this run, where it was interrupted"),

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import os
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -26,13 +25,17 @@ import torch
 
 from headway.data.records import is_builtin
 from headway.data.shards import digest
+from headway.data.splits import DataSplits
 from headway.errors import UserError, malformed
+from headway.progress import phase, progress_on
 from headway.recipe import Recipe, flat
 from headway.system import CHECKPOINTS, going_on, keep_memory, memory_errors, read_json, write_json, write_text
 from headway.training.build import (
+    StepTiming,
     batches_of,
+    describe_choices,
     describe_end,
-    describe_plan,
+    describe_timing,
     evaluator_of,
     learner_of,
     limits_of,
@@ -44,12 +47,12 @@ from headway.training.loop import Interruption, Recount, Run, RunLimits, RunResu
 from headway.training.metrics_log import MetricsLog, progress_to
 from headway.training.optimiser import Schedule
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
+from headway.training.preflight import DATA, RECIPE, check_place, run_to_resume
 from headway.training.recipe_sources import CommandLineOption, RecipeLayers, from_yaml, read_file, resolve, to_yaml
 from headway.training.report_page import write_report
 from headway.training.store import Store
 from headway.training.verdict import FINAL_ANSWERS, with_baselines
 
-RECIPE, DATA = "recipe.yaml", "data.json"
 FILES = ("data.path", "data.source", "data.target", "data.validation")
 FREE = (*FILES, "train.workers")
 COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was made into steps
@@ -63,37 +66,69 @@ def train(
     own: OwnParts = NO_PARTS,
     callbacks: Sequence[object] = (),
     out: TextIO | None = None,
+    splits: DataSplits | None = None,
 ) -> tuple[Plan, RunResult]:
-    """Plans, runs and writes the folder, and describes all of it on `out` (standard output)."""
-    out = out or sys.stdout
-    with memory_errors("give a smaller train.batch, a smaller data.max_length or a smaller model.preset"):
-        made = prepared(layers, resume=resume, own=own)
-        if not resume:
-            asked = made
-            made, timing = timed(asked)
-            print(describe_plan(made, timing), file=out)
+    """Plans, runs and writes the folder, and describes all of it on `out` (standard output) as soon as it is known.
+
+    `splits` are the data of a new run, where they have been read and described already.
+    """
+    stream = out or sys.stdout
+    resume = resume and run_to_resume(layers) is not None
+    do = "give a smaller train.batch, a smaller data.max_length or a smaller model.preset"
+    with progress_on(stream), memory_errors(do):
+        if resume:
+            made = prepared(layers, resume=True, own=own)
+        else:
+            asked, made, timing = described(layers, stream, own=own, splits=splits)
             begin(made, TimeBudget.of(asked, made, timing))
-        made, end = run(made, resume=resume, callbacks=callbacks, out=out)
-    print(describe_end(made, end), file=out)
+        made, end = run(made, resume=resume, callbacks=callbacks, out=stream)
+        print(describe_end(made, end), file=stream)
     return made, end
+
+
+def described(
+    layers: RecipeLayers,
+    out: TextIO,
+    scratch: Path | None = None,
+    *,
+    resume: bool = False,
+    own: OwnParts = NO_PARTS,
+    splits: DataSplits | None = None,
+) -> tuple[Plan, Plan, StepTiming]:
+    """The plan of a run as asked, the same with its steps, and what was timed; facts are printed as they are known."""
+
+    def say(lines: Iterable[str]) -> None:
+        print(*lines, sep="\n", file=out, flush=True)
+
+    asked = prepared(layers, scratch, resume=resume, own=own, splits=splits)
+    if splits is None:
+        say([asked.splits.description])
+    say(describe_choices(asked))
+    with phase("timing steps and an evaluation"):
+        made, timing = timed(asked)
+    say(describe_timing(made, timing))
+    return asked, made, timing
 
 
 def finished_in(layers: RecipeLayers) -> Path | None:
     """The folder of the run that is to be resumed, where it has come to its end."""
-    folder = run_in(layers)
+    folder = run_to_resume(layers)
+    if folder is None:
+        return None
+    check_same(layers, from_yaml(folder / RECIPE), folder)
     return folder if MetricsLog(folder).is_finished() else None
 
 
-def dry_run(layers: RecipeLayers, *, resume: bool = False) -> str:
-    """What a run would do; nothing is written."""
-    with TemporaryDirectory(prefix="headway-") as scratch:
-        made, timing = timed(prepared(layers, Path(scratch), resume=resume))
-        return f"{describe_plan(made, timing)}\n\nnothing was written: this was a dry run"
+def dry_run(layers: RecipeLayers, *, resume: bool = False, splits: DataSplits | None = None) -> None:
+    """Prints what a run would do; nothing is written."""
+    with TemporaryDirectory(prefix="headway-") as scratch, progress_on(sys.stdout):
+        described(layers, sys.stdout, Path(scratch), resume=resume, splits=splits)
+    print("\nnothing was written: this was a dry run")
 
 
-def resolved_yaml(layers: RecipeLayers, *, resume: bool = False) -> str:
+def resolved_yaml(layers: RecipeLayers, *, resume: bool = False, splits: DataSplits | None = None) -> str:
     """The recipe of a run with every choice made."""
-    made = prepared(layers, resume=resume, anywhere=True)
+    made = prepared(layers, resume=resume, anywhere=True, splits=splits)
     return to_yaml(made.recipe if made.recipe.train.steps else timed(made)[0].recipe)
 
 
@@ -104,31 +139,18 @@ def prepared(
     resume: bool = False,
     anywhere: bool = False,
     own: OwnParts = NO_PARTS,
+    splits: DataSplits | None = None,
 ) -> Plan:
     """The plan of a run, new or resumed; a new folder is checked, before the data is read if it was named."""
     keep_memory()
     named: Path | None = layers.value("out")
     if named is not None and not anywhere and not resume:
         check_place(named)
-    made = resumed_plan(layers, scratch, own) if resume else plan(layers, scratch, own)
+    made = resumed_plan(layers, scratch, own) if resume else plan(layers, scratch, own, splits)
     if not anywhere and not resume:
         check_place(made.out)
     torch.set_num_threads(made.recipe.train.threads or 1)
     return made
-
-
-def check_place(folder: Path) -> None:
-    """Refuses a folder that holds something, or that cannot be made."""
-    if (folder / RECIPE).is_file():
-        raise UserError(f"{folder} holds a run already", do="go on with it by resume=, or name another out=")
-    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not nearest.is_dir():
-        raise UserError(f"out= {folder}: {nearest} is not a folder", do="name another out=")
-    # what a crash left that came before the recipe is nobody's
-    if nearest == folder and any(found.name != DATA and found.suffix != ".part" for found in folder.iterdir()):
-        raise UserError(f"{folder} is there already and not empty", do="name another out=")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, "no right to write there", str(nearest))
 
 
 def begin(made: Plan, budget: TimeBudget | None = None) -> None:
@@ -191,9 +213,11 @@ def trained(
         end = training.run(interruption)
     made = length.made
     if end.signal is None:
-        end = with_baselines(made, end, learner.model)
-        made.as_model(learner.model).save(folder)
-        write_report(made, end, log, learner.model)
+        with phase("comparing with simple methods"):
+            end = with_baselines(made, end, learner.model)
+        with phase("writing the model and its report"):
+            made.as_model(learner.model).save(folder)
+            write_report(made, end, log, learner.model)
         log.mark_finished(end.step)
     return made, end
 
@@ -223,20 +247,11 @@ class RunLength:
 # ---- resuming
 
 
-def run_in(layers: RecipeLayers) -> Path:
-    """The folder of the run to go on with."""
-    folder: Path | None = layers.value("out")
-    if folder is None:
-        raise UserError("resume= needs the folder of the run", do="give out= DIR")
-    if not (folder / RECIPE).is_file():
-        raise UserError(f"{folder} holds no run to resume", do="start it without resume=")
-    check_same(layers, from_yaml(folder / RECIPE), folder)
-    return folder
-
-
 def resumed_plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_PARTS) -> Plan:
     """The plan of the run in --out, where nothing has changed since it began."""
-    folder = run_in(layers)
+    folder = run_to_resume(layers)
+    assert folder is not None
+    check_same(layers, from_yaml(folder / RECIPE), folder)
     before = read_hashes(folder / DATA)
     given = given_again(layers)
     check_files(given, before["files"])

@@ -23,6 +23,7 @@ from typing import Any, Literal, cast, get_args, get_origin
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.reader import ReaderError
 
 from headway.errors import UserError, nearest
 from headway.recipe import Setting, kinds_of
@@ -33,6 +34,7 @@ TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 MAX_VALUES = 10_000  # of a document: far more than a recipe has, far fewer than an alias bomb
 MAX_DEPTH = 30
 MAX_NUMBER_CHARACTERS = 400
+YAML_REMEDY = "write a setting as name: value, one to a line"
 CORE, PLAIN = "tag:yaml.org,2002:", "plain"
 
 KeyPath = tuple[str | int, ...]  # keys and indices from the top to a value
@@ -164,9 +166,12 @@ def read_yaml(text: str, name: str) -> YamlDocument:
         node = yaml.compose(text, Loader=PlainScalarLoader)
     except yaml.MarkedYAMLError as error:
         line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise UserError(f"{name}{line}: this is not YAML: {error.problem or error.context}") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{name}: this is not YAML: {' '.join(str(error).split())}") from None
+        do = "indent with spaces" if "'\\t'" in (error.problem or "") else YAML_REMEDY
+        raise UserError(f"{name}{line}: this is not YAML: {error.problem or error.context}", do=do) from None
+    except ReaderError as error:
+        line, code = text.count("\n", 0, error.position) + 1, ord(text[error.position])
+        said = f"{name} line {line}: this is not YAML: U+{code:04X} may not stand there"
+        raise UserError(said, do="delete that character") from None
     except RecursionError:
         raise UserError(f"{name} is nested too deeply", allowed=f"{MAX_DEPTH} levels") from None
     builder = NodeReader(name)

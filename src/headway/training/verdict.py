@@ -7,7 +7,6 @@ numbers.  Simple methods (`Task.baselines`) learn from the training records alon
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -18,7 +17,7 @@ from torch import nn
 
 from headway.data.records import Record
 from headway.metrics.scores import MEASURES, finite
-from headway.system import write_json
+from headway.system import path_argument, write_json
 from headway.tasks.base import task_class
 from headway.tasks.registry import TASKS
 from headway.tasks.results import BaselineData, BaselineResult, EvalResult
@@ -127,7 +126,7 @@ def advice(made: Plan) -> str:
 
 
 def retrain_command(folder: str) -> str:
-    return f"headway train --config {shlex.quote(str(Path(folder) / 'recipe.yaml'))} --out NEW"
+    return f"headway train --config {path_argument(Path(folder) / 'recipe.yaml')} --out NEW"
 
 
 def selection(made: Plan, end: RunResult) -> str | None:
@@ -139,4 +138,4 @@ def selection(made: Plan, end: RunResult) -> str | None:
     which = "these" if chosen_by >= scores.count else f"{chosen_by:,} of these"
     said = f"{which} {scores.count:,} {scores.things} also chose the weights, so the score is optimistic"
     command, use = made.task.on_other_data
-    return f"{said}; {use}: {command.format(shlex.quote(str(made.recipe.out)))}"
+    return f"{said}; {use}: {command.format(path_argument(made.out))}"

@@ -1,0 +1,110 @@
+"""What a command is doing while it does not answer yet: bars on a terminal, plain lines in a file or a pipe.
+
+`phase` names work that may take longer than a second, `Phase.counted` counts its items.  They are shown on the stream
+that `progress_on` was given, and nowhere without it: the library itself is silent.
+
+On a terminal a phase is one line that disappears when it ends.  Elsewhere it is a line at its beginning and, if it
+goes on, another every ten seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import monotonic
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+T = TypeVar("T")
+
+STREAM: ContextVar[TextIO | None] = ContextVar("STREAM", default=None)
+REFRESH_SECONDS = 0.2  # of a bar
+LINE_SECONDS = 10.0  # between plain lines
+
+
+class Phase:
+    """Work that is shown, where there is a stream for it."""
+
+    def __init__(self, name: str, out: TextIO | None, unit: str = "", clock: Callable[[], float] = monotonic):
+        self.name, self.out, self.unit, self.clock = name, out, unit, clock
+        self.done, self.shown_at = 0, clock()
+        self.bar = progress_bar(out, None) if out is not None and is_terminal(out) else None
+        self.show()
+
+    @property
+    def numbers(self) -> str:
+        return f"{self.done:,} {self.unit}" if self.done else ""
+
+    def show(self) -> None:
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], step=f"{self.name} …", numbers=self.numbers)
+            self.bar.refresh()
+        elif self.out is not None:
+            self.out.write(f"{self.name} … {self.numbers}".rstrip() + "\n")
+            self.out.flush()
+
+    def counted(self, items: Iterable[T]) -> Iterator[T]:
+        """The items, of which each counts as work that is done."""
+        for item in items:
+            yield item
+            self.done += 1
+            now = self.clock()
+            if now - self.shown_at > (LINE_SECONDS if self.bar is None else REFRESH_SECONDS):
+                self.shown_at = now
+                self.show()
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+@contextmanager
+def progress_on(out: TextIO | None) -> Generator[None]:
+    """Shows the phases within on a stream; None shows nothing."""
+    token = STREAM.set(out)
+    try:
+        yield
+    finally:
+        STREAM.reset(token)
+
+
+@contextmanager
+def phase(name: str, unit: str = "") -> Generator[Phase]:
+    """Around work that may take long; a phase within another is not shown."""
+    found = Phase(name, STREAM.get(), unit)
+    try:
+        with progress_on(None):
+            yield found
+    finally:
+        found.close()
+
+
+def is_terminal(out: TextIO) -> bool:
+    return out.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def progress_bar(out: TextIO, total: int | None) -> Progress:
+    """A started progress bar that refreshes only when told to: a thread would not survive the fork of data workers."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    fixed = Column(no_wrap=True)
+    bar = Progress(
+        TextColumn("{task.fields[step]}", markup=False, table_column=fixed),
+        BarColumn(None, table_column=Column(ratio=1)),
+        TextColumn("{task.fields[numbers]}", markup=False, table_column=fixed.copy()),
+        console=Console(file=out, emoji=False),
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        expand=True,
+    )
+    bar.add_task("", total=total, step="", numbers="")
+    bar.start()
+    return bar

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,9 +21,10 @@ from headway.errors import UserError
 from headway.tasks.inputs import SeriesInput
 from headway.tasks.media_classification import SeriesClassification
 from headway.tasks.model_parts import named_classes
+from headway.tasks.whisper import WhisperTranscription
 from tests.cli.folders import CONTEXT, LABELS, encoder, sentences
 from tests.data.files import idx, picture, png, put, wav
-from tests.look.readers import built, loaded, sound
+from tests.look.readers import built, loaded
 
 Run = Callable[..., tuple[int, str, str]]
 LONG = "the cat sat on the mat " * 10
@@ -145,12 +147,18 @@ LIMIT = "the limit of {} tokens of a window (max_new_tokens)"
 
 
 def test_a_whisper_says_that_it_stopped(run: Run, tmp_path: Path) -> None:
-    loaded("whisper").save(tmp_path / "ear")
-    assert loaded("whisper").predict(sound(), max_new_tokens=2).stopped_at == LIMIT.format(2)
-    code, out, err = run("run", tmp_path / "ear", sound(), "--json")
-    [segment] = json.loads(out)["segments"]
-    assert (code, err) == (0, f"the answer stopped at {LIMIT.format(len(segment['tokens']))}\n")
-    assert run("run", tmp_path / "ear", sound(), "--max-new-tokens", "2")[2] == ""  # as it was asked to
+    """One that never ends by itself."""
+    model = loaded("whisper")
+    assert isinstance(model.task, WhisperTranscription)
+    end = model.task.transcriber(model.model).marks.end
+    model = replace(model, extra_config={**model.extra_config, "suppress_tokens": [end]})
+    model.save(tmp_path / "ear")
+    clip = str(put(tmp_path, {"clip.wav": wav(length=200)}) / "clip.wav")
+    assert model.predict(clip, max_new_tokens=2).stopped_at == LIMIT.format(2)
+    code, _, err = run("run", tmp_path / "ear", clip)
+    assert code == 0
+    assert re.fullmatch(f"the answer stopped at {re.escape(LIMIT)}\n".replace(r"\{\}", r"\d+"), err)
+    assert run("run", tmp_path / "ear", clip, "--max-new-tokens", "2")[2] == ""  # as it was asked to
 
 
 # ---- numbers
@@ -229,6 +237,7 @@ def test_a_folder_is_answered_file_by_file(run: Run, tmp_path: Path) -> None:
     alone = [run("run", tmp_path / "vit", name)[1] for name in names]
     told = "".join(f"{name}: {line}" for name, line in zip(names, alone, strict=True))
     assert run("run", tmp_path / "vit", photos) == (0, told, "")
+    assert run("run", tmp_path / "vit", f"{photos}/./b.png") == (0, alone[1], "")
     (tmp_path / "empty").mkdir()
     code, _, err = run("run", tmp_path / "vit", tmp_path / "empty")
     assert (code, "empty holds no images; allowed: .jpg" in err) == (2, True)
@@ -251,6 +260,7 @@ def test_clip_is_asked_about_each_image_of_a_folder(run: Run, tmp_path: Path) ->
     alone = [run("run", tmp_path / "clip", photos / name, *asked)[1] for name in ("a.png", "b.png")]
     told = "".join(f"{photos / name}: {line}" for name, line in zip(("a.png", "b.png"), alone, strict=True))
     assert run("run", tmp_path / "clip", photos, *asked) == (0, told, "")
+    assert loaded("clip").task.inputs_named("a cat " * 100) == ["a cat " * 100]  # no name of a file is so long
 
 
 # ---- classes

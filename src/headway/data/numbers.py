@@ -243,7 +243,7 @@ def table_rows(file: Path, columns: Sequence[str | int]) -> list[str]:
     check_file(file)
     query = DataQuery((file,), DataKind.ROWS)
     preview = with_number_header(preview_rows(query, file, suffix_of(file)))
-    bare = preview.names is None and preview.width == len(columns)
+    bare = preview.width == len(columns) and None not in map(as_number, preview.names or preview.rows[0])
     query = replace(query, columns=tuple(range(1, len(columns) + 1) if bare else columns))
     found = recognise_numbers(query)
     assert found is not None

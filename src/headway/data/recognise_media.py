@@ -6,6 +6,7 @@ A folder or a .tar archive holds the files.  Their classes are the folders in it
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -335,14 +336,18 @@ def tables_of(pool: FileSet) -> list[Path]:
     return files
 
 
-def media_inputs(path: Path, noun: str | None = None) -> list[str]:
+def media_inputs(given: str, noun: str | None = None) -> list[str]:
     """The images, sounds or both that a folder, an archive or an IDX file holds, by names; others name themselves."""
+    path, folder = Path(given), os.path.isdir(given)  # of a long text Path raises an error
+    if not folder and not os.path.isfile(given):
+        return [given]
     if noun != "sound" and (found := idx_inputs(path)):
         return found
-    pool = TarFiles(path) if path.suffix.lower() == ".tar" and path.is_file() else FolderFiles(path)
-    if isinstance(pool, FolderFiles) and not path.is_dir():
-        return [str(path)]
+    archive = path.suffix.lower() == ".tar"
+    if not folder and not archive:
+        return [given]
     suffixes = MEDIA_SUFFIXES[noun] if noun else [suffix for own in MEDIA_SUFFIXES.values() for suffix in own]
+    pool = FolderFiles(path) if folder else TarFiles(path)
     names = [str(path / name) for name in named_like(pool, suffixes) if not leads_outside(name)]
     if not names:
         what = f"{noun}s" if noun else "images and no sounds"

@@ -274,7 +274,8 @@ class MediaLocation:
         """The bytes; a UserError where they are gone, or more than `most`."""
         try:
             if (size := self.bytes) > most:
-                raise UserError(f"{self.path} has {size:,} bytes", allowed=f"{most:,}", do="make it smaller")
+                do = REMEDIES[Flaw.LARGE][1]
+                raise UserError(f"{self.path} has {size:,} bytes where {most:,} are allowed", do=do)
             with self.file.open("rb") as file:
                 file.seek(self.start)
                 return file.read(size)

@@ -150,7 +150,7 @@ def samples_in(data: str | Path | Iterable[Any], most: int | None = None) -> Sam
 
 def lines_in(path: Path) -> list[str]:
     """The images and sounds of a folder, or the images of an IDX file, by names; or the lines of a file."""
-    return media_inputs(path) if path.is_dir() or image_files([path])[0] else lines_of(path)
+    return media_inputs(str(path)) if path.is_dir() or image_files([path])[0] else lines_of(path)
 
 
 def lines_of(path: Path) -> list[str]:

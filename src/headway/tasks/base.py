@@ -202,7 +202,7 @@ class Task(ABC):
             return [given]
         from headway.data.recognise_media import media_inputs  # late: models of texts do not need it
 
-        return media_inputs(Path(given), self.noun.removesuffix("s"))
+        return media_inputs(given, self.noun.removesuffix("s"))
 
     def encoder_rows(self, model: nn.Module, inputs: Sequence[str]) -> Iterator[DataRow]:
         """Inputs as rows for the encoder alone: each has a key of its own, so that none is padded."""

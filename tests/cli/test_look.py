@@ -320,7 +320,7 @@ def request_that_waits() -> None:
     def held(self: PageSession, request: dict[str, Any]) -> dict[str, Any]:
         Path("begun").touch()
         while not Path("may end").exists():
-            torch.randn(64, 64) @ torch.randn(64, 64)
+            torch.mm(torch.randn(64, 64), torch.randn(64, 64))
         return attend(self, request)
 
     PageSession.attend = held  # type: ignore[method-assign]

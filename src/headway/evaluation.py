@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +61,7 @@ class EvalQuery:
     columns: tuple[str | int, ...] = ()
     label_from: str | None = None
     test_from: str | None = None
+    trained_label_from: str | None = None  # the pattern of the model's recipe, where none is given
 
     @staticmethod
     def of(data: Any, **query: Any) -> EvalQuery:
@@ -73,15 +75,16 @@ class EvalQuery:
         """The data, read as a kind or as it looks."""
         if is_builtin(self.paths):
             return dates()
-        found = recognise(
-            self.paths,
-            source=self.source,
-            target=self.target,
-            kind=kind,
-            columns=self.columns,
-            label_from=self.label_from,
-        )
+        found = self.recognise(kind)
         return recognised(found if self.test_from is None else only_named(found, self.test_from, "data.test_from"))
+
+    def recognise(self, kind: DataKind | None) -> RecognisedData:
+        """What the files hold; the model's own pattern finds labels in names, unless it finds none."""
+        query: dict[str, Any] = {"source": self.source, "target": self.target, "kind": kind, "columns": self.columns}
+        if self.label_from is None and self.trained_label_from is not None:
+            with suppress(UserError):
+                return recognise(self.paths, **query, label_from=self.trained_label_from)
+        return recognise(self.paths, **query, label_from=self.label_from)
 
     @cached_property
     def first(self) -> EvalData:
@@ -161,7 +164,7 @@ def recognised(given: RecognisedData) -> EvalData:
     def strict() -> Iterator[Record]:
         for found in records(given):
             if isinstance(found, Problem):
-                raise UserError(str(found), do=f"see {checking(given, found)}")
+                raise found.error(f"see {checking(given, found)}")
             yield found
 
     return EvalData(given.kind, sentence(given), strict)

@@ -7,7 +7,7 @@ layout both are as `transformers` expects them.  Files are data: nothing in them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +28,10 @@ from headway.interop.weights import OPENAI, fill, read_weights, write_weights
 from headway.nn.embed import TokenEmbed
 from headway.nn.trunk import EncoderDecoder, tensors_of
 from headway.system import no_model, read_json, write_json
-from headway.tasks.base import StreamsText, Task, task_of
+from headway.tasks.base import Task, task_of
 from headway.tasks.generation import GenerationOptions, check_draft, check_useful, generation_options
 from headway.tasks.model_parts import CUSTOM, required_tokenizer
-from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
+from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Prediction, StreamsText
 from headway.tasks.tracing import TraceOptions
 from headway.zoo.build import ARCHITECTURES, architecture, from_plain, on_meta, to_plain
 
@@ -101,8 +101,10 @@ class Model:
             check_draft(*((one.tokenizer, one.target_tokenizer or one.tokenizer) for one in (self, draft)))
         return generation_options(draft=None if draft is None else draft.model, **how)
 
-    def stream(self, text: str, options: GenerationOptions | None = None, **how: Any) -> Iterator[str]:
-        """What the model writes for a text, piece by piece as it comes; `how` as for `predict`."""
+    def stream(
+        self, text: str, options: GenerationOptions | None = None, **how: Any
+    ) -> Generator[str, None, Prediction]:
+        """What the model writes for a text, piece by piece; it returns the whole in the end; `how` as for `predict`."""
         options, task = options or self.generation_options(**how), self.task
         if not isinstance(task, StreamsText):
             raise UserError(f"the model {task.does} and writes nothing piece by piece", do="call predict")

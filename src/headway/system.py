@@ -30,6 +30,27 @@ from headway.errors import UserError
 CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes on from, until it is done
 
 
+class Terminated(BaseException):
+    """SIGTERM, where it ends a command as Ctrl-C does."""
+
+
+@contextmanager
+def sigterm_raises() -> Generator[None]:
+    """Raises `Terminated` on SIGTERM in the main thread, so that temporary folders and threads end in order."""
+
+    def raise_terminated(number: int, frame: object) -> None:
+        raise Terminated
+
+    own = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if own:
+        signal.signal(signal.SIGTERM, raise_terminated)
+    try:
+        yield
+    finally:
+        if own:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def going_on(folder: Path | str) -> str:
     """The command that goes on with the training of a folder."""
     return f"headway train --out {path_argument(folder)} --resume"

@@ -99,7 +99,7 @@ class Child:
     """A command or a program that runs; its output goes to files, which no process can keep open against us."""
 
     def __init__(self, place: Place, program: Callable[[], int], more: Mapping[str, str]):
-        number = time.monotonic_ns()
+        self.place, number = place, time.monotonic_ns()
         warm()
         self.files = [place.folder.parent / f"{number}.{stream}.told" for stream in ("out", "err")]
         for file in self.files:

@@ -7,8 +7,10 @@ import re
 import signal
 import socket
 from collections.abc import Callable
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import torch
@@ -16,11 +18,11 @@ import torch
 from headway.cli import main as cli
 from headway.look import recording
 from headway.look.html_page import is_look_page
+from headway.look.page_session import PageSession
 from headway.look.recording import HeadEdit
-from headway.look.server import PageServer
 from headway.model import Model, load
 from headway.nn.trace import Off
-from tests.cli.command import made_place, until
+from tests.cli.command import Child, empty_place, made_place, until
 from tests.cli.folders import FOLDERS
 from tests.look.readers import READERS, image, loaded
 
@@ -311,13 +313,70 @@ def test_ctrl_c_ends_it_quietly(folders: Path, tmp_path: Path) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/  \(Ctrl-C ends it\)\n", done.out)
 
 
+def request_that_waits() -> None:
+    """In the process of the server: a request says that it has begun, and computes until it may end."""
+    attend = PageSession.attend
+
+    def held(self: PageSession, request: dict[str, Any]) -> dict[str, Any]:
+        Path("begun").touch()
+        while not Path("may end").exists():
+            torch.mm(torch.randn(64, 64), torch.randn(64, 64))
+        return attend(self, request)
+
+    PageSession.attend = held  # type: ignore[method-assign]
+
+
+def asked(child: Child) -> HTTPConnection:
+    """A request that is running."""
+    until(lambda: "Ctrl-C" in child.files[0].read_text(encoding="utf-8"), child)
+    address = urlsplit(child.files[0].read_text(encoding="utf-8").split()[0])
+    idle, connection = (HTTPConnection(address.netloc) for _ in range(2))
+    idle.connect()  # as browsers do, which then send nothing
+    connection.request("POST", "/attend", '{"text": "a dog"}', {"Content-Type": "application/json"})
+    until((child.place.folder / "begun").exists, child)
+    return connection
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_request_in_order(folders: Path, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """It is answered, and no thread and no file is left."""
+    place = empty_place(tmp_path)
+    words = ("look", str(folders / "causal"), "the cat", "--live", "--port", "0")
+    child = place.start(*words, before=request_that_waits)
+    connection = asked(child)
+    assert len(list((tmp_path / "tmp").glob("headway-*"))) == 1
+    child.kill(number)
+    (place.folder / "may end").touch()
+    answer = connection.getresponse()
+    assert (answer.status, json.loads(answer.read())["runs"][0]["input"]) == (200, "a dog")
+    done = child.wait()
+    assert (done.code, done.err.strip()) == (code, "")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_second_signal_leaves_a_request(folders: Path, tmp_path: Path) -> None:
+    place = empty_place(tmp_path)
+    words = ("look", str(folders / "causal"), "the cat", "--live", "--port", "0")
+    child = place.start(*words, before=request_that_waits)
+    connection = asked(child)
+    child.kill(signal.SIGINT)
+    until(lambda: child.files[1].read_text(encoding="utf-8") == "\n", child)
+    child.kill(signal.SIGINT)
+    assert child.wait().code == 130
+    assert list((tmp_path / "tmp").iterdir()) == []
+    connection.close()
+
+
 def test_the_served_page_is_shown_in_a_browser(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = list[str]()
 
-    def ended(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+    class Interrupted:
+        def wait(self) -> None:
+            raise KeyboardInterrupt
 
     monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr(PageServer, "serve_forever", ended)
+    monkeypatch.setattr("headway.cli.look_command.Event", Interrupted)
     assert cli.main(["look", str(folders / "causal"), "the cat", "--live", "--port", "0", "--open"]) == 0
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", opened[0])

@@ -17,7 +17,7 @@ from headway.data.kinds import DataKind
 from headway.data.media_sources import MediaSource
 from headway.data.recognise import recognise
 from headway.data.records import RecognisedData, Record, records
-from headway.data.sounds import Sounds, read_sound
+from headway.data.sounds import Sounds, commonest, read_sound
 from headway.data.splits import held_out
 from headway.data.text_lines import Flaw, Problem
 from headway.errors import UserError
@@ -334,16 +334,6 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], dict[str, Any], str, int, Flaw
         "words/no/9.wav: has a header that promises 800 bytes of sound, and 790",
         6,
     ),
-    "another rate": (
-        {f"words/{n}": d for n, d in SOUNDS.items()} | {"words/aye/9.wav": wav(9, rate=16_000)},
-        ["words"],
-        {},
-        "words/aye/9.wav",
-        0,
-        Flaw.RATE,
-        "words/aye/9.wav: has 16,000 samples a second where the others have 8,000",
-        6,
-    ),
     "a name without a class": (
         {f"r/{at % 3}_a_{at}.wav": wav(at) for at in range(6)} | {"r/noise.wav": wav(9)},
         ["r"],
@@ -493,6 +483,19 @@ def test_a_rate_that_is_given_takes_all(tmp_path: Path) -> None:
     assert Counter(lengths) == {400: 6, 200: 1}
 
 
+def test_mixed_rates_are_resampled_to_the_commonest(tmp_path: Path) -> None:
+    """None is called bad, and it is said; the first file has one of the others."""
+    rates_of = [16_000, 8000, 8000, 16_000, 8000, 44_100]
+    put(tmp_path, {f"{'no' if at % 2 else 'yes'}/{at}.wav": wav(at, rate=rate) for at, rate in enumerate(rates_of)})
+    given = recognise([tmp_path])
+    assert problems(given) == []
+    assert given.description.startswith(
+        f"{tmp_path}: 6 sounds of 8,000 Hz (those of 16,000, 44,100 Hz are resampled) in 2 class folders"
+    )
+    assert commonest([1, 2, 2, 1]) == 2  # of equally many the highest, whatever the order of files
+    assert "nothing to mend" in check(given).to_text()
+
+
 def test_frames_of_a_film_may_be_allowed(tmp_path: Path) -> None:
     given = recognise([put(tmp_path, PHOTOS | {"dog/9.gif": FILM})], frames=2)
     assert problems(given) == []
@@ -531,7 +534,9 @@ def test_folders_are_joined(tmp_path: Path) -> None:
     one, two = put(tmp_path / "a", PHOTOS), put(tmp_path / "b", {"cat/x.png": png(77)})
     assert len(found(recognise([one, two]))) == 13
     one, two = put(tmp_path / "c", SOUNDS), put(tmp_path / "d", {"no/x.wav": wav(77, rate=16_000)})
-    assert [problem.what for problem in problems(recognise([one, two]))] == [Flaw.RATE]
+    both = recognise([one, two])
+    assert problems(both) == []
+    assert both.description.endswith("(sounds of other rates are resampled to that of most)")
 
 
 def test_links_are_followed_and_do_not_go_round(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def untold() -> bytes:
 
 BAD = {
     "an empty file": (b"", Flaw.SOUND, "is an empty file"),
-    "a text": (b"no sound at all, only words", Flaw.SOUND, "cannot be decoded"),
+    "a text": (b"no sound at all, only words", Flaw.SOUND, "is no sound of a known format"),
     "no samples": (wav(length=0), Flaw.SOUND, "has no samples"),
     "a header that promises more": (
         forged(40, 2_000_000),
@@ -140,7 +140,8 @@ def test_a_reader_says_the_same_and_names_the_file(tmp_path: Path, case: str) ->
     assert isinstance(flaw, MediaError)
     with pytest.raises(UserError) as caught:
         read_sound(place, seconds=10)
-    assert str(caught.value) == f"{place.path} {flaw.said}"
+    assert caught.value.said == f"{place.path} {flaw.said}"
+    assert caught.value.do
 
 
 @pytest.mark.slow
@@ -170,15 +171,13 @@ def test_a_loud_sound_is_no_absurd_one(tmp_path: Path) -> None:
 def test_a_line_break_in_a_name_does_not_break_the_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         read_sound(at(tmp_path, b"", "ä\nb\u2028c\x1b.wav"))
-    assert str(caught.value) == rf"{tmp_path}/ä\nb\u2028c\x1b.wav is an empty file"
+    assert str(caught.value).startswith(rf"{tmp_path}/ä\nb\u2028c\x1b.wav is an empty file; allowed: ")
 
 
 def test_another_rate_than_the_others(tmp_path: Path) -> None:
+    """It is resampled when it is read."""
     place = at(tmp_path, wav(rate=8000))
-    assert Sounds(rate=16_000).probe(place) == MediaError(
-        Flaw.RATE, "has 8,000 samples a second where the others have 16,000"
-    )
-    assert isinstance(Sounds(rate=8000).probe(place), MediaProbe)
+    assert Sounds(rate=16_000).probe(place) == Sounds(rate=8000).probe(place) == Sounds().probe(place)
 
 
 def test_no_cut_of_a_file_goes_unnoticed(tmp_path: Path) -> None:

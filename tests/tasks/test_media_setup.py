@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from headway.data.text_lines import MediaLocation
 from headway.data.transforms.geometry import Flip
 from headway.recipe import DataSettings, Recipe
 from headway.tasks.inputs import ImageInput
-from headway.tasks.media_tasks import OPENED, PROBED, MediaReader, image_preprocess, series_setup
+from headway.tasks.media_tasks import OPENED, PROBED, MediaReader, image_preprocess, series_setup, sound_setup
 from headway.training.build import StepTiming, describe_plan
 from headway.training.dataset import load_splits
+from tests.data.files import put, wav
 from tests.train.runs import data_in, planned
 
 EACH = OPENED + 20
@@ -54,6 +56,18 @@ def test_numbers_are_judged_by_all_classes(tmp_path: Path) -> None:
     told = ready.to_dict()
     assert told["mean"] == pytest.approx([4.5], abs=0.5)
     assert told["deviation"] == pytest.approx([4.6], abs=0.3)
+
+
+def test_sounds_are_read_at_the_rate_of_most(tmp_path: Path) -> None:
+    """Whatever the first one has."""
+    rates = [16_000, *[8000] * 7, 44_100, 16_000]
+    put(tmp_path, {f"{'no' if at % 2 else 'yes'}/{at}.wav": wav(at, rate=rate) for at, rate in enumerate(rates)})
+    recipe = Recipe(DataSettings(path=(str(tmp_path),), validation_split=0.2))
+    found = sound_setup(recipe, load_splits(recipe), None).input
+    assert found.mel.rate == 8000
+    for at, length in ((1, 400), (9, 200), (8, 73)):
+        place = MediaLocation(tmp_path / ("no" if at % 2 else "yes") / f"{at}.wav")
+        assert len(found.wave(place.spelled())) == length
 
 
 @pytest.mark.parametrize("name", ["described", "clip"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from json import dumps
 from pathlib import Path
@@ -108,13 +109,58 @@ def evaluate(
     from headway.system import keep_memory
 
     keep_memory()
-    query = EvalQuery.of(data, **vars(split))
+    query = EvalQuery.of(data, **vars(split), trained_label_from=trained_label_from(model))
     query.check()  # what is wrong with the data is said before the model is loaded
     loaded = loading.load(model)
     with phase("evaluating"):
         found = evaluate(loaded, query, beam=beam, max_new_tokens=max_new_tokens, named=f"the model in {model}")
+    final = final_scores(model)
     if json:
-        print(dumps({"model": str(model), **found.to_dict()}, indent=1, ensure_ascii=False))
+        extra = {} if final is None else {"training": final}
+        print(dumps({"model": str(model), **found.to_dict(), **extra}, indent=1, ensure_ascii=False))
     else:
-        print("\n\n".join([str(found.extra["data"]), found.to_text()]))
+        notes = [] if final is None else [final_note(final)]
+        print("\n\n".join([str(found.extra["data"]), found.to_text(), *notes]))
     return 0
+
+
+def trained_label_from(model: Path) -> str | None:
+    """The pattern by which labels were found in names, where the folder's recipe has one."""
+    from headway.training.recipe_sources import read_file
+
+    with suppress(UserError):  # what is no recipe of a run says nothing
+        given = read_file(model / "recipe.yaml").get("data.label_from")
+        return None if given is None else given.value
+    return None
+
+
+def final_scores(model: Path) -> dict[str, Any] | None:
+    """The scores at the end of the training, and those of simple methods on the same records, where they are known."""
+    from headway.metrics.scores import MEASURES
+    from headway.system import read_json
+
+    with suppress(UserError):  # of a folder without a run
+        told = read_json(model / "scores.json")
+        count, scores, baselines = told.get("count"), told.get("scores"), told.get("baselines")
+        if isinstance(count, int) and isinstance(scores, dict) and isinstance(baselines, dict):
+            known = {"the model": scores, **baselines}
+            values = {
+                name: {key: value for key, value in one.items() if key in MEASURES and isinstance(value, float | int)}
+                for name, one in known.items()
+                if isinstance(one, dict)
+            }
+            return {"count": count, "split": "validation", "scores": values.pop("the model"), "baselines": values}
+    return None
+
+
+def final_note(final: dict[str, Any]) -> str:
+    """The scores of the training in a few lines: the model's, and those of simple methods."""
+    from headway.metrics.scores import MEASURES, aligned
+
+    names = list(final["scores"])
+    rows = {"the model": final["scores"], **{f"by {name}": one for name, one in final["baselines"].items()}}
+    table = [("", *(MEASURES[name].title for name in names))]
+    for label, one in rows.items():
+        table.append((label, *(MEASURES[name].shown(one[name]) if name in one else "" for name in names)))
+    head = f"for comparison, on the validation split of the training (n = {final['count']:,})"
+    return f"{head}\n\n{aligned(table)}"

@@ -172,7 +172,7 @@ def neighbours(
     words
         Words; with --among texts, or names of files for a model of images or sounds.
     among
-        A file whose lines are compared with them, by the embeddings of whole texts.
+        A file whose lines are compared with them, by the embeddings of whole texts; or a folder of images or sounds.
     count
         Number of neighbours.
     """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shutil import rmtree
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -103,23 +106,37 @@ def write(path: Path, explorer: Callable[[], Explorer], input: str, *, show: boo
 
 
 def serve(port: int | None, explorer: Callable[[], Explorer], input: str | None, *, show: bool) -> None:
-    """Serve the page until it is interrupted."""
-    import webbrowser
+    """Serve the page until it is interrupted; interrupted again, leave a request that is running."""
     from tempfile import TemporaryDirectory
 
     from headway.look.page_session import PageSession
     from headway.look.server import PORT, bind
+    from headway.system import sigterm_raises
 
-    with bind(PORT if port is None else port) as server, TemporaryDirectory(prefix="headway-") as folder:
-        server.session = PageSession(explorer(), Path(folder))
-        server.session.open(input)
-        try:
-            print(f"{server.address}  (Ctrl-C ends it)", flush=True)
-            if show:
-                webbrowser.open(server.address)
-            server.serve_forever(poll_interval=0.1)
-        except KeyboardInterrupt:
-            print(file=sys.stderr)  # behind the terminal's ^C
+    with bind(PORT if port is None else port) as server:
+        models = explorer()
+        with sigterm_raises(), TemporaryDirectory(prefix="headway-") as folder:
+            server.session = PageSession(models, Path(folder))
+            server.session.open(input)
+            try:
+                with server.running():
+                    wait(server.address, show=show)
+            except KeyboardInterrupt:
+                rmtree(folder)
+                os._exit(130)  # at exit Python would wait for the thread of the request
+
+
+def wait(address: str, *, show: bool) -> None:
+    """Says where the page is, opens it if asked to, and returns on Ctrl-C."""
+    import webbrowser
+
+    try:
+        print(f"{address}  (Ctrl-C ends it)", flush=True)
+        if show:
+            webbrowser.open(address)
+        Event().wait()
+    except KeyboardInterrupt:
+        print(file=sys.stderr, flush=True)  # behind the terminal's ^C
 
 
 def titles(folders: Sequence[Path]) -> list[str]:

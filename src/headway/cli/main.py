@@ -1,7 +1,7 @@
 """The command line: `headway COMMAND …`: the commands, the exit codes, and how errors are printed.
 
 Exit codes: 0 done, 1 the machine refused (a full disk, a missing right), 2 a mistake that the caller can mend,
-130 interrupted, 141 nobody reads the output any more.
+130 interrupted, 141 nobody reads the output any more, 143 terminated.
 Commands import what they need when they run, so that help and mistakes answer at once, without torch.
 """
 
@@ -33,7 +33,7 @@ from headway.cli import data_commands, inspect_commands, look_command, model_com
 from headway.errors import UserError, listed, nearest
 from headway.progress import is_terminal, progress_on
 from headway.recipe import SETTINGS
-from headway.system import memory_errors
+from headway.system import Terminated, memory_errors
 from headway.tasks.registry import SPELLING
 from headway.training.recipe_sources import CommandLineOption
 
@@ -103,6 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except Terminated:
+        return 143
     except BrokenPipeError:
         silence(sys.stdout)
         return 141

@@ -16,8 +16,12 @@ from headway.errors import UserError, listed
 from headway.system import argument, path_argument
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
     from headway.model import Model
+    from headway.tasks.base import Task
     from headway.tasks.generation import GenerationOptions
+    from headway.tasks.results import Prediction
 
 
 LINES = 32  # texts at a time
@@ -143,10 +147,10 @@ def run(
     model
         A model folder, in headway's or Hugging Face's layout.
     texts
-        Inputs: texts; or files, for a model of images, sounds or tables of numbers.  For CLIP, an image and then
-        candidate texts.
+        Inputs: texts; or files or folders, for a model of images, sounds or tables of numbers.  For CLIP, an image and
+        then candidate texts.
     lines
-        Run on each line of standard input.
+        Run on each line of standard input, as it comes.
     embed
         Print the embedding of each input instead.
     json
@@ -159,18 +163,42 @@ def run(
             do='give a text or a file, as in headway run MODEL "text", or --lines to read them',
         )
     loaded, options = prepared(model, writing, loading)
-    from headway.data.order import batched
-    from headway.tasks.results import stop_notes
-
-    task, stops = loaded.task, Counter[str | None]()
-    for batch in batched((line.rstrip("\n") for line in sys.stdin), LINES) if lines else [texts]:
-        found = task.embeddings(loaded.model, batch) if embed else task.predict(loaded.model, batch, options)
-        for one in found:
-            print(dumps(one.to_dict(), ensure_ascii=False) if json else one.to_text(), flush=True)
+    task, stops, cuts = loaded.task, Counter[str | None](), Counter[str | None]()
+    for batch in line_batches(task) if lines else argument_batches(task, texts):
+        for one in task.embeddings(loaded.model, batch) if embed else task.predict(loaded.model, batch, options):
+            # of a folder, which file it is
+            named = task.takes_files and not lines and one.input not in texts
+            text = f"{one.input}: {one.to_text()}" if named else one.to_text()
+            print(dumps(one.to_dict(), ensure_ascii=False) if json else text, flush=True)
             stops[one.stopped_at] += 1
-    if options.max_new_tokens is None:  # nobody has asked for this limit
-        for note in stop_notes(stops):
-            print(note, file=sys.stderr)
+            cuts[one.cut] += 1
+    print_notes(cuts, stops, options)
+
+
+def argument_batches(task: Task, texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """What was typed, some at a time: the files of a folder and the rows of a table are inputs of their own."""
+    from headway.data.order import batched
+
+    if task.asks_together:  # candidates, for each image
+        first, *others = texts
+        return ([one, *others] for one in task.inputs_named(first))
+    return batched((one for given in texts for one in task.inputs_named(given)), LINES)
+
+
+def line_batches(task: Task) -> Iterator[Sequence[str]]:
+    """Lines of standard input as they come."""
+    from headway.cli.standard_input import read_batches
+
+    batches = read_batches(sys.stdin, LINES)
+    return iter([[line for batch in batches for line in batch]]) if task.asks_together else batches
+
+
+def print_notes(cuts: Counter[str | None], stops: Counter[str | None], options: GenerationOptions) -> None:
+    """Inputs that were cut, and answers that were ended by a limit that nobody has asked for."""
+    from headway.tasks.results import cut_notes, stop_notes
+
+    for note in (*cut_notes(cuts), *(() if options.max_new_tokens else stop_notes(stops))):
+        print(note, file=sys.stderr)
 
 
 def generate(model: Path, text: str, /, *, loading: LoadOptions = LOAD_OPTIONS, writing: Writing = WRITING) -> None:
@@ -206,7 +234,7 @@ def generate(model: Path, text: str, /, *, loading: LoadOptions = LOAD_OPTIONS, 
     """
     writing.check()
     loaded, options = prepared(model, writing, loading)
-    from headway.tasks.base import StreamsText
+    from headway.tasks.results import StreamsText
 
     if not isinstance(loaded.task, StreamsText):
         raise UserError(
@@ -214,11 +242,21 @@ def generate(model: Path, text: str, /, *, loading: LoadOptions = LOAD_OPTIONS, 
             do=f"try headway run {path_argument(model)} {argument(text)}",
         )
     if writing.beam is not None:  # the best answer is known in the end
-        print(loaded.predict(text, options).to_text())
-        return
-    for piece in loaded.stream(text, options):
-        print(piece, end="", flush=True)
-    print()
+        found = loaded.predict(text, options)
+        print(found.to_text())
+    else:
+        found = printed(loaded.stream(text, options))
+    print_notes(Counter([found.cut]), Counter([found.stopped_at]), options)
+
+
+def printed(pieces: Generator[str, None, Prediction]) -> Prediction:
+    """Prints a text as it is written, and returns the whole answer."""
+    while True:
+        try:
+            print(next(pieces), end="", flush=True)
+        except StopIteration as end:
+            print()
+            return end.value
 
 
 def prepared(model: Path, writing: Writing, loading: LoadOptions) -> tuple[Model, GenerationOptions]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from headway.data.kinds import LABELLED, DataKind
 from headway.data.records import MAX_FIELD_CHARACTERS, ParallelFiles, RecognisedData, Record, records
-from headway.data.text_lines import Flaw, Problem, spot
+from headway.data.text_lines import REMEDIES, Flaw, Problem, spot
 from headway.errors import UserError, counted, listed
 
 Rows: TypeAlias = NDArray[np.int64]  # numbers of records, in the order in which they were read
@@ -73,6 +73,7 @@ class CheckResult:
             rest = count - sum(problem.lines for problem in places)
             lines += ["", f"{what}: {count:,}", *(f"  {problem}" for problem in places)]
             lines += [f"  and {rest:,} more"] if rest else []
+            lines += [f"  {REMEDIES[what][1]}"] if what in REMEDIES else []
         return "\n".join([*lines, "", self.advice()])
 
     def advice(self) -> str:
@@ -236,7 +237,7 @@ def refused(problem: Problem, rest: Iterator[Record | Problem], given: Recognise
     more = sum(ahead) + problem.lines - 1
     others = f"; {'at least ' if unread else ''}{counted(more, given.noun)} more like this" if more else ""
     do = f"see {checking(given, problem)}, or train without such {given.noun}s with data.skip_bad"
-    return UserError(f"{problem}{others}", do=do)
+    return problem.error(do, others)
 
 
 def check_countable(problem: Problem) -> None:

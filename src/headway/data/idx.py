@@ -29,6 +29,7 @@ from headway.system import write_whole
 
 BYTES = 0x08  # the type of values that is read: unsigned bytes
 MAX_BYTES = 2**34  # bytes of values that a header may promise
+AGAIN = "get the file again"
 IMAGE_FILE = re.compile(r"images?[-_.]idx[34]")
 
 
@@ -96,7 +97,7 @@ def mapped(file: Path, size: int, changed: int) -> NDArray[np.uint8]:
     plain = unpacked(file, start + promised) if is_packed(file) else file
     found = plain.stat().st_size - start
     if found != promised:
-        raise UserError(f"{file} holds {found:,} bytes where its header promises {promised:,}", do="get the file again")
+        raise UserError(f"{file} holds {found:,} bytes where its header promises {promised:,}", do=AGAIN)
     if not promised:
         return np.empty(shape, np.uint8)
     return np.memmap(plain, np.uint8, "r", start).view(np.ndarray).reshape(shape)
@@ -107,15 +108,17 @@ def read_shape(file: Path) -> tuple[int, ...]:
     with open_idx(file) as stream:
         begin = read_some(stream, 4)
         if len(begin) < 4 or begin[:2] != b"\0\0" or begin[3] == 0:
-            raise UserError(f"{file} is no IDX file")
+            raise UserError(f"{file} is no IDX file", do=AGAIN)
         if begin[2] != BYTES:
-            raise UserError(f"{file} holds values of type 0x{begin[2]:02X}", allowed="0x08, unsigned bytes")
+            raise UserError(
+                f"{file} holds values of type 0x{begin[2]:02X}", allowed="0x08, unsigned bytes", do="convert it"
+            )
         rest = read_some(stream, 4 * begin[3])
         if len(rest) < 4 * begin[3]:
-            raise UserError(f"{file} ends within its header")
+            raise UserError(f"{file} ends within its header", do=AGAIN)
     shape = struct.unpack(f">{begin[3]}I", rest)
     if int(np.prod([float(length) for length in shape])) > MAX_BYTES:
-        raise UserError(f"{file} promises {shape_text(shape)} values", allowed=f"{MAX_BYTES:,} at most")
+        raise UserError(f"{file} promises {shape_text(shape)} values", allowed=f"{MAX_BYTES:,} at most", do=AGAIN)
     return shape
 
 
@@ -144,7 +147,7 @@ def unpacked(file: Path, size: int) -> Path:
 
 def open_idx(file: Path) -> BufferedIOBase:
     if not file.is_file():
-        raise UserError(f"{file} does not exist")
+        raise UserError(f"{file} does not exist", do="check the name")
     return BoundedGzip(file.open("rb"), str(file)) if is_packed(file) else file.open("rb")
 
 
@@ -169,18 +172,10 @@ def recognise_idx(query: DataQuery) -> RecognisedData | None:
     """Images of one size and, unless they are learned from without, their labels; None for other files."""
     if query.kind not in (None, DataKind.IMAGES):
         return None
-    files = [file for path in query.paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
-    images = [file for file in files if IMAGE_FILE.search(file.name) and file.is_file()]
+    images, others = image_files(query.paths)
     if not images:
         return None
-    left = ""
-    if len(images) > 1 and len(query.paths) == 1:
-        training = [file for file in images if "train" in file.name.lower()] or images
-        if len(training) != 1:
-            said = f"{query.paths[0]} has several sets of images: {listed(f.name for f in images)}"
-            raise UserError(said, do="name one")
-        left = f" ({listed(str(file) for file in images if file not in training)} is left for --validation)"
-        images = training
+    left = f" ({listed(map(str, others))} is left for --validation)" if others else ""
     sources = tuple(idx_source(file, None if query.nameless else labels_for(file)) for file in images)
     shapes = [read_shape(file) for file in images]
     labels = "" if query.nameless else " and labels"
@@ -189,20 +184,39 @@ def recognise_idx(query: DataQuery) -> RecognisedData | None:
     return RecognisedData(DataKind.IMAGES, sources, why, query.paths, unlabelled=query.nameless)
 
 
+def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """The IDX files of images: given, or in folders; and those of one folder that are not for training."""
+    files = [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    images = [file for file in files if IMAGE_FILE.search(file.name) and file.is_file()]
+    if len(images) < 2 or len(paths) > 1:
+        return images, []
+    training = [file for file in images if "train" in file.name.lower()] or images
+    if len(training) != 1:
+        raise UserError(f"{paths[0]} has several sets of images: {listed(f.name for f in images)}", do="name one")
+    return training, [file for file in images if file not in training]
+
+
+def idx_inputs(path: Path) -> list[str]:
+    """The images of an IDX file, or of the one in a folder that is for training, as FILE/NUMBER; none of others."""
+    images, _ = image_files([path])
+    return [f"{file}/{number}" for file in images for number in range(1, read_shape(file)[0] + 1)]
+
+
 def idx_source(images: Path, labels: Path | None) -> Idx:
     """Images, and labels that belong to them."""
     shape = read_shape(images)
     if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
         allowed = "images of one or three channels: N H W or N H W C"
-        raise UserError(f"{images} has axes of {shape_text(shape)}", allowed=allowed)
+        raise UserError(f"{images} has axes of {shape_text(shape)}", allowed=allowed, do="convert it")
     if 0 in shape:
-        raise UserError(f"{images} has no images")
+        raise UserError(f"{images} has no images", do=AGAIN)
     if labels is not None:
         counts = read_shape(labels)
         if len(counts) != 1:
-            raise UserError(f"{labels} has axes of {shape_text(counts)}", allowed="one label for each image")
+            raise UserError(f"{labels} has axes of {shape_text(counts)}", allowed="one label for each image", do=AGAIN)
         if shape[0] != counts[0]:
-            raise UserError(f"{images} has {counted(shape[0], 'image')} and {labels} {counted(counts[0], 'label')}")
+            said = f"{images} has {counted(shape[0], 'image')} and {labels} {counted(counts[0], 'label')}"
+            raise UserError(said, do="put files that belong together into one folder")
     return Idx(images, labels)
 
 

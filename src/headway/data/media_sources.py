@@ -23,6 +23,7 @@ from headway.data.records import Record, RecordSource
 from headway.data.table import grouped_by_file
 from headway.data.text_lines import (
     MAX_FILE_BYTES,
+    REMEDIES,
     Flaw,
     MediaLocation,
     Problem,
@@ -58,7 +59,8 @@ class MediaError(Exception):
 
     def error(self, place: MediaLocation) -> UserError:
         """What is said to somebody who opens a file that has a flaw."""
-        return UserError(f"{shown(place.path)} {self.said}")
+        allowed, do = REMEDIES[self.what]
+        return UserError(f"{shown(place.path)} {self.said}", allowed=allowed, do=do)
 
 
 class Medium(ABC):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from headway.errors import UserError, counted, listed
 MIN_VECTOR_SHARE = 0.9  # of the values under a key of JSON that are to be lists of numbers
 LABELS = LABEL | {"target", "y"}
 TIME = words("date time timestamp datetime day month year hour")
-TYPED = "numbers apart by spaces, vectors by semicolons, as in 0.5 1; 2 3"
+TYPED = "numbers apart by spaces or commas, vectors by semicolons, as in 0.5 1; 2 3"
 
 
 def vectors(text: str) -> NDArray[np.float32]:
@@ -226,19 +226,35 @@ def is_nested(value: Any) -> bool:
 
 def numbers_of(given: str, columns: Sequence[str | int] | None, width: int) -> str:
     """Vectors of `width` numbers as a text; a model that knows its columns by name reads these of a table."""
-    path = Path(given)
-    if columns is not None and suffix_of(path) in (".csv", ".tsv"):
-        check_file(path)
-        found = recognise_numbers(DataQuery((path,), DataKind.ROWS, tuple(columns)))
-        assert found is not None
-        rows = list[str]()
-        for record in records(found):
-            if isinstance(record, Problem):  # none may be bad: what comes next depends on each
-                raise UserError(str(record), do=f"see headway check {path}")
-            rows.append(record.fields[0])
-        return "; ".join(rows)
-    for row in given.split(";"):
-        if len(row.split()) != width or None in map(as_number, row.split()):
+    if columns is not None and is_number_table(given):
+        return "; ".join(table_rows(Path(given), columns))
+    rows = [row.replace(",", " ").split() for row in given.split(";")]
+    if width == 1:  # a row of numbers is a series of them
+        rows = [[number] for row in rows for number in row] or [[]]
+    for row in rows:
+        if len(row) != width or None in map(as_number, row):
             allowed = TYPED if columns is None else f"{TYPED}; or a table, as .csv or .tsv"
-            raise UserError(f"{row.strip()[:60]!r} is no vector of {width} numbers", allowed=allowed)
-    return given
+            raise UserError(f"{' '.join(row)[:60]!r} is no vector of {counted(width, 'number')}", allowed=allowed)
+    return "; ".join(map(" ".join, rows))
+
+
+def is_number_table(given: str) -> bool:
+    """Whether a text names a table in a file."""
+    return suffix_of(Path(given)) in (".csv", ".tsv")
+
+
+def table_rows(file: Path, columns: Sequence[str | int]) -> list[str]:
+    """The numbers of each row of a table, in columns by name; or in all columns, where there are no names."""
+    check_file(file)
+    query = DataQuery((file,), DataKind.ROWS)
+    preview = with_number_header(preview_rows(query, file, suffix_of(file)))
+    bare = preview.width == len(columns) and None not in map(as_number, preview.names or preview.rows[0])
+    query = replace(query, columns=tuple(range(1, len(columns) + 1) if bare else columns))
+    found = recognise_numbers(query)
+    assert found is not None
+    rows = list[str]()
+    for record in records(found):
+        if isinstance(record, Problem):  # none may be bad: what comes next depends on each
+            raise record.error(f"see headway check {file}")
+        rows.append(record.fields[0])
+    return rows

@@ -6,12 +6,14 @@ A folder or a .tar archive holds the files.  Their classes are the folders in it
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from headway.data.column_choice import look_like_labels, spelled
+from headway.data.idx import idx_inputs
 from headway.data.images import Images
 from headway.data.kinds import HEARD, PICTURED, DataKind
 from headway.data.media_sources import (
@@ -29,7 +31,7 @@ from headway.data.media_sources import (
 )
 from headway.data.records import DataQuery, RecognisedData
 from headway.data.shards import digest
-from headway.data.sounds import Sounds, rate_of
+from headway.data.sounds import Sounds, commonest, rate_of
 from headway.data.splits import checked_pattern
 from headway.data.table import JsonLines, TextLists
 from headway.data.table_header import BESIDES, CAPTION, LABEL, TEXT, TRANSCRIPT, words
@@ -40,7 +42,6 @@ from headway.errors import UserError, counted, listed
 PARTS = words("train training val valid validation test testing dev eval")
 HOMES = ("images", "image", "img", "photos", "pictures", "audio", "sounds", "clips", "recordings", "wavs", "wav")
 ALLOWED = "class folders; a folder or .tar archive of files with a table (.csv, .tsv, .jsonl) in it or beside it"
-MAX_RATE_HEADERS = 256  # headers that are read to know the rate of sounds
 # by medium: with a class, with texts
 KINDS = {"image": (DataKind.IMAGES, DataKind.CAPTIONS), "sound": (DataKind.SOUNDS, DataKind.SPEECH)}
 NAMES = {
@@ -184,22 +185,23 @@ def tabled(query: DataQuery, naming: MediaColumn, pool: FileSet | None) -> Recog
     source = naming.preview.source((naming.column, text))
     if isinstance(source, JsonLines):
         source = TextLists(source.file, source.keys, captions)
-    medium = exact(naming.noun, query, [pool.place(name) for name in naming.names])
+    names = list(named_like(pool, MEDIA_SUFFIXES[naming.noun]))
+    medium, rates = exact(naming.noun, query, [pool.place(name) for name in names])
     within = isinstance(pool, TarFiles) and pool.path in table.parents
     own = within or pool.path.stem == table.name.partition(".")[0]
     strays = own or len([file for file in table.parent.iterdir() if is_table(file)]) == 1
     lines = line_count(table) - naming.preview.header_lines
-    said = f"{counted(lines, 'line')} of {medium.noun}s{at_rate(medium)} and {TEXT_NOUNS[kind][1]}"
+    said = f"{counted(lines, 'line')} of {medium.noun}s{rates} and {TEXT_NOUNS[kind][1]}"
     why = f"{table}{'' if within else f' and {pool.path}'}: {said}"
     files = MediaTable(pool, medium, table=source, strays=strays, grouped=captions)
-    return recognised(query, kind, files, why, list(named_like(pool, medium.suffixes)))
+    return recognised(query, kind, files, why, names)
 
 
 def by_names(query: DataQuery, pool: FileSet) -> RecognisedData:
     """Files whose own names or folders say a class or a text; images may do without."""
     noun = medium_in(query, pool)
     names = list(named_like(pool, MEDIA_SUFFIXES[noun]))
-    medium = exact(noun, query, [pool.place(name) for name in names[:MAX_RATE_HEADERS]])
+    medium, rates = exact(noun, query, [pool.place(name) for name in names])
     kind = KINDS[noun][0]
     if query.label_from is not None:
         kind = query.kind or kind
@@ -209,7 +211,7 @@ def by_names(query: DataQuery, pool: FileSet) -> RecognisedData:
         source, said = UnlabelledFiles(pool, medium), ""
     else:
         source, said = ClassFolders(pool, medium), class_folders(query, pool, noun, names)
-    why = f"{pool.path}: {counted(len(names), noun)}{at_rate(medium)}{said}"
+    why = f"{pool.path}: {counted(len(names), noun)}{rates}{said}"
     others = [path for name in pool.names() if (path := PurePosixPath(name)).suffix.lower() not in medium.suffixes]
     others = [path for path in others if not path.name.startswith(".")]
     suffixes = listed(sorted({path.suffix or path.name for path in others}), 3)
@@ -269,6 +271,8 @@ def joined(given: list[RecognisedData]) -> RecognisedData:
     all_sources = [source for one in given for source in one.sources if isinstance(source, MediaSource)]
     sources = tuple(replace(source, medium=all_sources[0].medium) for source in all_sources)  # one rate for all sounds
     why = "; ".join(one.description for one in given)
+    if len({source.medium for source in all_sources}) > 1:
+        why += " (sounds of other rates are resampled to that of most)"
     return replace(
         first, sources=sources, description=why, fingerprint=tuple(text for one in given for text in one.fingerprint)
     )
@@ -289,18 +293,18 @@ def medium_in(query: DataQuery, pool: FileSet) -> str:
     return nouns[0]
 
 
-def exact(noun: str, query: DataQuery, places: Sequence[MediaLocation | None]) -> Medium:
-    """The medium as requested: frames of films, or the one rate of sounds that are not resampled."""
+def exact(noun: str, query: DataQuery, places: Sequence[MediaLocation | None]) -> tuple[Medium, str]:
+    """The medium as requested, frames of films or the rate of most sounds; and, for a sentence, the rates of sounds."""
     if noun == "image":
-        return Images(frames=query.frames)
+        return Images(frames=query.frames), ""
     if query.rate is not None:
-        return Sounds()
-    rates = Counter(rate for place in places if place and (rate := rate_of(place)))
-    return Sounds(rate=rates.most_common(1)[0][0] if rates else None)
-
-
-def at_rate(medium: Medium) -> str:
-    return f" of {medium.rate:,} Hz" if isinstance(medium, Sounds) and medium.rate else ""
+        return Sounds(), ""
+    found = [rate for place in places if place and (rate := rate_of(place))]
+    chosen = commonest(found)
+    if chosen is None:
+        return Sounds(), ""
+    others = listed([f"{rate:,}" for rate in sorted(set(found) - {chosen})], 3)
+    return Sounds(rate=chosen), f" of {chosen:,} Hz" + (f" (those of {others} Hz are resampled)" if others else "")
 
 
 def pool_at(path: Path) -> FileSet | None:
@@ -320,6 +324,25 @@ def tables_of(pool: FileSet) -> list[Path]:
     if isinstance(pool, TarFiles):
         files += [file for suffix in TABLE_SUFFIXES if (file := pool.path.with_suffix(suffix)).is_file()]
     return files
+
+
+def media_inputs(given: str, noun: str | None = None) -> list[str]:
+    """The images, sounds or both that a folder, an archive or an IDX file holds, by names; others name themselves."""
+    path, folder = Path(given), os.path.isdir(given)  # of a long text Path raises an error
+    if not folder and not os.path.isfile(given):
+        return [given]
+    if noun != "sound" and (found := idx_inputs(path)):
+        return found
+    archive = path.suffix.lower() == ".tar"
+    if not folder and not archive:
+        return [given]
+    suffixes = MEDIA_SUFFIXES[noun] if noun else [suffix for own in MEDIA_SUFFIXES.values() for suffix in own]
+    pool = FolderFiles(path) if folder else TarFiles(path)
+    names = [str(path / name) for name in named_like(pool, suffixes) if not leads_outside(name)]
+    if not names:
+        what = f"{noun}s" if noun else "images and no sounds"
+        raise UserError(f"{path} holds no {what}", allowed=listed(suffixes, 20), do="give a folder that has some")
+    return names
 
 
 def is_table(path: Path) -> bool:

@@ -9,7 +9,8 @@ Axes:  N samples
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -45,7 +46,7 @@ LENGTHLESS = "has a header that does not say how long it is"
 
 @dataclass(frozen=True)
 class Sounds(Medium):
-    """What a sound may be: so many seconds long, and recorded at `rate` samples a second, where that matters."""
+    """What a sound may be: so many seconds long.  Sounds of another rate than `rate` are resampled to that."""
 
     seconds: float = 900.0
     rate: int | None = None
@@ -70,7 +71,11 @@ class Sounds(Medium):
             raise MediaError(Flaw.SOUND, "is an empty file")
         check_chunks(data)
         try:
-            with opened(data) as file:
+            sound = opened(data)
+        except BROKEN:
+            raise MediaError(Flaw.SOUND, "is no sound of a known format") from None
+        try:
+            with sound as file:
                 self.check(file)
                 yield file
         except BROKEN as error:
@@ -89,9 +94,6 @@ class Sounds(Medium):
         if file.frames > self.seconds * file.samplerate:
             said = f"lasts {file.frames / file.samplerate:,.0f} seconds where {self.seconds:,.0f} are allowed"
             raise MediaError(Flaw.LARGE, said)
-        if self.rate and file.samplerate != self.rate:
-            said = f"has {file.samplerate:,} samples a second where the others have {self.rate:,}"
-            raise MediaError(Flaw.RATE, said)
 
 
 def read_sound(place: MediaLocation, rate: int | None = None, seconds: float = Sounds.seconds) -> Samples:
@@ -123,6 +125,12 @@ def opened(data: bytes) -> SoundFile:
     from soundfile import SoundFile  # late: it loads a library of the system, which texts do not need
 
     return SoundFile(BytesIO(data))
+
+
+def commonest(rates: Iterable[int]) -> int | None:
+    """The rate that most sounds have, to which the others are resampled; of several the highest."""
+    counts = Counter(rates)
+    return max(counts, key=lambda rate: (counts[rate], rate), default=None)
 
 
 def rate_of(place: MediaLocation) -> int | None:

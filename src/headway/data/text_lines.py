@@ -79,8 +79,17 @@ class Flaw(StrEnum):
     ANIMATED = "animated image"
     LARGE = "too large"
     SOUND = "unreadable sound"
-    RATE = "another sample rate"
     NUMBER = "not a number"
+
+
+# what may be given, and what to do, by what is wrong with an image or a sound
+REMEDIES: Mapping[Flaw, tuple[str | None, str]] = {
+    Flaw.IMAGE: ("JPEG, PNG, GIF, BMP, WebP, TIFF and PPM images", "save it again as PNG or JPEG, or remove it"),
+    Flaw.SOUND: ("WAV, FLAC, Ogg and MP3 sounds", "convert it, as in ffmpeg -i FILE new.wav, or remove it"),
+    Flaw.ANIMATED: ("images of one frame", "save one frame as an image of its own, or remove it"),
+    Flaw.LARGE: (None, "scale an image down, cut a sound into pieces, or remove it"),
+    Flaw.MISSING: (None, "check the name, or get the file again"),
+}
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,11 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{spot(self.file, self.line)}: {self.said}"
+
+    def error(self, do: str, more: str = "") -> UserError:
+        """What is said where reading ends at it; `more` follows what is wrong."""
+        allowed, mend = REMEDIES.get(self.what, (None, None))
+        return UserError(f"{self}{more}", allowed=allowed, do=f"{mend}; {do}" if mend else do)
 
 
 def spot(file: Path, line: int) -> str:
@@ -322,14 +336,16 @@ class MediaLocation:
         """The bytes; a UserError where they are gone, or more than `most`."""
         try:
             if (size := self.bytes) > most:
-                raise UserError(f"{self.path} has {size:,} bytes where {most:,} are allowed")
+                do = REMEDIES[Flaw.LARGE][1]
+                raise UserError(f"{self.path} has {size:,} bytes where {most:,} are allowed", do=do)
             with regular(self.file).open("rb") as file:
                 file.seek(self.start)
                 return file.read(size)
         except FileNotFoundError:
-            raise UserError(f"{self.path} does not exist") from None
+            raise UserError(f"{self.path} does not exist", do=REMEDIES[Flaw.MISSING][1]) from None
         except OSError as error:
-            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+            do = "give a file that you may read"
+            raise UserError(f"{self.path} cannot be read: {error.strerror}", do=do) from None
 
     def spelled(self) -> str:
         """A text that `parsed` reads, for stores of places on disk."""

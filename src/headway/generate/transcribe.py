@@ -13,7 +13,7 @@ Axes:  B rows   N samples   T frames   M mels   W frames of a window   V vocabul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from math import inf
@@ -28,7 +28,7 @@ from headway.data.whisper_tokenizer import LATEST, Marks, marks_of, usual_settin
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.decoding import generate
-from headway.generate.request import Stop, rules_of
+from headway.generate.request import Generated, Reason, Stop, rules_of
 from headway.generate.sampling import FREE, GREEDY, Rules, Sampler
 from headway.generate.session import context_of, vocab_of
 from headway.nn.context import Context
@@ -81,14 +81,15 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """The text, language and segments of a clip."""
+    """The text, language and segments of a clip; `limit` is the number of tokens at which a window was ended."""
 
     text: str
     language: str | None  # None: the model knows English alone
     segments: tuple[Segment, ...]
+    limit: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"text": self.text, "language": self.language, "segments": list(map(asdict, self.segments))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +127,10 @@ class Transcriber:
         frames, real = self.frames(wave, rate)
         memory = self.hear(frames, 0)
         language = self.language(memory) if options.language is None else options.language
-        segments = tuple(self.segments(frames, real, replace(options, language=language), memory))
+        limits = list[int]()
+        segments = tuple(self.segments(frames, real, replace(options, language=language), memory, limits.append))
         text = self.tokenizer.decode([token for one in segments for token in self.marks.text(one.tokens)])
-        return Transcript(text.strip(), language, tuple(one for one in segments if one.text))
+        return Transcript(text.strip(), language, tuple(one for one in segments if one.text), next(iter(limits), None))
 
     def frames(self, wave: Tensor, rate: int) -> tuple[Tensor, int]:
         """The frames of a clip, T M, at least a whole window; and how many of them are not silence put behind it."""
@@ -150,12 +152,25 @@ class Transcriber:
         logits = self.model.decoder(begin, memory)[0, -1].tolist()  # V
         return max(languages, key=lambda code: logits[languages[code]])
 
-    def segments(self, frames: Tensor, real: int, options: TranscriptionOptions, memory: Context) -> Iterator[Segment]:
-        """What is said in `real` of the frames (T M), in the options' language; `memory` is of the first window."""
+    def segments(
+        self,
+        frames: Tensor,
+        real: int,
+        options: TranscriptionOptions,
+        memory: Context,
+        stopped: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[Segment]:
+        """What is said in `real` of the frames (T M), in the options' language; `memory` is of the first window.
+
+        `stopped` is called with the number of tokens of a window whose text was ended by the limit.
+        """
         step, timed, at = embedding(self.model).factor, options.timed or real > self.window, 0
         while True:
             size = min(self.window, real - at)
-            tokens, steps = self.written(memory, options, timed), size // step
+            found, steps = self.written(memory, options, timed), size // step
+            tokens = found.body
+            if found.reason is Reason.LENGTH:
+                stopped(len(found.tokens))
             spans, done = [TimedSpan(0, steps, tokens)], steps
             if timed:
                 spans, done = cut_segments(tokens, self.marks.first_time, steps)
@@ -168,8 +183,8 @@ class Transcriber:
                 return
             memory = self.hear(frames, at)
 
-    def written(self, memory: Context, options: TranscriptionOptions, timed: bool) -> tuple[int, ...]:
-        """The tokens that the model writes for one window, without the end."""
+    def written(self, memory: Context, options: TranscriptionOptions, timed: bool) -> Generated:
+        """What the model writes for one window."""
         prompt = self.marks.prompt(options.language, options.task, timed)
         context = context_of(self.model.decoder)
         assert context is not None
@@ -177,7 +192,7 @@ class Transcriber:
         stop = Stop(room if options.most is None else min(room, options.most), (self.marks.end,))
         rules = self.time_rules() if timed else self.rules
         [found] = generate(self.model.decoder, [prompt], options.how, stop, memory=memory, rules=rules)
-        return found.body
+        return found
 
     def hear(self, frames: Tensor, at: int) -> Context:
         """The memory of the window that begins at frame `at`."""

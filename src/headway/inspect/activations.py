@@ -20,12 +20,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from headway.data.idx import image_files
 from headway.data.kinds import HEARD, NUMERIC, PICTURED, TEXTUAL, DataKind
 from headway.data.order import batched
 from headway.data.recognise import recognise
+from headway.data.recognise_media import media_inputs
 from headway.data.records import Record, as_records, is_paths
 from headway.data.splits import place
-from headway.data.text_lines import MEDIA_SUFFIXES, read_lines, suffix_of
+from headway.data.text_lines import read_lines, suffix_of
 from headway.errors import UserError, counted, listed
 from headway.evaluation import EvalData, EvalQuery, Evaluable, recognised
 from headway.inspect.presentation import check_counts
@@ -143,16 +145,12 @@ def samples_in(data: str | Path | Iterable[Any], most: int | None = None) -> Sam
         given = recognise([path])
         kept = subsample(recognised(given), lambda record: record.fields[0], most)
         return Samples(tuple(record.handed[0] for record in kept), given.kind, path)
-    return Samples(tuple(subsample(media_in(path) if path.is_dir() else lines_of(path), str, most)), None, path)
+    return Samples(tuple(subsample(lines_in(path), str, most)), None, path)
 
 
-def media_in(folder: Path) -> list[str]:
-    """The images and sounds in a folder and the folders in it."""
-    suffixes = {suffix for own in MEDIA_SUFFIXES.values() for suffix in own}
-    found = sorted(str(file) for file in folder.rglob("*") if file.suffix.lower() in suffixes)
-    if not found:
-        raise UserError(f"the folder {folder} holds no images and no sounds", do="name a file with a text on each line")
-    return found
+def lines_in(path: Path) -> list[str]:
+    """The images and sounds of a folder, or the images of an IDX file, by names; or the lines of a file."""
+    return media_inputs(str(path)) if path.is_dir() or image_files([path])[0] else lines_of(path)
 
 
 def lines_of(path: Path) -> list[str]:

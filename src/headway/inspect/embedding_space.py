@@ -18,7 +18,7 @@ from headway.data.order import batched
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, nearest
 from headway.figures import BarChart, Plot, printable
-from headway.inspect.activations import lines_of
+from headway.inspect.activations import lines_in
 from headway.inspect.presentation import LazyModel, Result, check_counts, resolve, table
 from headway.model import Model
 from headway.nn.embed import TokenEmbed
@@ -40,7 +40,7 @@ def neighbours(
     check_counts(count=count)
     if among is None:
         return NeighboursResult("tokens of the vocabulary", nearest_tokens(resolve(model), words, count))
-    lines = list(dict.fromkeys(lines_of(Path(among)) if isinstance(among, str | Path) else among))
+    lines = list(dict.fromkeys(lines_in(Path(among)) if isinstance(among, str | Path) else among))
     return NeighboursResult("lines", nearest_lines(resolve(model), words, lines, count))
 
 

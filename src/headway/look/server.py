@@ -1,18 +1,21 @@
 """The HTTP server of a live page, on the loopback interface alone: type a text, drop a file, edit heads.
 
 A request must name the server as its host and, if it has an origin, come from the server's own page.  Requests are
-handled one at a time.
+handled one at a time.  The server ends in order: the request that is running is answered, the others are refused, and
+no thread is left, in which a model would still compute while the interpreter exits.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from errno import EACCES, EADDRINUSE
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock
+from socket import SHUT_RD, socket
+from threading import Event, Lock, Thread
 from traceback import print_exc
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -49,12 +52,41 @@ def bind(port: int) -> PageServer:
 class PageServer(ThreadingHTTPServer):
     """A server for browsers of this machine."""
 
-    daemon_threads = True
+    daemon_threads = False
     session: PageSession
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]):
+        self.lock, self.ending = Lock(), Event()
+        self.connections = set[socket]()
         super().__init__(address, handler)
-        self.lock = Lock()
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Serves in other threads, all of which have ended behind it."""
+        loop = Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1})
+        loop.start()
+        try:
+            yield
+        finally:
+            self.ending.set()
+            self.shutdown()
+            loop.join()
+            self.server_close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Waits for the threads of all connections; those that wait for a browser read an end."""
+        for connection in list(self.connections):
+            with suppress(OSError):  # it is closed already
+                connection.shutdown(SHUT_RD)
+        super().server_close()
 
     @property
     def address(self) -> str:
@@ -126,6 +158,9 @@ class PageRequestHandler(BaseHTTPRequestHandler):
             return
         try:
             with self.page_server.lock:
+                if self.page_server.ending.is_set():
+                    self.refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the server is ending")
+                    return
                 body = make(self.page_server.session)
         except UserError as error:
             said = "; ".join(filter(None, [error.said, error.allowed and f"allowed: {error.allowed}"]))

@@ -96,6 +96,7 @@ class Task(ABC):
     presets_by_size: ClassVar[tuple[str, ...]] = ()  # of which one is chosen, the smallest first
     max_epochs: ClassVar[float] = math.inf  # of training from scratch: after more, the model knows the data by heart
     needs_labels: ClassVar[bool] = True  # whether records must say something about their samples
+    asks_together: ClassVar[bool] = False  # whether the inputs of one call are one question
     beams: ClassVar[bool] = False  # whether its evaluation decodes, so that beams make a difference
     decoding: ClassVar[tuple[str, ...]] = ()  # the options of `generation_options` that change its answers
     sample_names: ClassVar[tuple[str, str, str]] = ("source", "answer", "should be")  # heads of a table of samples
@@ -195,6 +196,14 @@ class Task(ABC):
     def locate(self, given: str) -> str:
         """An input as a person names it, as `encoder_rows` takes it."""
         return given
+
+    def inputs_named(self, given: str) -> list[str]:
+        """The inputs that a person names at once: the files of a folder, where models of it read files."""
+        if not self.takes_files:
+            return [given]
+        from headway.data.recognise_media import media_inputs  # late: models of texts do not need it
+
+        return media_inputs(given, self.noun.removesuffix("s"))
 
     def encoder_rows(self, model: nn.Module, inputs: Sequence[str]) -> Iterator[DataRow]:
         """Inputs as rows for the encoder alone: each has a key of its own, so that none is padded."""
@@ -344,15 +353,6 @@ class StatefulLoss(Protocol):
         self, model: nn.Module, batch: Any, memory: Mapping[str, Tensor]
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The loss after the batches that are remembered, and what is remembered then."""
-        ...
-
-
-@runtime_checkable
-class StreamsText(Protocol):
-    """A task whose models write texts, which can be shown as they are written."""
-
-    def stream(self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS) -> Iterator[str]:
-        """The answer to one text, piece by piece as it is written."""
         ...
 
 

@@ -83,9 +83,9 @@ class PackedBatch:
         return PackedBatch(ids[None], PackedLengths.of(lengths))
 
     @staticmethod
-    def of_texts(texts: Sequence[str], tokenizer: Tokenizer) -> PackedBatch:
+    def of_texts(rows: Sequence[FittedRow], tokenizer: Tokenizer) -> PackedBatch:
         """Texts as a model reads them; one without tokens is a token of padding."""
-        return PackedBatch.of([np.array(row or [tokenizer.pad or 0]) for row in tokenizer.encode_batch(texts)])
+        return PackedBatch.of([np.array(row.ids or [tokenizer.pad or 0]) for row in rows])
 
     @property
     def context(self) -> Context:
@@ -140,6 +140,21 @@ class TokenPrediction(NamedTuple):
         vocab = self.head(self.features[:1]).shape[-1]
         some = self.features.split(max(1, MAX_LOGITS // vocab))
         return torch.cat([self.head(x).argmax(-1) for x in some]) == self.wanted
+
+
+class FittedRow(NamedTuple):
+    """The ids of a text that a model reads; `cut` says to what a longer one was cut."""
+
+    ids: list[int]
+    cut: str | None = None
+
+
+def fitted(rows: Sequence[list[int]], max_length: int | None) -> list[FittedRow]:
+    """Texts of any lengths, of which at most so many ids are read."""
+    if max_length is None:
+        return [FittedRow(row) for row in rows]
+    said = f"of more than {max_length:,} tokens cut to that"
+    return [FittedRow(cut(row, max_length), said if len(row) > max_length else None) for row in rows]
 
 
 def some(id: int | None) -> list[int]:

@@ -9,7 +9,7 @@ Axes:  N tokens of all rows
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -24,13 +24,14 @@ from headway.data.tokenizer import Tokenizer
 from headway.generate.decoding import Job
 from headway.generate.request import Generated, Stop
 from headway.generate.sampling import GREEDY, RandomSampler
+from headway.generate.session import context_of
 from headway.metrics.scores import Bucket, Scores, by_length
 from headway.metrics.scoring import score_texts
 from headway.nn.head import LMHead, main_head, word_head
 from headway.nn.trunk import Trunk
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
-from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction, around, ids, some
+from headway.tasks.batches import FittedRow, PackedBatch, Row, TextBatch, TokenPrediction, around, ids, some
 from headway.tasks.generation import (
     DECODING,
     GREEDY_OPTIONS,
@@ -38,6 +39,7 @@ from headway.tasks.generation import (
     continuation_job,
     first_token,
     hypotheses,
+    reread_tokens,
     stop_condition,
     streamed,
 )
@@ -149,17 +151,30 @@ class CausalLM(LanguageModelling):
     def predict(
         self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
     ) -> Iterator[TextPrediction]:
-        prompts = self.tokenizer.encode_batch(inputs)
-        job = self.job(model, prompts, options)
+        prompts = self.prompts(model, inputs)
+        job = self.job(model, [prompt.ids for prompt in prompts], options)
         for text, prompt, found in zip(inputs, prompts, job.generate(options.decoding), strict=True):
-            texts = [self.following(prompt, one, job.stop) for one in found]
-            yield TextPrediction(text, hypotheses(found, texts), continues=True)
+            texts = [self.following(prompt.ids, one, job.stop) for one in found]
+            yield TextPrediction(text, hypotheses(found, texts), continues=True, cut=prompt.cut)
 
-    def stream(self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS) -> Iterator[str]:
+    def stream(
+        self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Generator[str, None, TextPrediction]:
         """The continuation of one text, piece by piece as it is written, behind the text itself."""
-        prompt = self.tokenizer.encode(text)
+        [(prompt, cut)] = self.prompts(model, [text])
         yield text
-        yield from streamed(self.job(model, [prompt], options), self.tokenizer.stream(prompt), options)
+        found = yield from streamed(self.job(model, [prompt], options), self.tokenizer.stream(prompt), options)
+        return TextPrediction(text, (found,), continues=True, cut=cut)
+
+    def prompts(self, model: nn.Module, texts: Sequence[str]) -> list[FittedRow]:
+        """Of a text longer than the context, as many of its last tokens as are read again where the context is full."""
+        assert isinstance(model, Trunk)
+        rows, context = self.tokenizer.encode_batch(texts), context_of(model)
+        if context is None:
+            return [FittedRow(row) for row in rows]
+        last = reread_tokens(context)
+        cut = f"of more than {context:,} tokens cut to the last {last:,}"
+        return [FittedRow(row[-last:], cut) if len(row) > context else FittedRow(row) for row in rows]
 
     def job(self, model: nn.Module, prompts: list[list[int]], options: GenerationOptions) -> Job:
         assert isinstance(model, Trunk)

@@ -5,7 +5,7 @@ Axes:  B rows
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from inspect import signature
@@ -18,9 +18,9 @@ from headway.data.decode_stream import DecodeStream
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import BEAM, Beam
-from headway.generate.decoding import Job
+from headway.generate.decoding import Job, join_steps
 from headway.generate.option_checks import check_decoding_options
-from headway.generate.request import Generated, Stop, max_new_tokens, min_new_tokens, rules_of, token_setting
+from headway.generate.request import Generated, Step, Stop, max_new_tokens, min_new_tokens, rules_of, token_setting
 from headway.generate.sampling import FREE, GREEDY, Greedy, RandomSampler, Rules, Sampler
 from headway.generate.session import context_of, encode_sources, vocab_of
 from headway.generate.speculative import Draft, DraftModel, PromptLookup
@@ -142,8 +142,13 @@ def continuation_job(
         draft = DraftModel(draft)
     stop, bos = stop_condition(tokenizer, settings, options), first_token(tokenizer, settings)
     context = context_of(model)
-    reread = None if context is None else max(1, context // 2)  # a text may be longer than what the model reads at once
+    reread = None if context is None else reread_tokens(context)  # a text may be longer than what is read at once
     return Job(model, prompts, stop, rules(model, settings), draft, bos=bos, reread=reread)
+
+
+def reread_tokens(context: int) -> int:
+    """The last tokens of a text that a model reads again where its context is full."""
+    return max(1, context // 2)
 
 
 def writing_job(
@@ -219,16 +224,24 @@ def hypotheses(found: Sequence[Generated], texts: Sequence[str]) -> tuple[Hypoth
     )
 
 
-def streamed(job: Job, text: DecodeStream, options: GenerationOptions) -> Iterator[str]:
-    """What a job writes for one prompt, piece by piece as it comes; what may begin a stop string is held back."""
+def streamed(job: Job, text: DecodeStream, options: GenerationOptions) -> Generator[str, None, Hypothesis]:
+    """What a job writes for one prompt, piece by piece as it comes; what may begin a stop string is held back.
+
+    In the end it returns all that was written.
+    """
     if isinstance(options.decoding, Beam):
         raise UserError("a beam cannot be written as it comes", do="sample, or take the likeliest token")
-    held, stop = "", job.stop
+    held, stop, steps, pieces = "", job.stop, list[Step](), list[str]()
     with torch.inference_mode():
         for [step] in job.stream(options.decoding):
+            steps.append(step)
             held += "" if step.token in stop.tokens else text.push(step.token)
             sure = stop.certain(held)
+            pieces.append(held[:sure])
             yield held[:sure]
             held = held[sure:]
     held += text.end()
-    yield held[: stop.found(held)]
+    pieces.append(held[: stop.found(held)])
+    yield pieces[-1]
+    [found] = hypotheses([join_steps(steps)], ["".join(pieces)])
+    return found

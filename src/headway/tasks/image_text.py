@@ -76,6 +76,7 @@ class ImageTextContrastive(TextsAboutMedia):
     name = "image-text-contrastive"
     does = "finds the texts that belong to an image"
     target = "pair"
+    asks_together = True
     architectures = ("clip", "image_text")
     presets_by_size = ("clip-nano", "clip-vit-b32")
 

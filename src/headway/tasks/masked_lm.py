@@ -20,11 +20,12 @@ from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
+from headway.generate.session import context_of
 from headway.nn.head import MLMHead, main_head, word_head
 from headway.nn.trunk import Trunk
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
-from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction, around, ids
+from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction, around, fitted, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.language_modelling import TRACED_TOKENS, LanguageModelling, WindowBatch, own_random
 from headway.tasks.model_parts import ModelParts, required_tokenizer
@@ -143,24 +144,27 @@ class MaskedLM(LanguageModelling):
     ) -> Iterator[FilledMasks]:
         assert isinstance(model, Trunk)
         mask = self.mask_token
-        rows = [self.masked(text) for text in inputs]
-        for text, row in zip(inputs, rows, strict=True):
+        known = fitted([self.masked(text) for text in inputs], context_of(model))
+        rows = [row.ids for row in known]
+        for text, (row, cut) in zip(inputs, known, strict=True):
             if mask not in row:
                 spelled = self.tokenizer.token(mask)
-                raise UserError(f"{text!r} has no {spelled} to fill", do=f"put {spelled} in")
+                where = f" among its first {len(row):,} tokens, which are all that the model reads" if cut else ""
+                raise UserError(f"{text[:60]!r} has no {spelled} to fill{where}", do=f"put {spelled} in")
         read = PackedBatch.of([ids(row) for row in rows])
         places = (read.ids.flatten() == mask).nonzero().flatten()
         features = model.features(read.ids, read.context).flatten(0, 1)[places]
         probabilities = model.head(features).softmax(-1)  # M V
         top = probabilities.topk(min(options.mask_candidates, probabilities.shape[-1]))
         found = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        for text, row in zip(inputs, rows, strict=True):
+        for text, (row, cut) in zip(inputs, known, strict=True):
             masks = [next(found) for id in row if id == mask]
             best = iter([indices[0] for indices, _ in masks])
             named = tuple(
                 tuple(MaskCandidate(self.spelled(id), p) for id, p in zip(*one, strict=True)) for one in masks
             )
-            yield FilledMasks(text, self.tokenizer.decode([next(best) if id == mask else id for id in row]), named)
+            filled = self.tokenizer.decode([next(best) if id == mask else id for id in row])
+            yield FilledMasks(text, filled, named, cut=cut)
 
     def masked(self, text: str) -> list[int]:
         """A text's ids between those that frame it, as in training: [CLS] and [SEP].

@@ -6,8 +6,9 @@ Axes:  B batch   K classes   R rows
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,10 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.data.numbers import is_number_table, table_rows
 from headway.data.order import batched, random_for
 from headway.data.records import Record
 from headway.data.splits import DataSplits, subsample
 from headway.data.transforms.compose import CutMix, Mixing, Mixup, OneOf, soft_targets
+from headway.errors import UserError, counted, listed
 from headway.metrics.baselines import Vectors, most_frequent, nearest_mean
 from headway.metrics.intervals import Share
 from headway.metrics.scores import Scores
@@ -218,8 +221,9 @@ class SoundClassification(MediaClassification):
         return sound_setup(recipe, splits, start)
 
 
+@dataclass(frozen=True, eq=False)
 class SeriesClassification(MediaClassification):
-    """Predict the class of vectors in an order."""
+    """Predict the class of vectors in an order; rows of a table have `column_names`, and as many numbers."""
 
     name = "series-classification"
     does = "names the class of a series"
@@ -228,18 +232,60 @@ class SeriesClassification(MediaClassification):
     presets_by_size = ("vectors-small",)
     order = "series"
 
+    column_names: tuple[str | int, ...] = ()
+
+    @classmethod
+    def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
+        setup = super().from_data(splits, recipe, start)
+        assert isinstance(setup.task, cls)
+        *names, _ = splits.columns or ("",)  # the last one is the label
+        return replace(setup, task=replace(setup.task, column_names=tuple(names)))
+
+    @classmethod
+    def from_model(cls, parts: ModelParts) -> Self | None:
+        found = super().from_model(parts)
+        return None if found is None else replace(found, column_names=tuple(parts.extra_config.get("columns", ())))
+
+    def extra_config(self) -> Mapping[str, Any]:
+        return {**super().extra_config(), **({"columns": list(self.column_names)} if self.column_names else {})}
+
+    def inputs_named(self, given: str) -> list[str]:
+        """The rows of a table."""
+        if not is_number_table(given):
+            return [given]
+        return [row.replace(" ", "; ") for row in table_rows(Path(given), self.column_names)]
+
+    def locate(self, given: str) -> str:
+        found = super().locate(given)
+        count, wanted = found.count(";") + 1, len(self.column_names)
+        if wanted and count != wanted:
+            names = listed(map(str, self.column_names), 20)
+            raise UserError(f"{given[:60]!r} has {counted(count, 'number')}", allowed=f"{wanted}, which are {names}")
+        return found
+
     @classmethod
     def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[SeriesInput]:
-        found = series_setup(splits, start)
-        return found._replace(config={**found.config, "order": cls.order})
+        return vectors_setup(cls.order, splits, start)
 
 
-class SetClassification(SeriesClassification):
+class SetClassification(MediaClassification):
     """Predict the class of vectors in no order."""
 
     name = "set-classification"
     does = "names the class of a set"
+    reads = "numbers"
+    architectures = ("vectors",)
+    presets_by_size = ("vectors-small",)
     order = "set"
+
+    @classmethod
+    def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[SeriesInput]:
+        return vectors_setup(cls.order, splits, start)
+
+
+def vectors_setup(order: str | None, splits: DataSplits, start: ModelParts | None) -> InputSetup[SeriesInput]:
+    found = series_setup(splits, start)
+    return found._replace(config={**found.config, "order": order})
 
 
 def ranked_classes(input: str, labels: Sequence[str], probabilities: Tensor) -> ClassProbabilities:

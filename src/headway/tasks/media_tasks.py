@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
@@ -25,6 +26,7 @@ from headway.data.order import batched, random_for
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess, SoundPreprocess
 from headway.data.records import Record
 from headway.data.shards import Shards
+from headway.data.sounds import commonest
 from headway.data.splits import DataSplits, subsample
 from headway.data.text_lines import MediaLocation
 from headway.data.transforms.colour import Blur, ColourJitter, Grey, RandAugment
@@ -121,11 +123,13 @@ def image_side(recipe: Recipe, some: list[Record]) -> int:
 
 
 def sound_setup(recipe: Recipe, splits: DataSplits, start: ModelParts | None) -> InputSetup[MelInput]:
-    """Sounds as the model knows them, or at their own rate."""
-    rate = next(iter(splits.train())).extent[1]
+    """Sounds as the model knows them, or at the rate that most of them have."""
     if start is not None and isinstance(start.preprocess, SoundPreprocess):
         ready = start.preprocess
     else:
+        records = splits.train() if recipe.data.validation else chain(splits.train(), splits.validation())
+        rate = commonest(record.extent[1] for record in records)
+        assert rate is not None
         ready = SoundPreprocess(LogMel.speech(rate, 40 if rate <= 8000 else 80))
     names = augmentation_names(recipe, ("specaugment",), [*WAVES, *FRAMES])
     input = MelInput(ready, composed(names, WAVES, ready), composed(names, FRAMES, ready))

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 from unicodedata import bidirectional
 
+from headway.errors import counted
 from headway.generate.request import Reason
 from headway.metrics.scores import MEASURES, Scores
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, Hypothesis
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from headway.data.records import Record
 
 MAX_CLASSES = 5  # of which the probabilities are shown to people
@@ -25,9 +28,10 @@ MAX_CLASSES = 5  # of which the probabilities are shown to people
 
 @dataclass(frozen=True)
 class Prediction(ABC):
-    """The answer to one input."""
+    """The answer to one input; `cut` says to what an input was cut that is longer than the model reads."""
 
     input: str
+    cut: str | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -151,16 +155,40 @@ class EmbeddingVector(Prediction):
 
 @dataclass(frozen=True)
 class TranscriptPrediction(Prediction):
-    """What is said in a sound; `details` are a score, or the language and the segments with their times."""
+    """What is said in a sound; `details` are a score, or the language and the segments with their times.
+
+    `limit` is the number of tokens at which the text of a window was ended.
+    """
 
     output: str
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    limit: int | None = None
+
+    @property
+    def stopped_at(self) -> str | None:
+        return None if self.limit is None else f"the limit of {self.limit:,} tokens of a window (max_new_tokens)"
 
     def to_dict(self) -> dict[str, Any]:
         return {"input": self.input, "output": self.output, **self.details}
 
     def to_text(self) -> str:
         return self.output
+
+
+@runtime_checkable
+class StreamsText(Protocol):
+    """A task whose models write texts, which can be shown as they are written."""
+
+    def stream(
+        self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Generator[str, None, Prediction]:
+        """The answer to one text, piece by piece as it is written, and returned in the end."""
+        ...
+
+
+def cut_notes(cuts: Counter[str | None]) -> tuple[str, ...]:
+    """How many texts were cut to what, where any were."""
+    return tuple(f"{counted(number, 'text')} {cut}" for cut, number in cuts.items() if cut is not None)
 
 
 def stop_notes(stops: Counter[str | None]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Axes:  N tokens of all sources   M tokens of all targets   C width
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -187,13 +187,19 @@ class Seq2Seq(TokenRows):
     def predict(
         self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
     ) -> Iterator[TextPrediction]:
-        job = self.job(model, self.sources(inputs), options)
-        for text, found in zip(inputs, job.generate(options.decoding), strict=True):
-            yield TextPrediction(text, hypotheses(found, [job.stop.text(one.tokens) for one in found]))
+        rows = self.fitted(model, inputs)
+        job = self.job(model, [row.ids for row in rows], options)
+        for text, row, found in zip(inputs, rows, job.generate(options.decoding), strict=True):
+            texts = [job.stop.text(one.tokens) for one in found]
+            yield TextPrediction(text, hypotheses(found, texts), cut=row.cut)
 
-    def stream(self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS) -> Iterator[str]:
+    def stream(
+        self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Generator[str, None, TextPrediction]:
         """The answer to one text, piece by piece as it is written."""
-        return streamed(self.job(model, self.sources([text]), options), self.target_tokenizer.stream(), options)
+        [(row, cut)] = self.fitted(model, [text])
+        found = yield from streamed(self.job(model, [row], options), self.target_tokenizer.stream(), options)
+        return TextPrediction(text, (found,), cut=cut)
 
     def job(self, model: nn.Module, sources: list[list[int]], options: GenerationOptions) -> Any:
         """The decoding of answers to sources."""

@@ -8,7 +8,7 @@ run, that would always be its end.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -147,7 +147,9 @@ class SpanCorruption(LanguageModelling):
     ) -> Iterator[TextPrediction]:
         return self.writer.predict(model, inputs, options)
 
-    def stream(self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS) -> Iterator[str]:
+    def stream(
+        self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS
+    ) -> Generator[str, None, TextPrediction]:
         return self.writer.stream(model, text, options)
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:

@@ -19,7 +19,7 @@ from headway.metrics.baselines import frequent_tags
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_tags
 from headway.nn.head import TokenClassifier
-from headway.tasks.batches import PackedBatch, Row, around, ids, some
+from headway.tasks.batches import FittedRow, PackedBatch, Row, around, fitted, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.results import CollectedAnswers, Sample, TaggedWords
 from headway.tasks.text_classification import NO_TARGET, LabelBatch, TextLabelTask
@@ -53,8 +53,14 @@ class Tagging(TextLabelTask):
         told = [0] * len(read.ids)
         for first, tag in zip(read.firsts, tags, strict=True):
             told[first] = 1 + self.class_index(tag)
-        end = min(self.max_length, len(read.ids)) - len(after)
-        return [*read.ids[:end], *after], [*told[:end], *[0] * len(after)]
+        row = self.fitted_words(read.ids).ids
+        return row, [*told[: len(row) - len(after)], *[0] * len(after)]
+
+    def fitted_words(self, row: list[int]) -> FittedRow:
+        """Ids cut between pieces; all that ends a text stays."""
+        [(_, cut)], (_, after) = fitted([row], self.max_length), around(self.tokenizer)
+        end = min(self.max_length, len(row)) - len(after)
+        return FittedRow([*row[:end], *after], cut)
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> LabelBatch:
         classes = ids(*(row[1] for row in rows)) - 1
@@ -77,14 +83,17 @@ class Tagging(TextLabelTask):
     def predict(
         self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
     ) -> Iterator[TaggedWords]:
-        """The class of each word, read where it was learned, at the word's first piece."""
+        """The class of each word that is read, where it was learned, at the word's first piece."""
         words = [text.split() for text in inputs]
-        rows = [split_words(one, self.tokenizer) for one in words]
+        split = [split_words(one, self.tokenizer) for one in words]
+        rows = [self.fitted_words(row.ids) for row in split]
         read = PackedBatch.of([ids(row.ids or some(self.tokenizer.pad) or 0) for row in rows])
         picks = model(read.ids, read.context).argmax(-1).flatten().split(read.lengths)
-        for text, one, row, pick in zip(inputs, words, rows, picks, strict=True):
-            tags = [self.labels[k] for k in pick[row.firsts].tolist()]
-            yield TaggedWords(text, tuple(zip(one, tags, strict=True)))
+        after = len(around(self.tokenizer)[1])
+        for text, one, whole, row, pick in zip(inputs, words, split, rows, picks, strict=True):
+            firsts = [first for first in whole.firsts if first < len(row.ids) - after]
+            tags = [self.labels[k] for k in pick[firsts].tolist()]
+            yield TaggedWords(text, tuple(zip(one, tags, strict=False)), cut=row.cut)  # the words behind are not read
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         read = fitting_ids(self.tokenizer.encode(input), model, self.tokenizer, self.settings, options)

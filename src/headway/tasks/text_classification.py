@@ -6,6 +6,7 @@ Axes:  B batch   N tokens of all rows   K classes
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -20,14 +21,14 @@ from headway.data.order import batched
 from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
-from headway.errors import UserError, counted, listed, nearest
+from headway.errors import UserError, listed, nearest
 from headway.metrics.baselines import most_frequent, naive_bayes, word_likelihoods
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier, TokenClassifier
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_CLASSES, RecordTask, TaskSetup
-from headway.tasks.batches import PackedBatch, Row, TextBatch, cut, ids
+from headway.tasks.batches import PackedBatch, Row, TextBatch, cut, fitted, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.model_parts import ModelParts, labels_of, named_classes, reads_media, required_tokenizer
 from headway.tasks.results import (
@@ -39,6 +40,7 @@ from headway.tasks.results import (
     EvalOptions,
     EvalResult,
     Sample,
+    cut_notes,
 )
 from headway.tasks.text_tasks import MAX_LENGTH, Framing, TokenRows, context_for, given, one_tokenizer
 from headway.tasks.text_tracing import fitting_ids, text_axes
@@ -160,16 +162,15 @@ class TextLabelTask(Classification, TokenRows):
         self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
     ) -> EvalResult:
         """What is longer than the model can read is cut, as it is in training."""
-        answers, long = CollectedAnswers(), 0
+        answers, cuts = CollectedAnswers(), Counter[str | None]()
         for some in batched(records, ANSWERED_TOGETHER):
             self.check(some)
             rows = self.tokenizer.encode_batch([record.fields[0] for record in some])
-            long += sum(len(row) > self.max_length for row in rows)
+            cuts.update(row.cut for row in fitted(rows, self.max_length))
             for record, row in zip(some, self.batch(some).likeliest(model), strict=True):
                 wanted = self.labels_in(record.fields[1])[: len(row)]  # cut too
                 answers.add([Sample(record.name, " ".join(self.labels[pick] for pick in row), " ".join(wanted))])
-        note = f"{counted(long, 'text')} of more than {self.max_length:,} tokens cut to that"
-        return EvalResult(self.scores(answers), answers.samples, (note,) if long else (), {"cut": long})
+        return EvalResult(self.scores(answers), answers.samples, cut_notes(cuts), {"cut": cuts.total() - cuts[None]})
 
     @abstractmethod
     def scores(self, answers: CollectedAnswers) -> Scores: ...
@@ -261,10 +262,11 @@ class TextClassification(TextLabelTask):
     def predict(
         self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
     ) -> Iterator[ClassProbabilities]:
-        read = PackedBatch.of_texts(inputs, self.tokenizer)
-        for text, row in zip(inputs, model(read.ids, read.context).softmax(-1), strict=True):  # K
+        rows = fitted(self.tokenizer.encode_batch(inputs), self.max_length)
+        read = PackedBatch.of_texts(rows, self.tokenizer)
+        for text, known, row in zip(inputs, rows, model(read.ids, read.context).softmax(-1), strict=True):  # K
             probabilities = dict(zip(self.labels, row.tolist(), strict=True))
-            yield ClassProbabilities(text, self.labels[int(row.argmax())], probabilities)
+            yield ClassProbabilities(text, self.labels[int(row.argmax())], probabilities, cut=known.cut)
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         read = fitting_ids(self.tokenizer.encode(input), model, self.tokenizer, self.settings, options)

@@ -28,8 +28,9 @@ from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk, encoder_of
 from headway.recipe import Recipe
 from headway.tasks.base import RecordTask, Task
-from headway.tasks.batches import DataRow, EncoderInput, PackedBatch, cut, ids
+from headway.tasks.batches import DataRow, EncoderInput, FittedRow, PackedBatch, fitted
 from headway.tasks.model_parts import ModelParts
+from headway.tasks.results import EmbeddingVector
 
 if TYPE_CHECKING:
     from headway.data.shards import Shards
@@ -196,8 +197,16 @@ class ReadsText(Task):
     @torch.inference_mode()
     def embed(self, model: nn.Module, inputs: Sequence[str]) -> Tensor:
         """The mean of each text's features, on packed rows, so that padding costs nothing."""
-        read = PackedBatch.of_texts(inputs, self.tokenizer)
+        read = PackedBatch.of_texts(self.fitted(model, inputs), self.tokenizer)
         return F.normalize(MeanPool()(encoder_of(model).features(read.ids, read.context), read.context), dim=-1)
+
+    def embeddings(self, model: nn.Module, inputs: Sequence[str]) -> list[EmbeddingVector]:
+        rows = self.fitted(model, inputs)
+        return [replace(one, cut=row.cut) for one, row in zip(super().embeddings(model, inputs), rows, strict=True)]
+
+    def fitted(self, model: nn.Module, texts: Sequence[str]) -> list[FittedRow]:
+        """Texts as the encoder reads them, cut to its context."""
+        return fitted(self.sources(texts), context_of(encoder_of(model)))
 
     def sample_input(self, folder: Path, context: int | None) -> str:
         return sample_text(self.tokenizer, context)
@@ -208,9 +217,7 @@ class ReadsText(Task):
 
     def encoder_input(self, model: nn.Module, rows: Sequence[DataRow]) -> EncoderInput:
         """Texts cut to the model's context, as they are in training."""
-        context, pad = context_of(encoder_of(model)), self.tokenizer.pad or 0
-        texts = [row or [pad] for row in self.sources([one.row for one in rows])]
-        read = PackedBatch.of([ids(row if context is None else cut(row, context)) for row in texts])
+        read = PackedBatch.of_texts(self.fitted(model, [one.row for one in rows]), self.tokenizer)
         return EncoderInput(read.ids, read.context)
 
 

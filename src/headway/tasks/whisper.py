@@ -100,10 +100,9 @@ class WhisperTranscription(Transcribes):
         how = MeanBeam(how.width) if isinstance(how, Beam) else how
         for one in inputs:
             wave = torch.from_numpy(read_sound(file_named(one), ear.sound.rate))
-            told = ear.transcribe(
-                wave, ear.sound.rate, TranscriptionOptions(how=how, most=options.max_new_tokens)
-            ).to_dict()
-            yield TranscriptPrediction(one, told.pop("text"), told)
+            found = ear.transcribe(wave, ear.sound.rate, TranscriptionOptions(how=how, most=options.max_new_tokens))
+            told = found.to_dict()
+            yield TranscriptPrediction(one, told.pop("text"), told, found.limit)
 
     def sample_input(self, folder: Path, context: int | None) -> str:
         return str(sample_sound(folder / "tone.wav"))
@@ -205,7 +204,7 @@ class WhisperTranscription(Transcribes):
         prompt = ear.marks.prompt(wish.language, wish.task, timed)
 
         def write() -> WrittenTokens:
-            tokens = list(ear.written(ear.hear(whole, 0), wish, timed))
+            tokens = list(ear.written(ear.hear(whole, 0), wish, timed).body)
             room = context_of(model.decoder)
             if room is None or len(prompt) + len(tokens) < room:  # it ends by itself wherever there is room for more
                 tokens.append(ear.marks.end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options
+from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, without_aliases
 from headway.interop.keymap import KeyMap, Rule, Split, Transpose
 from headway.zoo.gpt2 import Config
 
@@ -23,10 +23,16 @@ FIELDS = ConfigMap(
     Field("attn_pdrop", "attention_dropout", 0.1),
     Field("tie_word_embeddings", "tied", True),
 )
+ALIASES = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
-    o = Options(values, "gpt2")
+    o = Options(without_aliases(values, ALIASES, "gpt2"), "gpt2")
     o.expect(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False)
     o.ignore("reorder_and_upcast_attn", "n_ctx")
     return o.done(Config(**FIELDS.read(o)))

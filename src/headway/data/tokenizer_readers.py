@@ -22,6 +22,7 @@ from headway.data.sentencepiece_model import SentencePieceNormalizer, whole_char
 from headway.data.sentencepiece_tokenizer import LEADING_CODE, read_sentencepiece
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.data.tokenizer_files import (
+    MODEL_TYPE,
     check_vocab,
     choose,
     find_roles,
@@ -39,9 +40,16 @@ from headway.system import read_json
 LLAMA2C_SPECIAL = ("<unk>", "<s>", "</s>")  # the first three ids, however the file spells them
 
 
-def load_tokenizer(path: Path | str) -> Tokenizer:
-    """The tokenizer in a folder, or in a file and those beside it."""
-    path = Path(path)
+def load_tokenizer(path: Path | str, model_type: str | None = None) -> Tokenizer:
+    """The tokenizer in a folder, or in a file and those beside it; of a model of this type, if none is said there."""
+    token = MODEL_TYPE.set(model_type)
+    try:
+        return found_tokenizer(Path(path))
+    finally:
+        MODEL_TYPE.reset(token)
+
+
+def found_tokenizer(path: Path) -> Tokenizer:
     for pattern, read in READERS.items():
         if path.is_dir() and (found := sorted(path.glob(pattern))):
             return read(choose(found, f"tokenizers ({pattern})"))

@@ -79,7 +79,7 @@ def fitting(known: Family, values: Mapping[str, Any], name: str, tensors: Mappin
         return None
 
 
-def tags(labels: object) -> bool:
+def tags(labels: Any) -> bool:
     """Whether names of classes are those of tokens: B-PER, I-PER."""
     names = labels.values() if isinstance(labels, Mapping) else ()
     return any(isinstance(name, str) and name.startswith(("B-", "I-")) for name in names)

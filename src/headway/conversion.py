@@ -33,6 +33,7 @@ class Conversion:
     parameters: int
     assumed: str
     comparison: str
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "source": str(self.source), "target": str(self.target)}
@@ -40,6 +41,7 @@ class Conversion:
     def to_text(self) -> str:
         lines = [
             f"{self.source} → {self.target} ({self.layout}): {self.architecture}, {self.parameters:,} parameters",
+            *(f"note: {note}" for note in self.notes),
             f"taken as usual, since the tensors do not show it: {self.assumed}" if self.assumed else "",
             self.comparison,
         ]
@@ -63,7 +65,7 @@ def convert(
         save(part)
         theirs = source if config.exists() and "headway" not in read_json(config) else part if to == "hf" else None
         comparison = compared(loaded, theirs)
-    return Conversion(source, target, to, loaded.architecture, count, loaded.assumed, comparison)
+    return Conversion(source, target, to, loaded.architecture, count, loaded.assumed, comparison, loaded.notes)
 
 
 @contextmanager
@@ -88,7 +90,11 @@ def compared(loaded: Model, theirs: Path | None) -> str:
         return "nothing to compare with: neither folder is in Hugging Face's layout"
     if find_spec("transformers") is None:
         return "not compared: transformers is not installed"
-    c, name = loaded.config, class_in(theirs)
+    try:
+        name = loaded.family().write_config(loaded.config).get("architectures", [""])[0]
+    except UserError as error:  # a model that is read, and cannot be written there
+        return f"not compared: {error}"
+    c = loaded.config
     if hasattr(c, "image") and name.endswith("ForImageClassification"):
         difference = image_difference
     elif any(hasattr(c, field) for field in ("image", "mels", "features", "strides")):
@@ -100,12 +106,6 @@ def compared(loaded: Model, theirs: Path | None) -> str:
     except Exception as error:  # whatever the other library says of a config that is read here
         return f"not compared: transformers stopped with {type(error).__name__}: {error!s:.100}"
     return f"largest difference of a logit from transformers: {found:.1e}"
-
-
-def class_in(folder: Path) -> str:
-    """The class of transformers that a config.json names first."""
-    named = read_json(folder / "config.json").get("architectures") or ["AutoModel"]
-    return named[0] if isinstance(named, list) and isinstance(named[0], str) else "AutoModel"
 
 
 def their_model(folder: Path, name: str) -> Any:
@@ -132,9 +132,12 @@ def word_difference(ours: Any, theirs: Any) -> float:
     ids = torch.randint(0, words, (1, 16), generator=torch.Generator().manual_seed(0))
     if padding is not None:
         ids = torch.where(ids == padding, (ids + 1) % words, ids)  # RoBERTa does not count it as a position
+    if hasattr(theirs, "classification_head"):  # BART's reads the end of a text
+        ids[:, -1] = theirs.config.eos_token_id
     paired = isinstance(ours, EncoderDecoder)
     with torch.no_grad():
-        expected = theirs(input_ids=ids, **({"decoder_input_ids": ids} if paired else {}))[0]
+        out = theirs(input_ids=ids, **({"decoder_input_ids": ids} if paired else {}))
+        expected = torch.stack([out.start_logits, out.end_logits], -1) if "start_logits" in out else out[0]
         found = ours(ids, ids) if paired else ours(ids)
     return float((found - expected).abs().max())
 

@@ -22,9 +22,11 @@ from headway.data.tokenizer_readers import READERS, load_tokenizer
 from headway.errors import UserError, listed, malformed, nearest
 from headway.generate.request import LENGTHS, MASKS, is_setting
 from headway.generate.session import arrange
+from headway.interop.config_reader import collect_notes
+from headway.interop.incomplete_config import completed
 from headway.interop.registry import Family, family, model_type_of, type_for
-from headway.interop.timm_folder import SETTINGS, read_names, settings_of, with_settings
-from headway.interop.weights import OPENAI, fill, read_weights, write_weights
+from headway.interop.timm_folder import SETTINGS, is_timm, read_names, settings_of, with_settings
+from headway.interop.weights import OPENAI, fill, foreign, read_weights, write_weights
 from headway.nn.embed import TokenEmbed
 from headway.nn.trunk import EncoderDecoder, tensors_of
 from headway.system import no_model, read_json, write_json
@@ -64,6 +66,7 @@ class Model:
     tokenizer: Tokenizer | None = None
     target_tokenizer: Tokenizer | None = None  # of what it writes, where that is another
     assumed: str = ""  # what no file says, and was assumed to be as usual
+    notes: tuple[str, ...] = ()  # what was inferred or ignored of its config.json
     preprocess: Preprocess | None = None  # of images, sounds or numbers
     lacking: str = ""  # the file that would hold its tokenizer, where that is not tokenizer.json
     task_name: str | None = None  # from config.json
@@ -223,7 +226,7 @@ def load(
     if place.suffix == OPENAI and place.is_file():
         loaded, tensors = read_openai_file(place, unsafe)
     elif not place.is_dir():
-        raise no_model(place)
+        raise foreign(place) or no_model(place)
     elif (place / "config.json").exists():
         loaded, tensors = read_with_config(place, heads, unsafe)
     else:
@@ -235,7 +238,9 @@ def load(
         loaded = replace(loaded, model=module)
     fill(loaded.model, tensors, dtype)
     arrange(loaded.model.eval())
-    source, target = (loaded.tokenizer, loaded.target_tokenizer) if loaded.tokenizer else read_tokenizers(place)
+    source, target = (
+        (loaded.tokenizer, loaded.target_tokenizer) if loaded.tokenizer else read_tokenizers(place, loaded.model_type)
+    )
     check_tokenizers(source, target, loaded.model, place)
     if (place / PREPROCESSING).is_file():
         loaded = replace(loaded, preprocess=read_preprocessing(place, loaded))
@@ -251,11 +256,12 @@ def read_with_config(place: Path, heads: int | None, unsafe: bool) -> tuple[Mode
     if native and values["headway"] != LAYOUT:
         given = f"config.json is of layout {values['headway']!r}"
         raise UserError(given, allowed=f"{LAYOUT}", do="use a newer headway")
-    known = None if native else family(model_type_of(values))
+    if not native and (model_type := model_type_of(values)):
+        family(model_type)  # an unknown one is refused before the weights are read
     tensors = read_weights(place, unsafe=unsafe)
-    if known is None:
+    if native:
         return from_native(values), tensors
-    loaded, file = from_hf(values, known, tensors), place / "generation_config.json"
+    loaded, file = from_hf(values, tensors), place / "generation_config.json"
     if file.is_file():
         extra = {**loaded.extra_config, **generation_settings(read_json(file))}
         loaded = replace(loaded, extra_config=extra)
@@ -316,14 +322,20 @@ def from_native(values: Mapping[str, Any]) -> Model:
     return Model(on_meta(config), config, name, model_type, extra, task_name=task)
 
 
-def from_hf(values: Mapping[str, Any], known: Family, tensors: Mapping[str, Tensor]) -> Model:
+def from_hf(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
     """A model from Hugging Face's config.json, or timm's; the tensors' names decide what the config leaves open."""
-    with malformed("config.json"):
+    timm = is_timm(values)
+    values, inferred = (values, ()) if timm else completed(values, tensors)
+    model_type = model_type_of(values)
+    assert model_type is not None
+    known = family(model_type)
+    with malformed("config.json"), collect_notes() as ignored:
         config = known.settle(known.read_config(values), tensors)
     check_class_names(values)
     extra = {name: value for name, value in values.items() if name in (*CLASS_NAMES, *RATES) or is_setting(name)}
-    loaded = Model(on_meta(config), config, known.architecture, model_type_of(values), extra)
-    if "model_type" in values:
+    notes = (*inferred, *ignored)
+    loaded = Model(on_meta(config), config, known.architecture, model_type, extra, notes=notes)
+    if not timm:
         return loaded
     from headway.data.preprocess import read_timm
 
@@ -346,14 +358,14 @@ def read_preprocessing(folder: Path, loaded: Model) -> Preprocess | None:
     return read_preprocess(folder)
 
 
-def read_tokenizers(folder: Path) -> tuple[Tokenizer | None, Tokenizer | None]:
+def read_tokenizers(folder: Path, model_type: str | None) -> tuple[Tokenizer | None, Tokenizer | None]:
     """The tokenizers of the input and, where it is another, of the output; None where there is none."""
     source, target = folder / "source.spm", folder / "target.spm"  # Marian's
     if source.is_file() and target.is_file():
         return load_tokenizer(source), load_tokenizer(target)
     other = load_tokenizer(folder / TARGET) if (folder / TARGET).is_dir() else None
     found = any(any(folder.glob(pattern)) for pattern in READERS)
-    return load_tokenizer(folder) if found else None, other
+    return load_tokenizer(folder, model_type) if found else None, other
 
 
 def check_tokenizers(source: Tokenizer | None, target: Tokenizer | None, model: nn.Module, folder: Path) -> None:

@@ -63,6 +63,15 @@ def phi3(**options: Any) -> Any:
     return Phi3ForCausalLM._from_config(Phi3Config(**sizes | options), attn_implementation="eager")
 
 
+def topped(architecture: str, **options: Any) -> Any:
+    """A decoder with another head than that of words, or none."""
+    import transformers
+
+    kind = getattr(transformers, architecture)
+    config = kind.config_class(**SIZES | {"architectures": [architecture], "pad_token_id": 0} | options)
+    return kind._from_config(config, attn_implementation="eager")
+
+
 def rope(kind: str, **numbers: Any) -> dict[str, Any]:
     """In the older spelling; configs of today hold the newer."""
     return {"rope_theta": 500.0, "rope_scaling": {"rope_type": kind, **numbers}}
@@ -103,5 +112,9 @@ CASES = [
     ),
     Case("phi3", phi3, Kind.DECODER),
     Case("phi3, LongRoPE, half of each head, window", lambda: phi3(sliding_window=4, **HALF), Kind.DECODER),
+    Case("llama, classes of rows", lambda: topped("LlamaForSequenceClassification", num_labels=3), Kind.DECODER),
+    Case("llama, bare", lambda: topped("LlamaModel"), Kind.DECODER),
+    Case("mistral, classes of rows", lambda: topped("MistralForSequenceClassification"), Kind.DECODER),
+    Case("qwen2, classes of rows", lambda: topped("Qwen2ForSequenceClassification", num_labels=1), Kind.DECODER),
     Case("phi3, a quarter of each head, tied", lambda: phi3(partial_rotary_factor=0.25, **TIED), Kind.DECODER),
 ]

@@ -29,7 +29,7 @@ PAIR = {
 def t5(**options: Any) -> Any:
     from transformers import T5Config, T5ForConditionalGeneration
 
-    return T5ForConditionalGeneration._from_config(T5Config(**T5, **options), attn_implementation="eager")
+    return T5ForConditionalGeneration._from_config(T5Config(**T5 | options), attn_implementation="eager")
 
 
 def t5_1_1(**options: Any) -> Any:
@@ -58,6 +58,13 @@ def bart(**options: Any) -> Any:
 
     config = BartConfig(**PAIR, **options)
     return biased(BartForConditionalGeneration._from_config(config, attn_implementation="eager"))
+
+
+def bart_classifier(**options: Any) -> Any:
+    from transformers import BartConfig, BartForSequenceClassification
+
+    config = BartConfig(**PAIR | {"architectures": ["BartForSequenceClassification"], "num_labels": 3} | options)
+    return BartForSequenceClassification._from_config(config, attn_implementation="eager")
 
 
 def marian(**options: Any) -> Any:
@@ -91,6 +98,7 @@ CASES = [
     Case("bart", bart, Kind.SEQ2SEQ),
     Case("bart, scaled, ReLU", lambda: bart(scale_embedding=True, activation_function="relu"), Kind.SEQ2SEQ),
     Case("bart, untied", lambda: bart(tie_word_embeddings=False), Kind.SEQ2SEQ),
+    Case("bart, classes of rows", bart_classifier, Kind.REREAD),
     Case("marian", lambda: marian(scale_embedding=True, activation_function="swish"), Kind.SEQ2SEQ),
     Case(
         "marian, two vocabularies",

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from headway import Context, Trace
 from headway.interop.keymap import KeyMap
 from headway.interop.registry import family
+from headway.nn.context import PackedLengths
 from headway.nn.head import CTCHead
 from headway.nn.trace import Seen
 from headway.nn.trunk import tensors_of
@@ -30,6 +31,7 @@ class Kind(Enum):
     DECODER = auto()
     ENCODER = auto()
     SEQ2SEQ = auto()
+    REREAD = auto()
     SOUND = auto()
     WAVES = auto()
     PYRAMID = auto()
@@ -73,6 +75,7 @@ def compared(case: Case) -> dict[str, float]:
     load(ours, names.load(theirs.state_dict()))
     runs = {
         Kind.SEQ2SEQ: compare_seq2seq,
+        Kind.REREAD: compare_reread,
         Kind.SOUND: compare_sound,
         Kind.WAVES: compare_waves,
         Kind.PYRAMID: compare_pyramid,
@@ -124,6 +127,8 @@ def ragged(vocab: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 def compare_stack(theirs: Any, ours: nn.Module) -> dict[str, float]:
     """A decoder or an encoder; padding queries are left out, being nobody's."""
     ids, real = ragged(theirs.config.vocab_size)
+    if hasattr(theirs, "score"):  # it reads the last token that is no padding
+        ids = torch.where(real, ids, theirs.config.pad_token_id)
     kinds = getattr(theirs.config, "type_vocab_size", 0)
     marks = {"token_type_ids": ids % kinds} if kinds else {}
     out = theirs(input_ids=ids, attention_mask=real.long(), output_hidden_states=True, output_attentions=True, **marks)
@@ -151,6 +156,32 @@ def compare_seq2seq(theirs: Any, ours: Any) -> dict[str, float]:
     ids, real = ragged(theirs.config.vocab_size)
     given = {"input_ids": ids, "attention_mask": real.long()}
     return compare_pair(theirs, ours, given, ids, Context(keep=real[:, None]), real)
+
+
+def compare_reread(theirs: Any, ours: Any) -> dict[str, float]:
+    """A text that its decoder reads again, up to the end, which is the last real token."""
+    ids, real = ragged(theirs.config.vocab_size)
+    ends = torch.arange(LENGTHS[0]) == torch.tensor(LENGTHS)[:, None] - 1
+    ids = torch.where(ends, theirs.config.eos_token_id, torch.where(real, ids, theirs.config.pad_token_id))
+    out = theirs(input_ids=ids, attention_mask=real.long(), output_hidden_states=True, output_attentions=True)
+    trace = Trace(ours, "*")
+    logits = ours(ids, Context(keep=real[:, None], trace=trace))
+    rows = PackedLengths.of(LENGTHS)
+    sides = (("encoder.", "encoder"), ("decoder.", "decoder"))
+    (out.logits * pull(logits)).sum().backward()
+    (logits * pull(logits)).sum().backward()
+    return {
+        "logits": difference(logits, out.logits),
+        "packed": difference(ours(rows.pack(ids), Context(rows=rows)), out.logits),
+        "hidden states": max(
+            hidden_difference(trace, ours_, out[f"{side}_hidden_states"], real) for ours_, side in sides
+        ),
+        "attention maps": max(
+            map_difference(trace, "encoder.{}.attn.weights", out.encoder_attentions, real),
+            map_difference(trace, "decoder.{}.attn.weights", out.decoder_attentions, real),
+            map_difference(trace, "decoder.{}.cross.weights", out.cross_attentions, real),
+        ),
+    }
 
 
 def compare_sound(theirs: Any, ours: Any) -> dict[str, float]:

@@ -232,10 +232,9 @@ def test_a_window_is_of_every_layer_or_none(values: dict[str, Any], window: int 
     ("known", "values", "told"),
     [
         (qwen2, {"use_sliding_window": True, "max_window_layers": 3}, "full_attention and of sliding_attention in one"),
-        (qwen2, {"attention_bias": True}, "not known here: attention_bias=True"),
+        (qwen2, {"quantization_config": {"bits": 4}}, "not known here: quantization_config="),
         (phi3, {"rope_scaling": {"type": "linear", "factor": 2.0}}, "Linear scaling is not supported for phi3 models"),
         (phi3, {"full_attn_mod": 2}, "full_attn_mod=2 is not supported for phi3"),
-        (phi3, {"lm_head_bias": True}, "not known here: lm_head_bias=True"),
         (mistral, {"layer_types": ["full_attention"]}, "not known here: layer_types="),
         (mixtral, {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5 is not supported for mixtral"),
     ],

@@ -1,13 +1,27 @@
-"""Configs of other libraries: what is not known is refused by name, what changes nothing is let be."""
+"""Configs of other libraries: what is not known is noted or refused by name."""
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+from importlib.util import find_spec
+from inspect import signature
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from headway.errors import UserError
-from headway.interop.config_reader import LIST, ConfigMap, Field, Options
+from headway.interop.config_reader import (
+    LIST,
+    Arguments,
+    ConfigMap,
+    Field,
+    Options,
+    collect_notes,
+    without_aliases,
+)
 from headway.interop.registry import FAMILIES, family
 
 
@@ -32,11 +46,50 @@ def test_a_config_map_reads_and_writes_the_same_options() -> None:
         fields.read(Options({"n_embd": None}, "gpt2"))
 
 
-def test_what_is_not_known_is_refused_by_name() -> None:
-    o = Options({"flux": 3, "off": False, "none": None, "transformers_version": "9"}, "gpt2")
-    with pytest.raises(UserError) as caught:
-        o.done(None)
-    assert "sets what is not known here: flux=3; if it does not change" in str(caught.value)
+def test_what_is_not_known_is_noted_or_refused_by_name() -> None:
+    given = {"flux": 3, "off": False, "none": None, "transformers_version": "9"}
+    with collect_notes() as notes:
+        assert Options(given, "gpt2").done(5) == 5
+    assert notes == ["config.json sets what gpt2 models do not know in transformers either: flux=3"]
+    for options, name in (
+        (Options({**given, "num_key_value_heads": 2}, "gpt2"), "num_key_value_heads=2"),
+        (Arguments(given, "timm's ViT"), "flux=3"),
+    ):
+        with pytest.raises(UserError) as caught:
+            options.done(None)
+        assert f"sets what is not known here: {name}; if it does not change" in str(caught.value)
+
+
+def test_an_option_with_two_names_is_read_under_either() -> None:
+    aliases = {"hidden_size": "n_embd"}
+    for given in ({"hidden_size": 8}, {"n_embd": 8}, {"hidden_size": 8, "n_embd": 8}):
+        assert without_aliases(given, aliases, "gpt2") == {"n_embd": 8}
+    with pytest.raises(UserError, match="says n_embd=16 and hidden_size=8, which are one option of a gpt2 model"):
+        without_aliases({"hidden_size": 8, "n_embd": 16}, aliases, "gpt2")
+
+
+def words_of(source: str) -> set[str]:
+    """The options that the text of a model of transformers' reads."""
+    by_name = re.findall(r'getattr\((?:self\.)?config, "(\w+)"', source)
+    return {*re.findall(r"config\.([a-z_]\w*)\b(?!\()", source), *by_name}
+
+
+@pytest.mark.parametrize("model_type", [name for name in FAMILIES if not name.startswith(("timm", "mvit"))])
+def test_nothing_that_transformers_computes_with_is_ignored(model_type: str) -> None:
+    """Its config's own options, their second names, and what its models read, but for dropout, are known or refused."""
+    from transformers import CONFIG_MAPPING
+
+    theirs: Any = CONFIG_MAPPING[model_type]
+    values = theirs().to_dict()
+    source = find_spec(theirs.__module__.replace("configuration_", "modeling_"))
+    assert source is not None
+    assert source.origin is not None
+    known = {*signature(theirs.__init__).parameters, *theirs.attribute_map, *words_of(Path(source.origin).read_text())}
+    assert len(known) > 8
+    for name in sorted(known - set(values) - {"self"}):
+        with collect_notes() as notes, suppress(UserError):
+            family(model_type).read_config({**values, name: 3})
+        assert notes == [] or "dropout" in name
 
 
 def test_what_has_no_default_is_needed() -> None:

@@ -226,7 +226,7 @@ def test_an_autoencoders_config_goes_there_and_back() -> None:
 MISTAKES = [
     (lambda: vit.read_config({"hidden_act": "tanhh"}), "hidden_act='tanhh' is not supported for vit models"),
     (lambda: vit.read_config({"image_size": [12, 16]}), r"image_size=\[12, 16\] is not supported"),
-    (lambda: vit.read_config({"use_rope": True}), "sets what is not known here: use_rope=True"),
+    (lambda: vit.read_config({"head_dim": 3}), "sets what is not known here: head_dim=3"),
     (lambda: vit.read_config({"architectures": ["ViTForMaskedImageModeling"]}), "'ViTForMaskedImageModeling' is not"),
     (lambda: vit.write_config(Config(pool="mean")), "and this one pool='mean'; use to=headway, or .*'timm_vit'"),
     (lambda: vit_mae.read_config({"architectures": ["ViTMAEModel"]}), "'ViTMAEModel' is not supported"),

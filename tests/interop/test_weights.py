@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -88,17 +90,16 @@ def test_a_folder_without_weights_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds no weights; allowed: model\.safetensors, or"):
         read_weights(tmp_path)
     (tmp_path / "tiny.en.pt").touch()
-    with pytest.raises(
-        UserError, match=r"holds no weights; .*Whisper of OpenAI's, name the file itself: .*tiny\.en\.pt"
-    ):
+    with pytest.raises(UserError, match=r"and no weights; .*Whisper of OpenAI's, name the file itself: .*tiny\.en\.pt"):
         read_weights(tmp_path)
     (tmp_path / "checkpoints").mkdir()
     with pytest.raises(UserError, match=r"holds no weights yet; wait for .*headway train --out .* --resume"):
         read_weights(tmp_path)
 
 
-def test_pickles_are_read_on_request_and_run_nothing(tmp_path: Path) -> None:
-    torch.save(TENSORS, tmp_path / "pytorch_model.bin")
+@pytest.mark.parametrize("zipped", [True, False])  # PyTorch wrote no archives before its version 1.6
+def test_pickles_are_read_on_request_and_run_nothing(tmp_path: Path, zipped: bool) -> None:
+    torch.save(TENSORS, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     with pytest.raises(UserError, match=r"which is not read unasked; convert it .* unsafe=True"):
         read_weights(tmp_path)
     assert_close(read_weights(tmp_path, unsafe=True), TENSORS, atol=0, rtol=0)
@@ -109,12 +110,32 @@ class Forged:
         return os.system, ("touch executed",)
 
 
-def test_a_forged_pickle_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_forged_pickle_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool) -> None:
     monkeypatch.chdir(tmp_path)
-    torch.save({"a": Forged()}, tmp_path / "pytorch_model.bin")
+    torch.save({"a": Forged()}, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     with pytest.raises(UserError, match="is not a PyTorch file of plain tensors"):
         read_weights(tmp_path, unsafe=True)
     assert not (tmp_path / "executed").exists()
+
+
+def test_an_old_pickle_cut_or_changed_anywhere_is_told(tmp_path: Path) -> None:
+    file, random = tmp_path / "pytorch_model.bin", Random(0)
+    torch.save(TENSORS, file, _use_new_zipfile_serialization=False)
+    whole = file.read_bytes()
+    broken = [whole[:cut] for cut in range(0, len(whole), 5)]
+    for _ in range(300):
+        changed = bytearray(whole)
+        for at in random.sample(range(len(whole)), 4):
+            changed[at] = random.randrange(256)
+        broken.append(bytes(changed))
+    for data in broken:
+        file.write_bytes(data)
+        with suppress(UserError):
+            read_weights(tmp_path, unsafe=True)
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match="is not a PyTorch file of plain tensors"):
+        read_weights(tmp_path, unsafe=True)
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

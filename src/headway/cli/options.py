@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,10 @@ class LoadOptions:
         import_torch()
         from headway.model import load
 
-        return load(folder, heads=self.heads, unsafe=self.unsafe)
+        loaded = load(folder, heads=self.heads, unsafe=self.unsafe)
+        for note in loaded.notes:
+            print(f"note: {note}", file=sys.stderr)
+        return loaded
 
 
 @Parameter(name="*")

@@ -247,7 +247,7 @@ def table_rows(file: Path, columns: Sequence[str | int]) -> list[str]:
     """The numbers of each row of a table, in columns by name; or in all columns, where there are no names."""
     check_file(file)
     query = DataQuery((file,), DataKind.ROWS)
-    preview = with_number_header(preview_rows(query, file, suffix_of(file)))
+    preview = preview_rows(query, file, table_suffix(file))
     bare = preview.width == len(columns) and None not in map(as_number, preview.names or preview.rows[0])
     query = replace(query, columns=tuple(range(1, len(columns) + 1) if bare else columns))
     found = recognise_numbers(query)

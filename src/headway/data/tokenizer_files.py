@@ -14,6 +14,7 @@ dict.*.txt + bpe.code     fairseq over subword-nmt.  A dictionary writes a piece
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,10 @@ def add_tokens(backend: Backend, settings: Mapping[str, Any], folder: Path) -> N
             raise UserError(f"{folder}: {token!r} is added with id {id}, but would get {backend.token_to_id(token)}")
 
 
+# of the model whose tokenizer is read, where its config.json does not say it
+MODEL_TYPE: ContextVar[str | None] = ContextVar("MODEL_TYPE", default=None)
+
+
 def tokenizer_class(file: Path, allowed: Iterable[str]) -> str:
     """The class of transformers that reads a folder's tokenizer, by tokenizer_config.json or config.json; else "".
 
@@ -187,8 +192,9 @@ def tokenizer_class(file: Path, allowed: Iterable[str]) -> str:
     told = read_settings(file.parent).get("tokenizer_class") or model.get("tokenizer_class")
     name = str(told or "").removesuffix("Fast")
     name = "" if name in GENERIC_CLASSES else SAME_CLASSES.get(name, name)
-    if not name and "model_type" in model:
-        name = CLASS_OF_MODEL.get(model["model_type"], f"that of {model['model_type']}")
+    model_type = model.get("model_type", MODEL_TYPE.get())
+    if not name and model_type is not None:
+        name = CLASS_OF_MODEL.get(model_type, f"that of {model_type}")
     if name not in allowed:
         known = listed(sorted(one for one in allowed if one), 20)
         said = f"{file} belongs to a tokenizer of the class {name}, which is not read from it"

@@ -24,6 +24,7 @@ from headway.data.sentencepiece_tokenizer import LEADING_CODE, read_sentencepiec
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.data.tokenizer_files import (
     MAX_VOCAB,
+    MODEL_TYPE,
     check_vocab,
     choose,
     find_roles,
@@ -41,9 +42,16 @@ from headway.system import read_json
 LLAMA2C_SPECIAL = ("<unk>", "<s>", "</s>")  # the first three ids, however the file spells them
 
 
-def load_tokenizer(path: Path | str) -> Tokenizer:
-    """The tokenizer in a folder, or in a file and those beside it."""
-    path = Path(path)
+def load_tokenizer(path: Path | str, model_type: str | None = None) -> Tokenizer:
+    """The tokenizer in a folder, or in a file and those beside it; of a model of this type, if none is said there."""
+    token = MODEL_TYPE.set(model_type)
+    try:
+        return found_tokenizer(Path(path))
+    finally:
+        MODEL_TYPE.reset(token)
+
+
+def found_tokenizer(path: Path) -> Tokenizer:
     with malformed(str(path)):
         for pattern, read in READERS.items():
             if path.is_dir() and (found := sorted(path.glob(pattern))):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from headway.interop.config_reader import ConfigMap, Field, Options
+from headway.interop.encoders import classes, labels, out
 from headway.interop.fairseq import SIDES, blocks, check_sides
 from headway.interop.keymap import KeyMap, Row, Rule, linear
 from headway.zoo.bart import Config
 
+WRITES, CLASSIFIES = "BartForConditionalGeneration", "BartForSequenceClassification"
 # what the configs of BART and Marian have in common, with the same defaults
 FIELDS = ConfigMap(
     Field("max_position_embeddings", "context", 1024),
@@ -23,10 +26,12 @@ FIELDS = ConfigMap(
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "bart")
-    o.architecture("BartForConditionalGeneration", "BartModel")
+    classified = o.architecture(WRITES, "BartModel", CLASSIFIES) == CLASSIFIES
     o.expect(normalize_embedding=True, static_position_embeddings=False, extra_pos_embeddings=2)
     check_plain(o)
-    return o.done(Config(vocab=o.take("vocab_size", 50_265), **FIELDS.read(o)))
+    rows = {"classes": classes(o), "class_dropout": o.take("classifier_dropout", 0.0)} if classified else {}
+    start = o.take("decoder_start_token_id", 2)
+    return o.done(Config(vocab=o.take("vocab_size", 50_265), **FIELDS.read(o), **rows, start=start))
 
 
 def check_plain(o: Options) -> None:
@@ -38,8 +43,10 @@ def check_plain(o: Options) -> None:
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    names = {"model_type": "bart", "architectures": ["BartForConditionalGeneration"]}
-    return names | {"vocab_size": c.vocab} | FIELDS.write(c) | {"is_encoder_decoder": True}
+    names = {"model_type": "bart", "architectures": [CLASSIFIES if c.classes else WRITES]}
+    top = {"decoder_start_token_id": c.start, "is_encoder_decoder": True, **labels("rows", c.classes)}
+    dropout = {"classifier_dropout": c.class_dropout} if c.classes else {}
+    return names | {"vocab_size": c.vocab} | FIELDS.write(c) | top | dropout
 
 
 def keymap(c: Config) -> KeyMap:
@@ -51,7 +58,8 @@ def keymap(c: Config) -> KeyMap:
 
     rules = (*embed("encoder"), *embed("decoder"), *blocks("after"))
     ignored = ("encoder.version", "decoder.version")
-    return tied(*rules, ignored=ignored) if c.tied else untied(*rules, ignored=ignored)
+    found = tied(*rules, ignored=ignored) if c.tied else untied(*rules, ignored=ignored)
+    return classified(found) if c.classes else found
 
 
 SHARED, SOURCE, TARGET = "shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
@@ -72,6 +80,17 @@ def untied(*rules: Rule, ignored: tuple[str, ...]) -> KeyMap:
     absent = {SOURCE: (SHARED, Tensor.clone), TARGET: (SHARED, Tensor.clone), BIAS.theirs: (TARGET, zeros)}
     output = Rule(OUTPUT, "decoder.head.weight", outside=True)
     return KeyMap((*words, *rules, output, BIAS), ("model.", ""), (*ignored, SHARED), absent=absent)
+
+
+def classified(names: KeyMap) -> KeyMap:
+    """With the head of classes in place of an output of words."""
+    rules = tuple(rule for rule in names.rules if rule.theirs not in (BIAS.theirs, OUTPUT))
+    head = (
+        *out("classification_head.dense", "decoder.head.inside"),
+        *out("classification_head.out_proj", "decoder.head.out"),
+    )
+    absent = {name: filling for name, filling in names.absent.items() if name != BIAS.theirs}
+    return replace(names, rules=(*rules, *head), absent=absent)
 
 
 def zeros(words: Tensor) -> Tensor:

@@ -1,13 +1,16 @@
-"""Another library's config.json: every option is used, required to be what we compute, or refused by name.
+"""Another library's config.json: every option is used, required to be what we compute, noted, or refused by name.
 
-`Options` reads it option by option.  Options that are fields of our config under another name stand in a table, a
-`ConfigMap`, that is read in both directions, as the rules of a `KeyMap` are for tensors.
+`Options` reads it option by option.  What transformers' own class of the family would ignore is ignored too, and noted
+(`collect_notes`); what it computes with and we do not is refused.  Options that are fields of our config under another
+name stand in a table, a `ConfigMap`, that is read in both directions, as the rules of a `KeyMap` are for tensors.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,6 +32,20 @@ ACTIVATIONS = {
     "swish": "silu",
 }
 SPELLED = {"gelu": "gelu", "gelu_tanh": "gelu_new", "quick_gelu": "quick_gelu", "relu": "relu", "silu": "silu"}
+
+
+NOTES: ContextVar[list[str] | None] = ContextVar("NOTES", default=None)
+
+
+@contextmanager
+def collect_notes() -> Generator[list[str]]:
+    """Within, what `Options` ignores is added to the list that is given."""
+    notes = list[str]()
+    token = NOTES.set(notes)
+    try:
+        yield notes
+    finally:
+        NOTES.reset(token)
 
 
 class Options:
@@ -109,14 +126,21 @@ class Options:
         """Options that change training, or nothing."""
         self.left -= set(names)
 
+    def ignorable(self, name: str) -> bool:
+        """Whether the other library would ignore an option that is not known here."""
+        return name not in UNSUPPORTED
+
     def done(self, config: T) -> T:
         """The config, once nothing is left that is switched on and that we would compute without knowing it."""
         unknown = sorted(name for name in self.left if self.values[name] not in (None, False, 0, [], {}, ""))
-        if unknown:
+        options = {name: f"{name}={self.values[name]!r}"[:60] for name in unknown}
+        if refused := [option for name, option in options.items() if not self.ignorable(name)]:
             said = f"config.json of a {self.family} model sets what is not known here"
-            options = listed([f"{name}={self.values[name]!r}"[:60] for name in unknown])
             do = "if it does not change what the model computes, take it out of the file"
-            raise UserError(f"{said}: {options}", do=do)
+            raise UserError(f"{said}: {listed(refused)}", do=do)
+        if options and (notes := NOTES.get()) is not None:
+            what = listed(options.values())
+            notes.append(f"config.json sets what {self.family} models do not know in transformers either: {what}")
         return config
 
 
@@ -134,6 +158,13 @@ KINDS: dict[type | tuple[type, ...], tuple[str, Callable[[Any], bool]]] = {
     (list, tuple): ("a list", lambda value: isinstance(value, list | tuple)),
     dict: ("names and values", lambda value: isinstance(value, Mapping)),
 }
+
+
+class Arguments(Options):
+    """Arguments of another library's function, which would refuse those that it does not know."""
+
+    def ignorable(self, name: str) -> bool:
+        return False
 
 
 class Form(NamedTuple):
@@ -186,12 +217,31 @@ class ConfigMap:
         return ConfigMap(*(replace(field, default=defaults.get(field.ours, field.default)) for field in self.fields))
 
 
+def without_aliases(values: Mapping[str, Any], aliases: Mapping[str, str], family: str) -> dict[str, Any]:
+    """A config whose options have one name each; `aliases` are second names there, {alias: name}."""
+    found = {name: value for name, value in values.items() if name not in aliases}
+    for alias, name in aliases.items():
+        given = values.get(alias)
+        if given is not None and found.setdefault(name, given) != given:
+            said = f"config.json says {name}={found[name]!r:.60} and {alias}={given!r:.60}"
+            raise UserError(f"{said}, which are one option of a {family} model", do="keep the right one")
+    return found
+
+
 def written_as(model_type: str) -> str:
     """What helps where a model has a place in another family's layout than its own."""
     way = f"dataclasses.replace(load(folder), model_type={model_type!r}).save_hf(target)"
     return f"use to=headway, or write it as a {model_type} model in Python: {way}"
 
 
+# what transformers computes with in some family here, beside what the readers name; a test compares them with it
+UNSUPPORTED = frozenset(
+    """
+    quantization_config compression_config layer_types sliding_window attention_chunk_size
+    head_dim hidden_act hidden_size image_size intermediate_size layer_norm_eps max_position_embeddings n_positions
+    num_attention_heads num_channels num_hidden_layers num_key_value_heads patch_size vocab_size
+    """.split()  # noqa: SIM905
+)
 # what every Hugging Face config may hold and no model computes with
 HARMLESS = frozenset(
     """

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options
+from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, without_aliases
+from headway.interop.decoders import HEAD, prefixes, read_top, settle, write_top
 from headway.interop.keymap import KeyMap, Rule, Split, Transpose
 from headway.zoo.gpt2 import Config
 
+__all__ = ["keymap", "read_config", "settle", "write_config"]
+
+NAME, WORDS = "GPT2", "GPT2LMHeadModel"
 FIELDS = ConfigMap(
     Field("vocab_size", "vocab", 50_257),
     Field("n_positions", "context", 1024),
@@ -23,17 +27,24 @@ FIELDS = ConfigMap(
     Field("attn_pdrop", "attention_dropout", 0.1),
     Field("tie_word_embeddings", "tied", True),
 )
+ALIASES = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
-    o = Options(values, "gpt2")
+    o = Options(without_aliases(values, ALIASES, "gpt2"), "gpt2")
     o.expect(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False)
     o.ignore("reorder_and_upcast_attn", "n_ctx")
-    return o.done(Config(**FIELDS.read(o)))
+    fields = FIELDS.read(o)
+    return o.done(Config(**fields, **read_top(o, NAME, WORDS, tied=fields["tied"])))
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    return {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], **FIELDS.write(c)}
+    return {**write_top(c, "gpt2", NAME, WORDS), **FIELDS.write(c)}
 
 
 def keymap(c: Config) -> KeyMap:
@@ -58,9 +69,9 @@ def keymap(c: Config) -> KeyMap:
             *both("h.*.mlp.c_fc", f"{block}.ffn.body.up", turned),
             *both("h.*.mlp.c_proj", f"{block}.ffn.body.down", turned),
             *both("ln_f", "stack.norm"),
-            Rule("lm_head.weight", "head.weight", outside=True),
+            *HEAD,
         ),
-        prefixes=("transformer.", ""),
+        prefixes=prefixes("transformer.", c.top),
         ignored=("h.*.attn.bias", "h.*.attn.masked_bias"),
         ties={"lm_head.weight": "wte.weight"} if c.tied else None,
     )

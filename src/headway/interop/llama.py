@@ -7,11 +7,14 @@ from typing import Any
 
 from headway.errors import UserError
 from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, written_as
+from headway.interop.decoders import HEAD, prefixes, read_top, settle, write_top
 from headway.interop.keymap import KeyMap, Rule
 from headway.interop.rotary import read_frequencies, write_frequencies
 from headway.nn.attention import share
 from headway.zoo import mixtral
 from headway.zoo.llama import Config, gated_hidden
+
+__all__ = ["keymap", "read_config", "settle", "write_config"]
 
 # what all these architectures have; where a default is None, the others say it
 FIELDS = ConfigMap(
@@ -35,7 +38,7 @@ ABSENT = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "intermediate_s
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "llama")
     biases = SETS[o.take("attention_bias", False), o.take("mlp_bias", False)]
-    return o.done(Config(**read_decoder(o), biases=biases))
+    return o.done(Config(**read_decoder(o), **named_top(o, "Llama"), biases=biases))
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -46,7 +49,7 @@ def write_config(c: Config) -> dict[str, Any]:
         return write_mistral(c)
     attention, ffn = next(flags for flags, name in SETS.items() if name == c.biases)
     biases = {"attention_bias": attention, "mlp_bias": ffn}
-    return {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **write_decoder(c), **biases}
+    return {**write_named(c, "llama", "Llama"), **biases}
 
 
 def write_mistral(c: Config) -> dict[str, Any]:
@@ -54,7 +57,7 @@ def write_mistral(c: Config) -> dict[str, Any]:
         said = "there, a Mistral has no bias vectors and a Llama no window, and this model has both"
         raise UserError(said, do="keep it in headway's own layout")
     window = {"sliding_window": c.window}
-    return {"model_type": "mistral", "architectures": ["MistralForCausalLM"], **write_decoder(c), **window}
+    return {**write_named(c, "mistral", "Mistral"), **window}
 
 
 def write_qwen2(c: Config) -> dict[str, Any]:
@@ -62,12 +65,21 @@ def write_qwen2(c: Config) -> dict[str, Any]:
         said = f"there, a Qwen2 has biases of queries, keys and values, and this model {c.biases!r}"
         raise UserError(said, do=written_as("llama"))
     windows = {"use_sliding_window": c.window is not None, "sliding_window": c.window, "max_window_layers": 0}
-    return {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **write_decoder(c), **windows}
+    return {**write_named(c, "qwen2", "Qwen2"), **windows}
 
 
 def keymap(c: Config) -> KeyMap:
     ffn = (rule for part in ("gate", "up", "down") for rule in linear(f"mlp.{part}_proj", f"ffn.body.{part}"))
-    return decoder_keymap(c.tied, *attention(), *ffn)
+    return decoder_keymap(c.tied, *attention(), *ffn, top=c.top)
+
+
+def named_top(o: Options, name: str) -> dict[str, Any]:
+    """The top of a model whose classes begin with `name`."""
+    return read_top(o, name, f"{name}ForCausalLM", tied=o.take("tie_word_embeddings", False))
+
+
+def write_named(c: Config, model_type: str, name: str, *, parts: bool = False) -> dict[str, Any]:
+    return {**write_top(c, model_type, name, f"{name}ForCausalLM"), **write_decoder(c, parts=parts)}
 
 
 def read_decoder(o: Options, *, parts: bool = False) -> dict[str, Any]:
@@ -99,7 +111,7 @@ def attention() -> tuple[Rule, ...]:
     return tuple(rule for theirs, ours in projections for rule in linear(f"self_attn.{theirs}", f"attn.body.{ours}"))
 
 
-def decoder_keymap(tied: bool, *layers: Rule) -> KeyMap:
+def decoder_keymap(tied: bool, *layers: Rule, top: str = "words") -> KeyMap:
     """Embedding, norms and head, with the rules of the attention and feed-forward layers given."""
     block = "stack.blocks.*"
     return KeyMap(
@@ -109,9 +121,9 @@ def decoder_keymap(tied: bool, *layers: Rule) -> KeyMap:
             Rule("layers.*.post_attention_layernorm.weight", f"{block}.ffn.before.weight"),
             *layers,
             Rule("norm.weight", "stack.norm.weight"),
-            Rule("lm_head.weight", "head.weight", outside=True),
+            *HEAD,
         ),
-        prefixes=("model.", ""),
+        prefixes=prefixes("model.", top),
         ignored=("layers.*.self_attn.rotary_emb.inv_freq",),  # early conversions stored the frequencies
         ties={"lm_head.weight": "embed_tokens.weight"} if tied else None,
     )

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.interop.config_reader import Options
-from headway.interop.llama import keymap, read_decoder, write_mistral
+from headway.interop.llama import keymap, named_top, read_decoder, settle, write_mistral
 from headway.zoo.llama import Config
 
-__all__ = ["keymap", "read_config", "write_config"]
+__all__ = ["keymap", "read_config", "settle", "write_config"]
 
 # what the other library takes where an option is absent; where it is null, it takes no window and kv_heads = heads
 ABSENT = {
@@ -26,4 +26,4 @@ write_config = write_mistral
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "mistral")
-    return o.done(Config(**read_decoder(o), window=o.take("sliding_window", None)))
+    return o.done(Config(**read_decoder(o), **named_top(o, "Mistral"), window=o.take("sliding_window", None)))

@@ -24,7 +24,7 @@ ABSENT = {
 
 def read_config(values: Mapping[str, Any]) -> Config:
     """Its output is never the scaled table of words, whatever a file says of ties."""
-    return read({**ABSENT, **values, "tie_word_embeddings": False}, "mt5", "MT5")
+    return read({**values, "tie_word_embeddings": False}, "mt5", "MT5", absent=ABSENT)
 
 
 def write_config(c: Config) -> dict[str, Any]:

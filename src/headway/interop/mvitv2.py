@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError, listed, nearest
-from headway.interop.config_reader import NUMBER, SIDE, ConfigMap, Field, Options
+from headway.interop.config_reader import NUMBER, SIDE, Arguments, ConfigMap, Field
 from headway.interop.keymap import KeyMap, Rule, linear, qkv
 from headway.interop.timm_folder import write_named
 from headway.zoo.mvitv2 import Config
@@ -28,7 +28,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
     told: Mapping[str, Any] = values.get("pretrained_cfg") or {}
     image = {"img_size": told["input_size"][1:]} if told.get("input_size") else {}
     classes = {"num_classes": values.get("num_classes", told.get("num_classes"))}
-    o = Options({**classes, **image, **(values.get("model_args") or {})}, name)
+    o = Arguments({**classes, **image, **(values.get("model_args") or {})}, name)
     o.expect(global_pool="avg", drop_rate=0.0)
     return o.done(Config(**FIELDS.read(o), layers=LAYERS[name], classes=o.take("num_classes", 1000)))
 

@@ -9,11 +9,13 @@ from typing import Any
 from headway.errors import UserError
 from headway.interop.config_reader import Options, written_as
 from headway.interop.keymap import KeyMap, Portions, Rule, Split
-from headway.interop.llama import decoder_keymap, read_decoder, write_decoder
+from headway.interop.llama import decoder_keymap, named_top, read_decoder, settle, write_named
 from headway.interop.rotary import ORIGINAL
 from headway.nn.attention import share
 from headway.ops.rotary import UNSCALED, LongRope
 from headway.zoo.llama import Config
+
+__all__ = ["keymap", "read_config", "settle", "write_config"]
 
 # what the other library takes where an option is absent; where it is null, kv_heads = heads
 ABSENT = {
@@ -36,7 +38,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "phi3")
     o.expect(full_attn_mod=1)
     o.ignore("resid_pdrop", "embd_pdrop", "interpolate_factor")
-    config = Config(**read_decoder(o, parts=True), window=o.take("sliding_window", None))
+    config = Config(**read_decoder(o, parts=True), **named_top(o, "Phi3"), window=o.take("sliding_window", None))
     check(config)
     return o.done(config)
 
@@ -47,9 +49,7 @@ def write_config(c: Config) -> dict[str, Any]:
         raise UserError(f"there, a Phi-3 has no bias vectors, and this model {c.biases!r}", do=written_as("llama"))
     scaling = c.rotary.scaling
     return {
-        "model_type": "phi3",
-        "architectures": ["Phi3ForCausalLM"],
-        **write_decoder(c, parts=True),
+        **write_named(c, "phi3", "Phi3", parts=True),
         ORIGINAL: scaling.original_context if isinstance(scaling, LongRope) else c.context,
         "sliding_window": c.window,
         "pad_token_id": None,  # else there is one of the published files, which may lie beyond the vocabulary
@@ -78,4 +78,5 @@ def keymap(c: Config) -> KeyMap:
             (Split(2),),
         ),
         Rule(f"{there}.mlp.down_proj.weight", f"{here}.ffn.body.down.weight"),
+        top=c.top,
     )

@@ -7,10 +7,10 @@ from typing import Any
 
 from headway.errors import UserError
 from headway.interop.config_reader import Options
-from headway.interop.llama import keymap, read_decoder, write_qwen2
+from headway.interop.llama import keymap, named_top, read_decoder, settle, write_qwen2
 from headway.zoo.llama import Config
 
-__all__ = ["keymap", "read_config", "write_config"]
+__all__ = ["keymap", "read_config", "settle", "write_config"]
 
 # what the other library takes where an option is absent; where it is null, kv_heads = heads
 ABSENT = {
@@ -28,7 +28,7 @@ write_config = write_qwen2
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "qwen2")
-    return o.done(Config(**read_decoder(o), biases="qkv", window=window(o)))
+    return o.done(Config(**read_decoder(o), **named_top(o, "Qwen2"), biases="qkv", window=window(o)))
 
 
 def window(o: Options) -> int | None:

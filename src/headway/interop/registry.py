@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from headway.errors import UserError, listed, nearest
+from headway.interop.timm_folder import is_timm
 
 if TYPE_CHECKING:
     from headway.interop.keymap import KeyMap
@@ -67,20 +69,55 @@ TIMM = {
     "swinv2": "timm_swinv2",
     "vit": "timm_vit",
 }
+# how the names of transformers' classes begin
+CLASSES = {
+    "Albert": "albert",
+    "Bart": "bart",
+    "Bert": "bert",
+    "CLIP": "clip",
+    "Camembert": "camembert",
+    "DistilBert": "distilbert",
+    "GPT2": "gpt2",
+    "Llama": "llama",
+    "MT5": "mt5",
+    "Marian": "marian",
+    "Mistral": "mistral",
+    "Mixtral": "mixtral",
+    "Phi3": "phi3",
+    "Qwen2": "qwen2",
+    "ResNet": "resnet",
+    "Roberta": "roberta",
+    "Swin": "swin",
+    "Swinv2": "swinv2",
+    "T5": "t5",
+    "ViT": "vit",
+    "ViTMAE": "vit_mae",
+    "Wav2Vec2Conformer": "wav2vec2-conformer",
+    "Whisper": "whisper",
+    "XLMRoberta": "xlm-roberta",
+}
+CLASS = re.compile(rf"({'|'.join(CLASSES)})(?:For[A-Z]\w+|(?:MT|Encoder|LMHead|WithLMHead|DoubleHeads)?Model)")
 
 
-def model_type_of(values: Mapping[str, Any]) -> str:
-    """Which of the families a config.json is of; timm's names an architecture instead of a model_type."""
-    named = values.get("architecture")
-    if isinstance(named, str) and "model_type" not in values:
+def model_type_of(values: Mapping[str, Any]) -> str | None:
+    """Which of the families a config.json is of; timm's names an architecture instead of a model_type.
+
+    Where it has no model_type, its first class in `architectures` tells; None where there is none.
+    """
+    if is_timm(values):
+        named = values["architecture"]
         first = named.partition("_")[0]
         if first not in TIMM:
             raise UserError(f"timm's {named!r} is not known", allowed=f"those that begin with {listed(TIMM, 20)}")
         return TIMM[first]
-    model_type = values.get("model_type")
+    if "model_type" not in values:
+        given = values.get("architectures") or [""]
+        found = CLASS.fullmatch(given[0]) if isinstance(given, list) and isinstance(given[0], str) else None
+        return CLASSES[found[1]] if found else None
+    model_type = values["model_type"]
     if not isinstance(model_type, str):
-        allowed = "a model_type, or headway's architecture"
-        raise UserError("config.json does not say what model it is of", allowed=allowed)
+        allowed = f"one of {listed(FAMILIES, 20)}"
+        raise UserError(f"config.json says model_type={model_type!r:.60}", allowed=allowed)
     return model_type
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.config_reader import Options, written_as
+from headway.interop.config_reader import Arguments, Options, written_as
 from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, LongRope, Scaling, Yarn
 from headway.zoo.bounds import check_range
 from headway.zoo.llama import Frequencies
@@ -27,7 +27,7 @@ def read_frequencies(o: Options, context: int, *, parts: bool = False) -> Freque
         raise UserError(f"rope_scaling={told!r} in config.json", allowed="null, or its type and numbers")
     original = o.take(ORIGINAL, None)
     above = {"rope_theta": o.take("rope_theta", None), "partial_rotary_factor": o.take("partial_rotary_factor", 1.0)}
-    r = Options({**above, ORIGINAL: context, **told, **({ORIGINAL: original} if original else {})}, o.family)
+    r = Arguments({**above, ORIGINAL: context, **told, **({ORIGINAL: original} if original else {})}, o.family)
     if not parts:
         r.expect(partial_rotary_factor=1.0)
     r.require("rope_type", *SCALINGS, default=r.take("type", "default"))

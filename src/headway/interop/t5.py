@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from headway.errors import UserError, listed
-from headway.interop.config_reader import ACTIVATIONS, SPELLED, ConfigMap, Field, Options
+from headway.interop.config_reader import ACTIVATIONS, SPELLED, ConfigMap, Field, Options, without_aliases
 from headway.interop.keymap import KeyMap, Rule
 from headway.zoo.t5 import Config
 
@@ -28,15 +28,21 @@ FIELDS = ConfigMap(
     Field("layer_norm_epsilon", "eps", 1e-6),
     Field("dropout_rate", "dropout", 0.1),
 )
+ALIASES = {
+    "hidden_size": "d_model",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "head_dim": "d_kv",
+}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
-    return read(values, "t5", "T5")
+    return read(values, "t5", "T5", absent={})
 
 
-def read(values: Mapping[str, Any], family: str, name: str) -> Config:
-    """The config of a model_type whose classes begin with `name`."""
-    o = Options(values, family)
+def read(values: Mapping[str, Any], family: str, name: str, absent: Mapping[str, Any]) -> Config:
+    """The config of a model_type whose classes begin with `name`; `absent` is taken where an option is absent."""
+    o = Options({**absent, **without_aliases(values, ALIASES, family)}, family)
     o.ignore("n_positions", "classifier_dropout", "dense_act_fn", "is_gated_act")  # the latter two repeat others
     o.expect(tie_encoder_decoder=False, is_decoder=False)
     found = FIELDS.read(o)

@@ -10,6 +10,11 @@ from headway.errors import UserError
 SETTINGS, NAMES = "pretrained_cfg", "label_names"
 
 
+def is_timm(values: Mapping[str, Any]) -> bool:
+    """Whether a config.json is timm's: it names an architecture in place of a model_type."""
+    return isinstance(values.get("architecture"), str) and "model_type" not in values
+
+
 def settings_of(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """timm's settings; files of its first years have them beside the architecture."""
     told = values.get(SETTINGS) or values

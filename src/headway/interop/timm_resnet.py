@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError, listed, nearest
-from headway.interop.config_reader import Options, written_as
+from headway.interop.config_reader import Arguments, written_as
 from headway.interop.keymap import KeyMap, Rule, batch_norm, linear
 from headway.interop.resnet import check
 from headway.interop.timm_folder import write_named
@@ -31,7 +31,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
         said = f"the architecture {name!r} is not supported for timm's ResNets"
         raise UserError(said, allowed=listed(SIZES, 10), meant=nearest(name, SIZES))
     told: Mapping[str, Any] = values.get("pretrained_cfg") or {}
-    o = Options({"num_classes": values.get("num_classes"), **(values.get("model_args") or {})}, name)
+    o = Arguments({"num_classes": values.get("num_classes"), **(values.get("model_args") or {})}, name)
     o.expect(global_pool="avg", drop_rate=0.0)
     o.ignore("zero_init_last")
     block, layers = SIZES[name]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.errors import UserError, listed, nearest
-from headway.interop.config_reader import LIST, NUMBER, SIDE, ConfigMap, Field, Options
+from headway.interop.config_reader import LIST, NUMBER, SIDE, Arguments, ConfigMap, Field, Options
 from headway.interop.keymap import KeyMap, Rule, Split, linear
 from headway.interop.swin import ATTENTION, BLOCK
 from headway.interop.swinv2 import check_fit, fitted
@@ -71,7 +71,7 @@ def named(values: Mapping[str, Any], known: Mapping[str, Sizes], family: str) ->
     told: Mapping[str, Any] = values.get("pretrained_cfg") or {}
     image = {"img_size": told["input_size"][1:]} if told.get("input_size") else {}
     classes = {"num_classes": values.get("num_classes", told.get("num_classes"))}
-    return Options({**classes, **known[name], **image, **(values.get("model_args") or {})}, family)
+    return Arguments({**classes, **known[name], **image, **(values.get("model_args") or {})}, family)
 
 
 def read_sizes(o: Options) -> Sizes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError, listed
-from headway.interop.config_reader import NUMBER, SIDE, ConfigMap, Field, Options, written_as
+from headway.interop.config_reader import NUMBER, SIDE, Arguments, ConfigMap, Field, Options, written_as
 from headway.interop.keymap import KeyMap, Rule, linear, qkv
 from headway.interop.timm_folder import write_named
 from headway.interop.vit import Table
@@ -44,7 +44,7 @@ RATES = ConfigMap(
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
-    o = Options({**named(values), **(values.get("model_args") or {})}, "timm's ViT")
+    o = Arguments({**named(values), **(values.get("model_args") or {})}, "timm's ViT")
     o.expect(no_embed_class=False, drop_rate=0.0)
     o.ignore("pos_drop_rate", "weight_init", "fix_init", "dynamic_img_size", "strict_img_size")
     classes, sizes = o.take("num_classes", 1000), FIELDS.read(o)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import pickle
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import torch
 from torch import Tensor, nn
@@ -48,9 +49,39 @@ def read_weights(folder: Path, *, unsafe: bool = False) -> Tensors:
     if (folder / CHECKPOINTS).is_dir():
         do = f"wait for its training, or go on with {going_on(folder)}"
         raise UserError(f"{folder} holds no weights yet", do=do)
-    single = sorted(folder.glob(f"*{OPENAI}"))
-    do = f"if {single[0].name} is a Whisper of OpenAI's, name the file itself: {single[0]}" if single else None
-    raise UserError(f"{folder} holds no weights", allowed=f"{SAFE}, or {SAFE}.index.json with its shards", do=do)
+    allowed = f"{SAFE}, or {SAFE}.index.json with its shards"
+    raise foreign(folder) or UserError(f"{folder} holds no weights", allowed=allowed)
+
+
+EXPORTED = f"fetch the model that it was made from, with {SAFE}"
+REWRITE = "write it for PyTorch with transformers 4: AutoModel.from_pretrained(FOLDER, {}=True).save_pretrained(TARGET)"
+# files that hold a model otherwise: {pattern: (what it is, what to do)}
+FOREIGN = {
+    "adapter_config.json": (
+        "a PEFT adapter, which changes another model",
+        "merge both with peft, as in model.merge_and_unload().save_pretrained(TARGET), and give TARGET",
+    ),
+    "*.gguf": ("GGUF, the format of llama.cpp", EXPORTED),
+    "*.onnx": ("an ONNX graph", EXPORTED),
+    "onnx/*.onnx": ("an ONNX graph", EXPORTED),
+    "openvino_model.xml": ("an OpenVINO graph", EXPORTED),
+    "flax_model*.msgpack": ("weights of Flax", REWRITE.format("from_flax")),
+    "tf_model*.h5": ("weights of TensorFlow", REWRITE.format("from_tf")),
+    "*.ckpt.index": ("a TensorFlow checkpoint", REWRITE.format("from_tf")),
+    "model_index.json": ("a diffusers pipeline of several models", "give the folder of one of them"),
+    "*.safetensors": ("weights under another name", f"if they are the whole model, rename the file to {SAFE}"),
+    f"*{OPENAI}": ("a PyTorch file", "if it is a Whisper of OpenAI's, name the file itself: {}"),
+}
+
+
+def foreign(place: Path) -> UserError | None:
+    """What a folder holds, or a file is, in place of weights that are read here."""
+    for pattern, (what, do) in FOREIGN.items():
+        found = [place] if place.is_file() and place.match(pattern) else sorted(place.glob(pattern))
+        if found:
+            said = f"{place} holds {what}" + (f", {found[0].name}, and no weights" if place.is_dir() else "")
+            return UserError(said, do=do.format(found[0]))
+    return None
 
 
 def read_shards(index: Path, read: Callable[[Path], Tensors]) -> Tensors:
@@ -107,9 +138,13 @@ def read_pickled(path: Path) -> Tensors:
 def unpickled(path: Path) -> object:
     """What a PyTorch file holds, read without running code; ask with `check_asked` first."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        with warnings.catch_warnings(action="ignore"):  # of what is broken, which is told below
+            # files of before PyTorch 1.6 are no zip archives, and cannot be mapped
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zipfile(path))
+    except OSError:
+        raise
+    except Exception as error:  # of a broken file: IndexError, KeyError, struct.error and more
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise UserError(f"{path} is not a PyTorch file of plain tensors: {reason}") from None
 
 

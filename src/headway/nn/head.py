@@ -140,7 +140,7 @@ class RowHead(nn.Module):
 class Classifier(RowHead):
     """out(drop(inside(norm(pool(x))))): classes of a whole row, B T C or B Y X C → B K.
 
-    BERT has inside=TanhLayer(dim); ViT that averages has pool=MeanPool() and a norm.
+    BERT has inside=TanhLayer(dim); ViT that averages has pool=MeanPool() and a norm; GPT-2 has pool=LastToken().
     """
 
     def __init__(
@@ -152,11 +152,12 @@ class Classifier(RowHead):
         norm: nn.Module | None = None,
         inside: nn.Module | None = None,
         dropout: float = 0.0,
+        bias: bool = True,
     ):
         super().__init__(pool or FirstToken())
         self.norm, self.inside = norm or nn.Identity(), inside or nn.Identity()
         self.drop = Dropout(dropout)
-        self.out = nn.Linear(dim, classes)
+        self.out = nn.Linear(dim, classes, bias=bias)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.out(self.drop(self.inside(self.norm(self.pool(x, ctx)))))

@@ -112,6 +112,32 @@ class EncoderDecoder(nn.Module):
         return replace(ctx, memory=memory, memory_keep=seen.keep, memory_rows=seen.rows)
 
 
+class RereadingClassifier(nn.Module):
+    """decoder(the source behind `start`) with cross-attention to encoder(source): BART's classes of a text, B T → B K.
+
+    The decoder's head reads the last token, which has seen all others.
+    """
+
+    def __init__(self, encoder: Trunk, decoder: Trunk, start: int):
+        super().__init__()
+        self.encoder, self.decoder, self.start = encoder, decoder, start
+
+    def forward(self, source: Tensor, ctx: Context = EMPTY) -> Tensor:
+        memory = self.encoder(source, ctx)
+        return self.decoder(
+            self.shifted(source, ctx), replace(ctx, memory=memory, memory_keep=ctx.keep, memory_rows=ctx.rows)
+        )
+
+    @property
+    def input_encoder(self) -> Trunk:
+        return self.encoder
+
+    def shifted(self, source: Tensor, ctx: Context = EMPTY) -> Tensor:
+        """Each token in the place of the next, and `start` in the first of each row, B T or packed 1 N."""
+        places = ctx.locate(self, source).at
+        return source.roll(1, 1).masked_fill(places == 0, self.start)
+
+
 class Captioner(EncoderDecoder):
     """decoder(words) with cross-attention to the cells of encoder(images): B Ch H W, B T → B T V.
 

@@ -10,7 +10,7 @@ from torch import nn
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.head import Classifier, TokenClassifier, main_head
-from headway.nn.trunk import Trunk
+from headway.nn.trunk import RereadingClassifier, Trunk
 
 if TYPE_CHECKING:
     from headway.data.preprocess import Preprocess
@@ -82,8 +82,9 @@ def class_names(parts: ModelParts, count: int) -> tuple[str, ...]:
 
 def labels_of(parts: ModelParts, head: type[Classifier] | type[TokenClassifier]) -> tuple[str, ...] | None:
     """The classes of a model with such a head; a torch module of your own has those that its folder names."""
-    if isinstance(parts.model, Trunk):
-        found = main_head(parts.model.head)
+    model = parts.model.decoder if isinstance(parts.model, RereadingClassifier) else parts.model
+    if isinstance(model, Trunk):
+        found = main_head(model.head)
         return class_names(parts, found.out.out_features) if isinstance(found, head) else None
     named = parts.extra_config.get("id2label") if parts.architecture == CUSTOM else None
     return class_names(parts, len(named)) if named else None

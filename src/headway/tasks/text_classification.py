@@ -26,6 +26,7 @@ from headway.metrics.baselines import most_frequent, naive_bayes, word_likelihoo
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier, TokenClassifier
+from headway.nn.trunk import RereadingClassifier
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_CLASSES, RecordTask, TaskSetup
 from headway.tasks.batches import PackedBatch, Row, TextBatch, cut, fitted, ids
@@ -43,7 +44,7 @@ from headway.tasks.results import (
     cut_notes,
 )
 from headway.tasks.text_tasks import MAX_LENGTH, Framing, TokenRows, context_for, given, one_tokenizer
-from headway.tasks.text_tracing import fitting_ids, text_axes
+from headway.tasks.text_tracing import fitting_ids, reread_axes, text_axes
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 from headway.zoo.choices import bag_of_words
 
@@ -271,7 +272,10 @@ class TextClassification(TextLabelTask):
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         read = fitting_ids(self.tokenizer.encode(input), model, self.tokenizer, self.settings, options)
         inputs = torch.tensor([read])
-        return TracedRun(model, lambda: model(inputs), self.class_choices(), text_axes(read, self.tokenizer))
+        axes = text_axes(read, self.tokenizer)
+        if isinstance(model, RereadingClassifier):
+            axes = reread_axes(read, model.shifted(inputs)[0].tolist(), self.tokenizer)
+        return TracedRun(model, lambda: model(inputs), self.class_choices(), axes)
 
 
 def without_words(row: np.ndarray, share: float, random: np.random.Generator) -> np.ndarray:

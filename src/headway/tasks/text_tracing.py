@@ -85,6 +85,12 @@ def text_axes(ids: Sequence[int], tokenizer: Tokenizer) -> Axes:
     return Axes({"": tokens("text", ids, tokenizer)})
 
 
+def reread_axes(ids: Sequence[int], shifted: Sequence[int], tokenizer: Tokenizer) -> Axes:
+    """Those of a model whose decoder reads the text again, behind the token that it begins with."""
+    text, again = tokens("text", ids, tokenizer), tokens("text again", shifted, tokenizer)
+    return Axes({"encoder": text, "decoder": again}, text, again)
+
+
 def own_tokens(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
     """Where the tokens of the text itself stand; all, where there are no others."""
     apart = special(tokenizer)

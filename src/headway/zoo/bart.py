@@ -6,6 +6,7 @@ Lewis et al. 2019.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from torch import nn
 
@@ -13,8 +14,8 @@ from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import FFN
-from headway.nn.head import LMHead
-from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.nn.head import Classifier, LastToken, LMHead, TanhLayer
+from headway.nn.trunk import EncoderDecoder, RereadingClassifier, Trunk
 from headway.ops.pattern import Causal
 from headway.zoo.build import ONE_VOCABULARY
 from headway.zoo.choices import activation, normal
@@ -39,12 +40,15 @@ class Config:
     attention_dropout: float = 0.1
     act_dropout: float = 0.1  # inside the feed-forward layers
     tied: bool = True  # one table of words for both sides and the output; else three
+    classes: int = 0  # of whole texts; 0: it writes
+    start: int = 2  # the token behind which a text is read again, to be classified
+    class_dropout: float = 0.0
 
 
 VOCABULARY = ONE_VOCABULARY
 
 
-def build(c: Config) -> EncoderDecoder:
+def build(c: Config) -> EncoderDecoder | RereadingClassifier:
     scale = c.dim**0.5 if c.scaled else 1.0
 
     def norm() -> nn.LayerNorm:
@@ -73,8 +77,13 @@ def build(c: Config) -> EncoderDecoder:
     source, target = embed(), embed()
     if c.tied:
         target.token = source.token
-    head = LMHead(c.dim, c.vocab, tied=target.token if c.tied else None, bias=True)
     encoder = Trunk(source, Stack([encoder_block() for _ in range(c.layers)]))
-    model = EncoderDecoder(encoder, Trunk(target, Stack([decoder_block() for _ in range(c.decoder_layers)]), head))
+    decoder = partial(Trunk, target, Stack([decoder_block() for _ in range(c.decoder_layers)]))
+    if c.classes:
+        head = Classifier(c.dim, c.classes, pool=LastToken(), inside=TanhLayer(c.dim), dropout=c.class_dropout)
+        model = RereadingClassifier(encoder, decoder(head), c.start)
+    else:
+        words = LMHead(c.dim, c.vocab, tied=target.token if c.tied else None, bias=True)
+        model = EncoderDecoder(encoder, decoder(words))
     normal(model, 0.02)
     return model

@@ -22,7 +22,17 @@ from headway.nn.attention import Attention
 from headway.nn.block import Block, IgnoreContext
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import FFN, Activation, Hidden, quick_gelu
-from headway.nn.head import AuxHeads, Classifier, FirstToken, LMHead, MLMHead, Pooler, TanhLayer, TokenClassifier
+from headway.nn.head import (
+    AuxHeads,
+    Classifier,
+    FirstToken,
+    LastToken,
+    LMHead,
+    MLMHead,
+    Pooler,
+    TanhLayer,
+    TokenClassifier,
+)
 from headway.nn.recurrent import Cell, GRUCell, LSTMCell, RNNCell
 from headway.nn.trunk import Trunk
 
@@ -78,6 +88,16 @@ def top(name: str, dim: int, classes: int, dropout: float, words: Callable[[], M
         "spans": partial(TokenClassifier, dim, classes),  # B T 2, where an answer begins and ends
     }
     return named("top of an encoder", name, tops)()
+
+
+def decoder_top(name: str, dim: int, classes: int, words: Callable[[], LMHead]) -> nn.Module:
+    """What stands on a causal decoder, whose last token has seen all others."""
+    tops: dict[str, Callable[[], nn.Module]] = {
+        "words": words,  # B T V
+        "rows": partial(Classifier, dim, classes, pool=LastToken(), bias=False),  # B K
+        "none": lambda: IgnoreContext(nn.Identity()),  # B T C
+    }
+    return named("top of a decoder", name, tops)()
 
 
 def check_stages(**sizes: tuple[int, ...]) -> None:

@@ -18,7 +18,7 @@ from headway.nn.head import LMHead
 from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
-from headway.zoo.choices import activation, normal
+from headway.zoo.choices import activation, decoder_top, normal
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Config:
     tied: bool = True
     attention_dropout: float = 0.1
     embed_dropout: float = 0.1
+    top: str = "words"
+    classes: int = 2  # where the top has some
 
 
 VOCABULARY = VOCABULARY_AND_CONTEXT
@@ -51,7 +53,8 @@ def build(c: Config) -> Trunk:
         )
 
     embed = TokenEmbed(c.vocab, c.dim, position=LearnedPosition(c.context, c.dim), dropout=c.embed_dropout)
+    words = partial(LMHead, c.dim, c.vocab, tied=embed.token if c.tied else None)
     stack = Stack([block() for _ in range(c.layers)], norm())
-    model = Trunk(embed, stack, LMHead(c.dim, c.vocab, tied=embed.token if c.tied else None))
+    model = Trunk(embed, stack, decoder_top(c.top, c.dim, c.classes, words))
     normal(model, 0.02)
     return model

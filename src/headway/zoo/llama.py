@@ -22,7 +22,7 @@ from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import UNSCALED, Rotary, Scaling
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
-from headway.zoo.choices import activation, named, normal
+from headway.zoo.choices import activation, decoder_top, named, normal
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Config:
     biases: str = "none"
     tied: bool = False
     attention_dropout: float = 0.0
+    top: str = "words"
+    classes: int = 2  # where the top has some
 
 
 VOCABULARY = VOCABULARY_AND_CONTEXT
@@ -96,8 +98,9 @@ def build(c: Config) -> Trunk:
         return Block(attn=Residual(attention, before=norm()), ffn=Residual(ffn, before=norm()))
 
     embed = TokenEmbed(c.vocab, c.dim)
+    words = partial(LMHead, c.dim, c.vocab, tied=embed.token if c.tied else None)
     stack = Stack([block() for _ in range(c.layers)], norm())
-    model = Trunk(embed, stack, LMHead(c.dim, c.vocab, tied=embed.token if c.tied else None))
+    model = Trunk(embed, stack, decoder_top(c.top, c.dim, c.classes, words))
     normal(model, 0.02)
     return model
 

@@ -393,8 +393,8 @@ of the defaults for the same seed.  *Baseline*: the best of the simple methods t
 whole training file, on the same n records.  *Processor*: the least share of a core that one of these trainings got;
 below 100 % the machine was busy, and the minute was shorter than it is elsewhere.  What was not measured has no line.
 
-The defaults of text classification, images and series were chosen by scores on these same test records (docs/LOG.md has
-what was tried), so those lines are optimistic; a difference of a point or two is within the noise of seeds.
+The learning rates of images and series were chosen by scores on these same test records (docs/LOG.md has what was
+tried), so those lines are optimistic; a difference of a point or two is within the noise of seeds.
 
 | data | metric | minutes | chosen | defaults: mean (range) | search | baseline | processor |
 | --- | --- | --- | --- | --- | --- | --- | --- |"""

@@ -233,12 +233,6 @@ class TrainSettings:
     )
     label_smoothing: float | None = setting(None, "label smoothing; null: the task's", min_value=0, max_value=0.99)
     dropout: float | None = setting(None, "dropout probability; null: the preset's", min_value=0, max_value=0.99)
-    word_dropout: float | None = setting(
-        None,
-        "word dropout: share of the tokens of a text to classify that are left out; null: 0.3 from scratch, else 0",
-        min_value=0,
-        max_value=0.9,
-    )
     ema_decay: float = setting(
         0.0,
         "decay of the exponential moving average (EMA) of the weights; 0: no EMA",

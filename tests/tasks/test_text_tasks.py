@@ -29,14 +29,11 @@ from headway.tasks.batches import Row
 from headway.tasks.causal_lm import CausalLM
 from headway.tasks.masked_lm import MaskedLM
 from headway.tasks.span_corruption import SpanCorruption, parts
-from headway.tasks.text_classification import TextClassification
 from headway.training.dataset import Batches, SpanExamples
 from headway.training.groups import groups
 from headway.training.learner import Learner
 from headway.training.optimiser import AdamW, Constant, Optimiser
-from headway.zoo import albert, bert, gpt2, mixtral
-from headway.zoo.build import build
-from headway.zoo.choices import bag_of_words
+from headway.zoo import mixtral
 from tests.conftest import CASES
 from tests.tasks.learners import LETTERS, MARKED, MODELS, PIECES, Learning, rows_of
 
@@ -298,44 +295,3 @@ def test_a_span_of_the_stream_fills_the_context_and_no_more(
         most = max(most, (batch.source if name == "spans" else batch.read).ids.shape[1])  # pyright: ignore
     assert most <= context
     assert most == context or name == "spans"  # where one mark stands for several tokens
-
-
-# ---- classes
-
-
-def test_word_dropout_leaves_out_words_of_training_alone_and_never_the_frame() -> None:
-    task = TextClassification(PIECES, ("bad", "good"), word_dropout=0.5)
-    row = np.array(PIECES.encode(" ".join(["the cat sat on the mat"] * 20)))
-    batches = [one.collate([(row, np.array([1]))], random_for("x")) for one in (task, task.without_augmentation())]
-    thin, whole = (batch.read.ids.flatten().tolist() for batch in batches)
-    assert whole == row.tolist()
-    assert (thin[0], thin[-1]) == (whole[0], whole[-1])
-    assert 0.3 < len(thin) / len(whole) < 0.7
-    rest = iter(whole)
-    assert all(token in rest for token in thin)  # in their order
-
-
-@pytest.mark.parametrize("layers", [1, 2, 4])
-def test_a_bag_of_words_begins_as_the_mean_of_scores(layers: int) -> None:
-    torch.manual_seed(0)
-    model = build(bert.Config(vocab=50, context=16, dim=64, layers=layers, heads=4, top="rows", classes=3)).eval()
-    scores, texts = torch.randn(50, 3), torch.randint(50, (200, 12))
-    scores -= scores.mean(1, keepdim=True)
-    scores[0], texts[:, 0] = 0.0, 0  # the class token
-    assert bag_of_words(model, scores, torch.zeros(3))
-    expected, found = scores[texts].mean(1), model(texts).detach()
-    first, second = expected.topk(2).values.unbind(-1)
-    sure = first - second > 0.1
-    assert sure.sum() > 100
-    assert (found.argmax(-1) == expected.argmax(-1))[sure].float().mean() > 0.98
-
-
-def test_a_model_of_another_make_keeps_its_weights() -> None:
-    for config in (
-        albert.Config(width=8, dim=16, layers=1, heads=2, vocab=20, top="rows"),
-        gpt2.Config(20, 8, 16, 1, 2),
-    ):
-        model = build(config)
-        before = [weight.clone() for weight in model.parameters()]
-        assert not bag_of_words(model, torch.ones(20, 2), torch.zeros(2))
-        assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))

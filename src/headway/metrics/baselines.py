@@ -29,21 +29,14 @@ def naive_bayes(texts: Sequence[str], labels: Sequence[str], asked: Iterable[str
     classes, words = sorted(set(labels)), dict[str, int]()
     rows = [[words.setdefault(word, len(words)) for word in text.lower().split()] for text in texts]
     places = {label: at for at, label in enumerate(classes)}
-    likely = word_likelihoods(rows, [places[label] for label in labels], (len(classes), len(words)))
+    counts = np.ones((len(classes), len(words)))  # K V
+    for row, label in zip(rows, labels, strict=True):
+        np.add.at(counts[places[label]], row, 1)
+    likely = np.log(counts) - np.log(counts.sum(1, keepdims=True))
     frequency = Counter(labels)
     before = np.log([frequency[label] / len(labels) for label in classes])  # K
     known = ([words[word] for word in text.lower().split() if word in words] for text in asked)
     return [classes[int((before + likely[:, row].sum(1)).argmax())] for row in known]
-
-
-def word_likelihoods(
-    rows: Iterable[Sequence[int]], classes: Iterable[int], shape: tuple[int, int]
-) -> NDArray[np.float64]:
-    """log P(word | class), K V, by rows of words and their classes; every word is counted once more than it occurs."""
-    counts = np.ones(shape)
-    for row, label in zip(rows, classes, strict=True):
-        np.add.at(counts[label], row, 1)
-    return np.log(counts) - np.log(counts.sum(1, keepdims=True))
 
 
 def nearest_mean(vectors: Vectors, labels: Sequence[str], asked: Vectors) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
@@ -41,15 +41,6 @@ class ModelParts(Protocol):
     def target_tokenizer(self) -> Tokenizer | None: ...
     @property
     def preprocess(self) -> Preprocess | None: ...
-
-
-@runtime_checkable
-class InitialisesModel(Protocol):
-    """A task that knows better first weights than random ones."""
-
-    def initialise(self, model: nn.Module) -> bool:
-        """Sets the first weights of a model that starts from nothing; False: the drawn ones stay."""
-        ...
 
 
 def reads_media(parts: ModelParts) -> bool:

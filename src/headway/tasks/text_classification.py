@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
-from headway.metrics.baselines import most_frequent, naive_bayes, word_likelihoods
+from headway.metrics.baselines import most_frequent, naive_bayes
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier, TokenClassifier
@@ -46,12 +46,9 @@ from headway.tasks.results import (
 from headway.tasks.text_tasks import MAX_LENGTH, Framing, TokenRows, context_for, given, one_tokenizer
 from headway.tasks.text_tracing import fitting_ids, reread_axes, text_axes
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
-from headway.zoo.choices import bag_of_words
 
 NO_TARGET = -100  # the number that torch's cross-entropy leaves out
 ANSWERED_TOGETHER = 64  # texts
-WORD_DROPOUT = 0.3  # of a model that learns from scratch (Iyyer et al. 2015)
-COUNTED_RECORDS = 50_000  # of training, whose words tell how a model begins
 
 
 class Classification(RecordTask):
@@ -126,7 +123,6 @@ class TextLabelTask(Classification, TokenRows):
     architectures = ("bert", "albert")
     presets_by_size = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
     head_type: ClassVar[type[Classifier] | type[TokenClassifier]]
-    vocabulary_times: ClassVar[int] = 1  # as large as those of other tasks
 
     tokenizer: Tokenizer
     labels: tuple[str, ...]
@@ -137,8 +133,7 @@ class TextLabelTask(Classification, TokenRows):
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
         labels = cls.all_labels(recipe, splits)
-        framing = Framing(bos=True, eos=True)
-        tokenizer, chosen = one_tokenizer(recipe, splits, start, "wordpiece", framing, cls.vocabulary_times)
+        tokenizer, chosen = one_tokenizer(recipe, splits, start, "wordpiece", Framing(bos=True, eos=True))
         smoothing, longest = given(recipe.train.label_smoothing, 0.0), given(recipe.data.max_length, MAX_LENGTH)
         task = cls(tokenizer, labels, smoothing, longest)
         chosen = {**chosen, "train.label_smoothing": smoothing, "data.max_length": longest}
@@ -190,26 +185,6 @@ class TextLabelTask(Classification, TokenRows):
         """The answers of simple methods that have learned from fields of records."""
 
 
-class WordScores(NamedTuple):
-    """How much each token speaks for each class, V K, and how frequent the classes are: naive Bayes' logarithms."""
-
-    scores: Tensor
-    bias: Tensor
-
-
-def word_scores(task: TextLabelTask, records: Sequence[Record]) -> WordScores:
-    """Those of records, with the mean over classes 0; a token that none of them has speaks for nothing."""
-    rows = task.tokenizer.plain_batch([record.fields[0] for record in records])
-    classes = [task.class_index(record.fields[1]) for record in records]
-    likely = word_likelihoods(rows, classes, (len(task.labels), task.tokenizer.vocab))
-    seen = np.zeros(task.tokenizer.vocab)
-    seen[sorted({token for row in rows for token in row})] = 1.0
-    frequent = np.log(np.bincount(classes, minlength=len(task.labels)) + 1.0)
-    scores, bias = (likely - likely.mean(0)) * seen, frequent - frequent.mean()
-    return WordScores(torch.from_numpy(scores.T).float(), torch.from_numpy(bias).float())
-
-
-@dataclass(frozen=True, eq=False)
 class TextClassification(TextLabelTask):
     """Predict the class of a text.  The tokenizer frames it as the model wants it."""
 
@@ -219,23 +194,6 @@ class TextClassification(TextLabelTask):
     head = "rows"
     head_type = Classifier
     max_epochs = 8.0  # one label for a whole text is learned by heart soon
-    vocabulary_times = 2  # a rare word may decide, and a table of words takes little time
-
-    word_dropout: float = 0.0
-    first: WordScores | None = field(default=None, repr=False)
-
-    @classmethod
-    def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
-        setup = super().from_data(splits, recipe, start)
-        share = given(recipe.train.word_dropout, WORD_DROPOUT if start is None else 0.0)
-        task = replace(cast(Self, setup.task), word_dropout=share)
-        if start is None:
-            task = replace(task, first=word_scores(task, splits.some(COUNTED_RECORDS)))
-        return replace(setup, task=task, chosen={**setup.chosen, "train.word_dropout": share})
-
-    def initialise(self, model: nn.Module) -> bool:
-        """Lets a model begin as naive Bayes: trained on little data from random weights, it would not reach that."""
-        return self.first is not None and bag_of_words(model, self.first.scores, self.first.bias)
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         rows = self.tokenizer.encode_batch([text for text, _ in fields])
@@ -243,11 +201,8 @@ class TextClassification(TextLabelTask):
         return [[cut(row, self.max_length), [label]] for row, label in zip(rows, classes, strict=True)]
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> LabelBatch:
-        read = PackedBatch.of([without_words(row[0], self.word_dropout, random) for row in rows])
-        return LabelBatch(read, torch.from_numpy(ids(*(row[1] for row in rows))), (1,) * len(rows))
-
-    def without_augmentation(self) -> Self:
-        return replace(super().without_augmentation(), word_dropout=0.0)
+        read, wanted = PackedBatch.of([row[0] for row in rows]), torch.from_numpy(ids(*(row[1] for row in rows)))
+        return LabelBatch(read, wanted, (1,) * len(rows))
 
     def scores(self, answers: CollectedAnswers) -> Scores:
         return replace(score_classes(answers.answers, answers.wanted, answers.words), unit="words")
@@ -276,10 +231,3 @@ class TextClassification(TextLabelTask):
         if isinstance(model, RereadingClassifier):
             axes = reread_axes(read, model.shifted(inputs)[0].tolist(), self.tokenizer)
         return TracedRun(model, lambda: model(inputs), self.class_choices(), axes)
-
-
-def without_words(row: np.ndarray, share: float, random: np.random.Generator) -> np.ndarray:
-    """A row with a share of its tokens left out; the first and the last, which frame it, stay."""
-    keep = random.random(len(row)) >= share
-    keep[[0, -1]] = True
-    return row[keep]

@@ -59,18 +59,15 @@ class Framing:
 
 
 def one_tokenizer(
-    recipe: Recipe, splits: DataSplits, start: ModelParts | None, level: str, framing: Framing, times: int = 1
+    recipe: Recipe, splits: DataSplits, start: ModelParts | None, level: str, framing: Framing
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """The tokenizer of the model that a run goes on from, or one of the recipe's level or else `level`; and choices.
-
-    Its vocabulary is as large as the recipe says, or so many `times` the usual one.
-    """
+    """The tokenizer of the model that a run goes on from, or one of the recipe's level or else `level`; and choices."""
     if start and (start.tokenizer or start.preprocess is None):  # a model of sounds may have no words yet
         return started(start)[0], {}
     level = recipe.data.tokenizer or level
     # of an image or a sound, whose first field is a hash, what is said about it
     fields = (record.fields[:1] if record.place is None else record.fields[1:] for record in splits.train())
-    tokenizer = trained(level, chain.from_iterable(fields), recipe.data.vocab, framing, times)
+    tokenizer = trained(level, chain.from_iterable(fields), recipe.data.vocab, framing)
     return tokenizer, {"data.tokenizer": level, "data.vocab": tokenizer.vocab - framing.sentinels}
 
 
@@ -137,7 +134,7 @@ def level_of(texts: Iterable[str]) -> tuple[str, str]:
     return "characters" if sum(map(len, sample)) <= SHORT_TEXT * len(sample) else "bpe", note
 
 
-def trained(level: str, texts: Iterable[str], vocab: int | None, framing: Framing, times: int = 1) -> Tokenizer:
+def trained(level: str, texts: Iterable[str], vocab: int | None, framing: Framing) -> Tokenizer:
     """A tokenizer of a level, or the one in a folder of that name, that frames a text.
 
     A vocabulary is larger for more text; texts beyond `TRAINING_CHARACTERS` would hardly change it.
@@ -153,7 +150,7 @@ def trained(level: str, texts: Iterable[str], vocab: int | None, framing: Framin
     if vocab is None and level == "characters":
         vocab = 8000
     elif vocab is None:
-        vocab = times * next((size for least, size in VOCABULARIES if characters < least), 32_000)
+        vocab = next((size for least, size in VOCABULARIES if characters < least), 32_000)
     return framed(TRAINERS[level](kept, vocab), framing)
 
 

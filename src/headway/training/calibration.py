@@ -23,7 +23,7 @@ from headway.data.records import Record
 from headway.recipe import Recipe, flat, from_flat
 from headway.system import peak_memory
 from headway.training.build import StepTiming, batches_of, learner_of, require, units_of_step
-from headway.training.defaults import THROUGHPUT, max_epochs, weights_per_token
+from headway.training.defaults import MIN_UPDATES, THROUGHPUT, max_epochs, weights_per_token
 from headway.training.learner import Learner
 from headway.training.memory import training_memory
 from headway.training.plan import EVALUATIONS, Plan, with_steps
@@ -70,7 +70,7 @@ def fitted(recipe: Recipe, timing: StepTiming, most: int) -> Recipe:
 def max_steps(made: Plan) -> int:
     """Steps that are enough for the data, however many minutes there are."""
     epochs = max_epochs(made.task, made.encoded.unit, MAX_EPOCHS)
-    return max(made.min_updates(), round(epochs * made.encoded.tokens / units_of_step(made)))
+    return max(MIN_UPDATES, round(epochs * made.encoded.tokens / units_of_step(made)))
 
 
 def whole(number: float) -> int:

@@ -2,8 +2,7 @@
 
 All follow together from the data and the time, never from the clock.  A run should have enough updates, so little time
 or data makes small batches; a small batch of a stream has short rows, so that it has enough of them; and a batch with
-few targets is noisy, so the learning rate falls.  Weights that know something already, from another model or
-because the task counted words, are changed by less.  docs/DEFAULTS.md shows what they reach.
+few targets is noisy, so the learning rate falls.  docs/DEFAULTS.md shows what they reach on small data.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ MIN_UPDATES = 1000  # that a run has on few records, however often it reads them
 BATCH_ROWS = 32  # that a batch has, unless it would be too large
 STREAM_BATCH_ROWS = 16  # of a stream of tokens that a batch should have: a small one has shorter rows
 MIN_STREAM_ROW = 64  # tokens
-INFORMED_LR = 0.4  # times the learning rate, for first weights that know something of the data (`InitialisesModel`)
 
 
 def preset_by_size(setup: TaskSetup, encoded: EncodedDataset, minutes: float, threads: int) -> str:
@@ -125,9 +123,9 @@ def max_epochs(task: Task, unit: str, times: float = 1.0) -> float:
     return min(times * THROUGHPUT[unit].epochs[1], task.max_epochs)
 
 
-def default_epochs(task: Task, encoded: EncodedDataset, update: int, min_updates: int) -> float:
+def default_epochs(task: Task, encoded: EncodedDataset, update: int) -> float:
     """Epochs of a run that has the time; of little data more, for some updates of `update` tokens each."""
-    return max(max_epochs(task, encoded.unit), min_updates * update / encoded.tokens)
+    return max(max_epochs(task, encoded.unit), MIN_UPDATES * update / encoded.tokens)
 
 
 def epochs_in(minutes: float, encoded: EncodedDataset, weights: int, threads: int) -> float:

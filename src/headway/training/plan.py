@@ -27,13 +27,11 @@ from headway.model import Model, load
 from headway.progress import phase
 from headway.recipe import Recipe, flat, from_flat
 from headway.tasks.base import Task, TaskSetup, task_class, tasks_for
-from headway.tasks.model_parts import CUSTOM, InitialisesModel
+from headway.tasks.model_parts import CUSTOM
 from headway.tasks.registry import TASKS
 from headway.tasks.text_tasks import MAX_LENGTH, given
 from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset, load_splits
 from headway.training.defaults import (
-    INFORMED_LR,
-    MIN_UPDATES,
     MINUTES,
     THROUGHPUT,
     config_dim,
@@ -132,18 +130,7 @@ class Plan:
         model = deepcopy(self.module) if self.module is not None else build(self.config)
         if found := self.reused(model):
             take_over(model, found)
-        elif self.module is None and isinstance(self.task, InitialisesModel):
-            self.task.initialise(model)
         return model
-
-    def begins_at_random(self) -> bool:
-        """Whether the first weights know nothing of any data."""
-        task = self.task if self.module is None else None
-        return self.start is None and not (isinstance(task, InitialisesModel) and task.initialise(self.shape()))
-
-    def min_updates(self) -> int:
-        """Updates on few records, however often they are read; weights that know something soon forget it."""
-        return MIN_UPDATES if self.begins_at_random() else 1
 
     def reused(self, model: nn.Module) -> ReusedWeights | None:
         """What a model of this plan takes over from the one that it goes on from."""
@@ -305,16 +292,12 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     batch = given(train.batch, chosen.get("train.batch", default_batch(found.task, encoded, tokens)))
     update, steps = batch * train.grad_accumulation, train.steps
     if steps is None and train.minutes is None:
-        usual = min(
-            max(THROUGHPUT[encoded.unit].epochs[0], possible),
-            default_epochs(found.task, encoded, update, found.min_updates()),
-        )
+        usual = min(max(THROUGHPUT[encoded.unit].epochs[0], possible), default_epochs(found.task, encoded, update))
         steps = steps_of(given(train.epochs, usual), encoded.tokens, update)
     lr = train.lr
     if lr is None:
         [[first]] = encoded.batches(batch, 1).between(1, 2)
         lr = default_lr(recipe, config_dim(found.config), encoded.unit, first.targets)
-        lr = lr if found.start or found.begins_at_random() else INFORMED_LR * lr
     values = {
         "data.task": found.task.kind,
         "data.objective": found.task.objective,

@@ -13,28 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from headway.errors import UserError, listed, nearest
 from headway.nn.attention import Attention
 from headway.nn.block import Block, IgnoreContext
-from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import FFN, Activation, Hidden, quick_gelu
-from headway.nn.head import (
-    AuxHeads,
-    Classifier,
-    FirstToken,
-    LastToken,
-    LMHead,
-    MLMHead,
-    Pooler,
-    TanhLayer,
-    TokenClassifier,
-)
+from headway.nn.head import AuxHeads, Classifier, LastToken, LMHead, MLMHead, Pooler, TanhLayer, TokenClassifier
 from headway.nn.recurrent import Cell, GRUCell, LSTMCell, RNNCell
-from headway.nn.trunk import Trunk
 
 T = TypeVar("T")
 
@@ -164,36 +151,3 @@ def unscaled(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, Attention):
             nn.init.normal_(module.q.weight, std=(module.q.in_features * module.head_dim) ** -0.5)
-
-
-BAG_GAIN = 20.0  # of the mean score, in logits: about as sure as training makes a classifier of short texts
-
-
-def bag_of_words(model: nn.Module, scores: Tensor, bias: Tensor) -> bool:
-    """Lets BERT's classifier begin as the mean of the scores of a text's tokens, V K, and a bias, K; whether it can.
-
-    The first K features of every state hold scores alone: the embedding looks them up, attention, which is even at
-    first, adds their mean to the first token, and the head reads them.  All other weights stay as they were drawn.
-    """
-    classes = scores.shape[1]
-    if not isinstance(model, Trunk) or not isinstance(model.head, Classifier):
-        return False
-    embed, head, dim = model.embed, model.head, model.head.out.in_features
-    if not (isinstance(head.pool, FirstToken) and isinstance(head.inside, TanhLayer) and 2 * classes <= dim):
-        return False
-    if not (isinstance(embed, TokenEmbed) and embed.token.embedding_dim == dim):
-        return False
-    layers = [part for part in model.modules() if isinstance(part, Attention)]
-    device = embed.token.weight.device
-    with torch.no_grad(), device:
-        for table in (part for part in embed.modules() if isinstance(part, nn.Embedding)):
-            table.weight[:, :classes] = 0.0
-        embed.token.weight[:, :classes] = scores.to(device) * embed.token.weight.std()
-        for ffn in (part for part in model.modules() if isinstance(part, FFN)):
-            ffn.down.weight[:classes] = 0.0
-        passing = [head.inside.weight, *(part.weight for layer in layers for part in (layer.v, layer.out))]
-        for weight in passing:
-            weight[:classes] = torch.eye(classes, dim)
-        head.out.weight.zero_()[:, :classes] = torch.eye(classes) * BAG_GAIN / len(layers)
-        head.out.bias.copy_(bias)
-    return True

@@ -28,7 +28,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     (place.folder / "sea.csv").write_text("\n".join(["time,wave,tide", *rows]) + "\n", encoding="utf-8")
     done = place("train", "sea.csv", *SHORT, "--out", "foreseeing")
     assert (done.code, done.err) == (0, ""), done.said
-    assert "sea.csv: 400 lines of 2 numbers, so forecasting (change with --task)" in done.out
+    assert "sea.csv: 400 lines of 2 numbers (wave, tide; the first line is a header), so forecasting" in done.out
     assert "headway run foreseeing sea.csv" in done.out
     return place
 

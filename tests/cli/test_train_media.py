@@ -101,7 +101,7 @@ def test_numbers_without_labels_are_foreseen_or_said_to_have_one(place: Place) -
     (place.folder / "prices.csv").write_text(f"open,high,low\n{rows}", encoding="utf-8")
     done = place("train", "prices.csv", *SMALL, *SHORT, "--dry-run")
     assert (done.code, done.err) == (0, "")
-    assert "prices.csv: 20 lines of 3 numbers, so forecasting (change with --task)" in done.out
+    assert "prices.csv: 20 lines of 3 numbers (open, high, low; the first line is a header), so forecasting" in done.out
     assert "classification of series" in place("train", "prices.csv", "--task", "series", *SHORT, "--dry-run").out
 
 

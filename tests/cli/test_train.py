@@ -136,7 +136,7 @@ def test_a_dry_run_touches_nothing_and_tells_all(place: Place) -> None:
 
 
 def test_resume_starts_a_run_that_is_not_there_yet(place: Place) -> None:
-    words = ["train", "pairs.tsv", *TINY, *SHORT, "--resume", "--out", "begun"]
+    words = ["train", "pairs.tsv", *TINY, "--train.steps", "3", "--resume", "--out", "begun"]
     done = place(*words)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("begun holds no run yet, so it starts\n")
@@ -159,7 +159,7 @@ def test_the_plan_is_printed_as_it_is_found(place: Place) -> None:
 
         run.timed = late
 
-    done = place("train", "pairs.tsv", *TINY, *SHORT, "--dry-run", before=plant)
+    done = place("train", "pairs.tsv", *TINY, "--train.steps", "3", "--dry-run", before=plant)
     assert (done.code, done.err) == (0, "")
     order = ["reading pairs.tsv …", "pairs.tsv: ", "loading PyTorch …", "preparing the data …", "  task ", "  batch "]
     order += ["timing steps and an evaluation …", "  length ", "  folder ", "nothing was written"]

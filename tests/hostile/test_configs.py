@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -21,7 +22,19 @@ INTEGERS: tuple[object, ...] = ("2", 2.5, 10**9, -2, [2])
 NUMBERS: tuple[object, ...] = ("x", float("nan"), -7.0)
 LISTS: tuple[object, ...] = ("x", [0.5], [10**9], [[1]])
 WORDS: tuple[object, ...] = (5, "nonsense", [])
-HARMLESS = ("architectures", "token_id", "headway", "task", "kind", "id2label", "label2id", "summary", "forced")
+HARMLESS = (
+    "encoder_stride",
+    "architectures",
+    "token_id",
+    "headway",
+    "task",
+    "kind",
+    "id2label",
+    "label2id",
+    "summary",
+    "forced",
+)
+UNREAD = ("hf swin num_layers", "hf swin hidden_size")  # told by other options
 OTHERS: dict[str, tuple[tuple[str, ...], object]] = {
     "bert architectures as a word": (("architectures",), "BertModel"),
     "bert architectures of numbers": (("architectures",), [5]),
@@ -123,7 +136,9 @@ def test_a_config_with_a_wrong_value_is_one_sentence(configs: dict[str, Outcome]
     untouched = ("holds no tokenizer", "does not say how", "lacks")
     for name, outcome in configs.items():
         check(outcome, name)
-        assert not any(text in outcome.err for text in untouched), (name, outcome.err)
+    # the base itself ends with such a sentence: there, the value was not read
+    unread = [name for name, outcome in configs.items() if any(text in outcome.err for text in untouched)]
+    assert [name for name in unread if not name.startswith(UNREAD)] == []
 
 
 def test_layers_of_experts_are_counted_before_they_are_made(bases: Path, tmp_path: Path) -> None:
@@ -147,29 +162,26 @@ def test_preprocessing_with_a_wrong_number_is_one_sentence(bases: Path, tmp_path
         "a word of numbers": {"mean": 5, "deviation": 7},
     }
 
-    def written(values: dict[str, Any]) -> Any:
-        return lambda work: (work / "m" / "preprocessor_config.json").write_text(json.dumps(values))
+    def write(values: dict[str, Any], work: Path) -> None:
+        (work / "m" / "preprocessor_config.json").write_text(json.dumps(values))
 
-    (tmp_path / "work").mkdir()
-    cases = [Case(name, ("run", "m", "x.png"), written(told), bases / "hf-vit") for name, told in files.items()]
+    words = ("run", "m", "x.png")
+    cases = [Case(name, words, partial(write, told), bases / "hf-vit") for name, told in files.items()]
     for name, outcome in try_all(cases, tmp_path).items():
         check(outcome, name)
         assert "preprocessor_config.json" in outcome.err, (name, outcome.err)
 
 
 def test_a_recipe_with_a_wrong_number_is_one_sentence(tmp_path: Path) -> None:
-    def written(text: str) -> Any:
-        def write(work: Path) -> None:
-            (work / "r.yaml").write_text(text)
-            (work / "a.tsv").write_text("".join(f"a {n}\tb {n}\n" for n in range(60)))
-
-        return write
+    def write(text: str, work: Path) -> None:
+        (work / "r.yaml").write_text(text)
+        (work / "a.tsv").write_text("".join(f"a {n}\tb {n}\n" for n in range(60)))
 
     words = ("train", "a.tsv", "--config", "r.yaml", "--preset", "transformer-nano", "--dry-run", "--train.steps", "2")
     told = {name: text for name, text in RECIPES.items() if not name.startswith("steps")}
-    cases = [Case(name, words, written(text)) for name, text in told.items()]
+    cases = [Case(name, words, partial(write, text)) for name, text in told.items()]
     steps = {name: text for name, text in RECIPES.items() if name.startswith("steps")}
-    cases += [Case(name, words[:-2], written(text)) for name, text in steps.items()]
+    cases += [Case(name, words[:-2], partial(write, text)) for name, text in steps.items()]
     for name, outcome in try_all(cases, tmp_path).items():
         check(outcome, name)
 

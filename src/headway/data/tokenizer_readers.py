@@ -74,7 +74,8 @@ def read_pipeline(file: Path) -> Tokenizer:
         raise UserError(f"{file}: not a tokenizer: it has no model with a vocabulary")
     if isinstance(vocab, dict):
         check_vocab(vocab, file)
-    check_pipeline(values, file)
+    with malformed(str(file)):
+        check_pipeline(values, file)
     backend = load_pipeline(read_text(file), file)
     if getattr(backend.model, "end_of_word_suffix", None) and decoder_kinds(backend) == ["ByteLevel"]:
         backend.decoder = words_decoder()  # CLIP's, of which the file holds the first step alone

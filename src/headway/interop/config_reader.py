@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from headway.errors import UserError, listed, nearest
 from headway.zoo.bounds import check_range
@@ -76,7 +76,7 @@ class Options:
             if isinstance(default, kind):
                 if not fits(value):
                     raise UserError(f"{name}={value!r:.60} in config.json", allowed=told)
-                return int(value) if kind is int else value
+                return cast(T, int(value)) if kind is int else value
         return value
 
     def number(self, name: str, default: Any = REQUIRED) -> float:

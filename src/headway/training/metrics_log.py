@@ -132,11 +132,11 @@ def is_steps(value: object) -> bool:
     return isinstance(value, list) and all(type(step) is int for step in cast(list[object], value))
 
 
-LINE = {
-    "valid": is_scores,
-    "chosen": is_steps,
-    "budget": lambda value: isinstance(value, dict | None),
-}  # others are numbers
+def is_budget(value: object) -> bool:
+    return isinstance(value, dict | None)
+
+
+LINE = {"valid": is_scores, "chosen": is_steps, "budget": is_budget}  # others are numbers
 
 
 def whole_lines(path: Path) -> bytes:

@@ -177,7 +177,8 @@ def fitted(name: str, value: Any, hint: Any) -> Any:
             return from_plain(type(value), {f.name: getattr(value, f.name) for f in fields(value)})
         if not isinstance(value, str | bool):
             check_range(name, value)
-        return float(value) if kind is float else tuple(value) if get_origin(kind) is tuple else value
+        right = cast(Any, value)
+        return float(right) if kind is float else tuple(right) if get_origin(kind) is tuple else right
     told = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
     raise UserError(f"{name}={value!r:.60} in a config", allowed=told)
 

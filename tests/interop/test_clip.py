@@ -74,9 +74,9 @@ def config(**changes: Any) -> dict[str, Any]:
         ({"vision_config__num_channels": 1}, "num_channels=1 is not supported for clip vision models"),
         ({"vision_config__hidden_act": "gelu"}, "towers of quick_gelu and gelu"),
         ({"vision_config__image_size": [8, 12]}, r"image_size=\[8, 12\] is not supported"),
-        ({"vision_config__use_rotary": True}, "clip vision model sets what is not known here: use_rotary=True"),
-        ({"text_config__window": 4}, "clip text model sets what is not known here: window=4"),
-        ({"extra": 1}, "a clip model sets what is not known here: extra=1"),
+        ({"vision_config__head_dim": 8}, "clip vision model sets what is not known here: head_dim=8"),
+        ({"text_config__sliding_window": 4}, "clip text model sets what is not known here: sliding_window=4"),
+        ({"hidden_size": 8}, "a clip model sets what is not known here: hidden_size=8"),
         ({"architectures": ["CLIPForImageClassification"]}, "'CLIPForImageClassification' is not supported"),
     ],
 )

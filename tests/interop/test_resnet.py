@@ -128,7 +128,7 @@ def test_published_sizes_have_timms_names(name: str) -> None:
     [
         (lambda: hf.read_config({"hidden_act": "gelu"}), "hidden_act='gelu' is not supported for resnet models"),
         (lambda: hf.read_config({"downsample_in_bottleneck": True}), "downsample_in_bottleneck=True is not supported"),
-        (lambda: hf.read_config({"groups": 32}), "sets what is not known here: groups=32"),
+        (lambda: hf.read_config({"hidden_size": 32}), "sets what is not known here: hidden_size=32"),
         (lambda: hf.write_config(Config(attention=(2,))), "ResNets have no attention in transformers"),
         (lambda: hf.write_config(Config(stem="small")), "ResNets have no stem='small' in transformers"),
         (lambda: timm_resnet.read_config({"architecture": "resnet5O"}), "did you mean 'resnet50'"),

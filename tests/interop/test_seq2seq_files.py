@@ -91,7 +91,7 @@ def test_a_missing_bias_of_the_output_is_zero() -> None:
     ("name", "option", "said"),
     [
         ("t5", {"feed_forward_proj": "gated-tanhshrink"}, "feed_forward_proj='gated-tanhshrink' is not supported"),
-        ("t5", {"relative_attention_per_layer": True}, "not known here: relative_attention_per_layer=True"),
+        ("t5", {"quantization_config": {"bits": 4}}, "not known here: quantization_config="),
         ("t5", {"architectures": ["T5ForTokenClassification"]}, "'T5ForTokenClassification' is not supported for t5"),
         ("bart", {"is_decoder": True}, "is_decoder=True is not supported for bart"),
         ("bart", {"normalize_before": True}, "normalize_before=True is not supported for bart"),

@@ -183,7 +183,9 @@ def plan(
     def encode(setup: TaskSetup) -> EncodedDataset:
         longest = max_length_of(draft, setup)
         shape = str((draft.seed, splits.share, draft.data.stratify, longest))
-        key = digest((), splits.digest, repr(setup.task), *tokenizer_texts(setup), shape)
+        paths = (*draft.data.path, *draft.data.validation) if setup.preprocess else ()
+        places = [f"{path} {Path(path).absolute()}" for path in paths]  # rows of images and sounds name their files
+        key = digest((), splits.digest, repr(setup.task), *tokenizer_texts(setup), shape, *places)
         return encoded_dataset(setup, splits, draft.seed, longest, ShardCache(key, scratch))
 
     encoded = encode(setup)

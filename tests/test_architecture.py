@@ -19,7 +19,7 @@ from headway.metrics.scores import MEASURES, Scores
 from headway.recipe import SETTINGS
 from headway.tasks.base import RecordTask, Task, task_class
 from headway.tasks.registry import TASKS
-from headway.training.recipe_sources import CommandLineOption
+from headway.training.setting_origins import CommandLineOption
 from headway.zoo.build import ARCHITECTURES
 from headway.zoo.presets import PRESETS
 from tests.test_imports import LAYERS, read_imports

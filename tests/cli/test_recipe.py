@@ -36,8 +36,6 @@ from headway.recipe import (
 )
 from headway.tasks.registry import DATA_WORDS
 from headway.training.recipe_sources import (
-    SHORT_OPTIONS,
-    EnvironmentVariable,
     RecipeLayers,
     commented_yaml,
     from_yaml,
@@ -47,6 +45,7 @@ from headway.training.recipe_sources import (
     resolve,
     to_yaml,
 )
+from headway.training.setting_origins import SHORT_OPTIONS, EnvironmentVariable
 from headway.training.settings import read_yaml
 from headway.zoo.presets import PRESETS
 

@@ -142,7 +142,7 @@ def test_resume_starts_a_run_that_is_not_there_yet(place: Place) -> None:
     assert done.out.startswith("begun holds no run yet, so it starts\n")
     next_lines = done.out.partition("\nnext\n")[2].splitlines()
     assert [line.split()[:2] for line in next_lines] == [["headway", "run"], ["headway", "look"], ["python", "-c"]]
-    assert place(*words).out == "the run in begun is finished: nothing is left to do\n"
+    assert place(*words).out == "loading PyTorch …\nthe run in begun is finished: nothing is left to do\n"
 
 
 def test_the_plan_is_printed_as_it_is_found(place: Place) -> None:

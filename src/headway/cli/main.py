@@ -35,7 +35,7 @@ from headway.progress import is_terminal, progress_on
 from headway.recipe import SETTINGS
 from headway.system import Terminated, memory_errors
 from headway.tasks.registry import SPELLING
-from headway.training.recipe_sources import CommandLineOption
+from headway.training.setting_origins import CommandLineOption
 
 START = f"""\
 headway {__version__}: attention and transformers from one readable set of parts

@@ -20,7 +20,7 @@ from headway.cli.options import Debug, check_data, import_torch
 from headway.progress import progress_on
 from headway.recipe import ALIASES, SETTINGS, Setting, kinds_of
 from headway.tasks.registry import DATA_WORDS
-from headway.training.recipe_sources import SHORT_OPTIONS, TRAINER_OPTIONS, CommandLineOption, setting_called
+from headway.training.setting_origins import SHORT_OPTIONS, TRAINER_OPTIONS, CommandLineOption, setting_called
 
 GROUPS = {
     "": Group("Run", sort_key=1),

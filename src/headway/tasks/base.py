@@ -3,7 +3,6 @@
 A task says which data it learns from, how records become rows, rows a batch and a batch a loss, how a model of it
 answers (`predict`), how good these answers are (`evaluate`), and what a recording of one answer is (`trace`).  The
 command line, training, evaluation, inspection and the page ask the task and never name one.
-
 It is a frozen value, cheap to pickle.  `encode` is done once and kept on disk; `collate` draws what is drawn anew each
 time (masks, crops) from the random numbers that it is handed; `loss` is a sum over targets, so that a step over several
 batches equals one large batch.  `registry.py` has a line for each task of headway, which help reads without torch.

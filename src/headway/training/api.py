@@ -19,9 +19,10 @@ from headway.tasks.registry import TASKS
 from headway.training.build import batches_of, require
 from headway.training.calibration import timed
 from headway.training.plan import OwnParts, Plan, plan
-from headway.training.recipe_sources import PythonArgument, RecipeLayers, read_layers, setting_called
+from headway.training.recipe_sources import RecipeLayers, read_layers
 from headway.training.run import finished_in
 from headway.training.run import train as run_training
+from headway.training.setting_origins import PythonArgument, setting_called
 from headway.zoo.presets import PRESETS
 
 Data = str | Path | Iterable[Any] | None

@@ -33,9 +33,10 @@ from headway.training.calibration import timed
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, finish_plan, plan
-from headway.training.recipe_sources import CommandLineOption, RecipeLayers, from_yaml, resolve
+from headway.training.recipe_sources import RecipeLayers, from_yaml, resolve
 from headway.training.report_page import Markup, curve_figure, facts_table, page, section, table, tag
 from headway.training.run import DATA, FILES, RECIPE, begin, check_data, check_place, data_hashes, resumed_plan, run
+from headway.training.setting_origins import CommandLineOption
 
 PAGE, NUMBERS = "bottleneck.html", "bottleneck.json"
 MAX_MODELS = 3  # that a chart has colours for

@@ -48,8 +48,9 @@ from headway.training.metrics_log import MetricsLog, progress_to
 from headway.training.optimiser import Schedule
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
 from headway.training.preflight import DATA, RECIPE, check_place, run_to_resume
-from headway.training.recipe_sources import CommandLineOption, RecipeLayers, from_yaml, read_file, resolve, to_yaml
+from headway.training.recipe_sources import RecipeLayers, from_yaml, read_file, resolve, to_yaml
 from headway.training.report_page import write_report
+from headway.training.setting_origins import CommandLineOption
 from headway.training.store import Store
 from headway.training.verdict import FINAL_ANSWERS, with_baselines
 

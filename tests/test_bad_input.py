@@ -52,8 +52,8 @@ def overfull() -> None:
 MISTAKES: list[tuple[Callable[[], object], str]] = [
     (
         lambda: SelfAttention(500, 12),
-        "heads=12 does not divide dim=500; allowed: heads of 1, 2, 4, 5, 10, 20, 25, 50, 100, 125, 250, 500; "
-        "try heads=10 or dim=504",
+        "heads=12 does not divide dim=500; try heads=10 or dim=504; "
+        "allowed: heads of 1, 2, 4, 5, 10, 20, 25, 50, 100, 125, 250, 500",
     ),
     (lambda: SelfAttention(16, 0), "heads=0 does not divide dim=16"),
     (
@@ -92,8 +92,8 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: small_model()(X, Context(keep=torch.ones(2, 1, 2).bool())), "keep is torch.bool 2×1×2"),
     (
         lambda: attend(Q, Q, Q, bias=torch.ones(2, 4, 3, 3).bool()),
-        "bias is torch.bool 2×4×3×3; allowed: a float tensor, B H T S = (2, 4, 3, 3), an axis may be 1; a bool mask "
-        "goes to keep=",
+        "bias is torch.bool 2×4×3×3; a bool mask goes to keep=; "
+        "allowed: a float tensor, B H T S = (2, 4, 3, 3), an axis may be 1",
     ),
     (lambda: attend(Q, Q, Q, bias=torch.ones(3, 3)), "bias is torch.float32 3×3"),
     (lambda: attend(Q[0], Q[0], Q[0]), "attend was given q 4×3×8, k 4×3×8, v 4×3×8; allowed: four axes each"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordLevel
 from torch import Tensor
@@ -137,11 +138,17 @@ def test_half_precision_is_read_as_single(folder: Path) -> None:
     assert {p.dtype for p in load(folder).model.parameters()} == {torch.float32}
 
 
+def nameless(folder: Path) -> None:
+    """A model that neither its config nor its tensors name."""
+    write_json(folder / "config.json", {})
+    save_file({"weight": torch.zeros(2)}, folder / "model.safetensors")
+
+
 MISTAKES: list[tuple[Callable[[Path], object], str]] = [
     (lambda folder: load(folder / "nowhere"), "nowhere is not a folder; allowed: a folder with config.json"),
     (lambda folder: (folder / "config.json").unlink(), "config.json does not exist"),
     (lambda folder: (folder / "config.json").write_text("{"), "config.json is not JSON"),
-    (lambda folder: write_json(folder / "config.json", {}), "config.json does not say what model it is of"),
+    (lambda folder: nameless(folder), "config.json does not say what model it is of, and neither do the names"),
     (lambda folder: changed_config(folder, model_type="gtp2"), "models of type 'gtp2' are not known"),
     (lambda folder: changed_config(folder, scale_attn_weights=False), "scale_attn_weights=False is not supported"),
     (lambda folder: changed_config(folder, n_layer=5), "the weights do not fit the config: 32 tensors are missing"),

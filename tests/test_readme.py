@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -75,7 +76,8 @@ def help_examples(capsys: pytest.CaptureFixture[str]) -> Iterator[list[str]]:
 def parse(words: list[str]) -> Any:
     """The arguments of a command, as the command line binds them; nothing is run."""
     _, *rest = words
-    command, bound, _ = cli.app.parse_args(rest, print_error=False, exit_on_error=False)
+    with patch.object(Path, "exists", lambda path: True):  # of a model, and of data
+        command, bound, _ = cli.app.parse_args(rest, print_error=False, exit_on_error=False)
     if command.__name__ == "train":  # its values are checked by the recipe
         named = bound.arguments
         data, sizes = named.get("data", ()), named.get("sizes") or {}
@@ -171,6 +173,7 @@ def write_examples(folder: Path) -> None:
         "pairs.tsv": "".join(f"a dog runs {at}\tein Hund läuft dort {at}\n" for at in numbers),
         "reviews.csv": "text,label\n" + "".join(f"film {at},{'good' if at % 2 else 'bad'}\n" for at in numbers),
         "tagged.jsonl": '{"words": ["a", "dog"], "tags": ["DET", "NOUN"]}\n' * 12,
+        "ner.conll": "a DET\ndog NOUN\nruns VERB\n\n" * 12,
         "book.txt": "It was a dark and stormy night.\n" * 12,
         "clips/transcripts.tsv": "file\ttranscript\n" + "".join(f"{at}.wav\tyes no\n" for at in numbers),
         "heartbeats.csv": "".join(f"{at},0.5,0.25,{'well' if at % 2 else 'ill'}\n" for at in numbers),

@@ -240,7 +240,7 @@ def test_a_folder_is_answered_file_by_file(run: Run, tmp_path: Path) -> None:
     assert run("run", tmp_path / "vit", f"{photos}/./b.png") == (0, alone[1], "")
     (tmp_path / "empty").mkdir()
     code, _, err = run("run", tmp_path / "vit", tmp_path / "empty")
-    assert (code, "empty holds no images; allowed: .jpg" in err) == (2, True)
+    assert (code, "empty holds no images" in err) == (2, True)
 
 
 def test_an_idx_folder_is_answered_image_by_image(run: Run, tmp_path: Path) -> None:

@@ -136,13 +136,13 @@ def test_a_dry_run_touches_nothing_and_tells_all(place: Place) -> None:
 
 
 def test_resume_starts_a_run_that_is_not_there_yet(place: Place) -> None:
-    words = ["train", "pairs.tsv", *TINY, "--train.steps", "3", "--resume", "--out", "begun"]
+    words = ["train", "pairs.tsv", *TINY, "--train.steps", "3", "--resume", "--out", "unbegun"]
     done = place(*words)
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("begun holds no run yet, so it starts\n")
+    assert done.out.startswith("unbegun holds no run yet, so it starts\n")
     next_lines = done.out.partition("\nnext\n")[2].splitlines()
     assert [line.split()[:2] for line in next_lines] == [["headway", "run"], ["headway", "look"], ["python", "-c"]]
-    assert place(*words).out == "loading PyTorch …\nthe run in begun is finished: nothing is left to do\n"
+    assert place(*words).out == "loading PyTorch …\nthe run in unbegun is finished: nothing is left to do\n"
 
 
 def test_the_plan_is_printed_as_it_is_found(place: Place) -> None:
@@ -275,7 +275,8 @@ def test_a_run_that_found_no_space_goes_on_as_if_nothing_had_happened(place: Pla
 def test_a_finished_run_is_left_as_it_is(place: Place) -> None:
     before = place.tree()
     done = place(*SIX, "--out", "done", "--resume")
-    assert (done.code, done.out, done.err) == (0, "the run in done is finished: nothing is left to do\n", "")
+    told = "loading PyTorch …\nthe run in done is finished: nothing is left to do\n"
+    assert (done.code, done.out, done.err) == (0, told, "")
     assert place.tree() == before
 
 

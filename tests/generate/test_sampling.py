@@ -178,13 +178,13 @@ def test_likeliest_leaves_that_many(logits: list[float], count: int) -> None:
         ({"top_p": 0.0}, "top_p=0; allowed: above 0, up to 1"),
         ({"top_p": 1.5}, "top_p=1.5"),
         ({"min_p": -0.1}, "min_p=-0.1"),
-        ({"repetition": 0.0}, "repetition=0; allowed: a number above 0"),
+        ({"repetition": 0.0}, "repetition_penalty=0; allowed: a number above 0"),
     ],
 )
 def test_impossible_settings_are_told(settings: dict[str, float], told: str) -> None:
     with pytest.raises(UserError, match=told):
         RandomSampler(**settings)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="repetition=-1"):
+    with pytest.raises(UserError, match="repetition_penalty=-1"):
         Greedy(repetition=-1.0)
 
 

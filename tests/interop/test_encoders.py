@@ -50,7 +50,6 @@ def test_what_is_written_makes_the_same_model_there(case: Case) -> None:
         ("bert", "BertModel", {"add_cross_attention": True}, "add_cross_attention=True"),
         ("bert", "BertModel", {"hidden_act": "mish"}, "hidden_act='mish'"),
         ("bert", "BertModel", {"pruned_heads": {"0": [1]}}, "pruned_heads="),
-        ("bert", "BertModel", {"rope_theta": 10_000}, "rope_theta=10000"),
         ("bert", "BertForMaskedLM", {"tie_word_embeddings": False}, "tie_word_embeddings=False"),
         ("bert", "BertForMultipleChoice", {}, "'BertForMultipleChoice' is not supported"),
         ("bert", "BertLMHeadModel", {}, "'BertLMHeadModel' is not supported"),

@@ -146,7 +146,6 @@ def test_a_grid_as_narrow_as_its_window_shifts_along_the_other_axis_here_and_not
         ("swin", {"hidden_dropout_prob": 0.1}, "hidden_dropout_prob=0.1"),
         ("swin", {"image_size": [32, 64]}, r"image_size=\[32, 64\] is not supported for swin models; allowed: squares"),
         ("swin", {"hidden_act": "mish"}, "hidden_act='mish'"),
-        ("swin", {"rope_theta": 1e4}, "rope_theta=10000.0"),
         ("swin", {"architectures": ["SwinForMaskedImageModeling"]}, "'SwinForMaskedImageModeling' is not supported"),
         ("swinv2", {"qkv_bias": False}, "qkv_bias=False is not supported for swinv2"),
         ("swinv2", {"architectures": ["Swinv2Backbone"]}, "'Swinv2Backbone' is not supported"),

@@ -137,7 +137,6 @@ PUBLISHED = {  # the large ones with relative positions, where they differ from 
         ({"hidden_act": "mish"}, "hidden_act='mish'"),
         ({"pad_token_id": 31}, "pad_token_id=31"),
         ({"vocab_size": None}, "has no 'vocab_size'"),
-        ({"rope_theta": 10_000}, "rope_theta=10000"),
         ({"architectures": ["Wav2Vec2ConformerForXVector"]}, "'Wav2Vec2ConformerForXVector' is not supported"),
     ],
 )

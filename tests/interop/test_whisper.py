@@ -110,7 +110,6 @@ def test_a_published_config_is_the_preset() -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ({"conv_bias": 3}, "conv_bias=3"),
         ({"architectures": ["WhisperForAudioClassification"]}, "WhisperForAudioClassification"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported"),
     ],

@@ -66,21 +66,13 @@ def test_gradients_are_right(make: Callable[[], Trunk]) -> None:
 
 @pytest.mark.slow
 @every_model
-def test_it_is_captured_whole(make: Callable[[], Trunk]) -> None:
-    check_capture(make(), images())
-
-
-@pytest.mark.proof
-@every_model
-def test_it_is_captured_for_each_size(make: Callable[[], Trunk]) -> None:
-    check_capture(make(), images(), images(3, 12, 20))
-
-
-def check_capture(model: Trunk, *batches: Tensor) -> None:
+@pytest.mark.parametrize("others", [(), pytest.param(((3, 12, 20),), marks=pytest.mark.proof)])
+def test_it_is_captured_whole(make: Callable[[], Trunk], others: tuple[tuple[int, int, int], ...]) -> None:
     torch._dynamo.reset()
+    model = make()
     # each size by itself: sizes as symbols, halved from stage to stage, take dynamo a minute
     compiled = torch.compile(model, fullgraph=True, backend="eager", dynamic=False)
-    for x in batches:
+    for x in (images(), *(images(*size) for size in others)):
         assert_close(compiled(x), model(x))
 
 

@@ -236,22 +236,15 @@ def test_a_compiled_step_is_the_whole(subject: Subject) -> None:
     assert counter.frame_count == 1
 
 
-@pytest.mark.parametrize("subject", sorted(set(having(Trait.CAPTURED)) - set(having(Trait.CACHED)), key=str), ids=str)
+# one whose step is captured above is captured as a whole in the proofs
+WHOLE = [subject for subject in having(Trait.CAPTURED) if Trait.CACHED not in subject.traits]
+STEPPING = [pytest.param(subject, marks=pytest.mark.proof) for subject in having(Trait.CACHED, Trait.CAPTURED)]
+
+
+@pytest.mark.parametrize("subject", [*WHOLE, *STEPPING], ids=str)
 @pytest.mark.slow
 @captured
 def test_a_model_is_captured_whole(subject: Subject) -> None:
-    check_capture(subject)
-
-
-@obeying(Trait.CACHED, Trait.CAPTURED)
-@pytest.mark.proof
-@captured
-def test_a_model_is_captured_without_a_state(subject: Subject) -> None:
-    """Whose step is captured above."""
-    check_capture(subject)
-
-
-def check_capture(subject: Subject) -> None:
     torch._dynamo.reset()
     x, model = subject.sample(2, LENGTH), subject.build()
     compiled = torch.compile(model, backend="eager", fullgraph=True)

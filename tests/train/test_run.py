@@ -298,7 +298,7 @@ def test_a_run_without_a_checkpoint_starts_from_the_beginning_and_says_so(memory
     assert run.resume() == ["no checkpoint was written yet, so the run starts from the beginning"]
     run.run(Interruption())
     assert (killed.folder / "metrics.jsonl").read_bytes() == (straight.folder / "metrics.jsonl").read_bytes()
-    run.metrics_log.append_time(seconds=2.0)
+    run.metrics_log.append_time(step=30, seconds=2.0)
     assert run.metrics_log.total("seconds") == 3.0
 
 

@@ -140,7 +140,7 @@ REFUSED = {
     "a: [1": "r.yaml line 1: this is not YAML",
     "a: *b": "r.yaml line 1: this is not YAML: found undefined alias",
     "a: 1\n---\na: 2": "r.yaml line 2: this is not YAML",
-    "a: \x00": "r.yaml: this is not YAML",
+    "a: \x00": "r.yaml line 1: this is not YAML",
     "a: &a [*a]": "r.yaml line 1: the values are too many or too deep",
     "[" * 5000: "r.yaml is nested too deeply",
     BOMB: "r.yaml line 1: the values are too many or too deep",

@@ -291,9 +291,10 @@ def test_mistakes_are_told() -> None:
         build("captioner-small", attention="harder")
     with pytest.raises(UserError, match="'gpt2' reads no images"):
         build("captioner-small", encoder="gpt2")
-    for widths, said in (((), r"\[\]"), ((8, 0), r"\[8, 0\]")):
-        with pytest.raises(UserError, match=rf"widths of {said}; allowed: one stage or more, each of one channel"):
-            build("captioner-small", widths=widths)
+    with pytest.raises(UserError, match=r"widths of \[\]; allowed: one stage or more, each of one channel"):
+        build("captioner-small", widths=())
+    with pytest.raises(UserError, match=r"widths=\(8, 0\) in a config; allowed: numbers from 1"):
+        build("captioner-small", widths=(8, 0))
     with pytest.raises(UserError, match="images are 2×1×16×16; allowed: B 3 H W"):
         built("soft")(torch.zeros(2, 1, 16, 16), targets()[:2])
 

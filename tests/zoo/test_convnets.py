@@ -149,7 +149,7 @@ def changes(parameter: Tensor) -> bool:
             "layers=(1, 1) and widths=(256, 512, 1024, 2048) are not of the same stages; "
             "allowed: as many numbers in each as there are stages",
         ),
-        (resnet.Config(layers=(1, 0, 1, 1)), "layers=(1, 0, 1, 1); allowed: 1 or more in each stage"),
+        (resnet.Config(layers=(1, 0, 1, 1)), "layers=(1, 0, 1, 1) in a config; allowed: numbers from 1 to 1,024"),
         (resnet.Config(attention=(0, 5)), "attention after stage 0; allowed: stages 1 to 4"),
         (lrnet.Config(stem="smal"), "no stem of an LR-Net 'smal'; allowed: large, small; did you mean 'small'?"),
         (

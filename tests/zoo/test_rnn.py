@@ -119,7 +119,7 @@ def test_rnnsearch_has_the_sizes_of_its_paper() -> None:
     [
         ({"cell": "gruu"}, "no recurrent cell 'gruu'; allowed: gru, lstm, rnn; did you mean 'gru'"),
         ({"score": "aditive"}, "no score 'aditive'; allowed: additive, bilinear, dot, fixed; did you mean 'additive'"),
-        ({"directions": 3}, "directions=3; allowed: 1, forward, or 2, both ways"),
+        ({"directions": 3}, "directions=3 in a config; allowed: numbers from 1 to 2"),
     ],
 )
 def test_choices_that_are_not_there_are_told(sizes: dict[str, object], told: str) -> None:

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from headway.model import Model
 
 
-def check_model(_: type, place: Path) -> None:
+def check_model(_: type, place: Path | None) -> None:
     """Refuses a model that is not there, before torch is imported."""
-    if not place.exists():
+    if place is not None and not place.exists():
         raise no_model(place)
 
 
-def check_data(_: type, file: Path) -> None:
+def check_data(_: type, file: Path | None) -> None:
     """Refuses data that is not there."""
-    if str(file) != BUILTIN:
+    if file is not None and str(file) != BUILTIN:
         check_exists(file)
 
 

@@ -21,9 +21,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.data.bounded_gzip import BoundedGzip
 from headway.data.kinds import DataKind
 from headway.data.records import DataQuery, RecognisedData, Record, RecordSource
-from headway.data.text_lines import CUT, GZIP, BoundedGzip, MediaLocation, Problem
+from headway.data.text_lines import CUT, GZIP, MediaLocation, Problem
 from headway.errors import UserError, counted, listed
 from headway.system import write_whole
 

@@ -120,7 +120,7 @@ class SoundPreprocess:
         check_numbers("n_fft, win_length and hop_length", (of.n_fft, of.window, of.hop), 1, MAX_WINDOW, whole=True)
         check_numbers("sampling_rate", (of.rate,), 1, MAX_RATE, whole=True)
         check_numbers("lowest and highest", (of.low, of.top), 0, MAX_RATE)
-        check_numbers("chunk_length", () if self.seconds is None else (self.seconds,), 0.001, MAX_SECONDS)
+        check_numbers("chunk_length", () if self.seconds is None else (self.seconds,), 0, MAX_SECONDS)
         assert of == type(of)(of.rate, of.mels, of.n_fft, of.window, of.hop, of.low, of.high), "no file could tell it"
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,17 +22,15 @@ from enum import StrEnum
 from functools import lru_cache
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
-from typing import BinaryIO, cast
 from unicodedata import category
 
+from headway.data.bounded_gzip import BoundedGzip
 from headway.errors import UserError, nearest
 from headway.system import regular
 
 MAX_FILE_BYTES = 2**29  # bytes that are ever read at once
 BLOCK = 512  # bytes of a block of an archive
 MAX_LINE_BYTES = 2**24  # bytes of a line that are ever held
-MAX_RATIO = 250  # bytes that a packed one may become, over WINDOW_BYTES; texts have 3 to 30
-WINDOW_BYTES, PACKED_PIECE = 2**20, 2**12
 MAX_LAST_BLANKS = 1000  # lines at the end of a file that are let pass
 # What files hold, by suffix (in lower case, without .gz).
 ALIASES = {".ndjson": ".jsonl", ".tab": ".tsv"}
@@ -180,59 +178,6 @@ def open_bytes(file: Path) -> Generator[BufferedIOBase]:
             raise UserError(f"{file} is not a gzip file", do="take .gz off its name if it is plain text")
         else:
             yield raw
-
-
-class BoundedGzip(gzip.GzipFile):
-    """Unpacks a file that grows as texts and numbers do; a part of it that grows without measure is refused early."""
-
-    def __init__(self, file: BinaryIO, name: str):
-        self.packed, self.seen, self.unpacked = SmallReads(file), 0, 0
-        super().__init__(name, "rb", fileobj=cast(BinaryIO, self.packed))
-
-    def readline(self, size: int | None = -1) -> bytes:
-        return self.checked(super().readline(-1 if size is None else size))
-
-    def read1(self, size: int = -1) -> bytes:
-        return self.checked(super().read1(size))
-
-    def read(self, size: int | None = -1) -> bytes:
-        return self.checked(super().read(size))
-
-    def close(self) -> None:
-        super().close()
-        self.packed.file.close()
-
-    def checked(self, data: bytes) -> bytes:
-        """The data, where what was unpacked lately came from enough packed bytes."""
-        self.unpacked += len(data)
-        if self.unpacked > WINDOW_BYTES:
-            if self.unpacked > MAX_RATIO * (self.packed.count - self.seen):
-                said = f"{self.name} is packed more than {MAX_RATIO} times, as no data is"
-                raise UserError(said, do="unpack it with gunzip if you know what it holds")
-            self.unpacked, self.seen = 0, self.packed.count
-        return data
-
-
-@dataclass
-class SmallReads:
-    """A file that is read by small pieces, whose bytes are counted."""
-
-    file: BinaryIO
-    count: int = 0
-
-    def read(self, size: int) -> bytes:
-        data = self.file.read(min(size, PACKED_PIECE))
-        self.count += len(data)
-        return data
-
-    def seek(self, place: int, whence: int = 0) -> int:
-        return self.file.seek(place, whence)
-
-    def tell(self) -> int:
-        return self.file.tell()
-
-    def seekable(self) -> bool:
-        return self.file.seekable()
 
 
 def check_file(file: Path) -> None:

@@ -29,7 +29,9 @@ def read_config(values: Mapping[str, Any]) -> Config:
     classified = o.architecture(WRITES, "BartModel", CLASSIFIES) == CLASSIFIES
     o.expect(normalize_embedding=True, static_position_embeddings=False, extra_pos_embeddings=2)
     check_plain(o)
-    rows = {"classes": classes(o), "class_dropout": o.take("classifier_dropout", 0.0)} if classified else {}
+    rows: dict[str, Any] = {}
+    if classified:
+        rows = {"classes": classes(o), "class_dropout": o.take("classifier_dropout", 0.0)}
     start = o.take("decoder_start_token_id", 2)
     return o.done(Config(vocab=o.take("vocab_size", 50_265), **FIELDS.read(o), **rows, start=start))
 

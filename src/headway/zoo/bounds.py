@@ -33,7 +33,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("hidden decoder_hidden image_hidden", 1, WIDTH),
     **each("vocab source_vocab target_vocab", 0, TOKENS),  # a Transformer of vectors has no vocabulary
     **each("context source_context window longest original_context", 1, TOKENS),
-    **each("first end", 0, TOKENS),
+    **each("first end start", 0, TOKENS),
     **each("classes", 0, WIDTH),
     **each("segments", 0, WIDTH),
     **each("buckets", 2, WIDTH),

@@ -358,7 +358,7 @@ def read_preprocessing(folder: Path, loaded: Model) -> Preprocess | None:
     return read_preprocess(folder)
 
 
-def read_tokenizers(folder: Path, model_type: str | None) -> tuple[Tokenizer | None, Tokenizer | None]:
+def read_tokenizers(folder: Path, model_type: str | None = None) -> tuple[Tokenizer | None, Tokenizer | None]:
     """The tokenizers of the input and, where it is another, of the output; None where there is none."""
     source, target = folder / "source.spm", folder / "target.spm"  # Marian's
     if source.is_file() and target.is_file():

@@ -207,7 +207,7 @@ class TrainSettings:
     grad_accumulation: int = setting(1, "gradient accumulation: batches per update", min_value=1, limit=10**6)
     optimiser: Literal["adamw", "adam", "adafactor", "muon"] = setting("adamw", "optimiser (optimizer)")
     lr: float | None = setting(
-        None, "peak learning rate; null: chosen by the width of the model", min_value=1e-12, limit=1e6
+        None, "peak learning rate; null: chosen by the width of the model", min_value=1e-12, limit=1e30
     )
     schedule: Literal["cosine", "inverse", "paper", "wsd", "constant"] = setting(
         "cosine",

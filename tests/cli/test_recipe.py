@@ -67,7 +67,7 @@ def of_kind(kind: Any, one: Setting) -> st.SearchStrategy[Any]:
         return st.lists(items, max_size=3).map(tuple) if rest == [...] else st.tuples(*[items] * (1 + len(rest)))
     if get_origin(kind) is Literal:
         return st.sampled_from(get_args(kind))
-    most = 1e6 if one.max_value is None else one.max_value
+    most = min(value for value in (one.max_value, one.limit, 1e6) if value is not None)
     return {
         NoneType: st.none(),
         bool: st.booleans(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -274,3 +275,15 @@ def test_a_captioner_has_vectors_and_does_not_write_from_texts(place: Place) -> 
     card = (place.folder / "telling" / "README.md").read_text()
     assert "A model for captioning" in card
     assert "trained with headway on told, " in card
+
+
+@pytest.mark.slow
+def test_images_that_moved_are_found_where_they_are(place: Place) -> None:
+    """Rows that are kept for all runs on the same data name their files."""
+    words = ["--preset", "vit-nano", *SMALL, *SHORT]
+    first = place.folder / "album"
+    shutil.copytree(place.folder / "photos", first)
+    assert place("train", "album", *words, "--out", "of album").code == 0
+    first.rename(place.folder / "shelf")
+    done = place("train", "shelf", *words, "--out", "of shelf")
+    assert (done.code, done.err) == (0, "")

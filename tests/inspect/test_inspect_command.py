@@ -78,7 +78,7 @@ def refused(places: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
         out, err = capsys.readouterr()
         assert out == ""
         assert err.startswith("error: ")
-        assert all(line.startswith("  tip: ") for line in err.splitlines()[1:])
+        assert all(line.startswith(("  tip: ", "  allowed: ")) for line in err.splitlines()[1:])
         return err
 
     return run

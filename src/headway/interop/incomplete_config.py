@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from headway.errors import UserError
 from headway.interop.registry import CLASSES, Family, family, model_type_of
 from headway.interop.weights import aliases, check_names
+from headway.zoo.build import on_meta
 
 # a tensor that models of one type have; those of Llama are in models that compute otherwise, too
 TENSORS = {
@@ -72,8 +72,7 @@ def fitting(known: Family, values: Mapping[str, Any], name: str, tensors: Mappin
     """The class as which a model of the class `name` would be written, if it has these tensors."""
     try:
         config = known.settle(known.read_config({**values, "architectures": [name]}), tensors)
-        with torch.device("meta"):
-            check_names(aliases(known.build(config)), known.keymap(config).load(tensors))
+        check_names(aliases(on_meta(config)), known.keymap(config).load(tensors))
         return known.write_config(config)["architectures"][0]
     except UserError:
         return None

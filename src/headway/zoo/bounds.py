@@ -27,7 +27,8 @@ def each(names: str, low: float, high: float) -> dict[str, Range]:
 
 
 BOUNDS: Mapping[str, Range] = {
-    **each("layers decoder_layers image_layers groups inner experts top", 1, LAYERS),
+    **each("layers image_layers groups inner experts top", 1, LAYERS),
+    **each("decoder_layers", 0, LAYERS),  # T5's encoder alone has none
     **each("heads decoder_heads image_heads kv_heads", 1, HEADS),
     **each("dim decoder_dim image_dim width widths head_dim align readout channels features steps", 1, WIDTH),
     **each("hidden decoder_hidden image_hidden", 1, WIDTH),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from inspect import getsource
+from textwrap import dedent
+
 import headway
+from tests.conftest import ROOT
+from tests.typed import readme
 from tests.typed.user import main
 
 
@@ -17,3 +22,8 @@ def test_the_users_script_runs() -> None:
 def test_every_public_name_is_there() -> None:
     assert [name for name in headway.__all__ if not hasattr(headway, name)] == []
     assert set(headway.__all__) <= set(dir(headway))
+
+
+def test_the_lines_of_the_readme_are_checked() -> None:
+    _, body = getsource(readme.main).split("\n", 1)
+    assert f"```python\nimport headway\n\n{dedent(body)}```" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -536,7 +536,7 @@ def test_folders_are_joined(tmp_path: Path) -> None:
     one, two = put(tmp_path / "c", SOUNDS), put(tmp_path / "d", {"no/x.wav": wav(77, rate=16_000)})
     both = recognise([one, two])
     assert problems(both) == []
-    assert both.description.endswith("(sounds of other rates are resampled to that of most)")
+    assert both.description.endswith(f"(sounds of other rates are resampled to that of {one})")  # of the first folder
 
 
 def test_links_are_followed_and_do_not_go_round(tmp_path: Path) -> None:

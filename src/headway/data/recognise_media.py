@@ -272,7 +272,7 @@ def joined(given: list[RecognisedData]) -> RecognisedData:
     sources = tuple(replace(source, medium=all_sources[0].medium) for source in all_sources)  # one rate for all sounds
     why = "; ".join(one.description for one in given)
     if len({source.medium for source in all_sources}) > 1:
-        why += " (sounds of other rates are resampled to that of most)"
+        why += f" (sounds of other rates are resampled to that of {first.paths[0]})"
     return replace(
         first, sources=sources, description=why, fingerprint=tuple(text for one in given for text in one.fingerprint)
     )

@@ -16,7 +16,6 @@ import torch
 from headway import progress
 from headway.cli import main as cli
 from headway.errors import UserError
-from headway.generate.option_checks import check_decoding_options
 from headway.interop.weights import write_weights
 from headway.progress import Phase, phase, progress_on
 from headway.system import argument, going_on, path_argument
@@ -171,10 +170,6 @@ def test_a_classifier_refuses_to_decode(capsys: pytest.CaptureFixture[str], opti
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert f"has no use for {option.partition('=')[0]}; leave it out" in err
-
-
-def test_option_checks_have_the_options_of_decoding() -> None:
-    assert [*check_decoding_options.__annotations__][:-1] == [*DECODING]
 
 
 # Files and words.

@@ -21,7 +21,7 @@ from headway.cli.options import (
     import_torch,
 )
 from headway.errors import UserError
-from headway.generate.option_checks import check_decoding_options
+from headway.generate.option_checks import DecodingOptions
 from headway.progress import phase
 
 
@@ -103,7 +103,7 @@ def evaluate(
     json
         Print the numbers as JSON, and nothing else.
     """
-    check_decoding_options(beam=beam, max_new_tokens=max_new_tokens)
+    DecodingOptions(beam=beam, max_new_tokens=max_new_tokens)
     import_torch()
     from headway.evaluation import EvalQuery, evaluate
     from headway.system import keep_memory

@@ -90,9 +90,9 @@ class Writing:
 
     def check(self) -> None:
         """Refuses what cannot be asked together, before torch and a model are loaded."""
-        from headway.generate.option_checks import check_decoding_options
+        from headway.generate.option_checks import DecodingOptions
 
-        check_decoding_options(**self.arguments(), draft=self.draft)
+        DecodingOptions(**self.arguments(), draft=self.draft)
 
 
 WRITING = Writing()

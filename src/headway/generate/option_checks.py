@@ -1,49 +1,65 @@
-"""What options of decoding may be, alone and together: checked without torch, so that a command can refuse at once."""
+"""The options of decoding, and what they may be together: without torch, so that a command can refuse at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf, isfinite
+from typing import Any
 
 from headway.errors import UserError
 
 
-def check_decoding_options(
-    *,
-    max_new_tokens: int | None = None,
-    stop: str | Sequence[str] = (),
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float = 1.0,
-    seed: int = 0,
-    beam: int | None = None,
-    length_penalty: float | None = None,
-    best: int | None = None,
-    patient: bool = False,
-    draft: object | None = None,
-    lookup: bool = False,
-) -> None:
-    """Refuses options, by the names that `predict` and the command have for them."""
-    searching = {"length_penalty": length_penalty, "best": best, "patient": patient or None}
-    if max_new_tokens is not None and max_new_tokens < 1:
-        raise UserError(f"max_new_tokens= is {max_new_tokens}", allowed="1 or more")
-    if draft is not None and lookup:
-        raise UserError("draft= and lookup= both guess what comes next", do="give one of them")
-    if beam is None and (named := [name for name, value in searching.items() if value is not None]):
-        raise UserError(f"{named[0]}= is for beams", do="give beam= too, such as 4")
-    if beam is not None:
-        if beam < 1:
-            raise UserError(f"beam= is {beam}", allowed="1 beam or more")
-        if any(option is not None for option in (temperature, top_k, top_p, min_p)):
+@dataclass(frozen=True, kw_only=True)
+class DecodingOptions:
+    """Options by name, as `predict` and the command take them: any option of sampling asks to sample.
+
+    `beam` searches with so many beams and keeps the `best` answers; a `patient` search ends when no open beam can win.
+    `draft` is a smaller model that proposes tokens, and `lookup` proposes what followed the same tokens before.
+    """
+
+    max_new_tokens: int | None = None
+    stop: str | Sequence[str] = ()
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+    seed: int = 0
+    beam: int | None = None
+    length_penalty: float | None = None
+    best: int | None = None
+    patient: bool = False
+    draft: Any = None
+    lookup: bool = False
+
+    @property
+    def samples(self) -> bool:
+        return any(option is not None for option in (self.temperature, self.top_k, self.top_p, self.min_p))
+
+    def __post_init__(self) -> None:
+        searching = {"length_penalty": self.length_penalty, "best": self.best, "patient": self.patient or None}
+        if self.max_new_tokens is not None and self.max_new_tokens < 1:
+            raise UserError(f"max_new_tokens= is {self.max_new_tokens}", allowed="1 or more")
+        if self.draft is not None and self.lookup:
+            raise UserError("draft= and lookup= both guess what comes next", do="give one of them")
+        if self.beam is None and (named := [name for name, value in searching.items() if value is not None]):
+            raise UserError(f"{named[0]}= is for beams", do="give beam= too, such as 4")
+        if self.beam is not None:
+            self.check_beam(self.beam)
+        heat = 1.0 if self.temperature is None else self.temperature
+        check_sampling(heat, self.top_k, self.top_p, self.min_p, self.repetition_penalty)
+
+    def check_beam(self, width: int) -> None:
+        if width < 1:
+            raise UserError(f"beam= is {width}", allowed="1 beam or more")
+        if self.samples:
             raise UserError("beam= searches and does not draw", do="give beam=, or temperature= and its like")
-        if repetition_penalty != 1.0:
+        if self.repetition_penalty != 1.0:
             raise UserError("beam= has no repetition_penalty=", do="leave one of them out")
-        if draft is not None or lookup:
+        if self.draft is not None or self.lookup:
             raise UserError("beam= follows many answers and cannot guess ahead", do="leave draft= and lookup= out")
-        check_best(beam, 1 if best is None else best)
-    check_sampling(1.0 if temperature is None else temperature, top_k, top_p, min_p, repetition_penalty)
+        check_best(width, 1 if self.best is None else self.best)
 
 
 def check_best(width: int, best: int) -> None:

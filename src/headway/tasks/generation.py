@@ -6,9 +6,8 @@ Axes:  B rows
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from heapq import nlargest
-from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +18,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.beam import BEAM, Beam
 from headway.generate.decoding import Job, join_steps
-from headway.generate.option_checks import check_decoding_options
+from headway.generate.option_checks import DecodingOptions
 from headway.generate.request import Generated, Step, Stop, max_new_tokens, min_new_tokens, rules_of, token_setting
 from headway.generate.sampling import FREE, GREEDY, Greedy, RandomSampler, Rules, Sampler
 from headway.generate.session import context_of, encode_sources, vocab_of
@@ -69,50 +68,29 @@ class GenerationOptions:
 GREEDY_OPTIONS = GenerationOptions()
 
 
-def generation_options(
-    *,
-    max_new_tokens: int | None = None,
-    stop: str | Sequence[str] = (),
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float = 1.0,
-    seed: int = 0,
-    beam: int | None = None,
-    length_penalty: float | None = None,
-    best: int | None = None,
-    patient: bool = False,
-    draft: nn.Module | None = None,
-    lookup: bool = False,
-) -> GenerationOptions:
-    """Options by name, as `predict` and the command take them: any option of sampling asks to sample.
-
-    `beam` searches with so many beams and keeps the `best` answers; a `patient` search ends when no open beam can win.
-    `draft` is a smaller model that proposes tokens, and `lookup` proposes what followed the same tokens before.
-    """
-    check_decoding_options(**locals())
-    samples = any(option is not None for option in (temperature, top_k, top_p, min_p))
-    stops = (stop,) if isinstance(stop, str) else tuple(stop)
-    if beam is not None:
-        alpha = BEAM.alpha if length_penalty is None else length_penalty
-        return GenerationOptions(
-            Beam(beam, alpha, 1 if best is None else best, early=not patient), max_new_tokens, stops
-        )
-    decoding: Sampler = Greedy(repetition_penalty)
-    if samples:
-        heat = 1.0 if temperature is None else temperature
-        decoding = RandomSampler(heat, top_k, top_p, min_p, repetition_penalty, seed)
-    return GenerationOptions(decoding, max_new_tokens, stops, draft=PromptLookup() if lookup else draft)
+def generation_options(**how: Any) -> GenerationOptions:
+    """How to decode, by the names of `DecodingOptions`."""
+    asked = DecodingOptions(**how)
+    limit, stops = asked.max_new_tokens, (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop)
+    if asked.beam is not None:
+        alpha = BEAM.alpha if asked.length_penalty is None else asked.length_penalty
+        best = 1 if asked.best is None else asked.best
+        return GenerationOptions(Beam(asked.beam, alpha, best, early=not asked.patient), limit, stops)
+    decoding: Sampler = Greedy(asked.repetition_penalty)
+    if asked.samples:
+        heat = 1.0 if asked.temperature is None else asked.temperature
+        rest = (asked.top_k, asked.top_p, asked.min_p, asked.repetition_penalty, asked.seed)
+        decoding = RandomSampler(heat, *rest)
+    return GenerationOptions(decoding, limit, stops, draft=PromptLookup() if asked.lookup else asked.draft)
 
 
 AHEAD = ("draft", "lookup")  # options of speculative decoding
-DECODING = tuple(signature(generation_options).parameters)  # the options of a task that writes tokens
+DECODING = tuple(field.name for field in fields(DecodingOptions))  # the options of a task that writes tokens
 
 
 def check_useful(how: Mapping[str, Any], useful: Sequence[str], does: str) -> None:
     """Refuses options that were given to a model for which only the `useful` ones mean anything."""
-    usual = {name: one.default for name, one in signature(generation_options).parameters.items()}
+    usual = {field.name: field.default for field in fields(DecodingOptions)}
     for name, value in how.items():
         if name in usual and name not in useful and value != usual[name]:
             raise UserError(f"the model {does} and has no use for {name}=", do="leave it out")

@@ -27,11 +27,14 @@ browser:  ## install Debian's chromium for the browser tests, where that is poss
 	  >/dev/null 2>&1; then echo "installed chromium"; \
 	else echo "browser tests will be skipped: apt-get could not install chromium"; fi
 
-test: $(READY)  ## every case of every test but the proofs (13 to 18 minutes on two cores)
-	@start=$$(date +%s); $(PYTEST) $(PAIR); code=$$?; \
+test: $(READY)  ## every case of every test but the long ones and the proofs (12 to 15 minutes on two cores)
+	@start=$$(date +%s); $(PYTEST) $(PAIR) -m "not long and not proof"; code=$$?; \
 	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
 
-check: $(READY)  ## before each commit: format, lint, types, and two cases of each fast test (two to three minutes on two cores)
+test-long: $(READY)  ## the long tests: models captured by torch's compiler, runs of every family, odd data (four minutes)
+	@$(PYTEST) $(PAIR) -m long
+
+check: $(READY)  ## before each commit: format, lint, types, and a case of each fast test (a minute and a half on two cores)
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target check-types check-tests
@@ -40,7 +43,7 @@ check-types: $(READY)
 	@$(BIN)/basedpyright
 
 check-tests: $(READY)
-	@HEADWAY_CASES=4 $(PYTEST) $(PAIR) --sample 2 -m "not slow and not proof"
+	@HEADWAY_CASES=4 $(PYTEST) --sample 1 -m "not slow and not long and not proof"  # one process: the other checks types
 
 proof: $(READY)  ## long proofs: the laws on more cases, and a deliberate defect for each law
 	@$(PYTEST) -m proof || [ $$? -eq 5 ]  # 5: no test is marked so yet
@@ -69,4 +72,4 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps timm -c constraints.txt  # without torchvision
 	@touch $@
 
-.PHONY: help setup demo browser test check check-types check-tests proof bench format clean
+.PHONY: help setup demo browser test test-long check check-types check-tests proof bench format clean

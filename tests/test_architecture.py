@@ -87,6 +87,7 @@ def layers() -> list[set[str]]:
     return [{name for _, name in group} for _, group in groupby(ranks, key=lambda layer: layer[0])]
 
 
+@pytest.mark.slow
 def test_records_are_handed_over_as_the_table_says() -> None:
     for record, path, _, maker in rows("From a file to a model"):
         name, file = record.strip("`"), path.strip("`")

@@ -28,6 +28,7 @@ DATA = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_model_answers_as_it_did(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     model = load(BEFORE / name)
@@ -38,6 +39,7 @@ def test_a_model_answers_as_it_did(name: str, capsys: pytest.CaptureFixture[str]
         check(json.loads(capsys.readouterr().out), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_model_can_be_saved_evaluated_and_looked_into(name: str, tmp_path: Path) -> None:
     model = load(BEFORE / name)

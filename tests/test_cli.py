@@ -184,6 +184,7 @@ def test_a_narrow_encoding_is_forgiven() -> None:
     assert "0.804430" in done.stdout
 
 
+@pytest.mark.slow
 def test_no_color_is_respected_on_a_terminal() -> None:
     assert "\x1b[3" not in on_a_terminal("--help", NO_COLOR="1", TERM="xterm-256color")
 
@@ -211,6 +212,7 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
 def test_a_full_disk_is_told() -> None:
     with open("/dev/full", "w") as full:

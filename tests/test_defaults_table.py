@@ -65,6 +65,7 @@ def test_the_table_has_the_mean_the_search_and_the_baseline(defaults: ModuleType
     assert worse == "The mean of the defaults is below the baseline on reviews-2000 (1 min)."
 
 
+@pytest.mark.slow
 def test_baselines_stand_on_the_test_records(defaults: ModuleType, tmp_path: Path) -> None:
     """Naive Bayes learns from the whole training file and answers what the model is evaluated on."""
     rows = [

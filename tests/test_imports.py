@@ -254,6 +254,7 @@ LIGHT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", LIGHT, ids=" ".join)
 def test_help_and_mistakes_import_nothing_heavy(words: list[str]) -> None:
     assert heavy_after(f"from headway.cli.main import main; main({words})") == []

@@ -50,6 +50,7 @@ EACH = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", EACH)
 def test_a_folder_is_read_and_written_both_ways(case: Case, tmp_path: Path) -> None:
     """theirs → ours → our layout → their layout → ours: bit for bit the same numbers, and their library loads it."""

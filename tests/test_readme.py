@@ -85,6 +85,7 @@ def parse(words: list[str]) -> Any:
     return bound
 
 
+@pytest.mark.slow
 def test_every_command_parses() -> None:
     commands = [*shell_lines("headway"), *data_commands()]
     assert len(commands) > 50
@@ -93,6 +94,7 @@ def test_every_command_parses() -> None:
             parse(words)
 
 
+@pytest.mark.slow
 def test_every_example_of_help_parses(capsys: pytest.CaptureFixture[str]) -> None:
     examples = list(help_examples(capsys))
     assert len(examples) > 10
@@ -107,6 +109,7 @@ def test_a_wrong_command_would_be_noticed() -> None:
             parse(line.split())
 
 
+@pytest.mark.slow
 def test_commands_in_sentences_exist() -> None:
     """`headway look --live` in a sentence leaves its arguments out; its command and its options must exist."""
     for code in re.findall(r"`headway ([^`]+)`", README):
@@ -144,6 +147,7 @@ def test_the_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert Path("page.html").is_file()
 
 
+@pytest.mark.slow
 def test_the_table_of_data_has_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files with the names of the table are recognised as what their rows say, and all kinds are there."""
     monkeypatch.chdir(tmp_path)

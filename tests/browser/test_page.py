@@ -24,6 +24,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_view_of_every_site_draws_in_silence(shown: Shown, kind: str) -> None:
     made = sample(kind)
@@ -52,6 +53,7 @@ def colours(page: Page) -> int:
     }})()""")
 
 
+@pytest.mark.slow
 def test_an_edit_tells_the_new_output_and_how_much_less_likely_the_old_one_is(shown: Shown) -> None:
     made = sample("language")
     page = shown(made, "#site=1.attn&head=2")
@@ -70,6 +72,7 @@ def test_an_edit_tells_the_new_output_and_how_much_less_likely_the_old_one_is(sh
     assert page.evaluate(f"{found('edit-off')}.disabled")
 
 
+@pytest.mark.slow
 def test_an_edit_that_is_not_in_the_file_is_said_to_be_missing(shown: Shown) -> None:
     page = shown(sample("picture"))
     page.click("edit-off")
@@ -77,6 +80,7 @@ def test_an_edit_that_is_not_in_the_file_is_said_to_be_missing(shown: Shown) -> 
     assert page.text("edit-delta") == ""
 
 
+@pytest.mark.slow
 def test_two_runs_are_compared_by_their_difference(shown: Shown) -> None:
     made = sample("compared")
     page = shown(made, "#site=1.attn&head=2&row=8&column=3&compare=1")
@@ -97,6 +101,7 @@ def test_two_runs_are_compared_by_their_difference(shown: Shown) -> None:
     assert page.errors == []
 
 
+@pytest.mark.slow
 def test_what_is_chosen_by_hand_is_compared_at_once(shown: Shown) -> None:
     """The choice keeps the keyboard, and what it offers follows the run."""
     page = shown(sample("compared"), "#site=1.attn&head=2")
@@ -116,6 +121,7 @@ def signed(text: str) -> float:
     return float(text.replace("−", "-"))
 
 
+@pytest.mark.slow
 def test_heads_are_sorted_by_what_was_measured(shown: Shown) -> None:
     made = sample("language")
     page = shown(made)
@@ -132,6 +138,7 @@ def test_heads_are_sorted_by_what_was_measured(shown: Shown) -> None:
     assert signed(first) == pytest.approx(max(effects, key=abs), abs=0.001)
 
 
+@pytest.mark.slow
 def test_a_step_moves_the_query_and_shows_what_was_likely(shown: Shown) -> None:
     made = sample("translation")
     page = shown(made)
@@ -142,12 +149,14 @@ def test_a_step_moves_the_query_and_shows_what_was_likely(shown: Shown) -> None:
     assert made.data["runs"][0]["outcome"]["steps"][3]["said"] in page.text("probable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "view"), [("language", "matrix"), ("picture", "picture"), ("caption", "strip")])
 def test_a_page_opens_with_the_view_that_says_most(shown: Shown, kind: str, view: str) -> None:
     page = shown(sample(kind))
     assert page.evaluate("headway.state.view") == view
 
 
+@pytest.mark.slow
 def test_what_is_chosen_is_in_the_address(shown: Shown) -> None:
     made = sample("translation")
     page = shown(made)
@@ -160,6 +169,7 @@ def test_what_is_chosen_is_in_the_address(shown: Shown) -> None:
     assert {key: state[key] for key in chosen} == chosen
 
 
+@pytest.mark.slow
 def test_an_address_that_makes_no_sense_does_no_harm(shown: Shown) -> None:
     page = shown(sample("language"), "#site=nowhere&head=99&row=-5&view=flight&zoom=x&run=7&__proto__=1&compare=0.5")
     state = page.evaluate("headway.state")
@@ -168,6 +178,7 @@ def test_an_address_that_makes_no_sense_does_no_harm(shown: Shown) -> None:
     assert page.errors == []
 
 
+@pytest.mark.slow
 def test_the_theme_is_the_systems_until_it_is_chosen(shown: Shown, page: Page) -> None:
     page.prefer(color_scheme="dark")
     shown(sample("language"))
@@ -180,6 +191,7 @@ def test_the_theme_is_the_systems_until_it_is_chosen(shown: Shown, page: Page) -
     assert dark != light
 
 
+@pytest.mark.slow
 def test_a_page_in_a_sandbox_works(page: Page, tmp_path: Path) -> None:
     """As notebooks show it: no origin, no address, no storage."""
     made = sample("language")
@@ -247,6 +259,7 @@ def test_words_of_columns_are_words_or_numbers(shown: Shown, page: Page, width: 
     assert "…" not in said
 
 
+@pytest.mark.slow
 def test_one_panel_that_fails_does_not_stop_the_others(shown: Shown) -> None:
     made = sample("language")
     page = shown(made, "#site=1.attn&head=2&row=9&column=3")
@@ -263,6 +276,7 @@ def test_one_panel_that_fails_does_not_stop_the_others(shown: Shown) -> None:
     assert page.evaluate("document.querySelector('#side').dataset.failed") is None
 
 
+@pytest.mark.slow
 def test_legends_say_what_is_drawn(shown: Shown) -> None:
     made = sample("caption")
     page = shown(made, "#site=decoder.0.cross&head=1&row=3")
@@ -299,6 +313,7 @@ MASKED = f"""(() => {{
 }})()"""
 
 
+@pytest.mark.slow
 def test_masked_cells_are_blank(shown: Shown) -> None:
     """As much of the map as is masked has no colour at all, also not that of 0."""
     page = shown(sample("language"), "#view=matrix&site=0.attn&head=0&row=3&column=9")
@@ -311,6 +326,7 @@ def test_masked_cells_are_blank(shown: Shown) -> None:
     assert causal > 0.3 * box["width"] * box["height"]
 
 
+@pytest.mark.slow
 def test_a_page_opens_with_the_row_that_decides(shown: Shown) -> None:
     """The class token's, of a model that reads its class there."""
     assert shown(sample("picture")).evaluate("headway.state.row") == 0

@@ -98,6 +98,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | str,
     return dict(zip(lines, json.loads(done.stdout), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", REFUSED)
 def test_a_mistake_needs_no_torch(told: dict[str, tuple[int | str, str, str]], line: str) -> None:
     assert told[line] == [2, "", f"error: {REFUSED[line]}\n"]

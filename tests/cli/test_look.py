@@ -121,6 +121,7 @@ def test_it_begins_where_it_is_told(look: Look, tmp_path: Path) -> None:
     assert content(tmp_path / "page.html")["focus"]["site"] == "encoder.0.attn"
 
 
+@pytest.mark.slow
 def test_effects_that_take_long_are_for_those_who_ask(
     look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +370,7 @@ def test_a_second_signal_leaves_a_request(folders: Path, tmp_path: Path) -> None
     connection.close()
 
 
+@pytest.mark.slow
 def test_the_served_page_is_shown_in_a_browser(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = list[str]()
 

@@ -14,7 +14,7 @@ from tests.cli.command import Place, made_place
 from tests.cli.folders import saved
 from tests.data.files import coded, picture, put, wav
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 STEPS = ("--train.steps", "6", "--train.threads", "1")
 TINY = ("--model.dim", "16", "--model.heads", "2", "--model.layers", "1")

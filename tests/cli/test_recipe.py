@@ -110,6 +110,7 @@ def test_a_written_recipe_is_the_same_recipe(
     assert repr(from_yaml(file)) == repr(recipe)
 
 
+@pytest.mark.slow
 @given(given_values())
 def test_flat_and_back(values: dict[str, Any]) -> None:
     recipe = from_flat(values)
@@ -448,6 +449,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", OPTIONS)
 def test_a_mistake_in_an_option_is_told(capsys: pytest.CaptureFixture[str], line: str) -> None:
     assert cli.main(["train", *line.split()]) == 2

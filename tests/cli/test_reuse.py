@@ -220,6 +220,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_wrong_combinations_get_one_sentence(place: Place, pretrained: str, name: str) -> None:
     words, said = REFUSED[name]

@@ -132,6 +132,7 @@ def test_a_long_text_is_read_as_eval_reads_it(run: Run, folders: Path, tmp_path:
 # ---- limits of what is written
 
 
+@pytest.mark.slow
 def test_generate_says_that_it_stopped(run: Run, folders: Path) -> None:
     limits = {"the limit of 64 tokens (max_new_tokens)": (), "the end of its context": ("--beam", "2")}
     for limit, words in limits.items():

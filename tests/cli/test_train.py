@@ -105,6 +105,7 @@ CONTEXTS = {"gpt-nano": [], "bert-tiny": ["--objective", "masked"], "albert-base
 CONTEXTS |= {"llama-7b": SMALL, "mixtral-8x7b": [*SMALL, "--model.kv-heads", "2"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", CONTEXTS)
 def test_a_context_that_is_not_that_of_the_data_is_refused(place: Place, preset: str) -> None:
     words = ["train", "text.txt", "--preset", preset, *CONTEXTS[preset], "--model.context", "16", *SHORT, "--dry-run"]
@@ -114,6 +115,7 @@ def test_a_context_that_is_not_that_of_the_data_is_refused(place: Place, preset:
     assert re.fullmatch(said, refused.err)
 
 
+@pytest.mark.slow
 def test_a_recipe_says_the_sizes_of_the_model_that_was_built(place: Place) -> None:
     words = ["--preset", "gpt-nano", *SMALL, "--data.max-length", "32", "--model.context", "32", "--out", "sizes"]
     assert place("train", "text.txt", *words, *SHORT).code == 0
@@ -124,6 +126,7 @@ def test_a_recipe_says_the_sizes_of_the_model_that_was_built(place: Place) -> No
     assert from_yaml(place.folder / "usual" / "recipe.yaml").model.sizes["context"] == built["context"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_touches_nothing_and_tells_all(place: Place) -> None:
     (place.folder / "new.tsv").write_text((place.folder / "pairs.tsv").read_text() + "a cat\teine Katze\n")
     before = place.tree()
@@ -135,6 +138,7 @@ def test_a_dry_run_touches_nothing_and_tells_all(place: Place) -> None:
     assert done.out.endswith("nothing was written: this was a dry run\n")
 
 
+@pytest.mark.slow
 def test_resume_starts_a_run_that_is_not_there_yet(place: Place) -> None:
     words = ["train", "pairs.tsv", *TINY, "--train.steps", "3", "--resume", "--out", "unbegun"]
     done = place(*words)
@@ -272,6 +276,7 @@ def test_a_run_that_found_no_space_goes_on_as_if_nothing_had_happened(place: Pla
     assert left(place, "cut") == left(place, "done")
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_left_as_it_is(place: Place) -> None:
     before = place.tree()
     done = place(*SIX, "--out", "done", "--resume")
@@ -324,6 +329,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_run_goes_on_as_it_began_or_not_at_all(place: Place, begun: str, name: str) -> None:
     words, told = REFUSED[name]

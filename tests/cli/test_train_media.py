@@ -232,6 +232,7 @@ def test_who_asks_for_what_is_not_there_is_told_so(place: Place) -> None:
     assert "did you mean 'photos/../photos'" in place("check", "photos/../photo").err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["dim 0", "layers -1", "patch 0", "hidden -1", "image 0"])
 def test_sizes_that_are_none_are_told(place: Place, size: str) -> None:
     name, value = size.split()

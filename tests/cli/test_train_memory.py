@@ -25,6 +25,7 @@ def limited(size: float) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
+@pytest.mark.slow
 def test_a_preset_that_does_not_fit_is_refused(place: Place) -> None:
     preset = "gpt2-xl"
     words = ["train", "text.txt", "--preset", preset, "--data.max-length", "32", "--train.threads", "1"]
@@ -36,6 +37,7 @@ def test_a_preset_that_does_not_fit_is_refused(place: Place) -> None:
     assert not (place.folder / preset).exists()
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_in_training_is_told(place: Place) -> None:
     def yes(*_: object) -> bool:
         return True

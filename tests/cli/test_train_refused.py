@@ -65,6 +65,7 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_told_in_a_sentence_and_nothing_is_left_behind(place: Place, name: str) -> None:
     files, words, told = BAD[name]

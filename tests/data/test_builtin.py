@@ -58,6 +58,7 @@ def test_another_process_writes_the_same() -> None:
     assert told.strip() == ascii(dates(7, 50))
 
 
+@pytest.mark.slow
 @given(seed=seeds, index=indices, part=parts)
 def test_an_example_is_a_date_that_its_pair_writes(seed: int, index: int, part: DateSplit) -> None:
     found = written(seed, index, part=part)
@@ -69,6 +70,7 @@ def test_an_example_is_a_date_that_its_pair_writes(seed: int, index: int, part: 
     assert day in set(days_of(part is not DateSplit.TRAIN, False, False))
 
 
+@pytest.mark.slow
 @given(seed=seeds, index=indices)
 def test_nothing_unseen_can_be_written_by_a_pair_of_training(seed: int, index: int) -> None:
     found = written(seed, index, part=DateSplit.UNSEEN)

@@ -225,6 +225,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.tsv.gz", "a.csv.gz", "a.jsonl.gz", "a.txt.gz"])
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_a_damaged_archive_is_never_trained_on(tmp_path: Path, name: str, damage: str) -> None:
@@ -257,6 +258,7 @@ def test_a_strict_training_counts_no_further_than_is_cheap(tmp_path: Path, monke
 FEW = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @given(FEW, FEW)
 def test_repeats_and_leaks_are_found(train: list[tuple[str, str]], held: list[tuple[str, str]]) -> None:
     """Against the plain text of what is meant, in lists and sets."""

@@ -135,6 +135,7 @@ def test_the_numbers_are_those_of_the_file(tmp_path: Path) -> None:
     assert len(list(by_document(moments))) == 1
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=1)
 )

@@ -51,6 +51,7 @@ def test_epochs_and_seeds_differ(order: Buckets | StreamWindows) -> None:
     assert all(one != other for i, one in enumerate(orders) for other in orders[:i])
 
 
+@pytest.mark.slow
 @given(lengths=any_lengths, tokens=st.integers(1, 300), rows=st.none() | st.integers(1, 9), seed=st.integers(0, 99))
 def test_every_row_once_and_no_batch_too_large(
     lengths: list[tuple[int, int]], tokens: int, rows: int | None, seed: int
@@ -63,6 +64,7 @@ def test_every_row_once_and_no_batch_too_large(
         assert len(batch) == 1 or (sizes[batch].sum() <= tokens and padded_size(sizes, batch) <= PADDED * tokens)
 
 
+@pytest.mark.slow
 @given(lengths=any_lengths, tokens=st.integers(1, 300))
 def test_one_column_is_a_table_of_one(lengths: list[tuple[int, int]], tokens: int) -> None:
     column = np.array(lengths)[:, 0]
@@ -150,6 +152,7 @@ def test_steps_by_hand() -> None:
     assert steps.epochs_until(4) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("order", [*ORDERS.values(), Counted()], ids=[*ORDERS, "counted"])
 def test_steps_are_pure(order: Buckets | StreamWindows | Counted, accumulate: int) -> None:
@@ -215,6 +218,7 @@ def test_impossible_orders_are_refused(make: type, said: str) -> None:
 PARTS = st.lists(st.integers() | st.text(), max_size=4)
 
 
+@pytest.mark.slow
 @given(one=PARTS, other=PARTS)
 def test_different_parts_give_different_numbers(one: list[int | str], other: list[int | str]) -> None:
     assert (keyed(*one) == keyed(*other)) == (one == other)
@@ -237,6 +241,7 @@ def test_numbers_are_the_same_on_every_machine() -> None:
     assert shuffled(8, "rows", 0, 1).tolist() == [3, 6, 2, 4, 7, 0, 5, 1]
 
 
+@pytest.mark.slow
 def test_numbers_are_the_same_in_a_process_with_other_hashes() -> None:
     code = "from headway.data.order import keyed; print(keyed('a', 1))"
     told = [

@@ -596,6 +596,7 @@ def test_damaged_archives_are_named(tmp_path: Path, case: str) -> None:
     assert said in str(caught.value)
 
 
+@pytest.mark.slow
 def test_real_captions_in_an_archive(shared: Path) -> None:
     given = recognise([shared / "data/flickr8k/dev.tar"])
     assert "1,000 lines of images and captions, so captioning" in sentence(given)
@@ -604,6 +605,7 @@ def test_real_captions_in_an_archive(shared: Path) -> None:
     assert min(some[0].extent) == 128
 
 
+@pytest.mark.slow
 def test_real_digits(shared: Path) -> None:
     given = recognise([shared / "data/fsdd/recordings"], label_from=r"(\d)_")
     assert "3,000 sounds of 8,000 Hz with 10 classes in their names" in sentence(given)

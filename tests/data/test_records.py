@@ -64,12 +64,14 @@ def held(
         assert found == [Record(pair, file, line) for pair, line in zip(pairs, places(parts), strict=True)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(CELLS, CELLS), max_size=8), ENDS, st.booleans(), st.booleans())
 def test_tsv_reads_as_it_was_written(pairs: Pairs, end: str, packed: bool, mark: bool) -> None:
     parts = [f"{a}\t{b}{end}" for a, b in pairs]
     held(pairs, parts, "a.tsv", lambda file: Table(file, Dialect(), 2, (0, 1)), packed, mark)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(TEXTS, TEXTS, st.booleans(), st.booleans()), max_size=8),
     st.sampled_from(",;\t"),
@@ -89,12 +91,14 @@ def test_csv_reads_as_it_was_written(
     held([row[:2] for row in rows], parts, "a.csv", lambda file: Table(file, source, 2, (0, 1)), packed, mark)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(TEXTS, TEXTS, st.booleans()), max_size=8), ENDS, st.booleans(), st.booleans())
 def test_jsonl_reads_as_it_was_written(rows: list[tuple[str, str, bool]], end: str, packed: bool, mark: bool) -> None:
     parts = [json.dumps({"b": b, "id": 3, "a": a}, ensure_ascii=ascii) + end for a, b, ascii in rows]
     held([row[:2] for row in rows], parts, "a.jsonl", lambda file: JsonLines(file, ("a", "b")), packed, mark)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(LINES, LINES), max_size=8), ENDS, ENDS, st.booleans(), st.booleans())
 def test_parallel_files_read_as_they_were_written(pairs: Pairs, end: str, other: str, packed: bool, last: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -105,6 +109,7 @@ def test_parallel_files_read_as_they_were_written(pairs: Pairs, end: str, other:
         assert found == [Record(pair, files[0], at) for at, pair in enumerate(pairs, 1)]
 
 
+@pytest.mark.slow
 @given(st.lists(TEXTS, min_size=1, max_size=30).map("".join), st.booleans(), st.booleans(), st.integers(4, 40))
 def test_documents_read_as_they_were_written(text: str, packed: bool, mark: bool, piece: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -118,6 +123,7 @@ def test_documents_read_as_they_were_written(text: str, packed: bool, mark: bool
         assert max(map(len, pieces)) <= 4 * piece
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=8), st.integers(0, 3))
 def test_blank_lines_end_a_table_and_do_not_count(pairs: Pairs, blanks: int) -> None:
     parts = [f"{a}\t{b}\n" for a, b in pairs]

@@ -41,6 +41,7 @@ def tables(draw: st.DrawFn) -> tuple[Rows, int, int]:
 FORMS: list[Callable[[list[int]], Any]] = [list, np.array, iter, lambda ids: np.array(ids, dtype=np.uint32)]
 
 
+@pytest.mark.slow
 @given(table=tables(), form=st.sampled_from(FORMS), held=st.integers(1, 9), block=st.integers(1, 4))
 def test_what_is_written_comes_back(
     table: tuple[Rows, int, int], form: Callable[[list[int]], Any], held: int, block: int
@@ -60,6 +61,7 @@ def test_what_is_written_comes_back(
         shards.verify()
 
 
+@pytest.mark.slow
 @given(rows=st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=8), data=st.data())
 def test_a_stream_crosses_rows(rows: list[list[int]], data: st.DataObject) -> None:
     text = [id for row in rows for id in row]

@@ -62,6 +62,7 @@ def test_the_choice_is_the_same_everywhere() -> None:
     assert [number for number in range(40) if held_out(f"text {number}", 0.1, 0)] == [3, 21]
 
 
+@pytest.mark.slow
 @given(
     texts=st.lists(st.text(max_size=1), max_size=30),
     share=st.floats(0, 1),
@@ -73,6 +74,7 @@ def test_never_more_than_most(texts: Sequence[str], share: float, least: int, mo
     assert sum(held_out(text, chosen, 0) for text in texts) <= most
 
 
+@pytest.mark.slow
 @given(texts=st.sets(st.integers(), min_size=6, max_size=60), share=st.floats(0, 1))
 def test_distinct_texts_are_held_out_as_wished_within_the_bounds(texts: set[int], share: float) -> None:
     chosen = share_for(map(str, texts), share, 0, least=2, most=5)
@@ -98,6 +100,7 @@ def whole(pairs: Sequence[tuple[str, ...]], kind: DataKind) -> DataSplits:
 labelled = st.lists(st.tuples(st.integers(0, 30).map(str), st.sampled_from("abcd")), min_size=2, max_size=120)
 
 
+@pytest.mark.slow
 @given(pairs=labelled, seed=st.integers(0, 3))
 def test_no_text_is_on_both_sides_and_every_class_is_learned(pairs: list[tuple[str, str]], seed: int) -> None:
     """Also where a text occurs often, or with several labels."""
@@ -109,6 +112,7 @@ def test_no_text_is_on_both_sides_and_every_class_is_learned(pairs: list[tuple[s
     assert list(again.validation()) == held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "classes"), [(12, 2), (20, 4), (60, 4), (199, 3), (400, 2), (1000, 7), (60_000, 2)])
 def test_every_class_has_its_share_held_out(count: int, classes: int) -> None:
     pairs = [(f"text {at}", str(at % classes)) for at in range(count)]
@@ -143,6 +147,7 @@ def test_many_records_without_classes_are_split_as_before() -> None:
         assert [one.fields[0] for one in found.validation()] == before
 
 
+@pytest.mark.slow
 @given(pairs=labelled)
 def test_without_strata_the_split_is_that_of_earlier_versions(pairs: list[tuple[str, str]]) -> None:
     """Which a recipe of theirs asks for: it names the share and no strata."""

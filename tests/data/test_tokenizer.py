@@ -36,6 +36,7 @@ def streamed(tokenizer: Tokenizer, ids: Sequence[int], after: Sequence[int] = ()
     return "".join(stream.push(id) for id in ids) + stream.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LOSSLESS_LEVELS)
 @given(text=anything | spellings)
 def test_any_text_comes_back(level: str, text: str) -> None:
@@ -52,6 +53,7 @@ def test_varied_texts_come_back(level: str, text: str) -> None:
     assert trained(level).decode(trained(level).encode(text)) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", TRAINERS)
 @given(text=spellings)
 def test_no_text_becomes_a_special_token(level: str, text: str) -> None:
@@ -60,6 +62,7 @@ def test_no_text_becomes_a_special_token(level: str, text: str) -> None:
     assert special.isdisjoint(tokenizer.encode(text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", TRAINERS)
 @given(data=st.data())
 def test_a_stream_says_what_decoding_says_for_any_ids(level: str, data: st.DataObject) -> None:
@@ -92,6 +95,7 @@ def test_wordpiece_and_words_lose_space_control_and_the_unknown() -> None:
     assert word.encode("zzz") == [word.unk]
 
 
+@pytest.mark.slow
 @given(text=st.text(st.sampled_from("catshe onmd"), max_size=30))
 def test_wordpiece_keeps_known_letters(text: str) -> None:
     piece = trained("wordpiece")

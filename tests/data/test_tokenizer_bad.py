@@ -96,6 +96,7 @@ def test_one_token_in_several_roles_plays_the_first(tmp_path: Path) -> None:
     assert tokenizer.roles.named() == {"eos": "</s>"}
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_spoilt_models_are_refused_or_read(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Any bytes of a model changed or cut off: an error that names the file, or a tokenizer that works."""
@@ -114,6 +115,7 @@ def test_spoilt_models_are_refused_or_read(data: st.DataObject, tmp_path_factory
     assert complaint(spoilt) is None or str(spoilt) in str(complaint(spoilt))
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_spoilt_json_is_refused_or_read(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.getbasetemp() / "json"
@@ -137,6 +139,7 @@ def complaint(file: Path) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @given(
     units=st.lists(st.integers(0, 2**32 - 1), max_size=600),
     texts=st.sampled_from([b"", b"a", b"a\0", b"\xff\0", "é\0".encode()]),

@@ -46,6 +46,7 @@ def test_gpt2(shared: Path) -> None:
     assert tokenizer.encode("<|endoftext|>") == [50_256]
 
 
+@pytest.mark.slow
 @given(text=spellings)
 def test_gpt2_loses_nothing(shared: Path, text: str) -> None:
     tokenizer = read("gpt2_tokenizer")
@@ -78,6 +79,7 @@ def test_bert(told: dict[str, bool], tmp_path: Path) -> None:
     assert [tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos, tokenizer.mask] == [0, 100, 101, 102, 103]
 
 
+@pytest.mark.slow
 def test_tokenizer_json_without_its_truncation_and_padding() -> None:
     """MiniLM's file cuts at 128 tokens and pads to as many; a text is neither."""
     from transformers import AutoTokenizer
@@ -102,6 +104,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "fallback", "more"), KINDS)
 def test_sentencepiece(kind: str, fallback: bool, more: dict[str, Any], tmp_path: Path) -> None:
     theirs = learn_pieces(tmp_path / "tokenizer", model_type=kind, byte_fallback=fallback, **more)
@@ -183,6 +186,7 @@ def test_llama2c_greedy_prompt(shared: Path) -> None:
     assert tokenizer.token(tokenizer.encode("Once")[1])[0] == " "
 
 
+@pytest.mark.slow
 @given(text=spellings)
 def test_llama2c_joins_the_best_pair(shared: Path, text: str) -> None:
     tokenizer = read("llama_stories260k")
@@ -286,6 +290,7 @@ def slow_pieces(text: str, ranks: dict[tuple[str, ...], int]) -> list[str]:
     return pieces
 
 
+@pytest.mark.slow
 def test_what_was_read_can_be_saved(shared: Path, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 

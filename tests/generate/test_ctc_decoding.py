@@ -68,6 +68,7 @@ def test_limits_leave_the_best_of_what_they_allow(frames: int, seed: int, shorte
     assert_close([exp(heard.score) for heard in found], sorted(allowed.values(), reverse=True))
 
 
+@pytest.mark.slow
 @given(width=st.integers(1, 4), seed=st.integers(0, 99), shortest=st.integers(0, 6))
 @cases(25)
 def test_a_narrow_beam_keeps_its_limits_and_claims_no_more_than_there_is(width: int, seed: int, shortest: int) -> None:

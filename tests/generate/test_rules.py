@@ -165,6 +165,7 @@ def test_settings_mean_what_they_mean_to_transformers(settings: dict[str, Any], 
     assert list(found[0].tokens) == made
 
 
+@pytest.mark.slow
 def test_a_folder_keeps_its_settings(tmp_path: Path) -> None:
     from transformers import BartForConditionalGeneration
 

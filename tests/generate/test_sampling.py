@@ -47,12 +47,14 @@ def probabilities(logits: list[float]) -> list[float]:
     return [exp(x) / total for x in logits]
 
 
+@pytest.mark.slow
 @given(values, st.integers(1, 12))
 def test_top_k(logits: list[float], count: int) -> None:
     found = keep_top_k(torch.tensor(logits), count)
     assert left(found) == sorted(ranked(logits)[:count])
 
 
+@pytest.mark.slow
 @given(values, shares)
 def test_top_p(logits: list[float], mass: float) -> None:
     chances, kept, total = probabilities(logits), list[int](), 0.0
@@ -74,6 +76,7 @@ def test_min_p(logits: list[float], share: float) -> None:
         assert left(keep_min_p(torch.tensor(logits), share)) == kept
 
 
+@pytest.mark.slow
 @given(values, st.lists(st.integers(0, 8)), st.floats(0.5, 3.0))
 def test_repetition(logits: list[float], seen: list[int], penalty: float) -> None:
     seen = [token for token in seen if token < len(logits)]
@@ -81,6 +84,7 @@ def test_repetition(logits: list[float], seen: list[int], penalty: float) -> Non
     assert_close(penalise_repetition(torch.tensor(logits), seen, penalty), torch.tensor(expected))
 
 
+@pytest.mark.slow
 @given(values, st.floats(0.1, 5.0))
 def test_temperature(logits: list[float], value: float) -> None:
     expected = torch.tensor(probabilities([x / value for x in logits]), dtype=torch.float64)
@@ -89,6 +93,7 @@ def test_temperature(logits: list[float], value: float) -> None:
     )
 
 
+@pytest.mark.slow
 @given(values)
 def test_what_is_left_keeps_its_value(logits: list[float]) -> None:
     before = torch.tensor(logits)
@@ -97,6 +102,7 @@ def test_what_is_left_keeps_its_value(logits: list[float]) -> None:
         assert int(before.argmax()) in left(after)
 
 
+@pytest.mark.slow
 @given(values)
 def test_nothing_asked_is_the_model(logits: list[float]) -> None:
     x = torch.tensor(logits)

@@ -46,6 +46,7 @@ def heard(watch: StopMatcher, ids: Sequence[int]) -> list[bool]:
     return [watch.push(token) for token in ids]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOKENIZERS)
 @given(text=st.text(LETTERS, max_size=16), others=st.text(LETTERS, max_size=8), at=st.integers(0, 12))
 def test_a_copy_goes_on_by_itself(name: str, text: str, others: str, at: int, shared: Path) -> None:

@@ -117,6 +117,7 @@ def test_frames_are_those_of_transformers(mels: int, seconds: float) -> None:
     assert real == round(seconds * 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.4, 1.7])
 def test_a_clip_is_transcribed_as_by_transformers(seconds: float) -> None:
     from transformers import WhisperFeatureExtractor
@@ -145,6 +146,7 @@ def test_another_rate_is_heard_at_its_own() -> None:
     assert here.shape == there.shape == (100, 80)
 
 
+@pytest.mark.slow
 def test_from_a_waveform_to_text() -> None:
     ours = pair(1, 50, 80).ours
     again = Transcriber.of(ours.model, words(), SETTINGS, window=100)

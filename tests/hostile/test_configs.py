@@ -131,6 +131,7 @@ def configs(bases: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return try_all(config_cases(bases), tmp_path_factory.mktemp("configs"))
 
 
+@pytest.mark.slow
 def test_a_config_with_a_wrong_value_is_one_sentence(configs: dict[str, Outcome], bases: Path) -> None:
     assert len(configs) > 250
     untouched = ("holds no tokenizer", "does not say how", "lacks")
@@ -151,6 +152,7 @@ def test_layers_of_experts_are_counted_before_they_are_made(bases: Path, tmp_pat
     assert "8,192" in found.err
 
 
+@pytest.mark.slow
 def test_preprocessing_with_a_wrong_number_is_one_sentence(bases: Path, tmp_path: Path) -> None:
     files: dict[str, dict[str, Any]] = {
         **{f"size {size!r}": {**PICTURE, "size": size} for size in IMAGE_SIZES},
@@ -172,6 +174,7 @@ def test_preprocessing_with_a_wrong_number_is_one_sentence(bases: Path, tmp_path
         assert "preprocessor_config.json" in outcome.err, (name, outcome.err)
 
 
+@pytest.mark.slow
 def test_a_recipe_with_a_wrong_number_is_one_sentence(tmp_path: Path) -> None:
     def write(text: str, work: Path) -> None:
         (work / "r.yaml").write_text(text)

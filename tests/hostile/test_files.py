@@ -124,6 +124,7 @@ def test_the_model_that_the_others_spoil_runs(model: Path, capsys: pytest.Captur
     assert main(["run", str(model), "a " + "a" * 20_000, "--max-new-tokens", "1"]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_panics_or_never_ends_is_one_sentence(model: Path, tmp_path: Path) -> None:
     def edit(part: dict[str, Any], work: Path) -> None:
         file = work / "m" / "tokenizer.json"
@@ -155,6 +156,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.slow
 def test_json_that_is_none_is_one_sentence(model: Path, tmp_path: Path) -> None:
     def write(file: str, data: bytes, work: Path) -> None:
         (work / "m" / file).write_bytes(data)
@@ -179,6 +181,7 @@ def device(file: Path) -> None:
     file.symlink_to("/dev/zero")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [pipe, device], ids=["pipe", "device"])
 def test_only_regular_files_are_opened(model: Path, tmp_path: Path, make: Callable[[Path], None]) -> None:
     names = ("config.json", "tokenizer.json", "model.safetensors")  # those beside them are passed over
@@ -215,6 +218,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     def write(name: str, data: bytes, work: Path) -> None:
         (work / name).write_bytes(data)
@@ -227,6 +231,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     tried(cases, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_pattern_without_end_is_refused(tmp_path: Path) -> None:
     def write(work: Path) -> None:
         for name in ("cat", "dog"):
@@ -245,6 +250,7 @@ def test_a_pattern_without_end_is_refused(tmp_path: Path) -> None:
         check(outcome, name)
 
 
+@pytest.mark.slow
 def test_many_empty_tensors_are_refused(model: Path, tmp_path: Path) -> None:
     def write(count: int, work: Path) -> None:
         entry = ',"dtype":"F32","shape":[0],"data_offsets":[0,0]}'.replace(",", "", 1)
@@ -266,6 +272,7 @@ SAFE = {
 }
 
 
+@pytest.mark.slow
 def test_weights_that_are_none_are_one_sentence(model: Path, tmp_path: Path) -> None:
     def write(data: bytes, work: Path) -> None:
         (work / "m" / "model.safetensors").write_bytes(data)
@@ -276,6 +283,7 @@ def test_weights_that_are_none_are_one_sentence(model: Path, tmp_path: Path) -> 
 ARCHITECTURES = ("GPT2LMHeadModel", [], None, [5], {"a": 1}, ["NoSuchModel"])
 
 
+@pytest.mark.slow
 def test_convert_writes_all_or_nothing(bases: Path, tmp_path: Path) -> None:
     def edit(value: object, work: Path) -> None:
         file = work / "m" / "config.json"
@@ -358,6 +366,7 @@ def test_lines_that_no_run_has_written_are_left_out(tmp_path: Path) -> None:
     assert MetricsLog(tmp_path).lines() == [{"step": 3, "loss": 1.5}]
 
 
+@pytest.mark.slow
 def test_a_run_whose_files_are_spoiled_is_refused(finished: Path, tmp_path: Path) -> None:
     def write(name: str, data: bytes, work: Path) -> None:
         file = next((work / "m").glob(name))
@@ -373,6 +382,7 @@ def test_a_run_whose_files_are_spoiled_is_refused(finished: Path, tmp_path: Path
 LINKED = ("metrics.jsonl", "times.jsonl", "checkpoints", "tensorboard", "model.safetensors")
 
 
+@pytest.mark.slow
 def test_a_run_never_writes_through_a_link(finished: Path, tmp_path: Path) -> None:
     def link(name: str, work: Path) -> None:
         other = work / "elsewhere"

@@ -46,6 +46,7 @@ def sides(found: RolloutResult) -> tuple[RolloutStream, RolloutStream, RolloutSt
     return source, target, encoder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CROSSING)
 def test_all_of_a_word_comes_from_source_and_target(name: str) -> None:
     source, target, encoder = sides(followed(name))

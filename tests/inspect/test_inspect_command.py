@@ -95,6 +95,7 @@ def picture(tmp_path: Path) -> Path:
 # ---- heads
 
 
+@pytest.mark.slow
 def test_heads_are_told_of_every_site(inspect: Inspect, models: dict[str, Model]) -> None:
     found = inspect("heads", "labels", "the cat sat the cat")
     assert [site["site"] for site in found["sites"]] == ["0.attn"]

@@ -141,6 +141,7 @@ def test_a_direction_between_sounds(name: str, classes: Path) -> None:
     assert moved.moved.after.output != moved.moved.before.output
 
 
+@pytest.mark.slow
 def test_layers_of_two_models_that_hear_are_compared(classes: Path) -> None:
     found = cka(loaded("whisper"), lambda: loaded("conformer, ctc"), classes)
     assert (found.rows, found.columns) == (["encoder.embed.out", "encoder.0.out"], ["embed.out", "0.out", "1.out"])
@@ -190,6 +191,7 @@ def test_the_loss_of_a_whisper_is_that_of_the_transcripts(speech: Path) -> None:
     assert {task.tokenizer.decode(row.ids).strip() for row in rows} == {text for _, text in lines_of(speech)}
 
 
+@pytest.mark.slow
 def test_the_loss_of_symbols_is_that_of_all_ways_to_say_them(speech: Path) -> None:
     model, task = loaded("conformer, ctc").model, loaded("conformer, ctc").task
     assert isinstance(task, CTC)
@@ -204,6 +206,7 @@ def test_the_loss_of_symbols_is_that_of_all_ways_to_say_them(speech: Path) -> No
     assert mean_loss(calls_of("conformer, ctc", speech, "0.out")) == pytest.approx(total / count, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -249,6 +252,7 @@ def learned(name: str, data: Path, site: str) -> dict[str, Any]:
     return sae(loaded(name), data, site, top=3, steps=20, atoms=24, vectors=300).to_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "data", "site", "per"),
     [

@@ -24,6 +24,7 @@ def test_no_module_hides_a_function() -> None:
     assert not set(LATE) & set(LATE.values())
 
 
+@pytest.mark.slow
 def test_results_are_data_text_and_figure(models: dict[str, Model], tmp_path: Path) -> None:
     lines = saved(tmp_path / "lines.txt", sentences(6))
     results: list[Result] = [
@@ -50,6 +51,7 @@ def test_a_model_is_loaded_after_all_else_is_checked(tmp_path: Path) -> None:
         headway.inspect.sae(load, tmp_path / "nothing.txt", "0.out")
 
 
+@pytest.mark.slow
 def test_records_give_what_their_file_gives(models: dict[str, Model], tmp_path: Path) -> None:
     lines = named_lines(LABELS, 40)
     file, records = saved(tmp_path / "data.tsv", lines), [tuple(line.split("\t")) for line in lines]

@@ -48,6 +48,7 @@ def test_clouds_apart_are_told_apart_and_noise_is_not() -> None:
     assert abs(noise.accuracy - 1 / 3) < 0.2
 
 
+@pytest.mark.slow
 def test_the_ridge_is_chosen_without_what_is_held_out() -> None:
     """Many numbers that mean nothing call for a large ridge, a few that do for a small one."""
     torch.manual_seed(2)

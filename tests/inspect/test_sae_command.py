@@ -59,6 +59,7 @@ def inspect(capsys: pytest.CaptureFixture[str]) -> Inspect:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SITES)
 def test_models_of_every_purpose_are_taken_apart(
     name: str, folders: Path, data: dict[str, Path], inspect: Inspect
@@ -76,6 +77,7 @@ def test_models_of_every_purpose_are_taken_apart(
         assert found["loss"]["whole"] != found["loss"]["rebuilt"] != found["loss"]["zero"] != found["loss"]["mean"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_says_the_same_and_another_something_else(
     folders: Path, data: dict[str, Path], inspect: Inspect
 ) -> None:
@@ -126,6 +128,7 @@ def test_the_loss_is_that_of_the_model(measured: Inspect, models: dict[str, Mode
     assert mean_loss(batches) == pytest.approx(measured("causal", data["causal"])["scores"]["loss"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_site_that_is_rebuilt_whole_loses_nothing(models: dict[str, Model], data: dict[str, Path]) -> None:
     """With an atom for each direction and its opposite, every vector is told exactly; with zeros it is not."""
     loaded = models["pairs"]
@@ -162,6 +165,7 @@ def test_hostile_tokens_are_shown_on_one_line() -> None:
     assert len(told) < 120
 
 
+@pytest.mark.slow
 def test_what_is_written_is_the_dictionary(
     folders: Path, data: dict[str, Path], inspect: Inspect, tmp_path: Path
 ) -> None:
@@ -180,6 +184,7 @@ def test_a_penalty_in_the_place_of_a_count(folders: Path, data: dict[str, Path],
     assert found["loss"]["per"] == "text"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_people_get_a_table_and_a_figure(
     suffix: str, folders: Path, data: dict[str, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -251,6 +256,7 @@ def test_nothing_is_overwritten(folders: Path, data: dict[str, Path], capsys: py
     assert "is there already" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_superposition_says_what_was_learned(inspect: Inspect) -> None:
     found = inspect("superposition", "--features", 4, "--hidden", 2, "--sparsity", 0, 0.9, "--steps", 30)
     assert [one["sparsity"] for one in found["models"]] == [0.0, 0.9]
@@ -263,6 +269,7 @@ def test_superposition_says_what_was_learned(inspect: Inspect) -> None:
     assert found == again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", ["1", "2", "3"])
 def test_superposition_is_drawn(hidden: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figure = tmp_path / "toy.png"

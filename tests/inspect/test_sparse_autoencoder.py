@@ -58,6 +58,7 @@ def learned(request: pytest.FixtureRequest) -> tuple[SparseAutoencoder, list[SAE
     return train_sae(made_of(known_atoms(), 8000, 2), SAEConfig(DIM, 64, request.param), BRIEF)
 
 
+@pytest.mark.slow
 def test_atoms_that_data_is_made_of_are_found(learned: tuple[SparseAutoencoder, list[SAEStep]]) -> None:
     nearest = (known_atoms() @ learned[0].atoms.mT).max(1).values  # TRUE
     assert (nearest > 0.95).float().mean() > 0.9
@@ -85,6 +86,7 @@ def test_as_many_codes_as_are_wished() -> None:
     assert Penalty(0.5).cost(codes).item() == pytest.approx(0.5 * (5.1 + 0.5) / 2)
 
 
+@pytest.mark.slow
 def test_a_costlier_penalty_keeps_fewer() -> None:
     data, brief = made_of(known_atoms(), 2000, 2), replace(BRIEF, steps=300)
     cheap, dear = (train_sae(data, SAEConfig(DIM, 64, Penalty(weight)), brief)[0] for weight in (0.03, 0.3))
@@ -101,6 +103,7 @@ def test_a_seed_decides_every_bit(way: Sparseness) -> None:
     assert not torch.equal(one["atoms"], other["atoms"])
 
 
+@pytest.mark.slow
 def test_dead_atoms_are_revived(monkeypatch: pytest.MonkeyPatch) -> None:
     data, brief = made_of(known_atoms(), 4000, 2), replace(BRIEF, steps=400)
     made, moments = train_sae(data, SAEConfig(DIM, 64, Top(ACTIVE)), brief)
@@ -131,6 +134,7 @@ def test_a_revived_atom_is_what_is_missing_and_what_is_remembered_of_it_is_forgo
     assert remembered[kept].abs().max() > 0
 
 
+@pytest.mark.slow
 def test_vectors_many_times_longer_than_others_are_left_alone() -> None:
     data = made_of(known_atoms(), 1000, 2)
     sinks = torch.full((50, DIM), 3000.0)

@@ -24,6 +24,7 @@ def learned() -> dict[float, ToyRepresentation]:
     return dict(zip(sparsities, found, strict=True))
 
 
+@pytest.mark.slow
 def test_dense_features_get_a_dimension_each_and_the_most_important_ones_do(
     learned: dict[float, ToyRepresentation],
 ) -> None:
@@ -51,6 +52,7 @@ def test_features_between_dense_and_rare_lie_back_to_back(learned: dict[float, T
     assert_close(present, torch.full((4,), 0.5), atol=0.05, rtol=0)
 
 
+@pytest.mark.slow
 def test_five_rare_features_in_a_plane_make_a_pentagon() -> None:
     [found] = train_toy_models(ToyFeatures(5, 2, (0.97,), decay=1.0), SHORT)
     angles = turned(found.weight)
@@ -76,6 +78,7 @@ def test_numbers_of_known_shapes() -> None:
     assert_close(triangle.gram[0], torch.tensor([4.0, -2.0, -2.0, 0.0]))
 
 
+@pytest.mark.slow
 def test_what_is_learned_of_a_sparsity_does_not_depend_on_the_others() -> None:
     brief = replace(SHORT, steps=60)
     alone = train_toy_models(ToyFeatures(4, 2, (0.9,)), brief)[0]
@@ -83,6 +86,7 @@ def test_what_is_learned_of_a_sparsity_does_not_depend_on_the_others() -> None:
     assert_close(alone.weight, among.weight, atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_a_seed_decides_every_bit() -> None:
     world, brief = ToyFeatures(4, 2, (0.5, 0.9)), replace(SHORT, steps=30)
     once, again = train_toy_models(world, brief), train_toy_models(world, brief)
@@ -91,6 +95,7 @@ def test_a_seed_decides_every_bit() -> None:
     assert not torch.equal(once[0].weight, other[0].weight)
 
 
+@pytest.mark.slow
 def test_a_better_try_is_taken() -> None:
     world, brief = ToyFeatures(6, 2, (0.95,)), replace(SHORT, steps=100)
     [one], [best] = (train_toy_models(world, replace(brief, restarts=restarts)) for restarts in (1, 8))

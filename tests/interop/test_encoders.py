@@ -19,6 +19,7 @@ def config(model_type: str, architecture: str, **options: Any) -> dict[str, Any]
     return {"model_type": model_type, "architectures": [architecture], **SIZES, **options}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 @torch.no_grad()
 def test_what_is_written_makes_the_same_model_there(case: Case) -> None:

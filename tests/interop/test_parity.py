@@ -8,6 +8,7 @@ from tests.interop.parity import Case, compare
 from tests.interop.table import CASES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_numbers_are_the_references(case: Case) -> None:
     found = compare(case)

@@ -28,6 +28,7 @@ BOS = 1
 STORY = "Once upon a time, there was a little girl named Lily. She loved to play outside in the park."
 
 
+@pytest.mark.slow
 def test_a_llama_tells_its_story(shared: Path) -> None:
     folder = shared / "weights" / "llama_stories260k"
     config = llama_names.read_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))

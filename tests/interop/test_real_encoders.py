@@ -63,6 +63,7 @@ def cosine(vectors: Tensor) -> float:
     return float(torch.cosine_similarity(vectors[0], vectors[1], dim=0))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_two_sentences_of_one_meaning_are_near(model: Trunk, rows: list[Tensor]) -> None:
     pool = MeanPool()

@@ -151,6 +151,7 @@ def test_a_folder_as_people_have_it_works(name: str, tmp_path: Path) -> None:
     assert (written["model_type"], written["architectures"]) == (theirs.config.model_type, [type(theirs).__name__])
 
 
+@pytest.mark.slow
 def test_the_commands_say_what_was_inferred(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     FOLDERS["GPT-2 of before 1.6"].write(tmp_path / "found")
     assert cli.main(["run", str(tmp_path / "found"), "the river", "--unsafe", "--max-new-tokens", "2"]) == 0
@@ -185,6 +186,7 @@ MADE: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_tensors_tell_the_type_and_the_head(name: str) -> None:
     theirs = MADE[name]()

@@ -75,6 +75,7 @@ def test_while_training_it_is_transformers_too() -> None:
     assert_close(names.save(tensors_of(ours)), dict(theirs.state_dict()), atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_folder_keeps_the_statistics_both_ways(tmp_path: Path) -> None:
     """theirs → ours → our layout → their layout: every tensor bit for bit."""
     theirs = shaken(model(num_labels=4)).eval()
@@ -88,6 +89,7 @@ def test_a_folder_keeps_the_statistics_both_ways(tmp_path: Path) -> None:
     assert_close(dict(type(theirs).from_pretrained(tmp_path / "back").state_dict()), dict(theirs.state_dict()))
 
 
+@pytest.mark.slow
 def test_a_folder_of_timms_is_read_and_files_without_counts_too(tmp_path: Path) -> None:
     theirs, ours, config = theirs_and_ours("resnet50", **SMALL)
     write_json(tmp_path / "config.json", timm_resnet.write_config(config))

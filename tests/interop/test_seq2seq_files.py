@@ -46,6 +46,7 @@ def test_a_config_reads_as_it_was_written(name: str, config: Any) -> None:
     assert known.read_config(known.write_config(config)) == config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if case.kind is Kind.SEQ2SEQ], ids=str)
 def test_what_is_written_is_read_by_the_other_library(case: Case, tmp_path: Path) -> None:
     theirs = shaken(case.make()).eval()

@@ -72,6 +72,7 @@ def test_numbers_are_the_references(case: str) -> None:
     assert_close(names.save(dict(ours.named_parameters())), dict(theirs.state_dict()), atol=0, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @torch.no_grad()
 def test_what_is_written_makes_the_same_model_there(case: str) -> None:

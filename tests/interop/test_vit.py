@@ -48,6 +48,7 @@ def theirs(name: str) -> Any:
 # Hugging Face's folders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [case.name for case in CASES])
 def test_their_folder_is_read_and_ours_is_read_by_them(name: str, tmp_path: Path) -> None:
     model = theirs(name)

@@ -44,6 +44,7 @@ def test_what_is_written_makes_the_same_model_there(case: Case) -> None:
     assert_close(answer(again(x)), answer(theirs(x)))
 
 
+@pytest.mark.slow
 def test_files_are_read_by_either_library(tmp_path: Path) -> None:
     theirs: Any = shaken(model("Wav2Vec2ConformerForCTC", **LAYERED)).eval()
     theirs.save_pretrained(tmp_path / "theirs")
@@ -58,6 +59,7 @@ def test_files_are_read_by_either_library(tmp_path: Path) -> None:
         assert_close(read(tmp_path / "ours").model(x[..., None]), expected.log_softmax(-1), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_published_folder_is_run_and_converted(tmp_path: Path) -> None:
     from transformers import Wav2Vec2CTCTokenizer, Wav2Vec2FeatureExtractor
 

@@ -119,6 +119,7 @@ def test_a_forged_pickle_runs_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.slow
 def test_an_old_pickle_cut_or_changed_anywhere_is_told(tmp_path: Path) -> None:
     file, random = tmp_path / "pytorch_model.bin", Random(0)
     torch.save(TENSORS, file, _use_new_zipfile_serialization=False)

@@ -228,6 +228,7 @@ def test_a_table_that_is_not_of_sines_is_refused(names: Any) -> None:
         rules.load({**stored, fixed: stored[fixed] + 0.1})
 
 
+@pytest.mark.slow
 def test_an_openai_file_with_its_words_is_ready_to_listen(tmp_path: Path, shared: Path) -> None:
     config = replace(TINY, vocab=51_864, mels=80, layers=1)
     torch.save(published(made(config), config), tmp_path / "tiny.en.pt")
@@ -252,6 +253,7 @@ def test_an_openai_file_with_its_words_is_ready_to_listen(tmp_path: Path, shared
 # ---- folders
 
 
+@pytest.mark.slow
 def test_a_folder_goes_to_transformers_and_back(tmp_path: Path) -> None:
     from transformers import WhisperForConditionalGeneration
 

@@ -60,6 +60,7 @@ def cut(draw: st.DrawFn) -> Windows:
     return Windows(rows, cols, draw(st.integers(0, rows - 1)), draw(st.integers(0, cols - 1)))
 
 
+@pytest.mark.slow
 @cases(60)
 @given(grid=shapes, windows=cut())
 def test_windowed_is_attention_over_all_cells_within_the_same_window(grid: Grid, windows: Windows) -> None:
@@ -207,6 +208,7 @@ def pooled_grid(grid: Grid, stride: int) -> Grid:
     return -(-grid[0] // stride), -(-grid[1] // stride)
 
 
+@pytest.mark.slow
 @cases(40)
 @given(grid=shapes, stride_q=st.integers(1, 3), stride_kv=st.integers(1, 4), placed=st.booleans(), add=st.booleans())
 def test_pooled_attention_is_the_published_one(
@@ -239,7 +241,7 @@ def test_without_a_pool_it_is_plain_attention() -> None:
 # Laws of all parts on grids
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @every_part
 def test_gradients_are_right(make: Callable[[], nn.Module]) -> None:
     model, x = make().double(), image(1).double().requires_grad_()
@@ -250,7 +252,7 @@ def test_gradients_are_right(make: Callable[[], nn.Module]) -> None:
     assert torch.autograd.gradcheck(some, (x, *model.parameters()))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @every_part
 @pytest.mark.parametrize(
     ("grid", "other"),

@@ -27,6 +27,7 @@ from tests.laws.subjects import cases
 sides = st.integers(1, 12).map(lambda patches: 2 * patches)
 
 
+@pytest.mark.slow
 @every_model
 @cases(10)
 @given(high=sides, wide=sides)
@@ -37,6 +38,7 @@ def test_images_of_any_size_do_not_see_each_other(make: Callable[[], Trunk], hig
     assert_close(y, torch.cat([model(one) for one in x.split(1)]), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 @every_model
 def test_reading_and_identity_edits_change_nothing(make: Callable[[], Trunk]) -> None:
     model, x = make(), images()
@@ -64,7 +66,7 @@ def test_gradients_are_right(make: Callable[[], Trunk]) -> None:
     assert torch.autograd.gradcheck(some, (x, *model.parameters()), fast_mode=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @every_model
 @pytest.mark.parametrize("others", [(), pytest.param(((3, 12, 20),), marks=pytest.mark.proof)])
 def test_it_is_captured_whole(make: Callable[[], Trunk], others: tuple[tuple[int, int, int], ...]) -> None:
@@ -102,6 +104,7 @@ def test_one_window_over_the_grid_is_global_attention(make: Callable[[tuple[int,
             assert_close(model(x), everywhere(x), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 @every_pyramid
 @cases(10)
 @given(high=sides, wide=sides, side=st.integers(1, 5))

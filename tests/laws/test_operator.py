@@ -184,6 +184,7 @@ def test_spans_tell_the_truth(pattern: Pattern, T: int, S: int, start: int) -> N
         assert k <= q or pattern.looks_ahead() or not seen(pattern, q, k)
 
 
+@pytest.mark.slow
 @given(patterns, lengths, lengths, st.integers(0, 9), st.booleans(), st.booleans(), st.integers(1, 6))
 def test_blocks_are_the_whole(
     pattern: Pattern, T: int, S: int, start: int, known: bool, padded: bool, block: int
@@ -214,6 +215,7 @@ def slope(q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
     return 0.1 * distance + q.mean(-1, keepdim=True) + k.mean((1, 3))[:, None, None, :]
 
 
+@pytest.mark.slow
 @given(patterns, lengths)
 def test_a_window_as_long_as_the_input_is_full(pattern: Pattern, T: int) -> None:
     q, k, v = qkv(T, T)
@@ -233,6 +235,7 @@ def test_a_window_as_long_as_the_input_is_full(pattern: Pattern, T: int) -> None
 # ---- reading: every question put to a lazy map has the answer of the matrix written out
 
 
+@pytest.mark.slow
 @given(patterns, lengths, lengths, st.booleans(), st.integers(1, 40))
 def test_reading_is_the_matrix(pattern: Pattern, T: int, S: int, padded: bool, cells: int) -> None:
     q, k, v = qkv(T, S, G=2)

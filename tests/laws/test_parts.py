@@ -90,6 +90,7 @@ def test_a_memory_that_may_not_be_seen_gives_nothing() -> None:
     assert part(x, Context(memory=torch.randn(2, 0, DIM))).eq(0).all()
 
 
+@pytest.mark.slow
 @given(st.integers(0, 12), st.integers(1, 6), st.data())
 def test_dispatched_experts_are_all_experts(tokens: int, experts: int, data: st.DataObject) -> None:
     top = data.draw(st.integers(1, experts))

@@ -83,6 +83,7 @@ class embedded:  # noqa: N801
 # ---- batches
 
 
+@pytest.mark.slow
 @obeying(Trait.PADDED)
 @pytest.mark.parametrize("length", [1, 6])
 def test_padding_on_the_right_changes_nothing(subject: Subject, length: int) -> None:
@@ -123,6 +124,7 @@ def test_a_batch_is_its_rows(subject: Subject) -> None:
     assert_close(run(subject, x), torch.cat(rows), atol=5e-6, rtol=0)
 
 
+@pytest.mark.slow
 @obeying(Trait.PACKED)
 @given(lengths=st.lists(st.integers(1, LENGTH), min_size=1, max_size=4))
 @cases(15)
@@ -148,6 +150,7 @@ def chunkings(total: int) -> st.SearchStrategy[list[int]]:
 STATES: list[Callable[[], State]] = [State, lambda: FixedState(LENGTH), lambda: FixedState(3 * LENGTH)]
 
 
+@pytest.mark.slow
 @obeying(Trait.CACHED)
 @given(sizes=chunkings(LENGTH))
 @cases(15)
@@ -160,6 +163,7 @@ def test_chunks_are_the_whole(subject: Subject, sizes: list[int]) -> None:
         assert_close(torch.cat(chunks, 1), full, **close)
 
 
+@pytest.mark.slow
 @obeying(Trait.CACHED)
 @pytest.mark.parametrize("make", STATES)
 def test_padded_prompts_go_on_as_alone(subject: Subject, make: Callable[[], State]) -> None:
@@ -222,7 +226,7 @@ captured = torch._dynamo.config.patch(allow_rnn=True)
 
 
 @obeying(Trait.CACHED, Trait.CAPTURED)
-@pytest.mark.slow
+@pytest.mark.long
 @captured
 def test_a_compiled_step_is_the_whole(subject: Subject) -> None:
     """Prompt eagerly, then compiled steps in a fixed state, one graph for all of them, then eagerly again."""
@@ -242,7 +246,7 @@ STEPPING = [pytest.param(subject, marks=pytest.mark.proof) for subject in having
 
 
 @pytest.mark.parametrize("subject", [*WHOLE, *STEPPING], ids=str)
-@pytest.mark.slow
+@pytest.mark.long
 @captured
 def test_a_model_is_captured_whole(subject: Subject) -> None:
     torch._dynamo.reset()
@@ -286,6 +290,7 @@ def test_an_identity_edit_changes_nothing(subject: Subject) -> None:
             assert_close(lazy.full(), used.full(), **close)
 
 
+@pytest.mark.slow
 @obeying(Trait.ATTENDS)
 def test_an_edit_is_felt(subject: Subject) -> None:
     x, model = subject.sample(2, LENGTH), subject.build()
@@ -297,6 +302,7 @@ def test_an_edit_is_felt(subject: Subject) -> None:
 # ---- order
 
 
+@pytest.mark.slow
 @obeying(Trait.ORDERLESS)
 @given(order=st.permutations(range(LENGTH)))
 def test_without_positions_order_is_carried_along(subject: Subject, order: list[int]) -> None:
@@ -310,6 +316,7 @@ def test_with_positions_order_matters(subject: Subject) -> None:
     assert (run(subject, x[:, order]) - run(subject, x)[:, order]).abs().max() > 1e-3
 
 
+@pytest.mark.slow
 @obeying(Trait.SHIFTS)
 @given(shift=st.integers(1, 40))
 @cases(10)

@@ -35,6 +35,7 @@ LONG = PageLimits(page=60_000, light=0, share=0, code=0)  # room for a part of a
 # ---- laws, tried on every kind of model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_a_page_has_what_python_reads(name: str) -> None:
     recording = loaded(name).attend(READERS[name].given())
@@ -67,6 +68,7 @@ def check_shown(shown: DecodedRows, exact: Tensor) -> None:
     assert np.abs(shown.balanced().sum(-1) - 1).max() <= 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_the_numbers_behind_the_weights_give_the_weights(name: str) -> None:
     """Read as the page reads them, they lead to the weights of the map."""
@@ -130,6 +132,7 @@ def test_the_format_is_as_agreed() -> None:
     assert run["axes"]["text"] == {"kind": "text", "count": 3, "special": [], "labels": ["a", "b", "c"]}
 
 
+@pytest.mark.slow
 def test_pieces_that_are_the_same_are_in_once() -> None:
     """The tiles above the diagonal of a causal map, say."""
     axis = TokenAxis("text", numbered(600))
@@ -222,6 +225,7 @@ def test_it_begins_where_it_is_told_to() -> None:
 # ---- what there is room for
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_left_out_coarse_first_and_focus_first() -> None:
     recording = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(3)))
     found = pack_bundle([recording], Focus("1.attn", 1), limits=LONG)
@@ -263,6 +267,7 @@ def test_all_of_a_head_is_in_or_nothing() -> None:
                 assert all(count in (0, tiles) for count in counts) or "*/0/0" in level["blobs"]
 
 
+@pytest.mark.slow
 def test_details_have_room_of_their_own() -> None:
     recording = drawn(*(site(f"{at}.attn", numbered(20)) for at in range(3)))
     without = pack_bundle([recording], Focus("1.attn"), limits=PageLimits(10**6, light=0, share=0))
@@ -299,6 +304,7 @@ def test_hidden_keys_stay_hidden_and_large_numbers_finite(monkeypatch: pytest.Mo
     assert parts["bias"][0].tolist() == [[0.0, -torch.inf], [0.0, 0.0]]
 
 
+@pytest.mark.slow
 def test_the_strongest_key_of_each_row_is_in_where_weights_are_pooled() -> None:
     """And its entropy, whatever is left out."""
     recording = drawn(*(site(f"{at}.attn", numbered(600), seed=at) for at in range(3)))

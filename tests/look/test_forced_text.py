@@ -28,6 +28,7 @@ every_writer = pytest.mark.parametrize("name", WRITERS)
 # ---- laws, tried on every kind of model that writes
 
 
+@pytest.mark.slow
 @every_writer
 def test_both_have_the_same_rows_and_words(name: str) -> None:
     given, first = READERS[name].given(), read(name)

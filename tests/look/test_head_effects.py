@@ -90,6 +90,7 @@ def test_a_head_may_be_numbered_by_an_array() -> None:
     assert recording.edited(HeadEdit("0.attn", head, Off())) == recording.edited(HeadEdit("0.attn", 1, Off()))
 
 
+@pytest.mark.slow
 def test_steps_of_many_effects_give_way() -> None:
     recording = drawn(site("0.attn", ("a", "b")))
     one = next(head_effects(recording))

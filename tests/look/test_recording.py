@@ -175,6 +175,7 @@ def test_it_tells_what_it_is() -> None:
     assert repr(read("transformer")) == told
 
 
+@pytest.mark.slow
 def test_it_shows_itself_as_a_page(tmp_path: Path) -> None:
     recording = loaded("sets").attend("0 1; 2 3")
     recording.save(tmp_path / "page.html")

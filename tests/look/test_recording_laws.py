@@ -67,6 +67,7 @@ def test_an_outcome_is_what_its_steps_say(name: str) -> None:
             assert math.exp(step.logprob) == pytest.approx(chances[0], abs=1e-5)
 
 
+@pytest.mark.slow
 @every_reader
 def test_no_edit_changes_nothing_and_each_edit_is_felt(name: str) -> None:
     recording = read(name)

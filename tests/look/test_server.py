@@ -131,6 +131,7 @@ def test_edits_are_what_python_gives(client: Client) -> None:
     assert client.post("/edit", {"run": 0, "changes": []}).json["total"] == pytest.approx(recording.outcome.total)
 
 
+@pytest.mark.slow
 def test_another_text_is_read(client: Client) -> None:
     [before] = client.content()["runs"]
     told = client.post("/attend", {"text": "a dog </script>"[:12]}).json
@@ -266,6 +267,7 @@ def test_strangers_are_not_answered(client: Client, path: str, headers: dict[str
     assert client.server.session.data is before
 
 
+@pytest.mark.slow
 def test_its_own_page_is_answered_by_either_name(client: Client) -> None:
     for name in ("127.0.0.1", "localhost"):
         host = f"{name}:{client.server.server_port}"

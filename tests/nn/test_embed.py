@@ -89,6 +89,7 @@ def test_frames_side_by_side_make_a_token() -> None:
     assert_close(y[0, 2], part.project(torch.cat([frames[0, 4], torch.zeros(3)])))
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 4), st.booleans())
 def test_frames_of_a_batch_are_those_of_its_rows(lengths: list[int], factor: int, left: bool) -> None:
     """Padding on either side, or packed rows: the tokens of each row are its own."""

@@ -53,6 +53,7 @@ def test_these_are_asked() -> None:
     assert not {"mixture", "parallel", "shared", "t5 decoder"} & {subject.name for subject in ASKED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", ASKED, ids=str)
 @pytest.mark.parametrize("index", [[0, 3, 10, 11], [1, 2, 3, 9, 10, 12, 13, 14], list(range(15))], ids=str)
 @torch.no_grad()

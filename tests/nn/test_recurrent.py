@@ -202,6 +202,7 @@ def test_an_encoder_gives_zeros_at_padding(name: str) -> None:
     assert y[2].eq(0).all()
 
 
+@pytest.mark.slow
 @every
 @given(lengths=st.lists(st.integers(1, T), min_size=3, max_size=3))
 @settings(max_examples=10)
@@ -370,7 +371,7 @@ def test_gradients_are_those_of_finite_differences(name: str, padded: int) -> No
     assert torch.autograd.gradcheck(call, leaves, fast_mode=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @every
 def test_a_part_is_captured_whole(name: str) -> None:
     torch._dynamo.reset()

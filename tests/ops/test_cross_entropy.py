@@ -39,6 +39,7 @@ def with_gradients(loss: Loss, inputs: list[Tensor | None], targets: Tensor, **o
     return [value.detach(), *(one.grad for one in given if one is not None and one.grad is not None)]
 
 
+@pytest.mark.slow
 @given(
     n=st.integers(0, 40),
     v=st.integers(1, 130),

@@ -182,6 +182,7 @@ def test_scales_are_those_of_librosas_documentation() -> None:
     assert_close(HTK.mel(torch.tensor([0.0, 700.0, 1000.0])), torch.tensor([0.0, 781.1728, 999.9855]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["htk", "slaney"])
 @pytest.mark.parametrize("norm", [None, "slaney"])
 def test_filters_are_those_of_transformers(scale: str, norm: str | None) -> None:
@@ -192,6 +193,7 @@ def test_filters_are_those_of_transformers(scale: str, norm: str | None) -> None
     assert_close(mel_filters(512, 16_000, 40, 20.0, 7600.0, *chosen).numpy(), theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mels", [80, 128])
 def test_whispers_frames_are_those_of_transformers(mels: int) -> None:
     from transformers import WhisperFeatureExtractor

@@ -128,6 +128,7 @@ class TestGrids:
         expected = [[dy, dx] for dy in (-end, 0.0, end) for dx in (-end, -mid, 0.0, mid, end)]
         assert_close(log_offsets((2, 3)), torch.tensor(expected))
 
+    @pytest.mark.slow
     @given(rows=sides, cols=sides, then=st.tuples(sides, sides) | st.none())
     def test_log_offsets_lie_where_relative_index_looks(self, rows: int, cols: int, then: tuple[int, int] | None):
         cells = run(rows * cols)
@@ -172,6 +173,7 @@ class TestSinusoid:
             [[0.8415, 0.0001, 0.5403, 1.0], [-0.5064, 0.01, 0.8623, 0.99995]],
         )
 
+    @pytest.mark.slow
     @given(position=st.integers(-2000, 2000), half=st.integers(2, 32), fewer=st.integers(0, 1))
     def test_is_the_formula(self, position: int, half: int, fewer: int):
         steps = half - fewer

@@ -62,6 +62,7 @@ def test_position_zero_stays_but_for_the_amplitude(rotary: Rotary):
     assert_close(rotary(x, at(0)), expected, rtol=1e-6, atol=0)
 
 
+@pytest.mark.slow
 @every_rotary
 @given(seed=seeds, position=positions)
 def test_norm_is_kept_but_for_the_amplitude(rotary: Rotary, seed: int, position: int):
@@ -71,6 +72,7 @@ def test_norm_is_kept_but_for_the_amplitude(rotary: Rotary, seed: int, position:
     assert torch.equal(rest, x[..., rotary.width :])
 
 
+@pytest.mark.slow
 @every_rotary
 @given(seed=seeds, query=st.integers(0, 200), key=st.integers(0, 200), step=st.integers(1, 200))
 def test_only_the_difference_of_positions_counts(rotary: Rotary, seed: int, query: int, key: int, step: int):
@@ -85,6 +87,7 @@ def test_only_the_difference_of_positions_counts(rotary: Rotary, seed: int, quer
     assert_close(score(query, key), score(query + step, key + step), atol=1e-3, rtol=0)
 
 
+@pytest.mark.slow
 @given(seed=seeds, position=positions)
 def test_pairs_are_halves_in_another_order(seed: int, position: int):
     x = heads(seed)
@@ -126,6 +129,7 @@ def frequency(scaling: Scaling, i: int, width: int, base: float, length: int) ->
     raise NotImplementedError(scaling)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaling", SCALINGS, ids=str)
 @given(
     half=st.integers(2, 40), base=st.sampled_from([10_000.0, 500_000.0, 100.0]), length=st.sampled_from([1, 64, 1000])

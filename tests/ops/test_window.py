@@ -48,6 +48,7 @@ class TestWindows:
         assert keep is not None
         assert keep[1, [0, 2]].int().tolist() == [[1, 0, 1, 0], [1, 0, 1, 0]]
 
+    @pytest.mark.slow
     @given(window=windows(), Y=sides, X=sides)
     def test_merge_mends_what_partition_cuts(self, window: Windows, Y: int, X: int):
         x = image(Y, X)
@@ -62,6 +63,7 @@ class TestWindows:
         assert torch.equal(window.partition(x), rows[:, cells].flatten(0, 1))
         assert sorted(cells[cells >= 0].tolist()) == list(range(Y * X))
 
+    @pytest.mark.slow
     @given(window=windows(), Y=sides, X=sides)
     def test_keep_is_the_shifted_window_in_the_flat_plane(self, window: Windows, Y: int, X: int):
         def tile(cell: int) -> tuple[int, int]:  # tiles that start at (shift, shift), with no rolling
@@ -118,6 +120,7 @@ class TestHalo:
         assert torch.equal(halo.keys(x), rows[:, cells].flatten(0, 1))
         assert cells.shape == (len(halo.queries(x)) // 2, (halo.tile + halo.size - 1) ** 2)
 
+    @pytest.mark.slow
     @given(halo=halos, Y=sides, X=sides)
     def test_each_query_sees_its_neighbours_and_knows_which(self, halo: Halo, Y: int, X: int):
         keep, offsets, reach = halo.keep(Y, X), halo.offsets(), halo.size // 2

@@ -56,12 +56,14 @@ TARGETS: dict[str, tuple[Callable[[], list[Record]], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_targets_decide_what_they_are_measured_by(name: str) -> None:
     make, by = TARGETS[name]
     assert metrics_for(iter(make()))[0] == by
 
 
+@pytest.mark.slow
 def test_what_is_written_comes_in_the_order_of_the_records(models: dict[str, Model]) -> None:
     records = [record(*line.split("\t")) for line in pair_lines(models, 14)]
     task, model, options = models["pairs"].task, models["pairs"].model, GenerationOptions()

@@ -21,6 +21,7 @@ from headway.metrics.baselines import (
 texts = st.lists(st.sampled_from(["good", "bad", "the", "Film", "x"]), min_size=1, max_size=6).map(" ".join)
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(st.tuples(texts, st.sampled_from("ab")), min_size=2, max_size=20), asked=st.lists(texts, min_size=1)
 )

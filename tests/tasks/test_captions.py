@@ -46,6 +46,7 @@ def test_a_corpus_is_not_the_mean_of_its_images() -> None:
     assert bleu(["a", "a cat runs"], [["dog"], ["a cat runs"]])[0] == pytest.approx(3 / 4)
 
 
+@pytest.mark.slow
 @given(rows=images)
 def test_bleu_is_sacrebleus(rows: list[tuple[str, list[str]]]) -> None:
     answers = [answer for answer, _ in rows]
@@ -83,6 +84,7 @@ def test_one_image_tells_no_rarity() -> None:
     assert cider(["a dog"], [["a dog"]]) == 0.0
 
 
+@pytest.mark.slow
 @given(rows=images, data=st.data())
 def test_order_changes_nothing_and_perfect_is_best(rows: list[tuple[str, list[str]]], data: st.DataObject) -> None:
     answers, known = [a for a, _ in rows], [k for _, k in rows]
@@ -131,6 +133,7 @@ def test_vectors_that_are_all_the_same_find_nothing() -> None:
     assert recall(ranks, 3).value() == 0.0
 
 
+@pytest.mark.slow
 @given(images=st.integers(2, 6), each=st.integers(1, 3), seed=st.integers(0, 99))
 def test_recall_is_what_sorting_finds(images: int, each: int, seed: int) -> None:
     alike = torch.randn(images, images * each, generator=torch.Generator().manual_seed(seed))

@@ -102,6 +102,7 @@ PURPOSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_model_is_recognised_by_its_head(name: str) -> None:
     """And what it is asked is answered one by one, or not at all."""
@@ -157,6 +158,7 @@ def mentioned(tree: ast.AST) -> set[str]:
     return found.found
 
 
+@pytest.mark.slow
 def test_no_file_outside_tasks_names_one() -> None:
     found = dict[str, set[str]]()
     for file in sorted(SOURCES.rglob("*.py")):

@@ -26,6 +26,7 @@ def test_four_of_four_may_be_forty_percent() -> None:
     assert plain["intervals"] == {name: {"low": low, "high": 1.0, "n": 4} for name in ("accuracy", "f1")}
 
 
+@pytest.mark.slow
 @given(count=st.integers(1, 3000), data=st.data())
 def test_shares_have_the_limits_of_scipy(count: int, data: st.DataObject) -> None:
     beta = pytest.importorskip("scipy.stats").beta
@@ -59,6 +60,7 @@ def test_the_bootstrap_of_bleu_is_that_of_sacrebleu() -> None:
     assert low < chrf(answers, references).value()
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(*[st.sampled_from("abc")] * 2), min_size=2, max_size=12))
 def test_resampled_scores_are_the_scores_of_resamples(rows: list[tuple[str, str]]) -> None:
     """What is computed for all resamples at once is what each of them has alone."""

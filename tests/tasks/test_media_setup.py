@@ -35,6 +35,7 @@ def folders(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_images_are_judged_by_all_classes(folders: Path) -> None:
     recipe = Recipe(DataSettings(path=(str(folders),), validation_split=0))
     ready = image_preprocess(recipe, load_splits(recipe), None)
@@ -70,6 +71,7 @@ def test_sounds_are_read_at_the_rate_of_most(tmp_path: Path) -> None:
         assert len(found.wave(place.spelled())) == length
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["described", "clip"])
 def test_what_texts_say_of_left_and_right_stays_true(name: str, tmp_path: Path) -> None:
     """No image with a text is flipped unless that is asked for; the plan says what is done, and how to change it."""

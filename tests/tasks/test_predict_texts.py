@@ -214,6 +214,7 @@ def test_a_beam_gives_as_many_as_are_asked_for(make: Callable[[], Model]) -> Non
     assert "best" not in answers(model, ["the cat"], GenerationOptions(Beam(4), max_new_tokens=5))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "other"), [(lambda: encoder("gpt2"), translator), (translator, lambda: encoder("gpt2"))]
 )
@@ -247,6 +248,7 @@ def test_a_look_up_reads_the_source_too(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen == [tuple(model.vocabulary().encode("the cat sat"))]
 
 
+@pytest.mark.slow
 def test_an_answer_heeds_the_models_own_settings() -> None:
     texts, end = ["the cat sat", "a dog"], words().eos
     model = translator(forced_bos_token_id=9, forced_eos_token_id=end, max_length=7, min_length=5, suppress_tokens=[5])

@@ -95,6 +95,7 @@ def test_the_likeliest_class_is_the_answer(name: str, model: str) -> None:
 # ---- classes of words
 
 
+@pytest.mark.slow
 @given(words=words, data=st.data())
 def test_a_class_stands_at_the_first_piece_of_its_word(words: list[str], data: st.DataObject) -> None:
     plain = [label for label in LABELS if " " not in label]
@@ -114,6 +115,7 @@ def test_a_class_stands_at_the_first_piece_of_its_word(words: list[str], data: s
     assert batch.wanted[batch.wanted != NO_TARGET].tolist() == [LABELS.index(tag) for tag in tags]
 
 
+@pytest.mark.slow
 @given(words=words, longest=st.integers(3, 12))
 def test_a_cut_row_has_the_classes_of_the_words_that_are_left(words: list[str], longest: int) -> None:
     tags = " ".join(["good"] * len(words))

@@ -55,6 +55,7 @@ KINDS: dict[str, tuple[Scored, st.SearchStrategy[list[tuple[str, str]]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_the_order_of_pairs_changes_nothing(kind: str, data: st.DataObject) -> None:
@@ -64,6 +65,7 @@ def test_the_order_of_pairs_changes_nothing(kind: str, data: st.DataObject) -> N
     assert scored(*zip(*rows, strict=True)).plain() == scored(*zip(*again, strict=True)).plain()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_perfect_answers_have_the_best_scores(kind: str, data: st.DataObject) -> None:
@@ -75,6 +77,7 @@ def test_perfect_answers_have_the_best_scores(kind: str, data: st.DataObject) ->
         assert number == pytest.approx(best.get(name, 1)), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_nothing_beats_perfect_answers(kind: str, data: st.DataObject) -> None:
@@ -96,6 +99,7 @@ def test_an_answer_too_few_is_an_error(kind: str) -> None:
         KINDS[kind][0](["a"], ["a", "b"])
 
 
+@pytest.mark.slow
 @given(rows=pairs, tokenize=st.sampled_from(measures.TOKENIZERS))
 def test_bleu_and_chrf_are_those_of_sacrebleu(rows: list[tuple[str, str]], tokenize: str) -> None:
     answers, references = zip(*rows, strict=True)
@@ -210,6 +214,7 @@ def test_losses_need_their_counts() -> None:
         score_texts([1.0], [1], [])
 
 
+@pytest.mark.slow
 @given(lengths=st.lists(st.integers(0, 99), min_size=1), edges=st.sets(st.integers(1, 90), min_size=1).map(sorted))
 def test_every_row_is_in_one_bucket(lengths: list[int], edges: list[int]) -> None:
     seen: list[int] = []

@@ -30,6 +30,7 @@ lengths = st.lists(st.integers(2, 20), min_size=1, max_size=5)
 few = settings(max_examples=max(5, CASES // 10))
 
 
+@pytest.mark.slow
 @every
 @few
 @given(lengths=lengths, key=st.integers(0, 99))
@@ -43,6 +44,7 @@ def test_a_batch_has_the_loss_of_its_rows(learning: Learning, lengths: list[int]
     assert batch.tokens == sum(one.tokens for one in alone)
 
 
+@pytest.mark.slow
 @every
 @few
 @given(lengths=lengths, key=st.integers(0, 99))

@@ -51,6 +51,7 @@ def stored(folder: str, lengths: list[int], vocab: int = 10_000) -> Shards:
 # ---- causal
 
 
+@pytest.mark.slow
 @some
 @given(
     lengths=st.lists(st.integers(1, 12), min_size=1, max_size=12).filter(lambda lengths: sum(lengths) > 1),
@@ -150,6 +151,7 @@ def test_as_many_tokens_are_hidden_as_in_bert() -> None:
     assert same == pytest.approx(0.1, abs=0.016)
 
 
+@pytest.mark.slow
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=6), key=st.integers(0, 999))
 def test_what_is_hidden_is_asked_for_and_the_frame_never(lengths: list[int], key: int) -> None:
     rows: list[Row] = [(np.arange(5, 5 + length),) for length in lengths]
@@ -168,6 +170,7 @@ def test_what_is_hidden_is_asked_for_and_the_frame_never(lengths: list[int], key
         start += length + 2
 
 
+@pytest.mark.slow
 def test_a_short_row_hides_each_of_its_tokens_alike() -> None:
     chosen = Counter(int(MASKED.hidden(np.arange(3), random_for(key)).chosen[0]) for key in range(3000))
     assert all(count > 850 for count in chosen.values())
@@ -219,6 +222,7 @@ def restored(source: list[int], target: list[int], task: SpanCorruption) -> list
     return [id for piece in source[:-1] for id in (runs[piece] if piece in task.sentinels else [piece])]
 
 
+@pytest.mark.slow
 @given(
     row=st.lists(st.integers(5, 900), min_size=1, max_size=60),
     share=st.floats(0.02, 0.95),
@@ -254,6 +258,7 @@ def test_share_and_length_of_runs_are_as_asked(length: int, gone: int, runs: int
         assert (len(source), len(target)) == (length - gone + runs + 1, gone + runs + 2)
 
 
+@pytest.mark.slow
 def test_a_run_may_stand_anywhere() -> None:
     places = Counter(int(spans().corrupted(np.arange(5), random_for(key))[1][1]) for key in range(2000))
     assert set(places) == set(range(5))
@@ -268,6 +273,7 @@ def test_spans_by_hand() -> None:
     assert (rows_of(one.source)[0].tolist(), one.wanted.tolist()) == ([7, MARKED.eos], [1000, MARKED.eos])
 
 
+@pytest.mark.slow
 def test_parts_are_drawn_evenly() -> None:
     found = Counter(tuple(parts(5, 3, random_for(key)).tolist()) for key in range(3000))
     assert set(found) == {(1, 1, 3), (1, 3, 1), (3, 1, 1), (1, 2, 2), (2, 1, 2), (2, 2, 1)}

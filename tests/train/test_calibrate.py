@@ -50,6 +50,7 @@ def evaluations(recipe: Recipe) -> int:
     return -(-require(recipe.train.steps) // require(recipe.train.evaluate_every))
 
 
+@pytest.mark.slow
 @given(st.floats(0.01, 600), seconds, seconds, st.none() | st.integers(1, 1000))
 def test_the_time_is_used_and_no_more(minutes: float, step: float, evaluation: float, every: int | None) -> None:
     pulse = StepTiming(step, evaluation, 0)
@@ -108,6 +109,7 @@ def test_the_length_is_bounded_by_the_epochs_of_the_data(data: Path) -> None:
     assert max(map(len, told.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_minutes_that_are_too_short_for_an_epoch_are_told_with_what_is_not(data: Path) -> None:
     layers = {**GIVEN, "train.minutes": "1", "model.preset": "gpt-baby", "model.dim": "384", "model.layers": "6"}
     made = plan(read_layers({**layers, "model.heads": "6"}, environ={}))
@@ -128,6 +130,7 @@ def test_epochs_of_data_that_is_smaller_than_a_batch_are_those_that_are_read(dat
 # Measured at more than one moment, by a clock of our own.
 
 
+@pytest.mark.slow
 def test_a_busy_moment_is_not_taken_for_the_pace(data: Path) -> None:
     made = planned("gpt2", **{"train.steps": "1000"})
     now, calls = [0.0], [0]
@@ -142,6 +145,7 @@ def test_a_busy_moment_is_not_taken_for_the_pace(data: Path) -> None:
     assert not timing.estimated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "resnet"])
 def test_what_would_take_long_is_estimated_by_less(data: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By fewer layers and smaller batches, scaled by the operations."""

@@ -194,6 +194,7 @@ FORGOTTEN: dict[str, Callable[[Path], bool]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", list(FORGOTTEN)[:-1])
 def test_a_flush_forgotten_again_and_again_is_noticed(memory: Path, what: str) -> None:
     (memory / "0").mkdir()
@@ -201,6 +202,7 @@ def test_a_flush_forgotten_again_and_again_is_noticed(memory: Path, what: str) -
         crash_again_and_again(memory, 60, lambda root, stop: Forgetful(root, stop, FORGOTTEN[what]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", FORGOTTEN)
 def test_a_forgotten_flush_is_noticed(memory: Path, what: str) -> None:
     with pytest.raises(AssertionError, match="crash before"):
@@ -348,6 +350,7 @@ def survive_kills(folder: Path, times: int) -> None:
     assert leftovers(one) == []
 
 
+@pytest.mark.slow
 def test_killed_processes_lose_nothing(tmp_path: Path) -> None:
     survive_kills(tmp_path, 3)
 

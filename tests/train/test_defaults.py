@@ -57,12 +57,14 @@ def test_few_targets_in_a_batch_lower_the_learning_rate(place: Path) -> None:
     assert (found.recipe.train.lr or 1) < 1e-3
 
 
+@pytest.mark.slow
 def test_little_time_means_small_batches(place: Path) -> None:
     batches = [planned("book.txt", **{"train.minutes": minutes}).recipe.train.batch or 0 for minutes in (0.5, 5, 50)]
     assert batches == sorted(batches)
     assert batches[0] < batches[-1]
 
 
+@pytest.mark.slow
 def test_small_batches_of_a_text_have_short_rows(place: Path) -> None:
     found = planned("book.txt", **{"train.minutes": 1})
     assert found.recipe.data.max_length == found.config.context == 64

@@ -15,6 +15,7 @@ MODELS = [tiny_gpt, tiny_transformer, tiny_t5, tiny_albert, tiny_rnn, tiny_mixtr
 each_model = pytest.mark.parametrize("build", MODELS)
 
 
+@pytest.mark.slow
 @each_model
 @pytest.mark.parametrize("layer_decay", [1.0, 0.8])
 def test_every_parameter_is_in_one_group_once(build: Callable[[], nn.Module], layer_decay: float) -> None:

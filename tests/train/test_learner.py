@@ -74,6 +74,7 @@ def learned(made: Plan, batches: list[Any]) -> tuple[StepResult, dict[str, Tenso
     return learner.learn(1, batches), taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_several_batches_are_one_large_one(name: str) -> None:
     made = still(name)
@@ -91,6 +92,7 @@ def test_several_batches_are_one_large_one(name: str) -> None:
             torch.testing.assert_close(gradient, expected[parameter], rtol=0, atol=1e-10, msg=parameter)
 
 
+@pytest.mark.slow
 def test_a_step_is_the_same_whatever_ran_before_it() -> None:
     made = lively("transformer")
     batches = collated(made, [rows_of(made, 4), rows_of(made, 8)[4:]])

@@ -23,6 +23,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_freed_pages_are_used_again() -> None:
     """Two buffers of 33 MB have 16,896 pages: gotten anew, or not."""

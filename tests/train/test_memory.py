@@ -31,6 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "t5", "rnn", "tags", "resnet", "captions", "conformer", "forecast"])
 def test_activations_are_those_of_a_step(name: str) -> None:
     made = planned(name)
@@ -79,6 +80,7 @@ def refused(preset: str, limit: float, monkeypatch: pytest.MonkeyPatch, batch: i
     return str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("preset", "weights"), [("llama-7b", "25.1 GiB"), ("gpt3", "650.5 GiB")])
 def test_a_model_that_does_not_fit_is_refused_and_one_that_does_is_named(
     preset: str, weights: str, monkeypatch: pytest.MonkeyPatch
@@ -89,6 +91,7 @@ def test_a_model_that_does_not_fit_is_refused_and_one_that_does_is_named(
     assert said.endswith("and there are 6.0 GiB; model.preset gpt2 fits")
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_fit_is_refused_and_one_that_does_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     said = refused("gpt-mini", 4 * GIB, monkeypatch, batch=1_000_000)
     batch = int(said.rsplit(" ", 1)[1])

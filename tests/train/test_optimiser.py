@@ -260,6 +260,7 @@ def test_a_large_finite_gradient_is_finite() -> None:
     assert clip_grad_norm(given, 0.0) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 @each_choice
 def test_several_batches_are_one_to_the_optimiser(choice: OptimiserChoice) -> None:
     torch.manual_seed(1)

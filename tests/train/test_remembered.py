@@ -30,6 +30,7 @@ def remembered(learner: Learner) -> tuple[float, int]:
     return memory["value"].item(), int(memory["batches"])
 
 
+@pytest.mark.slow
 def test_each_batch_is_remembered_and_a_checkpoint_has_it(made: Plan) -> None:
     learner = learner_of(made)
     assert remembered(learner) == (0.0, 0)

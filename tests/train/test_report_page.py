@@ -282,6 +282,7 @@ def test_a_long_curve_is_drawn_by_its_means() -> None:
     assert curve_figure("x", [Curve("x", [Point(1, math.nan)])]) is None
 
 
+@pytest.mark.slow
 def test_the_same_figure_is_the_same_text() -> None:
     plot = Plot("a", [HeatMap("b", [[0.0, 1.0]], ["c"], ["d", "e"])])
     assert inline_svg(plot) == inline_svg(plot)

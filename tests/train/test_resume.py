@@ -66,7 +66,7 @@ def test_a_run_cut_twice_is_the_run_that_was_not(name: str, memory: Path) -> Non
     check_same(whole(name), interrupted(name, memory, (7, 13), workers=0))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_so_it_is_for_every_family_and_when_others_prepare_the_batches(name: str, memory: Path) -> None:
     check_same(whole(name), interrupted(name, memory, (7, 13), workers=2))

@@ -287,6 +287,7 @@ def test_a_run_that_stops_early_stops_there_too_when_it_was_cut(memory: Path, ev
         )
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_starts_from_the_beginning_and_says_so(memory: Path) -> None:
     straight, killed = Bench(memory / "straight"), Bench(memory / "killed")
     for bench in (straight, killed):

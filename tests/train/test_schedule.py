@@ -27,6 +27,7 @@ def all_of(warmup: int, floor: float, decay: float) -> list[Schedule]:
 warmups, floors = st.integers(0, TOTAL - 1), st.sampled_from([0.0, 0.1, 1.0])
 
 
+@pytest.mark.slow
 @given(warmup=warmups, floor=floors, decay=st.sampled_from([0.1, 0.5, 1.0]))
 def test_all_rise_to_the_end_of_warm_up_and_never_rise_again(warmup: int, floor: float, decay: float) -> None:
     for schedule in all_of(warmup, floor, decay):

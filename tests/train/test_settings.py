@@ -38,11 +38,13 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and repr(one) == repr(other)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(keys, values, min_size=1, max_size=5))
 def test_what_is_written_is_read_back(value: dict[str, Any]) -> None:
     assert same(read_yaml(write_yaml(value), "r.yaml").value, value)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(keys, values, min_size=1, max_size=5))
 def test_readers_of_version_1_1_see_the_same(value: dict[str, Any]) -> None:
     assert same(yaml.safe_load(write_yaml(value)), value)
@@ -147,6 +149,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: re.sub(r"\W+", " ", text)[:20])
 def test_what_is_refused_is_told_with_its_line(text: str) -> None:
     said = refusal(text)

@@ -143,6 +143,7 @@ def test_asked_a_hundred_times_to_end_it_saves(tmp_path: Path) -> None:
     preempted(tmp_path, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", BOTH)
 def test_a_second_signal_leaves_at_once(number: signal.Signals) -> None:
     def work(pipe: int) -> int:
@@ -189,6 +190,7 @@ def test_workers_go_on_when_all_processes_are_asked_to_end(number: signal.Signal
     assert child.ended() == (2, 128 + number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lasting", [False, True])
 def test_workers_end_with_a_run_that_leaves_its_loader_open(lasting: bool) -> None:
     def work(pipe: int) -> int:
@@ -204,6 +206,7 @@ def test_workers_end_with_a_run_that_leaves_its_loader_open(lasting: bool) -> No
     assert child.ended() == (None, 3)
 
 
+@pytest.mark.slow
 def test_workers_that_are_not_deaf_break_the_run() -> None:
     child = Child(lambda pipe: load(pipe, lambda worker: None))
     assert child.next() == 1

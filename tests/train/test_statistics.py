@@ -59,6 +59,7 @@ def gathered(model: nn.Module) -> dict[str, Tensor]:
     return {name: buffer.clone() for name, buffer in model.named_buffers()}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_taken_up_again_is_the_same_to_the_bit(tmp_path: Path) -> None:
     whole, store = learner(), Store(tmp_path)
     for step in range(1, 4):

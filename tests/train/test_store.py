@@ -42,6 +42,7 @@ def tensors(draw: st.DrawFn) -> Tensor:
     return made.transpose(0, -1) if draw(st.booleans()) and made.ndim > 1 else made
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=5), tensors(), max_size=5))
 def test_tensors_come_back_bit_for_bit(named: dict[str, Tensor]) -> None:
     assert same_tensors(load(b"".join(safetensors_chunks(named))), named)

@@ -61,6 +61,7 @@ def targets() -> Tensor:
     return torch.randint(3, VOCAB, (N, T), generator=torch.Generator().manual_seed(5))
 
 
+@pytest.mark.slow
 @every
 def test_word_by_word_is_the_whole(name: str) -> None:
     model, pictures, words = built(name), images(name), targets()
@@ -81,6 +82,7 @@ def test_images_do_not_see_each_other(name: str) -> None:
     assert (whole - model(pictures.flip(0), words)).abs().max() > 1e-4
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("how", [GREEDY, Beam(3)])
 def test_captions_are_written_as_by_hand(name: str, how: Sampler | Beam) -> None:
@@ -180,6 +182,7 @@ def batch(name: str) -> CaptionBatch:
     return caption_batch(ModelInput(images(name, 2), EMPTY), [0, 1, 0], captions, BEGIN)
 
 
+@pytest.mark.slow
 @every
 def test_a_batch_is_its_captions(name: str) -> None:
     model, together = built(name), batch(name)

@@ -158,6 +158,7 @@ def seeing() -> Trunk:
     return model
 
 
+@pytest.mark.slow
 def test_a_projection_over_any_encoder() -> None:
     model, views = seeing().eval(), torch.randn(3, 1, 28, 28)
     features = model.features(views)  # 3 7 7 96

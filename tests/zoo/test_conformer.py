@@ -163,6 +163,7 @@ def test_sizes(name: str) -> None:
     assert all(f"{SIZES[size][0]:,}" in (conformer.__doc__ or "") for size in SIZES if size[-2] == "-")
 
 
+@pytest.mark.slow
 def test_the_encoder_is_counted_by_hand() -> None:
     """Two feed-forward layers, four projections and that of distances, the convolution's parts, five norms."""
     dim, layers, mels = 144, 16, 80

@@ -22,6 +22,7 @@ SMALL_V2 = swinv2.Config(16, 1, 2, 8, layers=(2, 2), heads=(1, 2), windows=(4, 4
 both = pytest.mark.parametrize("config", [SMALL, SMALL_V2], ids=["swin", "swinv2"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [

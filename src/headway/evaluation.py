@@ -144,8 +144,7 @@ def evaluate(
     if found.unseen is None:
         return result
     other = task.evaluate(model.model, list(found.unseen()), replace(options, metrics=tuple(result.scores.numbers)))
-    exact = f"{100 * other.scores.numbers['exact']:.2f} % exact of {other.scores.count:,}"
-    note = f"in ways of writing never seen in training: {exact}"
+    note = f"in ways of writing never seen in training: exact {other.scores.told('exact')}"
     return replace(result, notes=(*result.notes, note), extra={**extra, "unseen": other.scores.plain()})
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headway.cli import main as cli
-from headway.metrics.scores import MEASURES, Scores
+from headway.metrics.scores import MEASURES, Scores, score_cell
 from headway.metrics.scoring import score_classes
 from headway.tasks.base import Task, task_class
 from headway.tasks.registry import TASKS
@@ -97,18 +97,18 @@ def test_console_report_card_and_data_say_the_same(task: str) -> None:
         low, high = scores.intervals[name]
         assert low <= number <= high or name == "gain", name  # percentiles of a ratio need not hold it
         assert one.data["scores"][name] == pytest.approx(number)
-        assert one.data["intervals"][name] == {"low": low, "high": high, "n": scores.statistics[name].count}
-        shown, limits = MEASURES[name].shown(number), MEASURES[name].shown_interval(scores.intervals[name])
+        assert one.data["intervals"][name] == {"low": low, "high": high, "n": scores.statistics[name].n}
+        shown = MEASURES[name].with_interval(number, scores.intervals[name])
+        assert shown.endswith(")")
         assert f"{MEASURES[name].title}" in one.console
         assert scores.told(name) in one.console
         for text in (one.page, one.card):
             assert shown in text
-            assert limits in text
         assert scores.basis(name) in one.page
     assert one.data["count"] == scores.count
     assert found.baselines
     for baseline in found.baselines:
-        main = MEASURES[scores.main].shown(baseline.scores.numbers[scores.main])
+        main = score_cell(baseline.scores, scores.main)
         assert f"by {baseline.name}" in one.console
         assert f"{main} by {baseline.name}" in one.console
         assert one.data["baselines"][baseline.name][scores.main] == baseline.scores.numbers[scores.main]

@@ -172,16 +172,19 @@ def test_the_verdict_follows_from_the_baselines(monkeypatch: pytest.MonkeyPatch)
         return verdict(made, RunResult(300, None, "", result(right, baselines)))
 
     shown = "accuracy 90.00 % (90 of 100; 82–95 %) against 60.00 % by majority"
-    assert said(90, majority=0.6) == f"has learned: {shown}"
-    assert said(90, majority=0.6, bayes=0.7) == f"has learned: {shown} and 70.00 % by bayes"
+    same = "on the same 100 texts"
+    assert said(90, majority=0.6) == f"has learned: {shown} {same}"
+    assert said(90, majority=0.6, bayes=0.7) == f"has learned: {shown} and 70.00 % by bayes {same}"
     found = said(90, majority=0.6, bayes=0.88)
     assert found == (
-        f"has learned: {shown} and 88.00 % by bayes; whether it is better than bayes, 100 texts are too few to tell"
+        f"has learned: {shown} and 88.00 % by bayes {same}; whether it is better than bayes, 100 texts are too few "
+        "to tell"
     )
     found = said(90, majority=0.6, bayes=0.95)
-    assert found == f"has learned, but less than bayes: {shown} and 95.00 % by bayes; try more"
+    assert str(found).startswith(f"has learned, but less than bayes: {shown} and 95.00 % by bayes {same}; try more; ")
+    assert str(found).endswith("--from FOLDER starts from a pretrained one")
     assert said(52, majority=0.6) == (
-        "has not learned: accuracy 52.00 % (52 of 100; 42–62 %) against 60.00 % by majority; "
+        "has not learned: accuracy 52.00 % (52 of 100; 42–62 %) against 60.00 % by majority on the same 100 texts; "
         "the loss is 0.69 after 300 steps; try more"
     )
     assert str(said(65, majority=0.6)).startswith("may not have learned: accuracy 65.00 % (65 of 100; 55–74 %)")

@@ -97,6 +97,7 @@ def verdict(made: Plan, end: RunResult) -> str | None:
         best = one if how.better(one.scores.numbers[main], best.scores.numbers[main]) else best
     ours = f"{how.title} {scores.told(main)}"
     against = " and ".join(f"{score_cell(one.scores, main)} by {one.name}" for one in found.baselines)
+    against += f" on the same {scores.count:,} {scores.things}"
     loss = "" if found.loss is None else f"; the loss is {found.loss:.2f} after {end.step:,} steps"
     if not how.better(value, first.scores.numbers[main]):
         return f"has not learned: {ours} against {against}{loss}; try {advice(made)}"
@@ -104,7 +105,11 @@ def verdict(made: Plan, end: RunResult) -> str | None:
         said = f"may not have learned: {ours} against {against}"
         return f"{said}; {scores.count:,} {scores.things} are too few to tell, so hold out more, or try {advice(made)}"
     if how.better(best.scores.numbers[main], value):
-        return f"has learned, but less than {best.name}: {ours} against {against}; try {advice(made)}"
+        said = f"has learned, but less than {best.name}: {ours} against {against}; try {advice(made)}"
+        scratch = (
+            "on little data a model from scratch may stay below it, and --from FOLDER starts from a pretrained one"
+        )
+        return said if made.start else f"{said}; {scratch}"
     close = best is not first and best.scores.numbers[main] in limits
     doubt = f"; whether it is better than {best.name}, {scores.count:,} {scores.things} are too few to tell"
     return f"has learned: {ours} against {against}{doubt if close else ''}"

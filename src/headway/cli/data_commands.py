@@ -89,7 +89,8 @@ def evaluate(
     Classes of images, sounds and numbers: accuracy, top-5 accuracy, F1, confusion
     matrix.  Captions: CIDEr, BLEU-1 to 4.  Speech: word and character error rate.
     Images and texts: recall at 1, 5 and 10.  Tables over time: error against
-    repeating the row before.
+    repeating the row before.  Images alone: error of hidden patches, or how often
+    the other view of an image is found; with classes, those of nearest neighbours.
 
     Parameters
     ----------

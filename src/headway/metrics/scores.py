@@ -133,11 +133,11 @@ class Scores:
         told |= {"signatures": dict(self.signatures), "intervals": plain_limits(self)}
         return told if self.classes is None else {**told, "classes": self.classes.plain()}
 
-    def shown(self) -> str:
-        """Tables of at most 80 columns: of all and of each length; below them classes and signatures."""
+    def shown(self, others: Mapping[str, Scores] | None = None) -> str:
+        """Tables of at most 80 columns: of all, of each length, and of others; below them classes and signatures."""
         things = self.things if self.count != 1 else self.things.removesuffix("s")
         title = f"{spaced(self.count)} {things}{WITH_INTERVALS if self.statistics else ''}"
-        blocks = [title, *side_by_side(score_rows(self, {}))]
+        blocks = [title, *side_by_side(score_rows(self, others or {}))]
         if self.classes is not None:
             blocks += class_tables(self.classes)
             blocks += [table] if (table := confusion_table(self.classes)) else []
@@ -171,7 +171,7 @@ def plain_limits(of: Scores | Bucket) -> dict[str, object]:
 
 def score_rows(found: Scores, others: Mapping[str, Scores]) -> list[list[str]]:
     """Rows of a table: names of columns, scores of all, by length, and of others; each with its count and interval."""
-    rows = [[found.unit, "count", *(MEASURES[name].title for name in found.numbers)]]
+    rows = [[found.unit if found.buckets else "part", "count", *(MEASURES[name].title for name in found.numbers)]]
     parts = [("all", found), *((one.label, one) for one in found.buckets), *others.items()]
     return rows + [[label, spaced(of.count), *(score_cell(of, name) for name in found.numbers)] for label, of in parts]
 
@@ -247,6 +247,8 @@ MEASURES = {
     "byte_perplexity": Measure("perplexity of bytes", higher=False, digits=3),
     "bits_per_byte": Measure("bits per byte", higher=False, digits=3),
     "top5": Measure("top 5", percent=True),
+    "view_accuracy": Measure("other view found", percent=True),
+    "neighbour_accuracy": Measure("class of neighbours", percent=True),
     "error": Measure("error in deviations", higher=False, digits=4),
     "gain": Measure("less than by repeating", percent=True),
     "cider": Measure("CIDEr-D", digits=3, range=10.0),

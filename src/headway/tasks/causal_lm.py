@@ -8,6 +8,7 @@ Axes:  N tokens of all rows
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -230,7 +231,7 @@ class CausalLM(LanguageModelling):
         for batch in batches:
             each = self.predicted(model, batch).losses().double()
             for row in each.split(batch.read.lengths) if batch.targets else ():
-                parts = ((first + 1, row[first:last]) for first, last in pairwise((0, *POSITION_EDGES, None)))
+                parts = ((first + 1, row[first:last]) for first, last in pairwise((0, *POSITION_EDGES, sys.maxsize)))
                 runs += [(part.sum().item(), len(part), first) for first, part in parts if len(part)]
             seen += batch.targets
             if seen > POSITION_TOKENS:

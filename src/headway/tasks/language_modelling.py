@@ -80,7 +80,8 @@ class DocumentLoss:
             if found[-1].asked >= tokens:
                 found.append(run)
             else:
-                found[-1] = TokenRun(run.window, *(a + b for a, b in zip(found[-1][1:], run[1:], strict=True)))
+                _, loss, asked, right = found[-1]
+                found[-1] = TokenRun(run.window, loss + run.loss, asked + run.asked, right + run.right)
         return found
 
     def shared_bytes(self, runs: Sequence[TokenRun]) -> list[int]:

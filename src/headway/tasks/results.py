@@ -282,7 +282,8 @@ class EvalResult:
         return found
 
     def to_text(self) -> str:
-        return "\n\n".join([self.scores.shown(), *self.notes])
+        simple = {f"by {one.name}": one.scores for one in self.baselines}
+        return "\n\n".join([self.scores.shown(simple), *self.notes])
 
 
 class CollectedAnswers:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -49,20 +51,41 @@ def test_the_table_has_the_mean_the_search_and_the_baseline(defaults: ModuleType
     def trial(seed: int, score: float, setting: str = "", factor: float = 1.0) -> object:
         chosen = {"train.lr": 1e-3, "train.batch": 512}
         simple = {"majority class": 0.5, "naive Bayes": 0.7}
-        return defaults.Trial(
-            "reviews-2000", 1.0, seed, setting, factor, score, 1067, "bert-tiny", chosen, simple, 0.9 + seed / 100
-        )
+        known = ("reviews-2000", 1.0, seed, setting, factor, score, 1067, "bert-tiny", chosen, simple)
+        return defaults.Trial(*known, 0.9 + seed / 100, "abcdef0" if seed > 1 else "de3bfd4")
 
     found = defaults.table(
-        [trial(1, 0.6), trial(2, 0.8), trial(1, 0.65, "train.lr", 3.0), trial(1, 0.1, "train.lr", 1 / 3)]
+        [trial(1, 0.6), trial(2, 0.8), trial(1, 0.65, "train.lr", 3.0), trial(1, 0.1, "train.lr", 1 / 3)], "abcdef0"
     )
     line, note = found.splitlines()[-1], "below the baseline"
     assert "0.7 (0.6 to 0.8, 2 seeds, n = 1,067)" in line
     assert "0.65 (train.lr × 3, best of 2; defaults 0.6)" in line
-    assert line.endswith("| 0.7 (naive Bayes) | 91% |")
+    assert line.endswith("| 0.7 (naive Bayes) | 91% | abcdef0, de3bfd4 (older, 3 of 4) |")
     assert note not in found
-    worse = defaults.table([trial(1, 0.6)]).splitlines()[-1]
+    worse = defaults.table([trial(1, 0.6)], "de3bfd4").splitlines()[-1]
     assert worse == "The mean of the defaults is below the baseline on reviews-2000 (1 min)."
+
+
+def test_trials_of_earlier_sessions_are_read_and_the_last_of_equal_ones_counts(
+    defaults: ModuleType, tmp_path: Path
+) -> None:
+    """A line without a commit is one of de3bfd4, where none was kept; there the n of a loss counted texts."""
+    old = {"data": "verses-3000", "minutes": 1.0, "seed": 1, "setting": "", "factor": 1.0, "score": 1.9, "count": 1}
+    old |= {"preset": "gpt-nano", "chosen": {"train.lr": 3e-3, "train.batch": 1052}, "baselines": {}, "processor": 0.7}
+    new = {**old, "count": 47_115, "commit": "abcdef0"}
+    path = tmp_path / "trials.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in (old, new, {**old, "seed": 2})), encoding="utf-8")
+    found = list(defaults.trials(path))
+    assert [(one.seed, one.commit) for one in found] == [(1, "abcdef0"), (2, "de3bfd4")]
+    counts = [defaults.table([one], "abcdef0").splitlines()[-1] for one in found]
+    assert "n = 47,115 tokens)" in counts[0]
+    assert "n = 1 text)" in counts[1]
+
+
+def test_the_committed_trials_can_be_read(defaults: ModuleType) -> None:
+    known = {data.name for data in defaults.DATA}
+    assert all(trial.data in known for trial in defaults.trials(ROOT / defaults.TRIALS))
+    assert subprocess.run(["git", "check-ignore", "-q", str(defaults.TRIALS)], cwd=ROOT).returncode == 1
 
 
 @pytest.mark.slow

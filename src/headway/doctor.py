@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headway import __version__
-from headway.metrics.scores import binary
+from headway.metrics.tables import binary
 from headway.system import describe_cores, describe_python, lines_of, usable_cores
 
 NEEDED = (

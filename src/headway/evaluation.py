@@ -39,12 +39,16 @@ class Evaluable(Protocol):
 
 @dataclass(frozen=True)
 class EvalData:
-    """Records to evaluate on, read as often as somebody asks; `unseen` are unlike any in training."""
+    """Records to evaluate on, read as often as somebody asks; `unseen` are unlike any in training.
+
+    `missing` is what is wrong with images without classes, where a task needs these.
+    """
 
     kind: DataKind
     description: str
     read: Callable[[], Iterator[Record]]
     unseen: Callable[[], Iterator[Record]] | None = None
+    missing: UserError | None = None
 
     def __iter__(self) -> Iterator[Record]:
         return self.read()
@@ -75,8 +79,21 @@ class EvalQuery:
         """The data, read as a kind or as it looks."""
         if is_builtin(self.paths):
             return dates()
-        found = self.recognise(kind)
-        return recognised(found if self.test_from is None else only_named(found, self.test_from, "data.test_from"))
+        try:
+            found, missing = self.recognise(kind), None
+        except UserError as error:
+            found, missing = self.unlabelled(kind), error
+            if found is None:
+                raise
+        found = found if self.test_from is None else only_named(found, self.test_from, "data.test_from")
+        return replace(recognised(found), missing=missing)
+
+    def unlabelled(self, kind: DataKind | None) -> RecognisedData | None:
+        """Images without classes, where that is what the files hold."""
+        with suppress(UserError):
+            found = recognise(self.paths, source=self.source, target=self.target, kind=kind, nameless=True)
+            return found if found.unlabelled else None
+        return None
 
     def recognise(self, kind: DataKind | None) -> RecognisedData:
         """What the files hold; the model's own pattern finds labels in names, unless it finds none."""
@@ -101,8 +118,10 @@ class EvalQuery:
         A table of two columns is what the model is for, unless somebody said what it is.
         """
         task = model.task_for(first.kind)
-        if isinstance(task, GivesVectors):
+        if isinstance(task, GivesVectors) and task.data_kind is None:
             raise task.nothing_to_compare(named)
+        if first.missing is not None and task.needs_labels:
+            raise first.missing
         if first.kind is task.data_kind or task.data_kind is None:  # which no data can be for
             return task, first
         both = first.kind in TWO_COLUMNS and task.data_kind in TWO_COLUMNS
@@ -144,8 +163,7 @@ def evaluate(
     if found.unseen is None:
         return result
     other = task.evaluate(model.model, list(found.unseen()), replace(options, metrics=tuple(result.scores.numbers)))
-    exact = f"{100 * other.scores.numbers['exact']:.2f} % exact of {other.scores.count:,}"
-    note = f"in ways of writing never seen in training: {exact}"
+    note = f"in ways of writing never seen in training: exact {other.scores.told('exact')}"
     return replace(result, notes=(*result.notes, note), extra={**extra, "unseen": other.scores.plain()})
 
 

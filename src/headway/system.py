@@ -183,6 +183,12 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def resident_memory() -> int:
+    """The memory that this process has now, in bytes; where the system does not tell, the most that it has had."""
+    pages = lines_of(Path("/proc/self/statm"))
+    return int(pages[0].split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages else peak_memory()
+
+
 OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory")  # as torch says it
 
 

@@ -200,11 +200,13 @@ def test_perplexity_is_that_of_a_plain_loop(models: dict[str, Model], measured: 
         "bits_per_byte": pytest.approx(total / size / math.log(2), rel=1e-5),
         "loss": pytest.approx(total / tokens, rel=1e-5),
     }
-    assert (found["count"], found["task"], found["objective"]) == (len(texts), "language", "causal")
+    assert (found["count"], found["things"], found["texts"]) == (tokens, "tokens", len(texts))
+    assert (found["task"], found["objective"]) == ("language", "causal")
     assert (found["window"], found["unit"]) == (CONTEXT, "tokens")
+    assert {one["n"] for one in found["intervals"].values()} == {tokens}
     short = found["by_length"][0]
     inside = [loss for loss in losses if len(loss) <= 16]
-    assert (short["last"], short["count"]) == (16, len(inside))
+    assert (short["last"], short["count"]) == (16, sum(map(len, inside)))
     assert short["scores"]["loss"] == pytest.approx(float(torch.cat(inside).mean()), rel=1e-5)
 
 

@@ -26,7 +26,7 @@ def test_people_see_a_table(
     assert (code, err) == (0, "")
     first, count, table, signatures, stops = out.strip().split("\n\n")
     assert first.startswith(f"{path}: 14 lines of two text columns, so translation")
-    assert count == "14 pairs"
+    assert count == "14 pairs, each score with its 95 % interval"
     assert table.splitlines()[0].split() == ["words", "count", "BLEU", "chrF", "exact"]
     assert table.splitlines()[1].split()[:2] == ["all", "14"]
     assert signatures.splitlines()[0].startswith("BLEU  nrefs:1|case:mixed|eff:no|tok:13a|")

@@ -69,13 +69,13 @@ def test_resampled_scores_are_the_scores_of_resamples(rows: list[tuple[str, str]
     right = np.array([a == r for a, r in sorted(rows)])
     ranks = np.sort(np.array([ord(a) - 96 for a, _ in rows]))
     for one in (MacroF1(answers, references), Share(np.sort(right)), MedianRank(ranks)):
-        alone = [one.value([at for at, n in enumerate(row.astype(int)) for _ in range(n)]) for row in counts]
+        alone = [one.subset([at for at, n in enumerate(row.astype(int)) for _ in range(n)]).value() for row in counts]
         assert one.resampled(counts).tolist() == pytest.approx(alone)
 
 
 def test_one_record_has_no_interval_and_too_many_are_bounded() -> None:
     assert all(math.isnan(end) for end in Sums(columns([1.0], [1]), ratio).interval())
-    assert score_texts([3.0], [2], [5]).told("loss") == "1.5000 (1 text)"
+    assert score_texts([3.0], [2], [5]).told("loss") == "1.5000 (2 tokens)"
     assert resamples(3).shape == (1000, 3)
     assert resamples(20_000).shape == (200, 20_000)
     assert 2.0 in Interval(1.0, 2.0)
@@ -87,4 +87,5 @@ def test_intervals_are_written_in_the_unit_of_their_measure() -> None:
     assert MEASURES["accuracy"].shown_interval(Interval(0.398, 1.0)) == "40–100 %"
     assert MEASURES["bleu"].shown_interval(Interval(8.714, 9.916)) == "8.71–9.92"
     table = score_pairs(["a b c d", "b"], ["a b c d", "c"]).shown()
-    assert table.splitlines()[4].startswith("95 %")
+    assert "each score with its 95 % interval" in table
+    assert table.splitlines()[3].endswith("50.00 % (1–99)")

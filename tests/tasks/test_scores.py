@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from headway.errors import UserError
 from headway.metrics import scoring as measures
-from headway.metrics.scores import EDGES, MEASURES, Classes, Scores, better, by_length, quantile_edges
+from headway.metrics.intervals import Sums, clopper_pearson, columns
+from headway.metrics.scores import EDGES, MEASURES, Bucket, Classes, Scores, better, by_length, quantile_edges
 from headway.metrics.scoring import (
     PAIR_MEASURES,
     edit_distance,
@@ -214,34 +215,39 @@ def test_losses_need_their_counts() -> None:
         score_texts([1.0], [1], [])
 
 
+def own(lengths: Sequence[int]) -> dict[str, Sums]:
+    """Rows whose loss is their length."""
+    return {"loss": Sums(columns(lengths), lambda totals: totals[0])}
+
+
+def columns_of(bucket: Bucket) -> list[int]:
+    statistic = bucket.statistics["loss"]
+    assert isinstance(statistic, Sums)
+    return statistic.columns[0].tolist()
+
+
 @pytest.mark.slow
 @given(lengths=st.lists(st.integers(0, 99), min_size=1), edges=st.sets(st.integers(1, 90), min_size=1).map(sorted))
 def test_every_row_is_in_one_bucket(lengths: list[int], edges: list[int]) -> None:
-    seen: list[int] = []
-
-    def score(rows: Sequence[int]) -> dict[str, float]:
-        seen.extend(rows)
-        return {"low": min(lengths[row] for row in rows), "high": max(lengths[row] for row in rows)}
-
-    buckets = by_length(lengths, score, edges=edges)
-    assert sorted(seen) == list(range(len(lengths)))
+    buckets = by_length(lengths, own(lengths), edges=edges)
+    seen = [int(length) for bucket in buckets for length in columns_of(bucket)]
+    assert sorted(seen) == sorted(lengths)
     assert sum(bucket.count for bucket in buckets) == len(lengths)
     for bucket in buckets:
-        assert bucket.first <= bucket.numbers["low"]
-        assert bucket.numbers["high"] <= (bucket.last or 99)
+        assert all(bucket.first <= length <= (bucket.last or 99) for length in columns_of(bucket))
     ends = [bucket.last or 100 for bucket in buckets]
     assert ends == sorted(set(ends))
 
 
 def test_buckets_by_fixed_edges() -> None:
-    buckets = by_length([1, 5, 6, 51, 50, 20], lambda rows: {"exact": len(rows)})
+    buckets = by_length([1, 5, 6, 51, 50, 20], own([0] * 6))
     assert EDGES == (5, 10, 15, 20, 30, 50)
     assert [(b.label, b.count) for b in buckets] == [("1–5", 2), ("6–10", 1), ("16–20", 1), ("31–50", 1), ("> 50", 1)]
 
 
 def test_buckets_by_quantiles_are_about_equal() -> None:
     lengths = random.Random(0).sample(range(1, 1001), 1000)
-    counts = [b.count for b in by_length(lengths, lambda rows: {}, edges=quantile_edges(lengths, 4))]
+    counts = [b.count for b in by_length(lengths, own(lengths), edges=quantile_edges(lengths, 4))]
     assert len(counts) == 4
     assert max(counts) - min(counts) <= 2
     assert quantile_edges([7, 7, 7, 7]) == (7,)
@@ -250,7 +256,7 @@ def test_buckets_by_quantiles_are_about_equal() -> None:
 @pytest.mark.parametrize("wrong", [{"lengths": []}, {"lengths": [-1]}, {"edges": []}, {"edges": [5, 5]}])
 def test_wrong_buckets_are_errors(wrong: dict[str, list[int]]) -> None:
     with pytest.raises(UserError):
-        by_length(wrong.get("lengths", [1]), lambda rows: {}, edges=wrong.get("edges", [5]))
+        by_length(wrong.get("lengths", [1]), own([0]), edges=wrong.get("edges", [5]))
     with pytest.raises(UserError, match="3 lengths for 4 pairs"):
         score_pairs(ANSWERS, REFERENCES, [1, 2, 3])
 
@@ -282,22 +288,21 @@ def test_better_is_strict_and_a_missing_number_beats_nothing(name: str) -> None:
 
 def test_the_table_is_aligned() -> None:
     assert score_pairs(ANSWERS, REFERENCES, [7, 4, 2, 7], by=("exact", "word_error_rate")).shown() == (
-        "4 pairs\n\n"
-        "length  count    exact  word errors\n"
-        "all         4  25.00 %      15.00 %\n"
-        "95 %            1–81 %       4–33 %\n"
-        "1–5         2   0.00 %      33.33 %\n"
-        "6–10        2  50.00 %       7.14 %"
+        "4 pairs, each score with its 95 % interval\n\n"
+        "length  count           exact      word errors\n"
+        "all         4  25.00 % (1–81)   15.00 % (4–33)\n"
+        "1–5         2   0.00 % (0–84)  33.33 % (25–50)\n"
+        "6–10        2  50.00 % (1–99)    7.14 % (0–14)"
     )
 
 
 def test_classes_are_shown_with_what_they_were_taken_for() -> None:
     shown = score_classes(list("aabbc"), list("ababa")).shown()
     assert shown.splitlines()[-9:] == [
-        "class  count  precision   recall       F1  taken for",
-        "a          3    50.00 %  33.33 %  40.00 %      b (1)",
-        "b          2    50.00 %  50.00 %  50.00 %      a (1)",
-        "c          0     0.00 %   0.00 %   0.00 %",
+        "class  count      precision         recall             F1  taken for",
+        "a          3  50.0 % (1–99)  33.3 % (1–91)  40.0 % (1–89)      b (1)",
+        "b          2  50.0 % (1–99)  50.0 % (1–99)  50.0 % (2–95)      a (1)",
+        "c          0   0.0 % (0–98)              –   0.0 % (0–99)",
         "",
         "asked \\ said  a  b  c",
         "a             1  1  1",
@@ -334,3 +339,49 @@ def test_what_is_not_finite_is_null_in_json() -> None:
 def test_scores_of_unknown_names_are_refused() -> None:
     with pytest.raises(UserError, match="no measure 'blue'"):
         Scores({"blue": 1.0}, 1)
+
+
+WIDE_LABELS = ["anger and disgust", "a very long label indeed", "joy"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_number_of_a_table_has_an_interval_within_80_columns(kind: str) -> None:
+    draw = random.Random(1)
+    rows = {
+        "pairs": [("a cat sat " * draw.randint(1, 9), "a cat sat on " * draw.randint(1, 9)) for _ in range(60)],
+        "classes": [(draw.choice(WIDE_LABELS), draw.choice(WIDE_LABELS)) for _ in range(600)],
+        "tags": [(" ".join(draw.choices(["O", "B-PER"], k=n)), " ".join(["O"] * n)) for n in range(1, 60)],
+    }[kind]
+    scores = KINDS[kind][0](*zip(*rows, strict=True))
+    shown = scores.shown()
+    assert max(map(len, shown.splitlines())) <= 80
+    for of in (scores, *scores.buckets):
+        for name, number in of.numbers.items():
+            assert MEASURES[name].with_interval(number, of.intervals[name]) in shown
+            if of.count > 1:
+                assert f"{MEASURES[name].shown(number)} (" in shown
+    plain = json.loads(json.dumps(scores.plain()))
+    for part, of in ((plain, scores), *zip(plain["by_length"], scores.buckets, strict=True)):
+        assert {name: one["n"] for name, one in part["intervals"].items()} == dict.fromkeys(of.numbers, of.count)
+    for label, row in plain.get("classes", {}).items():
+        assert set(row["intervals"]) == {"precision", "recall", "f1"}
+        assert row["intervals"]["recall"]["n"] == row["count"]
+        assert label in shown or f"{label[:15]}…" in shown
+
+
+def test_the_interval_of_a_bucket_is_that_of_its_rows_alone() -> None:
+    answers, references, lengths = list("aabbababab"), list("abbbabaaab"), [1] * 6 + [9] * 4
+    short, long = score_classes(answers, references, lengths).buckets
+    assert short.intervals == score_classes(answers[:6], references[:6]).intervals
+    assert long.intervals == score_classes(answers[6:], references[6:]).intervals
+
+
+def test_rates_of_a_class_are_shares_with_exact_intervals() -> None:
+    classes = Classes.of(["a"] * 8 + ["b"] * 12, ["a"] * 6 + ["b"] * 10 + ["a"] * 4)
+    rates = classes.rates("a")
+    assert {name: one.n for name, one in rates.items()} == {"precision": 8, "recall": 10, "f1": 12}
+    assert rates["precision"].interval == clopper_pearson(6, 8)
+    assert rates["recall"].interval == clopper_pearson(6, 10)
+    low, high = clopper_pearson(6, 12)
+    assert rates["f1"].share == pytest.approx(2 * 0.5 / 1.5)
+    assert rates["f1"].interval == pytest.approx((2 * low / (1 + low), 2 * high / (1 + high)))

@@ -13,12 +13,14 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.cli.main import main
 from headway.errors import UserError
+from headway.metrics.intervals import Share
 from headway.metrics.scores import by_length
 from headway.metrics.scoring import score_pairs
 from headway.model import load
@@ -260,7 +262,7 @@ def test_without_data_says_what_to_give() -> None:
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=400))
 def test_every_length_is_in_one_bucket_and_each_bucket_has_an_end(lengths: list[int]) -> None:
-    buckets = by_length(lengths, lambda rows: {"exact": float(len(rows))}, edges=tool.edges_for(lengths))
+    buckets = by_length(lengths, {"exact": Share(np.ones(len(lengths), bool))}, edges=tool.edges_for(lengths))
     assert sum(bucket.count for bucket in buckets) == len(lengths)
     assert len(buckets) <= tool.MAX_BUCKETS
     assert buckets[-1].last == max(lengths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -16,9 +17,9 @@ from headway.system import cgroup_limits, memory_errors, memory_limit
 from headway.training import memory
 from headway.training.build import batches_of, learner_of
 from headway.training.dataset import EncodedDataset
-from headway.training.memory import check_memory, training_memory
-from headway.zoo.build import config_of
-from headway.zoo.cost import address
+from headway.training.memory import TrainingMemory, check_memory, training_memory
+from headway.zoo.build import config_of, on_meta
+from headway.zoo.cost import activation_bytes, address
 from headway.zoo.presets import PRESETS
 from tests.train.runs import data_in, planned
 
@@ -61,6 +62,18 @@ def test_weights_gradients_and_optimiser_are_counted() -> None:
     assert (found.weights, found.gradients, found.optimiser) == (4 * count, 4 * count, 4 * state)
     average = training_memory(made.config, planned("gpt2").recipe, made.encoded)
     assert average.weights == 2 * found.weights
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("gpt-nano", {"attention_dropout": 0.0}), ("llama3-8b", {"layers": 1})])
+def test_attention_keeps_no_weights_for_the_gradient(name: str, sizes: dict[str, Any]) -> None:
+    """Its kernel does not, so a token of a long row keeps as much as one of a short row."""
+    config: Any = replace(cast(Any, config_of(name)), context=4096, **sizes)
+    short, long = (activation_bytes(config, on_meta(config), "tokens", length) for length in (64, 4096))
+    assert long < 1.1 * short
+
+
+def test_what_the_process_has_is_counted_and_nothing_more() -> None:
+    assert memory.resident_memory() < TrainingMemory(0, 0, 0).total < memory.resident_memory() + 2**27
 
 
 ENCODED = EncodedDataset(lambda tokens, accumulation: NotImplemented, (), 100_000, 1)

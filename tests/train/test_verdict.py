@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headway.cli import main as cli
-from headway.metrics.scores import MEASURES, Scores
+from headway.metrics.scores import MEASURES, Scores, score_cell
 from headway.metrics.scoring import score_classes
 from headway.tasks.base import Task, task_class
 from headway.tasks.registry import TASKS
@@ -97,18 +97,18 @@ def test_console_report_card_and_data_say_the_same(task: str) -> None:
         low, high = scores.intervals[name]
         assert low <= number <= high or name == "gain", name  # percentiles of a ratio need not hold it
         assert one.data["scores"][name] == pytest.approx(number)
-        assert one.data["intervals"][name] == {"low": low, "high": high, "n": scores.statistics[name].count}
-        shown, limits = MEASURES[name].shown(number), MEASURES[name].shown_interval(scores.intervals[name])
+        assert one.data["intervals"][name] == {"low": low, "high": high, "n": scores.statistics[name].n}
+        shown = MEASURES[name].with_interval(number, scores.intervals[name])
+        assert shown.endswith(")")
         assert f"{MEASURES[name].title}" in one.console
         assert scores.told(name) in one.console
         for text in (one.page, one.card):
             assert shown in text
-            assert limits in text
         assert scores.basis(name) in one.page
     assert one.data["count"] == scores.count
     assert found.baselines
     for baseline in found.baselines:
-        main = MEASURES[scores.main].shown(baseline.scores.numbers[scores.main])
+        main = score_cell(baseline.scores, scores.main)
         assert f"by {baseline.name}" in one.console
         assert f"{main} by {baseline.name}" in one.console
         assert one.data["baselines"][baseline.name][scores.main] == baseline.scores.numbers[scores.main]
@@ -172,16 +172,19 @@ def test_the_verdict_follows_from_the_baselines(monkeypatch: pytest.MonkeyPatch)
         return verdict(made, RunResult(300, None, "", result(right, baselines)))
 
     shown = "accuracy 90.00 % (90 of 100; 82–95 %) against 60.00 % by majority"
-    assert said(90, majority=0.6) == f"has learned: {shown}"
-    assert said(90, majority=0.6, bayes=0.7) == f"has learned: {shown} and 70.00 % by bayes"
+    same = "on the same 100 texts"
+    assert said(90, majority=0.6) == f"has learned: {shown} {same}"
+    assert said(90, majority=0.6, bayes=0.7) == f"has learned: {shown} and 70.00 % by bayes {same}"
     found = said(90, majority=0.6, bayes=0.88)
     assert found == (
-        f"has learned: {shown} and 88.00 % by bayes; whether it is better than bayes, 100 texts are too few to tell"
+        f"has learned: {shown} and 88.00 % by bayes {same}; whether it is better than bayes, 100 texts are too few "
+        "to tell"
     )
     found = said(90, majority=0.6, bayes=0.95)
-    assert found == f"has learned, but less than bayes: {shown} and 95.00 % by bayes; try more"
+    assert str(found).startswith(f"has learned, but less than bayes: {shown} and 95.00 % by bayes {same}; try more; ")
+    assert str(found).endswith("--from FOLDER starts from a pretrained one")
     assert said(52, majority=0.6) == (
-        "has not learned: accuracy 52.00 % (52 of 100; 42–62 %) against 60.00 % by majority; "
+        "has not learned: accuracy 52.00 % (52 of 100; 42–62 %) against 60.00 % by majority on the same 100 texts; "
         "the loss is 0.69 after 300 steps; try more"
     )
     assert str(said(65, majority=0.6)).startswith("may not have learned: accuracy 65.00 % (65 of 100; 55–74 %)")

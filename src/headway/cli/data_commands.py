@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import replace
 from json import dumps
@@ -88,7 +89,8 @@ def evaluate(
     Classes of images, sounds and numbers: accuracy, top-5 accuracy, F1, confusion
     matrix.  Captions: CIDEr, BLEU-1 to 4.  Speech: word and character error rate.
     Images and texts: recall at 1, 5 and 10.  Tables over time: error against
-    repeating the row before.
+    repeating the row before.  Images alone: error of hidden patches, or how often
+    the other view of an image is found; with classes, those of nearest neighbours.
 
     Parameters
     ----------
@@ -139,28 +141,44 @@ def final_scores(model: Path) -> dict[str, Any] | None:
     from headway.metrics.scores import MEASURES
     from headway.system import read_json
 
+    def measured(found: object, kind: Any) -> dict[str, Any]:
+        """What is known by the name of a measure."""
+        some = found if isinstance(found, dict) else {}
+        return {key: value for key, value in some.items() if key in MEASURES and isinstance(value, kind)}
+
     with suppress(UserError):  # of a folder without a run
         told = read_json(model / "scores.json")
         count, scores, baselines = told.get("count"), told.get("scores"), told.get("baselines")
         if isinstance(count, int) and isinstance(scores, dict) and isinstance(baselines, dict):
-            known = {"the model": scores, **baselines}
-            values = {
-                name: {key: value for key, value in one.items() if key in MEASURES and isinstance(value, float | int)}
-                for name, one in known.items()
-                if isinstance(one, dict)
+            limits = told.get("baseline_intervals")
+            limits = limits if isinstance(limits, dict) else {}
+            return {
+                "count": count,
+                "things": str(told.get("things", "records")),
+                "split": "validation",
+                "scores": measured(scores, float | int),
+                "intervals": measured(told.get("intervals"), dict),
+                "baselines": {name: measured(one, float | int) for name, one in baselines.items()},
+                "baseline_intervals": {name: measured(limits.get(name), dict) for name in baselines},
             }
-            return {"count": count, "split": "validation", "scores": values.pop("the model"), "baselines": values}
     return None
 
 
 def final_note(final: dict[str, Any]) -> str:
-    """The scores of the training in a few lines: the model's, and those of simple methods."""
-    from headway.metrics.scores import MEASURES, aligned
+    """The scores of the training in a few lines: the model's, and those of simple methods, with their intervals."""
+    from headway.metrics.intervals import Interval
+    from headway.metrics.scores import MEASURES
+    from headway.metrics.tables import side_by_side
+
+    def cell(name: str, number: float | None, limits: dict[str, Any]) -> str:
+        ends = (limits.get(name, {}).get(end) for end in ("low", "high"))
+        known = Interval(*(math.nan if end is None else end for end in ends))
+        return "" if number is None else MEASURES[name].with_interval(number, known)
 
     names = list(final["scores"])
-    rows = {"the model": final["scores"], **{f"by {name}": one for name, one in final["baselines"].items()}}
-    table = [("", *(MEASURES[name].title for name in names))]
-    for label, one in rows.items():
-        table.append((label, *(MEASURES[name].shown(one[name]) if name in one else "" for name in names)))
-    head = f"for comparison, on the validation split of the training (n = {final['count']:,})"
-    return f"{head}\n\n{aligned(table)}"
+    rows = {"the model": (final["scores"], final["intervals"])}
+    rows |= {f"by {name}": (one, final["baseline_intervals"][name]) for name, one in final["baselines"].items()}
+    table = [["", *(MEASURES[name].title for name in names)]]
+    table += [[label, *(cell(name, one.get(name), limits) for name in names)] for label, (one, limits) in rows.items()]
+    head = f"for comparison, on the validation split of the training (n = {final['count']:,} {final['things']})"
+    return "\n\n".join([head, *side_by_side(table, fixed=1)])

@@ -163,7 +163,7 @@ def number_columns(preview: TablePreview, query: DataQuery, kind: DataKind | Non
     if enough and len(label) < 2 and len(numbers) + len(label) == len(columns):
         if kind is None and label and is_quantity(preview.values(label[0])):
             said = f"{preview.file}: column {preview.name(label[0])} is a number for each row, and no task predicts it"
-            do = "make classes of it, such as low and high, or forecast all columns over time with data.task forecast"
+            do = "make classes of it, such as low and high, or choose a task for rows over time (data.task)"
             raise UserError(said, do=do)
         return (DataKind.SERIES, (*numbers, *label)) if label else (DataKind.ROWS, numbers)
     if kind is None:

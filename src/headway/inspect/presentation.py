@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.figures import HeatMap, Plot, draw, save_plot
-from headway.metrics.scores import aligned
+from headway.metrics.tables import aligned
 from headway.model import Model
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +52,18 @@ class Statistic(ABC):
     def count(self) -> int:
         """Records."""
 
+    @property
+    def n(self) -> int:
+        """What the score is of: the records, or the tokens or images in them where records are runs of these."""
+        return self.count
+
     @abstractmethod
-    def value(self, rows: Rows | None = None) -> float:
-        """The score of all records, or of some."""
+    def value(self) -> float:
+        """The score."""
+
+    @abstractmethod
+    def subset(self, rows: Rows) -> Self:
+        """The same of some records."""
 
     @abstractmethod
     def resampled(self, counts: Numbers) -> Numbers:
@@ -75,15 +84,24 @@ class Sums(Statistic):
     columns: NDArray[np.int64] | Numbers  # K N
     of: Callable[[Sequence[float]], float]  # the K sums
     signature: str = ""
+    sizes: NDArray[np.int64] | None = None  # N, where a record is a run of so many things
 
     @property
     def count(self) -> int:
         return self.columns.shape[1]
 
-    def value(self, rows: Rows | None = None) -> float:
-        some = self.columns if rows is None else self.columns[:, list(rows)]
-        whole = some.dtype.kind == "i"
-        return self.of([int(one.sum()) if whole else math.fsum(one) for one in some])  # exact, whatever the order
+    @property
+    def n(self) -> int:
+        return self.count if self.sizes is None else int(self.sizes.sum())
+
+    def value(self) -> float:
+        whole = self.columns.dtype.kind == "i"
+        # exact, whatever the order
+        return self.of([int(one.sum()) if whole else math.fsum(one) for one in self.columns])
+
+    def subset(self, rows: Rows) -> Self:
+        some = list(rows)
+        return replace(self, columns=self.columns[:, some], sizes=None if self.sizes is None else self.sizes[some])
 
     def resampled(self, counts: Numbers) -> Numbers:
         ordered = self.columns[:, np.lexsort(self.columns)]
@@ -100,9 +118,11 @@ class Share(Statistic):
     def count(self) -> int:
         return len(self.true)
 
-    def value(self, rows: Rows | None = None) -> float:
-        some = self.true if rows is None else self.true[list(rows)]
-        return int(some.sum()) / len(some)
+    def value(self) -> float:
+        return int(self.true.sum()) / len(self.true)
+
+    def subset(self, rows: Rows) -> Self:
+        return replace(self, true=self.true[list(rows)])
 
     def resampled(self, counts: Numbers) -> Numbers:
         return counts @ np.sort(self.true) / self.count
@@ -113,6 +133,8 @@ class Share(Statistic):
 
 def clopper_pearson(right: int, count: int) -> Interval:
     """The exact interval of a share: 4 of 4 may be 40 % to 100 %."""
+    if not count:
+        return UNKNOWN
     return Interval(lower_limit(right, count), 1 - lower_limit(count - right, count))
 
 

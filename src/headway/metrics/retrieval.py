@@ -9,7 +9,8 @@ Axes:  N images   M texts
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -61,8 +62,11 @@ class MedianRank(Statistic):
     def count(self) -> int:
         return len(self.ranks)
 
-    def value(self, rows: Rows | None = None) -> float:
-        return float(np.median(self.ranks if rows is None else self.ranks[list(rows)]))
+    def value(self) -> float:
+        return float(np.median(self.ranks))
+
+    def subset(self, rows: Rows) -> Self:
+        return replace(self, ranks=self.ranks[list(rows)])
 
     def resampled(self, counts: Numbers) -> Numbers:
         ranks, upto = np.sort(self.ranks), counts.cumsum(1)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from headway.errors import UserError, listed, nearest
 from headway.metrics.intervals import UNKNOWN, Interval, Share, Statistic, clopper_pearson
+from headway.metrics.tables import WIDTH, aligned, cut, finite, side_by_side, spaced, widest
 
 EDGES = (5, 10, 15, 20, 30, 50)  # the last length of each bucket; one more holds all that is longer
 
@@ -27,6 +29,7 @@ class Bucket:
     last: int | None
     count: int
     numbers: Mapping[str, float]
+    statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic], repr=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -34,11 +37,15 @@ class Bucket:
             return f"> {self.first - 1}"
         return str(self.last) if self.first == self.last else f"{self.first}–{self.last}"
 
+    @cached_property
+    def intervals(self) -> dict[str, Interval]:
+        return intervals_of(self.numbers, self.statistics)
+
 
 def by_length(
-    lengths: Sequence[int], score: Callable[[Sequence[int]], Mapping[str, float]], *, edges: Sequence[int] = EDGES
+    lengths: Sequence[int], statistics: Mapping[str, Statistic], *, edges: Sequence[int] = EDGES
 ) -> tuple[Bucket, ...]:
-    """The buckets that have rows, shortest first; `score` is given the numbers of a bucket's rows."""
+    """The buckets that have rows, shortest first; statistics are those of all rows."""
     if not lengths or min(lengths) < 0:
         raise UserError(f"{len(lengths)} lengths of sources", allowed="one or more, each 0 or more")
     if not edges or list(edges) != sorted(set(edges)):
@@ -48,9 +55,13 @@ def by_length(
     rows: list[list[int]] = [[] for _ in range(len(edges) + 1)]
     for row, length in enumerate(lengths):
         rows[bisect_left(edges, length)].append(row)
-    firsts = [min(1, *lengths), *(edge + 1 for edge in edges)]
-    held = zip(firsts, [*edges, None], rows, strict=True)
-    return tuple(Bucket(first, last, len(inside), score(inside)) for first, last, inside in held if inside)
+    firsts, found = [min(1, *lengths), *(edge + 1 for edge in edges)], list[Bucket]()
+    for first, last, inside in zip(firsts, [*edges, None], rows, strict=True):
+        if inside:
+            some = {name: one.subset(inside) for name, one in statistics.items()}
+            numbers = {name: one.value() for name, one in some.items()}
+            found.append(Bucket(first, last, next(iter(some.values())).n, numbers, some))
+    return tuple(found)
 
 
 def quantile_edges(lengths: Sequence[int], buckets: int = 5) -> tuple[int, ...]:
@@ -61,11 +72,10 @@ def quantile_edges(lengths: Sequence[int], buckets: int = 5) -> tuple[int, ...]:
     return tuple(sorted({ordered[len(ordered) * at // buckets] for at in range(1, buckets)}))
 
 
-WIDTH = 80  # columns of the table for people
 CLASSES = 20  # that have a row in it
 LETTERS = 3  # by which a class is known at the head of a column
 UNSURE = "–"  # in the place of an interval that nobody knows
-INTERVAL = "95 %"  # names the row of intervals
+WITH_INTERVALS = ", each score with its 95 % interval"
 WIDE = 0.1  # of the scale: the limits of an interval as wide as this are whole percents
 
 
@@ -92,18 +102,8 @@ class Scores:
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
-        """The 95 % interval of each number; of a share of 0 or 1 that of so many whole records.
-
-        Where no record differs from another, no resample does, which says nothing of how few they are.
-        """
-        found = dict[str, Interval]()
-        for name, number in self.numbers.items():
-            one, top = self.statistics.get(name), MEASURES[name].top
-            if one is not None and top is not None and number in (0, top):
-                found[name] = Interval(*(top * end for end in clopper_pearson(one.count if number else 0, one.count)))
-            else:
-                found[name] = UNKNOWN if one is None else one.interval()
-        return found
+        """The 95 % interval of each number."""
+        return intervals_of(self.numbers, self.statistics)
 
     def told(self, name: str) -> str:
         """A number with what it rests on: 100.00 % (4 of 4; 40–100 %)."""
@@ -119,48 +119,66 @@ class Scores:
     def plain(self) -> dict[str, object]:
         """As data, for JSON, which has no infinity: what is not finite is null."""
         buckets = [
-            {"first": b.first, "last": b.last, "count": b.count, "scores": finite(b.numbers)} for b in self.buckets
+            {
+                "first": b.first,
+                "last": b.last,
+                "count": b.count,
+                "scores": finite(b.numbers),
+                "intervals": plain_limits(b),
+            }
+            for b in self.buckets
         ]
         told: dict[str, object] = {"count": self.count, "scores": finite(self.numbers), "by_length": buckets}
-        told |= {"unit": self.unit, "signatures": dict(self.signatures), "intervals": self.plain_intervals()}
+        told |= {"unit": self.unit, "things": self.things}
+        told |= {"signatures": dict(self.signatures), "intervals": plain_limits(self)}
         return told if self.classes is None else {**told, "classes": self.classes.plain()}
 
-    def plain_intervals(self) -> dict[str, object]:
-        """The 95 % interval of each number, and of how many records it is."""
-        return {
-            name: {**finite(one._asdict()), "n": self.statistics[name].count}
-            for name, one in self.intervals.items()
-            if name in self.statistics
-        }
-
-    def shown(self) -> str:
-        """A table of at most 80 columns: all with the interval, then each length; below it classes and signatures."""
-        blocks = [f"{spaced(self.count)} {self.things}", *map(self.table, self.columns())]
+    def shown(self, others: Mapping[str, Scores] | None = None) -> str:
+        """Tables of at most 80 columns: of all, of each length, and of others; below them classes and signatures."""
+        things = self.things if self.count != 1 else self.things.removesuffix("s")
+        title = f"{spaced(self.count)} {things}{WITH_INTERVALS if self.statistics else ''}"
+        blocks = [title, *side_by_side(score_rows(self, others or {}))]
         if self.classes is not None:
-            blocks.append(class_table(self.classes))
+            blocks += class_tables(self.classes)
             blocks += [table] if (table := confusion_table(self.classes)) else []
         signed = [f"{MEASURES[name].title}  {signature}" for name, signature in self.signatures.items()]
         return "\n\n".join([*blocks, *(["\n".join(signed)] if signed else [])])
 
-    def columns(self) -> list[list[str]]:
-        """The measures that stand side by side in one table, as many as its width allows."""
-        tables: list[list[str]] = []
-        for name in self.numbers:
-            if tables and widest(self.table([*tables[-1], name])) <= WIDTH:
-                tables[-1].append(name)
-            else:
-                tables.append([name])
-        return tables
 
-    def table(self, names: Sequence[str]) -> str:
-        rows = [(self.unit, "count", *(MEASURES[name].title for name in names))]
-        told = [("all", self.count, self.numbers), *((b.label, b.count, b.numbers) for b in self.buckets)]
-        for label, count, numbers in told:
-            rows.append((label, spaced(count), *(MEASURES[name].shown(numbers[name]) for name in names)))
-        if self.statistics:
-            limits = (MEASURES[name].shown_interval(self.intervals[name]) for name in names)
-            rows.insert(2, (INTERVAL, "", *limits))
-        return aligned(rows)
+def intervals_of(numbers: Mapping[str, float], statistics: Mapping[str, Statistic]) -> dict[str, Interval]:
+    """The 95 % interval of each number; of a share of 0 or 1 that of so many whole records.
+
+    Where no record differs from another, no resample does, which says nothing of how few they are.
+    """
+    found = dict[str, Interval]()
+    for name, number in numbers.items():
+        one, top = statistics.get(name), MEASURES[name].top
+        if one is not None and top is not None and number in (0, top):
+            found[name] = Interval(*(top * end for end in clopper_pearson(one.count if number else 0, one.count)))
+        else:
+            found[name] = UNKNOWN if one is None else one.interval()
+    return found
+
+
+def plain_limits(of: Scores | Bucket) -> dict[str, object]:
+    """The 95 % interval of each number as data, and of how many things it is."""
+    return {
+        name: {**finite(one._asdict()), "n": of.statistics[name].n}
+        for name, one in of.intervals.items()
+        if name in of.statistics
+    }
+
+
+def score_rows(found: Scores, others: Mapping[str, Scores]) -> list[list[str]]:
+    """Rows of a table: names of columns, scores of all, by length, and of others; each with its count and interval."""
+    rows = [[found.unit if found.buckets else "part", "count", *(MEASURES[name].title for name in found.numbers)]]
+    parts = [("all", found), *((one.label, one) for one in found.buckets), *others.items()]
+    return rows + [[label, spaced(of.count), *(score_cell(of, name) for name in found.numbers)] for label, of in parts]
+
+
+def score_cell(of: Scores | Bucket, name: str) -> str:
+    """63.00 % (49–76), or nothing where it was not measured."""
+    return MEASURES[name].with_interval(of.numbers[name], of.intervals[name]) if name in of.numbers else ""
 
 
 def better(a: Scores, b: Scores, by: str | None = None) -> bool:
@@ -207,8 +225,13 @@ class Measure:
         digits = 0 if limits.high - limits.low >= WIDE else 1
         return f"{100 * limits.low:.{digits}f}–{100 * limits.high:.{digits}f} %"
 
+    def with_interval(self, number: float, limits: Interval) -> str:
+        """63.00 % (49–76), or the number alone where nothing more is known."""
+        shown = self.shown_interval(limits)
+        return self.shown(number) + ("" if shown == UNSURE else f" ({shown.removesuffix(' %')})")
 
-PERCENT = Measure("", percent=True)
+
+PERCENT = Measure("", percent=True, digits=1)
 MEASURES = {
     "bleu": Measure("BLEU", range=100.0),
     "chrf": Measure("chrF", range=100.0),
@@ -224,6 +247,8 @@ MEASURES = {
     "byte_perplexity": Measure("perplexity of bytes", higher=False, digits=3),
     "bits_per_byte": Measure("bits per byte", higher=False, digits=3),
     "top5": Measure("top 5", percent=True),
+    "view_accuracy": Measure("other view found", percent=True),
+    "neighbour_accuracy": Measure("class of neighbours", percent=True),
     "error": Measure("error in deviations", higher=False, digits=4),
     "gain": Measure("less than by repeating", percent=True),
     "cider": Measure("CIDEr-D", digits=3, range=10.0),
@@ -239,15 +264,22 @@ def measure(name: str) -> Measure:
     return MEASURES[name]
 
 
-def class_table(classes: Classes) -> str:
+def class_tables(classes: Classes) -> list[str]:
     """Precision, recall and F1 of the most frequent classes, and what was most often answered in their place."""
+    rest = len(classes.labels) - CLASSES
+    return [table + (f"\nand {rest} more" if rest > 0 else "") for table in side_by_side(class_rows(classes))]
+
+
+def class_rows(classes: Classes) -> list[list[str]]:
+    """The same as rows, of which the first names the columns."""
     ordered = sorted(classes.labels, key=lambda label: (-classes.asked[label], label))
-    rows: list[tuple[str, ...]] = [("class", "count", "precision", "recall", "F1", "taken for")]
+    rows = [["class", "count", "precision", "recall", "F1", "taken for"]]
     for label in ordered[:CLASSES]:
-        shares = (classes.precision(label), classes.recall(label), classes.f1(label))
-        rows.append((cut(label), spaced(classes.asked[label]), *map(PERCENT.shown, shares), taken_for(classes, label)))
-    rest = len(ordered) - CLASSES
-    return aligned(rows) + (f"\nand {rest} more" if rest > 0 else "")
+        shares = (
+            PERCENT.with_interval(one.share, one.interval) if one.n else UNSURE for one in classes.rates(label).values()
+        )
+        rows.append([cut(label), spaced(classes.asked[label]), *shares, taken_for(classes, label)])
+    return rows
 
 
 def confusion_table(classes: Classes) -> str | None:
@@ -267,48 +299,15 @@ def taken_for(classes: Classes, label: str) -> str:
     return f"{cut(min(wrong)[1])} ({-min(wrong)[0]})" if wrong else ""
 
 
-def cut(label: str) -> str:
-    """A class's name, short enough to stand in a table."""
-    return label if len(label) <= 16 else f"{label[:15]}…"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows under one another, the first column to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
-    return "\n".join("  ".join(cells).rstrip() for cells in padded)
-
-
-def widest(table: str) -> int:
-    return max(map(len, table.splitlines()))
-
-
-def spaced(number: int) -> str:
-    return f"{number:,}".replace(",", " ")
-
-
-def finite(numbers: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
-
-
-def short(number: int) -> str:
-    """1 557 611 200 as 1.56 G"""
-    return scaled(number, 1000, ("", " k", " M", " G", " T", " P"))
-
-
-def binary(number: int) -> str:
-    """1 280 000 000 000 bytes as 1.16 TiB"""
-    return scaled(number, 1024, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"))
-
-
-def scaled(number: int, base: int, units: tuple[str, ...]) -> str:
-    value, power = float(number), 0
-    while value >= base and power < len(units) - 1:
-        value, power = value / base, power + 1
-    return f"{value:.0f}{units[0]}" if power == 0 else f"{value:.2f}{units[power]}"
-
-
 Texts = Sequence[str]
+
+
+class Rate(NamedTuple):
+    """A share of `n` records with its exact interval."""
+
+    share: float
+    interval: Interval
+    n: int
 
 
 @dataclass(frozen=True)
@@ -346,6 +345,20 @@ class Classes:
     def f1(self, label: str) -> float:
         return f1(self.counts[label, label], self.answered[label], self.asked[label])
 
+    def rates(self, label: str) -> dict[str, Rate]:
+        """Precision, recall and F1 of a class.
+
+        F1 is 2 J / (1 + J), where J is the share of right ones among all that were asked for or answered.
+        """
+        right, answered, asked = self.counts[label, label], self.answered[label], self.asked[label]
+        either = answered + asked - right
+        f1_limits = Interval(*(2 * end / (1 + end) for end in clopper_pearson(right, either)))
+        return {
+            "precision": Rate(self.precision(label), clopper_pearson(right, answered), answered),
+            "recall": Rate(self.recall(label), clopper_pearson(right, asked), asked),
+            "f1": Rate(self.f1(label), f1_limits, either),
+        }
+
     @property
     def macro_f1(self) -> float:
         """The mean of F1 over the classes, each counting the same."""
@@ -357,8 +370,10 @@ class Classes:
 
     def row(self, label: str) -> dict[str, object]:
         confusion = {answer: n for answer in self.labels if (n := self.counts[label, answer])}
-        told = {"precision": self.precision(label), "recall": self.recall(label), "f1": self.f1(label)}
-        return {**told, "count": self.asked[label], "confusion": confusion}
+        rates = self.rates(label)
+        intervals = {name: {**finite(one.interval._asdict()), "n": one.n} for name, one in rates.items()}
+        told = {name: one.share for name, one in rates.items()}
+        return {**told, "count": self.asked[label], "intervals": intervals, "confusion": confusion}
 
 
 def f1(right: float, found: float, wanted: float) -> float:

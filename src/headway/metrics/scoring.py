@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,9 +138,11 @@ class MacroF1(Statistic):
     def count(self) -> int:
         return len(self.references)
 
-    def value(self, rows: Rows | None = None) -> float:
-        some = range(self.count) if rows is None else rows
-        return Classes.of([self.answers[row] for row in some], [self.references[row] for row in some]).macro_f1
+    def value(self) -> float:
+        return Classes.of(self.answers, self.references).macro_f1
+
+    def subset(self, rows: Rows) -> Self:
+        return replace(self, answers=[self.answers[at] for at in rows], references=[self.references[at] for at in rows])
 
     def resampled(self, counts: Numbers) -> Numbers:
         pairs = sorted(zip(self.answers, self.references, strict=True))
@@ -255,20 +257,28 @@ def score_tags(answers: Texts, references: Texts, lengths: Sequence[int] | None 
 
 
 def score_texts(
-    losses: Sequence[float], tokens: Sequence[int], byte_counts: Sequence[int], *, edges: Sequence[int] = EDGES
+    losses: Sequence[float],
+    tokens: Sequence[int],
+    byte_counts: Sequence[int],
+    lengths: Sequence[int] | None = None,
+    *,
+    edges: Sequence[int] = EDGES,
 ) -> Scores:
-    """Of predicted texts: each one's summed loss in nats, its tokens, and its bytes; by length in tokens."""
+    """Of predicted runs of text: each one's summed loss in nats, its tokens and its bytes.
+
+    Lengths are those of the texts in tokens; without them each run is a text.
+    """
     if len({len(losses), len(tokens), len(byte_counts)}) > 1:
         said = f"{len(losses)} losses, {len(tokens)} counts of tokens and {len(byte_counts)} of bytes"
         raise UserError(said, do="give one of each for each text")
     by_token, by_byte = columns(losses, tokens), columns(losses, byte_counts)
     found = {
-        "perplexity": mean_of(by_token, capped_exp),
-        "byte_perplexity": mean_of(by_byte, capped_exp),
-        "bits_per_byte": mean_of(by_byte, lambda nats: nats / math.log(2)),
-        "loss": mean_of(by_token),
+        "perplexity": mean_of(by_token, capped_exp, sizes=tokens),
+        "byte_perplexity": mean_of(by_byte, capped_exp, sizes=tokens),
+        "bits_per_byte": mean_of(by_byte, lambda nats: nats / math.log(2), sizes=tokens),
+        "loss": mean_of(by_token, sizes=tokens),
     }
-    return scores_of(found, "texts", tokens, edges=edges)
+    return scores_of(found, "tokens", tokens if lengths is None else lengths, edges=edges)
 
 
 def score_words(
@@ -279,28 +289,34 @@ def score_words(
     *,
     edges: Sequence[int] = EDGES,
 ) -> Scores:
-    """Of words hidden in texts: each text's summed loss in nats, how many words were asked for and how many right."""
+    """Of tokens hidden in runs of text: each run's summed loss in nats, how many were asked for and how many right."""
     if len({len(losses), len(asked), len(right), len(lengths)}) > 1:
         said = f"{len(losses)} losses, {len(asked)} and {len(right)} counts of words and {len(lengths)} lengths"
         raise UserError(said, do="give one of each for each text")
     found = {
-        "perplexity": mean_of(columns(losses, asked), capped_exp),
-        "token_accuracy": mean_of(columns(right, asked)),
-        "loss": mean_of(columns(losses, asked)),
+        "perplexity": mean_of(columns(losses, asked), capped_exp, sizes=asked),
+        "token_accuracy": mean_of(columns(right, asked), sizes=asked),
+        "loss": mean_of(columns(losses, asked), sizes=asked),
     }
-    return scores_of(found, "texts", lengths, edges=edges)
+    return scores_of(found, "hidden tokens", lengths, edges=edges)
 
 
 def score_losses(losses: Sequence[float], counts: Sequence[int], things: str, names: Sequence[str]) -> Scores:
     """Of losses alone, summed over runs of so many `things` each: "loss", and "perplexity" where it is named."""
-    found = {"loss": mean_of(columns(losses, counts)), "perplexity": mean_of(columns(losses, counts), capped_exp)}
-    found = {name: found[name] for name in names}
-    return Scores({name: one.value() for name, one in found.items()}, sum(counts), things, statistics=found)
+    summed = columns(losses, counts)
+    found = {"loss": mean_of(summed, sizes=counts), "perplexity": mean_of(summed, capped_exp, sizes=counts)}
+    return scores_of({name: found[name] for name in names}, things)
 
 
-def mean_of(summed: NDArray[np.int64] | Numbers, then: Callable[[float], float] = float) -> Sums:
-    """A function of the mean: of sums in the first column, and of how many things they are in the second."""
-    return Sums(summed, lambda totals: then(ratio(totals)))
+def mean_of(
+    summed: NDArray[np.int64] | Numbers,
+    then: Callable[[float], float] = float,
+    *,
+    sizes: Sequence[int] | None = None,
+) -> Sums:
+    """A function of the mean: of sums in the first column over those in the second; `sizes` is what `Sums` has."""
+    counted = None if sizes is None else np.array(sizes, np.int64)
+    return Sums(summed, lambda totals: then(ratio(totals)), sizes=counted)
 
 
 def scores_of(
@@ -312,14 +328,10 @@ def scores_of(
     classes: Classes | None = None,
 ) -> Scores:
     """The scores of statistics over the same records, also by length."""
-    count = next(iter(found.values())).count
-    if lengths is not None and len(lengths) != count:
-        raise UserError(f"{len(lengths)} lengths for {count} pairs", do="give one length for each source")
-
-    def score(rows: Rows) -> dict[str, float]:
-        return {name: one.value(rows) for name, one in found.items()}
-
+    first = next(iter(found.values()))
+    if lengths is not None and len(lengths) != first.count:
+        raise UserError(f"{len(lengths)} lengths for {first.count} pairs", do="give one length for each source")
     numbers = {name: one.value() for name, one in found.items()}
-    buckets = () if lengths is None else by_length(lengths, score, edges=edges)
+    buckets = () if lengths is None else by_length(lengths, found, edges=edges)
     signatures = {name: one.signature for name, one in found.items() if one.signature}
-    return Scores(numbers, count, things, signatures, buckets, classes, statistics=found)
+    return Scores(numbers, first.n, things, signatures, buckets, classes, statistics=found)

@@ -322,7 +322,7 @@ class StreamTask(Task):
 
 
 class GivesVectors(Task):
-    """A task whose models answer with a vector, which no data can be compared with."""
+    """A task whose models answer with a vector, which no data can be compared with unless it learns from data."""
 
     does = "gives vectors"
 

@@ -8,9 +8,10 @@ Axes:  N tokens of all rows
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ from headway.generate.request import Generated, Stop
 from headway.generate.sampling import GREEDY, RandomSampler
 from headway.generate.session import context_of
 from headway.metrics.scores import Bucket, Scores, by_length
-from headway.metrics.scoring import score_texts
+from headway.metrics.scoring import score_losses, score_texts
 from headway.nn.head import LMHead, main_head, word_head
 from headway.nn.trunk import Trunk
 from headway.recipe import Recipe
@@ -51,6 +52,7 @@ from headway.tasks.language_modelling import (
     DocumentLoss,
     LanguageModelling,
     WindowBatch,
+    joined_runs,
 )
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import EvalResult, ReportDetails, Sample, TextPrediction, TracedInput
@@ -142,8 +144,13 @@ class CausalLM(LanguageModelling):
         return torch.zeros(len(predicted.wanted), dtype=torch.bool)
 
     def scores(self, found: Sequence[DocumentLoss]) -> Scores:
-        losses, asked = [one.loss for one in found], [one.asked for one in found]
-        return score_texts(losses, asked, [one.size for one in found], edges=LENGTH_EDGES)
+        rows = [
+            (run.loss, run.asked, size, one.asked)
+            for one, runs in joined_runs(found)
+            for run, size in zip(runs, one.shared_bytes(runs), strict=True)
+        ]
+        losses, asked, sizes, lengths = zip(*rows, strict=True)
+        return score_texts(losses, asked, sizes, lengths, edges=LENGTH_EDGES)
 
     # ---- use
 
@@ -220,21 +227,20 @@ class CausalLM(LanguageModelling):
 
     def loss_by_position(self, model: nn.Module, batches: Sequence[CausalBatch]) -> tuple[Bucket, ...]:
         """The loss by how many tokens were read before: a model that has read more should predict better."""
-        losses, positions = list[Tensor](), list[int]()
+        runs, seen = list[tuple[float, int, int]](), 0
         for batch in batches:
-            losses.append(self.predicted(model, batch).losses().double())
-            positions += [at for length in batch.read.lengths for at in range(1, length + 1)][: batch.targets]
-            if len(positions) > POSITION_TOKENS:
+            each = self.predicted(model, batch).losses().double()
+            for row in each.split(batch.read.lengths) if batch.targets else ():
+                parts = ((first + 1, row[first:last]) for first, last in pairwise((0, *POSITION_EDGES, sys.maxsize)))
+                runs += [(part.sum().item(), len(part), first) for first, part in parts if len(part)]
+            seen += batch.targets
+            if seen > POSITION_TOKENS:
                 break
-        if not positions:
+        if not runs:
             return ()
-        found = torch.cat(losses)
-
-        def score(tokens: Sequence[int]) -> dict[str, float]:
-            loss = found[list(tokens)].mean().item()
-            return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
-
-        return by_length(positions, score, edges=POSITION_EDGES)
+        losses, counts, positions = zip(*runs, strict=True)
+        found = score_losses(losses, counts, f"{self.target}s", ("loss", "perplexity"))
+        return by_length(positions, found.statistics, edges=POSITION_EDGES)
 
     def continuations(self, model: nn.Module, rows: Sequence[list[int]]) -> list[Sample]:
         """How the model continues where validation texts begin, and how these go on."""

@@ -25,8 +25,9 @@ from headway.data.records import Record, by_document
 from headway.data.splits import DataSplits
 from headway.errors import UserError, counted
 from headway.metrics.intervals import Sums, columns
-from headway.metrics.scores import Scores, aligned
+from headway.metrics.scores import Scores
 from headway.metrics.scoring import mean_of, scores_of
+from headway.metrics.tables import aligned
 from headway.nn.trunk import Forecaster
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_ANSWERS, StreamTask, TaskSetup, validation_loss

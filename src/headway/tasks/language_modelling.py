@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain, pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -39,7 +39,8 @@ TRACED_TOKENS = 24  # of a text whose attention is drawn
 TEMPERATURE = 0.8  # at which samples of a report are written: what is likeliest repeats itself
 PROMPT_WORDS, PROMPT_CHARACTERS = 3, 20  # of a text to try a model with
 RUN_TOKENS = 64  # of a text: their losses depend on each other, those of runs hardly
-MIN_RUNS = 10
+MIN_RUNS, MAX_RUNS = 10, 10_000
+FINE_RUN = 16  # tokens, where an evaluation may turn out to have few
 BASELINE_TOKENS = 1_000_000  # of training that are counted
 LENGTH_EDGES = (16, 64, 256, 1024, 4096)  # tokens of texts, for buckets
 
@@ -51,15 +52,42 @@ class WindowBatch(NamedTuple):
     counts: list[int]
 
 
+class TokenRun(NamedTuple):
+    """The summed loss of some tokens in a row of a window, how many these are, and how many were predicted right."""
+
+    window: int
+    loss: float
+    asked: int
+    right: int
+
+
 @dataclass
 class DocumentLoss:
     """What was found of one text so far."""
 
-    loss: float = 0.0
-    asked: int = 0
-    right: int = 0
     tokens: int = 0
     size: int = 0  # bytes
+    runs: list[TokenRun] = field(default_factory=list[TokenRun])
+
+    @property
+    def asked(self) -> int:
+        return sum(run.asked for run in self.runs)
+
+    def joined(self, tokens: int) -> list[TokenRun]:
+        """Runs of at least so many tokens, but for the last, in the order of the text; one at least."""
+        found = [TokenRun(0, 0.0, 0, 0)]
+        for run in sorted(self.runs, key=lambda run: run.window):
+            if found[-1].asked >= tokens:
+                found.append(run)
+            else:
+                _, loss, asked, right = found[-1]
+                found[-1] = TokenRun(run.window, loss + run.loss, asked + run.asked, right + run.right)
+        return found
+
+    def shared_bytes(self, runs: Sequence[TokenRun]) -> list[int]:
+        """The bytes of the text, shared out among its runs by their tokens."""
+        ends = [self.size * tokens // max(1, self.asked) for tokens in accumulate(run.asked for run in runs)]
+        return [end - start for start, end in pairwise((0, *ends[:-1], self.size))]
 
     def counted(self, text: str, tokenizer: Tokenizer) -> list[int]:
         """The ids of a piece of the text, which is counted."""
@@ -70,10 +98,11 @@ class DocumentLoss:
 
 
 class TextWindow(NamedTuple):
-    """A window and the text that it belongs to."""
+    """A window, the text that it belongs to, and its number there."""
 
     ids: np.ndarray
     owner: DocumentLoss
+    number: int
 
 
 class LanguageModelling(StreamTask, ReadsText):
@@ -146,7 +175,7 @@ class LanguageModelling(StreamTask, ReadsText):
         found = list[DocumentLoss]()
         for rows in batches_of(text_windows(self, records, found)):
             self.add_losses(model, rows)
-        extra = {"objective": self.objective, "window": self.window - self.overlap}
+        extra = {"objective": self.objective, "window": self.window - self.overlap, "texts": len(found)}
         return EvalResult(replace(self.scores(found), unit="tokens"), (), self.notes, extra)
 
     def validate(self, model: nn.Module, batches: Sequence[Any], records: Iterable[Record]) -> EvalResult:
@@ -181,8 +210,8 @@ class LanguageModelling(StreamTask, ReadsText):
             yield BaselineResult(name, score_losses(summed, counts, f"{self.target}s", ("loss", "perplexity")))
 
     def scores(self, found: Sequence[DocumentLoss]) -> Scores:
-        losses, asked = [one.loss for one in found], [one.asked for one in found]
-        right, lengths = [one.right for one in found], [one.tokens for one in found]
+        rows = [(*run, one.tokens) for one, runs in joined_runs(found) for run in runs]
+        _, losses, asked, right, lengths = zip(*rows, strict=True)
         return score_words(losses, asked, right, lengths, edges=LENGTH_EDGES)
 
     @torch.inference_mode()
@@ -191,10 +220,10 @@ class LanguageModelling(StreamTask, ReadsText):
         batch, counts = self.windows([row.ids for row in rows])
         predicted = self.predicted(model, batch)
         losses, right = predicted.losses().double().split(counts), self.right(predicted).split(counts)
-        for row, count, loss, hits in zip(rows, counts, losses, right, strict=True):
-            row.owner.loss += float(loss.sum())
-            row.owner.asked += count
-            row.owner.right += int(hits.sum())
+        for row, loss, hits in zip(rows, losses, right, strict=True):
+            size = FINE_RUN if row.number * self.window < MIN_RUNS * RUN_TOKENS else RUN_TOKENS
+            parts = zip(loss.split(size), hits.split(size), strict=True)
+            row.owner.runs += [TokenRun(row.number, a.sum().item(), len(a), int(b.sum())) for a, b in parts if len(a)]
 
     def has_loss(self, model: nn.Module, described: bool) -> bool:
         return True
@@ -220,6 +249,13 @@ def runs_of(losses: np.ndarray) -> Iterator[tuple[float, int]]:
         yield float(run.sum()), len(run)
 
 
+def joined_runs(found: Sequence[DocumentLoss]) -> list[tuple[DocumentLoss, list[TokenRun]]]:
+    """Each text with runs of so many tokens that these are neither few nor too many to be drawn from."""
+    total = sum(one.asked for one in found)
+    size = max(RUN_TOKENS, total // MAX_RUNS) if total >= MIN_RUNS * RUN_TOKENS else 1
+    return [(one, one.joined(size)) for one in found]
+
+
 def wanted(batches: Sequence[Any]) -> np.ndarray:
     """The tokens that batches ask for."""
     return np.concatenate([batch.wanted.numpy() for batch in batches])
@@ -237,7 +273,8 @@ def text_windows(task: LanguageModelling, records: Iterable[Record], found: list
         one = DocumentLoss()
         found.append(one)
         ids = chain([before], (one.counted(piece, task.tokenizer) for piece in pieces), [after])
-        yield from (TextWindow(window, one) for window in runs(ids, task.window, task.overlap))
+        windows = runs(ids, task.window, task.overlap)
+        yield from (TextWindow(window, one, number) for number, window in enumerate(windows))
 
 
 def runs(ids: Iterable[list[int]], size: int, overlap: int) -> Iterator[np.ndarray]:

@@ -9,7 +9,7 @@ Axes:  B batch   Ch channels   H height   W width   Y X rows and columns of cell
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -18,12 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.order import random_for
+from headway.data.order import batched, random_for
 from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.data.text_lines import MediaLocation
 from headway.data.transforms.compose import generators
 from headway.errors import UserError
+from headway.metrics.scoring import score_losses
 from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
 from headway.ops.patches import Grid, hidden_mask, normalise, patch_grid, patchify, unpatchify
 from headway.recipe import Recipe
@@ -109,6 +110,36 @@ class MaskedImage(ImagesAlone):
         for images, draws in zip(batch.images.split(PART), batch.draws.split(PART), strict=True):
             yield self.loss(model, MaskedImageBatch(images, draws)).item(), len(images)
 
+    def own_scores(self, model: nn.Module, records: Sequence[Record]) -> EvalResult:
+        """The error of hidden patches, and that of saying the mean of an image's visible ones.
+
+        It is that of the loss: of normalised patches, where the model predicts these.
+        """
+        masked, task = masked_model(model), self.without_augmentation()
+
+        def visible_mean(images: Tensor, told: Tensor, *_: object) -> Tensor:
+            patches = target_of(masked)(patchify(images, masked.patch))  # B N P
+            hidden = told if told.dtype == torch.bool else hidden_mask(told, patches.shape[1])
+            return mean_where(~hidden[..., None], patches).expand_as(patches)
+
+        ours, simple, constant = list[tuple[float, int]](), list[tuple[float, int]](), saying(masked, visible_mean)
+        for some in batched(records, PART):
+            # each image hides what its own name says, whatever stands beside it
+            alone = [task.hiding(record) for record in some]
+            images, draws = torch.cat([one.images for one in alone]), torch.cat([one.draws for one in alone])
+            ours += task.loss_parts(masked, MaskedImageBatch(images, draws))
+            simple += task.loss_parts(constant, MaskedImageBatch(images, draws))
+        scores, mean = (
+            score_losses([loss for loss, _ in each], [count for _, count in each], "images", ("loss",))
+            for each in (ours, simple)
+        )
+        return EvalResult(scores, baselines=(BaselineResult("the mean visible patch", mean),))
+
+    def hiding(self, record: Record) -> MaskedImageBatch:
+        """One image, of which the same patches are hidden whenever it is evaluated."""
+        [row] = self.encode([record.handed])
+        return self.collate([tuple(map(ids, row))], random_for("hidden", self.row_name(record)))
+
     @torch.inference_mode()
     def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
         """A model that says the mean of the images of training, wherever a patch is hidden."""
@@ -117,14 +148,12 @@ class MaskedImage(ImagesAlone):
             images.append(patchify(batch.images, masked.patch))
             if sum(map(len, images)) >= MEAN_IMAGES:
                 break
-        target = masked.target if isinstance(masked, MaskedAutoencoder) else nn.Identity()
-        mean = target(torch.cat(images)).mean(0)  # N P
+        mean = target_of(masked)(torch.cat(images)).mean(0)  # N P
 
-        def forward(images: Tensor, *_: object) -> Tensor:
+        def mean_image(images: Tensor, *_: object) -> Tensor:
             return mean.expand(len(images), -1, -1)
 
-        constant: Any = copy(masked)
-        constant.forward = forward
+        constant = saying(masked, mean_image)
         yield BaselineResult("the mean image", loss_scores(self, constant, data.validation_batches, self.target))
 
     def report_details(
@@ -189,6 +218,18 @@ def restored(model: nn.Module, batch: MaskedImageBatch) -> Reconstruction:
 def predicts_normalised(model: nn.Module) -> bool:
     """Whether it predicts each patch without its brightness and contrast."""
     return isinstance(model, MaskedAutoencoder) and model.target is normalise
+
+
+def target_of(model: MaskedAutoencoder | MaskedImageModel) -> Callable[[Tensor], Tensor]:
+    """What a model is to say of patches."""
+    return model.target if isinstance(model, MaskedAutoencoder) else nn.Identity()
+
+
+def saying(model: MaskedAutoencoder | MaskedImageModel, forward: Callable[..., Tensor]) -> nn.Module:
+    """A model with the loss of this one that says something else."""
+    other: Any = copy(model)
+    other.forward = forward
+    return other
 
 
 def mean_where(keep: Tensor, numbers: Tensor) -> Tensor:

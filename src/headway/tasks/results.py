@@ -15,7 +15,8 @@ from unicodedata import bidirectional
 
 from headway.errors import counted
 from headway.generate.request import Reason
-from headway.metrics.scores import MEASURES, Scores
+from headway.metrics.scores import MEASURES, Scores, plain_limits
+from headway.metrics.tables import finite
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, Hypothesis
 
 if TYPE_CHECKING:
@@ -276,11 +277,13 @@ class EvalResult:
     def to_dict(self) -> dict[str, Any]:
         found = {**self.extra, **self.scores.plain()}
         if self.baselines:
-            found["baselines"] = {one.name: one.scores.plain()["scores"] for one in self.baselines}
+            found["baselines"] = {one.name: finite(one.scores.numbers) for one in self.baselines}
+            found["baseline_intervals"] = {one.name: plain_limits(one.scores) for one in self.baselines}
         return found
 
     def to_text(self) -> str:
-        return "\n\n".join([self.scores.shown(), *self.notes])
+        simple = {f"by {one.name}": one.scores for one in self.baselines}
+        return "\n\n".join([self.scores.shown(simple), *self.notes])
 
 
 class CollectedAnswers:

@@ -9,7 +9,7 @@ Axes:  B batch   Ch channels   H height   W width   P width of the vectors that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Self
 
@@ -17,17 +17,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headway.data.order import batched, random_for
+from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.data.transforms.colour import ColourJitter
 from headway.data.transforms.compose import RandomApply, generators
 from headway.data.transforms.geometry import RandomResizedCrop
-from headway.metrics.scoring import score_losses
-from headway.ops.losses import nt_xent
+from headway.metrics.intervals import Share
+from headway.metrics.scores import Scores
+from headway.metrics.scoring import score_losses, scores_of
+from headway.ops.losses import cosines, nt_xent
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
-from headway.tasks.batches import Batch, Row
+from headway.tasks.batches import Batch, Row, ids
 from headway.tasks.inputs import ImageInput, input_of
-from headway.tasks.media_tasks import AUGMENTATIONS, Augmentations, ImagesAlone, image_setup, stored_text
+from headway.tasks.media_tasks import AUGMENTATIONS, Augmentations, ImagesAlone, composed, image_setup, stored_text
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import BaselineData, BaselineResult, EvalResult
 from headway.zoo.presets import preset
@@ -38,6 +42,8 @@ VIEWS: Augmentations = {
     "crop": lambda ready: RandomResizedCrop(*ready.size, (0.2, 1.0), mode=ready.mode),
     "jitter": lambda ready: RandomApply(ColourJitter(0.4, 0.4, 0.4, 0.1), 0.8),
 }
+USUAL = ("crop", "flip", "jitter", "grey", "blur")  # of these, where nobody says others
+COMPARED = 128  # images that one is told apart from in an evaluation
 TEMPERATURE = 0.5  # where neither preset nor person says another
 
 
@@ -70,8 +76,7 @@ class SimCLR(ImagesAlone):
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
-        usual = ("crop", "flip", "jitter", "grey", "blur")
-        input, chosen, config = image_setup(recipe, splits, start, VIEWS, usual)
+        input, chosen, config = image_setup(recipe, splits, start, VIEWS, USUAL)
         temperature = temperature_of(recipe, start)
         config = {**config, "temperature": temperature}
         return TaskSetup(cls(input, temperature), chosen=chosen, config=config, preprocess=input.preprocess)
@@ -101,6 +106,29 @@ class SimCLR(ImagesAlone):
     def pair_losses(self, one: Tensor, other: Tensor) -> Iterator[tuple[float, int]]:
         views = nt_xent(one, other, self.temperature, reduction="none")  # 2B
         return ((loss, 1) for loss in views.view(2, -1).sum(0).tolist())
+
+    def own_scores(self, model: nn.Module, records: Sequence[Record]) -> EvalResult:
+        """How often one view of an image is nearest to the other one, among both views of all images of a batch.
+
+        Views are made as usual: a model folder does not know by which it was trained.
+        """
+        ready, found, among = self.input.preprocess, list[Tensor](), list[int]()
+        task = replace(self, input=ImageInput(ready, composed(USUAL, VIEWS, ready)))
+        for some in batched(records, COMPARED):
+            rows = [tuple(map(ids, row)) for row in self.encode([record.handed for record in some])]
+            # the views of an image follow from its own name; which others it is told apart from, from the order
+            alone = [
+                task.collate([row], random_for("views", self.row_name(record)))
+                for row, record in zip(rows, some, strict=True)
+            ]
+            views = torch.cat([*(one.one for one in alone), *(one.other for one in alone)])
+            near = cosines(*[model(views)] * 2).fill_diagonal_(-torch.inf)  # 2B 2B
+            found.append((near.argmax(1) == torch.arange(len(views)).roll(len(some)))[: len(some)])
+            among += [len(views) - 1] * len(some)
+        scores = scores_of({"view_accuracy": Share(torch.cat(found).numpy())}, "images")
+        chance = Scores({"view_accuracy": sum(1 / n for n in among) / len(among)}, scores.count, "images")
+        note = f"other view found: of {COMPARED} images at most ({', '.join(USUAL)})"
+        return EvalResult(scores, notes=(note,), baselines=(BaselineResult("chance", chance),))
 
     def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
         """Where all vectors are alike, every image of the batch is as likely."""

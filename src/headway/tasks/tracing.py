@@ -6,7 +6,7 @@ kind.  A `ForcedText` is what one model wrote, token by token, so that another m
 
 An `Outcome` is what came out, as data.  A model that chooses (a word, a class, a tag, a symbol) is scored by what it
 chose before any edit: the sum of these choices' log-probabilities, which an edit changes.  A model that gives a vector
-is scored by how far that has turned, and one that forecasts a row by how far that has moved.
+is scored by how far that has turned, and one that predicts a row by how far that has moved.
 
 Axes:  N steps   C width   K choices: words, classes, symbols
 """

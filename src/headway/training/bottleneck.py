@@ -21,8 +21,9 @@ from headway.data.kinds import DataKind
 from headway.data.records import Record
 from headway.errors import UserError
 from headway.figures import Curve, Point
-from headway.metrics.scores import MEASURES, Measure, Scores, aligned, quantile_edges, spaced
+from headway.metrics.scores import MEASURES, Measure, Scores, quantile_edges, score_cell
 from headway.metrics.scoring import score_pairs
+from headway.metrics.tables import side_by_side, spaced
 from headway.model import load
 from headway.recipe import Recipe, flat
 from headway.system import keep_memory, read_json, write_json, write_text
@@ -122,14 +123,13 @@ class BottleneckResult:
 
     def rows(self) -> list[list[str]]:
         """The main metric by length, then of all; the first row has the columns' names."""
-        numbers = [[one.scores.numbers, *(bucket.numbers for bucket in one.scores.buckets)] for one in self.models]
-        buckets = self.models[0].scores.buckets
-        counts = [("all", len(self.lengths)), *((bucket.label, bucket.count) for bucket in buckets)]
+        parts = [(*one.scores.buckets, one.scores) for one in self.models]
+        labels = [*(bucket.label for bucket in self.models[0].scores.buckets), "all"]
         rows = [
-            [label, spaced(count), *(self.measure.shown(of[at][self.metric]) for of in numbers)]
-            for at, (label, count) in enumerate(counts)
+            [label, spaced(same[0].count), *(score_cell(of, self.metric) for of in same)]
+            for label, same in zip(labels, zip(*parts, strict=True), strict=True)
         ]
-        return [[self.unit, "count", *(one.name for one in self.models)], *rows[1:], rows[0]]
+        return [[self.unit, "count", *(one.name for one in self.models)], *rows]
 
     @property
     def direction(self) -> str:
@@ -167,7 +167,7 @@ class BottleneckResult:
         train = self.first.recipe.train
         lines = [
             f"\n{self.title}; {self.direction}\n",
-            f"{aligned(self.rows())}\n",
+            "\n\n".join(side_by_side(self.rows())) + "\n",
             *self.notes,
             f"on {len(self.lengths):,} held-out pairs, the same for all; each learned from the same pairs",
             f"in the same order, {train.steps:,} steps of {train.batch:,} tokens",

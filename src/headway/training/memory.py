@@ -7,7 +7,7 @@ activations that its largest batch keeps for the gradient.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import nn
 
 from headway.errors import UserError
 from headway.recipe import Recipe
-from headway.system import gibibytes, memory_limit
+from headway.system import gibibytes, memory_limit, resident_memory
 from headway.training.dataset import EncodedDataset
 from headway.training.groups import freeze
 from headway.zoo.build import architecture_of, on_meta
@@ -24,21 +24,23 @@ from headway.zoo.presets import PRESETS
 
 STATE = {"adamw": 8, "adam": 8, "muon": 4, "adafactor": 0}  # bytes of the optimiser for each number that learns
 MAX_MEETINGS = 1000  # of a weight with the cells of an image or the frames of a sound, whose results are kept
-PROCESS = 2**29  # bytes of Python, torch and what lies around
+MARGIN = 0.9  # of the memory there is, for a batch that is advised: a process is not always equally large
+FIRST_STEP = 2**26  # bytes of libraries that a first step loads, and of what allocators leave unused
 
 
 @dataclass(frozen=True)
 class TrainingMemory:
-    """Bytes that the steps of a run hold; `activations` are those of a whole batch."""
+    """Bytes that the steps of a run hold; `activations` are a whole batch's, `process` was there before."""
 
     weights: int
     gradients: int
     optimiser: int
     activations: float = 0.0
+    process: int = field(default_factory=lambda: resident_memory() + FIRST_STEP)
 
     @property
     def total(self) -> float:
-        return PROCESS + self.weights + self.gradients + self.optimiser + self.activations
+        return self.process + self.weights + self.gradients + self.optimiser + self.activations
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {gibibytes(size)}" for name, size in asdict(self).items() if size)
@@ -64,7 +66,7 @@ def surely_fits(config: Any, recipe: Recipe, unit: str, limit: float) -> bool:
     An image or a sound meets them many times.
     """
     kept = (recipe.train.batch or 1) * (1 if unit == "tokens" else MAX_MEETINGS)
-    return PROCESS + 4 * numbers(on_meta(config).parameters()) * (5 + kept) <= limit
+    return resident_memory() + FIRST_STEP + 4 * numbers(on_meta(config).parameters()) * (5 + kept) <= limit
 
 
 def usual_row(recipe: Recipe, encoded: EncodedDataset) -> int:
@@ -91,7 +93,8 @@ def check_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, others: I
     fitting = (other for other, one in others if training_memory(one, recipe, encoded, limit).total <= limit)
     fits = next((f"model.preset {other} fits" for other in fitting), "give a smaller model")
     if needed.activations:
-        batch = int((recipe.train.batch or 1) * (limit - needed.total + needed.activations) / needed.activations)
+        room = MARGIN * (limit - needed.total + needed.activations)
+        batch = int((recipe.train.batch or 1) * room / needed.activations)
         fits += f", or a train.batch of {batch}" if batch >= usual_row(recipe, encoded) else ""
     raise UserError(f"{said}, and there are {gibibytes(limit)}", do=fits)
 

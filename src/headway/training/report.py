@@ -20,7 +20,7 @@ from headway import __version__
 from headway.errors import counted
 from headway.figures import Curve, Point
 from headway.look.recording import find_attention_sites
-from headway.metrics.scores import INTERVAL, MEASURES, Scores
+from headway.metrics.scores import MEASURES, Scores, score_rows
 from headway.recipe import Recipe
 from headway.system import describe_cores, describe_processor, describe_python, going_on, path_argument, peak_memory
 from headway.tasks.base import Task
@@ -45,7 +45,9 @@ from headway.training.verdict import conclusions, retrain_command
 MAX_UNSEEN = 500  # records unlike any in training, where the data knows such
 MAX_FILES = 20  # names of data files that are listed
 UNSEEN = "in ways of writing never seen"
-INTERVALS = "95 % intervals: of Clopper and Pearson where a score counts records, else by bootstrap over records."
+INTERVALS = (
+    "In brackets: 95 % intervals, of Clopper and Pearson where a score counts records, else by bootstrap over records."
+)
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -223,24 +225,10 @@ def next_commands(task: type[Task], folder: str, example: str, sites: Sized = ()
     ]
 
 
-def score_rows(report: RunReport, found: Scores) -> list[list[str]]:
-    """Scores by length, of all with the interval, of what is unlike anything in training, and of simple methods.
-
-    The first row has the columns' names.
-    """
-    parts = [(bucket.label, bucket.count, bucket.numbers) for bucket in found.buckets]
-    parts.append(("all", found.count, found.numbers))
-    if report.unseen is not None:
-        parts.append((UNSEEN, report.unseen.count, report.unseen.numbers))
-    parts += [(f"by {one.name}", one.scores.count, one.scores.numbers) for one in report.baselines]
-    heads = [found.unit if found.buckets else "part", "count", *(MEASURES[name].title for name in found.numbers)]
-    rows = [
-        [label, f"{n:,}", *(MEASURES[m].shown(of[m]) if m in of else "" for m in found.numbers)]
-        for label, n, of in parts
-    ]
-    limits = [MEASURES[name].shown_interval(one) for name, one in found.intervals.items()]
-    rows.insert(len(found.buckets) + 1, [f"{INTERVAL} interval", "", *limits])
-    return [heads, *rows]
+def reported_rows(report: RunReport, found: Scores) -> list[list[str]]:
+    """Scores of all, by length, of what is unlike anything in training, and of simple methods."""
+    others = {} if report.unseen is None else {UNSEEN: report.unseen}
+    return score_rows(found, {**others, **{f"by {one.name}": one.scores for one in report.baselines}})
 
 
 FILES = (
@@ -294,7 +282,7 @@ def scores(report: RunReport) -> Iterator[str]:
         return
     found = report.details.scores
     yield f"On {found.count:,} held-out {found.things} that were not used in training:"
-    heads, *rows = score_rows(report, found)
+    heads, *rows = reported_rows(report, found)
     yield table(heads, rows)
     yield INTERVALS
     if report.conclusions:

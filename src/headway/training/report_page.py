@@ -15,14 +15,14 @@ from html import escape
 from torch import nn
 
 from headway.figures import Curve, CurveChart, HeatMap, Panel, Plot, Point, inline_svg, printable
-from headway.metrics.scores import CLASSES, MEASURES, PERCENT, Classes, Measure, taken_for
+from headway.metrics.scores import CLASSES, MEASURES, Classes, Measure, class_rows
 from headway.system import write_text
 from headway.tasks.results import PictureStrip, ReportDetails, Sample
 from headway.training.build import CARD, REPORT, look_command
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
-from headway.training.report import INTERVALS, UNSEEN, RunReport, model_card, run_report, score_rows
+from headway.training.report import INTERVALS, UNSEEN, RunReport, model_card, reported_rows, run_report
 from headway.training.report_attention import WeightMap
 from headway.training.verdict import write_scores
 
@@ -130,24 +130,16 @@ def scores(report: RunReport) -> Iterator[Markup]:
         yield tag("p", "Nothing was held out, so nothing was evaluated.")
         return
     found = report.details.scores
-    heads, *rows = score_rows(report, found)
+    heads, *rows = reported_rows(report, found)
     yield table(f"On {found.count:,} held-out {found.things}", heads, rows)
     yield tag("p", INTERVALS, class_="soft")
     if found.classes is not None:
-        yield class_table(found.classes)
+        heads, *rows = class_rows(found.classes)
+        yield table("The most frequent classes", heads, rows)
         if 2 < len(found.classes.labels) <= CLASSES:
             yield confusion(found.classes)
     for name, signature in found.signatures.items():
         yield tag("p", f"{measure_of(name).title}: ", tag("code", signature), class_="soft")
-
-
-def class_table(classes: Classes) -> Markup:
-    ordered = sorted(classes.labels, key=lambda label: (-classes.asked[label], label))[:CLASSES]
-    rows = list[list[str]]()
-    for label in ordered:
-        shares = (classes.precision(label), classes.recall(label), classes.f1(label))
-        rows.append([cut(label), f"{classes.asked[label]:,}", *map(PERCENT.shown, shares), taken_for(classes, label)])
-    return table("The most frequent classes", ["class", "count", "precision", "recall", "F1", "taken for"], rows)
 
 
 def confusion(classes: Classes) -> Markup:

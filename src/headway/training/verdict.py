@@ -16,11 +16,12 @@ from typing import Any
 from torch import nn
 
 from headway.data.records import Record
-from headway.metrics.scores import MEASURES, finite
+from headway.metrics.scores import MEASURES, score_cell
+from headway.metrics.tables import finite
 from headway.system import path_argument, write_json
 from headway.tasks.base import task_class
 from headway.tasks.registry import TASKS
-from headway.tasks.results import BaselineData, BaselineResult, EvalResult
+from headway.tasks.results import BaselineData, EvalResult
 from headway.training.loop import RunResult
 from headway.training.plan import Plan
 
@@ -69,7 +70,7 @@ def describe_scores(found: EvalResult) -> list[str]:
     if found.loss is not None:
         lines.append(f"loss {found.loss:.4f}")
     for one in found.baselines:
-        numbers = ", ".join(f"{MEASURES[name].title} {shown(one, name)}" for name in one.scores.numbers)
+        numbers = ", ".join(f"{MEASURES[name].title} {score_cell(one.scores, name)}" for name in one.scores.numbers)
         lines.append(f"by {one.name}: {numbers}")
     return lines
 
@@ -95,7 +96,8 @@ def verdict(made: Plan, end: RunResult) -> str | None:
     for one in found.baselines[1:]:
         best = one if how.better(one.scores.numbers[main], best.scores.numbers[main]) else best
     ours = f"{how.title} {scores.told(main)}"
-    against = " and ".join(f"{shown(one, main)} by {one.name}" for one in found.baselines)
+    against = " and ".join(f"{score_cell(one.scores, main)} by {one.name}" for one in found.baselines)
+    against += f" on the same {scores.count:,} {scores.things}"
     loss = "" if found.loss is None else f"; the loss is {found.loss:.2f} after {end.step:,} steps"
     if not how.better(value, first.scores.numbers[main]):
         return f"has not learned: {ours} against {against}{loss}; try {advice(made)}"
@@ -103,14 +105,14 @@ def verdict(made: Plan, end: RunResult) -> str | None:
         said = f"may not have learned: {ours} against {against}"
         return f"{said}; {scores.count:,} {scores.things} are too few to tell, so hold out more, or try {advice(made)}"
     if how.better(best.scores.numbers[main], value):
-        return f"has learned, but less than {best.name}: {ours} against {against}; try {advice(made)}"
+        said = f"has learned, but less than {best.name}: {ours} against {against}; try {advice(made)}"
+        scratch = (
+            "on little data a model from scratch may stay below it, and --from FOLDER starts from a pretrained one"
+        )
+        return said if made.start else f"{said}; {scratch}"
     close = best is not first and best.scores.numbers[main] in limits
     doubt = f"; whether it is better than {best.name}, {scores.count:,} {scores.things} are too few to tell"
     return f"has learned: {ours} against {against}{doubt if close else ''}"
-
-
-def shown(one: BaselineResult, name: str) -> str:
-    return MEASURES[name].shown(one.scores.numbers[name])
 
 
 def advice(made: Plan) -> str:

@@ -21,7 +21,9 @@ from math import prod
 from typing import Any, NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from headway.errors import UserError
 from headway.nn.attention import Attention, SelfAttention
@@ -73,10 +75,31 @@ def activation_bytes(config: object, model: nn.Module, unit: str, length: int) -
     for part in model.modules():
         if isinstance(part, Attention):
             part.pattern = Full()
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), FusedAttention():
         call(model, tensors, Context(), Context())
     units = {"images": 1, "tokens": (1 + pairs) * length}.get(unit, tensors[0].shape[1])
     return sum(tensor.untyped_storage().nbytes() for tensor in saved.values()) / units
+
+
+class FusedAttention(TorchFunctionMode):
+    """Attention on the meta device as the fused kernel computes it: without keeping weights for the gradient.
+
+    There torch takes the plain way, which keeps them twice; on a processor only for dropout and a learned bias.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is not F.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        given: tuple[Any, ...] = (*args, False)
+        q, k, v, mask, dropout, causal = given[:6]
+        learned = mask is not None and mask.requires_grad
+        if dropout or learned or q.shape[-1] != v.shape[-1]:
+            return func(*args, **(kwargs or {}))
+        groups = q.shape[1] // k.shape[1]
+        k, v = (one.repeat_interleave(groups, 1) if groups > 1 else one for one in (k, v))
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask)[0]
 
 
 def address(tensor: Tensor) -> int:

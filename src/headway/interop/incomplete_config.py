@@ -34,7 +34,7 @@ ROWS, TOKENS = "ForSequenceClassification", "ForTokenClassification"
 HEADS = (
     *(ROWS, TOKENS, "ForQuestionAnswering", "ForImageClassification", "ForCTC"),
     *("ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
-    *("ForConditionalGeneration", "MTModel", "ForCausalLM", "LMHeadModel", "EncoderModel", "Model"),
+    *("ForConditionalGeneration", "MTModel", "ForCausalLM", "LMHeadModel", "EncoderModel", "ModelWithProjection", "Model"),
 )
 
 

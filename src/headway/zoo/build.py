@@ -99,6 +99,7 @@ ARCHITECTURES = {
     "captioner": "headway.zoo.captioner",
     "clip": "headway.zoo.clip",
     "clip_image": "headway.zoo.clip_image",
+    "clip_text": "headway.zoo.clip_text",
     "conformer": "headway.zoo.conformer",
     "forecaster": "headway.zoo.forecaster",
     "gpt2": "headway.zoo.gpt2",

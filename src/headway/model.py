@@ -20,7 +20,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import read_sides
 from headway.data.tokenizer_readers import READERS, load_tokenizer
 from headway.errors import UserError, listed, malformed, nearest
-from headway.generate.request import LENGTHS, MASKS, is_setting
+from headway.generate.request import LENGTHS, MASKS, check_settings, is_setting
 from headway.generate.session import arrange
 from headway.interop.config_reader import collect_notes
 from headway.interop.incomplete_config import completed
@@ -258,13 +258,16 @@ def read_with_config(place: Path, heads: int | None, unsafe: bool) -> tuple[Mode
         raise UserError(given, allowed=f"{LAYOUT}", do="use a newer headway")
     if not native and (model_type := model_type_of(values)):
         family(model_type)  # an unknown one is refused before the weights are read
+    kept = values.get("kept") if native else values
+    check_settings(kept if isinstance(kept, Mapping) else {}, str(place / "config.json"))
     tensors = read_weights(place, unsafe=unsafe)
     if native:
         return from_native(values, tensors), tensors
     loaded, file = from_hf(values, tensors), place / "generation_config.json"
     if file.is_file():
-        extra = {**loaded.extra_config, **generation_settings(read_json(file))}
-        loaded = replace(loaded, extra_config=extra)
+        settings = generation_settings(read_json(file))
+        check_settings(settings, str(file))
+        loaded = replace(loaded, extra_config={**loaded.extra_config, **settings})
     return loaded, loaded.family().keymap(loaded.config).load(tensors)
 
 

@@ -155,6 +155,30 @@ TEXTS = {
 }
 
 
+WRONG_COUNTS: tuple[object, ...] = ("many", 2.5, 20.0, -3, [4], True)
+GENERATION = {
+    **{f"{name} {x!r}": {name: x} for name in ("max_new_tokens", "max_length", "min_length") for x in WRONG_COUNTS},
+    "max_new_tokens 0": {"max_new_tokens": 0},
+    "no_repeat_ngram_size": {"no_repeat_ngram_size": "few"},
+    "eos_token_id": {"eos_token_id": "</s>"},
+    "eos_token_id of a list": {"eos_token_id": [1, "2"]},
+    "suppress_tokens": {"suppress_tokens": {"1": 2}},
+}
+
+
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
+def test_lengths_and_tokens_that_are_none_are_refused_with_their_file(model: Path, tmp_path: Path, file: str) -> None:
+    def edit(values: dict[str, Any], work: Path) -> None:
+        place = work / "m" / file
+        old = json.loads(place.read_text()) if place.exists() else {}
+        place.write_text(json.dumps({**old, **values}))
+
+    words = ("run", "m", "the a", "--max-new-tokens", "1")  # so that none of them would be heeded
+    cases = [Case(name, words, partial(edit, values), model) for name, values in GENERATION.items()]
+    for name, outcome in tried(cases, tmp_path).items():
+        assert f"m/{file}: {name.split()[0]} is " in outcome.err, (name, outcome.err)
+
+
 def test_json_that_is_none_is_one_sentence(model: Path, tmp_path: Path) -> None:
     def write(file: str, data: bytes, work: Path) -> None:
         (work / "m" / file).write_bytes(data)

@@ -7,6 +7,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -31,6 +32,7 @@ PIECES: dict[str, Any] = {
     **{"type": "WordPiece", "vocab": {"[UNK]": 0, "a": 1, "##a": 2}, "unk_token": "[UNK]"},
     **{"continuing_subword_prefix": "##", "max_input_chars_per_word": 100},
 }
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 START = {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
 
 
@@ -44,6 +46,18 @@ def charsmap(data: bytes) -> dict[str, Any]:
 
 def nested(depth: int) -> dict[str, Any]:
     return {"type": "Sequence", "normalizers": [nested(depth - 1)] if depth else []}
+
+
+INNER = {
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "decoder": "decoders",
+    "post_processor": "processors",
+}
+
+
+def inside(slot: str, depth: int) -> dict[str, Any]:
+    return {"type": "Sequence", INNER[slot]: [inside(slot, depth - 1)] if depth else []}
 
 
 # parts of a tokenizer.json that replace good ones
@@ -91,6 +105,31 @@ PIPELINES: dict[str, dict[str, Any]] = {
             "pattern": {"Regex": r"((\w+)+)+\d\d\d\d\d\d"},
         }
     },
+    "a piece of a million letters": {"model": {**UNIGRAM, "vocab": [["<unk>", 0.0], ["a" * 10**6, -1.0]]}},
+    "a token of a million letters": {"model": {**BPE, "vocab": {"a" * 10**6: 0}, "merges": []}},
+    "an added token of a million letters": {"added_tokens": [{"id": 9, "content": "x" * 10**6, **FLAGS}]},
+    "bytes of bytes": {"normalizer": {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 20}},
+    "bytes of bytes, split": {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTE_LEVEL] * 50}},
+    "a text a thousand times": {"post_processor": template(*[{"Sequence": {"id": "A", "type_id": 0}}] * 1000)},
+    "a token that is a million": {
+        "post_processor": {**template(START), "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [0] * 10**6}}}
+    },
+    **{f"deep {slot}": {slot: inside(slot, 90)} for slot in INNER},
+    **{
+        f"{kind} {pattern}": {slot: {"type": kind, "pattern": {"Regex": pattern}, **rest}}
+        for pattern in (
+            r"(a+)+b",
+            r"(a|aa)+$",
+            r"((a{1,100}){1,100}){1,100}b",
+            r"(\s*\S+)*\d{9}",
+            r"\p{L}+" * 200,
+            "(" * 5000,
+        )
+        for kind, slot, rest in (
+            ("Split", "pre_tokenizer", {"behavior": "Isolated", "invert": False}),
+            ("Replace", "normalizer", {"content": "b"}),
+        )
+    },
     "added tokens of numbers": {"added_tokens": [5]},
     "added tokens without ids": {"added_tokens": [{"content": "zz", **FLAGS}]},
     "padding to a word": {"padding": {"strategy": "forever"}},
@@ -132,6 +171,35 @@ def test_a_pipeline_that_panics_or_never_ends_is_one_sentence(model: Path, tmp_p
     cases = [Case(name, ("run", "m", "the a"), partial(edit, part), model) for name, part in PIPELINES.items()]
     for name, outcome in tried(cases, tmp_path).items():
         assert "tokenizer.json" in outcome.err or "m: " in outcome.err, (name, outcome.err)
+
+
+@pytest.mark.slow
+def test_more_tokens_than_any_vocabulary_has_are_refused(model: Path, tmp_path: Path) -> None:
+    """2 million tokens took 11 to 13 s of processor time, a million added ones more than 20."""
+    flags = json.dumps(FLAGS)[1:]
+    added = ",".join(f'{{"id": {at}, "content": "<{at}>", {flags}' for at in range(100_001))
+    vocab = ",".join(f'"{at}": {at}' for at in range(2**20 + 1))
+    parts = {
+        "vocabulary": f'"model": {{"type": "BPE", "merges": [], "vocab": {{{vocab}}}}}',
+        "list of added tokens": f'"model": {json.dumps(BPE)}, "added_tokens": [{added}]',
+    }
+
+    def write(part: str, work: Path) -> None:
+        (work / "m" / "tokenizer.json").write_text(f'{{"version": "1.0", {part}}}')
+
+    cases = [Case(name, ("run", "m", "the a"), partial(write, part), model) for name, part in parts.items()]
+    for name, outcome in tried(cases, tmp_path).items():
+        assert f"the {name} has" in outcome.err, (name, outcome.err)
+
+
+def test_a_pipeline_that_panics_at_a_text_writes_no_trace(model: Path, tmp_path: Path, capfd: Any) -> None:
+    """The probe is read, and the text is not; the trace would come from the library itself, below Python."""
+    shutil.copytree(model, tmp_path / "m")
+    file = tmp_path / "m" / "tokenizer.json"
+    pattern = {"type": "Split", "pattern": {"Regex": r"^(([a-z])+.)+[A-Z]([a-z])+$"}, "behavior": "Isolated"}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "pre_tokenizer": {**pattern, "invert": False}}))
+    assert main(["run", str(tmp_path / "m"), "a" * 3000]) == 2
+    assert re.fullmatch(r"error: the tokenizer cannot read this text: .*\n", capfd.readouterr().err)
 
 
 def test_files_beside_a_tokenizer_are_checked(model: Path, tmp_path: Path) -> None:

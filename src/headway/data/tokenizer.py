@@ -28,7 +28,7 @@ from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from headway.data.decode_stream import ByteMender, ByteStream, DecodeStream, PieceStream, decoder_kinds
-from headway.data.pipeline_checks import is_failure
+from headway.data.pipeline_checks import SILENCE, is_failure
 from headway.data.sentencepiece_model import SentencePieceNormalizer
 from headway.errors import UserError, nearest
 from headway.system import write_json, write_text
@@ -104,7 +104,8 @@ class Tokenizer:
         mender = ByteMender(self.backend)
         whole = mender.all(ids) if mender.bytes else ids
         try:
-            return self.backend.decode(list(whole), skip_special_tokens=True)
+            with SILENCE:
+                return self.backend.decode(list(whole), skip_special_tokens=True)
         except BaseException as error:
             raise unreadable((), error) from error
 
@@ -193,7 +194,8 @@ class Tokenizer:
         """The ids of texts, literally."""
         try:
             normal = list(texts) if self.normalizer is None else [self.normalizer(text) for text in texts]
-            return self.known_ids(self.literal_backend.encode_batch_fast(normal, add_special_tokens=framed))
+            with SILENCE:
+                return self.known_ids(self.literal_backend.encode_batch_fast(normal, add_special_tokens=framed))
         except BaseException as error:
             raise unreadable(texts, error) from error
 
@@ -201,7 +203,8 @@ class Tokenizer:
         """The ids of texts with the special tokens that are spelled in them, and with the frame."""
         if self.normalizer is None:
             try:
-                return self.known_ids(self.backend.encode_batch_fast(list(texts)))
+                with SILENCE:
+                    return self.known_ids(self.backend.encode_batch_fast(list(texts)))
             except BaseException as error:
                 raise unreadable(texts, error) from error
         # what lies between special tokens is normalised by itself; the tokens are at the odd places

@@ -20,13 +20,13 @@ from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import read_sides
 from headway.data.tokenizer_readers import READERS, load_tokenizer
 from headway.errors import UserError, listed, malformed, nearest
-from headway.generate.request import LENGTHS, MASKS, is_setting
+from headway.generate.request import LENGTHS, MASKS, check_settings, is_setting
 from headway.generate.session import arrange
 from headway.interop.config_reader import collect_notes
 from headway.interop.incomplete_config import completed
 from headway.interop.registry import Family, family, model_type_of, type_for
 from headway.interop.timm_folder import SETTINGS, is_timm, read_names, settings_of, with_settings
-from headway.interop.weights import OPENAI, fill, foreign, read_weights, write_weights
+from headway.interop.weights import OPENAI, fill, foreign, model_for, read_weights, write_weights
 from headway.nn.embed import TokenEmbed
 from headway.nn.trunk import EncoderDecoder, tensors_of
 from headway.system import no_model, read_json, write_json
@@ -258,13 +258,16 @@ def read_with_config(place: Path, heads: int | None, unsafe: bool) -> tuple[Mode
         raise UserError(given, allowed=f"{LAYOUT}", do="use a newer headway")
     if not native and (model_type := model_type_of(values)):
         family(model_type)  # an unknown one is refused before the weights are read
+    kept = values.get("kept") if native else values
+    check_settings(kept if isinstance(kept, Mapping) else {}, str(place / "config.json"))
     tensors = read_weights(place, unsafe=unsafe)
     if native:
-        return from_native(values), tensors
+        return from_native(values, tensors), tensors
     loaded, file = from_hf(values, tensors), place / "generation_config.json"
     if file.is_file():
-        extra = {**loaded.extra_config, **generation_settings(read_json(file))}
-        loaded = replace(loaded, extra_config=extra)
+        settings = generation_settings(read_json(file))
+        check_settings(settings, str(file))
+        loaded = replace(loaded, extra_config={**loaded.extra_config, **settings})
     return loaded, loaded.family().keymap(loaded.config).load(tensors)
 
 
@@ -304,7 +307,7 @@ def read_openai_file(place: Path, unsafe: bool) -> tuple[Model, Mapping[str, Ten
     return replace(loaded, tokenizer=tokenizer, extra_config=settings), tensors
 
 
-def from_native(values: Mapping[str, Any]) -> Model:
+def from_native(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
     """A model from our own config.json."""
     name, extra, task = values.get("architecture"), values.get("kept", {}), values.get("task")
     if name == CUSTOM:
@@ -319,7 +322,7 @@ def from_native(values: Mapping[str, Any]) -> Model:
         said = f"config.json: task is {task!r:.60} and kept {extra!r:.60}"
         raise UserError(said, allowed="the name of a task, and an object")
     check_class_names(extra)
-    return Model(on_meta(config), config, name, model_type, extra, task_name=task)
+    return Model(model_for(config, tensors), config, name, model_type, extra, task_name=task)
 
 
 def from_hf(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
@@ -334,7 +337,7 @@ def from_hf(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
     check_class_names(values)
     extra = {name: value for name, value in values.items() if name in (*CLASS_NAMES, *RATES) or is_setting(name)}
     notes = (*inferred, *ignored)
-    loaded = Model(on_meta(config), config, known.architecture, model_type, extra, notes=notes)
+    loaded = Model(model_for(config, tensors), config, known.architecture, model_type, extra, notes=notes)
     if not timm:
         return loaded
     from headway.data.preprocess import read_timm

@@ -1,10 +1,11 @@
 """What a command is doing while it does not answer yet: bars on a terminal, plain lines in a file or a pipe.
 
-`phase` names work that may take longer than a second, `Phase.counted` counts its items.  They are shown on the stream
-that `progress_on` was given, and nowhere without it: the library itself is silent.
+`phase` names work that may take longer than a second, `Phase.counted` counts its items.  Records that are read within a
+phase that counts nothing of its own are counted by `counted_within`.  They are shown on the stream that `progress_on`
+was given, and nowhere without it: the library itself is silent.
 
 On a terminal a phase is one line that disappears when it ends.  Elsewhere it is a line at its beginning and, if it
-goes on, another every ten seconds.
+goes on and counts something, another every two seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ T = TypeVar("T")
 
 STREAM: ContextVar[TextIO | None] = ContextVar("STREAM", default=None)
 REFRESH_SECONDS = 0.2  # of a bar
-LINE_SECONDS = 10.0  # between plain lines
+LINE_SECONDS = 2.0  # between plain lines
+PHASE: ContextVar[Phase | None] = ContextVar("PHASE", default=None)
 
 
 class Phase:
@@ -75,12 +77,24 @@ def progress_on(out: TextIO | None) -> Generator[None]:
 @contextmanager
 def phase(name: str, unit: str = "") -> Generator[Phase]:
     """Around work that may take long; a phase within another is not shown."""
-    found = Phase(name, STREAM.get(), unit)
+    found, shown = Phase(name, STREAM.get(), unit), STREAM.get() is not None
+    token = PHASE.set(found) if shown else None
     try:
         with progress_on(None):
             yield found
     finally:
         found.close()
+        if token is not None:
+            PHASE.reset(token)
+
+
+def counted_within(items: Iterable[T], unit: str) -> Iterable[T]:
+    """The items, which the phase around counts, unless it counts something of its own."""
+    around = PHASE.get()
+    if around is None or around.unit not in ("", unit):
+        return items
+    around.unit = unit
+    return around.counted(items)
 
 
 def is_terminal(out: TextIO) -> bool:

@@ -122,8 +122,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_elsewhere_a_phase_is_a_line_and_another_every_ten_seconds() -> None:
-    out, clock = io.StringIO(), iter([0.0, 4.0, 11.0, 20.0, 22.0])
+def test_elsewhere_a_phase_is_a_line_and_another_every_two_seconds() -> None:
+    out, clock = io.StringIO(), iter([0.0, 0.8, 2.2, 4.0, 4.4])
     shown = Phase("encoding", out, "rows", lambda: next(clock))
     assert list(shown.counted("abcd")) == list("abcd")
     assert out.getvalue() == "encoding …\nencoding … 2 rows\nencoding … 4 rows\n"

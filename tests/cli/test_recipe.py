@@ -484,3 +484,23 @@ def test_a_recipe_of_an_earlier_version_splits_as_that_did(tmp_path: Path) -> No
         file.write_text(text, encoding="utf-8")
         data = from_yaml(file).data
         assert (data.validation_split, data.stratify) == expected
+
+
+# ---- the version of the format
+
+
+def test_a_recipe_tells_the_version_of_its_format(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text(to_yaml(Recipe(seed=5)))
+    assert file.read_text().startswith("version: 1\n")
+    assert from_yaml(file) == Recipe(seed=5)
+    file.write_text("seed: 5\n")  # as recipes were that tell none
+    assert from_yaml(file) == Recipe(seed=5)
+
+
+@pytest.mark.parametrize("version", ["2", "0", "1.5", "'1'", "true", "null", "[1]"])
+def test_a_recipe_of_another_version_is_refused(tmp_path: Path, version: str) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text(f"seed: 5\nversion: {version}\nnothing: 3\n")
+    with pytest.raises(UserError, match=r"recipe\.yaml line 2: version: .* is no version of a recipe .*; use a newer"):
+        from_yaml(file)

@@ -65,7 +65,7 @@ def test_a_header_is_no_record_and_is_said(tmp_path: Path, case: str) -> None:
     assert found.kind is kind
     assert all(isinstance(column, str) for column in found.columns)
     assert f"{COUNT} lines of " in sentence(found)
-    assert f"({', '.join(map(str, found.columns))}; the first line is a header)" in sentence(found)
+    assert f"({', '.join(map(str, found.columns))}; the first line is a header" in sentence(found)
     result = check(found)
     assert (result.count, result.good) == (COUNT, COUNT)
     (tmp_path / "b.csv").write_text(text.partition("\n")[2])  # the same without its header
@@ -97,6 +97,24 @@ def test_a_first_record_is_no_header(tmp_path: Path, case: str) -> None:
     found = recognise([tmp_path / "a.csv"])
     assert "header" not in sentence(found)
     assert len(list(records(found))) == COUNT
+
+
+RARE = ["sport", *CLASSES[1:]]  # a class that occurs once
+
+
+def test_a_first_word_of_a_class_of_its_own_is_judged_by_the_other_classes(tmp_path: Path) -> None:
+    """A record where classes occur once; else a header, and the plan says how it becomes a record."""
+    file = tmp_path / "a.csv"
+    for word, name in (("Hello", "Greeting"), ("hello", "greeting")):
+        file.write_text(table(f"{word},{name}", TEXTS, RARE))
+        assert len(list(records(recognise([file])))) == COUNT + 1
+        file.write_text(table(f"{word},{name}", TEXTS, CLASSES))
+        told = f"({word}, {name}; the first line is a header: where it is a record, put a line of names"
+        assert told in sentence(recognise([file]))
+        file.write_text(table(f"text,label\n{word},{name}", TEXTS, CLASSES))  # as it says
+        assert len(list(records(recognise([file])))) == COUNT + 1
+    file.write_text(table("message,grade", TEXTS, STARS))
+    assert sentence(recognise([file])).count("the first line is a header)") == 1
 
 
 @pytest.mark.slow

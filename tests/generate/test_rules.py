@@ -82,9 +82,9 @@ def test_a_forced_token_costs_a_beam_nothing() -> None:
 def test_impossible_rules_are_told() -> None:
     with pytest.raises(UserError, match="no_repeat=-1"):
         Rules(no_repeat=-1)
-    with pytest.raises(UserError, match=r"forced_bos_token_id='x'; allowed: a token's number"):
+    with pytest.raises(UserError, match=r"forced_bos_token_id is 'x'; allowed: a token's number"):
         rules_of({"forced_bos_token_id": "x"}, 9, begins=True)
-    with pytest.raises(UserError, match=r"min_length=-2"):
+    with pytest.raises(UserError, match=r"min_length is -2"):
         min_new_tokens({"min_length": -2}, 1, 9)
 
 

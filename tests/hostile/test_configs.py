@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from headway.zoo.bounds import range_of
 from headway.zoo.build import ARCHITECTURES, architecture
@@ -150,6 +152,63 @@ def test_layers_of_experts_are_counted_before_they_are_made(bases: Path, tmp_pat
     found = try_all([Case("experts", ("run", "m", "the"), edit, bases / "hf-mixtral")], tmp_path)["experts"]
     check(found, "experts")
     assert "8,192" in found.err
+
+
+# layers and widths within their ranges, which took 6 to 34 s to build without memory
+HUGE: dict[str, dict[str, Any]] = {
+    "own": {
+        "headway": 1,
+        "architecture": "swin",
+        "config": {"layers": [1000] * 4, "dim": 10_000, "heads": [2] * 4},
+    },
+    "hf": {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 10_000,
+        "intermediate_size": 10_000,
+        "num_hidden_layers": 1000,
+        "num_attention_heads": 10,
+    },
+    "hf without architectures": {
+        "model_type": "bert",
+        "hidden_size": 10_000,
+        "num_hidden_layers": 1000,
+        "num_attention_heads": 10,
+    },
+    "timm": {
+        "architecture": "vit_base_patch16_224",
+        "num_classes": 10,
+        "model_args": {"embed_dim": 10_000, "depth": 1000, "num_heads": 10},
+    },
+}
+
+
+def small_weights(config: dict[str, Any], work: Path) -> None:
+    """A kilobyte of weights beside a config, as the file of an expanded tensor is too."""
+    (work / "m").mkdir()
+    (work / "m" / "config.json").write_text(json.dumps(config))
+    save_file({"x": torch.zeros(256)}, work / "m" / "model.safetensors")
+
+
+def expanded_weights(config: dict[str, Any], work: Path) -> None:
+    """A tensor of many numbers that is one number in its file."""
+    small_weights(config, work)
+    (work / "m" / "model.safetensors").unlink()
+    torch.save({"x": torch.zeros(1).expand(10**12)}, work / "m" / "pytorch_model.bin")
+
+
+@pytest.mark.slow
+def test_a_model_of_more_parameters_than_its_weights_is_not_made(tmp_path: Path) -> None:
+    """Whatever the layout: by the numbers in the file, after the first layer."""
+    words = ("run", "m", "the", "--unsafe")
+    cases = [
+        Case(f"{name}, {make.__name__}", words, partial(make, config))
+        for name, config in HUGE.items()
+        for make in (small_weights, expanded_weights)
+    ]
+    for name, outcome in try_all(cases, tmp_path).items():
+        check(outcome, name)
+        assert "parameters or more, and the weights hold" in outcome.err, (name, outcome.err)
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ PIECES: dict[str, Any] = {
     **{"type": "WordPiece", "vocab": {"[UNK]": 0, "a": 1, "##a": 2}, "unk_token": "[UNK]"},
     **{"continuing_subword_prefix": "##", "max_input_chars_per_word": 100},
 }
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 START = {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
 
 
@@ -44,6 +45,18 @@ def charsmap(data: bytes) -> dict[str, Any]:
 
 def nested(depth: int) -> dict[str, Any]:
     return {"type": "Sequence", "normalizers": [nested(depth - 1)] if depth else []}
+
+
+INNER = {
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "decoder": "decoders",
+    "post_processor": "processors",
+}
+
+
+def inside(slot: str, depth: int) -> dict[str, Any]:
+    return {"type": "Sequence", INNER[slot]: [inside(slot, depth - 1)] if depth else []}
 
 
 # parts of a tokenizer.json that replace good ones
@@ -91,6 +104,31 @@ PIPELINES: dict[str, dict[str, Any]] = {
             "pattern": {"Regex": r"((\w+)+)+\d\d\d\d\d\d"},
         }
     },
+    "a piece of a million letters": {"model": {**UNIGRAM, "vocab": [["<unk>", 0.0], ["a" * 10**6, -1.0]]}},
+    "a token of a million letters": {"model": {**BPE, "vocab": {"a" * 10**6: 0}, "merges": []}},
+    "an added token of a million letters": {"added_tokens": [{"id": 9, "content": "x" * 10**6, **FLAGS}]},
+    "bytes of bytes": {"normalizer": {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 20}},
+    "bytes of bytes, split": {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTE_LEVEL] * 50}},
+    "a text a thousand times": {"post_processor": template(*[{"Sequence": {"id": "A", "type_id": 0}}] * 1000)},
+    "a token that is a million": {
+        "post_processor": {**template(START), "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [0] * 10**6}}}
+    },
+    **{f"deep {slot}": {slot: inside(slot, 90)} for slot in INNER},
+    **{
+        f"{kind} {pattern}": {slot: {"type": kind, "pattern": {"Regex": pattern}, **rest}}
+        for pattern in (
+            r"(a+)+b",
+            r"(a|aa)+$",
+            r"((a{1,100}){1,100}){1,100}b",
+            r"(\s*\S+)*\d{9}",
+            r"\p{L}+" * 200,
+            "(" * 5000,
+        )
+        for kind, slot, rest in (
+            ("Split", "pre_tokenizer", {"behavior": "Isolated", "invert": False}),
+            ("Replace", "normalizer", {"content": "b"}),
+        )
+    },
     "added tokens of numbers": {"added_tokens": [5]},
     "added tokens without ids": {"added_tokens": [{"content": "zz", **FLAGS}]},
     "padding to a word": {"padding": {"strategy": "forever"}},
@@ -135,6 +173,25 @@ def test_a_pipeline_that_panics_or_never_ends_is_one_sentence(model: Path, tmp_p
         assert "tokenizer.json" in outcome.err or "m: " in outcome.err, (name, outcome.err)
 
 
+@pytest.mark.slow
+def test_more_tokens_than_any_vocabulary_has_are_refused(model: Path, tmp_path: Path) -> None:
+    """2 million tokens took 11 to 13 s of processor time, a million added ones more than 20."""
+    flags = json.dumps(FLAGS)[1:]
+    added = ",".join(f'{{"id": {at}, "content": "<{at}>", {flags}' for at in range(100_001))
+    vocab = ",".join(f'"{at}": {at}' for at in range(2**20 + 1))
+    parts = {
+        "vocabulary": f'"model": {{"type": "BPE", "merges": [], "vocab": {{{vocab}}}}}',
+        "list of added tokens": f'"model": {json.dumps(BPE)}, "added_tokens": [{added}]',
+    }
+
+    def write(part: str, work: Path) -> None:
+        (work / "m" / "tokenizer.json").write_text(f'{{"version": "1.0", {part}}}')
+
+    cases = [Case(name, ("run", "m", "the a"), partial(write, part), model) for name, part in parts.items()]
+    for name, outcome in tried(cases, tmp_path).items():
+        assert f"the {name} has" in outcome.err, (name, outcome.err)
+
+
 def test_files_beside_a_tokenizer_are_checked(model: Path, tmp_path: Path) -> None:
     def write(file: str, values: object, work: Path) -> None:
         (work / "m" / file).write_text(json.dumps(values))
@@ -154,6 +211,31 @@ TEXTS = {
     "a key twice": b'{"model_type": "gpt2", "model_type": "bert"}',
     "a number of 10^5 digits": b'{"vocab_size": ' + b"9" * 10**5 + b"}",
 }
+
+
+WRONG_COUNTS: tuple[object, ...] = ("many", 2.5, 20.0, -3, [4], True)
+GENERATION = {
+    **{f"{name} {x!r}": {name: x} for name in ("max_new_tokens", "max_length", "min_length") for x in WRONG_COUNTS},
+    "max_new_tokens 0": {"max_new_tokens": 0},
+    "no_repeat_ngram_size": {"no_repeat_ngram_size": "few"},
+    "eos_token_id": {"eos_token_id": "</s>"},
+    "eos_token_id of a list": {"eos_token_id": [1, "2"]},
+    "suppress_tokens": {"suppress_tokens": {"1": 2}},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
+def test_lengths_and_tokens_that_are_none_are_refused_with_their_file(model: Path, tmp_path: Path, file: str) -> None:
+    def edit(values: dict[str, Any], work: Path) -> None:
+        place = work / "m" / file
+        old = json.loads(place.read_text()) if place.exists() else {}
+        place.write_text(json.dumps({**old, **values}))
+
+    words = ("run", "m", "the a", "--max-new-tokens", "1")  # so that none of them would be heeded
+    cases = [Case(name, words, partial(edit, values), model) for name, values in GENERATION.items()]
+    for name, outcome in tried(cases, tmp_path).items():
+        assert f"m/{file}: {name.split()[0]} is " in outcome.err, (name, outcome.err)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tests.interop.parity import Case, Kind
@@ -33,7 +34,20 @@ def clip(act: str = "quick_gelu", width: int = 14, **text: Any) -> Any:
     return CLIPModel._from_config(CLIPConfig(**towers, projection_dim=width), attn_implementation="eager")
 
 
+def tower(architecture: str, **options: Any) -> Any:
+    """One tower alone, by the name of its class."""
+    import transformers
+
+    kind = getattr(transformers, architecture)
+    sizes = {**(TEXT if "Text" in architecture else IMAGE), "projection_dim": 14, "architectures": [architecture]}
+    return kind._from_config(kind.config_class(**sizes | options), attn_implementation="eager")
+
+
+TOWERS = [f"CLIP{side}Model{head}" for side in ("Text", "Vision") for head in ("", "WithProjection")]
 CASES = [
+    *(Case(f"clip, {name}", partial(tower, name), Kind.TOWER) for name in TOWERS),
+    Case("clip, CLIPTextModel, an old file's end", lambda: tower(TOWERS[0], eos_token_id=2), Kind.TOWER),
+    Case("clip, CLIPVisionModel, GELU", lambda: tower(TOWERS[2], hidden_act="gelu"), Kind.TOWER),
     Case("clip", clip, Kind.TOWERS),
     Case("clip, GELU", lambda: clip("gelu", width=10), Kind.TOWERS),
     Case("clip, an old file's end", lambda: clip(eos_token_id=2), Kind.TOWERS),

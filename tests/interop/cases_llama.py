@@ -116,5 +116,6 @@ CASES = [
     Case("llama, bare", lambda: topped("LlamaModel"), Kind.DECODER),
     Case("mistral, classes of rows", lambda: topped("MistralForSequenceClassification"), Kind.DECODER),
     Case("qwen2, classes of rows", lambda: topped("Qwen2ForSequenceClassification", num_labels=1), Kind.DECODER),
+    Case("phi3, classes of rows", lambda: topped("Phi3ForSequenceClassification", num_labels=3), Kind.DECODER),
     Case("phi3, a quarter of each head, tied", lambda: phi3(partial_rotary_factor=0.25, **TIED), Kind.DECODER),
 ]

@@ -36,6 +36,7 @@ class Kind(Enum):
     WAVES = auto()
     PYRAMID = auto()
     TOWERS = auto()
+    TOWER = auto()
     IMAGE = auto()
     PATCHES = auto()
     CONVOLUTIONS = auto()
@@ -80,14 +81,14 @@ def compared(case: Case) -> dict[str, float]:
         Kind.WAVES: compare_waves,
         Kind.PYRAMID: compare_pyramid,
         Kind.TOWERS: compare_towers,
+        Kind.TOWER: compare_tower,
         Kind.IMAGE: compare_image,
         Kind.PATCHES: compare_patches,
         Kind.CONVOLUTIONS: compare_convolutions,
     }
     run = runs.get(case.kind, compare_stack)
     found = run(theirs, ours)
-    back = names.save(tensors_of(ours))
-    kept = stored(theirs)
+    back, kept = (names.bare(tensors) for tensors in (names.save(tensors_of(ours)), stored(theirs)))
     found["export"] = max(difference(back[key], kept[key]) for key in back)
     found["gradients"] = gradients(theirs, ours, names)
     return found
@@ -340,6 +341,35 @@ def compare_towers(theirs: Any, ours: Any) -> dict[str, float]:
     found["features"] = max(difference(vector, side.pooler_output) for vector, side in vectors)
     (out.logits_per_image * pull(logits)).sum().backward()
     (logits * pull(logits)).sum().backward()
+    return found
+
+
+def compare_tower(theirs: Any, ours: Any) -> dict[str, float]:
+    """One of two towers alone, whose answer is a vector of the whole text or image."""
+    c, recorded = theirs.config, {"output_hidden_states": True, "output_attentions": True}
+    trace = Trace(ours, "*")
+    if hasattr(c, "vocab_size"):
+        ids, real = ragged(c.vocab_size - 1)
+        last = max(c.eos_token_id, c.vocab_size - 1)
+        ids = torch.where(torch.arange(LENGTHS[0]) < torch.tensor(LENGTHS)[:, None] - 1, ids, last)
+        out = theirs(input_ids=ids, attention_mask=real.long(), **recorded)
+        ours(ids, Context(keep=real[:, None], trace=trace))
+        inputs = ids  # without a mask: the ends tell
+    else:
+        inputs = some_images(c)
+        out = theirs(pixel_values=inputs, **recorded)
+        ours(inputs, Context(trace=trace))
+        real = torch.ones(out.hidden_states[0].shape[:2], dtype=torch.bool)
+    vector = ours(inputs)
+    expected = next(out[name] for name in ("text_embeds", "image_embeds", "pooler_output") if name in out)
+    found = {
+        "logits": difference(vector, expected),
+        "hidden states": hidden_difference(trace, "", out.hidden_states, real),
+        "attention maps": map_difference(trace, "{}.attn.weights", out.attentions, real),
+        "features": difference(ours.features(inputs)[real], out.last_hidden_state[real]),
+    }
+    (expected * pull(expected)).sum().backward()
+    (vector * pull(vector)).sum().backward()
     return found
 
 

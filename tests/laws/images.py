@@ -39,8 +39,8 @@ def swinv2_of(windows: tuple[int, int]) -> Trunk:
 
 def clip_tower() -> Trunk:
     """CLIP's tower of images, which are coloured there."""
-    sizes = {"image_dim": 8, "image_layers": 2, "image_heads": 2, "width": CLASSES}
-    tower = clip.image_tower(clip.Config(image=16, patch=2, **sizes))
+    sizes = {"image_dim": 8, "image_layers": 2, "image_heads": 2}
+    tower = clip.image_tower(clip.Config(image=16, patch=2, **sizes), CLASSES)
     tower.embed.patches = PatchEmbed(CHANNELS, 8, 2, bias=False)
     return shaken(tower)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +40,7 @@ from headway.zoo import albert as albert_zoo
 from headway.zoo import bart as bart_zoo
 from headway.zoo import bert as bert_zoo
 from headway.zoo import captioner as captioner_zoo
-from headway.zoo import clip as clip_zoo
+from headway.zoo import clip_text as clip_text_zoo
 from headway.zoo import conformer as conformer_zoo
 from headway.zoo import forecaster as forecaster_zoo
 from headway.zoo import gpt2 as gpt2_zoo
@@ -57,6 +58,7 @@ from headway.zoo import workbench as workbench_zoo
 from headway.zoo.choices import normal
 
 DIM, HEADS, VOCAB, CONTEXT = 16, 4, 23, 24
+PARTLY = llama_zoo.Frequencies(part=0.5)  # as in Phi-3's small models
 
 
 class Trait(Enum):
@@ -70,11 +72,13 @@ class Trait(Enum):
     SHIFTS = auto()  # only differences of positions matter
     CAPTURED = auto()  # torch.compile(fullgraph=True)
     ATTENDS = auto()  # has attention sites to read and edit
+    OF_ROWS = auto()  # has one output for a whole row, not one for each token
 
 
 SEQUENCE = frozenset({Trait.PADDED, Trait.PACKED, Trait.CAPTURED, Trait.ATTENDS})
 DECODER = SEQUENCE | {Trait.CAUSAL, Trait.CACHED, Trait.REWINDS, Trait.ORDERED}
 ENCODER = SEQUENCE | {Trait.ORDERED}
+CLASSIFIER = ENCODER | {Trait.OF_ROWS}
 
 
 @dataclass(frozen=True)
@@ -277,17 +281,22 @@ def zoo_albert() -> nn.Module:
     return lively(albert_zoo.build(albert_zoo.Config(VOCAB, CONTEXT, width=8, dim=DIM, **sizes)))
 
 
-def zoo_gpt2() -> nn.Module:
-    return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS)))
+def zoo_gpt2(top: str = "words") -> nn.Module:
+    return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, top=top)))
 
 
 def zoo_forecaster() -> nn.Module:
     return lively(forecaster_zoo.build(forecaster_zoo.Config(DIM, 4, DIM, layers=2, heads=HEADS)))
 
 
-def zoo_llama(window: int | None = None) -> nn.Module:
+def zoo_llama(**options: Any) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM}
-    return lively(llama_zoo.build(llama_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, window=window)))
+    return lively(llama_zoo.build(llama_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+
+
+def zoo_bart_classes() -> nn.Module:
+    sizes = {"layers": 1, "heads": HEADS, "hidden": DIM, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
+    return lively(bart_zoo.build(bart_zoo.Config(VOCAB, CONTEXT, DIM, decoder_layers=2, classes=3, **sizes)))
 
 
 def zoo_mixtral() -> nn.Module:
@@ -313,9 +322,13 @@ def zoo_vit_captioner() -> nn.Module:
     return vit_captioner_zoo.build(vit_captioner_zoo.Config(VOCAB, dim=DIM, **sizes)).decoder
 
 
+def zoo_clip_vector() -> Trunk:
+    """Its texts end where their rows do: no token of theirs is the end."""
+    return clip_text_zoo.build(clip_text_zoo.Config(VOCAB, VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, width=5))
+
+
 def zoo_clip_text() -> nn.Module:
-    sizes = {"layers": 2, "heads": HEADS, "image": 8, "patch": 8, "image_dim": 8, "image_layers": 1, "image_heads": 1}
-    tower = clip_zoo.build(clip_zoo.Config(VOCAB, end=2, context=CONTEXT, dim=DIM, **sizes)).text
+    tower = zoo_clip_vector()
     return Trunk(tower.embed, tower.stack)
 
 
@@ -411,6 +424,13 @@ SUBJECTS = [
     Subject("zoo captioner decoder, hard", lambda: zoo_captioner("hard"), RECURRENT, tokens, memory),
     Subject("zoo vit captioner decoder", zoo_vit_captioner, DECODER, tokens, memory),
     Subject("zoo clip text", zoo_clip_text, DECODER, tokens),
+    Subject("zoo gpt2 classes", lambda: zoo_gpt2("rows"), CLASSIFIER, tokens),
+    Subject("zoo llama classes", lambda: zoo_llama(top="rows"), CLASSIFIER | RELATIVE, tokens),
+    Subject("zoo mistral classes", lambda: zoo_llama(top="rows", window=4), CLASSIFIER | RELATIVE, tokens),
+    Subject("zoo qwen2 classes", lambda: zoo_llama(top="rows", biases="qkv"), CLASSIFIER | RELATIVE, tokens),
+    Subject("zoo phi3 classes", lambda: zoo_llama(top="rows", rotary=PARTLY), CLASSIFIER | RELATIVE, tokens),
+    Subject("zoo bart classes", zoo_bart_classes, CLASSIFIER, tokens),
+    Subject("zoo clip text, projected", zoo_clip_vector, CLASSIFIER, tokens),
     Subject("zoo whisper decoder", lambda: zoo_whisper().decoder, DECODER, tokens, memory),
     Subject("zoo whisper encoder", lambda: Unmoved(zoo_whisper().encoder), ENCODER, vectors),
     # what makes tokens of frames moves padding to the end of a row: tests/zoo/test_conformer.py

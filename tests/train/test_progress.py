@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from headway.data.recognise import recognise
+from headway.data.records import records
 from headway.metrics.scores import Scores
+from headway.progress import phase, progress_on
 from headway.tasks.results import EvalResult, Sample
 from headway.training import metrics_log as progress
 from headway.training.learner import StepResult
@@ -126,3 +129,16 @@ def test_rich_is_imported_only_for_a_terminal(tmp_path: Path) -> None:
         "print('rich.progress' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_what_is_read_within_a_phase_is_counted(tmp_path: Path) -> None:
+    """Reading and preparing 50 MB of text took a minute without a sign; a phase with a count of its own keeps it."""
+    (tmp_path / "a.tsv").write_text("a b\tc d\n" * 30)
+    given = recognise([tmp_path / "a.tsv"])
+    with progress_on(io.StringIO()), phase("reading") as reading:
+        assert len(list(records(given))) == 30
+        assert reading.numbers == "30 records"
+    with progress_on(io.StringIO()), phase("encoding", "rows") as encoding:
+        assert len(list(encoding.counted(records(given)))) == 30
+        assert encoding.numbers == "30 rows"
+    assert len(list(records(given))) == 30  # nobody counts

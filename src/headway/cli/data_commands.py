@@ -60,13 +60,15 @@ def check(
     if validation and split.test_from is not None:
         raise UserError("--validation and --test-from are both given", do="give one of them")
     named: dict[str, Any] = {"columns": columns, "label_from": split.label_from}
-    given = recognise(data, source=split.source, target=split.target, kind=kind, **named)
-    beside = recognise_validation(given, validation, **named) if validation else None
-    if split.test_from is not None:
-        given, beside = split_by_names(given, split.test_from, "data.test_from")
+    with phase("reading the data"):
+        given = recognise(data, source=split.source, target=split.target, kind=kind, **named)
+        beside = recognise_validation(given, validation, **named) if validation else None
+        if split.test_from is not None:
+            given, beside = split_by_names(given, split.test_from, "data.test_from")
     given = replace(given, description=sentence(given))
     longest = longest if max_length is None else max_length
-    found = check(given, validation=beside, longest=MAX_FIELD_CHARACTERS if longest is None else longest)
+    with phase("checking the data"):
+        found = check(given, validation=beside, longest=MAX_FIELD_CHARACTERS if longest is None else longest)
     fields = {"data": given.description, "task": data_entry(given.kind).word, **found.to_dict()}
     print(dumps(fields, indent=1, ensure_ascii=False) if json else found.to_text())
     return 2 if found.bad else 0

@@ -26,6 +26,7 @@ from headway.data.table_header import (
     TEXT,
     WORDS,
     has_known_names,
+    is_numeric,
     words,
 )
 from headway.data.table_preview import TablePreview, sample_objects, sample_rows
@@ -45,6 +46,8 @@ SHOWN = {
     DataKind.TAGS: "words and tags",
     DataKind.TEXTS: "one text column",
 }
+
+IF_RECORD = "where it is a record, put a line of names such as text,label above it"
 
 
 def choose(table: TablePreview, query: DataQuery) -> ColumnChoice:
@@ -130,9 +133,10 @@ def look_like_tags(words: list[str], tags: list[str]) -> bool:
 def described(table: TablePreview, columns: tuple[int, ...]) -> str:
     """The columns of a table for a sentence, where there is something to say: (message, spam; …)"""
     names = [str(table.names[at] if table.names else at + 1) for at in columns]
-    header = (
-        "; the first line is a header" if table.dialect and table.names and not has_known_names(table.names) else ""
-    )
+    header = ""
+    if table.dialect and table.names and not has_known_names(table.names):
+        numeric = any(is_numeric(table.values(at)) for at in range(table.width))  # whose first cell is none: no doubt
+        header = "; the first line is a header" + ("" if numeric else f": {IF_RECORD}")
     return f" ({listed(names)}{header})" if table.names or table.width > len(columns) else ""
 
 

@@ -23,7 +23,10 @@ SLOTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 MAX_STEPS = 100  # of a slot; published pipelines have up to eight
 MAX_GROWTH = 256  # times that a slot may lengthen a text
 MAX_AFFIX = 1000  # characters that are put before a text
+MAX_TEMPLATE = 100  # tokens that are put around a text
 MAX_WORD = 1000  # characters of a word for WordPiece, whose time grows with their square
+MAX_TOKENS, MAX_ADDED = 2**20, 100_000  # published vocabularies have up to 2^18, of which some thousand are added
+MAX_TOKEN = 10_000  # characters of a token: a trie of a million is taken down by so many calls within each other
 PROBE = "The cats aren't 3.14\tkilometres away…\n“Ünïcode”, e\u0301, 東京, नमस्ते 🙂 [MASK] </s> " + "a" * 40 + "1"
 
 
@@ -41,9 +44,26 @@ def check_pipeline(values: Mapping[str, Any], file: Path) -> None:
                 f"{file}: the {slot} makes a text {growth:.3g} times as long", allowed=f"{MAX_GROWTH} times"
             )
     model: Any = values.get("model")
+    check_tokens("vocabulary", model.get("vocab") if isinstance(model, Mapping) else None, MAX_TOKENS, file)
+    check_tokens("list of added tokens", values.get("added_tokens"), MAX_ADDED, file)
     longest = model.get("max_input_chars_per_word") if isinstance(model, Mapping) else None
     if longest is not None and not (isinstance(longest, int) and 0 <= longest <= MAX_WORD):
         raise UserError(f"{file}: max_input_chars_per_word is {longest!r:.60}", allowed=f"0 to {MAX_WORD}")
+
+
+def check_tokens(what: str, tokens: object, most: int, file: Path) -> None:
+    """Refuses more tokens, or longer ones, than the package reads in time: it goes down a letter at a time and back."""
+    found: list[Any] = list(tokens) if isinstance(tokens, Mapping | list) else []
+    if len(found) > most:
+        raise UserError(f"{file}: the {what} has {len(found):,} tokens", allowed=f"{most:,} or fewer")
+    spelled = (
+        one.get("content") if isinstance(one, Mapping) else one[0] if isinstance(one, list) else one
+        for one in found
+        if one
+    )
+    longest = max((len(one) for one in spelled if isinstance(one, str)), default=0)
+    if longest > MAX_TOKEN:
+        raise UserError(f"{file}: the {what} has a token of {longest:,} characters", allowed=f"{MAX_TOKEN:,} or fewer")
 
 
 def steps(part: object) -> Iterator[Mapping[str, Any]]:
@@ -60,7 +80,9 @@ def steps(part: object) -> Iterator[Mapping[str, Any]]:
 
 
 def lengthened(step: Mapping[str, Any]) -> float:
-    """How many times as long a replacement makes a text at most."""
+    """How many times as long a step makes a text at most: a letter that is not ASCII is two of its bytes or more."""
+    if step.get("type") == "ByteLevel":
+        return 2.0
     pattern, content = step.get("pattern"), step.get("content")
     if step.get("type") != "Replace" or not isinstance(content, str):
         return 1.0
@@ -75,6 +97,18 @@ def check_step(step: Mapping[str, Any], file: Path) -> None:
                 raise UserError(f"{file}: its table of normal forms is broken")
         case {"type": "Prepend", "prepend": str(text)} if len(text) > MAX_AFFIX:
             raise UserError(f"{file}: Prepend has {len(text):,} characters", allowed=f"{MAX_AFFIX} or fewer")
+        case {"type": "TemplateProcessing"}:
+            special: Any = step.get("special_tokens")
+            inside = special.values() if isinstance(special, Mapping) else ()
+            lists = [
+                step.get("single"),
+                step.get("pair"),
+                *(one.get("ids") for one in inside if isinstance(one, Mapping)),
+            ]
+            longest = max(len(one) for one in lists if isinstance(one, list)) if any(lists) else 0
+            if longest > MAX_TEMPLATE:
+                said = f"{file}: TemplateProcessing has a list of {longest:,} tokens"
+                raise UserError(said, allowed=f"{MAX_TEMPLATE} or fewer")
         case _:
             pass
 

@@ -32,6 +32,7 @@ from headway.data.text_lines import (
     unmarked,
 )
 from headway.errors import counted
+from headway.progress import counted_within
 
 T = TypeVar("T")
 BUILTIN = "dates"  # the name of the built-in data set
@@ -268,7 +269,7 @@ def records(given: RecognisedData, longest: int = MAX_FIELD_CHARACTERS) -> Itera
     first say that they go on.  Words and tags come joined by single spaces.
     """
     for source in given.sources:
-        for found in source.read():
+        for found in counted_within(source.read(), "records"):
             yield found if isinstance(found, Problem) else checked(found, source, given.kind, longest)
 
 

@@ -2,12 +2,14 @@
 
 A header is known by its words (text, label, source, en, …), or by how it differs from the rows below it: a column of
 numbers or of names of files begins with neither, or a row of names stands above rows of sentences.  A first record
-must not be taken for a header, so what is left open is a record.
+must not be taken for a header, so what is left open is a record.  One word with a class that occurs nowhere else, above
+sentences whose classes all occur again, is taken for a header; the plan says so, and what to do where it is none.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -97,15 +99,16 @@ def stands_above(
         for row in rest
     )
     again = [name in {cell.strip().casefold() for cell in column} for name, column in zip(names, columns, strict=True)]
-    # a column of few values, as labels are, none of which is the first
-    class_name = any(
-        not seen and len(set(column)) <= max(2, len(column) // 10) for seen, column in zip(again, columns, strict=True)
-    )
+    # columns of few values, as classes are; the first of one is its name where it is none of them and each of them
+    # occurs again: where classes occur once, the first record may have one of its own
+    classes = [(seen, Counter(column)) for seen, column in zip(again, columns, strict=True)]
+    classes = [(seen, counts) for seen, counts in classes if len(counts) <= max(2, len(rest) // 10)]
+    class_name = any(not seen and min(counts.values()) > 1 for seen, counts in classes)
     if any(sure and not seen for sure, seen in zip(known, again, strict=True)):
         return alike <= MAX_ALIKE["all" if all(known) else "some"] * len(rest) or (all(known) and class_name)
     small = all(cell == cell.lower() for cell in first)  # a phrase book begins with Hello, Hallo
     unlike = alike <= MAX_ALIKE["none"] * len(rest) and len(rest) >= MIN_ROWS and not any(again)
-    return unlike and (class_name or small)
+    return unlike and (class_name if classes else small)
 
 
 def is_name(cell: str) -> bool:

@@ -47,6 +47,7 @@ CLASS_OF_MODEL = {
     "bert": "BertTokenizer",
     "camembert": "CamembertTokenizer",
     "clip": "CLIPTokenizer",
+    "clip_text_model": "CLIPTokenizer",
     "distilbert": "BertTokenizer",
     "gpt2": "GPT2Tokenizer",
     "llama": "LlamaTokenizer",

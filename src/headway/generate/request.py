@@ -22,8 +22,10 @@ from headway.errors import UserError
 from headway.generate.sampling import FREE, Rules, Sampler, forbid_tokens
 
 LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
+TOKENS = ("suppress_tokens", "begin_suppress_tokens")
+COUNTS = (*LENGTHS, "no_repeat_ngram_size")
 MASKS = (
-    *("suppress_tokens", "begin_suppress_tokens", "no_repeat_ngram_size"),
+    *(*TOKENS, "no_repeat_ngram_size"),
     *("lang_to_id", "task_to_id", "is_multilingual", "max_initial_timestamp_index", "alignment_heads"),  # Whisper's
 )
 
@@ -239,19 +241,28 @@ def begin_of(settings: Mapping[str, Any], bos: int | None) -> int:
     return begin
 
 
-def token_setting(settings: Mapping[str, Any], name: str) -> tuple[int, ...]:
+def check_settings(settings: Mapping[str, Any], place: str) -> None:
+    """Refuses counts and tokens that are none, heeded or not; `place` is the file they are from."""
+    for name in settings:
+        if name in COUNTS:
+            count_setting(settings, name, place)
+        elif name in TOKENS or name.endswith("_token_id"):
+            token_setting(settings, name, place)
+
+
+def token_setting(settings: Mapping[str, Any], name: str, place: str = "the model's settings") -> tuple[int, ...]:
     """A setting that is no token, one or several."""
     value = settings.get(name)
     found = value if isinstance(value, list) else [] if value is None else [value]
-    if not all(isinstance(token, int) for token in found):
-        raise UserError(f"the model's settings have {name}={value!r}", allowed="a token's number, or a list of them")
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in found):
+        raise UserError(f"{place}: {name} is {value!r:.60}", allowed="a token's number, or a list of them")
     return tuple(found)
 
 
-def count_setting(settings: Mapping[str, Any], name: str) -> int | None:
-    value = settings.get(name)
-    if value is not None and not (isinstance(value, int) and value >= 0):
-        raise UserError(f"the model's settings have {name}={value!r}", allowed="a whole number, 0 or more")
+def count_setting(settings: Mapping[str, Any], name: str, place: str = "the model's settings") -> int | None:
+    value, least = settings.get(name), 1 if name == "max_new_tokens" else 0
+    if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= least):
+        raise UserError(f"{place}: {name} is {value!r:.60}", allowed=f"a whole number, {least} or more")
     return value
 
 

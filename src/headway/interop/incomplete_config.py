@@ -14,8 +14,7 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.interop.registry import CLASSES, Family, family, model_type_of
-from headway.interop.weights import aliases, check_names
-from headway.zoo.build import on_meta
+from headway.interop.weights import aliases, check_names, model_for
 
 # a tensor that models of one type have; those of Llama are in models that compute otherwise, too
 TENSORS = {
@@ -34,7 +33,15 @@ ROWS, TOKENS = "ForSequenceClassification", "ForTokenClassification"
 HEADS = (
     *(ROWS, TOKENS, "ForQuestionAnswering", "ForImageClassification", "ForCTC"),
     *("ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
-    *("ForConditionalGeneration", "MTModel", "ForCausalLM", "LMHeadModel", "EncoderModel", "Model"),
+    *(
+        "ForConditionalGeneration",
+        "MTModel",
+        "ForCausalLM",
+        "LMHeadModel",
+        "EncoderModel",
+        "ModelWithProjection",
+        "Model",
+    ),
 )
 
 
@@ -72,7 +79,7 @@ def fitting(known: Family, values: Mapping[str, Any], name: str, tensors: Mappin
     """The class as which a model of the class `name` would be written, if it has these tensors."""
     try:
         config = known.settle(known.read_config({**values, "architectures": [name]}), tensors)
-        check_names(aliases(on_meta(config)), known.keymap(config).load(tensors))
+        check_names(aliases(model_for(config, tensors)), known.keymap(config).load(tensors))
         return known.write_config(config)["architectures"][0]
     except UserError:
         return None

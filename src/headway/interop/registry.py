@@ -36,6 +36,8 @@ FAMILIES = {
     "bert": "bert",
     "camembert": "bert",
     "clip": "clip",
+    "clip_text_model": "clip_text",
+    "clip_vision_model": "clip_image",
     "distilbert": "bert",
     "gpt2": "gpt2",
     "llama": "llama",
@@ -75,6 +77,8 @@ CLASSES = {
     "Bart": "bart",
     "Bert": "bert",
     "CLIP": "clip",
+    "CLIPText": "clip_text_model",
+    "CLIPVision": "clip_vision_model",
     "Camembert": "camembert",
     "DistilBert": "distilbert",
     "GPT2": "gpt2",
@@ -96,7 +100,9 @@ CLASSES = {
     "Whisper": "whisper",
     "XLMRoberta": "xlm-roberta",
 }
-CLASS = re.compile(rf"({'|'.join(CLASSES)})(?:For[A-Z]\w+|(?:MT|Encoder|LMHead|WithLMHead|DoubleHeads)?Model)")
+CLASS = re.compile(
+    rf"({'|'.join(CLASSES)})(?:For[A-Z]\w+|(?:MT|Encoder|LMHead|WithLMHead|DoubleHeads)?Model(?:WithProjection)?)"
+)
 
 
 def model_type_of(values: Mapping[str, Any]) -> str | None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError, listed
 from headway.system import CHECKPOINTS, gibibytes, going_on, memory_limit, read_json, regular, write_whole
+from headway.zoo.build import ParameterCountError, on_meta
 
 Tensors = dict[str, Tensor]
 
@@ -164,6 +165,26 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
                 file.write(chunk)
 
     write_whole(folder / SAFE, write)
+
+
+# the model of a config is not made if it has so many times the numbers of its weights: some parts are made and replaced
+# by others, and some files leave out what others are tied to
+MAX_TIMES = 4
+
+
+def model_for(config: object, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """The model of a config on the meta device, unless these tensors are by far too few numbers for it.
+
+    A config of many layers takes long to build even without memory, and is found out after the first of them.
+    """
+    storages = (tensor.untyped_storage() for tensor in tensors.values())  # what is expanded holds less than its shape
+    held = sum({one.data_ptr(): one.nbytes() for one in storages}.values())
+    held //= min((tensor.element_size() for tensor in tensors.values()), default=1)
+    try:
+        return on_meta(config, MAX_TIMES * held)
+    except ParameterCountError as error:
+        said = f"config.json describes {error.count:,} parameters or more, and the weights hold {held:,} numbers"
+        raise UserError(said, do="use the config.json that was written with these weights") from None
 
 
 def check_weights_fit(model: nn.Module, dtype: torch.dtype) -> None:

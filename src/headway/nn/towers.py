@@ -64,12 +64,15 @@ class EndingTrunk(Trunk):
 
 
 class Projection(RowHead):
-    """W inside(norm(pool(x))): one vector of a whole row, to be compared with others.  B T C or B Y X C → B P"""
+    """W inside(norm(pool(x))): one vector of a whole row, to be compared with others.  B T C or B Y X C → B P
+
+    Without a width there is no W, and P is C: a tower of CLIP's before its projection.
+    """
 
     def __init__(
         self,
         dim: int,
-        width: int,
+        width: int | None,
         *,
         pool: nn.Module,
         norm: nn.Module | None = None,
@@ -77,7 +80,7 @@ class Projection(RowHead):
     ):
         super().__init__(pool)
         self.norm, self.inside = norm or nn.Identity(), inside or nn.Identity()
-        self.out = nn.Linear(dim, width, bias=False)
+        self.out = nn.Identity() if width is None else nn.Linear(dim, width, bias=False)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.out(self.inside(self.norm(self.pool(x, ctx))))

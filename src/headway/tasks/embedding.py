@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from headway.data.records import Record
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
-from headway.nn.head import MeanPool
+from headway.nn.context import EMPTY, Context
+from headway.nn.towers import Projection
 from headway.nn.trunk import Trunk
 from headway.tasks.base import GivesVectors
 from headway.tasks.batches import Row
-from headway.tasks.inputs import Input, input_of
+from headway.tasks.inputs import Input, ModelInput, input_of
 from headway.tasks.media_tasks import MediaReader
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import EvalResult
@@ -60,13 +61,17 @@ class TextEmbedding(ReadsText, Headless):
             return None
         return cls(required_tokenizer(parts))
 
+    def pooled(self, model: nn.Module, ids: Tensor, context: Context = EMPTY) -> Tensor:
+        own = own_vector(model, ids, context)
+        return super().pooled(model, ids, context) if own is None else own
+
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         assert isinstance(model, Trunk)
         tokenizer = self.tokenizer
         read = torch.tensor([fitting_ids(tokenizer.encode(input), model, tokenizer, {}, options)])
 
         def call() -> Tensor:
-            return F.normalize(MeanPool()(model.features(read)), dim=-1)[0]  # C
+            return self.pooled(model, read)[0]  # C
 
         return TracedRun(model, call, Vector(), text_axes(read[0].tolist(), tokenizer))
 
@@ -84,5 +89,16 @@ class MediaEmbedding(MediaReader, Headless):
         found = input_of(parts)
         return None if found is None else cls(found)
 
+    def pooled(self, model: nn.Module, read: ModelInput) -> Tensor:
+        own = own_vector(model, *read)
+        return super().pooled(model, read) if own is None else own
+
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         return self.traced_vector(model, input)
+
+
+def own_vector(model: nn.Module, inputs: Tensor, context: Context) -> Tensor | None:
+    """The vectors, of length 1, of a model whose answer they are (a tower of CLIP's); None: it has none."""
+    if isinstance(model, Trunk) and isinstance(model.head, Projection):
+        return F.normalize(model(inputs, context), dim=-1)
+    return None

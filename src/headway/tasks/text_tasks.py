@@ -24,6 +24,7 @@ from headway.data.tokenizer_readers import load_tokenizer
 from headway.data.tokenizer_training import TRAINERS, frame
 from headway.errors import UserError
 from headway.generate.session import context_of
+from headway.nn.context import EMPTY, Context
 from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk, encoder_of
 from headway.recipe import Recipe
@@ -193,9 +194,13 @@ class ReadsText(Task):
 
     @torch.inference_mode()
     def embed(self, model: nn.Module, inputs: Sequence[str]) -> Tensor:
-        """The mean of each text's features, on packed rows, so that padding costs nothing."""
+        """Vectors of length 1, B C, on packed rows, so that padding costs nothing."""
         read = PackedBatch.of_texts(self.fitted(model, inputs), self.tokenizer)
-        return F.normalize(MeanPool()(encoder_of(model).features(read.ids, read.context), read.context), dim=-1)
+        return self.pooled(model, read.ids, read.context)
+
+    def pooled(self, model: nn.Module, ids: Tensor, context: Context = EMPTY) -> Tensor:
+        """The mean of each text's features, of length 1."""
+        return F.normalize(MeanPool()(encoder_of(model).features(ids, context), context), dim=-1)
 
     def embeddings(self, model: nn.Module, inputs: Sequence[str]) -> list[EmbeddingVector]:
         rows = self.fitted(model, inputs)

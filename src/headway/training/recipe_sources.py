@@ -56,6 +56,7 @@ from headway.zoo.presets import preset
 
 MAX_FILE_BYTES = 1_000_000
 INIT = "headway init > recipe.yaml"
+FORMAT, VERSION = "version", 1  # the key of a recipe file that tells its format, and what is read and written here
 COMMENT_WIDTH = 76  # so that commented lines fit into 80 columns
 
 
@@ -180,6 +181,9 @@ def read_file(path: Path) -> Layer:
         raise UserError(f"{name} line 1: this is no setting of a recipe, such as seed: 1", do=f"{INIT} writes one")
     given: list[tuple[str, Any, SettingOrigin]] = []
     for key, value in document.value.items():
+        if key == FORMAT:
+            check_format(value, f"{name} line {document.lines[(key,)]}")
+            continue
         if key not in SECTIONS:
             given.append((key, value, RecipeLine(name, document.lines[(key,)], "")))
             continue
@@ -193,6 +197,13 @@ def read_file(path: Path) -> Layer:
     if share and share.value is not None and "data.stratify" not in layer:  # as versions split that knew no classes
         layer = {**layer, "data.stratify": GivenValue(False, share.origin)}
     return layer
+
+
+def check_format(value: object, place: str) -> None:
+    """Refuses a recipe of a format that is not known here; recipes without a version are of the first."""
+    if value != VERSION or isinstance(value, bool):
+        said = f"{place}: {FORMAT}: {value!r:.60} is no version of a recipe that is known here"
+        raise UserError(said, allowed=f"{VERSION}", do="use a newer headway, or write the recipe anew")
 
 
 def layer_of(given: Iterable[tuple[str, Any, SettingOrigin]]) -> Layer:
@@ -260,7 +271,7 @@ def nested(recipe: Recipe) -> dict[str, Any]:
     for name, value in flat(recipe).items():
         section, _, word = name.rpartition(".")
         (sections[section] if section else top)[word] = to_plain(value)
-    return {**top, **sections}
+    return {FORMAT: VERSION, **top, **sections}
 
 
 def to_plain(value: Any) -> Any:
@@ -278,6 +289,7 @@ def commented_yaml(name: str | None = None) -> str:
     comments: dict[KeyPath, str] = {
         ((one.section, one.word) if one.section else (one.word,)): setting_comment(one) for one in SETTINGS.values()
     }
+    comments[FORMAT,] = "version of the format of this file"
     comments |= {(section,): f"\n{about}" for section, about in ABOUT.items()}
     sizes = list(recipe.model.sizes)
     if name and sizes:

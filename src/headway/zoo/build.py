@@ -9,14 +9,18 @@ property of the architecture, `VOCABULARY` in its file of the zoo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib import import_module
+from math import inf
+from threading import get_ident
 from types import UnionType
 from typing import Any, NamedTuple, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from headway.errors import UserError, listed, nearest
@@ -35,10 +39,41 @@ def build(preset_or_config: str | object, **sizes: object) -> nn.Module:
     return architecture(architecture_of(config)).build(config)
 
 
-def on_meta(preset_or_config: str | object) -> nn.Module:
-    """The model of a preset or of a config with its shapes and no numbers, which takes neither memory nor time."""
-    with torch.device("meta"), Uninitialised():
+def on_meta(preset_or_config: str | object, max_parameters: float = inf) -> nn.Module:
+    """The model of a preset or of a config with its shapes and no numbers, which takes little memory and time.
+
+    `ParameterCountError` is raised where it passes `max_parameters`, whatever is left to be made.
+    """
+    with torch.device("meta"), Uninitialised(), parameters_within(max_parameters):
         return build(preset_or_config)
+
+
+class ParameterCountError(UserError):
+    def __init__(self, count: int):
+        super().__init__(f"a model of {count:,} parameters or more")
+        self.count = count
+
+
+@contextmanager
+def parameters_within(limit: float) -> Generator[None]:
+    """Counts the parameters of modules as they are made, tied ones once, and raises `ParameterCountError`."""
+    found, thread = dict[int, nn.Parameter](), get_ident()
+    total = 0
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal total
+        if parameter is None or id(parameter) in found or get_ident() != thread:
+            return
+        found[id(parameter)] = parameter  # held, so that no other has its id
+        total += parameter.numel()
+        if total > limit:
+            raise ParameterCountError(total)
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 class Uninitialised(TorchFunctionMode):
@@ -99,6 +134,7 @@ ARCHITECTURES = {
     "captioner": "headway.zoo.captioner",
     "clip": "headway.zoo.clip",
     "clip_image": "headway.zoo.clip_image",
+    "clip_text": "headway.zoo.clip_text",
     "conformer": "headway.zoo.conformer",
     "forecaster": "headway.zoo.forecaster",
     "gpt2": "headway.zoo.gpt2",

@@ -48,22 +48,23 @@ VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> TwoTowers:
-    return TwoTowers(image_tower(c), text_tower(c))
+    return TwoTowers(image_tower(c, c.width), text_tower(c, c.width))
 
 
-def text_tower(c: Config) -> EndingTrunk:
+def text_tower(c: Config, width: int | None) -> EndingTrunk:
+    """B T → B width; B C without one."""
     position = LearnedPosition(c.context, c.dim)
     embed = TokenEmbed(c.vocab, c.dim, position=position)
     nn.init.normal_(embed.token.weight, std=0.02)
     nn.init.normal_(position.table.weight, std=0.01)
     blocks = [block(c, c.dim, c.heads, c.hidden, Causal()) for _ in range(c.layers)]
     residual_depth(blocks)
-    stack, head = Stack(blocks, nn.LayerNorm(c.dim)), Projection(c.dim, c.width, pool=LastToken())
-    nn.init.normal_(head.out.weight, std=c.dim**-0.5)
-    return EndingTrunk(embed, stack, head, c.end)
+    head = projected(Projection(c.dim, width, pool=LastToken()))
+    return EndingTrunk(embed, Stack(blocks, nn.LayerNorm(c.dim)), head, c.end)
 
 
-def image_tower(c: Config) -> Trunk:
+def image_tower(c: Config, width: int | None) -> Trunk:
+    """B 3 H W → B width; B C without one."""
     side, dim = patches_across(c.image, c.patch), c.image_dim
     embed = ImageEmbed(
         PatchEmbed(3, dim, c.patch, bias=False),
@@ -73,9 +74,14 @@ def image_tower(c: Config) -> Trunk:
     )
     blocks = [block(c, dim, c.image_heads, c.image_hidden, Full()) for _ in range(c.image_layers)]
     residual_depth(blocks)
-    head = Projection(dim, c.width, pool=FirstToken(), norm=nn.LayerNorm(dim))
-    nn.init.normal_(head.out.weight, std=dim**-0.5)
-    return Trunk(embed, Stack(blocks), head)
+    return Trunk(embed, Stack(blocks), projected(Projection(dim, width, pool=FirstToken(), norm=nn.LayerNorm(dim))))
+
+
+def projected(head: Projection) -> Projection:
+    """CLIP's beginning of the matrix, where there is one."""
+    if isinstance(head.out, nn.Linear):
+        nn.init.normal_(head.out.weight, std=head.out.in_features**-0.5)
+    return head
 
 
 def block(c: Config, dim: int, heads: int, hidden: int | None, pattern: Pattern) -> Block:

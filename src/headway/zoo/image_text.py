@@ -38,6 +38,6 @@ VOCABULARY = FROM_FIELDS
 
 def build(c: Config) -> TwoTowers:
     eye = image_encoder(c.encoder, c.image, channels=3)
-    head = Projection(eye.dim, c.width, pool=eye.pool(), norm=nn.LayerNorm(eye.dim))
-    nn.init.normal_(head.out.weight, std=eye.dim**-0.5)
-    return TwoTowers(Trunk(eye.trunk.embed, eye.trunk.stack, head), clip.text_tower(config_like(clip.Config, c)))
+    head = clip.projected(Projection(eye.dim, c.width, pool=eye.pool(), norm=nn.LayerNorm(eye.dim)))
+    texts = clip.text_tower(config_like(clip.Config, c), c.width)
+    return TwoTowers(Trunk(eye.trunk.embed, eye.trunk.stack, head), texts)

@@ -21,6 +21,7 @@ LAYERS = {
     "figures": 2,
     "recipe": 1,
     "ops": 1,
+    "native": 1,
     "nn": 2,
     "zoo": 3,
     "data": 3,

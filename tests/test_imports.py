@@ -16,12 +16,12 @@ SOURCE = Path(__file__).parent.parent / "src"
 
 LAYERS = {
     "errors": 0,
+    "native": 0,
     "system": 1,
     "progress": 1,
     "figures": 2,
     "recipe": 1,
     "ops": 1,
-    "native": 1,
     "nn": 2,
     "zoo": 3,
     "data": 3,

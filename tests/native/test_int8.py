@@ -21,11 +21,11 @@ SIZES = [(1, 1, 1), (1, 32, 4), (2, 31, 5), (3, 64, 9), (5, 97, 18), (8, 768, 40
 
 
 def definition(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
-    """(q(x) Wᵀ) · s · scale + bias, the sums in whole numbers."""
+    """(q(x) Wᵀ) · scale · s + bias, the sums in whole numbers."""
     step = x.abs().amax(-1, keepdim=True) / 127
     codes = torch.where(step > 0, x / step, 0.0).round()
     sums = (codes.long() @ weight.long().T).int()
-    y = sums.float() * step * scale
+    y = sums.float() * scale * step
     return y if bias is None else y + bias
 
 

@@ -60,7 +60,7 @@ def runtime(name: str) -> str:
 def test_random_programs_are_clean(tmp_path: Path) -> None:
     made = compiled(tmp_path, f'-DFINGERPRINT="{source_fingerprint()}"')
     address = runtime("libasan.so")
-    if made.returncode and "asan" in made.stderr or not Path(address).is_file():
+    if (made.returncode and "asan" in made.stderr) or not Path(address).is_file():
         pytest.skip("the C compiler has no sanitizers")
     assert made.returncode == 0, made.stderr
     options = {"LD_PRELOAD": address, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}

@@ -128,7 +128,7 @@ class StepProgram:
     def linear_int8(
         self, source: Register, target: Register, weight: Tensor, scale: Tensor, bias: Tensor | None
     ) -> None:
-        """target = (q(source) Wᵀ) · s · scale + b with W of int8; see `headway.native.int8_linear`."""
+        """target = (q(source) Wᵀ) · scale · s + b with W of int8; see `headway.native.int8_linear`."""
         self.add(OpKind.LINEAR_INT8, source, target, weight=weight, scale=scale, bias=bias)
 
     def keys_of(self, owner: nn.Module, *, memory: bool) -> int:

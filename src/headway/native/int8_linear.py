@@ -1,6 +1,6 @@
 """A linear layer of int8 for few rows: int8 weights with a scale per output, activations scaled row by row.
 
-    y = (q(x) Wᵀ) · s · scale + bias,    q(x) = round(x / s),    s = max |x| / 127 of each row
+    y = (q(x) Wᵀ) · scale · s + bias,    q(x) = round(x / s),    s = max |x| / 127 of each row
 
 torch has no fast product of this form.  The sums are exact integers, so that every instruction set gives the same bits.
 

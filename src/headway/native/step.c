@@ -292,7 +292,7 @@ static void multiply_int8(void *given, int part, int parts) {
     one->kernels->linear_int8(one->codes, one->rows, one->inputs, one->weight, one->sums, one->outputs, first, last);
     for (int64_t b = 0; b < one->rows; b++)
         for (int64_t n = first; n < last; n++) {
-            float y = (float)one->sums[b * one->outputs + n] * one->steps[b] * one->scale[n];
+            float y = (float)one->sums[b * one->outputs + n] * one->scale[n] * one->steps[b];
             one->out[b * one->outputs + n] = one->bias ? y + one->bias[n] : y;
         }
 }
@@ -395,7 +395,8 @@ static void run(const Op *op, const Call *call, const Kernels *kernels, int thre
     case ACTIVATE: kernels->activate(in, op->second < 0 ? NULL : call->registers[op->second], rows * width, op->style); break;
     case ADD: kernels->add(out, in, op->number, rows * width); break;
     case SCALE:
-        for (int64_t i = 0; i < rows * width; i++) out[i] = in[i] * op->number;
+        for (int64_t b = 0; b < rows; b++) /* some columns of the source, from `column` on */
+            for (int64_t i = 0; i < width; i++) out[b * width + i] = in[b * op->inputs + op->column + i] * op->number;
         break;
     }
 }

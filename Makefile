@@ -62,10 +62,10 @@ format: $(READY)  ## format the code and fix lint findings
 	@$(BIN)/ruff check --fix
 
 clean:  ## remove .venv, builds and caches
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/*.egg-info src/headway/native/_step.* .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py src/headway/native/step.c src/headway/native/kernels.h
 	@echo "installing into .venv, a minute or two the first time"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt

@@ -16,6 +16,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 
 LAYERS = {
     "errors": 0,
+    "native": 0,
     "system": 1,
     "progress": 1,
     "figures": 2,

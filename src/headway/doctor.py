@@ -15,6 +15,7 @@ from typing import Any
 
 from headway import __version__
 from headway.metrics.tables import binary
+from headway.native.library import NativeLibrary, native_library
 from headway.system import describe_cores, describe_python, lines_of, usable_cores
 
 NEEDED = (
@@ -92,6 +93,7 @@ def findings() -> Iterator[MachineCheck]:
         yield needed(package)
     for module, (package, use) in EXTRAS.items():
         yield extra(module, package, use)
+    yield native_step()
     yield cores()
     yield memory()
     yield space("disk here", here(), "change to a folder of yours, or give --out to headway train")
@@ -118,6 +120,17 @@ def extra(module: str, package: str, use: str) -> MachineCheck:
     if find_spec(module):
         return MachineCheck(package, f"{version(package)}, {use}")
     return MachineCheck(package, f"not installed; only needed {use}", f"pip install {package}", needed=False)
+
+
+def native_step() -> MachineCheck:
+    """The library that decodes, and the instructions that it uses here."""
+    library = native_library()
+    if not isinstance(library, NativeLibrary):
+        told = f"{library.reason}; models decode by torch, which is slower"
+        do = "install gcc or clang, then headway again (make setup, or pip install)"
+        return MachineCheck("native step", told, do, needed=False)
+    lacking = f"; this processor has no {' and no '.join(library.missing)}" if library.missing else ""
+    return MachineCheck("native step", f"{library.sets[library.best]}, for decoding on the CPU{lacking}")
 
 
 def cores() -> MachineCheck:

@@ -184,6 +184,8 @@ class RowSession:
             self.session.rewind(start)
         self.ids = ids
         unread = torch.tensor([ids[start:]], device=self.session.device)
+        if unread.shape[1] == 1:
+            return self.session.step(unread[0])
         return self.session.head(self.session.features(unread, self.chunk, last)[0])
 
 

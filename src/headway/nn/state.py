@@ -175,16 +175,21 @@ class FixedState(State):
 
     def fill(self, buffers: Buffers, positions: Positions, new: Tensors) -> CachedTensors:
         """Writes behind what is filled and returns just that."""
-        before = buffers.positions()
-        known = before.then(positions)
-        first, last = len(before), len(known)
-        if last > self.capacity:
-            do = f"make it FixedState({last}) or larger"
-            raise UserError(f"{last} tokens do not fit a state with room for {self.capacity}", do=do)
-        buffers.stand(known, positions)
+        first = len(buffers.positions())
+        known = self.extend(buffers, positions)
+        last = len(known)
         for buffer, x in zip(buffers.tensors, new, strict=True):
             buffer.narrow(2, first, last - first).copy_(x)
         return CachedTensors(known, tuple(buffer.narrow(2, 0, last) for buffer in buffers.tensors))
+
+    def extend(self, buffers: Buffers, positions: Positions) -> Positions:
+        """Counts tokens at `positions` as filled, whoever writes them, and returns where all stand now."""
+        known = buffers.positions().then(positions)
+        if len(known) > self.capacity:
+            do = f"make it FixedState({len(known)}) or larger"
+            raise UserError(f"{len(known)} tokens do not fit a state with room for {self.capacity}", do=do)
+        buffers.stand(known, positions)
+        return known
 
     def fill_whole(self, buffers: Buffers, positions: Positions, new: Tensors) -> CachedTensors:
         """The same in shapes that never change: the whole buffers, and a mask of what is filled."""

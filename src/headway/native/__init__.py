@@ -1,0 +1,1 @@
+"""Decoding steps by a small library in C, where it was built; headway.nn is its definition and fallback."""

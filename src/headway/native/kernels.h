@@ -1,0 +1,392 @@
+/* The kernels of a decoding step, written once in GNU C vectors and included once for each instruction set:
+
+     SET      suffix of all names below
+     TARGET   attribute that lets the compiler use the set
+     LANES    float32 numbers in a vector
+     DOT8(sums, w, x)  adds BYTES products of int8 to a vector of int32 sums; not defined: plain C does it
+
+   Products of int8 are exact integers, so that every set gives the same bits; float32 sums differ by their order.
+
+   Letters:  B rows   C inputs   N outputs   H heads   D head width   S keys */
+
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define NAME(x) JOIN(x, SET)
+#define vec NAME(vec_type)
+#define ivec NAME(ivec_type)
+#define cvec NAME(cvec_type)
+
+typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int8_t cvec __attribute__((vector_size(LANES), aligned(1), may_alias));
+
+#define INLINE static inline __attribute__((always_inline)) TARGET
+#define LOAD(p) (*(const vec *)(p))
+#define STORE(p, v) (*(vec *)(p) = (v))
+#define SHIFT 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer, ties to even, which the last bits then hold */
+
+INLINE vec NAME(all)(float x) { return (vec){0} + x; }
+
+INLINE float NAME(sum)(vec v) {
+    float part[LANES];
+    STORE(part, v);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++) part[i] += part[i + width];
+    return part[0];
+}
+
+INLINE vec NAME(pick)(ivec mask, vec a, vec b) { return (vec)(((ivec)a & mask) | ((ivec)b & ~mask)); }
+
+/* e^x to about 2 ulp; 0 below -87, where float32 has no full precision left; NaN stays. */
+INLINE vec NAME(exponential)(vec x) {
+    vec top = NAME(all)(88.0f), t, n, r, p;
+    ivec low = x < NAME(all)(-87.0f), power;
+    x = NAME(pick)(x > top, top, x);
+    x = NAME(pick)(low, NAME(all)(0.0f), x);
+    t = x * 1.44269504f + SHIFT;
+    n = t - SHIFT;
+    r = x - n * 0.693359375f + n * 2.12194440e-4f; /* ln 2 in two parts, the first of few bits */
+    p = NAME(all)(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    power = ((ivec)t - (ivec)NAME(all)(SHIFT) + 127) << 23;
+    return NAME(pick)(low, NAME(all)(0.0f), p * (vec)power);
+}
+
+INLINE vec NAME(sigmoid)(vec x) { return 1.0f / (1.0f + NAME(exponential)(-x)); }
+
+/* erf as x P(x^2) / Q(x^2), the quotient of Eigen and XLA, to about 4 ulp. */
+INLINE vec NAME(error_function)(vec x) {
+    vec four = NAME(all)(4.0f), s, p, q;
+    x = NAME(pick)(x > four, four, x);
+    x = NAME(pick)(x < -four, -four, x);
+    s = x * x;
+    p = NAME(all)(-2.72614225801306e-10f);
+    p = p * s + 2.77068142495902e-08f;
+    p = p * s + -2.10102402082508e-06f;
+    p = p * s + -5.69250639462346e-05f;
+    p = p * s + -7.34990630326855e-04f;
+    p = p * s + -2.95459980854025e-03f;
+    p = p * s + -1.60960333262415e-02f;
+    q = NAME(all)(-1.45660718464996e-05f);
+    q = q * s + -2.13374055278905e-04f;
+    q = q * s + -1.68282697438203e-03f;
+    q = q * s + -7.37332916720468e-03f;
+    q = q * s + -1.42647390514189e-02f;
+    return x * p / q;
+}
+
+INLINE vec NAME(activated)(vec x, int style) {
+    switch (style) {
+    case GELU: return 0.5f * x * (1.0f + NAME(error_function)(x * 0.70710678f));
+    /* (1 + tanh(u)) / 2 = sigmoid(2 u) */
+    case GELU_TANH: return x * NAME(sigmoid)(1.59576912f * (x + 0.044715f * x * x * x));
+    case QUICK_GELU: return x * NAME(sigmoid)(1.702f * x);
+    case SILU: return x * NAME(sigmoid)(x);
+    case SIGMOID: return NAME(sigmoid)(x);
+    default: return NAME(pick)(x < NAME(all)(0.0f), NAME(all)(0.0f), x); /* RELU */
+    }
+}
+
+/* x = act(x), or act(x) * up where `up` is given. */
+TARGET static void NAME(activate)(float *x, const float *up, int64_t count, int style) {
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        vec y = NAME(activated)(LOAD(x + i), style);
+        if (up) y = y * LOAD(up + i);
+        STORE(x + i, y);
+    }
+    for (; i < count; i++) {
+        float y = NAME(activated)(NAME(all)(x[i]), style)[0];
+        x[i] = up ? y * up[i] : y;
+    }
+}
+
+/* a b; `ahead` of b those numbers are fetched that come next. */
+INLINE float NAME(dot)(const float *a, const float *b, int64_t count, int64_t ahead) {
+    vec first = {0}, second = {0};
+    int64_t i = 0;
+    float rest = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        __builtin_prefetch(b + ahead + i);
+        first += LOAD(a + i) * LOAD(b + i);
+        second += LOAD(a + i + LANES) * LOAD(b + i + LANES);
+    }
+    for (; i + LANES <= count; i += LANES) first += LOAD(a + i) * LOAD(b + i);
+    for (; i < count; i++) rest += a[i] * b[i];
+    return NAME(sum)(first + second) + rest;
+}
+
+/* y += factor * x */
+INLINE void NAME(add)(float *y, const float *x, float factor, int64_t count) {
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) STORE(y + i, LOAD(y + i) + factor * LOAD(x + i));
+    for (; i < count; i++) y[i] += factor * x[i];
+}
+
+TARGET static void NAME(add_rows)(float *y, const float *x, float factor, int64_t count) {
+    NAME(add)(y, x, factor, count);
+}
+
+/* Layer norm, or RMS norm where not `centred`; weight and bias may be absent. */
+TARGET static void NAME(normalise)(const float *x, float *y, int64_t width, int centred, float eps,
+                                   const float *weight, const float *bias) {
+    vec part = {0};
+    float mean = 0, square = 0;
+    int64_t i = 0;
+    if (centred) {
+        for (; i + LANES <= width; i += LANES) part += LOAD(x + i);
+        for (; i < width; i++) mean += x[i];
+        mean = (mean + NAME(sum)(part)) / (float)width;
+    }
+    part = NAME(all)(0.0f);
+    for (i = 0; i + LANES <= width; i += LANES) {
+        vec away = LOAD(x + i) - mean;
+        part += away * away;
+    }
+    for (; i < width; i++) square += (x[i] - mean) * (x[i] - mean);
+    square = (square + NAME(sum)(part)) / (float)width;
+    float factor = 1.0f / sqrtf(square + eps);
+    for (i = 0; i + LANES <= width; i += LANES) {
+        vec v = (LOAD(x + i) - mean) * factor;
+        if (weight) v = v * LOAD(weight + i);
+        if (bias) v = v + LOAD(bias + i);
+        STORE(y + i, v);
+    }
+    for (; i < width; i++) {
+        float v = (x[i] - mean) * factor;
+        if (weight) v *= weight[i];
+        y[i] = bias ? v + bias[i] : v;
+    }
+}
+
+/* Outputs first ... last - 1 of x W^T + b where the inputs of an output lie side by side.  The first row reads the
+   weights of four outputs in their order, as memory is fastest; the others find them in the cache, two rows at a time. */
+TARGET static void NAME(linear_by_output)(const float *x, int64_t rows, int64_t inputs, const float *w, int64_t step,
+                                          const float *bias, float *y, int64_t outputs, int64_t first, int64_t last) {
+    for (int64_t n = first; n < last; n += 4) {
+        int64_t end = n + 4 < last ? n + 4 : last, b = 1;
+        int64_t ahead = end + 4 < last && step * 4 > AHEAD ? AHEAD / 4 : 0;
+        for (int64_t k = n; k < end; k++)
+            y[k] = NAME(dot)(x, w + k * step, inputs, ahead) + (bias ? bias[k] : 0.0f);
+        for (; n + 4 == end && b + 2 <= rows; b += 2) {
+            const float *p = x + b * inputs, *q = p + inputs;
+            const float *w0 = w + n * step, *w1 = w0 + step, *w2 = w1 + step, *w3 = w2 + step;
+            vec a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0}, c0 = {0}, c1 = {0}, c2 = {0}, c3 = {0};
+            int64_t i = 0;
+            for (; i + LANES <= inputs; i += LANES) {
+                vec u = LOAD(p + i), v = LOAD(q + i), m = LOAD(w0 + i);
+                a0 += u * m, c0 += v * m;
+                m = LOAD(w1 + i), a1 += u * m, c1 += v * m;
+                m = LOAD(w2 + i), a2 += u * m, c2 += v * m;
+                m = LOAD(w3 + i), a3 += u * m, c3 += v * m;
+            }
+            float found[8] = {NAME(sum)(a0), NAME(sum)(a1), NAME(sum)(a2), NAME(sum)(a3),
+                              NAME(sum)(c0), NAME(sum)(c1), NAME(sum)(c2), NAME(sum)(c3)};
+            for (; i < inputs; i++)
+                for (int k = 0; k < 4; k++) {
+                    found[k] += p[i] * w0[k * step + i];
+                    found[4 + k] += q[i] * w0[k * step + i];
+                }
+            for (int k = 0; k < 4; k++) {
+                float shift = bias ? bias[n + k] : 0.0f;
+                y[b * outputs + n + k] = found[k] + shift;
+                y[(b + 1) * outputs + n + k] = found[4 + k] + shift;
+            }
+        }
+        for (; b < rows; b++)
+            for (int64_t k = n; k < end; k++)
+                y[b * outputs + k] = NAME(dot)(x + b * inputs, w + k * step, inputs, 0) + (bias ? bias[k] : 0.0f);
+    }
+}
+
+/* The same where the outputs of an input lie side by side: eight inputs at a time are added to a block of outputs,
+   which with its weights fits the first cache; a single row reads each weight once, and longer runs of them faster. */
+TARGET static void NAME(linear_by_input)(const float *x, int64_t rows, int64_t inputs, const float *w, int64_t step,
+                                         const float *bias, float *y, int64_t outputs, int64_t first, int64_t last) {
+    const int64_t block = rows == 1 ? 16384 : 512;
+    for (int64_t start = first; start < last; start += block) {
+        int64_t width = last - start < block ? last - start : block, i = 0;
+        for (int64_t b = 0; b < rows; b++)
+            for (int64_t n = 0; n < width; n++) y[b * outputs + start + n] = bias ? bias[start + n] : 0.0f;
+        for (; i + 8 <= inputs; i += 8)
+            for (int64_t b = 0; b < rows; b++) {
+                const float *p = x + b * inputs + i, *m = w + i * step + start;
+                float *to = y + b * outputs + start;
+                int64_t n = 0;
+                for (; n + LANES <= width; n += LANES) {
+                    vec v = LOAD(to + n);
+                    v += p[0] * LOAD(m + n);
+                    v += p[1] * LOAD(m + step + n);
+                    v += p[2] * LOAD(m + 2 * step + n);
+                    v += p[3] * LOAD(m + 3 * step + n);
+                    v += p[4] * LOAD(m + 4 * step + n);
+                    v += p[5] * LOAD(m + 5 * step + n);
+                    v += p[6] * LOAD(m + 6 * step + n);
+                    v += p[7] * LOAD(m + 7 * step + n);
+                    STORE(to + n, v);
+                }
+                for (; n < width; n++)
+                    for (int k = 0; k < 8; k++) to[n] += p[k] * m[k * step + n];
+            }
+        for (; i < inputs; i++)
+            for (int64_t b = 0; b < rows; b++)
+                NAME(add)(y + b * outputs + start, w + i * step + start, x[b * inputs + i], width);
+    }
+}
+
+/* Codes of a row: x / scale to the nearest integer, ties to even, where the largest |x| has the code 127.  Returns the
+   scale: 0 for a row of zeros, NaN where a number is not finite. */
+TARGET static float NAME(quantise)(const float *x, int8_t *codes, int64_t width) {
+    ivec most = {0}; /* the bits of |x| grow with it; those of infinity and NaN are above all others */
+    int32_t top = 0;
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES) {
+        ivec bits = *(const ivec *)(x + i) & 0x7fffffff, larger = bits > most;
+        most = (bits & larger) | (most & ~larger);
+    }
+    for (int k = 0; k < LANES; k++) top = most[k] > top ? most[k] : top;
+    for (; i < width; i++) {
+        int32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        top = (bits & 0x7fffffff) > top ? bits & 0x7fffffff : top;
+    }
+    float scale;
+    memcpy(&scale, &top, sizeof scale);
+    scale = scale / 127.0f;
+    if (top >= 0x7f800000 || scale == 0.0f) {
+        memset(codes, 0, (size_t)width);
+        return top >= 0x7f800000 ? NAN : 0.0f;
+    }
+    for (i = 0; i + LANES <= width; i += LANES) {
+        vec t = LOAD(x + i) / scale + SHIFT;
+        *(cvec *)(codes + i) = __builtin_convertvector((ivec)t - (ivec)NAME(all)(SHIFT), cvec);
+    }
+    for (; i < width; i++) codes[i] = (int8_t)(x[i] / scale + SHIFT - SHIFT);
+    return scale;
+}
+
+#ifdef DOT8
+INLINE int32_t NAME(sum8)(sums8 v) {
+    int32_t part[sizeof v / 4], total = 0;
+    memcpy(part, &v, sizeof part);
+    for (unsigned i = 0; i < sizeof v / 4; i++) total += part[i];
+    return total;
+}
+#endif
+
+/* A sum of products of int8; `ahead` of the weights those are fetched that come next. */
+INLINE int32_t NAME(dot_int8)(const int8_t *w, const int8_t *x, int64_t count, int64_t ahead) {
+    int32_t total = 0;
+    int64_t i = 0;
+#ifdef DOT8
+    sums8 first = {0}, second = {0};
+    for (; i + 2 * BYTES <= count; i += 2 * BYTES) {
+        __builtin_prefetch(w + ahead + i);
+        first = DOT8(first, LOAD8(w + i), LOAD8(x + i));
+        second = DOT8(second, LOAD8(w + i + BYTES), LOAD8(x + i + BYTES));
+    }
+    total = NAME(sum8)(first) + NAME(sum8)(second);
+#else
+    (void)ahead;
+#endif
+    for (; i < count; i++) total += x[i] * w[i];
+    return total;
+}
+
+/* Sums of products of int8, outputs first ... last - 1 of every row; `sums` has a column for each output.  The first
+   row reads the weights of four outputs in their order, as memory is fastest; the others find them in the cache. */
+TARGET static void NAME(linear_int8)(const int8_t *x, int64_t rows, int64_t inputs, const int8_t *w, int32_t *sums,
+                                     int64_t outputs, int64_t first, int64_t last) {
+    for (int64_t n = first; n < last; n += 4) {
+        int64_t end = n + 4 < last ? n + 4 : last, b = 0;
+        int64_t ahead = (end + 4) * inputs + AHEAD < last * inputs ? AHEAD : 0;
+        for (int64_t k = n; k < end; k++) sums[k] = NAME(dot_int8)(w + k * inputs, x, inputs, ahead);
+#ifdef DOT8
+        for (b = 1; n + 4 == end && b < rows; b++) {
+            const int8_t *w0 = w + n * inputs, *w1 = w0 + inputs, *w2 = w1 + inputs, *w3 = w2 + inputs;
+            const int8_t *p = x + b * inputs;
+            sums8 a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0};
+            int64_t i = 0;
+            for (; i + BYTES <= inputs; i += BYTES) {
+                bytes8 v = LOAD8(p + i);
+                a0 = DOT8(a0, LOAD8(w0 + i), v);
+                a1 = DOT8(a1, LOAD8(w1 + i), v);
+                a2 = DOT8(a2, LOAD8(w2 + i), v);
+                a3 = DOT8(a3, LOAD8(w3 + i), v);
+            }
+            int32_t found[4] = {NAME(sum8)(a0), NAME(sum8)(a1), NAME(sum8)(a2), NAME(sum8)(a3)};
+            for (; i < inputs; i++)
+                for (int k = 0; k < 4; k++) found[k] += p[i] * w0[k * inputs + i];
+            for (int k = 0; k < 4; k++) sums[b * outputs + n + k] = found[k];
+        }
+#endif
+        for (b = b ? b : 1; b < rows; b++)
+            for (int64_t k = n; k < end; k++)
+                sums[b * outputs + k] = NAME(dot_int8)(w + k * inputs, x + b * inputs, inputs, 0);
+    }
+}
+
+/* One query of one head: softmax(scale * q k + bias) v over keys first ... last - 1 that `keep` lets be seen.
+   `bias` is by distance: the key at s has bias[last - 1 - s].  A query that may see no key gives zeros. */
+TARGET static void NAME(attend)(const float *q, const float *k, int64_t k_step, const float *v, int64_t step,
+                                int64_t width, int64_t first, int64_t last, float scale, const uint8_t *keep,
+                                const float *bias, float *weights, float *y) {
+    float top = -INFINITY, total = 0;
+    int64_t count = last - first, i = 0;
+    for (int64_t s = first; s < last; s++) {
+        float score = -INFINITY;
+        if (!keep || keep[s]) score = scale * NAME(dot)(q, k + s * k_step, width, 0) + (bias ? bias[last - 1 - s] : 0.0f);
+        weights[s - first] = score;
+        top = score > top || score != score ? score : top; /* NaN stays */
+    }
+    for (int64_t d = 0; d < width; d++) y[d] = 0;
+    if (top == -INFINITY) return;
+    vec part = {0};
+    for (; i + LANES <= count; i += LANES) {
+        vec e = NAME(exponential)(LOAD(weights + i) - top);
+        STORE(weights + i, e);
+        part += e;
+    }
+    for (; i < count; i++) {
+        weights[i] = NAME(exponential)(NAME(all)(weights[i] - top))[0];
+        total += weights[i];
+    }
+    total += NAME(sum)(part);
+    v += first * step;
+    for (i = 0; i + 4 <= count; i += 4) {
+        const float *v0 = v + i * step, *v1 = v0 + step, *v2 = v1 + step, *v3 = v2 + step;
+        float a = weights[i], b = weights[i + 1], c = weights[i + 2], e = weights[i + 3];
+        int64_t d = 0;
+        for (; d + LANES <= width; d += LANES)
+            STORE(y + d, LOAD(y + d) + a * LOAD(v0 + d) + b * LOAD(v1 + d) + c * LOAD(v2 + d) + e * LOAD(v3 + d));
+        for (; d < width; d++) y[d] += a * v0[d] + b * v1[d] + c * v2[d] + e * v3[d];
+    }
+    for (; i < count; i++) NAME(add)(y, v + i * step, weights[i], width);
+    for (int64_t d = 0; d < width; d++) y[d] /= total;
+}
+
+static const Kernels NAME(kernels) = {
+    NAME(activate), NAME(add_rows), NAME(normalise), NAME(linear_by_output), NAME(linear_by_input), NAME(quantise),
+    NAME(linear_int8), NAME(attend),
+};
+
+#undef vec
+#undef ivec
+#undef cvec
+#undef INLINE
+#undef LOAD
+#undef STORE
+#undef SHIFT
+#undef NAME
+#undef JOIN
+#undef JOIN_
+#undef SET
+#undef TARGET
+#undef LANES
+#undef DOT8
+#undef LOAD8

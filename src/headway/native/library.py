@@ -1,0 +1,73 @@
+"""The compiled library: found beside this module, recognised, and loaded without Python's C interface.
+
+A library is used only if it was compiled from the very sources that lie beside it, so that one of an older version, or
+of another program, is never called.  Of the instruction sets that it holds the best is taken that the processor has.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from sysconfig import get_config_var
+
+from headway.native.fingerprint import SOURCES, fingerprint
+
+
+@dataclass(frozen=True, eq=False)
+class NativeLibrary:
+    """A library that may be called."""
+
+    handle: ctypes.CDLL
+    sets: tuple[str, ...]  # the instruction sets that it holds and this processor has, by their numbers
+    missing: tuple[str, ...]  # those that this processor lacks
+
+    @property
+    def best(self) -> int:
+        return len(self.sets) - 1
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """Why there is no library to call."""
+
+    reason: str
+
+
+@cache
+def native_library() -> NativeLibrary | Unusable:
+    """The library of this installation."""
+    name = f"_step{get_config_var('EXT_SUFFIX')}"
+    return open_library(Path(str(files("headway.native").joinpath(name))))
+
+
+def open_library(path: Path) -> NativeLibrary | Unusable:
+    if not path.is_file():
+        return Unusable("not built, as no C compiler was found when headway was installed")
+    try:
+        handle = ctypes.CDLL(str(path))
+        declare(handle)
+    except (OSError, AttributeError) as error:
+        return Unusable(f"{path.name} is not a library for this machine ({str(error).splitlines()[0]})")
+    if handle.headway_fingerprint().decode() != source_fingerprint():
+        return Unusable(f"{path.name} was built from other sources than this version of headway has")
+    names = [handle.headway_set_name(index).decode() for index in range(handle.headway_sets())]
+    runs = next((index for index in range(len(names)) if not handle.headway_runs(index)), len(names))
+    return NativeLibrary(handle, tuple(names[:runs]), tuple(names[runs:]))
+
+
+def source_fingerprint() -> str:
+    return fingerprint(files("headway.native").joinpath(name).read_bytes() for name in SOURCES)
+
+
+def declare(handle: ctypes.CDLL) -> None:
+    """Tells the types of its functions; a library without one of them is not ours."""
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    handle.headway_fingerprint.restype = handle.headway_set_name.restype = ctypes.c_char_p
+    handle.headway_sets.argtypes = []
+    handle.headway_set_name.argtypes = handle.headway_runs.argtypes = [ctypes.c_int]
+    handle.headway_step.argtypes = [pointer, number, number]
+    handle.headway_linear_int8.restype = None
+    handle.headway_linear_int8.argtypes = [pointer, number, number, number, *[pointer] * 7, ctypes.c_int, ctypes.c_int]

@@ -1,0 +1,69 @@
+"""The library under the address and undefined-behaviour sanitizers: random programs and products of awkward sizes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from headway.native.library import source_fingerprint
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCE = ROOT / "src" / "headway" / "native" / "step.c"
+COMPILER = which("cc") or which("gcc") or which("clang")
+FLAGS = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+RUN = """
+import sys
+from pathlib import Path
+import torch
+from headway.generate import lowering
+from headway.native.library import NativeLibrary, open_library
+from tests.native import decoders, test_int8, test_step
+
+library = open_library(Path(sys.argv[1]))
+assert isinstance(library, NativeLibrary), library
+decoders.LIBRARY = library
+lowering.native_library = lambda: library
+for seed in range(100, 104):
+    torch.set_num_threads(1 + seed % 2)
+    test_step.test_random_decoders_over_ragged_rows(seed)
+test_step.test_threads_share_the_work(3)
+for sizes in test_int8.SIZES:
+    test_int8.test_every_set_gives_the_bits_of_the_definition(sizes, True)
+test_int8.test_nothing_saturates(-1)
+test_int8.test_rows_of_zeros_and_of_no_numbers()
+print("clean")
+"""
+
+
+def compiled(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    assert COMPILER is not None
+    command = [COMPILER, *FLAGS, *SANITIZERS, *more, str(SOURCE), "-o", str(folder / "_step.so"), "-lm"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def runtime(name: str) -> str:
+    """Where the compiler has a library that must be loaded before Python is."""
+    assert COMPILER is not None
+    found = subprocess.run([COMPILER, f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_random_programs_are_clean(tmp_path: Path) -> None:
+    made = compiled(tmp_path, f'-DFINGERPRINT="{source_fingerprint()}"')
+    address = runtime("libasan.so")
+    if (made.returncode and "asan" in made.stderr) or not Path(address).is_file():
+        pytest.skip("the C compiler has no sanitizers")
+    assert made.returncode == 0, made.stderr
+    options = {"LD_PRELOAD": address, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    command = [sys.executable, "-c", RUN, str(tmp_path / "_step.so")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **options})
+    assert (done.stdout, done.returncode) == ("clean\n", 0), done.stderr[-4000:]

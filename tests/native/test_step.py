@@ -1,0 +1,229 @@
+"""A step by the library is a step by torch: same logits, same KV cache, whatever is decoded."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import headway
+from headway.errors import UserError
+from headway.generate import lowering
+from headway.generate.decoding import generate
+from headway.generate.lowering import lower
+from headway.generate.request import Stop
+from headway.generate.session import NATIVE_ROWS, DecodingSession, arrange
+from headway.native.library import Unusable
+from headway.nn.context import EMPTY, Context
+from headway.nn.trunk import Trunk
+from headway.zoo import gpt2
+from tests.generate.models import MODELS, PROMPTS, built, memory_of
+from tests.laws.subjects import Subject
+from tests.native.decoders import RandomDecoder, by_torch, library, needs_library
+
+pytestmark = needs_library
+MORE = 9
+# what of the table of models has a part without a lowering
+BY_TORCH = {
+    *("chunks", "sinks"),  # patterns of absolute positions
+    "shared",  # layers that share their parameters
+    *("zoo mixtral", "mixture model"),
+    *("rnnsearch", "luong", "rnnenc", "recurrent model", "bench gru", "zoo rnnsearch decoder", "zoo seq2seq decoder"),
+    *("zoo captioner decoder", "zoo captioner decoder, hard"),  # recurrent
+    "zoo clip text",  # has no head of words
+}
+
+
+def pair(model: Trunk, prompts: list[list[int]], memory: Context = EMPTY) -> tuple[DecodingSession, DecodingSession]:
+    """A session by the library and one by torch, both of which have read the prompts."""
+    ours = DecodingSession(model, prompts, MORE, memory=memory)
+    theirs = by_torch(DecodingSession(model, prompts, MORE, memory=memory))
+    assert_close(ours.prompt(), theirs.prompt())
+    assert ours.program is not None
+    return ours, theirs
+
+
+def assert_same_step(ours: DecodingSession, theirs: DecodingSession, tokens: Tensor) -> Tensor:
+    assert ours.native_step(tokens) is not None
+    ours.rewind(ours.read - 1)
+    logits, expected = ours.step(tokens), theirs.step(tokens)
+    assert_near(logits, expected)
+    assert ours.read == theirs.read
+    return expected
+
+
+def assert_near(found: Tensor, expected: Tensor) -> None:
+    """Equal but for the order of sums in float32."""
+    assert_close(found, expected, atol=2e-5 * float(expected.abs().max()), rtol=0)
+
+
+def tokens_for(rows: int, step: int) -> Tensor:
+    return torch.tensor([(7 * row + 3 * step + 1) % 23 for row in range(rows)])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_decoders_over_ragged_rows(seed: int) -> None:
+    decoder, draw = RandomDecoder(seed), Random(seed)
+    model, rows = decoder.model(), draw.choice([1, 2, 3, 5])
+    if draw.random() < 0.5:
+        arrange(model)
+    lengths = [draw.randint(1, 6) for _ in range(rows)] if draw.random() < 0.7 else [4] * rows
+    prompts = [[draw.randrange(23) for _ in range(length)] for length in lengths]
+    ours, theirs = pair(model, prompts, decoder.context(rows))
+    ours.program.set = draw.randrange(len(library().sets))  # type: ignore[union-attr]
+    for step in range(3):
+        assert_same_step(ours, theirs, tokens_for(rows, step))
+    for session in (ours, theirs):  # beams, of which some end
+        session.select(torch.arange(rows).repeat_interleave(2), list(range(rows)))
+    assert_same_step(ours, theirs, tokens_for(2 * rows, 3))
+    chosen = torch.tensor([0, 0, *range(2, 2 * rows)])
+    for session in (ours, theirs):
+        session.select(chosen, list(range(rows)))
+    assert_same_step(ours, theirs, tokens_for(2 * rows, 4))
+    for session in (ours, theirs):  # rows that end, then a draft that is taken back
+        session.select(torch.tensor([2 * rows - 1]), [rows - 1])
+        session.rewind(session.read - 2)
+    for step in range(2):
+        assert_same_step(ours, theirs, tokens_for(1, step))
+    for mine, other in zip(ours.state.buffers.values(), theirs.state.buffers.values(), strict=True):
+        assert (len(mine.known), mine.known.start, int(mine.filled)) == (
+            len(other.known),
+            other.known.start,
+            int(other.filled),
+        )
+        assert_close(mine.known.at, other.known.at)
+        for x, y in zip(mine.tensors, other.tensors, strict=True):
+            assert_near(x[:, :, : len(mine.known)], y[:, :, : len(mine.known)])
+
+
+@pytest.mark.parametrize("subject", MODELS, ids=str)
+def test_every_model_that_writes(subject: Subject) -> None:
+    model, memory = built(subject), memory_of(subject, [0, 1, 2, 3])
+    session = DecodingSession(model, PROMPTS, MORE, memory=memory)
+    assert (session.program is None) == (subject.name in BY_TORCH)
+    if session.program is not None:
+        ours, theirs = pair(model, PROMPTS, memory)
+        for step in range(MORE):
+            assert_same_step(ours, theirs, tokens_for(len(PROMPTS), step))
+
+
+def gpt(**options: int) -> Trunk:
+    return gpt2.build(gpt2.Config(**{"vocab": 23, "context": 16, "dim": 8, "layers": 1, "heads": 2} | options)).eval()
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_threads_share_the_work(rows: int) -> None:
+    ours, theirs = pair(gpt(dim=192, heads=4, vocab=200), [[1, 2, 3]] * rows)
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 3, 1, 2):
+            torch.set_num_threads(threads)
+            assert_same_step(ours, theirs, tokens_for(rows, threads))
+    finally:
+        torch.set_num_threads(before)
+
+
+def changed(change: str) -> Trunk:
+    model = gpt()
+    part = model.stack.blocks[0].ffn.body  # type: ignore[union-attr]
+    match change:
+        case "hook":
+            part.up.register_forward_hook(lambda *given: None)
+        case "forward":
+            part.forward = lambda x, ctx: x
+        case "training":
+            part.train()
+        case "subclass":
+            part.up.__class__ = type("Other", (nn.Linear,), {})
+        case "double":
+            model.double()
+        case "activation":
+            part.act = torch.tanh
+        case "parametrized":
+            nn.utils.parametrizations.weight_norm(part.up)
+        case "strided":
+            part.up.weight.data = torch.randn(64, 16)[::2, ::2]
+        case _:
+            pass
+    return model
+
+
+@pytest.mark.parametrize(
+    "change", ["hook", "forward", "training", "subclass", "double", "activation", "parametrized", "strided"]
+)
+def test_what_has_no_lowering_is_for_torch(change: str) -> None:
+    assert lower(changed("nothing"), 8) is not None
+    assert lower(changed(change), 8) is None
+
+
+def test_recordings_and_edits_take_the_torch_path() -> None:
+    model = gpt()
+    session, theirs = pair(model, [[1, 2, 3]])
+    with headway.record(model, "*.attn.weights") as trace:
+        assert session.native_step(tokens_for(1, 0)) is None
+        session.step(tokens_for(1, 0))
+    assert trace["0.attn.weights"].shape == (1, 2, 1, 4)
+    theirs.step(tokens_for(1, 0))
+    assert_same_step(session, theirs, tokens_for(1, 1))  # and the next goes on from there
+
+
+def test_many_rows_and_autocast_take_the_torch_path() -> None:
+    session = DecodingSession(gpt(), [[1]] * (NATIVE_ROWS + 1), 4)
+    session.prompt()
+    assert session.native_step(tokens_for(NATIVE_ROWS + 1, 0)) is None
+    few, _ = pair(gpt(), [[1]])
+    with torch.autocast("cpu"):
+        assert few.native_step(tokens_for(1, 0)) is None
+
+
+def test_what_torch_refuses_is_refused() -> None:
+    """A token that is not there, a position beyond the table, a cache that is full: nothing is written for them."""
+    session, _ = pair(gpt(), [[1, 2]])
+    with pytest.raises(IndexError):
+        session.step(torch.tensor([23]))
+    session, _ = pair(gpt(context=3), [[1, 2]])
+    session.step(torch.tensor([3]))
+    with pytest.raises(UserError, match="position 3 lies beyond"):
+        session.step(torch.tensor([3]))
+    session, _ = pair(gpt(), [[1, 2]])
+    for _ in range(MORE):
+        session.step(torch.tensor([3]))
+    with pytest.raises(UserError, match="room for 11"):
+        session.step(torch.tensor([3]))
+
+
+def test_weights_that_change_are_seen() -> None:
+    """Programs point at the weights of a model and do not copy them."""
+    model = gpt()
+    ours, theirs = pair(model, [[1, 2, 3]])
+    with torch.no_grad():
+        model.stack.blocks[0].ffn.body.up.weight.mul_(3)  # type: ignore[union-attr]
+    assert_same_step(ours, theirs, tokens_for(1, 0))
+
+
+def test_infinite_weights_are_not_hidden() -> None:
+    model = gpt()
+    with torch.no_grad():
+        model.stack.blocks[0].attn.body.v.bias.fill_(float("nan"))  # type: ignore[union-attr]
+    with pytest.raises(UserError, match="not finite"):
+        generate(model, [[1, 2]], stop=Stop(3))
+    session = DecodingSession(model, [[1]], 2)
+    session.prompt()
+    assert session.step(torch.tensor([1])).isnan().all()
+
+
+def test_without_the_library_everything_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = generate(gpt2_seeded(), [[1, 2], [3]], stop=Stop(4))
+    monkeypatch.setattr(lowering, "native_library", lambda: Unusable("not built"))
+    assert DecodingSession(gpt2_seeded(), [[1]], 1).program is None
+    assert [one.tokens for one in generate(gpt2_seeded(), [[1, 2], [3]], stop=Stop(4))] == [
+        one.tokens for one in expected
+    ]
+
+
+def gpt2_seeded() -> Trunk:
+    torch.manual_seed(0)
+    return gpt()

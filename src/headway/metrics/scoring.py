@@ -298,6 +298,11 @@ def score_losses(losses: Sequence[float], counts: Sequence[int], things: str, na
     return Scores({name: one.value() for name, one in found.items()}, sum(counts), things, statistics=found)
 
 
+def score_cosines(cosines: Sequence[float]) -> Scores:
+    """How near vectors are to those of the same inputs in fp32."""
+    return scores_of({"cosine": mean_of(columns(cosines, [1.0] * len(cosines)))}, "vectors")
+
+
 def mean_of(summed: NDArray[np.int64] | Numbers, then: Callable[[float], float] = float) -> Sums:
     """A function of the mean: of sums in the first column, and of how many things they are in the second."""
     return Sums(summed, lambda totals: then(ratio(totals)))

@@ -11,7 +11,6 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.records import Record
@@ -19,6 +18,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk
+from headway.ops.losses import unit_vectors
 from headway.tasks.base import GivesVectors
 from headway.tasks.batches import Row
 from headway.tasks.inputs import Input, input_of
@@ -66,7 +66,7 @@ class TextEmbedding(ReadsText, Headless):
         read = torch.tensor([fitting_ids(tokenizer.encode(input), model, tokenizer, {}, options)])
 
         def call() -> Tensor:
-            return F.normalize(MeanPool()(model.features(read)), dim=-1)[0]  # C
+            return unit_vectors(MeanPool()(model.features(read)))[0]  # C
 
         return TracedRun(model, call, Vector(), text_axes(read[0].tolist(), tokenizer))
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
@@ -26,6 +25,7 @@ from headway.errors import UserError
 from headway.generate.session import context_of
 from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk, encoder_of
+from headway.ops.losses import unit_vectors
 from headway.recipe import Recipe
 from headway.tasks.base import RecordTask, Task
 from headway.tasks.batches import DataRow, EncoderInput, FittedRow, PackedBatch, fitted
@@ -195,7 +195,7 @@ class ReadsText(Task):
     def embed(self, model: nn.Module, inputs: Sequence[str]) -> Tensor:
         """The mean of each text's features, on packed rows, so that padding costs nothing."""
         read = PackedBatch.of_texts(self.fitted(model, inputs), self.tokenizer)
-        return F.normalize(MeanPool()(encoder_of(model).features(read.ids, read.context), read.context), dim=-1)
+        return unit_vectors(MeanPool()(encoder_of(model).features(read.ids, read.context), read.context))
 
     def embeddings(self, model: nn.Module, inputs: Sequence[str]) -> list[EmbeddingVector]:
         rows = self.fitted(model, inputs)

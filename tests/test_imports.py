@@ -28,6 +28,7 @@ LAYERS = {
     "metrics": 3,
     "interop": 4,
     "generate": 4,
+    "dtype": 5,
     "tasks": 5,
     "look": 6,
     "evaluation": 6,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save_file
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordLevel
@@ -70,6 +71,21 @@ def test_a_folder_is_read_and_written_both_ways(case: Case, tmp_path: Path) -> N
     for name, x in theirs.state_dict().items():
         if not any(matched(pattern, name) for pattern in unused):
             assert_close(again.state_dict()[name], x, atol=0, rtol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for name, case in ONE_EACH.items() if name != "resnet"], ids=str)
+def test_every_family_computes_in_low_precision(case: Case, tmp_path: Path) -> None:
+    """int8 weights come back bit for bit, and each dtype gives nearly the same numbers."""
+    case.make().save_pretrained(tmp_path)
+    expected = numbers(load(tmp_path))
+    low, half = load(tmp_path, dtype="int8"), load(tmp_path, dtype="bf16")
+    found = numbers(low)
+    for some in (found, numbers(half).float()):
+        assert not torch.equal(some, expected)
+        assert float(F.cosine_similarity(some.flatten(), expected.flatten(), 0)) > 0.98
+    low.save(tmp_path / "int8")
+    assert torch.equal(numbers(load(tmp_path / "int8")), found)
 
 
 @pytest.fixture

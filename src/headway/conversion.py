@@ -1,9 +1,12 @@
-"""A model folder in another layout, compared with the other library where that is installed."""
+"""A model folder in another layout or dtype, compared with the other library where that is installed.
+
+What a dtype costs in quality is measured on data that is given for it, and kept in the model card.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -13,11 +16,13 @@ from typing import Any
 
 import torch
 
+from headway.dtype import FP32, INT8, check_dtype
 from headway.errors import UserError
+from headway.evaluation import DtypeComparison, EvalQuery, compare_dtypes
 from headway.interop.torch_transformer import keymap, reference
 from headway.model import Model, load
 from headway.nn.trunk import EncoderDecoder
-from headway.system import read_json
+from headway.system import read_json, write_text
 
 LAYOUTS = ("headway", "hf")
 
@@ -34,13 +39,18 @@ class Conversion:
     assumed: str
     comparison: str
     notes: tuple[str, ...] = ()
+    dtype: str = FP32
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "source": str(self.source), "target": str(self.target)}
 
+    @property
+    def form(self) -> str:
+        return self.layout if self.dtype == FP32 else f"{self.layout}, {self.dtype}"
+
     def to_text(self) -> str:
         lines = [
-            f"{self.source} → {self.target} ({self.layout}): {self.architecture}, {self.parameters:,} parameters",
+            f"{self.source} → {self.target} ({self.form}): {self.architecture}, {self.parameters:,} parameters",
             *(f"note: {note}" for note in self.notes),
             f"taken as usual, since the tensors do not show it: {self.assumed}" if self.assumed else "",
             self.comparison,
@@ -49,23 +59,73 @@ class Conversion:
 
 
 def convert(
-    source: str | Path, target: str | Path, to: str = "headway", *, heads: int | None = None, unsafe: bool = False
+    source: str | Path,
+    target: str | Path,
+    to: str = "headway",
+    *,
+    dtype: str | None = None,
+    data: str | Path | Sequence[str | Path] = (),
+    query: Mapping[str, Any] | None = None,
+    heads: int | None = None,
+    unsafe: bool = False,
 ) -> Conversion:
-    """Writes the model in `source` to `target` in headway's layout or in Hugging Face's ("hf"), and compares."""
+    """Writes the model in `source` to `target` in headway's layout or in Hugging Face's ("hf"), and compares.
+
+    A `dtype` other than fp32 is that of the written weights.  The loss of quality is measured on `data`; `query` says
+    more about it, as for `headway.evaluate`.
+    """
     source, target = Path(source), Path(target)
+    dtype = dtype or FP32
+    check_dtype(dtype)
+    if dtype != FP32 and to == "hf":
+        raise UserError(f"a model in {dtype} is written in headway's layout alone", do="use to=headway")
+    if dtype == FP32 and data:
+        raise UserError("fp32 loses nothing that data could show", do="leave data= out, or give dtype=int8")
     if to not in LAYOUTS:
         raise UserError(f"there is no layout {to!r} for to=", allowed=" or ".join(LAYOUTS))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError(f"{target} is there already and not empty", do="name a new folder")
-    loaded = load(source, heads=heads, unsafe=unsafe)
-    save = loaded.save if to == "headway" else loaded.save_hf
+    asked = EvalQuery.of(data, **(query or {})) if data else None
+    loaded = load(source, heads=heads, unsafe=unsafe, dtype=FP32)
     count = sum(parameter.numel() for parameter in loaded.model.parameters())
+    if dtype != FP32:
+        low, named = load(source, heads=heads, unsafe=unsafe, dtype=dtype), f"the model in {source}"
+        with complete(target) as part:
+            low.save(part)
+            found = None if asked is None else compare_dtypes(load(part), loaded, dtype, asked, named=named)
+            write_text(part / "README.md", dtype_card(low, source, count, found))
+        told = NOT_MEASURED if found is None else f"{found.low.extra['data']}\n\n{found.to_text()}"
+        return Conversion(source, target, to, low.architecture, count, low.assumed, told, low.notes, dtype)
+    save = loaded.save if to == "headway" else loaded.save_hf
     config = source / "config.json"
     with complete(target) as part:
         save(part)
         theirs = source if config.exists() and "headway" not in read_json(config) else part if to == "hf" else None
         comparison = compared(loaded, theirs)
     return Conversion(source, target, to, loaded.architecture, count, loaded.assumed, comparison, loaded.notes)
+
+
+WEIGHTS = {
+    INT8: "Its linear layers compute in int8, with a scale for each output channel of the weights and each row of the "
+    "activations; embeddings, norms, softmax, convolutions and biases are float32.",
+    "bf16": "Its weights are stored in bfloat16.",
+    "fp16": "Its weights are stored in float16.",
+}
+NOT_MEASURED = "the loss of quality was not measured: no data was given for it (--data FILE)"
+
+
+def dtype_card(model: Model, source: Path, parameters: int, found: DtypeComparison | None) -> str:
+    """The model card of a folder in another dtype."""
+    name = model.model_type or model.architecture
+    blocks = [f"# {name} in {model.dtype}", f"{parameters:,} parameters, converted with headway from `{source}`."]
+    blocks += [WEIGHTS[model.dtype], "## Loss of quality"]
+    if found is None:
+        return "\n\n".join([*blocks, f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."]) + "\n"
+    heads, *rows = found.rows()
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    data = str(found.low.extra["data"]).partition(", so ")[0]  # and not what it is for
+    return "\n\n".join([*blocks, f"On {data} ({found.basis}):", table]) + "\n"
 
 
 @contextmanager

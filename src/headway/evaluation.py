@@ -9,15 +9,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import nn
 
 from headway.data.checks import checking
-from headway.data.kinds import DataKind
+from headway.data.kinds import HEARD, PICTURED, TEXTUAL, DataKind
+from headway.data.order import batched
 from headway.data.recognise import recognise
 from headway.data.records import BUILTIN, RecognisedData, Record, as_records, is_builtin, is_paths, records
 from headway.data.splits import only_named
 from headway.data.text_lines import Problem
-from headway.errors import UserError
+from headway.dtype import FP32
+from headway.errors import UserError, counted
+from headway.metrics.scores import MEASURES
+from headway.metrics.scoring import score_cosines
+from headway.metrics.tables import aligned
 from headway.tasks.base import GivesVectors, Task
 from headway.tasks.generation import generation_options
 from headway.tasks.registry import data_kind, sentence
@@ -165,6 +171,64 @@ def evaluate(
     other = task.evaluate(model.model, list(found.unseen()), replace(options, metrics=tuple(result.scores.numbers)))
     note = f"in ways of writing never seen in training: exact {other.scores.told('exact')}"
     return replace(result, notes=(*result.notes, note), extra={**extra, "unseen": other.scores.plain()})
+
+
+@dataclass(frozen=True)
+class DtypeComparison:
+    """What a dtype costs: scores in it beside those in fp32, or how near its vectors are to those in fp32."""
+
+    dtype: str
+    low: EvalResult
+    full: EvalResult | None  # None: the score is a cosine
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A table; the first row has the columns' names."""
+        numbers, full = self.low.scores.numbers, self.full and self.full.scores.numbers
+        if full is None:
+            return [("", self.dtype), *((MEASURES[name].title, self.shown(name)) for name in numbers)]
+        found = [("", FP32, self.dtype, "difference")]
+        for name, number in numbers.items():
+            measure = MEASURES[name]
+            difference = measure.shown_difference(full[name], number)
+            found.append((measure.title, measure.shown(full[name]), measure.shown(number), difference))
+        return found
+
+    def shown(self, name: str) -> str:
+        return MEASURES[name].shown(self.low.scores.numbers[name])
+
+    @property
+    def basis(self) -> str:
+        scores = self.low.scores
+        return f"n = {counted(scores.count, scores.things.removesuffix('s'))}"
+
+    def to_text(self) -> str:
+        return f"{self.dtype} against {FP32} ({self.basis})\n\n{aligned(self.rows())}"
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {"dtype": self.dtype, **self.low.to_dict()}
+        return found if self.full is None else {**found, FP32: self.full.to_dict()}
+
+
+def compare_dtypes(
+    low: Evaluable, full: Evaluable, dtype: str, query: EvalQuery, *, named: str = "the model", **decoding: Any
+) -> DtypeComparison:
+    """Evaluates a model in a dtype and in fp32 on the same data; `decoding` is beam and max_new_tokens."""
+    task = low.task_for(query.first.kind)
+    if isinstance(task, GivesVectors):
+        inputs = inputs_of(query.first, task.noun, named)
+        ours, theirs = (torch.cat([task.embed(one.model, some) for some in batched(inputs, 32)]) for one in (low, full))
+        result = EvalResult(score_cosines((ours * theirs).sum(-1).tolist()), extra={"data": query.first.description})
+        return DtypeComparison(dtype, result, None)
+    ours, theirs = (evaluate(one, query, named=named, **decoding) for one in (low, full))
+    return DtypeComparison(dtype, ours, theirs)
+
+
+def inputs_of(data: EvalData, noun: str, named: str) -> list[str]:
+    """What a model that gives vectors reads of data: files, or texts, of a document its lines."""
+    if data.kind not in {"texts": TEXTUAL, "images": PICTURED, "sounds": HEARD}.get(noun, ()):
+        raise UserError(f"{named} gives vectors of {noun}, but {data.description}", do="give other data")
+    lines = (record.name.splitlines() if data.kind is DataKind.TEXTS else [record.name] for record in data)
+    return [line for several in lines for line in several if line.strip()]
 
 
 def dates() -> EvalData:

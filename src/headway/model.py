@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from headway.data.kinds import DataKind
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import read_sides
-from headway.data.tokenizer_readers import READERS, load_tokenizer
+from headway.data.tokenizer_readers import TARGET, read_tokenizers
+from headway.dtype import FP32, INT8, check_dtype, dtype_to_use, set_weights
 from headway.errors import UserError, listed, malformed, nearest
 from headway.generate.request import LENGTHS, MASKS, check_settings, is_setting
-from headway.generate.session import arrange
 from headway.interop.config_reader import collect_notes
 from headway.interop.incomplete_config import completed
 from headway.interop.registry import Family, family, model_type_of, type_for
 from headway.interop.timm_folder import SETTINGS, is_timm, read_names, settings_of, with_settings
-from headway.interop.weights import OPENAI, fill, foreign, model_for, read_weights, write_weights
+from headway.interop.weights import OPENAI, foreign, model_for, read_weights, write_weights
 from headway.nn.embed import TokenEmbed
 from headway.nn.trunk import EncoderDecoder, tensors_of
 from headway.system import no_model, read_json, write_json
@@ -51,7 +51,6 @@ RATES = (
     *("encoder_layerdrop", "decoder_layerdrop", "resid_pdrop", "embd_pdrop", "router_jitter_noise"),
     *("classif_dropout", "classifier_dropout", "seq_classif_dropout", "qa_dropout", "summary_first_dropout"),
 )
-TARGET = "target"  # the folder of the tokenizer of the output, where that is another
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +70,7 @@ class Model:
     lacking: str = ""  # the file that would hold its tokenizer, where that is not tokenizer.json
     task_name: str | None = None  # from config.json
     own_task: type[Task] | None = None  # a task that is none of headway's
+    dtype: str = FP32  # that it computes in: fp32, bf16, fp16 or int8
 
     @property
     def task(self) -> Task:
@@ -162,12 +162,15 @@ class Model:
             "config": {} if self.config is None else to_plain(self.config),
             "family": self.model_type,
             "kept": dict(self.extra_config),
+            **({} if self.dtype == FP32 else {"dtype": self.dtype}),
         }
         write_json(place / "config.json", values)
         self.save_inputs(place)
 
     def save_hf(self, folder: str | Path) -> None:
         """Writes the model in Hugging Face's layout, for `transformers` to load."""
+        if self.dtype == INT8:
+            raise UserError("int8 weights have no place in Hugging Face's layout", do="use to=headway")
         family, place = self.family(), Path(folder)
         config = family.write_config(self.config)  # refused, if at all, before anything is written
         extra = {name: value for name, value in self.extra_config.items() if name not in (*LENGTHS, *MASKS)}
@@ -212,7 +215,7 @@ def load(
     *,
     heads: int | None = None,
     unsafe: bool = False,
-    dtype: torch.dtype = torch.float32,
+    dtype: str | torch.dtype | None = None,
     task: type[Task] | None = None,
     module: nn.Module | None = None,
 ) -> Model:
@@ -220,7 +223,9 @@ def load(
 
     `heads` is for a folder without config.json that holds a fairseq Transformer or an `nn.Transformer`, whose tensors
     show all the rest.  `task` is the class of a task that is none of headway's, and `module` takes the weights of a
-    torch module of your own.  Matrices lie in memory as decoding reads them fastest; shapes and values are the file's.
+    torch module of your own.  `dtype` is what it computes in: fp32, bf16, fp16 or int8 (`dtype.py`); by default fp32,
+    or int8 where the weights are.  Matrices lie in memory as decoding reads them fastest; shapes and values are the
+    file's.
     """
     place = Path(folder)
     if place.suffix == OPENAI and place.is_file():
@@ -231,20 +236,22 @@ def load(
         loaded, tensors = read_with_config(place, heads, unsafe)
     else:
         loaded, tensors = read_without_config(place, heads, unsafe)
+    stored, dtype = loaded.dtype, dtype_to_use(dtype, loaded.dtype, place)
     if loaded.architecture == CUSTOM:
+        if dtype == INT8:
+            raise UserError("a torch module of your own cannot be int8", allowed="fp32, bf16 or fp16")
         if module is None:
             given = f"{place} holds the weights of a torch module that is none of headway's"
             raise UserError(given, do="load it from Python, as in headway.load(folder, module=my_module)")
         loaded = replace(loaded, model=module)
-    fill(loaded.model, tensors, dtype)
-    arrange(loaded.model.eval())
+    set_weights(loaded.model, tensors, dtype, stored)
     source, target = (
         (loaded.tokenizer, loaded.target_tokenizer) if loaded.tokenizer else read_tokenizers(place, loaded.model_type)
     )
     check_tokenizers(source, target, loaded.model, place)
     if (place / PREPROCESSING).is_file():
         loaded = replace(loaded, preprocess=read_preprocessing(place, loaded))
-    return replace(loaded, tokenizer=source, target_tokenizer=target, own_task=task)
+    return replace(loaded, tokenizer=source, target_tokenizer=target, own_task=task, dtype=dtype)
 
 
 def read_with_config(place: Path, heads: int | None, unsafe: bool) -> tuple[Model, Mapping[str, Tensor]]:
@@ -310,8 +317,9 @@ def read_openai_file(place: Path, unsafe: bool) -> tuple[Model, Mapping[str, Ten
 def from_native(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
     """A model from our own config.json."""
     name, extra, task = values.get("architecture"), values.get("kept", {}), values.get("task")
+    check_dtype(dtype := str(values.get("dtype", FP32)))
     if name == CUSTOM:
-        return Model(nn.Identity(), None, CUSTOM, None, extra, task_name=task)
+        return Model(nn.Identity(), None, CUSTOM, None, extra, task_name=task, dtype=dtype)
     if not isinstance(name, str) or name not in ARCHITECTURES:
         meant = nearest(str(name), ARCHITECTURES)
         raise UserError(f"no architecture {name!r}", allowed=listed(ARCHITECTURES, 20), meant=meant)
@@ -322,7 +330,7 @@ def from_native(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Mod
         said = f"config.json: task is {task!r:.60} and kept {extra!r:.60}"
         raise UserError(said, allowed="the name of a task, and an object")
     check_class_names(extra)
-    return Model(model_for(config, tensors), config, name, model_type, extra, task_name=task)
+    return Model(model_for(config, tensors), config, name, model_type, extra, task_name=task, dtype=dtype)
 
 
 def from_hf(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
@@ -359,16 +367,6 @@ def read_preprocessing(folder: Path, loaded: Model) -> Preprocess | None:
 
         check_sound(read_json(folder / PREPROCESSING), loaded.config)
     return read_preprocess(folder)
-
-
-def read_tokenizers(folder: Path, model_type: str | None = None) -> tuple[Tokenizer | None, Tokenizer | None]:
-    """The tokenizers of the input and, where it is another, of the output; None where there is none."""
-    source, target = folder / "source.spm", folder / "target.spm"  # Marian's
-    if source.is_file() and target.is_file():
-        return load_tokenizer(source), load_tokenizer(target)
-    other = load_tokenizer(folder / TARGET) if (folder / TARGET).is_dir() else None
-    found = any(any(folder.glob(pattern)) for pattern in READERS)
-    return load_tokenizer(folder, model_type) if found else None, other
 
 
 def check_tokenizers(source: Tokenizer | None, target: Tokenizer | None, model: nn.Module, folder: Path) -> None:

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.testing import assert_close
 
+import headway
 from headway import Context, Rows
 from headway.interop import bert
 from headway.nn.head import MeanPool
@@ -91,3 +92,10 @@ def test_states_and_pooler_are_the_references(folder: Path, model: Trunk, rows: 
     real = layout.keep[:, 0]
     assert_close(features[real], out.last_hidden_state[real], atol=1e-5, rtol=1e-5)
     assert_close(model.head.pooler(features, ctx), out.pooler_output, atol=1e-5, rtol=1e-5)  # type: ignore[operator]
+
+
+def test_int8_keeps_the_vectors(folder: Path) -> None:
+    """The mean is 0.9966 over 300 reviews and 0.9933 over 200 single words; one scale for a whole batch gives 0.97."""
+    texts = [*SENTENCES, "it rains in the north", "an enthralling, funny and very long film about trains", "no", "42"]
+    ours, theirs = (headway.load(folder, dtype=dtype).embed(texts) for dtype in ("int8", "fp32"))
+    assert 0.99 < (ours * theirs).sum(-1).mean().item() < 0.9999

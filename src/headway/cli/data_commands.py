@@ -16,11 +16,14 @@ from headway.cli.options import (
     SPLIT_OPTIONS,
     DataPath,
     Debug,
+    Dtype,
     LoadOptions,
     ModelPath,
     SplitOptions,
     import_torch,
+    trained_label_from,
 )
+from headway.dtype import FP32, holds_int8
 from headway.errors import UserError
 from headway.generate.option_checks import DecodingOptions
 from headway.progress import phase
@@ -81,6 +84,7 @@ def evaluate(
     split: SplitOptions = SPLIT_OPTIONS,
     beam: int | None = None,
     max_new_tokens: int | None = None,
+    dtype: Dtype = None,
     json: bool = False,
     loading: LoadOptions = LOAD_OPTIONS,
     debug: Debug = False,
@@ -93,6 +97,8 @@ def evaluate(
     Images and texts: recall at 1, 5 and 10.  Tables over time: error against
     repeating the row before.  Images alone: error of hidden patches, or how often
     the other view of an image is found; with classes, those of nearest neighbours.
+    With --dtype, the same in fp32 beside it.  Vectors: with --dtype, their cosine to
+    those in fp32.
 
     Parameters
     ----------
@@ -109,33 +115,29 @@ def evaluate(
     """
     DecodingOptions(beam=beam, max_new_tokens=max_new_tokens)
     import_torch()
-    from headway.evaluation import EvalQuery, evaluate
+    from headway.evaluation import EvalQuery, compare_dtypes, evaluate
+    from headway.model import load
     from headway.system import keep_memory
 
     keep_memory()
     query = EvalQuery.of(data, **vars(split), trained_label_from=trained_label_from(model))
     query.check()  # what is wrong with the data is said before the model is loaded
-    loaded = loading.load(model)
+    loaded, named = loading.load(model, dtype), f"the model in {model}"
+    decoding: dict[str, Any] = {"beam": beam, "max_new_tokens": max_new_tokens}
+    compares = dtype not in (None, FP32) and not holds_int8(model)
     with phase("evaluating"):
-        found = evaluate(loaded, query, beam=beam, max_new_tokens=max_new_tokens, named=f"the model in {model}")
-    final = final_scores(model)
-    if json:
-        extra = {} if final is None else {"training": final}
-        print(dumps({"model": str(model), **found.to_dict(), **extra}, indent=1, ensure_ascii=False))
-    else:
-        notes = [] if final is None else [final_note(final)]
-        print("\n\n".join([str(found.extra["data"]), found.to_text(), *notes]))
+        if compares:
+            full = load(model, dtype=FP32, **vars(loading))
+            compared = compare_dtypes(loaded, full, loaded.dtype, query, named=named, **decoding)
+            found, told, notes = compared.low, compared.to_dict(), [compared.to_text()] if compared.full else []
+        else:
+            found = evaluate(loaded, query, named=named, **decoding)
+            told, notes = found.to_dict(), list[str]()
+    if (final := final_scores(model)) is not None:
+        told, notes = {**told, "training": final}, [*notes, final_note(final)]
+    text = "\n\n".join([str(found.extra["data"]), found.to_text(), *notes])
+    print(dumps({"model": str(model), **told}, indent=1, ensure_ascii=False) if json else text)
     return 0
-
-
-def trained_label_from(model: Path) -> str | None:
-    """The pattern by which labels were found in names, where the folder's recipe has one."""
-    from headway.training.recipe_sources import read_file
-
-    with suppress(UserError):  # what is no recipe of a run says nothing
-        given = read_file(model / "recipe.yaml").get("data.label_from")
-        return None if given is None else given.value
-    return None
 
 
 def final_scores(model: Path) -> dict[str, Any] | None:

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.cli.options import LOAD_OPTIONS, LoadOptions, ModelPath, import_torch
+from headway.cli.options import (
+    DATA_OPTIONS,
+    LOAD_OPTIONS,
+    DataOptions,
+    DataPath,
+    Dtype,
+    LoadOptions,
+    ModelPath,
+    StoredDtype,
+    import_torch,
+    trained_label_from,
+)
 from headway.errors import UserError, listed
 from headway.system import argument, path_argument
 
@@ -136,6 +147,7 @@ def run(
     *texts: str,
     lines: bool = False,
     embed: bool = False,
+    dtype: Dtype = None,
     json: bool = False,
     loading: LoadOptions = LOAD_OPTIONS,
     writing: Writing = WRITING,
@@ -162,7 +174,7 @@ def run(
             "headway run needs something to answer",
             do='give a text or a file, as in headway run MODEL "text", or --lines to read them',
         )
-    loaded, options = prepared(model, writing, loading)
+    loaded, options = prepared(model, writing, loading, dtype)
     task, stops, cuts = loaded.task, Counter[str | None](), Counter[str | None]()
     for batch in line_batches(task) if lines else argument_batches(task, texts):
         for one in task.embeddings(loaded.model, batch) if embed else task.predict(loaded.model, batch, options):
@@ -201,7 +213,15 @@ def print_notes(cuts: Counter[str | None], stops: Counter[str | None], options: 
         print(note, file=sys.stderr)
 
 
-def generate(model: Path, text: str, /, *, loading: LoadOptions = LOAD_OPTIONS, writing: Writing = WRITING) -> None:
+def generate(
+    model: Path,
+    text: str,
+    /,
+    *,
+    dtype: Dtype = None,
+    loading: LoadOptions = LOAD_OPTIONS,
+    writing: Writing = WRITING,
+) -> None:
     """Generate text with a model, and print it as it is generated.
 
     Continue a text (GPT-2, Llama, Mistral, Mixtral, Phi-3, Qwen2):
@@ -233,7 +253,7 @@ def generate(model: Path, text: str, /, *, loading: LoadOptions = LOAD_OPTIONS, 
         The prompt, or the source text.
     """
     writing.check()
-    loaded, options = prepared(model, writing, loading)
+    loaded, options = prepared(model, writing, loading, dtype)
     from headway.tasks.results import StreamsText
 
     if not isinstance(loaded.task, StreamsText):
@@ -259,15 +279,25 @@ def printed(pieces: Generator[str, None, Prediction]) -> Prediction:
             return end.value
 
 
-def prepared(model: Path, writing: Writing, loading: LoadOptions) -> tuple[Model, GenerationOptions]:
-    """A model and how it writes."""
-    loaded = loading.load(model)
+def prepared(model: Path, writing: Writing, loading: LoadOptions, dtype: str | None) -> tuple[Model, GenerationOptions]:
+    """A model and how it writes; a draft model computes in what its own folder says."""
+    loaded = loading.load(model, dtype)
     draft = None if writing.draft is None else replace(loading, heads=None).load(writing.draft)
     return loaded, loaded.generation_options(**writing.arguments(), draft=draft)
 
 
-def convert(source: ModelPath, target: Path, /, *, to: str = "headway", loading: LoadOptions = LOAD_OPTIONS) -> None:
-    """Convert a model folder to another layout, and check the result numerically.
+def convert(
+    source: ModelPath,
+    target: Path,
+    /,
+    *,
+    to: str = "headway",
+    dtype: StoredDtype = None,
+    data: tuple[DataPath, ...] = (),
+    kind: DataOptions = DATA_OPTIONS,
+    loading: LoadOptions = LOAD_OPTIONS,
+) -> None:
+    """Convert a model folder to another layout or dtype, and check the result numerically.
 
     Parameters
     ----------
@@ -277,11 +307,14 @@ def convert(source: ModelPath, target: Path, /, *, to: str = "headway", loading:
         The folder to write: new, or empty.
     to
         The layout to write: headway or hf (Hugging Face's).
+    data
+        Data to measure the loss of quality of another dtype on, as for headway eval; the model card keeps it.
     """
     import_torch()
     from headway.conversion import convert
 
-    print(convert(source, target, to, **vars(loading)).to_text())
+    query = {**vars(kind), "trained_label_from": trained_label_from(source)}
+    print(convert(source, target, to, dtype=dtype, data=data, query=query, **vars(loading)).to_text())
 
 
 def explain(topic: str, /, *, json: bool = False, source: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,8 @@ from cyclopts import Parameter
 
 from headway.data.records import BUILTIN
 from headway.data.text_lines import check_exists
+from headway.dtype import check_dtype
+from headway.errors import UserError
 from headway.progress import phase
 from headway.system import no_model
 
@@ -32,6 +35,21 @@ def check_data(_: type, file: Path | None) -> None:
         check_exists(file)
 
 
+def check_name_of_dtype(_: type, name: str | None) -> None:
+    if name is not None:
+        check_dtype(name)
+
+
+DTYPE = (
+    "What the model computes in: fp32, bf16, fp16 or int8 (linear layers in int8, all else in fp32); by default fp32, "
+    "or int8 for a folder of int8 weights.  bf16 and fp16 are slower than fp32 on CPUs without instructions for them; "
+    "a note says so."
+)
+STORED_DTYPE = (
+    "The dtype of the weights to write: fp32, bf16, fp16, or int8 for a folder that runs in int8; by default fp32."
+)
+StoredDtype = Annotated[str | None, Parameter(validator=check_name_of_dtype, help=STORED_DTYPE)]
+Dtype = Annotated[str | None, Parameter(validator=check_name_of_dtype, help=DTYPE)]
 ModelPath = Annotated[Path, Parameter(validator=check_model)]
 DataPath = Annotated[Path, Parameter(validator=check_data)]
 
@@ -64,6 +82,16 @@ class DataOptions:
     task: str | None = None
     columns: str | None = None
     label_from: str | None = None
+
+
+def trained_label_from(model: Path) -> str | None:
+    """The pattern by which labels were found in names, where the folder's recipe has one."""
+    from headway.training.recipe_sources import read_file
+
+    with suppress(UserError):  # what is no recipe of a run says nothing
+        given = read_file(model / "recipe.yaml").get("data.label_from")
+        return None if given is None else given.value
+    return None
 
 
 @Parameter(name="*")
@@ -103,13 +131,14 @@ class LoadOptions:
     heads: int | None = None
     unsafe: bool = False
 
-    def load(self, folder: Path) -> Model:
+    def load(self, folder: Path, dtype: str | None = None) -> Model:
         check_model(Path, folder)
         import_torch()
+        from headway.dtype import slow_dtype
         from headway.model import load
 
-        loaded = load(folder, heads=self.heads, unsafe=self.unsafe)
-        for note in loaded.notes:
+        loaded = load(folder, heads=self.heads, unsafe=self.unsafe, dtype=dtype)
+        for note in (*loaded.notes, *filter(None, [slow_dtype(loaded.dtype)])):
             print(f"note: {note}", file=sys.stderr)
         return loaded
 

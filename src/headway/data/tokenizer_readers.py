@@ -39,6 +39,7 @@ from headway.data.tokenizer_training import frame, merges_by_score
 from headway.errors import UserError, malformed
 from headway.system import read_json
 
+TARGET = "target"  # the folder of the tokenizer of the output, where that is another
 LLAMA2C_SPECIAL = ("<unk>", "<s>", "</s>")  # the first three ids, however the file spells them
 
 
@@ -49,6 +50,16 @@ def load_tokenizer(path: Path | str, model_type: str | None = None) -> Tokenizer
         return found_tokenizer(Path(path))
     finally:
         MODEL_TYPE.reset(token)
+
+
+def read_tokenizers(folder: Path, model_type: str | None = None) -> tuple[Tokenizer | None, Tokenizer | None]:
+    """The tokenizers of the input and, where it is another, of the output; None where there is none."""
+    source, target = folder / "source.spm", folder / "target.spm"  # Marian's
+    if source.is_file() and target.is_file():
+        return load_tokenizer(source), load_tokenizer(target)
+    other = load_tokenizer(folder / TARGET) if (folder / TARGET).is_dir() else None
+    found = any(any(folder.glob(pattern)) for pattern in READERS)
+    return load_tokenizer(folder, model_type) if found else None, other
 
 
 def found_tokenizer(path: Path) -> Tokenizer:

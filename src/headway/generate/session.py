@@ -35,6 +35,7 @@ from headway.nn.attention import SelfAttention, bias_of
 from headway.nn.context import EMPTY, Context, PackedLengths
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.head import LMHead
+from headway.nn.low_precision import Int8Weights
 from headway.nn.state import FixedState
 from headway.nn.trunk import EncoderDecoder, Trunk
 
@@ -239,7 +240,8 @@ def blocks_of(model: nn.Module) -> list[list[Tensor]]:
             if bias_of(layers[0]) is not None:
                 blocks.append([layer.bias for layer in layers])
     joined = {weight for block in blocks for weight in block}
-    single = {part.weight: None for part in model.modules() if isinstance(part, nn.Linear | LMHead)}
+    plain = [part for part in model.modules() if not isinstance(part, Int8Weights)]  # these have a layout of their own
+    single = {part.weight: None for part in plain if isinstance(part, nn.Linear | LMHead)}
     return [*blocks, *([weight] for weight in single if weight not in joined)]
 
 

@@ -189,7 +189,8 @@ def model_for(config: object, tensors: Mapping[str, Tensor]) -> nn.Module:
 
 def check_weights_fit(model: nn.Module, dtype: torch.dtype) -> None:
     """Refuses weights that do not fit into memory; files are not in it yet."""
-    needed, limit = sum(weight.numel() for weight in model.parameters()) * dtype.itemsize, memory_limit()
+    weights, limit = sum(weight.numel() for weight in model.parameters()) * dtype.itemsize, memory_limit()
+    needed = weights + sum(tensor.numel() * tensor.element_size() for tensor in model.buffers())
     if limit is not None and needed > limit:
         said = f"the weights of this model take {gibibytes(needed)} of memory, and there are {gibibytes(limit)}"
         raise UserError(said, do="use a smaller model")

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from headway.nn.attention import Attention
 from headway.nn.convnet import First
 from headway.nn.learned_score import AdditiveScore
+from headway.nn.low_precision import Int8Linear
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
 from headway.ops.attend import Additive, DotScore, causal_keep, per_head
 from headway.ops.attention_map import AttentionMap, Band, Readable, Weights
@@ -240,6 +241,8 @@ def logit_bias(map: AttentionMap) -> Tensor | None:
 def output_matrix(part: Attention, wide: int) -> Tensor:
     """The output matrix of the concatenated heads, C (H·E)."""
     out = part.get_submodule("out")
+    if isinstance(out, Int8Linear):
+        return out.dequantised()
     if isinstance(out, nn.Linear):
         return out.weight
     dim = out.dim if isinstance(out, First) else wide

@@ -216,6 +216,13 @@ class Measure:
             return "–"
         return f"{100 * number:.{self.digits}f} %" if self.percent else f"{number:.{self.digits}f}"
 
+    def shown_difference(self, a: float, b: float) -> str:
+        """What b has more than a: +0.50, or −1.20 points of a share."""
+        if not math.isfinite(b - a):
+            return UNSURE
+        size = f"{abs(b - a) * (100 if self.percent else 1):.{self.digits}f}"
+        return f"{'+' if b >= a else '−'}{size}{' points' if self.percent else ''}"
+
     def shown_interval(self, limits: Interval) -> str:
         """40–100 %, or – where nothing is known."""
         if math.isnan(limits.low) or math.isnan(limits.high):
@@ -251,6 +258,7 @@ MEASURES = {
     "neighbour_accuracy": Measure("class of neighbours", percent=True),
     "error": Measure("error in deviations", higher=False, digits=4),
     "gain": Measure("less than by repeating", percent=True),
+    "cosine": Measure("mean cosine to fp32", digits=5),
     "cider": Measure("CIDEr-D", digits=3, range=10.0),
     **{f"bleu_{n}": Measure(f"BLEU-{n}", percent=True) for n in (1, 2, 3, 4)},
     **{f"{found}_{k}": Measure(f"{found} @{k}", percent=True) for found in ("texts", "images") for k in (1, 5, 10)},

@@ -308,6 +308,11 @@ def score_losses(losses: Sequence[float], counts: Sequence[int], things: str, na
     return scores_of({name: found[name] for name in names}, things)
 
 
+def score_cosines(cosines: Sequence[float]) -> Scores:
+    """How near vectors are to those of the same inputs in fp32."""
+    return scores_of({"cosine": mean_of(columns(cosines, [1.0] * len(cosines)))}, "vectors")
+
+
 def mean_of(
     summed: NDArray[np.int64] | Numbers,
     then: Callable[[float], float] = float,

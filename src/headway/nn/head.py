@@ -55,16 +55,16 @@ class LMHead(WordHead):
         super().__init__()
         self.weight = linear_weight(vocab, dim) if tied is None else tied_weight(tied, vocab, dim)
         self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
-        self.scale = Scale(scale)
+        self.multiplier = Scale(scale)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return F.linear(self.scale(x), self.weight, self.bias)
+        return F.linear(self.multiplier(x), self.weight, self.bias)
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        return linear_cross_entropy(self.scale(x), self.weight, self.bias, targets, smoothing=smoothing)
+        return linear_cross_entropy(self.multiplier(x), self.weight, self.bias, targets, smoothing=smoothing)
 
     def losses(self, x: Tensor, targets: Tensor) -> Tensor:
-        return token_losses(self.scale(x), self.weight, self.bias, targets)
+        return token_losses(self.multiplier(x), self.weight, self.bias, targets)
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[1]} → {self.weight.shape[0]}"

@@ -56,6 +56,11 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
     return F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT
 
 
+def unit_vectors(x: Tensor) -> Tensor:
+    """x / |x|, in float32 or better: a length of 1 is not one in bf16.  … P → … P"""
+    return F.normalize(to_float32(x), dim=-1)
+
+
 def negatives_mask(owners: Tensor) -> Tensor:
     """The candidates of each row, N N: the rows of other owners (negatives), and its own partner."""
     return (owners[:, None] != owners).logical_or_(torch.eye(len(owners), dtype=torch.bool, device=owners.device))

@@ -11,7 +11,6 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.records import Record
@@ -20,6 +19,7 @@ from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
 from headway.nn.towers import Projection
 from headway.nn.trunk import Trunk
+from headway.ops.losses import unit_vectors
 from headway.tasks.base import GivesVectors
 from headway.tasks.batches import Row
 from headway.tasks.inputs import Input, ModelInput, input_of
@@ -100,5 +100,5 @@ class MediaEmbedding(MediaReader, Headless):
 def own_vector(model: nn.Module, inputs: Tensor, context: Context) -> Tensor | None:
     """The vectors, of length 1, of a model whose answer they are (a tower of CLIP's); None: it has none."""
     if isinstance(model, Trunk) and isinstance(model.head, Projection):
-        return F.normalize(model(inputs, context), dim=-1)
+        return unit_vectors(model(inputs, context))
     return None

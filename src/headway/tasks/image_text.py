@@ -14,7 +14,6 @@ from typing import Any, Self, cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.order import batched
@@ -26,7 +25,7 @@ from headway.generate.session import context_of
 from headway.metrics.retrieval import KS, chance_recall, score_retrieval
 from headway.metrics.scores import MEASURES, Scores
 from headway.nn.towers import TwoTowers
-from headway.ops.losses import info_nce
+from headway.ops.losses import info_nce, unit_vectors
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Batch, PackedBatch, Row, cut, ids
@@ -147,7 +146,7 @@ class ImageTextContrastive(TextsAboutMedia):
     def pooled(self, model: nn.Module, read: ModelInput) -> Tensor:
         """The vectors that images are compared by."""
         assert isinstance(model, TwoTowers)
-        return F.normalize(model.image(*read), dim=-1)
+        return unit_vectors(model.image(*read))
 
     @torch.inference_mode()
     def embed_texts(self, model: nn.Module, texts: Sequence[str]) -> Tensor:
@@ -156,7 +155,7 @@ class ImageTextContrastive(TextsAboutMedia):
         longest = context_of(model.text)
         rows = [row if longest is None else cut(row, longest) for row in self.words().encode_batch(list(texts))]
         read = PackedBatch.of([ids(row) for row in rows])
-        return F.normalize(model.text(read.ids, read.context), dim=-1)
+        return unit_vectors(model.text(read.ids, read.context))
 
     @torch.inference_mode()
     def evaluate(

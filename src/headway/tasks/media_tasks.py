@@ -18,7 +18,6 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.images import is_grey, mean_and_std
@@ -49,6 +48,7 @@ from headway.metrics.scores import check
 from headway.metrics.scoring import exact, scores_of
 from headway.nn.head import MeanPool
 from headway.nn.trunk import encoder_of
+from headway.ops.losses import unit_vectors
 from headway.ops.mel import LogMel
 from headway.recipe import Recipe
 from headway.tasks.base import ENCODED_TOGETHER, UNKNOWN_TOKENS, GivesVectors, RecordTask, Task
@@ -260,7 +260,7 @@ class MediaReader(Task):
         encoder = encoder_of(model)
         features = encoder.features(*read)
         features = features.flatten(1, 2) if features.dim() == 4 else features
-        return F.normalize(MeanPool()(features, encoder.inner(read.context)), dim=-1)
+        return unit_vectors(MeanPool()(features, encoder.inner(read.context)))
 
     def shown(self, model: nn.Module, given: str) -> ShownInput:
         """One sample, opened to be traced."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
@@ -27,6 +26,7 @@ from headway.generate.session import context_of
 from headway.nn.context import EMPTY, Context
 from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk, encoder_of
+from headway.ops.losses import unit_vectors
 from headway.recipe import Recipe
 from headway.tasks.base import RecordTask, Task
 from headway.tasks.batches import DataRow, EncoderInput, FittedRow, PackedBatch, fitted
@@ -200,7 +200,7 @@ class ReadsText(Task):
 
     def pooled(self, model: nn.Module, ids: Tensor, context: Context = EMPTY) -> Tensor:
         """The mean of each text's features, of length 1."""
-        return F.normalize(MeanPool()(encoder_of(model).features(ids, context), context), dim=-1)
+        return unit_vectors(MeanPool()(encoder_of(model).features(ids, context), context))
 
     def embeddings(self, model: nn.Module, inputs: Sequence[str]) -> list[EmbeddingVector]:
         rows = self.fitted(model, inputs)

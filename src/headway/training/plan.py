@@ -22,6 +22,7 @@ from headway.data.order import keyed
 from headway.data.shards import digest
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
+from headway.dtype import INT8
 from headway.errors import UserError, listed
 from headway.model import Model, load
 from headway.progress import phase
@@ -169,6 +170,9 @@ def plan(
     check_recipe(draft, own.records, own.module)
     splits = load_splits(draft, own.task, own.records) if splits is None else splits
     start = None if draft.model.start is None else load(draft.model.start)
+    if start is not None and start.dtype == INT8:
+        given = f"{draft.model.start} holds int8 weights, which cannot be trained"
+        raise UserError(given, do="start from the model that it was converted from")
     builtin = splits.builtin and own.config is None and own.module is None
     if builtin and start is None and draft.model.preset is None:
         draft = resolve(layers, DATES)

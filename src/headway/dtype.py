@@ -1,0 +1,91 @@
+"""The dtype that a model computes in: fp32, bf16, fp16 or int8.
+
+bf16 and fp16 are that of all weights and activations.  int8 is that of the weights of linear layers and of what is
+multiplied by them, with a scale for each output channel and each row (`ops/int8.py`); all else is fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import UserError, nearest
+from headway.system import read_json
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+FP32, INT8 = "fp32", "int8"
+DTYPES = {FP32: "float32", "bf16": "bfloat16", "fp16": "float16", INT8: "int8"}  # and torch's names
+
+
+def check_dtype(name: str) -> None:
+    if name not in DTYPES:
+        allowed = f"{', '.join(list(DTYPES)[:-1])} or {list(DTYPES)[-1]}"
+        raise UserError(f"there is no dtype {name!r}", allowed=allowed, meant=nearest(name, DTYPES))
+
+
+def dtype_to_use(asked: str | torch.dtype | None, stored: str, folder: Path) -> str:
+    """The dtype that a model is loaded in: int8 weights as such, others in fp32 unless another dtype is asked for."""
+    name = {f"torch.{theirs}": ours for ours, theirs in DTYPES.items()}.get(str(asked), asked)
+    if name is not None:
+        check_dtype(str(name))
+    if stored == INT8 and name not in (None, INT8):
+        given = f"{folder} holds int8 weights, of which no others can be made"
+        raise UserError(given, do=f"load the model that it was converted from for {name}")
+    return stored if stored == INT8 else str(name or FP32)
+
+
+def holds_int8(folder: Path) -> bool:
+    """Whether the weights of a folder are int8, so that there are no others to compare them with."""
+    config = folder / "config.json"
+    return config.is_file() and read_json(config).get("dtype") == INT8
+
+
+def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], dtype: str, stored: str) -> None:
+    """Gives a model that was built without memory its weights, ready to compute in a dtype."""
+    import torch
+
+    from headway.generate.session import arrange
+    from headway.interop.weights import fill
+    from headway.nn.low_precision import pack, quantise
+
+    if stored == INT8:
+        quantise(model)
+    fill(model, tensors, torch.float32 if dtype == INT8 else getattr(torch, DTYPES[dtype]))
+    if dtype == INT8 != stored:
+        quantise(model)
+    arrange(model.eval())
+    pack(model)
+    if dtype not in (FP32, INT8):
+        convert_inputs(model, getattr(torch, DTYPES[dtype]))
+
+
+def convert_inputs(model: nn.Module, dtype: torch.dtype) -> None:
+    """Lets a model take images, sounds and numbers in float32, as they are read."""
+    from headway.nn.trunk import Trunk
+
+    def convert(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        inputs, *others = given
+        return (inputs.to(dtype) if inputs.is_floating_point() else inputs, *others)
+
+    for part in model.modules():
+        if isinstance(part, Trunk):
+            part.embed.register_forward_pre_hook(convert)
+
+
+def slow_dtype(dtype: str) -> str | None:
+    """A note on a dtype for which this CPU has no instructions."""
+    import torch
+
+    from headway.ops.int8 import has_int8_kernel
+
+    fast = {
+        FP32: lambda: True,
+        "bf16": torch.ops.mkldnn._is_mkldnn_bf16_supported,
+        "fp16": torch.ops.mkldnn._is_mkldnn_fp16_supported,
+        INT8: has_int8_kernel,
+    }
+    return None if fast[dtype]() else f"this CPU has no instructions for {dtype}: it is slower than fp32"

@@ -1,0 +1,139 @@
+"""Models with int8 weights, for inference: `quantise(model)` gives its linear layers and heads of words int8 weights.
+
+What stays in float32: embedding tables (a head that is tied to one gets an int8 copy of its own), norms, softmax,
+convolutions, biases, recurrent cells, and the small layers of `IN_FLOAT32`.
+
+Axes:  … any   C inputs   O outputs   N tokens   V vocabulary
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.nn.bias import ContinuousBias, TransformerXLBias
+from headway.nn.context import EMPTY, Context
+from headway.nn.convnet import Shared
+from headway.nn.ffn import Hidden
+from headway.nn.head import CTCHead, LMHead, TanhLayer
+from headway.nn.moe import MoE
+from headway.ops.int8 import PackedInt8, has_int8_kernel, int8_product, quantise_channels, quantise_rows, rescaled
+
+TOKENS = 64  # that meet a vocabulary at a time
+# a router's near ties would flip; the layers of position biases are small, and one is read as a matrix
+IN_FLOAT32: dict[type[nn.Module], tuple[str, ...]] = {
+    MoE: ("router",),
+    ContinuousBias: ("up", "down"),
+    TransformerXLBias: ("place",),
+}
+
+
+class Int8Weights(nn.Module):
+    """int8 `weight` (O C) with a `scale` (O) for each output channel; `bias` (O) is float32, or None."""
+
+    weight: Tensor
+    scale: Tensor
+    bias: Tensor | None
+    packed: PackedInt8 | None
+
+    def take(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Gets int8 weights from those in float32."""
+        quantised, scale = quantise_channels(weight)
+        del self.weight, self.bias  # parameters
+        self.register_buffer("weight", quantised)
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", None if bias is None else bias.detach())
+        self.packed = None
+
+    def pack(self) -> None:
+        """Arranges the weights for the kernel, where there is one."""
+        self.packed = PackedInt8(self.weight, self.scale) if has_int8_kernel() else None
+
+    def linear(self, x: Tensor) -> Tensor:
+        """`int8_linear(x, weight, scale, bias)`, by the kernel that is there: … C → … O."""
+        if x.requires_grad:
+            raise UserError("int8 weights have no gradient", do="load the model with dtype=fp32")
+        q, row_scale = quantise_rows(x)
+        product = int8_product(q, self.weight, self.scale) if self.packed is None else self.packed(q)
+        return rescaled(product, row_scale, self.bias)
+
+    def dequantised(self) -> Tensor:
+        """The weights that the integers stand for, O C."""
+        return self.weight * self.scale[:, None]
+
+
+class Int8Linear(Int8Weights, nn.Linear):
+    """W x + b."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.linear(input)
+
+
+class Int8LMHead(Int8Weights, LMHead):
+    """scale · x Wᵀ + b: a logit for each word, … C → … V."""
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.linear(self.multiplier(x))
+
+    def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        return self.losses(x, targets, smoothing).sum()
+
+    def losses(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        found = x.new_empty(len(x))
+        for start in range(0, len(x), TOKENS):
+            chunk = slice(start, start + TOKENS)
+            found[chunk] = F.cross_entropy(self(x[chunk]), targets[chunk], reduction="none", label_smoothing=smoothing)
+        return found
+
+
+class Int8Hidden(Hidden, Int8Linear):
+    """act(W x + b)."""
+
+
+class Int8TanhLayer(TanhLayer, Int8Linear):
+    """tanh(W x + b)."""
+
+
+class Int8CTCHead(CTCHead, Int8Linear):
+    """The logarithm of each symbol's probability."""
+
+
+class Int8Shared(Shared, Int8Linear):
+    """W x, and zeros up to `wide`."""
+
+
+# a layer of another class may use its weights in its own way, and stays in float32
+INT8: dict[type[nn.Module], type[Int8Weights]] = {
+    nn.Linear: Int8Linear,
+    LMHead: Int8LMHead,
+    Hidden: Int8Hidden,
+    TanhLayer: Int8TanhLayer,
+    CTCHead: Int8CTCHead,
+    Shared: Int8Shared,
+}
+
+
+def quantise(model: nn.Module) -> None:
+    """Gives a model int8 weights, in place; no part of it can learn any more."""
+    parts = [part for part in model.modules() if type(part) in IN_FLOAT32]
+    kept = {part.get_submodule(name) for part in parts for name in IN_FLOAT32[type(part)]}
+    layers = [part for part in model.modules() if type(part) in INT8 and part not in kept]
+    if not layers:
+        raise UserError("the model has no linear layers, and nothing else can be int8", do="use fp32")
+    for layer in layers:
+        weight: Any = layer.weight
+        bias: Any = layer.bias
+        layer.__class__ = INT8[type(layer)]
+        assert isinstance(layer, Int8Weights)
+        layer.take(weight, bias)
+    model.requires_grad_(False)
+
+
+def pack(model: nn.Module) -> None:
+    """Arranges all int8 weights of a model for the kernel; call it once they are in place."""
+    for part in model.modules():
+        if isinstance(part, Int8Weights):
+            part.pack()

@@ -16,8 +16,10 @@ from headway.generate.decoding import generate
 from headway.generate.lowering import lower
 from headway.generate.request import Stop
 from headway.generate.session import NATIVE_ROWS, DecodingSession, arrange
+from headway.generate.step_program import OpKind
 from headway.native.library import Unusable
 from headway.nn.context import EMPTY, Context
+from headway.nn.low_precision import quantise
 from headway.nn.trunk import Trunk
 from headway.zoo import gpt2
 from tests.generate.models import MODELS, PROMPTS, built, memory_of
@@ -108,6 +110,20 @@ def test_every_model_that_writes(subject: Subject) -> None:
         ours, theirs = pair(model, PROMPTS, memory)
         for step in range(MORE):
             assert_same_step(ours, theirs, tokens_for(len(PROMPTS), step))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_decoders_in_int8(seed: int) -> None:
+    """Where float32 rounds otherwise, an activation may get the next integer: logits differ by less than that."""
+    decoder = RandomDecoder(seed)
+    model, rows = decoder.model(), 1 + seed % 3
+    quantise(model)
+    prompts = [[(5 * row + at) % 23 for at in range(1 + row)] for row in range(rows)]
+    ours, theirs = pair(model, prompts, decoder.context(rows))
+    assert any(op.kind == OpKind.LINEAR_INT8 for op in ours.program.ops)  # type: ignore[union-attr]
+    for step in range(MORE):
+        logits, expected = ours.native_step(tokens_for(rows, step)), theirs.step(tokens_for(rows, step))
+        assert_close(logits, expected, atol=float(expected.abs().max()) / 64, rtol=0)
 
 
 def gpt(**options: int) -> Trunk:

@@ -18,13 +18,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.generate.step_program import OpKind, Register, StepProgram
+from headway.native.int8_linear import is_int8_layer
 from headway.native.library import NativeLibrary, native_library
-from headway.nn.attention import Attention, CrossAttention, SelfAttention, bias_of, fuse_in_place, has_hooks
+from headway.nn.attention import Attention, CrossAttention, SelfAttention, fuse_in_place, has_hooks
 from headway.nn.bias import Alibi, T5Bias
 from headway.nn.block import Block, Dropout, Identity, Residual, Scale, Stack, StochasticDepth
 from headway.nn.embed import LearnedPosition, MarkedPosition, NoPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, Activation, GatedFFN, Hidden, quick_gelu
 from headway.nn.head import LMHead
+from headway.nn.low_precision import Int8Hidden, Int8Linear, Int8LMHead, Int8Weights
 from headway.nn.trunk import Trunk
 from headway.ops.attend import Dot
 from headway.ops.pattern import Causal, Full, Positions
@@ -58,10 +60,12 @@ def lower(model: nn.Module, capacity: int) -> StepProgram | None:
 
 def lower_trunk(program: StepProgram, model: Trunk) -> None:
     x = lower_part(program, model.stack, embedded(program, model.embed))
-    head = exactly(LMHead, model.head)
-    if (scale := exactly(Scale, head.scale)).factor != 1.0:
+    head = model.head
+    if not isinstance(head, LMHead) or type(head) not in (LMHead, Int8LMHead):
+        raise LoweringError
+    if (scale := exactly(Scale, head.multiplier)).factor != 1.0:
         program.add(OpKind.SCALE, x, x, number=scale.factor)
-    program.linear(x, program.register("logits", len(head.weight)), matrix(head.weight), vector(head.bias))
+    multiply(program, x, program.register("logits", len(head.weight)), head)
 
 
 def lower_part(program: StepProgram, part: nn.Module, x: Register) -> Register:
@@ -156,7 +160,9 @@ def lower_ffn(program: StepProgram, part: nn.Module, x: Register) -> Register:
         hidden, other = lower_linear(program, part.gate, x, "gate"), hidden.index
     program.add(OpKind.ACTIVATE, hidden, hidden, style=activation_style(part.act), second=other)
     if type(part.middle) is not Identity:
-        middle = exactly(Hidden, part.middle)
+        middle = part.middle
+        if not isinstance(middle, Hidden) or type(middle) not in (Hidden, Int8Hidden):
+            raise LoweringError
         hidden = product(program, middle, hidden, "middle")
         program.add(OpKind.ACTIVATE, hidden, hidden, style=activation_style(middle.act))
     return lower_linear(program, part.down, hidden, "change")
@@ -187,8 +193,8 @@ def lower_self_attention(program: StepProgram, part: nn.Module, x: Register) -> 
 def projections(program: StepProgram, part: SelfAttention, x: Register) -> list[Register]:
     """Queries, keys and values; by one product where their weights lie side by side (`arrange`): long runs of memory
     are read faster."""
-    layers = [exactly(nn.Linear, layer) for layer in (part.q, part.k, part.v)]
-    whole = fuse_in_place(layers)
+    layers = [plain_linear(layer) for layer in (part.q, part.k, part.v)]
+    whole = None if any(isinstance(layer, Int8Linear) for layer in layers) else fuse_in_place(layers)
     if whole is None:
         return [product(program, layer, x, name) for layer, name in zip(layers, "qkv", strict=True)]
     joined, first = program.register("joined", sum(whole.widths)), 0
@@ -244,15 +250,30 @@ def lower_rotary(program: StepProgram, rotary: Rotary | None, x: Register, heads
 
 def lower_linear(program: StepProgram, layer: nn.Module, x: Register, name: str) -> Register:
     """layer(x) in the register of this name."""
-    return product(program, exactly(nn.Linear, layer), x, name)
+    return product(program, plain_linear(layer), x, name)
+
+
+def plain_linear(layer: nn.Module) -> nn.Linear:
+    if not isinstance(layer, nn.Linear) or type(layer) not in (nn.Linear, Int8Linear):
+        raise LoweringError
+    return layer
 
 
 def product(program: StepProgram, layer: nn.Linear, x: Register, name: str) -> Register:
     """x Wᵀ + b"""
     require(layer.in_features == x.width)
     target = program.register(name, layer.out_features)
-    program.linear(x, target, matrix(layer.weight), vector(bias_of(layer)))
+    multiply(program, x, target, layer)
     return target
+
+
+def multiply(program: StepProgram, x: Register, target: Register, layer: nn.Linear | LMHead) -> None:
+    """target = x Wᵀ + b, by the integers of a layer that has such."""
+    if isinstance(layer, Int8Weights):
+        require(is_int8_layer(layer.weight, layer.scale, layer.bias))
+        program.linear_int8(x, target, layer.weight, layer.scale, layer.bias)
+    else:
+        program.linear(x, target, matrix(layer.weight), vector(layer.bias))
 
 
 def matrix(weight: Tensor) -> Tensor:

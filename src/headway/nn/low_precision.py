@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
+from headway.native.int8_linear import int8_linear
 from headway.nn.bias import ContinuousBias, TransformerXLBias
 from headway.nn.context import EMPTY, Context
 from headway.nn.convnet import Shared
@@ -23,6 +24,7 @@ from headway.nn.moe import MoE
 from headway.ops.int8 import PackedInt8, has_int8_kernel, int8_product, quantise_channels, quantise_rows, rescaled
 
 TOKENS = 64  # that meet a vocabulary at a time
+FEW_ROWS = 32  # for which the native library is faster than fbgemm
 # a router's near ties would flip; the layers of position biases are small, and one is read as a matrix
 IN_FLOAT32: dict[type[nn.Module], tuple[str, ...]] = {
     MoE: ("router",),
@@ -53,9 +55,12 @@ class Int8Weights(nn.Module):
         self.packed = PackedInt8(self.weight, self.scale) if has_int8_kernel() else None
 
     def linear(self, x: Tensor) -> Tensor:
-        """`int8_linear(x, weight, scale, bias)`, by the kernel that is there: … C → … O."""
+        """`ops.int8.int8_linear` of x and these weights, by the fastest kernel that is there: … C → … O."""
         if x.requires_grad:
             raise UserError("int8 weights have no gradient", do="load the model with dtype=fp32")
+        few = x.numel() <= FEW_ROWS * x.shape[-1]
+        if few and (found := int8_linear(x, self.weight, self.scale, self.bias)) is not None:
+            return found
         q, row_scale = quantise_rows(x)
         product = int8_product(q, self.weight, self.scale) if self.packed is None else self.packed(q)
         return rescaled(product, row_scale, self.bias)

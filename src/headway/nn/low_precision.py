@@ -55,7 +55,7 @@ class Int8Weights(nn.Module):
     def linear(self, x: Tensor) -> Tensor:
         """`int8_linear(x, weight, scale, bias)`, by the kernel that is there: … C → … O."""
         if x.requires_grad:
-            raise UserError("int8 weights have no gradient", do="load the model with dtype=fp32")
+            raise UserError("int8 weights have no gradient", do="use the model in fp32")
         q, row_scale = quantise_rows(x)
         product = int8_product(q, self.weight, self.scale) if self.packed is None else self.packed(q)
         return rescaled(product, row_scale, self.bias)

@@ -45,8 +45,9 @@ def measure(theirs: Any) -> dict[str, dict[str, float]]:
     theirs = theirs.eval()
     with tempfile.TemporaryDirectory() as folder:
         theirs.save_pretrained(folder)
-        ours = load(folder).model
+        ours, low = load(folder).model, load(folder, dtype="int8").model
     assert isinstance(ours, Trunk)
+    assert isinstance(low, Trunk)
     prompt = torch.randint(3, 30_000, (1, PROMPT), generator=torch.Generator().manual_seed(0))
     options = {"do_sample": False, "pad_token_id": 0}
 
@@ -61,7 +62,13 @@ def measure(theirs: Any) -> dict[str, dict[str, float]]:
         with patch.object(DecodingSession, "native_step", lambda session, tokens: None):
             return generate(ours, prompt.tolist(), stop=Stop(count))
 
-    runs: dict[str, Callable[[int], object]] = {"transformers": run_theirs, "torch": run_torch, "native": run_native}
+    def run_int8(count: int) -> object:
+        return generate(low, prompt.tolist(), stop=Stop(count))
+
+    runs: dict[str, Callable[[int], object]] = {"transformers": run_theirs, "torch": run_torch}
+    runs |= {"native": run_native, "native int8": run_int8}
+    for run in runs.values():
+        run(2)
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for _ in range(ROUNDS):
         for name, run in runs.items():

@@ -21,9 +21,8 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from headway.data.decode_stream import byte_letters
-from headway.data.tokenizer_readers import load_tokenizer
+from headway.data.tokenizer_readers import load_tokenizer, read_tokenizers
 from headway.errors import UserError
-from headway.model import read_tokenizers
 from tests.data.texts import CORPUS, EMOJI, SCRIPTS, VARIED, WORDS, nasty_texts
 
 NASTY = nasty_texts(2000)

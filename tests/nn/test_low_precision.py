@@ -91,5 +91,5 @@ def test_what_cannot_be_done_is_said() -> None:
         quantise(nn.Conv2d(2, 2, 3))
     part = SelfAttention(8, 2)
     quantise(part)
-    with pytest.raises(UserError, match=r"int8 weights have no gradient; load the model with dtype=fp32"):
+    with pytest.raises(UserError, match=r"int8 weights have no gradient; use the model in fp32"):
         part(torch.randn(1, 3, 8, requires_grad=True))

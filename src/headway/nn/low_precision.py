@@ -57,7 +57,7 @@ class Int8Weights(nn.Module):
     def linear(self, x: Tensor) -> Tensor:
         """`ops.int8.int8_linear` of x and these weights, by the fastest kernel that is there: … C → … O."""
         if x.requires_grad:
-            raise UserError("int8 weights have no gradient", do="load the model with dtype=fp32")
+            raise UserError("int8 weights have no gradient", do="use the model in fp32")
         few = x.numel() <= FEW_ROWS * x.shape[-1]
         if few and (found := int8_linear(x, self.weight, self.scale, self.bias)) is not None:
             return found

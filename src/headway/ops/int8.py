@@ -65,7 +65,7 @@ class PackedInt8:
         quantized: Any = torch.backends.quantized
         engine = quantized.engine
         with warnings.catch_warnings(action="ignore"):  # torch intends to remove tensors of its quantised types
-            weight = torch._make_per_channel_quantized_tensor(  # pyright: ignore[reportPrivateImportUsage]
+            weight = torch._make_per_channel_quantized_tensor(  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
                 weight.contiguous(), scale.double(), torch.zeros(len(scale), dtype=torch.long), 0
             )
         quantized.engine = "fbgemm"  # packing asks which engine will read it

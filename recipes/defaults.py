@@ -184,11 +184,15 @@ def baselines(model: Path, data: Mapping[str, object], found: EvalResult) -> lis
     return list(made.task.without_augmentation().baselines(load(model).model, asked, found))
 
 
+# seconds of processor time in the place of those of the clock: on a busy machine a minute is a minute all the same
+COMMAND = "import sys, time; time.perf_counter = time.process_time; from headway.cli import main; sys.exit(main.main())"
+
+
 def headway(*words: str) -> float:
     """Runs a command on one thread; the share of a processor that it got."""
     before, start = os.times(), time.perf_counter()
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-m", "headway", *words], env=env, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", COMMAND, *words], env=env, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"error: headway {' '.join(words)} failed:\n{done.stderr}")
     after = os.times()
@@ -433,7 +437,8 @@ text.  Every score is that of `headway eval` on n records that were not trained 
 trainings, four at most, in which the learning rate or the batch is a third or three times the default's, with the score
 of the defaults for the same seed.  *Baseline*: the best of the simple methods that a run names, which learned from the
 whole training file, on the same n records.  *Processor*: the least share of a core that one of these trainings got;
-below 100 % the machine was busy, and the minute was shorter than it is elsewhere.  *Commit*: the version of the code
+minutes are of processor time, so that a busy machine changes little; for older lines they were of the clock, and
+below 100 % shorter than elsewhere.  *Commit*: the version of the code
 that was measured; older ones are named.  All trainings are in recipes/defaults.jsonl.  What was not measured has no
 line.
 

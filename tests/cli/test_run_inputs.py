@@ -310,7 +310,7 @@ def test_eval_shows_the_baselines_of_the_training(run: Run, tmp_path: Path) -> N
     told = run("eval", tmp_path / "model", tmp_path / "a.tsv")[1]
     assert told.startswith(without.strip())
     assert told.splitlines()[-5:] == [
-        "for comparison, on the validation split of the training (n = 40)",
+        "for comparison, on the validation split of the training (n = 40 records)",
         "",
         "                   accuracy",
         "the model           90.00 %",

@@ -28,6 +28,7 @@ from headway.nn.trace import record
 from headway.nn.trunk import EncoderDecoder
 from headway.tasks.captioning import WritesAboutMedia
 from headway.tasks.ctc_speech import CTC
+from headway.tasks.results import TextPrediction
 from headway.tasks.whisper import WhisperTranscription
 from tests.look.readers import READERS, loaded
 
@@ -137,7 +138,13 @@ def test_a_direction_between_sounds(name: str, classes: Path) -> None:
     assert max(way.accuracy for way in still.layers.values()) == 1.0
     assert still.moved is not None
     assert moved.moved is not None
-    assert still.moved.before == still.moved.after == moved.moved.before == model.predict(file)
+    assert still.moved.before == moved.moved.before == model.predict(file)
+    # torch decodes what is edited, and the native step what is not: probabilities differ by their rounding
+    assert still.moved.after.output == still.moved.before.output
+    if isinstance(still.moved.after, TextPrediction):
+        (after,), (before,) = still.moved.after.hypotheses, still.moved.before.hypotheses
+        assert after.tokens == before.tokens
+        assert after.logprobs == pytest.approx(before.logprobs, rel=1e-5)
     assert moved.moved.after.output != moved.moved.before.output
 
 

@@ -181,16 +181,6 @@ def score_cell(of: Scores | Bucket, name: str) -> str:
     return MEASURES[name].with_interval(of.numbers[name], of.intervals[name]) if name in of.numbers else ""
 
 
-def better(a: Scores, b: Scores, by: str | None = None) -> bool:
-    """Whether `a` beats `b` by a measure, the main one unless named.  What is not a number beats nothing."""
-    name = by or a.main
-    for numbers in (a.numbers, b.numbers):
-        if name not in numbers:
-            said = f"nothing was measured as {name!r}"
-            raise UserError(said, allowed=listed(numbers), meant=nearest(name, numbers))
-    return measure(name).better(a.numbers[name], b.numbers[name])
-
-
 @dataclass(frozen=True)
 class Measure:
     """How a number is called and written, and whether more of it is better."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
+from transformers import GPT2Config, GPT2LMHeadModel
 
 import headway
 from headway.errors import UserError
@@ -124,6 +126,14 @@ def test_random_decoders_in_int8(seed: int) -> None:
     for step in range(MORE):
         logits, expected = ours.native_step(tokens_for(rows, step)), theirs.step(tokens_for(rows, step))
         assert_close(logits, expected, atol=float(expected.abs().max()) / 64, rtol=0)
+
+
+def test_a_loaded_model_in_int8_takes_the_library(tmp_path: Path) -> None:
+    """Files of GPT-2 have their weights transposed."""
+    config = GPT2Config(vocab_size=23, n_positions=16, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    model = headway.load(tmp_path, dtype="int8").model
+    assert lower(model, 16) is not None
 
 
 def gpt(**options: int) -> Trunk:

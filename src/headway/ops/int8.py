@@ -45,7 +45,7 @@ def quantise_channels(weight: Tensor) -> tuple[Tensor, Tensor]:
     pairs = F.pad(weight, (0, weight.shape[1] % 2)).unflatten(1, (-1, 2))  # O C/2 2
     together = torch.maximum(pairs.clamp(min=0).sum(-1), (-pairs).clamp(min=0).sum(-1)).amax(1)  # of like sign
     scale = torch.maximum(weight.abs().amax(1) / LEVELS, together / PAIR).clamp(min=torch.finfo(torch.float32).tiny)
-    return (weight / scale[:, None]).round().to(torch.int8), scale
+    return (weight / scale[:, None]).round().to(torch.int8).contiguous(), scale  # transposed weights too, as GPT-2's
 
 
 def int8_product(q: Tensor, weight: Tensor, scale: Tensor) -> Tensor:

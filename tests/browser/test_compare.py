@@ -24,7 +24,7 @@ from .conftest import Shown
 from .page import Page, found
 from .test_served import serving
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 TEXT = "the cat sat on the mat"
 

@@ -7,7 +7,7 @@ import pytest
 from . import cases
 from .conftest import Shown
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 MARK = "window.harmed = 1"
 TOKENS = [

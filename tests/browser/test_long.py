@@ -9,7 +9,7 @@ from .conftest import Shown
 from .page import Page, found
 from .samples import Sample
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.look.readers import READERS, loaded
 
 from .page import Page, found
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 MODELS = {  # and the views that the sites of each must offer, taken together
     "gpt2": {"matrix", "lines", "row", "table"},

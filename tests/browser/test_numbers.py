@@ -15,8 +15,9 @@ from .conftest import Shown
 from .page import found
 from .samples import Floats
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.slow
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_number_under_the_pointer_is_the_weight(shown: Shown, kind: str) -> None:
     made = sample(kind)
@@ -52,7 +53,6 @@ BRIGHTEST = f"""(() => {{
 }})()"""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "view"), [("language", "matrix"), ("translation", "matrix"), ("sound", "sound")])
 def test_the_brightest_cell_is_the_one_of_the_largest_weight(shown: Shown, kind: str, view: str) -> None:
     """The pointer reads the cell that it stands on, and not its neighbour."""
@@ -64,7 +64,6 @@ def test_the_brightest_cell_is_the_one_of_the_largest_weight(shown: Shown, kind:
     assert weights[state["row"], state["column"]] == pytest.approx(weights.max(), abs=0.0005)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_weight_is_what_the_bundle_tells(shown: Shown, kind: str) -> None:
     made = sample(kind)
@@ -100,7 +99,6 @@ def check_texts(told: dict[str, Any], weights: Floats) -> None:
     assert first - second < 0.001 or int(np.argmax(told["weights"])) == int(weights.argmax())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, "flat"])
 def test_all_that_is_said_of_a_row_is_true(shown: Shown, kind: str) -> None:
     """As the map has it, and exact where the numbers behind it are in the file."""
@@ -116,7 +114,6 @@ def test_all_that_is_said_of_a_row_is_true(shown: Shown, kind: str) -> None:
             assert exact == "false" or told is None or "≤" not in "".join(told["texts"])
 
 
-@pytest.mark.slow
 def test_the_mean_over_heads_says_what_it_is(shown: Shown) -> None:
     made = patches()
     page = shown(made, "#head=-1&row=5&view=row")
@@ -130,7 +127,6 @@ def test_the_mean_over_heads_says_what_it_is(shown: Shown) -> None:
     assert entropy == pytest.approx(float(-(mean * np.log(mean)).sum()), abs=0.011)
 
 
-@pytest.mark.slow
 def test_side_and_foot_follow_the_numbers_of_the_cell(shown: Shown) -> None:
     made = sample("language")
     page = shown(made, "#site=1.attn&head=2&row=9&column=3")
@@ -151,7 +147,6 @@ def test_side_and_foot_follow_the_numbers_of_the_cell(shown: Shown) -> None:
     assert "Choose one head" in page.text("foot")
 
 
-@pytest.mark.slow
 def test_entropy_is_that_of_the_row(shown: Shown) -> None:
     made = sample("language")
     page = shown(made, "#site=0.attn&head=0&row=15")

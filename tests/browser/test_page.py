@@ -14,6 +14,8 @@ from .cases import KINDS, lengths, sample
 from .conftest import Shown
 from .page import Page, found
 
+pytestmark = pytest.mark.long
+
 VIEWS = {
     ("text", "text"): {"matrix", "lines", "row", "table"},
     ("target", "source"): {"matrix", "lines", "row", "alignment", "table"},
@@ -24,7 +26,6 @@ VIEWS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_view_of_every_site_draws_in_silence(shown: Shown, kind: str) -> None:
     made = sample(kind)
@@ -53,7 +54,6 @@ def colours(page: Page) -> int:
     }})()""")
 
 
-@pytest.mark.slow
 def test_an_edit_tells_the_new_output_and_how_much_less_likely_the_old_one_is(shown: Shown) -> None:
     made = sample("language")
     page = shown(made, "#site=1.attn&head=2")
@@ -72,7 +72,6 @@ def test_an_edit_tells_the_new_output_and_how_much_less_likely_the_old_one_is(sh
     assert page.evaluate(f"{found('edit-off')}.disabled")
 
 
-@pytest.mark.slow
 def test_an_edit_that_is_not_in_the_file_is_said_to_be_missing(shown: Shown) -> None:
     page = shown(sample("picture"))
     page.click("edit-off")
@@ -80,7 +79,6 @@ def test_an_edit_that_is_not_in_the_file_is_said_to_be_missing(shown: Shown) -> 
     assert page.text("edit-delta") == ""
 
 
-@pytest.mark.slow
 def test_two_runs_are_compared_by_their_difference(shown: Shown) -> None:
     made = sample("compared")
     page = shown(made, "#site=1.attn&head=2&row=8&column=3&compare=1")
@@ -101,7 +99,6 @@ def test_two_runs_are_compared_by_their_difference(shown: Shown) -> None:
     assert page.errors == []
 
 
-@pytest.mark.slow
 def test_what_is_chosen_by_hand_is_compared_at_once(shown: Shown) -> None:
     """The choice keeps the keyboard, and what it offers follows the run."""
     page = shown(sample("compared"), "#site=1.attn&head=2")
@@ -121,7 +118,6 @@ def signed(text: str) -> float:
     return float(text.replace("−", "-"))
 
 
-@pytest.mark.slow
 def test_heads_are_sorted_by_what_was_measured(shown: Shown) -> None:
     made = sample("language")
     page = shown(made)
@@ -138,7 +134,6 @@ def test_heads_are_sorted_by_what_was_measured(shown: Shown) -> None:
     assert signed(first) == pytest.approx(max(effects, key=abs), abs=0.001)
 
 
-@pytest.mark.slow
 def test_a_step_moves_the_query_and_shows_what_was_likely(shown: Shown) -> None:
     made = sample("translation")
     page = shown(made)
@@ -149,14 +144,12 @@ def test_a_step_moves_the_query_and_shows_what_was_likely(shown: Shown) -> None:
     assert made.data["runs"][0]["outcome"]["steps"][3]["said"] in page.text("probable")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "view"), [("language", "matrix"), ("picture", "picture"), ("caption", "strip")])
 def test_a_page_opens_with_the_view_that_says_most(shown: Shown, kind: str, view: str) -> None:
     page = shown(sample(kind))
     assert page.evaluate("headway.state.view") == view
 
 
-@pytest.mark.slow
 def test_what_is_chosen_is_in_the_address(shown: Shown) -> None:
     made = sample("translation")
     page = shown(made)
@@ -169,7 +162,6 @@ def test_what_is_chosen_is_in_the_address(shown: Shown) -> None:
     assert {key: state[key] for key in chosen} == chosen
 
 
-@pytest.mark.slow
 def test_an_address_that_makes_no_sense_does_no_harm(shown: Shown) -> None:
     page = shown(sample("language"), "#site=nowhere&head=99&row=-5&view=flight&zoom=x&run=7&__proto__=1&compare=0.5")
     state = page.evaluate("headway.state")
@@ -178,7 +170,6 @@ def test_an_address_that_makes_no_sense_does_no_harm(shown: Shown) -> None:
     assert page.errors == []
 
 
-@pytest.mark.slow
 def test_the_theme_is_the_systems_until_it_is_chosen(shown: Shown, page: Page) -> None:
     page.prefer(color_scheme="dark")
     shown(sample("language"))
@@ -191,7 +182,6 @@ def test_the_theme_is_the_systems_until_it_is_chosen(shown: Shown, page: Page) -
     assert dark != light
 
 
-@pytest.mark.slow
 def test_a_page_in_a_sandbox_works(page: Page, tmp_path: Path) -> None:
     """As notebooks show it: no origin, no address, no storage."""
     made = sample("language")
@@ -222,7 +212,6 @@ SWEEP = """(async () => {
 })()"""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, "31 words"])
 def test_a_view_of_any_size_draws(shown: Shown, kind: str) -> None:
     """Where the cells of a row are as wide as the room, rounding may leave less than no room beside them."""
@@ -248,7 +237,6 @@ DRAWN = """(async () => {
 })()"""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1366, 768), (960, HEIGHT)])
 def test_words_of_columns_are_words_or_numbers(shown: Shown, page: Page, width: int, height: int) -> None:
     """Of texts of any length, on usual screens and in a notebook: never only the dots of a word that was cut."""
@@ -259,7 +247,6 @@ def test_words_of_columns_are_words_or_numbers(shown: Shown, page: Page, width: 
     assert "…" not in said
 
 
-@pytest.mark.slow
 def test_one_panel_that_fails_does_not_stop_the_others(shown: Shown) -> None:
     made = sample("language")
     page = shown(made, "#site=1.attn&head=2&row=9&column=3")
@@ -276,7 +263,6 @@ def test_one_panel_that_fails_does_not_stop_the_others(shown: Shown) -> None:
     assert page.evaluate("document.querySelector('#side').dataset.failed") is None
 
 
-@pytest.mark.slow
 def test_legends_say_what_is_drawn(shown: Shown) -> None:
     made = sample("caption")
     page = shown(made, "#site=decoder.0.cross&head=1&row=3")
@@ -313,7 +299,6 @@ MASKED = f"""(() => {{
 }})()"""
 
 
-@pytest.mark.slow
 def test_masked_cells_are_blank(shown: Shown) -> None:
     """As much of the map as is masked has no colour at all, also not that of 0."""
     page = shown(sample("language"), "#view=matrix&site=0.attn&head=0&row=3&column=9")
@@ -326,7 +311,6 @@ def test_masked_cells_are_blank(shown: Shown) -> None:
     assert causal > 0.3 * box["width"] * box["height"]
 
 
-@pytest.mark.slow
 def test_a_page_opens_with_the_row_that_decides(shown: Shown) -> None:
     """The class token's, of a model that reads its class there."""
     assert shown(sample("picture")).evaluate("headway.state.row") == 0

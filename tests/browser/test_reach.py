@@ -8,7 +8,7 @@ from . import cases
 from .conftest import Shown
 from .page import Page, found
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 FOCUSED = """(() => {
   const node = document.activeElement;

@@ -17,7 +17,7 @@ from tests.look.readers import image, loaded
 
 from .page import Page, found
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def served(name: str, folder: Path, given: str) -> AbstractContextManager[str]:

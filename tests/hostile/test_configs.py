@@ -20,6 +20,8 @@ from headway.zoo.build import ARCHITECTURES, architecture
 from tests.hostile.conftest import CONFIGS, config_of
 from tests.hostile.trial import Case, Outcome, check, json_edit, try_all
 
+pytestmark = pytest.mark.long
+
 INTEGERS: tuple[object, ...] = ("2", 2.5, 10**9, -2, [2])
 NUMBERS: tuple[object, ...] = ("x", float("nan"), -7.0)
 LISTS: tuple[object, ...] = ("x", [0.5], [10**9], [[1]])
@@ -133,7 +135,6 @@ def configs(bases: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return try_all(config_cases(bases), tmp_path_factory.mktemp("configs"))
 
 
-@pytest.mark.slow
 def test_a_config_with_a_wrong_value_is_one_sentence(configs: dict[str, Outcome], bases: Path) -> None:
     assert len(configs) > 250
     untouched = ("holds no tokenizer", "does not say how", "lacks")
@@ -197,7 +198,6 @@ def expanded_weights(config: dict[str, Any], work: Path) -> None:
     torch.save({"x": torch.zeros(1).expand(10**12)}, work / "m" / "pytorch_model.bin")
 
 
-@pytest.mark.slow
 def test_a_model_of_more_parameters_than_its_weights_is_not_made(tmp_path: Path) -> None:
     """Whatever the layout: by the numbers in the file, after the first layer."""
     words = ("run", "m", "the", "--unsafe")
@@ -211,7 +211,6 @@ def test_a_model_of_more_parameters_than_its_weights_is_not_made(tmp_path: Path)
         assert "parameters or more, and the weights hold" in outcome.err, (name, outcome.err)
 
 
-@pytest.mark.slow
 def test_preprocessing_with_a_wrong_number_is_one_sentence(bases: Path, tmp_path: Path) -> None:
     files: dict[str, dict[str, Any]] = {
         **{f"size {size!r}": {**PICTURE, "size": size} for size in IMAGE_SIZES},
@@ -233,7 +232,6 @@ def test_preprocessing_with_a_wrong_number_is_one_sentence(bases: Path, tmp_path
         assert "preprocessor_config.json" in outcome.err, (name, outcome.err)
 
 
-@pytest.mark.slow
 def test_a_recipe_with_a_wrong_number_is_one_sentence(tmp_path: Path) -> None:
     def write(text: str, work: Path) -> None:
         (work / "r.yaml").write_text(text)

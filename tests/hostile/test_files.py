@@ -23,6 +23,8 @@ from tests.cli.command import TINY
 from tests.hostile.conftest import built
 from tests.hostile.trial import Case, Outcome, check, try_all
 
+pytestmark = pytest.mark.long
+
 REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 FLAGS: dict[str, Any] = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
 BPE: dict[str, Any] = {"type": "BPE", "vocab": {"t": 0, "h": 1, "e": 2, "th": 3}, "merges": ["t h"]}
@@ -162,7 +164,6 @@ def test_the_model_that_the_others_spoil_runs(model: Path, capsys: pytest.Captur
     assert main(["run", str(model), "a " + "a" * 20_000, "--max-new-tokens", "1"]) == 0, capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_pipeline_that_panics_or_never_ends_is_one_sentence(model: Path, tmp_path: Path) -> None:
     def edit(part: dict[str, Any], work: Path) -> None:
         file = work / "m" / "tokenizer.json"
@@ -173,7 +174,6 @@ def test_a_pipeline_that_panics_or_never_ends_is_one_sentence(model: Path, tmp_p
         assert "tokenizer.json" in outcome.err or "m: " in outcome.err, (name, outcome.err)
 
 
-@pytest.mark.slow
 def test_more_tokens_than_any_vocabulary_has_are_refused(model: Path, tmp_path: Path) -> None:
     """2 million tokens took 11 to 13 s of processor time, a million added ones more than 20."""
     flags = json.dumps(FLAGS)[1:]
@@ -224,7 +224,6 @@ GENERATION = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
 def test_lengths_and_tokens_that_are_none_are_refused_with_their_file(model: Path, tmp_path: Path, file: str) -> None:
     def edit(values: dict[str, Any], work: Path) -> None:
@@ -238,7 +237,6 @@ def test_lengths_and_tokens_that_are_none_are_refused_with_their_file(model: Pat
         assert f"m/{file}: {name.split()[0]} is " in outcome.err, (name, outcome.err)
 
 
-@pytest.mark.slow
 def test_json_that_is_none_is_one_sentence(model: Path, tmp_path: Path) -> None:
     def write(file: str, data: bytes, work: Path) -> None:
         (work / "m" / file).write_bytes(data)
@@ -263,7 +261,6 @@ def device(file: Path) -> None:
     file.symlink_to("/dev/zero")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", [pipe, device], ids=["pipe", "device"])
 def test_only_regular_files_are_opened(model: Path, tmp_path: Path, make: Callable[[Path], None]) -> None:
     names = ("config.json", "tokenizer.json", "model.safetensors")  # those beside them are passed over
@@ -300,7 +297,6 @@ BOMBS = {
 }
 
 
-@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     def write(name: str, data: bytes, work: Path) -> None:
         (work / name).write_bytes(data)
@@ -313,7 +309,6 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     tried(cases, tmp_path)
 
 
-@pytest.mark.slow
 def test_a_pattern_without_end_is_refused(tmp_path: Path) -> None:
     def write(work: Path) -> None:
         for name in ("cat", "dog"):
@@ -332,7 +327,6 @@ def test_a_pattern_without_end_is_refused(tmp_path: Path) -> None:
         check(outcome, name)
 
 
-@pytest.mark.slow
 def test_many_empty_tensors_are_refused(model: Path, tmp_path: Path) -> None:
     def write(count: int, work: Path) -> None:
         entry = ',"dtype":"F32","shape":[0],"data_offsets":[0,0]}'.replace(",", "", 1)
@@ -354,7 +348,6 @@ SAFE = {
 }
 
 
-@pytest.mark.slow
 def test_weights_that_are_none_are_one_sentence(model: Path, tmp_path: Path) -> None:
     def write(data: bytes, work: Path) -> None:
         (work / "m" / "model.safetensors").write_bytes(data)
@@ -365,7 +358,6 @@ def test_weights_that_are_none_are_one_sentence(model: Path, tmp_path: Path) -> 
 ARCHITECTURES = ("GPT2LMHeadModel", [], None, [5], {"a": 1}, ["NoSuchModel"])
 
 
-@pytest.mark.slow
 def test_convert_writes_all_or_nothing(bases: Path, tmp_path: Path) -> None:
     def edit(value: object, work: Path) -> None:
         file = work / "m" / "config.json"
@@ -432,7 +424,6 @@ GARBAGE = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("file", ["metrics.jsonl", "times.jsonl"])
 def test_garbage_in_metrics_does_not_end_a_run(finished: Path, tmp_path: Path, file: str) -> None:
     run = tmp_path / "run"
@@ -448,7 +439,6 @@ def test_lines_that_no_run_has_written_are_left_out(tmp_path: Path) -> None:
     assert MetricsLog(tmp_path).lines() == [{"step": 3, "loss": 1.5}]
 
 
-@pytest.mark.slow
 def test_a_run_whose_files_are_spoiled_is_refused(finished: Path, tmp_path: Path) -> None:
     def write(name: str, data: bytes, work: Path) -> None:
         file = next((work / "m").glob(name))
@@ -464,7 +454,6 @@ def test_a_run_whose_files_are_spoiled_is_refused(finished: Path, tmp_path: Path
 LINKED = ("metrics.jsonl", "times.jsonl", "checkpoints", "tensorboard", "model.safetensors")
 
 
-@pytest.mark.slow
 def test_a_run_never_writes_through_a_link(finished: Path, tmp_path: Path) -> None:
     def link(name: str, work: Path) -> None:
         other = work / "elsewhere"

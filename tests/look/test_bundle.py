@@ -398,14 +398,14 @@ def test_a_page_of_128_tokens_is_small() -> None:
     assert all(level_of(found, each, 0, 11) is not None for each in sites_of(found).values() if not each["derived"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_page_of_512_tokens_fits() -> None:
     found = pack_bundle([sharp(512, 12, 12)])
     assert sum(map(len, found.blobs.values())) + len(script_json(found.data)) + FILE_LIMITS.code <= 15_000_000
     assert all(level_of(found, each, 0, 11) is not None for each in sites_of(found).values() if not each["derived"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("tokens", "most"), [(128, 1_500_000), (512, 15_000_000)])
 def test_pages_of_real_weights_fit(tokens: int, most: int) -> None:
     """MiniLM on two texts: 12 × 12 heads in one page."""
@@ -418,7 +418,7 @@ def test_pages_of_real_weights_fit(tokens: int, most: int) -> None:
     assert len(render_page(pack_bundle(runs)).encode("utf-8")) <= most
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_four_thousand_tokens_are_in_tiles() -> None:
     config = architecture("llama").Config(vocab=300, context=4096, kv_heads=1, dim=16, layers=1, heads=1, hidden=32)
     known = words_of("characters")

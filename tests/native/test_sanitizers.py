@@ -55,7 +55,7 @@ def runtime(name: str) -> str:
     return found.stdout.strip()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
 def test_random_programs_are_clean(tmp_path: Path) -> None:
     made = compiled(tmp_path, f'-DFINGERPRINT="{source_fingerprint()}"')

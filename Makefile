@@ -31,10 +31,10 @@ test: $(READY)  ## every case of every test but the long ones and the proofs (12
 	@start=$$(date +%s); $(PYTEST) $(PAIR) -m "not long and not proof"; code=$$?; \
 	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
 
-test-long: $(READY)  ## the long tests: torch's compiler, runs of every family, browser, hostile files, examples
+test-long: $(READY)  ## the long tests: torch's compiler, runs of every family, browser, hostile files, examples (ten minutes)
 	@$(PYTEST) $(PAIR) -m long
 
-check: $(READY)  ## before each commit: format, lint, types, and a case of each fast test (a minute and a half on two cores)
+check: $(READY)  ## before each commit: format, lint, types, and a case of each fast test (two minutes on two cores)
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target check-types check-tests

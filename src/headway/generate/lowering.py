@@ -60,9 +60,7 @@ def lower(model: nn.Module, capacity: int) -> StepProgram | None:
 
 def lower_trunk(program: StepProgram, model: Trunk) -> None:
     x = lower_part(program, model.stack, embedded(program, model.embed))
-    head = model.head
-    if not isinstance(head, LMHead) or type(head) not in (LMHead, Int8LMHead):
-        raise LoweringError
+    head = exactly(LMHead, model.head, Int8LMHead)
     if (scale := exactly(Scale, head.multiplier)).factor != 1.0:
         program.add(OpKind.SCALE, x, x, number=scale.factor)
     multiply(program, x, program.register("logits", len(head.weight)), head)
@@ -160,9 +158,7 @@ def lower_ffn(program: StepProgram, part: nn.Module, x: Register) -> Register:
         hidden, other = lower_linear(program, part.gate, x, "gate"), hidden.index
     program.add(OpKind.ACTIVATE, hidden, hidden, style=activation_style(part.act), second=other)
     if type(part.middle) is not Identity:
-        middle = part.middle
-        if not isinstance(middle, Hidden) or type(middle) not in (Hidden, Int8Hidden):
-            raise LoweringError
+        middle = exactly(Hidden, part.middle, Int8Hidden)
         hidden = product(program, middle, hidden, "middle")
         program.add(OpKind.ACTIVATE, hidden, hidden, style=activation_style(middle.act))
     return lower_linear(program, part.down, hidden, "change")
@@ -193,8 +189,8 @@ def lower_self_attention(program: StepProgram, part: nn.Module, x: Register) -> 
 def projections(program: StepProgram, part: SelfAttention, x: Register) -> list[Register]:
     """Queries, keys and values; by one product where their weights lie side by side (`arrange`): long runs of memory
     are read faster."""
-    layers = [plain_linear(layer) for layer in (part.q, part.k, part.v)]
-    whole = None if any(isinstance(layer, Int8Linear) for layer in layers) else fuse_in_place(layers)
+    layers = [exactly(nn.Linear, layer, Int8Linear) for layer in (part.q, part.k, part.v)]
+    whole = fuse_in_place(layers)
     if whole is None:
         return [product(program, layer, x, name) for layer, name in zip(layers, "qkv", strict=True)]
     joined, first = program.register("joined", sum(whole.widths)), 0
@@ -250,13 +246,7 @@ def lower_rotary(program: StepProgram, rotary: Rotary | None, x: Register, heads
 
 def lower_linear(program: StepProgram, layer: nn.Module, x: Register, name: str) -> Register:
     """layer(x) in the register of this name."""
-    return product(program, plain_linear(layer), x, name)
-
-
-def plain_linear(layer: nn.Module) -> nn.Linear:
-    if not isinstance(layer, nn.Linear) or type(layer) not in (nn.Linear, Int8Linear):
-        raise LoweringError
-    return layer
+    return product(program, exactly(nn.Linear, layer, Int8Linear), x, name)
 
 
 def product(program: StepProgram, layer: nn.Linear, x: Register, name: str) -> Register:
@@ -292,9 +282,9 @@ def floats(x: Tensor) -> Tensor:
     return x.detach()
 
 
-def exactly(kind: type[T], part: object) -> T:
-    """The part, if it is of this very class."""
-    if not isinstance(part, kind) or type(part) is not kind:
+def exactly(kind: type[T], part: object, *low: type[T]) -> T:
+    """The part, if it is of this very class, or of that of the same part in low precision."""
+    if not isinstance(part, kind) or type(part) not in (kind, *low):
         raise LoweringError
     return part
 

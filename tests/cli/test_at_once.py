@@ -104,6 +104,7 @@ def test_a_mistake_needs_no_torch(told: dict[str, tuple[int | str, str, str]], l
     assert told[line] == [2, "", f"error: {REFUSED[line]}\n"]
 
 
+@pytest.mark.slow
 def test_what_the_data_is_is_told_before_torch_is_imported(told: dict[str, tuple[int | str, str, str]]) -> None:
     code, out, err = told["train pairs.tsv"]
     assert (code, err) == ("torch", "")

@@ -50,6 +50,7 @@ def test_half_precision_is_stored_and_read_as_single(folders: Path, tmp_path: Pa
     assert half.predict("a cat").output
 
 
+@pytest.mark.slow
 def test_eval_compares_with_fp32(
     models: dict[str, Model],
     folders: Path,

@@ -78,6 +78,7 @@ def test_bad_input_is_told_in_a_sentence_and_nothing_is_left_behind(place: Place
     assert names(place.folder) == before
 
 
+@pytest.mark.slow
 def test_where_it_came_from_is_shown_to_whom_asks(place: Place) -> None:
     done = place("train", "no.tsv", "--debug")
     assert done.code == 2
@@ -162,6 +163,7 @@ def check_refused(done: Done, why: str, name: str, named: str = ": ") -> None:
     assert f"tip: nothing is lost: when that is mended, go on with headway train --out {name} --resume" in done.said
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 def test_a_place_without_rights_is_told_before_the_data_is_read(place: Place, tmp_path: Path) -> None:
     """What is read-only for everybody is no obstacle to root, so the command is run by nobody."""

@@ -86,6 +86,7 @@ def test_no_text_of_training_is_held_out() -> None:
         assert isos.isdisjoint(iso for _, iso in held)
 
 
+@pytest.mark.slow
 def test_what_is_held_out_is_a_tenth_of_the_days_and_an_eighth_of_the_pairs() -> None:
     held, others = days_of(True, False, False), days_of(False, False, False)
     assert not set(held) & set(others)
@@ -184,6 +185,7 @@ def test_the_set_is_as_broad_as_it_says() -> None:
     assert all(text == text.strip() and text.isprintable() for text in texts if "\u200c" not in text)
 
 
+@pytest.mark.slow
 def test_short_years_lie_in_one_century() -> None:
     years = {day.year % 100: day.year for day in days_of(False, True, False)}
     assert len(years) == 100

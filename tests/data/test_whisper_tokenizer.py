@@ -51,6 +51,7 @@ def test_text_is_read_as_by_the_list_of_merges(english: Tokenizer, gpt2: Tokeniz
     assert english.decode(english.plain(TEXT)) == TEXT
 
 
+@pytest.mark.slow
 def test_tokens_have_their_published_ids(english: Tokenizer) -> None:
     marks = marks_of(english)
     assert (marks.end, marks.begin, marks.silence, marks.untimed) == (50_256, 50_257, 50_361, 50_362)
@@ -61,6 +62,7 @@ def test_tokens_have_their_published_ids(english: Tokenizer) -> None:
     assert marks.text([marks.begin, 11, 50_363, 12, marks.end]) == [11, 12]
 
 
+@pytest.mark.slow
 def test_what_nobody_says_is_what_transformers_lists(english: Tokenizer) -> None:
     from transformers.models.whisper.configuration_whisper import NON_SPEECH_TOKENS
 
@@ -122,6 +124,7 @@ def test_files_that_are_not_words_are_told(tmp_path: Path, text: str, said: str)
         read_tiktoken(file, 51_864)
 
 
+@pytest.mark.slow
 def test_other_words_are_told(gpt2: Tokenizer) -> None:
     with pytest.raises(UserError, match=r"these are not Whisper's words: there is no token <\|startoftranscript\|>"):
         marks_of(gpt2)

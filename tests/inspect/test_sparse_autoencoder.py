@@ -64,6 +64,7 @@ def test_atoms_that_data_is_made_of_are_found(learned: tuple[SparseAutoencoder, 
     assert (nearest > 0.95).float().mean() > 0.9
 
 
+@pytest.mark.slow
 def test_more_is_told_than_by_as_many_principal_directions(learned: tuple[SparseAutoencoder, list[SAEStep]]) -> None:
     atoms = known_atoms()
     found = quality(learned[0], made_of(atoms, 8000, 2), made_of(atoms, 2000, 3))
@@ -74,6 +75,7 @@ def test_more_is_told_than_by_as_many_principal_directions(learned: tuple[Sparse
     assert found.left == 0
 
 
+@pytest.mark.slow
 def test_atoms_have_length_one(learned: tuple[SparseAutoencoder, list[SAEStep]]) -> None:
     assert_close(learned[0].atoms.norm(dim=1), torch.ones(64))
 

@@ -36,6 +36,7 @@ def test_dense_features_get_a_dimension_each_and_the_most_important_ones_do(
     assert_close(dense.dimensionality[:2], torch.ones(2), atol=0.05, rtol=0)
 
 
+@pytest.mark.slow
 def test_rarer_features_share_dimensions(learned: dict[float, ToyRepresentation]) -> None:
     counts = [one.count for one in learned.values()]
     per_feature = [one.dimensions_per_feature for one in learned.values()]
@@ -45,6 +46,7 @@ def test_rarer_features_share_dimensions(learned: dict[float, ToyRepresentation]
     assert per_feature[-1] < 0.5
 
 
+@pytest.mark.slow
 def test_features_between_dense_and_rare_lie_back_to_back(learned: dict[float, ToyRepresentation]) -> None:
     pairs = learned[0.7]
     assert pairs.count == 4

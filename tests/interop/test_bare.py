@@ -73,6 +73,7 @@ def test_fairseq_goes_through_our_folder(tmp_path: Path) -> None:
     assert again.run("Ab B") == loaded.run("ab b") | {"input": "Ab B"}
 
 
+@pytest.mark.slow
 def test_the_command_converts_and_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fairseq_folder(tmp_path / "theirs")
     folders = str(tmp_path / "theirs"), str(tmp_path / "ours")

@@ -79,6 +79,7 @@ def test_two_sentences_of_one_meaning_are_near(model: Trunk, rows: list[Tensor])
         assert_close(vectors, alone, atol=2e-6, rtol=1e-4)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_states_and_pooler_are_the_references(folder: Path, model: Trunk, rows: list[Tensor]) -> None:
     from transformers import BertModel
@@ -94,6 +95,7 @@ def test_states_and_pooler_are_the_references(folder: Path, model: Trunk, rows: 
     assert_close(model.head.pooler(features, ctx), out.pooler_output, atol=1e-5, rtol=1e-5)  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_int8_keeps_the_vectors(folder: Path) -> None:
     """The mean is 0.9966 over 300 reviews and 0.9933 over 200 single words; one scale for a whole batch gives 0.97."""
     texts = [*SENTENCES, "it rains in the north", "an enthralling, funny and very long film about trains", "no", "42"]

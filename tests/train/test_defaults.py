@@ -47,6 +47,7 @@ def planned(path: str, **settings: Any) -> Plan:
     return plan(read_layers({"data.path": (path,), "train.threads": 1, **settings}, environ={}))
 
 
+@pytest.mark.slow
 def test_few_targets_in_a_batch_lower_the_learning_rate(place: Path) -> None:
     """At 2.3e-3, thirty labels a batch leave BERT at the loss of chance; images and series learn faster by it."""
     lr = partial(default_lr, Recipe())

@@ -112,6 +112,7 @@ def test_a_batch_that_does_not_fit_is_refused_and_one_that_does_is_named(monkeyp
     check_memory(config_of("gpt-mini"), asked("gpt-mini", batch), ENCODED, [])
 
 
+@pytest.mark.slow
 def test_what_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "memory_limit", lambda: 8 * GIB)
     for preset in ("gpt-nano", "gpt2"):

@@ -46,6 +46,7 @@ def test_each_batch_is_remembered_and_a_checkpoint_has_it(made: Plan) -> None:
     assert remembered(learner) == remembered(other) != (value, batches)
 
 
+@pytest.mark.slow
 def test_without_it_a_resumed_run_would_be_another(made: Plan) -> None:
     learner, forgetful = learner_of(made), learner_of(made)
     learner.learn(1, batches_of(made, 1))
@@ -54,6 +55,7 @@ def test_without_it_a_resumed_run_would_be_another(made: Plan) -> None:
     assert learner.learn(2, batches_of(made, 2)) != forgetful.learn(2, batches_of(made, 2))
 
 
+@pytest.mark.slow
 def test_a_step_that_is_skipped_leaves_it(made: Plan) -> None:
     learner = learner_of(made)
     learner.learn(1, batches_of(made, 1))

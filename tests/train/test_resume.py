@@ -82,6 +82,7 @@ def test_it_is_so_after_every_step(name: str, workers: int, memory: Path) -> Non
         check_same(whole(name), interrupted(name, folder, cuts, workers))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["transformer", "masked"])
 def test_no_row_is_repeated_or_skipped(name: str) -> None:
     check_rows(whole(name))

@@ -9,7 +9,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 FOLDER = Path("src/headway/native")
-named = runpy.run_path(str(FOLDER / "fingerprint.py"))
+named = runpy.run_path(str(FOLDER / "library.py"))
 print_of_sources = named["fingerprint"]((FOLDER / name).read_bytes() for name in named["SOURCES"])
 
 step = Extension(

@@ -37,7 +37,7 @@ from headway.recipe import flat
 from headway.tasks.results import BaselineData, BaselineResult, EvalResult
 from headway.training.plan import plan
 from headway.training.recipe_sources import from_yaml, read_layers
-from headway.training.verdict import BASELINE_RECORDS, epoch
+from headway.training.run import BASELINE_RECORDS, epoch
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path("../shared/data")

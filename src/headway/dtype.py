@@ -50,16 +50,21 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], dtype: str, sto
 
     from headway.generate.session import arrange
     from headway.interop.weights import fill
-    from headway.nn.low_precision import pack, quantise
 
-    if stored == INT8:
-        quantise(model)
-    fill(model, tensors, torch.float32 if dtype == INT8 else getattr(torch, DTYPES[dtype]))
-    if dtype == INT8 != stored:
-        quantise(model)
+    if dtype == INT8:
+        from headway.nn.low_precision import pack, quantise
+
+        if stored == INT8:
+            quantise(model)
+        fill(model, tensors, torch.float32)
+        if stored != INT8:
+            quantise(model)
+        arrange(model.eval())
+        pack(model)
+        return
+    fill(model, tensors, getattr(torch, DTYPES[dtype]))
     arrange(model.eval())
-    pack(model)
-    if dtype not in (FP32, INT8):
+    if dtype != FP32:
         convert_inputs(model, getattr(torch, DTYPES[dtype]))
 
 

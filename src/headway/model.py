@@ -22,9 +22,6 @@ from headway.data.tokenizer_readers import TARGET, read_tokenizers
 from headway.dtype import FP32, INT8, check_dtype, dtype_to_use, set_weights
 from headway.errors import UserError, listed, malformed, nearest
 from headway.generate.request import LENGTHS, MASKS, check_settings, is_setting
-from headway.interop.config_reader import collect_notes
-from headway.interop.incomplete_config import completed
-from headway.interop.registry import Family, family, model_type_of, type_for
 from headway.interop.timm_folder import SETTINGS, is_timm, read_names, settings_of, with_settings
 from headway.interop.weights import OPENAI, foreign, model_for, read_weights, write_weights
 from headway.nn.embed import TokenEmbed
@@ -32,19 +29,18 @@ from headway.nn.trunk import EncoderDecoder, tensors_of
 from headway.system import no_model, read_json, write_json
 from headway.tasks.base import Task, task_of
 from headway.tasks.generation import GenerationOptions, check_draft, check_useful, generation_options
-from headway.tasks.model_parts import CUSTOM, required_tokenizer
+from headway.tasks.model_parts import CLASS_NAMES, CUSTOM, check_class_names, class_list, required_tokenizer
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Prediction, StreamsText
-from headway.tasks.tracing import TraceOptions
 from headway.zoo.build import ARCHITECTURES, architecture, from_plain, on_meta, to_plain
 
 if TYPE_CHECKING:
     from headway.data.preprocess import Preprocess
+    from headway.interop.registry import Family
     from headway.look.html_page import RecordingView
     from headway.look.recording import Recording
 
 WHISPER = "whisper"  # its files have a layout of their own, and it makes frames of sounds by itself
 LAYOUT = 1  # of our own folders; what is newer is refused
-CLASS_NAMES = ("id2label", "label2id")
 PREPROCESSING = "preprocessor_config.json"  # is read and written by data.preprocess, which models of texts never load
 # dropout rates of Hugging Face's configs that no model here has a place for
 RATES = (
@@ -138,6 +134,7 @@ class Model:
         this model's probabilities; its text is what this model writes itself.
         """
         from headway.look.html_page import RecordingView  # late: whoever runs or trains a model does not need it
+        from headway.tasks.tracing import TraceOptions
 
         context: object = getattr(self.config, "context", None)
         forced = None if said is None else said.forced_text
@@ -203,6 +200,8 @@ class Model:
             write_preprocess(self.preprocess, folder)
 
     def family(self) -> Family:
+        from headway.interop.registry import family, type_for  # late: our own folders need no other library's layout
+
         name = self.model_type or type_for(self.architecture)
         if name is None:
             given = f"{self.architecture} models have no place in Hugging Face's layout"
@@ -263,8 +262,11 @@ def read_with_config(place: Path, heads: int | None, unsafe: bool) -> tuple[Mode
     if native and values["headway"] != LAYOUT:
         given = f"config.json is of layout {values['headway']!r}"
         raise UserError(given, allowed=f"{LAYOUT}", do="use a newer headway")
-    if not native and (model_type := model_type_of(values)):
-        family(model_type)  # an unknown one is refused before the weights are read
+    if not native:
+        from headway.interop.registry import family, model_type_of
+
+        if model_type := model_type_of(values):
+            family(model_type)  # an unknown one is refused before the weights are read
     kept = values.get("kept") if native else values
     check_settings(kept if isinstance(kept, Mapping) else {}, str(place / "config.json"))
     tensors = read_weights(place, unsafe=unsafe)
@@ -325,6 +327,8 @@ def from_native(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Mod
         raise UserError(f"no architecture {name!r}", allowed=listed(ARCHITECTURES, 20), meant=meant)
     config, model_type = from_plain(architecture(name).Config, values.get("config", {})), values.get("family")
     if model_type is not None:
+        from headway.interop.registry import family
+
         family(str(model_type))  # an unknown one is refused here, not when it is saved
     if not isinstance(extra, Mapping) or not isinstance(task, str | None):
         said = f"config.json: task is {task!r:.60} and kept {extra!r:.60}"
@@ -335,6 +339,10 @@ def from_native(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Mod
 
 def from_hf(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
     """A model from Hugging Face's config.json, or timm's; the tensors' names decide what the config leaves open."""
+    from headway.interop.config_reader import collect_notes
+    from headway.interop.incomplete_config import completed
+    from headway.interop.registry import family, model_type_of
+
     timm = is_timm(values)
     values, inferred = (values, ()) if timm else completed(values, tensors)
     model_type = model_type_of(values)
@@ -379,19 +387,3 @@ def check_tokenizers(source: Tokenizer | None, target: Tokenizer | None, model: 
         if tokenizer is not None and rows is not None and tokenizer.vocab > rows:  # without rows, it reads no tokens
             given = f"the tokenizer in {folder} has {tokenizer.vocab} tokens and the model's embedding {rows}"
             raise UserError(given, do="use the tokenizer that the model was trained with")
-
-
-def check_class_names(settings: Mapping[str, Any]) -> None:
-    """Names of classes are an object from their numbers to texts, and one back."""
-    names = settings.get("id2label")
-    known = isinstance(names, Mapping) and all(str(key).isdecimal() and isinstance(x, str) for key, x in names.items())
-    if names is not None and not known:
-        raise UserError(f"config.json: id2label is {names!r:.60}", allowed="an object from numbers to names")
-    if not isinstance(settings.get("label2id", {}), Mapping | None):
-        raise UserError(f"config.json: label2id is {settings['label2id']!r:.60}", allowed="an object from names")
-
-
-def class_list(settings: Mapping[str, Any]) -> list[str]:
-    """The names of classes in a config, in order."""
-    names = settings.get("id2label") or {}
-    return [names[key] for key in sorted(names, key=int)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import json
 import os
 import platform
@@ -20,8 +21,10 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +297,101 @@ def describe_processor() -> str:
     lines = lines_of(Path("/proc/cpuinfo"))
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(named, "") or platform.processor() or platform.machine()
+
+
+# ---- a disk, between any two of whose methods the machine may stop
+
+
+class Disk:
+    """The operating system's own; tests pass one that fails, or that forgets what was not flushed."""
+
+    def make(self, folder: Path) -> None:
+        os.mkdir(folder)
+
+    def create(self, file: Path) -> int:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+
+    def write(self, handle: int, data: memoryview) -> int:
+        """The number of bytes written, at least one."""
+        return os.write(handle, data)
+
+    def flush(self, handle: int) -> None:
+        """Waits until a file's bytes are on the disk."""
+        os.fsync(handle)
+
+    def flush_folder(self, folder: Path) -> None:
+        """Waits until the directory entries of a folder are on the disk."""
+        try:
+            flush(folder)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # from file systems that cannot flush folders at all
+                raise
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def remove(self, file: Path) -> None:
+        os.unlink(file)
+
+    def remove_folder(self, folder: Path) -> None:
+        os.rmdir(folder)
+
+
+DISK = Disk()
+
+
+@dataclass(frozen=True)
+class FileDigest:
+    """The size and SHA-256 that a file must have."""
+
+    size: int
+    sha256: str
+
+
+def write_file(disk: Disk, path: Path, chunks: Iterable[memoryview]) -> FileDigest:
+    """Writes a new file, reads each chunk back, and returns once its bytes are on the disk.
+
+    Hashing takes as long as all the rest, so it runs in a thread of its own, which is joined at the end.
+    """
+    size, digest, handle = 0, hashlib.sha256(), disk.create(path)
+    try:
+        with ThreadPoolExecutor(1) as hashing:
+            for chunk in chunks:
+                hashing.submit(digest.update, chunk)
+                write_chunk(disk, handle, chunk, size)
+                size += len(chunk)
+            disk.flush(handle)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a file descriptor has no name to report
+        raise
+    finally:
+        os.close(handle)
+    return FileDigest(size, digest.hexdigest())
+
+
+def write_chunk(disk: Disk, handle: int, chunk: memoryview, start: int) -> None:
+    rest, back = chunk, bytearray(len(chunk))
+    while len(rest):
+        rest = rest[disk.write(handle, rest) :]
+    os.preadv(handle, [back], start)
+    if not back.startswith(chunk):
+        raise OSError(errno.EIO, "what was written is not what is read back")
+
+
+def make_folders(disk: Disk, folder: Path) -> None:
+    """Makes a folder and its missing parents, each flushed before the next."""
+    if not folder.is_dir():
+        make_folders(disk, folder.parent)
+        disk.make(folder)
+    with suppress(PermissionError):  # the parent may not be readable
+        disk.flush_folder(folder.parent)
+
+
+def remove_tree(disk: Disk, path: Path) -> None:
+    """Deletes a folder and its contents; a symbolic link is deleted, its target stays."""
+    if path.is_symlink() or not path.is_dir():
+        disk.remove(path)
+    else:
+        for name in sorted(os.listdir(path)):
+            remove_tree(disk, path / name)
+        disk.remove_folder(path)

@@ -19,7 +19,7 @@ from runpy import run_path
 import torch
 
 from headway.cli.main import main
-from headway.training.checkpoint_files import Disk
+from headway.system import Disk
 from headway.training.store import Snapshot, Store
 from tests.train.runs import write_data
 

@@ -382,8 +382,8 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, RecipeLa
 
     other = {name: lambda *_, **__: None for name in ("dry_run", "finished_in", "resolved_yaml")}
     monkeypatch.setitem(sys.modules, "headway.training.run", SimpleNamespace(train=train, **other))
-    monkeypatch.setattr("headway.training.preflight.preflight", lambda *_: None)
-    monkeypatch.setattr("headway.training.preflight.run_to_resume", lambda _: Path("run"))
+    monkeypatch.setattr("headway.training.recipe_sources.preflight", lambda *_: None)
+    monkeypatch.setattr("headway.training.recipe_sources.run_to_resume", lambda _: Path("run"))
     return cli.main(["train", *words]), *seen
 
 

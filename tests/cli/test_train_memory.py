@@ -7,7 +7,7 @@ import resource
 import pytest
 
 import headway.interop.weights
-import headway.training.memory
+import headway.training.defaults
 from headway.system import held_addresses
 from tests.cli.command import SIX, Place, made_place
 
@@ -43,7 +43,7 @@ def test_memory_that_runs_out_in_training_is_told(place: Place) -> None:
         return True
 
     def without_check() -> None:
-        headway.training.memory.surely_fits = yes
+        headway.training.defaults.surely_fits = yes
         limited(GIB / 4)
 
     done = place(

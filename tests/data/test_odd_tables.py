@@ -14,7 +14,7 @@ from headway.data.checks import check
 from headway.data.kinds import DataKind
 from headway.data.recognise import recognise, recognise_validation
 from headway.data.records import Record, records
-from headway.data.table_header import is_header
+from headway.data.table_preview import is_header
 from headway.errors import UserError
 from headway.tasks.registry import sentence
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from headway.zoo.bounds import range_of
 from headway.zoo.build import ARCHITECTURES, architecture
+from headway.zoo.choices import range_of
 from tests.hostile.conftest import CONFIGS, config_of
 from tests.hostile.trial import Case, Outcome, check, json_edit, try_all
 

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from headway.nn.attention import SelfAttention, merge, split
 from headway.nn.bias import ContinuousBias, DecomposedBias, NeighbourBias, WindowBias
 from headway.nn.context import EMPTY, Context
-from headway.nn.convnet import LocalRelation
 from headway.nn.learned_score import CosineScore
 from headway.nn.trace import Trace
-from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed, add_queries
+from headway.nn.window_attention import LocalAttention, LocalRelation, PooledAttention, Windowed, add_queries
 from headway.ops.attend import attend
 from headway.ops.attention_map import Readable
 from headway.ops.window import Windows

@@ -9,8 +9,7 @@ import pytest
 
 from headway import doctor
 from headway.native import library as module
-from headway.native.fingerprint import SOURCES, fingerprint
-from headway.native.library import NativeLibrary, Unusable, native_library, open_library
+from headway.native.library import SOURCES, NativeLibrary, Unusable, fingerprint, native_library, open_library
 from tests.native.decoders import library, needs_library
 
 FOLDER = Path(__file__).parent.parent.parent / "src" / "headway" / "native"

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.errors import UserError
-from headway.nn.convnet import GridConv, LocalRelation, MaxPool, Normed, Stem, no_activation
+from headway.nn.convnet import GridConv, MaxPool, Normed, Stem, no_activation
+from headway.nn.window_attention import LocalRelation
 from tests.laws.subjects import cases
 
 grids = st.tuples(st.integers(1, 9), st.integers(1, 9))

@@ -18,12 +18,10 @@ from headway.ops.relative import (
     grid_offset,
     log_offsets,
     relative_index_2d,
-    sinusoid,
-    sinusoid_2d,
     t5_bucket_backward,
     t5_bucket_both_ways,
 )
-from headway.ops.rotary import HALVES
+from headway.ops.rotary import HALVES, sinusoid, sinusoid_2d
 
 sides = st.integers(1, 9)
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.training.checkpoint_files import Disk
+from headway.system import Disk
 from headway.training.store import Snapshot, Store
 
 DTYPES = [torch.float32, torch.int64, torch.bfloat16, torch.bool, torch.float64]

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from headway.errors import UserError
-from headway.training.checkpoint_files import MANIFEST, remove_tree
-from headway.training.store import Snapshot, Store
+from headway.system import remove_tree
+from headway.training.store import MANIFEST, Snapshot, Store
 from tests.train.disks import HURRIED, PLAN, File, Make, Save, Stop, Torn, fates, leftovers, same, snapshot, store
 
 

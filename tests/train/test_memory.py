@@ -14,10 +14,10 @@ from torch import Tensor
 from headway.errors import UserError
 from headway.recipe import Recipe
 from headway.system import cgroup_limits, memory_errors, memory_limit
-from headway.training import memory
+from headway.training import defaults
 from headway.training.build import batches_of, learner_of
 from headway.training.dataset import EncodedDataset
-from headway.training.memory import TrainingMemory, check_memory, training_memory
+from headway.training.defaults import TrainingMemory, check_memory, training_memory
 from headway.zoo.build import config_of, on_meta
 from headway.zoo.cost import activation_bytes, address
 from headway.zoo.presets import PRESETS
@@ -73,7 +73,7 @@ def test_attention_keeps_no_weights_for_the_gradient(name: str, sizes: dict[str,
 
 
 def test_what_the_process_has_is_counted_and_nothing_more() -> None:
-    assert memory.resident_memory() < TrainingMemory(0, 0, 0).total < memory.resident_memory() + 2**27
+    assert defaults.resident_memory() < TrainingMemory(0, 0, 0).total < defaults.resident_memory() + 2**27
 
 
 ENCODED = EncodedDataset(lambda tokens, accumulation: NotImplemented, (), 100_000, 1)
@@ -86,7 +86,7 @@ def asked(preset: str, batch: int = 512) -> Recipe:
 
 
 def refused(preset: str, limit: float, monkeypatch: pytest.MonkeyPatch, batch: int = 512) -> str:
-    monkeypatch.setattr(memory, "memory_limit", lambda: round(limit))
+    monkeypatch.setattr(defaults, "memory_limit", lambda: round(limit))
     others = ((name, config_of(name)) for name in PRESETS if name in ("gpt2-large", "gpt2", "gpt-mini"))
     with pytest.raises(UserError) as caught:
         check_memory(config_of(preset), asked(preset, batch), ENCODED, sorted(others, reverse=True))
@@ -114,7 +114,7 @@ def test_a_batch_that_does_not_fit_is_refused_and_one_that_does_is_named(monkeyp
 
 @pytest.mark.slow
 def test_what_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "memory_limit", lambda: 8 * GIB)
+    monkeypatch.setattr(defaults, "memory_limit", lambda: 8 * GIB)
     for preset in ("gpt-nano", "gpt2"):
         check_memory(config_of(preset), asked(preset), ENCODED, [])
 

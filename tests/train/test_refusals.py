@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headway.training.checkpoint_files import write_file
+from headway.system import write_file
 from headway.training.store import Store
 from tests.train.disks import HURRIED, Hurried, Make, Torn, leftovers, same, snapshot, store
 

@@ -14,8 +14,7 @@ from torch.testing import assert_close
 
 from headway import Context, Trace
 from headway.errors import UserError
-from headway.nn.convnet import LocalRelation
-from headway.nn.window_attention import PooledAttention
+from headway.nn.window_attention import LocalRelation, PooledAttention
 from headway.ops.attention_map import Readable
 from headway.zoo import lrnet, resnet
 from headway.zoo.build import build

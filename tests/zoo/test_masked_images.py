@@ -14,7 +14,7 @@ from headway import Context, record
 from headway.errors import UserError
 from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
 from headway.ops.patches import hidden_mask, normalise, patchify, squared_error
-from headway.ops.relative import sinusoid_2d
+from headway.ops.rotary import sinusoid_2d
 from headway.zoo import mae, simmim, swin, swinv2, vit
 from headway.zoo.build import build, from_plain, to_plain
 

@@ -35,7 +35,7 @@ from headway.progress import is_terminal, progress_on
 from headway.recipe import SETTINGS
 from headway.system import Terminated, memory_errors
 from headway.tasks.registry import SPELLING
-from headway.training.setting_origins import CommandLineOption
+from headway.training.setting_origins import COMMAND_LINE
 
 START = f"""\
 headway {__version__}: attention and transformers from one readable set of parts
@@ -135,7 +135,7 @@ def spelled(message: str, words: list[str]) -> str:
         if name not in SETTINGS and name.removeprefix("model.") not in config_fields():
             return name
         short = f"--{name.rpartition('.')[2].replace('_', '-')}"
-        spelling = "DATA" if name == "data.path" else CommandLineOption().spell(name)
+        spelling = "DATA" if name == "data.path" else COMMAND_LINE.spell(name)
         return short if short in known and spelling not in known else spelling
 
     def argument(found: re.Match[str]) -> str:
@@ -168,7 +168,7 @@ def silence(stream: TextIO) -> None:
 
 def dispatch(words: list[str]) -> int:
     """Runs a command; the exit code is what it returns, and 0 if that is nothing."""
-    SPELLING.set(CommandLineOption().spell)
+    SPELLING.set(COMMAND_LINE.spell)
     if not words:
         print(START, end="")
         return 0

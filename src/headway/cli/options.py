@@ -86,6 +86,8 @@ class DataOptions:
 
 def trained_label_from(model: Path) -> str | None:
     """The pattern by which labels were found in names, where the folder's recipe has one."""
+    if not (model / "preprocessor_config.json").is_file():  # a model of texts has no labels in names
+        return None
     from headway.training.recipe_sources import read_file
 
     with suppress(UserError):  # what is no recipe of a run says nothing

@@ -148,7 +148,7 @@ def train(
     from headway.training.recipe_sources import read_layers
 
     asked, splits = read_layers(given(data, options, sizes or {}), config), None
-    from headway.training.preflight import preflight, run_to_resume
+    from headway.training.recipe_sources import preflight, run_to_resume
 
     if resume and run_to_resume(asked) is None:
         resume = False

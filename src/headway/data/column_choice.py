@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from headway.data.kinds import DataKind
 from headway.data.records import DataQuery
 from headway.data.table import as_number
-from headway.data.table_header import (
+from headway.data.table_preview import (
     BESIDES,
     CONTEXT,
     LABEL,
@@ -25,11 +25,13 @@ from headway.data.table_header import (
     TARGET,
     TEXT,
     WORDS,
+    TablePreview,
     has_known_names,
     is_numeric,
+    sample_objects,
+    sample_rows,
     words,
 )
-from headway.data.table_preview import TablePreview, sample_objects, sample_rows
 from headway.errors import UserError, counted, listed
 
 ColumnChoice: TypeAlias = tuple[DataKind, tuple[int, ...]]  # columns from 0, in the order of a record's fields

@@ -21,8 +21,7 @@ from headway.data.column_choice import ColumnChoice, described, is_quantity
 from headway.data.kinds import NUMERIC, DataKind
 from headway.data.records import DataQuery, RecognisedData, Record, records
 from headway.data.table import JsonLines, Table, as_number, is_number, shortened
-from headway.data.table_header import BESIDES, LABEL, is_numeric, words
-from headway.data.table_preview import TablePreview, preview_rows, sample_objects
+from headway.data.table_preview import BESIDES, LABEL, TablePreview, is_numeric, preview_rows, sample_objects, words
 from headway.data.text_lines import Flaw, Problem, check_file, line_count, suffix_of
 from headway.errors import UserError, counted, listed
 

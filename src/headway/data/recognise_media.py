@@ -34,8 +34,7 @@ from headway.data.shards import digest
 from headway.data.sounds import Sounds, commonest, rate_of
 from headway.data.splits import checked_pattern
 from headway.data.table import JsonLines, TextLists
-from headway.data.table_header import BESIDES, CAPTION, LABEL, TEXT, TRANSCRIPT, words
-from headway.data.table_preview import TablePreview, media_column
+from headway.data.table_preview import BESIDES, CAPTION, LABEL, TEXT, TRANSCRIPT, TablePreview, media_column, words
 from headway.data.text_lines import MEDIA_SUFFIXES, TABLE_SUFFIXES, MediaLocation, leads_outside, line_count, suffix_of
 from headway.errors import UserError, counted, listed
 

@@ -1,25 +1,50 @@
 """The first rows of a table as texts, with the names of its columns.
 
-A first row is a header where it looks like one (`table_header.py`), or where a column was requested by name.  A file is
-sampled once for each `DataQuery`, whatever it is then tried as.
+A first row is a header where a column was requested by name, or where it looks like one: by its words (text, label,
+source, en, …), or by how it differs from the rows below it: a column of numbers or of names of files begins with
+neither, or a row of names stands above rows of sentences.  A first record must not be taken for a header, so what is
+left open is a record.  One word with a class that occurs nowhere else, above sentences whose classes all occur again,
+is taken for a header; the plan says so, and what to do where it is none.
+
+A file is sampled once for each `DataQuery`, whatever it is then tried as.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from headway.data.records import DataQuery, RecordSource
-from headway.data.table import Dialect, JsonLines, JsonRow, Table, TableRow, as_text, as_texts, read_objects, sniff
-from headway.data.table_header import is_header, medium_of
-from headway.data.text_lines import Problem, suffix_of
+from headway.data.table import (
+    Dialect,
+    JsonLines,
+    JsonRow,
+    Table,
+    TableRow,
+    as_number,
+    as_text,
+    as_texts,
+    read_objects,
+    sniff,
+)
+from headway.data.text_lines import MEDIA_SUFFIXES, Problem, suffix_of
 from headway.errors import UserError, listed, nearest
 
 T = TypeVar("T", TableRow, JsonRow)
 MAX_ROWS, MAX_CHARACTERS = 2000, 2**22  # of a sample
+MIN_NAMES_SHARE = 0.9  # of the values in a column that are to look like names of files
+MIN_NUMBER_SHARE = 0.5  # of the values in a column that are to be numbers: a column of texts has hardly any
+MIN_ROWS = 20  # below a header none of whose words is known
+MAX_NAME, MAX_NAME_WORDS = 40, 4  # characters and words of the name of a column
+# rows, as a share, that may look like the first one: where all its words are known, some, none
+MAX_ALIKE = {"all": 0.5, "some": 0.1, "none": 0.01}
+MISSING = frozenset(["", "-", "?", "n/a", "na", "nan", "null", "none", "missing"])  # values that stand for no value
+WORD = re.compile(r"[A-Z]{2,}(?![a-z])|[^\W\d_][^\W\d_A-Z]*")  # review, Review, reviewText, REVIEW
+NAME = re.compile(r"[^\W\d](?:.*[^.!?,;:…])?", re.S)  # begins with a letter and is no sentence
 
 
 @dataclass(frozen=True)
@@ -162,3 +187,110 @@ def media_column(query: DataQuery, file: Path) -> tuple[TablePreview, int, str] 
 def media_cell(value: Any) -> str | tuple[str, ...] | None:
     texts = as_texts(value)
     return texts[0] if texts and len(texts) == 1 else texts
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TEXT = words("text sentence document content review comment body message tweet abstract")
+LABEL = words("label labels class category sentiment topic intent rating polarity")
+SOURCE = words("source src input question prompt from grapheme word")
+TARGET = words("target tgt output answer translation response to phonemes pronunciation")
+WORDS = words("words tokens")
+TAGS = words("tags labels ner_tags pos_tags ner pos")
+LANGUAGE = words(
+    "ar bg bn ca cs cy da de el en eo es et eu fa fi fr ga gl he hi hr hu hy is it ja ka ko la lt lv mk nl no pl pt "
+    "ro ru sk sl sq sr sv sw ta th tl tr uk ur vi zh english german french spanish italian dutch portuguese russian "
+    "chinese japanese turkish finnish arabic"
+)
+CAPTION = words("caption captions description descriptions")
+TRANSCRIPT = words("transcript transcription transcripts utterance")
+BESIDES = words(
+    "id idx index line number nr no. ref reference key guid uid url image images audio path file filename file_name "
+    "image_id speaker"
+)
+KNOWN = TEXT | LABEL | SOURCE | TARGET | WORDS | TAGS | LANGUAGE | CAPTION | TRANSCRIPT | BESIDES
+CONTEXT = words("context passage paragraph")  # that a question is answered from
+SCORE = words("score scores rating stars grade value price similarity y")
+SHORT_WORDS = words("from line word number key class y")  # that sentences have too, as they have those of two letters
+# words within names of columns
+COMMON = {word for word in KNOWN | CONTEXT | SCORE if len(word) > 2 and word not in SHORT_WORDS} | words(
+    "title headline summary article dialogue email mail sms post query name gender sex spam toxic emotion genre type "
+    "kind lang language tag author user date time timestamp premise hypothesis original simplified utterances column"
+)
+
+
+def is_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row names the columns of the others, all of which are as wide."""
+    names = [cell.strip().casefold() for cell in first]
+    if len(set(names)) < len(names):
+        return False
+    if has_known_names(first):
+        return True
+    if not rest:
+        return False
+    columns = list(zip(*rest, strict=True))
+    for cell, column in zip(first, columns, strict=True):
+        if (noun := medium_of(column)) and medium_of([cell]) != noun:
+            return True
+    numeric = [(cell, at) for at, cell in enumerate(first) if is_numeric(columns[at])]
+    if numeric:
+        index = len(first) > 1 and not first[0].strip()  # pandas writes its index so
+        named = all(map(is_name, first[1:] if index else first))
+        free = all(
+            as_number(cell) is None and (cell.strip().casefold() not in MISSING or not at) for cell, at in numeric
+        )
+        return free and (named or len(numeric) > 1)
+    return all(map(is_name, first)) and stands_above(first, names, rest, columns)
+
+
+def has_known_names(first: Sequence[str]) -> bool:
+    """Whether all cells of a narrow table, or two of a wide one, are words that headers have."""
+    return sum(cell.strip().casefold() in KNOWN for cell in first) >= min(len(first), 2)
+
+
+def stands_above(
+    first: Sequence[str], names: Sequence[str], rest: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]
+) -> bool:
+    """Whether a row of names is unlike the rows of texts below it."""
+    known = [bool({part.casefold() for part in WORD.findall(cell)} & COMMON) for cell in first]
+    lengths = [len(cell.split()) for cell in first]
+    alike = sum(
+        all(is_name(cell) and len(cell.split()) <= most for cell, most in zip(row, lengths, strict=True))
+        for row in rest
+    )
+    again = [name in {cell.strip().casefold() for cell in column} for name, column in zip(names, columns, strict=True)]
+    # columns of few values, as classes are; the first of one is its name where it is none of them and each of them
+    # occurs again: where classes occur once, the first record may have one of its own
+    classes = [(seen, Counter(column)) for seen, column in zip(again, columns, strict=True)]
+    classes = [(seen, counts) for seen, counts in classes if len(counts) <= max(2, len(rest) // 10)]
+    class_name = any(not seen and min(counts.values()) > 1 for seen, counts in classes)
+    if any(sure and not seen for sure, seen in zip(known, again, strict=True)):
+        return alike <= MAX_ALIKE["all" if all(known) else "some"] * len(rest) or (all(known) and class_name)
+    small = all(cell == cell.lower() for cell in first)  # a phrase book begins with Hello, Hallo
+    unlike = alike <= MAX_ALIKE["none"] * len(rest) and len(rest) >= MIN_ROWS and not any(again)
+    return unlike and (class_name if classes else small)
+
+
+def is_name(cell: str) -> bool:
+    """Whether a cell may be the name of a column: a few words that are no sentence."""
+    text = cell.strip()
+    short = len(text) <= MAX_NAME and len(text.split()) <= MAX_NAME_WORDS
+    return short and bool(NAME.fullmatch(text)) and text.casefold() not in MISSING
+
+
+def is_numeric(column: Sequence[str]) -> bool:
+    """Whether at least half of the values that are there are numbers."""
+    there = [cell for cell in column if cell.strip().casefold() not in MISSING]
+    return bool(there) and sum(as_number(cell) is not None for cell in there) >= MIN_NUMBER_SHARE * len(there)
+
+
+def medium_of(names: Sequence[str]) -> str | None:
+    """The medium that nearly all of these names have the suffixes of."""
+    suffixes = [PurePosixPath(name).suffix.lower() for name in names]
+    for noun, own in MEDIA_SUFFIXES.items():
+        like = sum(suffix in own for suffix in suffixes)
+        if like and like >= MIN_NAMES_SHARE * len(names):
+            return noun
+    return None

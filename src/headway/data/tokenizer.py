@@ -23,15 +23,17 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from headway.data.decode_stream import ByteMender, ByteStream, DecodeStream, PieceStream, decoder_kinds
-from headway.data.pipeline_checks import is_failure
-from headway.data.sentencepiece_model import SentencePieceNormalizer
 from headway.errors import UserError, nearest
 from headway.system import write_json, write_text
+
+if TYPE_CHECKING:
+    from headway.data.sentencepiece_model import SentencePieceNormalizer
 
 
 @dataclass(frozen=True)
@@ -256,3 +258,8 @@ def unreadable(texts: Sequence[str], error: BaseException) -> UserError:
     if (half := next(halves, None)) is not None:
         return UserError(f"the text has half of a surrogate pair at character {half}, which no encoding can write")
     return UserError(f"the tokenizer cannot read this text: {error}")
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether the package failed: it raises nothing narrower than Exception, and panics are none."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"

@@ -12,18 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.generate.beam import Beam, Search, beam_search
 from headway.generate.request import STOP, Generated, Request, Step, Stop
 from headway.generate.sampling import FREE, GREEDY, Rules, Sampler
 from headway.generate.session import DecodingSession, Prompts, check_prompts, context_of, listed_prompts
-from headway.generate.speculative import Draft, speculate
 from headway.nn.context import EMPTY, Context
 from headway.nn.trunk import Trunk
+
+if TYPE_CHECKING:
+    from headway.generate.beam import Beam
+    from headway.generate.speculative import Draft
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,7 @@ class Job:
 
     def generate(self, how: Sampler | Sequence[Sampler] | Beam = GREEDY) -> list[list[Generated]]:
         """The continuations of each prompt, the best first; one, unless a beam is asked for more."""
-        if isinstance(how, Beam):
+        if not isinstance(how, Sampler | Sequence):
             return self.search(how)
         steps: list[list[Step]] = [[] for _ in self.prompts]
         for batch in self.stream(how):
@@ -76,6 +79,8 @@ class Job:
             for index, ((prompt, room), sampler) in enumerate(zip(rows, samplers, strict=True))
         ]
         if self.draft is not None:
+            from headway.generate.speculative import speculate
+
             return speculate(self.model, requests, self.draft, memory=self.memory, chunk=self.chunk)
         return self.decode(requests)
 
@@ -104,6 +109,8 @@ class Job:
     def search(self, beam: Beam) -> list[list[Generated]]:
         if self.draft is not None:
             raise UserError("a beam search with a draft", allowed="a draft for Greedy or Sample")
+        from headway.generate.beam import Search, beam_search
+
         searches = [Search(prompt, beam, self.stop, room) for prompt, room in self.rows()]
         if searches:
             beam_search(*self.begin([(one.prompt, one.room) for one in searches]), searches, self.stop, self.rules)

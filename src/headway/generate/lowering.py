@@ -21,7 +21,6 @@ from headway.generate.step_program import OpKind, Register, StepProgram
 from headway.native.int8_linear import is_int8_layer
 from headway.native.library import NativeLibrary, native_library
 from headway.nn.attention import Attention, CrossAttention, SelfAttention, fuse_in_place, has_hooks
-from headway.nn.bias import Alibi, T5Bias
 from headway.nn.block import Block, Dropout, Identity, Residual, Scale, Stack, StochasticDepth
 from headway.nn.embed import LearnedPosition, MarkedPosition, NoPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, Activation, GatedFFN, Hidden, quick_gelu
@@ -229,6 +228,8 @@ def bias_table(program: StepProgram, part: Attention) -> Tensor | None:
     bias = part.logit_bias
     if bias is None:
         return None
+    from headway.nn.bias import Alibi, T5Bias
+
     if not isinstance(bias, T5Bias | Alibi) or type(bias) not in (T5Bias, Alibi):
         raise LoweringError
     (values,) = program.table(bias, lambda: (bias.values(-torch.arange(program.capacity)),))

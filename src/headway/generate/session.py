@@ -24,20 +24,21 @@ import mmap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.generate.lowering import lower
-from headway.generate.step_program import StepProgram
 from headway.nn.attention import SelfAttention, bias_of
 from headway.nn.context import EMPTY, Context, PackedLengths
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.head import LMHead
-from headway.nn.low_precision import Int8Weights
 from headway.nn.state import FixedState
 from headway.nn.trunk import EncoderDecoder, Trunk
+
+if TYPE_CHECKING:
+    from headway.generate.step_program import StepProgram
 
 NATIVE_ROWS = 16  # above which torch is faster: GPT-2 with 16 rows 1.15 times as fast as torch, with 64 0.74 times
 LINE = 64  # bytes that a processor reads at once
@@ -86,6 +87,8 @@ class DecodingSession:
 
     @cached_property
     def program(self) -> StepProgram | None:
+        from headway.generate.lowering import lower  # late: many rows are continued by torch
+
         return lower(self.model, self.state.capacity)
 
     @torch.no_grad()
@@ -240,9 +243,9 @@ def blocks_of(model: nn.Module) -> list[list[Tensor]]:
             if bias_of(layers[0]) is not None:
                 blocks.append([layer.bias for layer in layers])
     joined = {weight for block in blocks for weight in block}
-    plain = [part for part in model.modules() if not isinstance(part, Int8Weights)]  # these have a layout of their own
-    single = {part.weight: None for part in plain if isinstance(part, nn.Linear | LMHead)}
-    return [*blocks, *([weight] for weight in single if weight not in joined)]
+    single = {part.weight: None for part in model.modules() if isinstance(part, nn.Linear | LMHead)}
+    # int8 weights have a layout of their own
+    return [*blocks, *([x] for x in single if x not in joined and x.dtype != torch.int8)]
 
 
 def fusable_layers(part: SelfAttention) -> list[nn.Linear]:

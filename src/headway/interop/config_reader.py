@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar, cast
 
 from headway.errors import UserError, listed, nearest
-from headway.zoo.bounds import check_range
+from headway.zoo.choices import check_range
 
 T = TypeVar("T")
 REQUIRED = object()  # in place of a default

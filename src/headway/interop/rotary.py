@@ -8,7 +8,7 @@ from typing import Any
 from headway.errors import UserError
 from headway.interop.config_reader import Arguments, Options, written_as
 from headway.ops.rotary import UNSCALED, DynamicNtk, Linear, Llama3, LongRope, Scaling, Yarn
-from headway.zoo.bounds import check_range
+from headway.zoo.choices import check_range
 from headway.zoo.llama import Frequencies
 
 ORIGINAL = "original_max_position_embeddings"

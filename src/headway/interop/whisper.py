@@ -21,8 +21,7 @@ from headway.interop.fairseq import SIDES, blocks, check_sides
 from headway.interop.keymap import KeyMap, Rule, linear, linears
 from headway.interop.weights import Tensors, check_asked, unpickled
 from headway.ops.mel import WHISPER
-from headway.ops.relative import sinusoid
-from headway.ops.rotary import HALVES
+from headway.ops.rotary import HALVES, sinusoid
 from headway.zoo.whisper import STRIDES, Config
 
 # ---- Hugging Face's

@@ -21,14 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from headway.nn.attention import Attention
-from headway.nn.convnet import First
 from headway.nn.learned_score import AdditiveScore
 from headway.nn.low_precision import Int8Linear
-from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
+from headway.nn.window_attention import First, LocalAttention, PooledAttention, Windowed
 from headway.ops.attend import Additive, DotScore, causal_keep, per_head
 from headway.ops.attention_map import AttentionMap, Band, Readable, Weights
 from headway.ops.pattern import Positions, both
-from headway.ops.window import Halo
 
 GridSize = tuple[int, int]  # rows, columns
 
@@ -162,6 +160,8 @@ def tiling_of(part: Attention, grid_module: nn.Module, grid: GridSize, queries: 
         cells = grid_module.windows.fit(*grid).cells(*grid)
         return Tiling(cells, cells, grid, grid)
     assert isinstance(part, LocalAttention)
+    from headway.ops.window import Halo
+
     halo = Halo(part.size, isqrt(queries), part.stride)
     strided = halo.strided(*grid)
     return Tiling(halo.tiles.cells(*strided), halo.cells(*grid), strided, grid)

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from headway.errors import UserError, listed, nearest
 from headway.look.grid_map import Detail, GridMap, GridSize, NoGradMap, Tiling, detail_of, pooled_grids, tiling_of
 from headway.nn.attention import Attention
-from headway.nn.hard_attention import HardAlignment
 from headway.nn.head import FirstToken, LastToken, RowHead, main_head
 from headway.nn.trace import HEAD_EDITS, Edit, EditKind, Trace, record, sites_of, unmatched
 from headway.nn.trunk import Trunk
@@ -178,7 +177,7 @@ class Recording:
 
     def is_hard(self, site: str) -> bool:
         """Whether a site's map is a choice: all weight on one key."""
-        return site in self.sources and isinstance(self.sources[site].site.part, HardAlignment)
+        return site in self.sources and self.sources[site].site.is_hard
 
     def deciding_row(self, site: RecordedSite) -> int | None:
         """The row that the outcome is read from, where that is about the whole input; None where no row decides."""
@@ -249,7 +248,12 @@ class AttentionSite(NamedTuple):
     def used_name(self) -> str:
         """The trace name of the weights that the model used: those of a choice, where attention is hard."""
         chosen = f"{self.name}.chosen".lstrip(".")
-        return chosen if isinstance(self.part, HardAlignment) else self.weights_name
+        return chosen if self.is_hard else self.weights_name
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether attention is a choice of one key, which the part emits."""
+        return "chosen" in self.part.emits
 
     @property
     def trace_names(self) -> tuple[str, str, str]:

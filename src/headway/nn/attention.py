@@ -61,7 +61,7 @@ class Attention(nn.Module):
 
     tokenwise = False
 
-    emits = ("input", "weights", "values", "heads")
+    emits: tuple[str, ...] = ("input", "weights", "values", "heads")
 
     def __init__(
         self,

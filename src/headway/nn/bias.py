@@ -28,10 +28,9 @@ from headway.ops.relative import (
     decomposed_index,
     log_offsets,
     relative_index_2d,
-    sinusoid,
     t5_bucket_both_ways,
 )
-from headway.ops.rotary import PAIRS, Rotary
+from headway.ops.rotary import PAIRS, Rotary, sinusoid
 from headway.ops.window import Halo
 
 Grid = tuple[int, int]  # rows, columns
@@ -99,6 +98,8 @@ class WindowBias(nn.Module):
 
 class ContinuousBias(nn.Module):
     """Swin-V2's: 16 · sigmoid(MLP(offset)), so that a window unlike the `pretrained` one can use what was learned."""
+
+    in_float32 = ("up", "down")  # small
 
     def __init__(self, heads: int, rows: int, cols: int, *, hidden: int = 512, pretrained: Grid | None = None):
         super().__init__()
@@ -172,6 +173,7 @@ class TransformerXLBias(nn.Module):
     """
 
     weight_decay = True
+    in_float32 = ("place",)  # read as a matrix
 
     def __init__(self, heads: int, head_dim: int, dim: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Convolutions: on grids (ResNet, attention-augmented ResNet, LR-Net), and the Conformer's over time; batch norm.
+"""Convolutions: on grids (ResNet, attention-augmented ResNet), and the Conformer's over time; batch norm.
 
 A grid keeps the order in memory that it comes in, channel by channel as images or cell by cell as attention's: one
 step of ResNet-18 takes a fifth longer where each part is made to lie cell by cell.  Over time, padding is set to zero
@@ -18,11 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.attention import UNBIASED
-from headway.nn.bias import NeighbourBias
 from headway.nn.context import EMPTY, Context, packed, padded
 from headway.nn.ffn import Activation
-from headway.nn.window_attention import LocalAttention
 from headway.ops.attend import shape_text
 
 
@@ -100,45 +97,6 @@ class GridNorm(nn.BatchNorm2d):
 def no_activation(x: Tensor) -> Tensor:
     """No activation."""
     return x
-
-
-class LocalRelation(LocalAttention):
-    """Local attention in which `share` channels have one number as their query, one as their key, and one map.
-
-    B Y X C → B Y′ X′ C.  Nothing is projected afterwards: in its network a convolution of 1×1 follows.  Where `share`
-    does not divide C, the last channels are fewer.  With a prior (`NeighbourBias`) the neighbours differ by their
-    place too, and not by what they hold alone.
-    """
-
-    def __init__(self, dim: int, size: int = 7, *, share: int = 8, stride: int = 1, prior: bool = False):
-        heads = -(-dim // share)
-        bias = NeighbourBias(heads, size, stride=stride) if prior else None
-        super().__init__(dim, heads, size, stride=stride, head_dim=1, bias=UNBIASED, grid_bias=bias)
-        self.v = Shared(dim, heads * share)
-        self.add_module("out", First(dim))
-
-
-class Shared(nn.Linear):
-    """W x, and zeros up to `wide`."""
-
-    def __init__(self, dim: int, wide: int):
-        super().__init__(dim, dim, bias=False)
-        self.more = wide - dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        x = super().forward(input)
-        return F.pad(x, (0, self.more)) if self.more else x
-
-
-class First(nn.Module):
-    """The first `dim` channels."""
-
-    def __init__(self, dim: int):
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x[..., : self.dim]
 
 
 class BatchNorm(nn.BatchNorm1d):

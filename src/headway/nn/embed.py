@@ -12,8 +12,7 @@ from headway.errors import UserError
 from headway.nn.block import Dropout, Scale
 from headway.nn.context import EMPTY, Context
 from headway.ops.pattern import Positions
-from headway.ops.relative import sinusoid
-from headway.ops.rotary import PAIRS, Layout
+from headway.ops.rotary import PAIRS, Layout, sinusoid
 
 
 class TokenEmbed(nn.Module):

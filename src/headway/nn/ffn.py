@@ -93,3 +93,15 @@ class Hidden(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         return self.act(super().forward(input))
+
+
+class Shared(nn.Linear):
+    """W x, and zeros up to `wide`."""
+
+    def __init__(self, dim: int, wide: int):
+        super().__init__(dim, dim, bias=False)
+        self.more = wide - dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = super().forward(input)
+        return F.pad(x, (0, self.more)) if self.more else x

@@ -20,7 +20,6 @@ from headway.nn.block import Dropout, Scale, add_modules
 from headway.nn.context import EMPTY, Context, PackedLengths, TokenSelection, padded
 from headway.nn.ffn import Activation
 from headway.ops.attend import shape_text
-from headway.ops.cross_entropy import linear_cross_entropy, token_losses
 
 
 class WordHead(nn.Module):
@@ -61,9 +60,13 @@ class LMHead(WordHead):
         return F.linear(self.multiplier(x), self.weight, self.bias)
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        from headway.ops.cross_entropy import linear_cross_entropy  # late: for training alone
+
         return linear_cross_entropy(self.multiplier(x), self.weight, self.bias, targets, smoothing=smoothing)
 
     def losses(self, x: Tensor, targets: Tensor) -> Tensor:
+        from headway.ops.cross_entropy import token_losses
+
         return token_losses(self.multiplier(x), self.weight, self.bias, targets)
 
     def extra_repr(self) -> str:

@@ -14,7 +14,7 @@ from headway.nn.block import Dropout, Identity, TrainingOnly
 from headway.nn.context import EMPTY, Context
 from headway.ops.attend import shape_text
 from headway.ops.patches import Resample, exact, patch_grid
-from headway.ops.relative import sinusoid_2d
+from headway.ops.rotary import sinusoid_2d
 from headway.ops.window import pad_to_tiles
 
 

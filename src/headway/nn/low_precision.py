@@ -1,7 +1,7 @@
 """Models with int8 weights, for inference: `quantise(model)` gives its linear layers and heads of words int8 weights.
 
 What stays in float32: embedding tables (a head that is tied to one gets an int8 copy of its own), norms, softmax,
-convolutions, biases, recurrent cells, and the small layers of `IN_FLOAT32`.
+convolutions, biases, recurrent cells, and the small layers that a part names in `in_float32`.
 
 Axes:  … any   C inputs   O outputs   N tokens   V vocabulary
 """
@@ -15,22 +15,13 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.native.int8_linear import int8_linear
-from headway.nn.bias import ContinuousBias, TransformerXLBias
 from headway.nn.context import EMPTY, Context
-from headway.nn.convnet import Shared
-from headway.nn.ffn import Hidden
+from headway.nn.ffn import Hidden, Shared
 from headway.nn.head import CTCHead, LMHead, TanhLayer
-from headway.nn.moe import MoE
 from headway.ops.int8 import PackedInt8, has_int8_kernel, int8_product, quantise_channels, quantise_rows, rescaled
 
 TOKENS = 64  # that meet a vocabulary at a time
 FEW_ROWS = 32  # for which the native library is faster than fbgemm
-# a router's near ties would flip; the layers of position biases are small, and one is read as a matrix
-IN_FLOAT32: dict[type[nn.Module], tuple[str, ...]] = {
-    MoE: ("router",),
-    ContinuousBias: ("up", "down"),
-    TransformerXLBias: ("place",),
-}
 
 
 class Int8Weights(nn.Module):
@@ -123,8 +114,7 @@ INT8: dict[type[nn.Module], type[Int8Weights]] = {
 
 def quantise(model: nn.Module) -> None:
     """Gives a model int8 weights, in place; no part of it can learn any more."""
-    parts = [part for part in model.modules() if type(part) in IN_FLOAT32]
-    kept = {part.get_submodule(name) for part in parts for name in IN_FLOAT32[type(part)]}
+    kept = {part.get_submodule(name) for part in model.modules() for name in getattr(part, "in_float32", ())}
     layers = [part for part in model.modules() if type(part) in INT8 and part not in kept]
     if not layers:
         raise UserError("the model has no linear layers, and nothing else can be int8", do="use fp32")

@@ -22,6 +22,7 @@ class MoE(nn.Module):
     """
 
     tokenwise = False  # its losses count all tokens
+    in_float32 = ("router",)  # its near ties would flip in int8
 
     emits = ("probs", "balance", "z")
 

@@ -11,19 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.attention import BIASED, Attention, Biases, SelfAttention, merge, share, split
-from headway.nn.bias import Grid, GridBias
+from headway.nn.attention import BIASED, UNBIASED, Attention, Biases, SelfAttention, merge, share, split
 from headway.nn.context import EMPTY, Context
+from headway.nn.ffn import Shared
 from headway.ops.attend import DOT, Score, shape_text
 from headway.ops.attention_map import AttentionMap, Bias
 from headway.ops.pattern import Positions
-from headway.ops.window import Halo, Windows
+
+if TYPE_CHECKING:
+    from headway.nn.bias import Grid, GridBias
+    from headway.ops.window import Halo, Windows
 
 
 class Windowed(nn.Module):
@@ -86,6 +90,8 @@ class LocalAttention(Attention):
         super().__init__(
             dim, heads, kv_heads=kv_heads, head_dim=head_dim, bias=bias, qk_norm=qk_norm, score=score, dropout=dropout
         )
+        from headway.ops.window import Halo  # late: to know a window from other attention needs no tiles
+
         Halo(size, 1, stride)  # a size without a middle is told here
         self.size, self.stride, self.grid_bias = size, stride, grid_bias
 
@@ -197,6 +203,8 @@ def cheapest_tile(size: int, grid: Grid, stride: int = 1, copied: int = 64) -> H
     tiles of 8 take 3 times as long as of 4.  A loop over the neighbours instead takes twice as long forward and four
     times backward where there are 7×7, and about as long where there are 3×3.
     """
+    from headway.ops.window import Halo
+
     best = Halo(size, 1, stride)
     for tile in range(2, 9):  # a loop, since compiled code knows no min with a key
         other = Halo(size, tile, stride)
@@ -233,3 +241,34 @@ def grid_of(x: Tensor, width: int, ctx: Context) -> Grid:
         said = f"attention on a grid was given {' and '.join(given)} in its context"
         raise UserError(said, do="these are for sequences: call it with Context(trace=ctx.trace)")
     return size_of(x)
+
+
+class LocalRelation(LocalAttention):
+    """Local attention in which `share` channels have one number as their query, one as their key, and one map.
+
+    B Y X C → B Y′ X′ C.  Nothing is projected afterwards: in its network a convolution of 1×1 follows.  Where `share`
+    does not divide C, the last channels are fewer.  With a prior (`NeighbourBias`) the neighbours differ by their
+    place too, and not by what they hold alone.
+    """
+
+    def __init__(self, dim: int, size: int = 7, *, share: int = 8, stride: int = 1, prior: bool = False):
+        heads = -(-dim // share)
+        bias = None
+        if prior:
+            from headway.nn.bias import NeighbourBias
+
+            bias = NeighbourBias(heads, size, stride=stride)
+        super().__init__(dim, heads, size, stride=stride, head_dim=1, bias=UNBIASED, grid_bias=bias)
+        self.v = Shared(dim, heads * share)
+        self.add_module("out", First(dim))
+
+
+class First(nn.Module):
+    """The first `dim` channels."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., : self.dim]

@@ -1,9 +1,9 @@
-"""Relative positions: indices into tables of learned biases (T5, Swin, MViT-v2), ALiBi's slopes, and sinusoids.
+"""Relative positions: indices into tables of learned biases (T5, Swin, MViT-v2), and ALiBi's slopes.
 
 Everything here is a function of positions.  The indices say which row of a table a pair (query, key) reads; who owns
 the table is not their business.  Flat positions in a grid run along its rows: position = y · cols + x.
 
-Axes:  B batch   H heads   T queries   S keys   C model width
+Axes:  B batch   H heads   T queries   S keys
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.ops.rotary import HALVES, PAIRS, Layout
 
 
 def t5_bucket_both_ways(distance: Tensor, buckets: int = 32, longest: int = 128) -> Tensor:
@@ -88,31 +87,3 @@ def decomposed_index(q_len: int, k_len: int, device: torch.device | None = None)
     q = torch.arange(q_len, device=device)[:, None] * q_step
     k = torch.arange(k_len, device=device)[None, :] * k_step
     return (q - k + (k_len - 1) * k_step).long()
-
-
-def sinusoid(
-    positions: Tensor, dim: int, base: float = 10_000.0, layout: Layout = PAIRS, steps: int | None = None
-) -> Tensor:
-    """Sines and cosines of position / base^(i / steps) for i = 0 … C/2 − 1: `positions` (…) to (… C), float32.
-
-    The paper has sine and cosine in turn (PAIRS) and C/2 steps (None); tensor2tensor, fairseq and Whisper have all
-    sines first (HALVES) and C/2 − 1 steps, so that the slowest wave is exactly `base` times slower.
-    """
-    half, odd = divmod(dim, 2)
-    steps = half if steps is None else steps
-    if odd or half < 1 or steps < 1:
-        raise UserError(f"sinusoids of dim={dim} in {steps} steps cannot be", allowed="an even dim and 1 step or more")
-    frequencies = torch.exp(torch.arange(half, device=positions.device).float() * -(math.log(base) / steps))
-    angles = positions[..., None].float() * frequencies
-    return layout.join(angles.sin(), angles.cos())
-
-
-def sinusoid_2d(rows: int, cols: int, dim: int, base: float = 10_000.0, device: torch.device | None = None) -> Tensor:
-    """For patches in a grid, (rows·cols, C): the first half of the channels tells y, the second x.
-
-    The order of MoCo-v3; MAE's published tables have x first.
-    """
-    if dim % 4 or dim < 4:
-        raise UserError(f"dim={dim} does not split into sine and cosine of y and x", allowed="a multiple of 4")
-    y, x = (sinusoid(torch.arange(n, device=device), dim // 2, base, HALVES) for n in (rows, cols))
-    return torch.cat((y.repeat_interleave(cols, 0), x.repeat(rows, 1)), -1)

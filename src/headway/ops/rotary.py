@@ -1,5 +1,5 @@
 """Rotary position embedding: each pair of head dims is turned by an angle that grows with the position, so that the
-dot product of a query at m and a key at n knows only m − n.
+dot product of a query at m and a key at n knows only m − n; and sinusoids of the same frequencies, to be added.
 
     (a, b) → (a cos φ − b sin φ,  b cos φ + a sin φ),    φ = position · frequency,    frequency = base^(−2i / R)
 
@@ -7,6 +7,7 @@ A layout says which dims pair up; a scaling changes the frequencies of a model t
 trained to.  All of it is values: nothing is cached, and positions are data.
 
 Axes:  B batch   H heads   T tokens   D head width   R turned width (R ≤ D)   F frequencies (R / 2)
+       C width
 """
 
 from __future__ import annotations
@@ -240,3 +241,31 @@ def interpolate_frequencies(trained: Tensor, factor: float, stay: Tensor) -> Ten
 
 def ntk_power(width: int) -> float:
     return width / max(width - 2, 1)  # a width of 2 has one frequency, 1, whatever the base
+
+
+def sinusoid(
+    positions: Tensor, dim: int, base: float = 10_000.0, layout: Layout = PAIRS, steps: int | None = None
+) -> Tensor:
+    """Sines and cosines of position / base^(i / steps) for i = 0 … C/2 − 1: `positions` (…) to (… C), float32.
+
+    The paper has sine and cosine in turn (PAIRS) and C/2 steps (None); tensor2tensor, fairseq and Whisper have all
+    sines first (HALVES) and C/2 − 1 steps, so that the slowest wave is exactly `base` times slower.
+    """
+    half, odd = divmod(dim, 2)
+    steps = half if steps is None else steps
+    if odd or half < 1 or steps < 1:
+        raise UserError(f"sinusoids of dim={dim} in {steps} steps cannot be", allowed="an even dim and 1 step or more")
+    frequencies = torch.exp(torch.arange(half, device=positions.device).float() * -(math.log(base) / steps))
+    angles = positions[..., None].float() * frequencies
+    return layout.join(angles.sin(), angles.cos())
+
+
+def sinusoid_2d(rows: int, cols: int, dim: int, base: float = 10_000.0, device: torch.device | None = None) -> Tensor:
+    """For patches in a grid, (rows·cols, C): the first half of the channels tells y, the second x.
+
+    The order of MoCo-v3; MAE's published tables have x first.
+    """
+    if dim % 4 or dim < 4:
+        raise UserError(f"dim={dim} does not split into sine and cosine of y and x", allowed="a multiple of 4")
+    y, x = (sinusoid(torch.arange(n, device=device), dim // 2, base, HALVES) for n in (rows, cols))
+    return torch.cat((y.repeat_interleave(cols, 0), x.repeat(rows, 1)), -1)

@@ -2,10 +2,10 @@
 
 A task says which data it learns from, how records become rows, rows a batch and a batch a loss, how a model of it
 answers (`predict`), how good these answers are (`evaluate`), and what a recording of one answer is (`trace`).  The
-command line, training, evaluation, inspection and the page ask the task and never name one.
-It is a frozen value, cheap to pickle.  `encode` is done once and kept on disk; `collate` draws what is drawn anew each
-time (masks, crops) from the random numbers that it is handed; `loss` is a sum over targets, so that a step over several
-batches equals one large batch.  `registry.py` has a line for each task of headway, which help reads without torch.
+command line, training, evaluation, inspection and the page ask the task and never name one.  It is a frozen value,
+cheap to pickle.  `encode` is done once and kept on disk; `collate` draws what is drawn anew (masks, crops) from the
+random numbers that it is handed; `loss` is a sum over targets, so that a step over several batches equals one large
+batch.  `registry.py` has a line for each task of headway, which help reads without torch.
 
 Axes:  B batch   R rows   C columns   T tokens
 """
@@ -28,12 +28,9 @@ from headway.data.kinds import DataKind
 from headway.data.order import batched, random_for
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
-from headway.metrics.scores import Scores
-from headway.metrics.scoring import score_losses
-from headway.recipe import Recipe
 from headway.tasks.batches import DataRow, EncoderInput, Row, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.model_parts import ModelParts
+from headway.tasks.model_parts import CUSTOM, ModelParts
 from headway.tasks.registry import TASKS
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
@@ -49,13 +46,15 @@ from headway.tasks.results import (
     example_of,
     traced_samples,
 )
-from headway.tasks.tracing import TracedRun, TraceOptions
 
 if TYPE_CHECKING:
     from headway.data.preprocess import Preprocess
     from headway.data.records import Record
     from headway.data.shards import Shards
     from headway.data.splits import DataSplits
+    from headway.metrics.scores import Scores
+    from headway.recipe import Recipe
+    from headway.tasks.tracing import TracedRun, TraceOptions
 
 ENCODED_TOGETHER = 256  # records that are encoded before the next are read
 UNKNOWN_TOKENS = 64  # about, of a sample whose tokens are not counted
@@ -282,6 +281,8 @@ class RecordTask(Task):
             return EvalResult(loss_scores(self, model, batches, self.target))
         loss = validation_loss(self, model, batches)
         if not math.isfinite(loss):  # a model that has diverged answers nothing
+            from headway.metrics.scores import Scores  # late, as all metrics: to run a model needs none
+
             return EvalResult(Scores({"loss": loss}, 0, "targets"))
         return replace(self.without_augmentation().evaluate(model, records), loss=loss)
 
@@ -365,6 +366,8 @@ def validation_loss(task: Task, model: nn.Module, batches: Sequence[Any]) -> flo
 @torch.inference_mode()
 def loss_scores(task: Task, model: nn.Module, batches: Iterable[Any], target: str, *more: str) -> Scores:
     """The loss of a target over validation batches as a score, and what follows from it: "perplexity"."""
+    from headway.metrics.scoring import score_losses
+
     task = task.without_augmentation()
     parts = [part for batch in batches for part in task.loss_parts(model, batch)]
     losses, counts = zip(*(parts or [(0.0, 0)]), strict=True)
@@ -381,14 +384,11 @@ def task_class(name: str) -> type[Task]:
 
 def tasks_for(data_kind: DataKind | None) -> list[type[Task]]:
     """The tasks of a kind of data, the usual one first; all of them where the kind is not known."""
-    kept = [name for name, entry in TASKS.items() if data_kind is None or entry.data == data_kind.name]
-    return [task_class(name) for name in kept]
+    return [task_class(name) for name, entry in TASKS.items() if data_kind is None or entry.data == data_kind.name]
 
 
 def task_of(parts: ModelParts, name: str | None = None, data_kind: DataKind | None = None) -> Task:
     """The task of a model: the one its folder names, or the first whose head it has; data decides between several."""
-    from headway.tasks.model_parts import CUSTOM
-
     if name in TASKS and (data_kind is None or parts.architecture == CUSTOM):
         found = task_class(name).from_model(parts)
         if found is not None:

@@ -8,24 +8,26 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from heapq import nlargest
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
 
-from headway.data.decode_stream import DecodeStream
-from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
-from headway.generate.beam import BEAM, Beam
 from headway.generate.decoding import Job, join_steps
 from headway.generate.option_checks import DecodingOptions
 from headway.generate.request import Generated, Step, Stop, max_new_tokens, min_new_tokens, rules_of, token_setting
 from headway.generate.sampling import FREE, GREEDY, Greedy, RandomSampler, Rules, Sampler
 from headway.generate.session import context_of, encode_sources, vocab_of
-from headway.generate.speculative import Draft, DraftModel, PromptLookup
 from headway.nn.context import Context
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.tasks.batches import cut
+
+if TYPE_CHECKING:
+    from headway.data.decode_stream import DecodeStream
+    from headway.data.tokenizer import Tokenizer
+    from headway.generate.beam import Beam
+    from headway.generate.speculative import Draft, PromptLookup
 
 MAX_NEW_TOKENS = 64  # where neither the options nor the model say otherwise
 LIMIT = "max_new_tokens"  # among the settings of a model
@@ -73,6 +75,8 @@ def generation_options(**how: Any) -> GenerationOptions:
     asked = DecodingOptions(**how)
     limit, stops = asked.max_new_tokens, (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop)
     if asked.beam is not None:
+        from headway.generate.beam import BEAM, Beam
+
         alpha = BEAM.alpha if asked.length_penalty is None else asked.length_penalty
         best = 1 if asked.best is None else asked.best
         return GenerationOptions(Beam(asked.beam, alpha, best, early=not asked.patient), limit, stops)
@@ -81,7 +85,11 @@ def generation_options(**how: Any) -> GenerationOptions:
         heat = 1.0 if asked.temperature is None else asked.temperature
         rest = (asked.top_k, asked.top_p, asked.min_p, asked.repetition_penalty, asked.seed)
         decoding = RandomSampler(heat, *rest)
-    return GenerationOptions(decoding, limit, stops, draft=PromptLookup() if asked.lookup else asked.draft)
+    if not asked.lookup:
+        return GenerationOptions(decoding, limit, stops, draft=asked.draft)
+    from headway.generate.speculative import PromptLookup
+
+    return GenerationOptions(decoding, limit, stops, draft=PromptLookup())
 
 
 AHEAD = ("draft", "lookup")  # options of speculative decoding
@@ -117,6 +125,8 @@ def continuation_job(
     if isinstance(draft, nn.Module):
         if not isinstance(draft, Trunk):
             raise UserError("the draft model does not continue texts", do="take a smaller model of the same kind")
+        from headway.generate.speculative import DraftModel
+
         draft = DraftModel(draft)
     stop, bos = stop_condition(tokenizer, settings, options), first_token(tokenizer, settings)
     context = context_of(model)
@@ -147,10 +157,12 @@ def writing_job(
 def source_draft(options: GenerationOptions, sources: Sequence[Sequence[int]], *, same_tokens: bool) -> Draft | None:
     """What proposes tokens of answers to sources; answers often repeat what they read."""
     draft = options.draft
-    if isinstance(draft, PromptLookup):
-        return replace(draft, beside=tuple(map(tuple, sources))) if same_tokens else draft
     if draft is None:
         return None
+    from headway.generate.speculative import DraftModel, PromptLookup
+
+    if isinstance(draft, PromptLookup):
+        return replace(draft, beside=tuple(map(tuple, sources))) if same_tokens else draft
     if not isinstance(draft, EncoderDecoder):
         raise UserError("the draft model has no encoder", do="take a smaller model of the same kind")
     return DraftModel(draft.decoder, memory=encode_sources(draft, [list(source) for source in sources]))
@@ -207,7 +219,7 @@ def streamed(job: Job, text: DecodeStream, options: GenerationOptions) -> Genera
 
     In the end it returns all that was written.
     """
-    if isinstance(options.decoding, Beam):
+    if not isinstance(options.decoding, Sampler):
         raise UserError("a beam cannot be written as it comes", do="sample, or take the likeliest token")
     held, stop, steps, pieces = "", job.stop, list[Step](), list[str]()
     with torch.inference_mode():

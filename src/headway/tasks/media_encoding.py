@@ -8,13 +8,16 @@ from __future__ import annotations
 import wave
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from headway.data.preprocess import ImagePreprocess
 from headway.tasks.tracing import InputImage, InputSound
+
+if TYPE_CHECKING:
+    from headway.data.preprocess import ImagePreprocess
 
 SIDE = 224  # pixels of the sample image
 RATE, PITCH = 16_000, 440  # hertz, of the sample sound

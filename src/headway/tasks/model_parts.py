@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from headway.data.preprocess import Preprocess
 
 CUSTOM = "custom"  # the architecture of a torch module of your own
-
-
+CLASS_NAMES = ("id2label", "label2id")  # in config.json
 MEDIA_FIELDS = {"image": "images", "features": "sounds or numbers"}  # what a config with such a field is made for
 
 
@@ -66,8 +65,7 @@ def required_tokenizer(parts: ModelParts) -> Tokenizer:
 
 def class_names(parts: ModelParts, count: int) -> tuple[str, ...]:
     """The names of a model's classes; their numbers where it has none."""
-    names: Mapping[str, str] = parts.extra_config.get("id2label") or {}
-    listed = [names[key] for key in sorted(names, key=int)]
+    listed = class_list(parts.extra_config)
     return tuple(listed[k] if k < len(listed) else str(k) for k in range(count))
 
 
@@ -87,3 +85,19 @@ def named_classes(labels: Sequence[str]) -> dict[str, Any]:
         "id2label": {str(at): name for at, name in enumerate(labels)},
         "label2id": {name: at for at, name in enumerate(labels)},
     }
+
+
+def check_class_names(settings: Mapping[str, Any]) -> None:
+    """Names of classes are an object from their numbers to texts, and one back."""
+    names = settings.get("id2label")
+    known = isinstance(names, Mapping) and all(str(key).isdecimal() and isinstance(x, str) for key, x in names.items())
+    if names is not None and not known:
+        raise UserError(f"config.json: id2label is {names!r:.60}", allowed="an object from numbers to names")
+    if not isinstance(settings.get("label2id", {}), Mapping | None):
+        raise UserError(f"config.json: label2id is {settings['label2id']!r:.60}", allowed="an object from names")
+
+
+def class_list(settings: Mapping[str, Any]) -> list[str]:
+    """The names of classes in a config, in order."""
+    names = settings.get("id2label") or {}
+    return [names[key] for key in sorted(names, key=int)]

@@ -15,7 +15,6 @@ from unicodedata import bidirectional
 
 from headway.errors import counted
 from headway.generate.request import Reason
-from headway.metrics.scores import MEASURES, Scores, plain_limits
 from headway.metrics.tables import finite
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, Hypothesis
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from headway.data.records import Record
+    from headway.metrics.scores import Scores
 
 MAX_CLASSES = 5  # of which the probabilities are shown to people
 
@@ -271,12 +271,16 @@ class EvalResult:
     @property
     def score(self) -> float:
         """The number that decides, the higher the better."""
+        from headway.metrics.scores import MEASURES
+
         main = self.scores.numbers[self.scores.main]
         return main if MEASURES[self.scores.main].higher else -main
 
     def to_dict(self) -> dict[str, Any]:
         found = {**self.extra, **self.scores.plain()}
         if self.baselines:
+            from headway.metrics.scores import plain_limits
+
             found["baselines"] = {one.name: finite(one.scores.numbers) for one in self.baselines}
             found["baseline_intervals"] = {one.name: plain_limits(one.scores) for one in self.baselines}
         return found

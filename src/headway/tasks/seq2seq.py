@@ -19,13 +19,9 @@ from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.request import begin_of
 from headway.generate.session import context_of, encode_sources
-from headway.metrics.baselines import most_frequent
-from headway.metrics.scores import Scores
-from headway.metrics.scoring import score_pairs
 from headway.nn.context import EMPTY
 from headway.nn.head import word_head
 from headway.nn.trunk import EncoderDecoder
-from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Batch, PackedBatch, Row, TokenPrediction, cut, ids
 from headway.tasks.generation import (
@@ -62,13 +58,14 @@ from headway.tasks.text_tasks import (
     started,
     two_tokenizers,
 )
-from headway.tasks.text_tracing import check_length, tokens, traced_writing, writing_of
-from headway.tasks.tracing import TracedRun, TraceOptions
 from headway.zoo.build import vocabulary_of
 
 if TYPE_CHECKING:
     from headway.data.records import Record
     from headway.data.splits import DataSplits
+    from headway.metrics.scores import Scores
+    from headway.recipe import Recipe
+    from headway.tasks.tracing import TracedRun, TraceOptions
 
 ANSWERED_TOGETHER = 64  # texts
 READ_TOGETHER = 1000  # records
@@ -233,6 +230,8 @@ class Seq2Seq(TokenRows):
         return [found[at] for at in range(len(sources))]
 
     def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
+        from headway.metrics.baselines import most_frequent
+
         usual = most_frequent(record.fields[1] for record in data.train)
         simple: dict[str, Callable[[Sample], str]] = {
             "the most frequent target": lambda one: usual,
@@ -257,6 +256,8 @@ class Seq2Seq(TokenRows):
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         """A source and what is written for it."""
+        from headway.tasks.text_tracing import check_length, tokens, traced_writing, writing_of
+
         assert isinstance(model, EncoderDecoder)
         [source] = self.sources([input])
         check_length(len(source), context_of(model.encoder))
@@ -288,6 +289,8 @@ def metrics_for(records: Iterable[Record]) -> tuple[str, ...]:
 
 def text_scores(answers: CollectedAnswers, by: Sequence[str]) -> Scores:
     """By the length of sources: in characters where they have few words, else in words."""
+    from headway.metrics.scoring import score_pairs
+
     few = sum(answers.words) <= FEW_WORDS * len(answers.words)
     lengths, unit = (answers.characters, "characters") if few else (answers.words, "words")
     return replace(score_pairs(answers.answers, answers.wanted, lengths, by=by), unit=unit)

@@ -26,8 +26,6 @@ from headway.generate.session import context_of
 from headway.nn.context import EMPTY, Context
 from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk, encoder_of
-from headway.ops.losses import unit_vectors
-from headway.recipe import Recipe
 from headway.tasks.base import RecordTask, Task
 from headway.tasks.batches import DataRow, EncoderInput, FittedRow, PackedBatch, fitted
 from headway.tasks.model_parts import ModelParts
@@ -36,6 +34,7 @@ from headway.tasks.results import EmbeddingVector
 if TYPE_CHECKING:
     from headway.data.shards import Shards
     from headway.data.splits import DataSplits
+    from headway.recipe import Recipe
 
 SAMPLE = 20_000  # records that are looked at to choose a level
 TRAINING_CHARACTERS = 50_000_000  # of texts, from which a vocabulary is trained
@@ -200,6 +199,8 @@ class ReadsText(Task):
 
     def pooled(self, model: nn.Module, ids: Tensor, context: Context = EMPTY) -> Tensor:
         """The mean of each text's features, of length 1."""
+        from headway.ops.losses import unit_vectors
+
         return unit_vectors(MeanPool()(encoder_of(model).features(ids, context), context))
 
     def embeddings(self, model: nn.Module, inputs: Sequence[str]) -> list[EmbeddingVector]:

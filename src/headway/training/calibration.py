@@ -23,9 +23,8 @@ from headway.data.records import Record
 from headway.recipe import Recipe, flat, from_flat
 from headway.system import peak_memory
 from headway.training.build import StepTiming, batches_of, learner_of, require, units_of_step
-from headway.training.defaults import MIN_UPDATES, THROUGHPUT, max_epochs, weights_per_token
+from headway.training.defaults import MIN_UPDATES, THROUGHPUT, max_epochs, training_memory, weights_per_token
 from headway.training.learner import Learner
-from headway.training.memory import training_memory
 from headway.training.plan import EVALUATIONS, Plan, with_steps
 
 Clock = Callable[[], float]

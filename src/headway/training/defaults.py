@@ -3,24 +3,31 @@
 All follow together from the data and the time, never from the clock.  A run should have enough updates, so little time
 or data makes small batches; a small batch of a stream has short rows, so that it has enough of them; and a batch with
 few targets is noisy, so the learning rate falls.  docs/DEFAULTS.md shows what they reach on small data.
+
+The memory that a run needs is known from shapes alone, before any weight is made, and a run is refused that has less.
+Numbers are 32 bits wide.  A step holds weights, gradients, the optimiser's state, the EMA of the weights, and the
+activations that its largest batch keeps for the gradient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from math import inf, log2
 from typing import Any
 
 from torch import nn
 
+from headway.errors import UserError
 from headway.recipe import Recipe
+from headway.system import gibibytes, memory_limit, resident_memory
 from headway.tasks.base import StreamTask, Task, TaskSetup
 from headway.tasks.text_tasks import MAX_LENGTH
 from headway.training.dataset import EncodedDataset
-from headway.training.groups import ENCODER
-from headway.zoo.build import DataRequirements, config_for, config_of, on_meta
-from headway.zoo.presets import preset
+from headway.training.groups import ENCODER, freeze
+from headway.zoo.build import DataRequirements, architecture_of, config_for, config_of, on_meta
+from headway.zoo.cost import SHORT, activation_bytes, cost
+from headway.zoo.presets import PRESETS, preset
 
 MINUTES = 10.0  # of training, where nothing else is given
 CUSTOM_WIDTH = 256  # of a model of your own, as far as the learning rate is concerned
@@ -81,8 +88,6 @@ def weights_per_token(config: Any, unit: str) -> int:
     """How often a token meets a weight, or an image or a frame, where convolutions apply each of them many times."""
     if unit == "tokens":
         return weights_of(config)
-    from headway.zoo.cost import SHORT, cost
-
     costs = cost(config, length=SHORT if unit == "images" and hasattr(config, "vocab") else None)  # of a caption
     return (costs.total.flops if unit == "images" else costs.per_token(costs.total.flops)) // 2
 
@@ -145,3 +150,96 @@ def requirements(setup: TaskSetup, max_length: int) -> DataRequirements:
         head=setup.head,
         fields=setup.config,
     )
+
+
+# ---- memory
+
+STATE = {"adamw": 8, "adam": 8, "muon": 4, "adafactor": 0}  # bytes of the optimiser for each number that learns
+MAX_MEETINGS = 1000  # of a weight with the cells of an image or the frames of a sound, whose results are kept
+MARGIN = 0.9  # of the memory there is, for a batch that is advised: a process is not always equally large
+FIRST_STEP = 2**26  # bytes of libraries that a first step loads, and of what allocators leave unused
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """Bytes that the steps of a run hold; `activations` are a whole batch's, `process` was there before."""
+
+    weights: int
+    gradients: int
+    optimiser: int
+    activations: float = 0.0
+    process: int = field(default_factory=lambda: resident_memory() + FIRST_STEP)
+
+    @property
+    def total(self) -> float:
+        return self.process + self.weights + self.gradients + self.optimiser + self.activations
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {gibibytes(size)}" for name, size in asdict(self).items() if size)
+
+
+def training_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, limit: float = inf) -> TrainingMemory:
+    """What training the model of a config by a resolved recipe takes; no activations where the rest is over a limit."""
+    model = on_meta(config)
+    if recipe.model.freeze is not None:
+        freeze(model, recipe.model.freeze)
+    weights, learned = numbers(model.parameters()), numbers(one for one in model.parameters() if one.requires_grad)
+    average = 4 * weights if recipe.train.ema_decay else 0
+    found = TrainingMemory(4 * weights + average, 4 * learned, STATE[recipe.train.optimiser] * learned)
+    if found.total > limit:
+        return found
+    batch = recipe.train.batch or 1
+    return replace(found, activations=batch * activation_bytes(config, model, encoded.unit, usual_row(recipe, encoded)))
+
+
+def surely_fits(config: Any, recipe: Recipe, unit: str, limit: float) -> bool:
+    """Whether a model is so small that nothing needs to be counted: a token keeps fewer numbers than it meets weights.
+
+    An image or a sound meets them many times.
+    """
+    kept = (recipe.train.batch or 1) * (1 if unit == "tokens" else MAX_MEETINGS)
+    return resident_memory() + FIRST_STEP + 4 * numbers(on_meta(config).parameters()) * (5 + kept) <= limit
+
+
+def usual_row(recipe: Recipe, encoded: EncodedDataset) -> int:
+    """Tokens, frames or vectors of a usual row."""
+    longest = recipe.data.max_length or 1
+    usual = longest if encoded.rows == encoded.tokens else encoded.tokens // max(1, encoded.rows)
+    return max(1, usual if encoded.unit == "frames" else min(longest, usual))
+
+
+def numbers(parameters: Iterable[nn.Parameter]) -> int:
+    return sum(one.numel() for one in parameters)
+
+
+def check_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, others: Iterable[tuple[str, Any]]) -> None:
+    """Refuses a model that cannot be trained in the memory there is; `others` are presets to name in its place."""
+    limit = memory_limit() or inf
+    if surely_fits(config, recipe, encoded.unit, limit):
+        return
+    needed = training_memory(config, recipe, encoded, limit)
+    if needed.total <= limit:
+        return
+    name = recipe.model.preset or architecture_of(config)
+    said = f"training {name} needs {gibibytes(needed.total)} of memory or more ({needed})"
+    fitting = (other for other, one in others if training_memory(one, recipe, encoded, limit).total <= limit)
+    fits = next((f"model.preset {other} fits" for other in fitting), "give a smaller model")
+    if needed.activations:
+        room = MARGIN * (limit - needed.total + needed.activations)
+        batch = int((recipe.train.batch or 1) * room / needed.activations)
+        fits += f", or a train.batch of {batch}" if batch >= usual_row(recipe, encoded) else ""
+    raise UserError(f"{said}, and there are {gibibytes(limit)}", do=fits)
+
+
+def smaller_presets(architecture: str, recipe: Recipe) -> list[str]:
+    """The presets of an architecture, the largest first: those below the one of the recipe, if it has one."""
+    same = [name for name, one in PRESETS.items() if one.architecture == architecture]
+    largest = inf if recipe.model.preset is None else rough_size(recipe.model.preset)
+    return sorted((name for name in same if rough_size(name) < largest), key=rough_size, reverse=True)
+
+
+def rough_size(name: str) -> int:
+    """In the order of parameters, among presets of one architecture."""
+    sizes: Mapping[str, Any] = PRESETS[name].sizes
+    layers = sizes.get("layers", 1)
+    return sizes.get("dim", 1) ** 2 * (sum(layers) if isinstance(layers, tuple) else layers)

@@ -35,6 +35,7 @@ from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset
 from headway.training.defaults import (
     MINUTES,
     THROUGHPUT,
+    check_memory,
     config_dim,
     default_batch,
     default_epochs,
@@ -45,12 +46,11 @@ from headway.training.defaults import (
     preset_configs,
     requirements,
     row_length,
+    smaller_presets,
     weights_per_token,
 )
 from headway.training.groups import ReusedWeights, describe_task, reused_part, reused_weights, take_over
-from headway.training.memory import check_memory, smaller_presets
-from headway.training.preflight import check_recipe
-from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
+from headway.training.recipe_sources import RecipeLayers, check_recipe, preset_values, resolve
 from headway.zoo.build import (
     DataRequirements,
     architecture_of,

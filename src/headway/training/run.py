@@ -6,30 +6,37 @@ A run's folder holds `recipe.yaml` (every choice), `data.json` (hashes of the da
 Whatever ended a run early, resuming continues it as its own recipe says, on the data that it began with.  A setting
 that is given again must be what it was.  Only what changes no number may differ: paths, where the folder or the files
 were moved, and the number of processes that prepare batches.
+
+The weights that were chosen are evaluated once, at the end: console, report, model card and `scores.json` show these
+numbers.  Simple methods (`Task.baselines`) learn from the training records alone and are scored on the same records.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import math
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 import torch
+from torch import nn
 
-from headway.data.records import is_builtin
+from headway.data.records import Record, is_builtin
 from headway.data.shards import digest
 from headway.data.splits import DataSplits
 from headway.errors import UserError, malformed
 from headway.progress import phase, progress_on
 from headway.recipe import Recipe, flat
 from headway.system import CHECKPOINTS, going_on, keep_memory, memory_errors, read_json, write_json, write_text
+from headway.tasks.results import BaselineData
 from headway.training.build import (
     StepTiming,
     batches_of,
@@ -47,17 +54,27 @@ from headway.training.loop import Interruption, Recount, Run, RunLimits, RunResu
 from headway.training.metrics_log import MetricsLog, progress_to
 from headway.training.optimiser import Schedule
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
-from headway.training.preflight import DATA, RECIPE, check_place, run_to_resume
-from headway.training.recipe_sources import RecipeLayers, from_yaml, read_file, resolve, to_yaml
+from headway.training.recipe_sources import (
+    DATA,
+    RECIPE,
+    RecipeLayers,
+    check_place,
+    from_yaml,
+    read_file,
+    resolve,
+    run_to_resume,
+    to_yaml,
+)
 from headway.training.report_page import write_report
 from headway.training.setting_origins import CommandLineOption
 from headway.training.store import Store
-from headway.training.verdict import FINAL_ANSWERS, with_baselines
 
 FILES = ("data.path", "data.source", "data.target", "data.validation")
 FREE = (*FILES, "train.workers")
 COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was made into steps
 MODEL = ("*.json", "*.safetensors", "*.txt", "*.model")  # in a folder with a model or a tokenizer
+FINAL_ANSWERS = 1000  # held-out records that are answered at the end, at least
+BASELINE_RECORDS = 10_000  # of training, that simple methods learn from
 
 
 def train(
@@ -345,3 +362,26 @@ def check_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 def changed(what: str) -> UserError:
     return UserError(f"{what} has changed since this run began", do="bring it back, or start a new run")
+
+
+def with_baselines(made: Plan, end: RunResult, model: nn.Module) -> RunResult:
+    """The end of a run with the scores of simple methods on the records that its model was evaluated on."""
+    if end.found is None or not math.isfinite(end.found.score):
+        return end
+    task, splits = made.task.without_augmentation(), made.splits
+    held, train = list[Record](), list[Record]()
+    if task.validation_records:
+        held = splits.some_validation(max(task.validation_records, FINAL_ANSWERS))
+        # dates are in no order, and some of them are soon made
+        train = list(islice(splits.train(), BASELINE_RECORDS)) if splits.builtin else splits.some(BASELINE_RECORDS)
+    data = BaselineData(train, epoch(made), held, made.encoded.validation)
+    found = tuple(task.baselines(model.eval(), data, end.found))
+    return replace(end, found=replace(end.found, baselines=found))
+
+
+def epoch(made: Plan) -> Iterator[Any]:
+    """The batches of training, about as many as an epoch has."""
+    batch = made.recipe.train.batch or 1
+    batches = made.encoded.batches(batch, 1)
+    for step in range(1, 1 + max(1, made.encoded.tokens // batch)):
+        yield from batches[step]

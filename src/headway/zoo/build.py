@@ -24,7 +24,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from headway.errors import UserError, listed, nearest
-from headway.zoo.bounds import check_blocks, check_range
+from headway.zoo.choices import check_blocks, check_range
 
 C = TypeVar("C")
 Sizes = Mapping[str, Any]

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from torch import nn
 
 from headway.nn.block import Block, Stack
-from headway.nn.convnet import GridConv, LocalRelation, MaxPool, Normed, Stem, no_activation
+from headway.nn.convnet import GridConv, MaxPool, Normed, Stem, no_activation
 from headway.nn.trunk import Trunk
+from headway.nn.window_attention import LocalRelation
 from headway.zoo.build import FROM_FIELDS
 from headway.zoo.choices import check_stages, fan_out, named
 from headway.zoo.resnet import residual

@@ -15,7 +15,7 @@ from headway.nn.block import Identity, Stack
 from headway.nn.image import LearnedGridPosition, PlacedClassToken
 from headway.nn.masked_autoencoder import MaskedAutoencoder, PixelDecoder
 from headway.ops.patches import bicubic, normalise
-from headway.ops.relative import sinusoid_2d
+from headway.ops.rotary import sinusoid_2d
 from headway.zoo import vit
 from headway.zoo.build import FROM_FIELDS, config_like
 from headway.zoo.vit import dense_xavier

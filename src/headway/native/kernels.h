@@ -3,7 +3,11 @@
      SET      suffix of all names below
      TARGET   attribute that lets the compiler use the set
      LANES    float32 numbers in a vector
-     DOT8(sums, w, x)  adds BYTES products of int8 to a vector of int32 sums; not defined: plain C does it
+     DOT8(sums, w, x)  adds to LANES int32 sums the products of four weights of each at w and four codes: x, made of
+                       their address by SPREAD8, of type bytes8
+     UNSIGNED8         whether codes are to be 128 more than they stand for
+     ROWS8             rows whose sums fit the registers
+     ROUNDED(v)        keeps the compiler from fusing the product v with a sum
 
    Products of int8 are exact integers, so that every set gives the same bits; float32 sums differ by their order.
 
@@ -18,7 +22,7 @@
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int8_t cvec __attribute__((vector_size(LANES), aligned(1), may_alias));
+typedef uint8_t cvec __attribute__((vector_size(LANES), aligned(1), may_alias));
 
 #define INLINE static inline __attribute__((always_inline)) TARGET
 #define LOAD(p) (*(const vec *)(p))
@@ -239,9 +243,10 @@ TARGET static void NAME(linear_by_input)(const float *x, int64_t rows, int64_t i
     }
 }
 
-/* Codes of a row: x / scale to the nearest integer, ties to even, where the largest |x| has the code 127.  Returns the
-   scale: 0 for a row of zeros, NaN where a number is not finite. */
-TARGET static float NAME(quantise)(const float *x, int8_t *codes, int64_t width) {
+/* Codes of a row: x / scale to the nearest integer, ties to even, where the largest |x| has the code 127, and 128 more
+   where products want them unsigned.  Returns the scale: 0 for a row of zeros, NaN where a number is not finite. */
+TARGET static float NAME(quantise)(const float *x, uint8_t *codes, int64_t width) {
+    const int32_t zero = UNSIGNED8 ? 128 : 0;
     ivec most = {0}; /* the bits of |x| grow with it; those of infinity and NaN are above all others */
     int32_t top = 0;
     int64_t i = 0;
@@ -259,75 +264,78 @@ TARGET static float NAME(quantise)(const float *x, int8_t *codes, int64_t width)
     memcpy(&scale, &top, sizeof scale);
     scale = scale / 127.0f;
     if (top >= 0x7f800000 || scale == 0.0f) {
-        memset(codes, 0, (size_t)width);
+        memset(codes, zero, (size_t)width);
         return top >= 0x7f800000 ? NAN : 0.0f;
     }
     for (i = 0; i + LANES <= width; i += LANES) {
         vec t = LOAD(x + i) / scale + SHIFT;
-        *(cvec *)(codes + i) = __builtin_convertvector((ivec)t - (ivec)NAME(all)(SHIFT), cvec);
+        *(cvec *)(codes + i) = __builtin_convertvector((ivec)t - (ivec)NAME(all)(SHIFT) + zero, cvec);
     }
-    for (; i < width; i++) codes[i] = (int8_t)(x[i] / scale + SHIFT - SHIFT);
+    for (; i < width; i++) codes[i] = (uint8_t)((int32_t)(x[i] / scale + SHIFT - SHIFT) + zero);
     return scale;
 }
 
-#ifdef DOT8
-INLINE int32_t NAME(sum8)(sums8 v) {
-    int32_t part[sizeof v / 4], total = 0;
-    memcpy(part, &v, sizeof part);
-    for (unsigned i = 0; i < sizeof v / 4; i++) total += part[i];
-    return total;
-}
-#endif
-
-/* A sum of products of int8; `ahead` of the weights those are fetched that come next. */
-INLINE int32_t NAME(dot_int8)(const int8_t *w, const int8_t *x, int64_t count, int64_t ahead) {
-    int32_t total = 0;
-    int64_t i = 0;
-#ifdef DOT8
-    sums8 first = {0}, second = {0};
-    for (; i + 2 * BYTES <= count; i += 2 * BYTES) {
-        __builtin_prefetch(w + ahead + i);
-        first = DOT8(first, LOAD8(w + i), LOAD8(x + i));
-        second = DOT8(second, LOAD8(w + i + BYTES), LOAD8(x + i + BYTES));
+/* Outputs of one panel for R rows, R a constant: y = sums * scale * step + bias.  The sums of a row stay in registers. */
+INLINE void NAME(panel_int8)(const int R, const uint8_t *x, int64_t depth, const int8_t *w, const Panel *to) {
+    ivec sums[ROWS8][PANEL / LANES];
+    for (int v = 0; v < PANEL / LANES; v++) {
+        ivec first = UNSIGNED8 ? *(const ivec *)(to->offsets + v * LANES) : (ivec){0};
+        for (int r = 0; r < R; r++) sums[r][v] = first;
     }
-    total = NAME(sum8)(first) + NAME(sum8)(second);
-#else
-    (void)ahead;
-#endif
-    for (; i < count; i++) total += x[i] * w[i];
-    return total;
+    for (int64_t k = 0; k < depth; k += 4, w += 4 * PANEL) {
+        __builtin_prefetch(w + to->ahead);
+        for (int r = 0; r < R; r++) {
+            bytes8 four = SPREAD8(x + r * depth + k);
+            for (int v = 0; v < PANEL / LANES; v++) sums[r][v] = DOT8(sums[r][v], w + v * 4 * LANES, four);
+        }
+    }
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < PANEL / LANES; v++) {
+            vec y = __builtin_convertvector(sums[r][v], vec) * LOAD(to->scale + v * LANES) * to->steps[r];
+            if (to->bias) {
+                ROUNDED(y); /* not fused with the sum, so that all instruction sets round alike */
+                y += LOAD(to->bias + v * LANES);
+            }
+            STORE(to->y + r * to->step + v * LANES, y);
+        }
 }
 
-/* Sums of products of int8, outputs first ... last - 1 of every row; `sums` has a column for each output.  The first
-   row reads the weights of four outputs in their order, as memory is fastest; the others find them in the cache. */
-TARGET static void NAME(linear_int8)(const int8_t *x, int64_t rows, int64_t inputs, const int8_t *w, int32_t *sums,
-                                     int64_t outputs, int64_t first, int64_t last) {
-    for (int64_t n = first; n < last; n += 4) {
-        int64_t end = n + 4 < last ? n + 4 : last, b = 0;
-        int64_t ahead = (end + 4) * inputs + AHEAD < last * inputs ? AHEAD : 0;
-        for (int64_t k = n; k < end; k++) sums[k] = NAME(dot_int8)(w + k * inputs, x, inputs, ahead);
-#ifdef DOT8
-        for (b = 1; n + 4 == end && b < rows; b++) {
-            const int8_t *w0 = w + n * inputs, *w1 = w0 + inputs, *w2 = w1 + inputs, *w3 = w2 + inputs;
-            const int8_t *p = x + b * inputs;
-            sums8 a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0};
-            int64_t i = 0;
-            for (; i + BYTES <= inputs; i += BYTES) {
-                bytes8 v = LOAD8(p + i);
-                a0 = DOT8(a0, LOAD8(w0 + i), v);
-                a1 = DOT8(a1, LOAD8(w1 + i), v);
-                a2 = DOT8(a2, LOAD8(w2 + i), v);
-                a3 = DOT8(a3, LOAD8(w3 + i), v);
-            }
-            int32_t found[4] = {NAME(sum8)(a0), NAME(sum8)(a1), NAME(sum8)(a2), NAME(sum8)(a3)};
-            for (; i < inputs; i++)
-                for (int k = 0; k < 4; k++) found[k] += p[i] * w0[k * inputs + i];
-            for (int k = 0; k < 4; k++) sums[b * outputs + n + k] = found[k];
+/* The product of int8 codes and panels first ... last - 1 of weights.  The rows of a block are multiplied together, so
+   that each weight is read once for them; the next block finds the panel in the cache. */
+TARGET static void NAME(linear_int8)(const Product *all, int64_t first, int64_t last) {
+    int64_t blocks = (all->rows + ROWS8 - 1) / ROWS8, depth = all->depth;
+    for (int64_t p = first; p < last; p++) {
+        int64_t n = p * PANEL, left = all->outputs - n;
+        float scale[PANEL] = {0}, bias[PANEL] = {0}, y[ROWS8 * PANEL];
+        if (left < PANEL) { /* the last outputs, by way of whole vectors */
+            memcpy(scale, all->scale + n, (size_t)left * sizeof *scale);
+            if (all->bias) memcpy(bias, all->bias + n, (size_t)left * sizeof *bias);
         }
+        Panel to = {all->offsets + n, NULL, left < PANEL ? scale : all->scale + n,
+                    !all->bias ? NULL : left < PANEL ? bias : all->bias + n, NULL, 0, 0};
+        const int8_t *w = all->panels + n * depth;
+        for (int64_t block = 0; block < blocks; block++) {
+            int64_t b = all->rows * block / blocks, count = all->rows * (block + 1) / blocks - b;
+            const uint8_t *x = all->codes + b * depth;
+            to.steps = all->steps + b;
+            to.y = left < PANEL ? y : all->out + b * all->outputs + n;
+            to.step = left < PANEL ? PANEL : all->outputs;
+            to.ahead = block ? 0 : AHEAD;
+            switch (count) {
+#define ROWS_(R) case R: NAME(panel_int8)(R, x, depth, w, &to); break;
+            ROWS_(1) ROWS_(2) ROWS_(3) ROWS_(4) ROWS_(5) ROWS_(6)
+#if ROWS8 > 6
+            ROWS_(7) ROWS_(8) ROWS_(9) ROWS_(10) ROWS_(11) ROWS_(12)
 #endif
-        for (b = b ? b : 1; b < rows; b++)
-            for (int64_t k = n; k < end; k++)
-                sums[b * outputs + k] = NAME(dot_int8)(w + k * inputs, x + b * inputs, inputs, 0);
+#undef ROWS_
+            }
+            for (int64_t r = 0; r < count && all->style != PLAIN; r++)
+                for (float *at = to.y + r * to.step, *end = at + PANEL; at < end; at += LANES)
+                    STORE(at, NAME(activated)(LOAD(at), all->style));
+            if (left < PANEL)
+                for (int64_t r = 0; r < count; r++)
+                    memcpy(all->out + (b + r) * all->outputs + n, y + r * PANEL, (size_t)left * sizeof *y);
+        }
     }
 }
 
@@ -388,5 +396,9 @@ static const Kernels NAME(kernels) = {
 #undef SET
 #undef TARGET
 #undef LANES
+#undef bytes8
+#undef SPREAD8
 #undef DOT8
-#undef LOAD8
+#undef UNSIGNED8
+#undef ROWS8
+#undef ROUNDED

@@ -168,78 +168,124 @@ TARGET static void NAME(normalise)(const float *x, float *y, int64_t width, int 
     }
 }
 
-/* Outputs first ... last - 1 of x W^T + b where the inputs of an output lie side by side.  The first row reads the
-   weights of four outputs in their order, as memory is fastest; the others find them in the cache, two rows at a time. */
-TARGET static void NAME(linear_by_output)(const float *x, int64_t rows, int64_t inputs, const float *w, int64_t step,
-                                          const float *bias, float *y, int64_t outputs, int64_t first, int64_t last) {
-    for (int64_t n = first; n < last; n += 4) {
-        int64_t end = n + 4 < last ? n + 4 : last, b = 1;
-        int64_t ahead = end + 4 < last && step * 4 > AHEAD ? AHEAD / 4 : 0;
-        for (int64_t k = n; k < end; k++)
-            y[k] = NAME(dot)(x, w + k * step, inputs, ahead) + (bias ? bias[k] : 0.0f);
-        for (; n + 4 == end && b + 2 <= rows; b += 2) {
-            const float *p = x + b * inputs, *q = p + inputs;
-            const float *w0 = w + n * step, *w1 = w0 + step, *w2 = w1 + step, *w3 = w2 + step;
-            vec a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0}, c0 = {0}, c1 = {0}, c2 = {0}, c3 = {0};
-            int64_t i = 0;
-            for (; i + LANES <= inputs; i += LANES) {
-                vec u = LOAD(p + i), v = LOAD(q + i), m = LOAD(w0 + i);
-                a0 += u * m, c0 += v * m;
-                m = LOAD(w1 + i), a1 += u * m, c1 += v * m;
-                m = LOAD(w2 + i), a2 += u * m, c2 += v * m;
-                m = LOAD(w3 + i), a3 += u * m, c3 += v * m;
-            }
-            float found[8] = {NAME(sum)(a0), NAME(sum)(a1), NAME(sum)(a2), NAME(sum)(a3),
-                              NAME(sum)(c0), NAME(sum)(c1), NAME(sum)(c2), NAME(sum)(c3)};
-            for (; i < inputs; i++)
-                for (int k = 0; k < 4; k++) {
-                    found[k] += p[i] * w0[k * step + i];
-                    found[4 + k] += q[i] * w0[k * step + i];
-                }
-            for (int k = 0; k < 4; k++) {
-                float shift = bias ? bias[n + k] : 0.0f;
-                y[b * outputs + n + k] = found[k] + shift;
-                y[(b + 1) * outputs + n + k] = found[4 + k] + shift;
-            }
+/* Four outputs of R rows, R a constant, where the inputs of an output lie side by side; meanwhile the weights of the
+   four outputs at `next` are fetched in their order, as memory is fastest. */
+INLINE void NAME(four_outputs)(const int R, const float *x, int64_t inputs, const float *w, int64_t step,
+                               const float *next, const float *bias, float *y, int64_t outputs) {
+    vec sums[3][4] = {{{0}}};
+    int64_t i = 0;
+    for (; i + LANES <= inputs; i += LANES) {
+        for (int at = 0; at < 4 * LANES && next; at += 16) __builtin_prefetch(next + 4 * i + at);
+        for (int k = 0; k < 4; k++) {
+            vec m = LOAD(w + k * step + i);
+            for (int r = 0; r < R; r++) sums[r][k] += LOAD(x + r * inputs + i) * m;
         }
-        for (; b < rows; b++)
-            for (int64_t k = n; k < end; k++)
-                y[b * outputs + k] = NAME(dot)(x + b * inputs, w + k * step, inputs, 0) + (bias ? bias[k] : 0.0f);
     }
+    for (int r = 0; r < R; r++)
+        for (int k = 0; k < 4; k++) {
+            float found = NAME(sum)(sums[r][k]);
+            for (int64_t j = i; j < inputs; j++) found += x[r * inputs + j] * w[k * step + j];
+            y[r * outputs + k] = found + (bias ? bias[k] : 0.0f);
+        }
 }
 
-/* The same where the outputs of an input lie side by side: eight inputs at a time are added to a block of outputs,
-   which with its weights fits the first cache; a single row reads each weight once, and longer runs of them faster. */
+/* Outputs first ... last - 1 of x W^T + b where the inputs of an output lie side by side.  A single row reads one output
+   after the other; several read four at a time, three rows together, and the others find them in the cache. */
+TARGET static void NAME(linear_by_output)(const float *x, int64_t rows, int64_t inputs, const float *w, int64_t step,
+                                          const float *bias, float *y, int64_t outputs, int64_t first, int64_t last) {
+    int64_t n = first, ahead = step * 4 > AHEAD ? AHEAD / 4 : 0;
+    for (; rows > 1 && n + 4 <= last; n += 4)
+        for (int64_t b = 0; b < rows; b += 3) {
+            const float *from = x + b * inputs, *four = w + n * step, *next = b ? NULL : four + 4 * step;
+            const float *shift = bias ? bias + n : NULL;
+            float *to = y + b * outputs + n;
+            if (rows - b >= 3)
+                NAME(four_outputs)(3, from, inputs, four, step, next, shift, to, outputs);
+            else if (rows - b == 2)
+                NAME(four_outputs)(2, from, inputs, four, step, next, shift, to, outputs);
+            else
+                NAME(four_outputs)(1, from, inputs, four, step, next, shift, to, outputs);
+        }
+    for (; n < last; n++)
+        for (int64_t b = 0; b < rows; b++)
+            y[b * outputs + n] = NAME(dot)(x + b * inputs, w + n * step, inputs, ahead) + (bias ? bias[n] : 0.0f);
+}
+
+#define TILE 64   /* inputs and outputs of a tile of weights, which stays in the second cache */
+#define WIDTH 512
+
+/* y += x W for two vectors of outputs of R rows, R a constant, where the outputs of an input lie side by side;
+   meanwhile the weights at `next` are fetched. */
+INLINE void NAME(two_vectors)(const int R, const float *x, int64_t inputs, int64_t count, const float *w, int64_t step,
+                              const float *next, float *y, int64_t outputs) {
+    vec sums[6][2];
+    for (int r = 0; r < R; r++) sums[r][0] = LOAD(y + r * outputs), sums[r][1] = LOAD(y + r * outputs + LANES);
+    for (int64_t k = 0; k < count; k++) {
+        vec a = LOAD(w + k * step), b = LOAD(w + k * step + LANES);
+        if (next) __builtin_prefetch(next + k / (WIDTH / 16) * step + k % (WIDTH / 16) * 16, 0, 2);
+        for (int r = 0; r < R; r++) {
+            float one = x[r * inputs + k];
+            sums[r][0] += one * a, sums[r][1] += one * b;
+        }
+    }
+    for (int r = 0; r < R; r++) STORE(y + r * outputs, sums[r][0]), STORE(y + r * outputs + LANES, sums[r][1]);
+}
+
+/* The same for rows of a batch, tile by tile; `next` is the tile that follows. */
+INLINE void NAME(add_tile)(const float *x, int64_t rows, int64_t inputs, int64_t count, const float *w, int64_t step,
+                           const float *next, float *y, int64_t outputs, int64_t width) {
+    int64_t n = 0;
+    for (; n + 2 * LANES <= width; n += 2 * LANES) {
+        int64_t blocks = (rows + 5) / 6;
+        for (int64_t block = 0; block < blocks; block++) {
+            int64_t b = rows * block / blocks, many = rows * (block + 1) / blocks - b;
+            const float *fetch = block || !next ? NULL : next + n / (2 * LANES) * (TILE * 16 / WIDTH) * step;
+            switch (many) {
+#define ROWS_(R) case R: NAME(two_vectors)(R, x + b * inputs, inputs, count, w + n, step, fetch, y + b * outputs + n, outputs); break;
+            ROWS_(1) ROWS_(2) ROWS_(3) ROWS_(4) ROWS_(5) ROWS_(6)
+#undef ROWS_
+            }
+        }
+    }
+    for (int64_t k = 0; k < count && n < width; k++)
+        for (int64_t b = 0; b < rows; b++) NAME(add)(y + b * outputs + n, w + k * step + n, x[b * inputs + k], width - n);
+}
+
+/* x W^T + b where the outputs of an input lie side by side.  A single row reads each weight once, in long runs: eight
+   inputs at a time are added to a block of outputs.  Several rows take tiles. */
 TARGET static void NAME(linear_by_input)(const float *x, int64_t rows, int64_t inputs, const float *w, int64_t step,
                                          const float *bias, float *y, int64_t outputs, int64_t first, int64_t last) {
-    const int64_t block = rows == 1 ? 16384 : 512;
+    const int64_t block = rows == 1 ? 16384 : WIDTH;
     for (int64_t start = first; start < last; start += block) {
         int64_t width = last - start < block ? last - start : block, i = 0;
         for (int64_t b = 0; b < rows; b++)
             for (int64_t n = 0; n < width; n++) y[b * outputs + start + n] = bias ? bias[start + n] : 0.0f;
-        for (; i + 8 <= inputs; i += 8)
-            for (int64_t b = 0; b < rows; b++) {
-                const float *p = x + b * inputs + i, *m = w + i * step + start;
-                float *to = y + b * outputs + start;
-                int64_t n = 0;
-                for (; n + LANES <= width; n += LANES) {
-                    vec v = LOAD(to + n);
-                    v += p[0] * LOAD(m + n);
-                    v += p[1] * LOAD(m + step + n);
-                    v += p[2] * LOAD(m + 2 * step + n);
-                    v += p[3] * LOAD(m + 3 * step + n);
-                    v += p[4] * LOAD(m + 4 * step + n);
-                    v += p[5] * LOAD(m + 5 * step + n);
-                    v += p[6] * LOAD(m + 6 * step + n);
-                    v += p[7] * LOAD(m + 7 * step + n);
-                    STORE(to + n, v);
-                }
-                for (; n < width; n++)
-                    for (int k = 0; k < 8; k++) to[n] += p[k] * m[k * step + n];
+        for (; rows > 1 && i < inputs; i += TILE) {
+            int64_t count = inputs - i < TILE ? inputs - i : TILE;
+            const float *tile = w + i * step + start, *after = i + TILE < inputs ? tile + TILE * step : w + start + block;
+            NAME(add_tile)(x + i, rows, inputs, count, tile, step, start + block < last || i + TILE < inputs ? after : NULL,
+                           y + start, outputs, width);
+        }
+        for (; i + 8 <= inputs; i += 8) {
+            const float *p = x + i, *m = w + i * step + start;
+            float *to = y + start;
+            int64_t n = 0;
+            for (; n + LANES <= width; n += LANES) {
+                vec v = LOAD(to + n);
+                v += p[0] * LOAD(m + n);
+                v += p[1] * LOAD(m + step + n);
+                v += p[2] * LOAD(m + 2 * step + n);
+                v += p[3] * LOAD(m + 3 * step + n);
+                v += p[4] * LOAD(m + 4 * step + n);
+                v += p[5] * LOAD(m + 5 * step + n);
+                v += p[6] * LOAD(m + 6 * step + n);
+                v += p[7] * LOAD(m + 7 * step + n);
+                STORE(to + n, v);
             }
-        for (; i < inputs; i++)
-            for (int64_t b = 0; b < rows; b++)
-                NAME(add)(y + b * outputs + start, w + i * step + start, x[b * inputs + i], width);
+            for (; n < width; n++)
+                for (int k = 0; k < 8; k++) to[n] += p[k] * m[k * step + n];
+        }
+        for (; i < inputs; i++) NAME(add)(y + start, w + i * step + start, x[i], width);
     }
 }
 
@@ -390,6 +436,8 @@ static const Kernels NAME(kernels) = {
 #undef LOAD
 #undef STORE
 #undef SHIFT
+#undef TILE
+#undef WIDTH
 #undef NAME
 #undef JOIN
 #undef JOIN_

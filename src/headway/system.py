@@ -13,6 +13,7 @@ import ctypes
 import errno
 import hashlib
 import json
+import mmap
 import os
 import platform
 import resource
@@ -26,9 +27,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes on from, until it is done
 
@@ -179,6 +183,17 @@ def keep_memory() -> bool:
     # some versions refuse more than 32 MB
     mapped = any(libc.mallopt(MMAP_THRESHOLD, size) == 1 for size in (LARGE, LARGE // 2))
     return mapped and libc.mallopt(TRIM_THRESHOLD, NEVER) == 1
+
+
+def large_pages(size: int) -> Tensor:
+    """`size` bytes, in large pages where the system has them."""
+    import torch
+
+    if size == 0 or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.empty(size, dtype=torch.uint8)
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    block.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(block, dtype=torch.uint8)
 
 
 def peak_memory() -> int:

@@ -23,20 +23,22 @@ import sys
 from pathlib import Path
 import torch
 from headway.generate import lowering
+from headway.native import int8_linear
 from headway.native.library import NativeLibrary, open_library
 from tests.native import decoders, test_int8, test_step
 
 library = open_library(Path(sys.argv[1]))
 assert isinstance(library, NativeLibrary), library
 decoders.LIBRARY = library
-lowering.native_library = lambda: library
+lowering.native_library = int8_linear.native_library = lambda: library
 for seed in range(100, 104):
     torch.set_num_threads(1 + seed % 2)
     test_step.test_random_decoders_over_ragged_rows(seed)
 test_step.test_threads_share_the_work(3)
 for sizes in test_int8.SIZES:
     test_int8.test_every_set_gives_the_bits_of_the_definition(sizes, True)
-test_int8.test_nothing_saturates(-1)
+test_int8.test_nothing_saturates(-1, (-128, 0))
+test_int8.test_an_activation_in_the_same_call(decoders.ACTS[0])
 test_int8.test_rows_of_zeros_and_of_no_numbers()
 print("clean")
 """

@@ -21,7 +21,7 @@ from headway.generate.session import NATIVE_ROWS, DecodingSession, arrange
 from headway.generate.step_program import OpKind
 from headway.native.library import Unusable
 from headway.nn.context import EMPTY, Context
-from headway.nn.low_precision import quantise
+from headway.nn.low_precision import pack, quantise
 from headway.nn.trunk import Trunk
 from headway.zoo import gpt2
 from tests.generate.models import MODELS, PROMPTS, built, memory_of
@@ -120,6 +120,7 @@ def test_random_decoders_in_int8(seed: int) -> None:
     decoder = RandomDecoder(seed)
     model, rows = decoder.model(), 1 + seed % 3
     quantise(model)
+    pack(model)
     prompts = [[(5 * row + at) % 23 for at in range(1 + row)] for row in range(rows)]
     ours, theirs = pair(model, prompts, decoder.context(rows))
     assert any(op.kind == OpKind.LINEAR_INT8 for op in ours.program.ops)  # type: ignore[union-attr]

@@ -10,20 +10,18 @@ Axes:  B rows   C width   F hidden width   G kv-heads   H heads   D head width  
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.generate.step_program import OpKind, Register, StepProgram
-from headway.native.int8_linear import is_int8_layer
+from headway.native.int8_linear import is_plain
 from headway.native.library import NativeLibrary, native_library
 from headway.nn.attention import Attention, CrossAttention, SelfAttention, fuse_in_place, has_hooks
 from headway.nn.block import Block, Dropout, Identity, Residual, Scale, Stack, StochasticDepth
 from headway.nn.embed import LearnedPosition, MarkedPosition, NoPosition, SinusoidalPosition, TokenEmbed
-from headway.nn.ffn import FFN, Activation, GatedFFN, Hidden, quick_gelu
+from headway.nn.ffn import FFN, Activation, GatedFFN, Hidden, activation_style
 from headway.nn.head import LMHead
 from headway.nn.low_precision import Int8Hidden, Int8Linear, Int8LMHead, Int8Weights
 from headway.nn.trunk import Trunk
@@ -32,8 +30,6 @@ from headway.ops.pattern import Causal, Full, Positions
 from headway.ops.rotary import HALVES, PAIRS, Rotary
 
 T = TypeVar("T")
-ACTIVATIONS: dict[Activation, int] = {F.relu: 0, F.gelu: 1, quick_gelu: 3, F.silu: 4, torch.sigmoid: 5, F.sigmoid: 5}
-GELU_TANH = 2
 LAYOUTS = {HALVES: 0, PAIRS: 1}
 
 
@@ -155,20 +151,19 @@ def lower_ffn(program: StepProgram, part: nn.Module, x: Register) -> Register:
     hidden, other = lower_linear(program, part.up, x, "up"), -1
     if isinstance(part, GatedFFN):
         hidden, other = lower_linear(program, part.gate, x, "gate"), hidden.index
-    program.add(OpKind.ACTIVATE, hidden, hidden, style=activation_style(part.act), second=other)
+    program.add(OpKind.ACTIVATE, hidden, hidden, style=style_of(part.act), second=other)
     if type(part.middle) is not Identity:
         middle = exactly(Hidden, part.middle, Int8Hidden)
         hidden = product(program, middle, hidden, "middle")
-        program.add(OpKind.ACTIVATE, hidden, hidden, style=activation_style(middle.act))
+        program.add(OpKind.ACTIVATE, hidden, hidden, style=style_of(middle.act))
     return lower_linear(program, part.down, hidden, "change")
 
 
-def activation_style(act: Activation) -> int:
-    if isinstance(act, partial) and act.func is F.gelu and act.keywords == {"approximate": "tanh"} and not act.args:
-        return GELU_TANH
-    if act not in ACTIVATIONS:
+def style_of(act: Activation) -> int:
+    style = activation_style(act)
+    if style is None:
         raise LoweringError
-    return ACTIVATIONS[act]
+    return style
 
 
 def lower_self_attention(program: StepProgram, part: nn.Module, x: Register) -> Register:
@@ -261,8 +256,9 @@ def product(program: StepProgram, layer: nn.Linear, x: Register, name: str) -> R
 def multiply(program: StepProgram, x: Register, target: Register, layer: nn.Linear | LMHead) -> None:
     """target = x Wᵀ + b, by the integers of a layer that has such."""
     if isinstance(layer, Int8Weights):
-        require(is_int8_layer(layer.weight, layer.scale, layer.bias))
-        program.linear_int8(x, target, layer.weight, layer.scale, layer.bias)
+        if layer.panels is None or not is_plain(layer.scale) or not is_plain(layer.bias):
+            raise LoweringError
+        program.linear_int8(x, target, layer.panels, layer.scale, layer.bias)
     else:
         program.linear(x, target, matrix(layer.weight), vector(layer.bias))
 

@@ -20,7 +20,6 @@ Axes:  B batch   T tokens   S room for tokens   C width   V vocabulary
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -36,6 +35,7 @@ from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.head import LMHead
 from headway.nn.state import FixedState
 from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.system import large_pages
 
 if TYPE_CHECKING:
     from headway.generate.step_program import StepProgram
@@ -276,12 +276,3 @@ def place_block(block: list[Tensor], flat: Tensor) -> None:
 def copy_out_of_block(weight: Tensor) -> None:
     """Takes a weight that learns out of its block: torch's fused optimisers would write over what lies beside it."""
     weight.data = weight.data.contiguous()
-
-
-def large_pages(size: int) -> Tensor:
-    """`size` bytes, in large pages where the system has them."""
-    if size == 0 or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return torch.empty(size, dtype=torch.uint8)
-    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    block.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(block, dtype=torch.uint8)

@@ -16,6 +16,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor, nn
 
+from headway.native.int8_linear import Int8Panels
 from headway.native.library import NativeLibrary
 from headway.nn.context import Context
 from headway.nn.state import FixedState
@@ -46,7 +47,7 @@ class StepOp(ctypes.Structure):
         ("number", ctypes.c_float),
         ("turned", I32),
         *((name, I64) for name in ("row", "column")),
-        *((name, POINTER) for name in ("weight", "bias", "scale")),
+        *((name, POINTER) for name in ("weight", "bias", "scale", "offsets")),
     )
 
 
@@ -67,7 +68,7 @@ class StepCall(ctypes.Structure):
         *((name, I32) for name in ("count", "threads", "set", "unused")),
         ("weights", POINTER),
         ("keys", I64),
-        *((name, POINTER) for name in ("codes", "steps", "sums")),
+        *((name, POINTER) for name in ("codes", "steps")),
     )
 
 
@@ -126,10 +127,11 @@ class StepProgram:
         self.add(OpKind.LINEAR, source, target, weight=weight, bias=bias, row=row, column=column)
 
     def linear_int8(
-        self, source: Register, target: Register, weight: Tensor, scale: Tensor, bias: Tensor | None
+        self, source: Register, target: Register, panels: Int8Panels, scale: Tensor, bias: Tensor | None
     ) -> None:
         """target = (q(source) Wᵀ) · scale · s + b with W of int8; see `headway.native.int8_linear`."""
-        self.add(OpKind.LINEAR_INT8, source, target, weight=weight, scale=scale, bias=bias)
+        fields = {"weight": panels.weight, "offsets": panels.offsets, "scale": scale, "bias": bias}
+        self.add(OpKind.LINEAR_INT8, source, target, **fields)
 
     def keys_of(self, owner: nn.Module, *, memory: bool) -> int:
         """The number of the keys and values of a part."""
@@ -170,8 +172,7 @@ class StepFrame:
         registers = list(program.registers.values())
         codes = [op for op in program.ops if op.kind == OpKind.LINEAR_INT8]
         self.values = [torch.empty(rows, register.width) for register in registers]
-        self.codes = torch.empty(rows, max((op.inputs for op in codes), default=0), dtype=torch.int8)
-        self.sums = torch.empty(rows, max((op.outputs for op in codes), default=0), dtype=torch.int32)
+        self.codes = torch.empty(rows, max((op.inputs + 3 for op in codes), default=0), dtype=torch.uint8)
         self.steps = torch.empty(rows)
         self.ops = (StepOp * len(program.ops))(*program.ops)
         self.caches = (StepCache * max(len(program.attentions), 1))()
@@ -187,7 +188,6 @@ class StepFrame:
             set=program.set,
             codes=self.codes.data_ptr(),
             steps=self.steps.data_ptr(),
-            sums=self.sums.data_ptr(),
         )
         self.make_room(program.capacity)
 

@@ -3,7 +3,11 @@
      SET      suffix of all names below
      TARGET   attribute that lets the compiler use the set
      LANES    float32 numbers in a vector
-     DOT8(sums, w, x)  adds BYTES products of int8 to a vector of int32 sums; not defined: plain C does it
+     DOT8(sums, w, x)  adds to LANES int32 sums the products of four weights of each at w and four codes: x, made of
+                       their address by SPREAD8, of type bytes8
+     UNSIGNED8         whether codes are to be 128 more than they stand for
+     ROWS8             rows whose sums fit the registers
+     ROUNDED(v)        keeps the compiler from fusing the product v with a sum
 
    Products of int8 are exact integers, so that every set gives the same bits; float32 sums differ by their order.
 
@@ -18,7 +22,7 @@
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int8_t cvec __attribute__((vector_size(LANES), aligned(1), may_alias));
+typedef uint8_t cvec __attribute__((vector_size(LANES), aligned(1), may_alias));
 
 #define INLINE static inline __attribute__((always_inline)) TARGET
 #define LOAD(p) (*(const vec *)(p))
@@ -164,84 +168,131 @@ TARGET static void NAME(normalise)(const float *x, float *y, int64_t width, int 
     }
 }
 
-/* Outputs first ... last - 1 of x W^T + b where the inputs of an output lie side by side.  The first row reads the
-   weights of four outputs in their order, as memory is fastest; the others find them in the cache, two rows at a time. */
-TARGET static void NAME(linear_by_output)(const float *x, int64_t rows, int64_t inputs, const float *w, int64_t step,
-                                          const float *bias, float *y, int64_t outputs, int64_t first, int64_t last) {
-    for (int64_t n = first; n < last; n += 4) {
-        int64_t end = n + 4 < last ? n + 4 : last, b = 1;
-        int64_t ahead = end + 4 < last && step * 4 > AHEAD ? AHEAD / 4 : 0;
-        for (int64_t k = n; k < end; k++)
-            y[k] = NAME(dot)(x, w + k * step, inputs, ahead) + (bias ? bias[k] : 0.0f);
-        for (; n + 4 == end && b + 2 <= rows; b += 2) {
-            const float *p = x + b * inputs, *q = p + inputs;
-            const float *w0 = w + n * step, *w1 = w0 + step, *w2 = w1 + step, *w3 = w2 + step;
-            vec a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0}, c0 = {0}, c1 = {0}, c2 = {0}, c3 = {0};
-            int64_t i = 0;
-            for (; i + LANES <= inputs; i += LANES) {
-                vec u = LOAD(p + i), v = LOAD(q + i), m = LOAD(w0 + i);
-                a0 += u * m, c0 += v * m;
-                m = LOAD(w1 + i), a1 += u * m, c1 += v * m;
-                m = LOAD(w2 + i), a2 += u * m, c2 += v * m;
-                m = LOAD(w3 + i), a3 += u * m, c3 += v * m;
-            }
-            float found[8] = {NAME(sum)(a0), NAME(sum)(a1), NAME(sum)(a2), NAME(sum)(a3),
-                              NAME(sum)(c0), NAME(sum)(c1), NAME(sum)(c2), NAME(sum)(c3)};
-            for (; i < inputs; i++)
-                for (int k = 0; k < 4; k++) {
-                    found[k] += p[i] * w0[k * step + i];
-                    found[4 + k] += q[i] * w0[k * step + i];
-                }
-            for (int k = 0; k < 4; k++) {
-                float shift = bias ? bias[n + k] : 0.0f;
-                y[b * outputs + n + k] = found[k] + shift;
-                y[(b + 1) * outputs + n + k] = found[4 + k] + shift;
-            }
+/* Four outputs of R rows, R a constant, where the inputs of an output lie side by side; meanwhile the weights of the
+   four outputs at `next` are fetched in their order, as memory is fastest. */
+INLINE void NAME(four_outputs)(const int R, const float *x, int64_t inputs, const float *w, int64_t step,
+                               const float *next, const float *bias, float *y, int64_t outputs) {
+    vec sums[3][4] = {{{0}}};
+    int64_t i = 0;
+    for (; i + LANES <= inputs; i += LANES) {
+        for (int at = 0; at < 4 * LANES && next; at += 16) __builtin_prefetch(next + 4 * i + at);
+        for (int k = 0; k < 4; k++) {
+            vec m = LOAD(w + k * step + i);
+            for (int r = 0; r < R; r++) sums[r][k] += LOAD(x + r * inputs + i) * m;
         }
-        for (; b < rows; b++)
-            for (int64_t k = n; k < end; k++)
-                y[b * outputs + k] = NAME(dot)(x + b * inputs, w + k * step, inputs, 0) + (bias ? bias[k] : 0.0f);
     }
+    for (int r = 0; r < R; r++)
+        for (int k = 0; k < 4; k++) {
+            float found = NAME(sum)(sums[r][k]);
+            for (int64_t j = i; j < inputs; j++) found += x[r * inputs + j] * w[k * step + j];
+            y[r * outputs + k] = found + (bias ? bias[k] : 0.0f);
+        }
 }
 
-/* The same where the outputs of an input lie side by side: eight inputs at a time are added to a block of outputs,
-   which with its weights fits the first cache; a single row reads each weight once, and longer runs of them faster. */
+/* Outputs first ... last - 1 of x W^T + b where the inputs of an output lie side by side.  A single row reads one output
+   after the other; several read four at a time, three rows together, and the others find them in the cache. */
+TARGET static void NAME(linear_by_output)(const float *x, int64_t rows, int64_t inputs, const float *w, int64_t step,
+                                          const float *bias, float *y, int64_t outputs, int64_t first, int64_t last) {
+    int64_t n = first, ahead = step * 4 > AHEAD ? AHEAD / 4 : 0;
+    for (; rows > 1 && n + 4 <= last; n += 4)
+        for (int64_t b = 0; b < rows; b += 3) {
+            const float *from = x + b * inputs, *four = w + n * step, *next = b ? NULL : four + 4 * step;
+            const float *shift = bias ? bias + n : NULL;
+            float *to = y + b * outputs + n;
+            if (rows - b >= 3)
+                NAME(four_outputs)(3, from, inputs, four, step, next, shift, to, outputs);
+            else if (rows - b == 2)
+                NAME(four_outputs)(2, from, inputs, four, step, next, shift, to, outputs);
+            else
+                NAME(four_outputs)(1, from, inputs, four, step, next, shift, to, outputs);
+        }
+    for (; n < last; n++)
+        for (int64_t b = 0; b < rows; b++)
+            y[b * outputs + n] = NAME(dot)(x + b * inputs, w + n * step, inputs, ahead) + (bias ? bias[n] : 0.0f);
+}
+
+#define TILE 64   /* inputs and outputs of a tile of weights, which stays in the second cache */
+#define WIDTH 512
+
+/* y += x W for two vectors of outputs of R rows, R a constant, where the outputs of an input lie side by side;
+   meanwhile the weights at `next` are fetched. */
+INLINE void NAME(two_vectors)(const int R, const float *x, int64_t inputs, int64_t count, const float *w, int64_t step,
+                              const float *next, float *y, int64_t outputs) {
+    vec sums[6][2];
+    for (int r = 0; r < R; r++) sums[r][0] = LOAD(y + r * outputs), sums[r][1] = LOAD(y + r * outputs + LANES);
+    for (int64_t k = 0; k < count; k++) {
+        vec a = LOAD(w + k * step), b = LOAD(w + k * step + LANES);
+        if (next) __builtin_prefetch(next + k / (WIDTH / 16) * step + k % (WIDTH / 16) * 16, 0, 2);
+        for (int r = 0; r < R; r++) {
+            float one = x[r * inputs + k];
+            sums[r][0] += one * a, sums[r][1] += one * b;
+        }
+    }
+    for (int r = 0; r < R; r++) STORE(y + r * outputs, sums[r][0]), STORE(y + r * outputs + LANES, sums[r][1]);
+}
+
+/* The same for rows of a batch, tile by tile; `next` is the tile that follows. */
+INLINE void NAME(add_tile)(const float *x, int64_t rows, int64_t inputs, int64_t count, const float *w, int64_t step,
+                           const float *next, float *y, int64_t outputs, int64_t width) {
+    int64_t n = 0;
+    for (; n + 2 * LANES <= width; n += 2 * LANES) {
+        int64_t blocks = (rows + 5) / 6;
+        for (int64_t block = 0; block < blocks; block++) {
+            int64_t b = rows * block / blocks, many = rows * (block + 1) / blocks - b;
+            const float *fetch = block || !next ? NULL : next + n / (2 * LANES) * (TILE * 16 / WIDTH) * step;
+            switch (many) {
+#define ROWS_(R) case R: NAME(two_vectors)(R, x + b * inputs, inputs, count, w + n, step, fetch, y + b * outputs + n, outputs); break;
+            ROWS_(1) ROWS_(2) ROWS_(3) ROWS_(4) ROWS_(5) ROWS_(6)
+#undef ROWS_
+            }
+        }
+    }
+    for (int64_t k = 0; k < count && n < width; k++)
+        for (int64_t b = 0; b < rows; b++) NAME(add)(y + b * outputs + n, w + k * step + n, x[b * inputs + k], width - n);
+}
+
+/* x W^T + b where the outputs of an input lie side by side.  A single row reads each weight once, in long runs: eight
+   inputs at a time are added to a block of outputs.  Several rows take tiles. */
 TARGET static void NAME(linear_by_input)(const float *x, int64_t rows, int64_t inputs, const float *w, int64_t step,
                                          const float *bias, float *y, int64_t outputs, int64_t first, int64_t last) {
-    const int64_t block = rows == 1 ? 16384 : 512;
+    const int64_t block = rows == 1 ? 16384 : WIDTH;
     for (int64_t start = first; start < last; start += block) {
         int64_t width = last - start < block ? last - start : block, i = 0;
         for (int64_t b = 0; b < rows; b++)
             for (int64_t n = 0; n < width; n++) y[b * outputs + start + n] = bias ? bias[start + n] : 0.0f;
-        for (; i + 8 <= inputs; i += 8)
-            for (int64_t b = 0; b < rows; b++) {
-                const float *p = x + b * inputs + i, *m = w + i * step + start;
-                float *to = y + b * outputs + start;
-                int64_t n = 0;
-                for (; n + LANES <= width; n += LANES) {
-                    vec v = LOAD(to + n);
-                    v += p[0] * LOAD(m + n);
-                    v += p[1] * LOAD(m + step + n);
-                    v += p[2] * LOAD(m + 2 * step + n);
-                    v += p[3] * LOAD(m + 3 * step + n);
-                    v += p[4] * LOAD(m + 4 * step + n);
-                    v += p[5] * LOAD(m + 5 * step + n);
-                    v += p[6] * LOAD(m + 6 * step + n);
-                    v += p[7] * LOAD(m + 7 * step + n);
-                    STORE(to + n, v);
-                }
-                for (; n < width; n++)
-                    for (int k = 0; k < 8; k++) to[n] += p[k] * m[k * step + n];
+        for (; rows > 1 && i < inputs; i += TILE) {
+            int64_t count = inputs - i < TILE ? inputs - i : TILE;
+            const float *tile = w + i * step + start, *after = i + TILE < inputs ? tile + TILE * step : w + start + block;
+            NAME(add_tile)(x + i, rows, inputs, count, tile, step, start + block < last || i + TILE < inputs ? after : NULL,
+                           y + start, outputs, width);
+        }
+        for (; i + 8 <= inputs; i += 8) {
+            const float *p = x + i, *m = w + i * step + start;
+            float *to = y + start;
+            int64_t n = 0;
+            for (; n + LANES <= width; n += LANES) {
+                vec v = LOAD(to + n);
+                v += p[0] * LOAD(m + n);
+                v += p[1] * LOAD(m + step + n);
+                v += p[2] * LOAD(m + 2 * step + n);
+                v += p[3] * LOAD(m + 3 * step + n);
+                v += p[4] * LOAD(m + 4 * step + n);
+                v += p[5] * LOAD(m + 5 * step + n);
+                v += p[6] * LOAD(m + 6 * step + n);
+                v += p[7] * LOAD(m + 7 * step + n);
+                STORE(to + n, v);
             }
-        for (; i < inputs; i++)
-            for (int64_t b = 0; b < rows; b++)
-                NAME(add)(y + b * outputs + start, w + i * step + start, x[b * inputs + i], width);
+            for (; n < width; n++)
+                for (int k = 0; k < 8; k++) to[n] += p[k] * m[k * step + n];
+        }
+        for (; i < inputs; i++) NAME(add)(y + start, w + i * step + start, x[i], width);
     }
 }
 
-/* Codes of a row: x / scale to the nearest integer, ties to even, where the largest |x| has the code 127.  Returns the
-   scale: 0 for a row of zeros, NaN where a number is not finite. */
-TARGET static float NAME(quantise)(const float *x, int8_t *codes, int64_t width) {
+/* Codes of a row: x / scale to the nearest integer, ties to even, where the largest |x| has the code 127, and 128 more
+   where products want them unsigned.  Returns the scale: 0 for a row of zeros, NaN where a number is not finite. */
+TARGET static float NAME(quantise)(const float *x, uint8_t *codes, int64_t width) {
+    const int32_t zero = UNSIGNED8 ? 128 : 0;
     ivec most = {0}; /* the bits of |x| grow with it; those of infinity and NaN are above all others */
     int32_t top = 0;
     int64_t i = 0;
@@ -259,75 +310,78 @@ TARGET static float NAME(quantise)(const float *x, int8_t *codes, int64_t width)
     memcpy(&scale, &top, sizeof scale);
     scale = scale / 127.0f;
     if (top >= 0x7f800000 || scale == 0.0f) {
-        memset(codes, 0, (size_t)width);
+        memset(codes, zero, (size_t)width);
         return top >= 0x7f800000 ? NAN : 0.0f;
     }
     for (i = 0; i + LANES <= width; i += LANES) {
         vec t = LOAD(x + i) / scale + SHIFT;
-        *(cvec *)(codes + i) = __builtin_convertvector((ivec)t - (ivec)NAME(all)(SHIFT), cvec);
+        *(cvec *)(codes + i) = __builtin_convertvector((ivec)t - (ivec)NAME(all)(SHIFT) + zero, cvec);
     }
-    for (; i < width; i++) codes[i] = (int8_t)(x[i] / scale + SHIFT - SHIFT);
+    for (; i < width; i++) codes[i] = (uint8_t)((int32_t)(x[i] / scale + SHIFT - SHIFT) + zero);
     return scale;
 }
 
-#ifdef DOT8
-INLINE int32_t NAME(sum8)(sums8 v) {
-    int32_t part[sizeof v / 4], total = 0;
-    memcpy(part, &v, sizeof part);
-    for (unsigned i = 0; i < sizeof v / 4; i++) total += part[i];
-    return total;
-}
-#endif
-
-/* A sum of products of int8; `ahead` of the weights those are fetched that come next. */
-INLINE int32_t NAME(dot_int8)(const int8_t *w, const int8_t *x, int64_t count, int64_t ahead) {
-    int32_t total = 0;
-    int64_t i = 0;
-#ifdef DOT8
-    sums8 first = {0}, second = {0};
-    for (; i + 2 * BYTES <= count; i += 2 * BYTES) {
-        __builtin_prefetch(w + ahead + i);
-        first = DOT8(first, LOAD8(w + i), LOAD8(x + i));
-        second = DOT8(second, LOAD8(w + i + BYTES), LOAD8(x + i + BYTES));
+/* Outputs of one panel for R rows, R a constant: y = sums * scale * step + bias.  The sums of a row stay in registers. */
+INLINE void NAME(panel_int8)(const int R, const uint8_t *x, int64_t depth, const int8_t *w, const Panel *to) {
+    ivec sums[ROWS8][PANEL / LANES];
+    for (int v = 0; v < PANEL / LANES; v++) {
+        ivec first = UNSIGNED8 ? *(const ivec *)(to->offsets + v * LANES) : (ivec){0};
+        for (int r = 0; r < R; r++) sums[r][v] = first;
     }
-    total = NAME(sum8)(first) + NAME(sum8)(second);
-#else
-    (void)ahead;
-#endif
-    for (; i < count; i++) total += x[i] * w[i];
-    return total;
+    for (int64_t k = 0; k < depth; k += 4, w += 4 * PANEL) {
+        __builtin_prefetch(w + to->ahead);
+        for (int r = 0; r < R; r++) {
+            bytes8 four = SPREAD8(x + r * depth + k);
+            for (int v = 0; v < PANEL / LANES; v++) sums[r][v] = DOT8(sums[r][v], w + v * 4 * LANES, four);
+        }
+    }
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < PANEL / LANES; v++) {
+            vec y = __builtin_convertvector(sums[r][v], vec) * LOAD(to->scale + v * LANES) * to->steps[r];
+            if (to->bias) {
+                ROUNDED(y); /* not fused with the sum, so that all instruction sets round alike */
+                y += LOAD(to->bias + v * LANES);
+            }
+            STORE(to->y + r * to->step + v * LANES, y);
+        }
 }
 
-/* Sums of products of int8, outputs first ... last - 1 of every row; `sums` has a column for each output.  The first
-   row reads the weights of four outputs in their order, as memory is fastest; the others find them in the cache. */
-TARGET static void NAME(linear_int8)(const int8_t *x, int64_t rows, int64_t inputs, const int8_t *w, int32_t *sums,
-                                     int64_t outputs, int64_t first, int64_t last) {
-    for (int64_t n = first; n < last; n += 4) {
-        int64_t end = n + 4 < last ? n + 4 : last, b = 0;
-        int64_t ahead = (end + 4) * inputs + AHEAD < last * inputs ? AHEAD : 0;
-        for (int64_t k = n; k < end; k++) sums[k] = NAME(dot_int8)(w + k * inputs, x, inputs, ahead);
-#ifdef DOT8
-        for (b = 1; n + 4 == end && b < rows; b++) {
-            const int8_t *w0 = w + n * inputs, *w1 = w0 + inputs, *w2 = w1 + inputs, *w3 = w2 + inputs;
-            const int8_t *p = x + b * inputs;
-            sums8 a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0};
-            int64_t i = 0;
-            for (; i + BYTES <= inputs; i += BYTES) {
-                bytes8 v = LOAD8(p + i);
-                a0 = DOT8(a0, LOAD8(w0 + i), v);
-                a1 = DOT8(a1, LOAD8(w1 + i), v);
-                a2 = DOT8(a2, LOAD8(w2 + i), v);
-                a3 = DOT8(a3, LOAD8(w3 + i), v);
-            }
-            int32_t found[4] = {NAME(sum8)(a0), NAME(sum8)(a1), NAME(sum8)(a2), NAME(sum8)(a3)};
-            for (; i < inputs; i++)
-                for (int k = 0; k < 4; k++) found[k] += p[i] * w0[k * inputs + i];
-            for (int k = 0; k < 4; k++) sums[b * outputs + n + k] = found[k];
+/* The product of int8 codes and panels first ... last - 1 of weights.  The rows of a block are multiplied together, so
+   that each weight is read once for them; the next block finds the panel in the cache. */
+TARGET static void NAME(linear_int8)(const Product *all, int64_t first, int64_t last) {
+    int64_t blocks = (all->rows + ROWS8 - 1) / ROWS8, depth = all->depth;
+    for (int64_t p = first; p < last; p++) {
+        int64_t n = p * PANEL, left = all->outputs - n;
+        float scale[PANEL] = {0}, bias[PANEL] = {0}, y[ROWS8 * PANEL];
+        if (left < PANEL) { /* the last outputs, by way of whole vectors */
+            memcpy(scale, all->scale + n, (size_t)left * sizeof *scale);
+            if (all->bias) memcpy(bias, all->bias + n, (size_t)left * sizeof *bias);
         }
+        Panel to = {all->offsets + n, NULL, left < PANEL ? scale : all->scale + n,
+                    !all->bias ? NULL : left < PANEL ? bias : all->bias + n, NULL, 0, 0};
+        const int8_t *w = all->panels + n * depth;
+        for (int64_t block = 0; block < blocks; block++) {
+            int64_t b = all->rows * block / blocks, count = all->rows * (block + 1) / blocks - b;
+            const uint8_t *x = all->codes + b * depth;
+            to.steps = all->steps + b;
+            to.y = left < PANEL ? y : all->out + b * all->outputs + n;
+            to.step = left < PANEL ? PANEL : all->outputs;
+            to.ahead = block ? 0 : AHEAD;
+            switch (count) {
+#define ROWS_(R) case R: NAME(panel_int8)(R, x, depth, w, &to); break;
+            ROWS_(1) ROWS_(2) ROWS_(3) ROWS_(4) ROWS_(5) ROWS_(6)
+#if ROWS8 > 6
+            ROWS_(7) ROWS_(8) ROWS_(9) ROWS_(10) ROWS_(11) ROWS_(12)
 #endif
-        for (b = b ? b : 1; b < rows; b++)
-            for (int64_t k = n; k < end; k++)
-                sums[b * outputs + k] = NAME(dot_int8)(w + k * inputs, x + b * inputs, inputs, 0);
+#undef ROWS_
+            }
+            for (int64_t r = 0; r < count && all->style != PLAIN; r++)
+                for (float *at = to.y + r * to.step, *end = at + PANEL; at < end; at += LANES)
+                    STORE(at, NAME(activated)(LOAD(at), all->style));
+            if (left < PANEL)
+                for (int64_t r = 0; r < count; r++)
+                    memcpy(all->out + (b + r) * all->outputs + n, y + r * PANEL, (size_t)left * sizeof *y);
+        }
     }
 }
 
@@ -382,11 +436,17 @@ static const Kernels NAME(kernels) = {
 #undef LOAD
 #undef STORE
 #undef SHIFT
+#undef TILE
+#undef WIDTH
 #undef NAME
 #undef JOIN
 #undef JOIN_
 #undef SET
 #undef TARGET
 #undef LANES
+#undef bytes8
+#undef SPREAD8
 #undef DOT8
-#undef LOAD8
+#undef UNSIGNED8
+#undef ROWS8
+#undef ROUNDED

@@ -20,10 +20,11 @@
 #endif
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_THREADS 64
+#define CHUNK 96 /* rows of int8 codes that are multiplied at a time: they stay in the second cache */
 #define AHEAD 1024 /* bytes of weights that are fetched before they are needed: 17 to 20 instead of 15 to 18 GB/s */
 
 enum { EMBED, LAYER_NORM, RMS_NORM, LINEAR, LINEAR_INT8, ROTARY, APPEND, ATTEND, ACTIVATE, ADD, SCALE };
-enum { RELU, GELU, GELU_TANH, QUICK_GELU, SILU, SIGMOID };
+enum { PLAIN = -1, RELU, GELU, GELU_TANH, QUICK_GELU, SILU, SIGMOID };
 enum { HALVES, PAIRS };
 
 typedef struct {
@@ -39,6 +40,7 @@ typedef struct {
     int64_t row, column; /* steps of the weights in numbers: to the next output or token, and to the next input */
     const void *weight;
     const float *bias, *scale; /* scale: of int8 outputs; sines of rotary; positions of an embedding */
+    const int32_t *offsets;    /* of int8 outputs */
 } Op;
 
 typedef struct {
@@ -59,10 +61,38 @@ typedef struct {
     int32_t count, threads, set, unused;
     float *weights; /* attention weights: a row of `keys` for each thread */
     int64_t keys;
-    int8_t *codes; /* int8 inputs, rows x widest */
-    float *steps;  /* their scales, rows */
-    int32_t *sums; /* rows x widest output of int8 */
+    uint8_t *codes; /* int8 inputs, rows x widest, up to CHUNK rows */
+    float *steps;   /* their scales */
 } Call;
+
+/* A product of int8: codes of rows, and weights in panels of PANEL outputs, of which four inputs at a time lie side by
+   side: panels x depth / 4 x PANEL x 4, padded by zeros. */
+#define PANEL 16
+typedef struct {
+    uint8_t *codes;         /* rows x depth, and their scales */
+    float *steps;
+    const int8_t *panels;
+    const int32_t *offsets; /* -128 times the sum of an output's weights */
+    const float *scale, *bias;
+    int64_t rows, inputs, depth, outputs;
+    float *out;
+    int style; /* an activation of the outputs; PLAIN: none */
+} Product;
+
+typedef struct { /* what a panel writes to, and by what its sums are multiplied */
+    const int32_t *offsets;
+    const float *steps, *scale, *bias;
+    float *y;
+    int64_t step, ahead;
+} Panel;
+
+#if defined(__x86_64__)
+static inline int32_t four_bytes(const uint8_t *p) {
+    int32_t found;
+    memcpy(&found, p, sizeof found);
+    return found;
+}
+#endif
 
 typedef struct {
     void (*activate)(float *, const float *, int64_t, int);
@@ -72,8 +102,8 @@ typedef struct {
                              int64_t, int64_t);
     void (*linear_by_input)(const float *, int64_t, int64_t, const float *, int64_t, const float *, float *, int64_t,
                             int64_t, int64_t);
-    float (*quantise)(const float *, int8_t *, int64_t);
-    void (*linear_int8)(const int8_t *, int64_t, int64_t, const int8_t *, int32_t *, int64_t, int64_t, int64_t);
+    float (*quantise)(const float *, uint8_t *, int64_t);
+    void (*linear_int8)(const Product *, int64_t, int64_t);
     void (*attend)(const float *, const float *, int64_t, const float *, int64_t, int64_t, int64_t, int64_t, float,
                    const uint8_t *, const float *, float *, float *);
 } Kernels;
@@ -81,38 +111,56 @@ typedef struct {
 #define SET portable
 #define TARGET
 #define LANES 4
+#define UNSIGNED8 0
+#define ROWS8 6
 #if defined(__aarch64__)
-typedef int8x16_t bytes8;
-typedef int32x4_t sums8;
-#define BYTES 16
-#define LOAD8(p) vld1q_s8(p)
+#define bytes8 int8x16_t
+#define SPREAD8(p) vreinterpretq_s8_s32(vld1q_dup_s32((const int32_t *)(p)))
+#define DOT8(sums, w, x) dot8_neon(sums, vld1q_s8(w), x)
+#define ROUNDED(v) __asm__("" : "+w"(v))
 /* |w x| < 2^14, and two of them are added in 32 bits: nothing saturates */
-#define DOT8(sums, w, x)                                                             \
-    vpadalq_s16(vpadalq_s16(sums, vmull_s8(vget_low_s8(w), vget_low_s8(x))),         \
-                vmull_high_s8(w, x))
+static inline int32x4_t dot8_neon(int32x4_t sums, int8x16_t w, int8x16_t x) {
+    int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
+    return vaddq_s32(sums, vpaddq_s32(low, vpaddlq_s16(vmull_high_s8(w, x))));
+}
+#else
+#define bytes8 const uint8_t *
+#define SPREAD8(p) (p)
+#define DOT8(sums, w, x) dot8_plain(sums, w, (const int8_t *)(x))
+#define ROUNDED(v) (void)0
+typedef int32_t plain8 __attribute__((vector_size(16), aligned(4), may_alias));
+static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
+    for (int i = 0; i < 4; i++) sums[i] += w[4 * i] * x[0] + w[4 * i + 1] * x[1] + w[4 * i + 2] * x[2] + w[4 * i + 3] * x[3];
+    return sums;
+}
 #endif
 #include "kernels.h"
 
 #if defined(__x86_64__)
-typedef __m256i bytes8;
-typedef __m256i sums8;
-#define BYTES 32
-
-/* |w| <= 128 is unsigned and x with the sign of w is at most 127: a pair is at most 32512, which int16 holds */
+/* two neighbouring weights of like sign are at most 128 together (ops/int8.py), so that a pair of products is at most
+   255 * 128 = 32640, which int16 holds */
 #define SET avx2
 #define TARGET __attribute__((target("avx2,fma")))
 #define LANES 8
-#define LOAD8(p) _mm256_loadu_si256((const __m256i *)(p))
-#define DOT8(sums, w, x)                                                                                       \
-    _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)), \
-                                             _mm256_set1_epi16(1)))
+#define UNSIGNED8 1
+#define ROWS8 6
+#define bytes8 __m256i
+#define SPREAD8(p) _mm256_set1_epi32(four_bytes(p))
+#define DOT8(sums, w, x)                                                                                   \
+    ((sums) + (ivec)_mm256_madd_epi16(_mm256_maddubs_epi16(x, _mm256_loadu_si256((const __m256i *)(w))),   \
+                                      _mm256_set1_epi16(1)))
+#define ROUNDED(v) __asm__("" : "+x"(v))
 #include "kernels.h"
 
 #define SET avx512
 #define TARGET __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")))
 #define LANES 16
-#define LOAD8(p) _mm256_loadu_si256((const __m256i *)(p))
-#define DOT8(sums, w, x) _mm256_dpbusd_epi32(sums, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+#define UNSIGNED8 1
+#define ROWS8 12
+#define bytes8 __m512i
+#define SPREAD8(p) _mm512_set1_epi32(four_bytes(p))
+#define DOT8(sums, w, x) ((ivec)_mm512_dpbusd_epi32((__m512i)(sums), x, _mm512_loadu_si512(w)))
+#define ROUNDED(v) __asm__("" : "+v"(v))
 #include "kernels.h"
 #endif
 
@@ -277,31 +325,29 @@ static void linear(void *given, int part, int parts) {
 
 typedef struct {
     const Kernels *kernels;
-    const int8_t *codes, *weight;
-    const float *steps, *scale, *bias;
-    int64_t rows, inputs, outputs;
-    int32_t *sums;
-    float *out;
-} Product;
+    const Product *product;
+} Int8Job;
 
-/* Scaled here and not in the kernels, so that all instruction sets round alike. */
 static void multiply_int8(void *given, int part, int parts) {
-    const Product *one = given;
+    const Int8Job *job = given;
     int64_t first, last;
-    share(one->outputs, part, parts, &first, &last);
-    one->kernels->linear_int8(one->codes, one->rows, one->inputs, one->weight, one->sums, one->outputs, first, last);
-    for (int64_t b = 0; b < one->rows; b++)
-        for (int64_t n = first; n < last; n++) {
-            float y = (float)one->sums[b * one->outputs + n] * one->scale[n] * one->steps[b];
-            one->out[b * one->outputs + n] = one->bias ? y + one->bias[n] : y;
-        }
+    share(job->product->outputs, part, parts, &first, &last);
+    job->kernels->linear_int8(job->product, first / PANEL, (last + PANEL - 1) / PANEL);
 }
 
-static void run_product(Product *one, const float *x, int8_t *codes, float *steps, int threads) {
-    for (int64_t b = 0; b < one->rows; b++)
-        steps[b] = one->kernels->quantise(x + b * one->inputs, codes + b * one->inputs, one->inputs);
-    one->codes = codes, one->steps = steps;
-    spread(multiply_int8, one, parts_for(one->inputs * one->outputs, threads));
+/* x (rows x inputs) to out, CHUNK rows at a time, whose codes stay in the cache. */
+static void run_product(Product one, const Kernels *kernels, const float *x, int64_t rows, int threads) {
+    one.depth = (one.inputs + 3) / 4 * 4;
+    for (int64_t start = 0; start < rows; start += CHUNK, one.out += CHUNK * one.outputs) {
+        one.rows = rows - start < CHUNK ? rows - start : CHUNK;
+        for (int64_t b = 0; b < one.rows; b++) {
+            uint8_t *codes = one.codes + b * one.depth;
+            one.steps[b] = kernels->quantise(x + (start + b) * one.inputs, codes, one.inputs);
+            memset(codes + one.inputs, 0, (size_t)(one.depth - one.inputs));
+        }
+        Int8Job job = {kernels, &one};
+        spread(multiply_int8, &job, parts_for(one.rows * one.inputs * one.outputs, threads));
+    }
 }
 
 static void rotate(const Op *op, const Call *call) {
@@ -380,8 +426,8 @@ static void run(const Op *op, const Call *call, const Kernels *kernels, int thre
         break;
     case LINEAR: spread(linear, &job, parts_for((int64_t)op->inputs * width, threads)); break;
     case LINEAR_INT8: {
-        Product one = {kernels, NULL, op->weight, NULL, op->scale, op->bias, rows, op->inputs, width, call->sums, out};
-        run_product(&one, in, call->codes, call->steps, threads);
+        Product one = {call->codes, call->steps, op->weight, op->offsets, op->scale, op->bias, 0, op->inputs, 0, width, out, PLAIN};
+        run_product(one, kernels, in, rows, threads);
         break;
     }
     case ROTARY: rotate(op, call); break;
@@ -412,12 +458,34 @@ EXPORT int headway_step(const Call *call, int64_t vocab, int64_t positions) {
     return 0;
 }
 
+/* Arranges weights (outputs x inputs) in panels; see Product.  Nonzero: two neighbours of like sign are more than 128
+   together, and the panels must not be used. */
+EXPORT int headway_pack_int8(int64_t outputs, int64_t inputs, const int8_t *weight, int8_t *panels, int32_t *offsets) {
+    int64_t depth = (inputs + 3) / 4 * 4;
+    int beyond = 0;
+    for (int64_t n = 0; n < (outputs + PANEL - 1) / PANEL * PANEL; n++) {
+        const int8_t *w = weight + n * inputs;
+        int8_t *to = panels + n / PANEL * PANEL * depth + n % PANEL * 4;
+        int32_t total = 0;
+        for (int64_t k = 0; k < depth; k += 4, to += 4 * PANEL) {
+            int8_t four[4] = {0};
+            if (n < outputs) memcpy(four, w + k, (size_t)(inputs - k < 4 ? inputs - k : 4));
+            int low = four[0] + four[1], high = four[2] + four[3];
+            beyond |= low > 128 || low < -128 || high > 128 || high < -128;
+            total += low + high;
+            memcpy(to, four, 4);
+        }
+        offsets[n] = -128 * total;
+    }
+    return beyond;
+}
+
 /* The product of a layer of int8 by itself: x (rows x inputs) to out (rows x outputs); see LINEAR_INT8. */
-EXPORT void headway_linear_int8(const float *x, int64_t rows, int64_t inputs, int64_t outputs, const int8_t *weight,
-                                const float *scale, const float *bias, float *out, int8_t *codes, float *steps,
-                                int32_t *sums, int threads, int set) {
-    Product one = {SETS[set].kernels, NULL, weight, NULL, scale, bias, rows, inputs, outputs, sums, out};
+EXPORT void headway_linear_int8(const float *x, int64_t rows, int64_t inputs, int64_t outputs, const int8_t *panels,
+                                const int32_t *offsets, const float *scale, const float *bias, float *out,
+                                uint8_t *codes, float *steps, int style, int threads, int set) {
+    Product one = {codes, steps, panels, offsets, scale, bias, 0, inputs, 0, outputs, out, style};
     threads = take_threads(threads);
-    run_product(&one, x, codes, steps, threads);
+    run_product(one, SETS[set].kernels, x, rows, threads);
     if (threads > 1) pthread_mutex_unlock(&pool.owner);
 }

@@ -6,11 +6,14 @@ Axes:  … any   C width   F hidden width
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
+from headway.nn.attention import has_hooks
 from headway.nn.block import Dropout, Identity
 from headway.nn.context import EMPTY, Context
 
@@ -47,7 +50,7 @@ class FFN(nn.Module):
         return self.down(self.middle(self.drop(self.first(x))))
 
     def first(self, x: Tensor) -> Tensor:
-        return self.act(self.up(x))
+        return activated(self.up, self.act, x)
 
 
 class GatedFFN(FFN):
@@ -71,7 +74,7 @@ class GatedFFN(FFN):
         self.gate = nn.Linear(dim, hidden, bias)
 
     def first(self, x: Tensor) -> Tensor:
-        return self.act(self.gate(x)) * self.up(x)
+        return activated(self.gate, self.act, x) * self.up(x)
 
 
 def ffn_width(dim: int, hidden: int | None) -> int:
@@ -82,6 +85,24 @@ def ffn_width(dim: int, hidden: int | None) -> int:
 def quick_gelu(x: Tensor) -> Tensor:
     """x σ(1.702 x), near to GELU: CLIP's."""
     return x * (1.702 * x).sigmoid()
+
+
+# by their numbers in the native library
+STYLES: dict[Activation, int] = {F.relu: 0, F.gelu: 1, quick_gelu: 3, F.silu: 4, torch.sigmoid: 5, F.sigmoid: 5}
+GELU_TANH = 2
+
+
+def activation_style(act: Activation) -> int | None:
+    """The number of an activation in the native library; None: it has no such."""
+    if isinstance(act, partial) and act.func is F.gelu and act.keywords == {"approximate": "tanh"} and not act.args:
+        return GELU_TANH
+    return STYLES.get(act)
+
+
+def activated(layer: nn.Module, act: Activation, x: Tensor) -> Tensor:
+    """act(layer(x)), in one call where a layer can do both (`Int8Weights`)."""
+    both = getattr(layer, "activated", None)
+    return act(layer(x)) if both is None or has_hooks(layer) else both(x, act)
 
 
 class Hidden(nn.Linear):

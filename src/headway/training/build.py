@@ -10,8 +10,10 @@ from json import dumps
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
+from headway.dtype import BF16
 from headway.errors import counted
 from headway.recipe import Recipe
 from headway.system import argument, gibibytes, going_on, path_argument
@@ -64,6 +66,8 @@ def learner_of(made: Plan) -> Learner:
         max_grad_norm=train.max_grad_norm,
         average=average,
         memory=memory,
+        dtype=torch.bfloat16 if train.dtype == BF16 else torch.float32,
+        recompute=train.activation_checkpointing or False,
     )
 
 
@@ -134,6 +138,7 @@ class StepTiming:
     memory: int
     estimated: bool = False  # not measured, since that would take long
     minutes: float | None = None
+    precision: str = ""  # the dtype, and why it was chosen
 
     def seconds(self, steps: int, evaluations: int) -> float:
         return steps * self.step + evaluations * self.evaluation
@@ -171,11 +176,14 @@ def describe_timing(made: Plan, timing: StepTiming) -> list[str]:
     about = "about {}, estimated" if timing.estimated else "about {}"
     seconds = timing.seconds(steps, evaluations)
     enough = timing.minutes is not None and seconds < ENOUGH * 60 * timing.minutes
+    recomputed = "the activations of each block are recomputed"
     lines = [
+        *([("dtype", timing.precision, "--train.dtype")] if timing.precision else []),
         ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
         *([("", f"enough for this data: not all of {timing.minutes:g} minutes", "--train.epochs")] if enough else []),
         ("time", about.format(duration(seconds)), "--minutes"),
         ("memory", about.format(gibibytes(timing.memory)), "--train.batch"),
+        *([("", recomputed, "--train.activation-checkpointing")] if train.activation_checkpointing else []),
         ("folder", str(made.recipe.out), "--out"),
     ]
     return [*table(lines), *too_short(made, timing)]

@@ -48,7 +48,7 @@ from headway.training.defaults import (
     weights_per_token,
 )
 from headway.training.groups import ReusedWeights, describe_task, reused_part, reused_weights, take_over
-from headway.training.memory import check_memory, smaller_presets
+from headway.training.memory import check_blocks, fitted_to_memory, smaller_presets, with_checkpointing
 from headway.training.preflight import check_recipe
 from headway.training.recipe_sources import RecipeLayers, preset_values, resolve
 from headway.zoo.build import (
@@ -235,8 +235,11 @@ def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
     found = replace(found, recipe=resolved_recipe(recipe, found, threads))
     if config is not None:
         others = chain(found.models(smaller_presets(found.architecture, found.recipe)), found.usual_models())
-        check_memory(config, found.recipe, found.encoded, others)
-    return found
+        recipe = fitted_to_memory(config, found.recipe, found.encoded, others)
+    else:
+        recipe = with_checkpointing(found.recipe, found.recipe.train.activation_checkpointing or False)
+    check_blocks(found.shape(), recipe)
+    return replace(found, recipe=recipe)
 
 
 def choose_task(recipe: Recipe, splits: DataSplits, start: Model | None, config: object | None) -> type[Task]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from headway.dtype import FP32
 from headway.errors import UserError, nearest
 from headway.recipe import (
     ALIASES,
@@ -261,7 +262,13 @@ def to_yaml(recipe: Recipe) -> str:
 
 def from_yaml(path: Path) -> Recipe:
     """The recipe of a file alone, as a run's folder keeps it."""
-    return resolve(RecipeLayers((read_file(path),)))
+    return resolve(RecipeLayers((run_layer(path),)))
+
+
+def run_layer(path: Path) -> Layer:
+    """The settings of a run's recipe file; one of a version that computed in float32 alone does not say so."""
+    float32 = GivenValue(FP32, RecipeLine(str(path), 1, "train"))
+    return {"train.dtype": float32, **read_file(path)}
 
 
 def nested(recipe: Recipe) -> dict[str, Any]:

@@ -41,14 +41,14 @@ from headway.training.build import (
     limits_of,
     schedule_of,
 )
-from headway.training.calibration import TimeBudget, timed
+from headway.training.calibration import TimeBudget, timed, with_dtype
 from headway.training.defaults import config_dim
 from headway.training.loop import Interruption, Recount, Run, RunLimits, RunResult
 from headway.training.metrics_log import MetricsLog, progress_to
 from headway.training.optimiser import Schedule
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
 from headway.training.preflight import DATA, RECIPE, check_place, run_to_resume
-from headway.training.recipe_sources import RecipeLayers, from_yaml, read_file, resolve, to_yaml
+from headway.training.recipe_sources import RecipeLayers, from_yaml, resolve, run_layer, to_yaml
 from headway.training.report_page import write_report
 from headway.training.setting_origins import CommandLineOption
 from headway.training.store import Store
@@ -130,7 +130,8 @@ def dry_run(layers: RecipeLayers, *, resume: bool = False, splits: DataSplits | 
 def resolved_yaml(layers: RecipeLayers, *, resume: bool = False, splits: DataSplits | None = None) -> str:
     """The recipe of a run with every choice made."""
     made = prepared(layers, resume=resume, anywhere=True, splits=splits)
-    return to_yaml(made.recipe if made.recipe.train.steps else timed(made)[0].recipe)
+    made, _ = with_dtype(made) if made.recipe.train.steps else timed(made)
+    return to_yaml(made.recipe)
 
 
 def prepared(
@@ -257,7 +258,7 @@ def resumed_plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnPart
     given = given_again(layers)
     check_files(given, before["files"])
     free = {name: given[name] for name in FREE if name in given}
-    made = plan(RecipeLayers((read_file(folder / RECIPE),)).with_options({**free, "out": folder}), scratch, own)
+    made = plan(RecipeLayers((run_layer(folder / RECIPE),)).with_options({**free, "out": folder}), scratch, own)
     check_data(before, data_hashes(made))
     check_length(given, made, folder)
     return made
@@ -275,10 +276,10 @@ def read_hashes(file: Path) -> dict[str, Any]:
 
 
 def given_again(layers: RecipeLayers) -> dict[str, Any]:
-    """What was given with --resume, by name."""
+    """What was given with --resume, by name; what was left to be chosen is not."""
     values = flat(resolve(layers))
     named = dict.fromkeys(name for layer in reversed(layers.layers) for name in layer)
-    return {name: values[name] for name in named if values.get(name) not in (None, ())}
+    return {name: values[name] for name in named if values.get(name) not in (None, (), "auto")}
 
 
 def check_same(layers: RecipeLayers, recipe: Recipe, folder: Path) -> None:

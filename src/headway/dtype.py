@@ -99,7 +99,7 @@ def check_bf16() -> None:
     """Refuses bf16 where a product of matrices ends the process: a virtual machine may announce AMX and have none."""
     import torch
 
-    if not torch.cpu._is_amx_tile_supported():
+    if not torch.cpu._is_amx_tile_supported():  # pyright: ignore[reportPrivateUsage]
         return
     if subprocess.run([sys.executable, "-c", PRODUCT], capture_output=True, check=False).returncode:
         said = "bf16 does not run on this machine, which announces AMX instructions that it does not have"

@@ -135,7 +135,7 @@ class RecurrentEncoder(nn.Module):
 
     def read(self, x: Steps, hidden: Hidden) -> tuple[Steps, Hidden]:
         """All of x; the hidden state is B L H each, torch's L B H."""
-        weight = self.rnn.weight_ih_l0
+        weight = next(self.rnn.parameters())
         before = tuple(h.transpose(0, 1).to(weight.dtype) for h in hidden)
         with no_autocast(weight):  # a sum over many steps, in the dtype of its weights
             y, after = self.rnn(x.to(weight.dtype), before if self.parts > 1 else before[0])

@@ -117,8 +117,8 @@ def with_checkpointing(recipe: Recipe, on: bool) -> Recipe:
 def check_blocks(model: nn.Module, recipe: Recipe) -> None:
     """Refuses activation checkpointing for a model that has nothing to recompute."""
     if recipe.train.activation_checkpointing and not innermost_blocks(model):
-        said = f"train.activation_checkpointing for a {type(model).__name__} without blocks"
-        raise UserError(said, allowed="a model of headway's blocks, as transformers are", do="leave it out")
+        said = f"train.activation_checkpointing: {type(model).__name__} has no blocks to recompute"
+        raise UserError(said, do="leave it out")
 
 
 def smaller_presets(architecture: str, recipe: Recipe) -> list[str]:

@@ -276,6 +276,25 @@ def processor_limit(seconds: float, error: Exception) -> Generator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
+WAIT_POLICY = "OMP_WAIT_POLICY"
+WAITING = (WAIT_POLICY, "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # variables that say how threads wait for one another
+
+
+def wait_passively() -> None:
+    """Lets torch's threads sleep while they wait for one another, unless the user has said how they wait.
+
+    By default they spin, which costs all of them their speed as soon as another process wants a core
+    (`bench/threads.py`).  OpenMP reads this once, when torch is loaded; after that nothing is changed.
+    """
+    if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
+        os.environ[WAIT_POLICY] = "PASSIVE"
+
+
+def describe_waiting() -> str:
+    """How torch's threads wait, as far as it was said."""
+    return ", ".join(f"{name}={os.environ[name]}" for name in WAITING if name in os.environ) or "spinning"
+
+
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -161,6 +161,33 @@ def test_python_m_headway_is_headway() -> None:
     assert apart("--help").stdout.startswith("Usage: headway COMMAND")
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({}, {"OMP_WAIT_POLICY": "PASSIVE"}),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "ACTIVE"}),
+        ({"GOMP_SPINCOUNT": "1000"}, {"GOMP_SPINCOUNT": "1000"}),
+        ({"KMP_BLOCKTIME": "5"}, {"KMP_BLOCKTIME": "5"}),
+    ],
+)
+@pytest.mark.parametrize("torch", [False, True])
+def test_threads_of_a_command_sleep_while_they_wait(given: dict[str, str], kept: dict[str, str], torch: bool) -> None:
+    """As the user says, or passively; set before torch is loaded, never by an import, and not when it is too late."""
+    code = (
+        "import os, sys, headway, headway.cli.main\n"
+        f"sys.modules.update({{'torch': None}} if {torch} else {{}})\n"
+        "said = lambda: {name: value for name, value in os.environ.items() if name[:4] in ('OMP_', 'GOMP', 'KMP_')}\n"
+        "before = said()\n"
+        "assert headway.cli.main.main(['--version']) == 0\n"
+        "print(before, said(), sep='\\n')\n"
+    )
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**plain, **given}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-2:] == [str(given), str(given if torch else kept)]
+
+
 def test_the_installed_command_is_the_same() -> None:
     script = Path(sys.executable).with_name("headway")
     done = subprocess.run([script, "explain"], capture_output=True, text=True, check=False)

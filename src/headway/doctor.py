@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from headway import __version__
+from headway.dtype import BF16, has_instructions
 from headway.metrics.tables import binary
 from headway.native.library import NativeLibrary, native_library
-from headway.system import describe_cores, describe_python, lines_of, usable_cores
+from headway.system import describe_cores, describe_python, describe_waiting, lines_of, usable_cores
 
 NEEDED = (
     "torch",
@@ -190,6 +191,9 @@ def computing() -> Iterator[MachineCheck]:
 
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     yield MachineCheck("device", f"{device or 'cpu'}, threads: {torch.get_num_threads()}")
+    bf16 = "this CPU has instructions for it" if has_instructions(BF16) else "this CPU has no instructions for it"
+    yield MachineCheck("bf16", f"{bf16} (--train.dtype)")
+    yield MachineCheck("waiting", f"{describe_waiting()}, for threads that wait for one another")
     a, product = torch.randn(SIDE, SIDE), torch.empty(SIDE, SIDE)
     torch.mm(a, a, out=product)  # the first also makes the threads
     started, rounds = time.perf_counter(), 0

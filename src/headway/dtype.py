@@ -6,6 +6,8 @@ multiplied by them, with a scale for each output channel and each row (`ops/int8
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-FP32, INT8 = "fp32", "int8"
-DTYPES = {FP32: "float32", "bf16": "bfloat16", "fp16": "float16", INT8: "int8"}  # and torch's names
+FP32, BF16, INT8 = "fp32", "bf16", "int8"
+DTYPES = {FP32: "float32", BF16: "bfloat16", "fp16": "float16", INT8: "int8"}  # and torch's names
 
 
 def check_dtype(name: str) -> None:
@@ -81,16 +83,35 @@ def convert_inputs(model: nn.Module, dtype: torch.dtype) -> None:
             part.embed.register_forward_pre_hook(convert)
 
 
-def slow_dtype(dtype: str) -> str | None:
-    """A note on a dtype for which this CPU has no instructions."""
+def has_instructions(dtype: str) -> bool:
+    """Whether this CPU has instructions for a dtype."""
     import torch
 
     from headway.ops.int8 import has_int8_kernel
 
-    fast = {
-        FP32: lambda: True,
-        "bf16": torch.ops.mkldnn._is_mkldnn_bf16_supported,
-        "fp16": torch.ops.mkldnn._is_mkldnn_fp16_supported,
-        INT8: has_int8_kernel,
-    }
-    return None if fast[dtype]() else f"this CPU has no instructions for {dtype}: it is slower than fp32"
+    if dtype in (FP32, INT8):
+        return dtype == FP32 or has_int8_kernel()
+    if not torch.backends.mkldnn.is_available():
+        return False
+    name = "_is_mkldnn_bf16_supported" if dtype == BF16 else "_is_mkldnn_fp16_supported"
+    return getattr(torch.ops.mkldnn, name)()
+
+
+PRODUCT = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); x @ x"
+
+
+def check_bf16() -> None:
+    """Refuses bf16 where a product of matrices ends the process: a virtual machine may announce AMX and have none."""
+    import torch
+
+    if not torch.cpu._is_amx_tile_supported():  # pyright: ignore[reportPrivateUsage]
+        return
+    if subprocess.run([sys.executable, "-c", PRODUCT], capture_output=True, check=False).returncode:
+        said = "bf16 does not run on this machine, which announces AMX instructions that it does not have"
+        raise UserError(said, do="use fp32, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16")
+
+
+def slow_dtype(dtype: str) -> str | None:
+    """A note on a dtype for which this CPU has no instructions."""
+    slow = f"this CPU has no instructions for {dtype}: it is slower than fp32"
+    return None if has_instructions(dtype) else slow

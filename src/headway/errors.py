@@ -1,10 +1,12 @@
-"""Layer 0: the one error that talks to a person."""
+"""Layer 0: the one error that talks to a person, and what it advises, spelled as it can be typed."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 
 MAX_ALLOWED = 50  # characters of a list that a sentence has room for before its advice
 
@@ -42,6 +44,26 @@ def listed(names: Iterable[str], most: int = 8) -> str:
 def counted(number: int, noun: str) -> str:
     """1 line, 2 lines"""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def argument(text: str) -> str:
+    """A text as it is typed behind all options of a command; one that begins with a dash is no option."""
+    return f"-- {shlex.quote(text)}" if text.startswith("-") else shlex.quote(text)
+
+
+def path_argument(path: Path | str) -> str:
+    """A path as it is typed anywhere in a command; one that begins with a dash is no option."""
+    return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
+
+
+def going_on(folder: Path | str) -> str:
+    """The command that goes on with the training of a folder."""
+    return f"headway train --out {path_argument(folder)} --resume"
+
+
+def no_model(place: Path) -> UserError:
+    """What is said where a model is asked for and there is none."""
+    return UserError(f"{place} is not a folder", allowed="a folder with config.json and model.safetensors")
 
 
 @contextmanager

@@ -262,6 +262,16 @@ class TrainSettings:
     workers: int = setting(
         0, "data loader workers: processes that prepare batches beside the training", min_value=0, limit=256
     )
+    dtype: Literal["auto", "fp32", "bf16"] = setting(
+        "auto",
+        "precision: bf16 is mixed precision with float32 weights; auto: bf16 where the CPU has instructions for it and "
+        "some steps, timed before the run, are faster than in fp32",
+    )
+    activation_checkpointing: bool | None = setting(
+        None,
+        "activation checkpointing: true recomputes the activations of each block in the backward pass, which takes "
+        "less memory and a third more time; null: only where the memory does not suffice without",
+    )
     threads: int | None = setting(None, "CPU threads of the computation; null: one per core", min_value=1, limit=1024)
     log_every: int | None = setting(None, "steps between lines of metrics; null: chosen", min_value=1, limit=MAX_STEPS)
 
@@ -343,6 +353,9 @@ ELSEWHERE: Mapping[str, str] = {
     "val_split": "data.validation_split",
     "min_lr": "train.min_lr_ratio",
     "num_workers": "train.workers",
+    "precision": "train.dtype",
+    "mixed_precision": "train.dtype",
+    "gradient_checkpointing": "train.activation_checkpointing",
     "random_seed": "seed",
     "dropout": "train.dropout",
     "output_dir": "out",

@@ -13,11 +13,9 @@ import ctypes
 import errno
 import hashlib
 import json
-import mmap
 import os
 import platform
 import resource
-import shlex
 import signal
 import stat
 import sys
@@ -27,12 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headway.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes on from, until it is done
 
@@ -58,16 +53,6 @@ def sigterm_raises() -> Generator[None]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def going_on(folder: Path | str) -> str:
-    """The command that goes on with the training of a folder."""
-    return f"headway train --out {path_argument(folder)} --resume"
-
-
-def argument(text: str) -> str:
-    """A text as it is typed behind all options of a command; one that begins with a dash is no option."""
-    return f"-- {shlex.quote(text)}" if text.startswith("-") else shlex.quote(text)
-
-
 def regular(path: Path) -> Path:
     """The path of a file, refused where reading would never end or wait for another program: a pipe, a device.
 
@@ -91,16 +76,6 @@ def check_inside(folder: Path) -> None:
                 said = f"{path} is a link to {os.readlink(path)}, outside of the run's folder"
                 raise UserError(said, do="put the file itself there, or remove the link")
             regular(path)
-
-
-def path_argument(path: Path | str) -> str:
-    """A path as it is typed anywhere in a command; one that begins with a dash is no option."""
-    return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
-
-
-def no_model(place: Path) -> UserError:
-    """What is said where a model is asked for and there is none."""
-    return UserError(f"{place} is not a folder", allowed="a folder with config.json and model.safetensors")
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
@@ -183,17 +158,6 @@ def keep_memory() -> bool:
     # some versions refuse more than 32 MB
     mapped = any(libc.mallopt(MMAP_THRESHOLD, size) == 1 for size in (LARGE, LARGE // 2))
     return mapped and libc.mallopt(TRIM_THRESHOLD, NEVER) == 1
-
-
-def large_pages(size: int) -> Tensor:
-    """`size` bytes, in large pages where the system has them."""
-    import torch
-
-    if size == 0 or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return torch.empty(size, dtype=torch.uint8)
-    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    block.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(block, dtype=torch.uint8)
 
 
 def peak_memory() -> int:
@@ -292,6 +256,25 @@ def processor_limit(seconds: float, error: Exception) -> Generator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+
+
+WAIT_POLICY = "OMP_WAIT_POLICY"
+WAITING = (WAIT_POLICY, "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # variables that say how threads wait for one another
+
+
+def wait_passively() -> None:
+    """Lets torch's threads sleep while they wait for one another, unless the user has said how they wait.
+
+    By default they spin, which costs all of them their speed as soon as another process wants a core
+    (`bench/threads.py`).  OpenMP reads this once, when torch is loaded; after that nothing is changed.
+    """
+    if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
+        os.environ[WAIT_POLICY] = "PASSIVE"
+
+
+def describe_waiting() -> str:
+    """How torch's threads wait, as far as it was said."""
+    return ", ".join(f"{name}={os.environ[name]}" for name in WAITING if name in os.environ) or "spinning"
 
 
 def usable_cores() -> int:

@@ -15,10 +15,9 @@ import torch
 
 from headway import progress
 from headway.cli import main as cli
-from headway.errors import UserError
+from headway.errors import UserError, argument, going_on, path_argument
 from headway.interop.weights import write_weights
 from headway.progress import Phase, phase, progress_on
-from headway.system import argument, going_on, path_argument
 from headway.tasks.base import task_class
 from headway.tasks.generation import DECODING, check_useful
 from headway.tasks.registry import TASKS

@@ -17,7 +17,7 @@ from headway.system import cgroup_limits, memory_errors, memory_limit
 from headway.training import defaults
 from headway.training.build import batches_of, learner_of
 from headway.training.dataset import EncodedDataset
-from headway.training.defaults import TrainingMemory, check_memory, training_memory
+from headway.training.defaults import TrainingMemory, fitted_to_memory, training_memory
 from headway.zoo.build import config_of, on_meta
 from headway.zoo.cost import activation_bytes, address
 from headway.zoo.presets import PRESETS
@@ -89,7 +89,7 @@ def refused(preset: str, limit: float, monkeypatch: pytest.MonkeyPatch, batch: i
     monkeypatch.setattr(defaults, "memory_limit", lambda: round(limit))
     others = ((name, config_of(name)) for name in PRESETS if name in ("gpt2-large", "gpt2", "gpt-mini"))
     with pytest.raises(UserError) as caught:
-        check_memory(config_of(preset), asked(preset, batch), ENCODED, sorted(others, reverse=True))
+        fitted_to_memory(config_of(preset), asked(preset, batch), ENCODED, sorted(others, reverse=True))
     return str(caught.value)
 
 
@@ -109,14 +109,14 @@ def test_a_batch_that_does_not_fit_is_refused_and_one_that_does_is_named(monkeyp
     said = refused("gpt-mini", 4 * GIB, monkeypatch, batch=1_000_000)
     batch = int(said.rsplit(" ", 1)[1])
     assert 1000 < batch < 1_000_000
-    check_memory(config_of("gpt-mini"), asked("gpt-mini", batch), ENCODED, [])
+    fitted_to_memory(config_of("gpt-mini"), asked("gpt-mini", batch), ENCODED, [])
 
 
 @pytest.mark.slow
 def test_what_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(defaults, "memory_limit", lambda: 8 * GIB)
     for preset in ("gpt-nano", "gpt2"):
-        check_memory(config_of(preset), asked(preset), ENCODED, [])
+        fitted_to_memory(config_of(preset), asked(preset), ENCODED, [])
 
 
 # What the machine has.

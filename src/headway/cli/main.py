@@ -33,7 +33,7 @@ from headway.cli import data_commands, inspect_commands, look_command, model_com
 from headway.errors import UserError, listed, nearest
 from headway.progress import is_terminal, progress_on
 from headway.recipe import SETTINGS
-from headway.system import Terminated, memory_errors
+from headway.system import Terminated, memory_errors, wait_passively
 from headway.tasks.registry import SPELLING
 from headway.training.setting_origins import COMMAND_LINE
 
@@ -93,6 +93,7 @@ app.command(inspect_commands.inspect)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    wait_passively()
     forgive_narrow_encodings()
     try:
         code = copy_context().run(dispatch, words)

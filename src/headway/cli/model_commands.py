@@ -23,8 +23,7 @@ from headway.cli.options import (
     import_torch,
     trained_label_from,
 )
-from headway.errors import UserError, listed
-from headway.system import argument, path_argument
+from headway.errors import UserError, argument, listed, path_argument
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

@@ -14,9 +14,8 @@ from cyclopts import Parameter
 from headway.data.records import BUILTIN
 from headway.data.text_lines import check_exists
 from headway.dtype import check_dtype
-from headway.errors import UserError
+from headway.errors import UserError, no_model
 from headway.progress import phase
-from headway.system import no_model
 
 if TYPE_CHECKING:
     from headway.inspect.presentation import Result

@@ -73,8 +73,10 @@ def spoken(value: object) -> str:
 def metavar(setting: Setting) -> str:
     if setting.name == "data.task":
         return " | ".join(DATA_WORDS)  # in which a line can break
+    if setting.kind is bool:  # a flag
+        return ""
     first = kinds_of(setting.kind)[0]
-    names = {int: "N", float: "X", Path: "PATH", tuple[Path, ...]: "PATH", str: "TEXT", bool: ""}
+    names = {int: "N", float: "X", Path: "PATH", tuple[Path, ...]: "PATH", str: "TEXT", bool: "true | false"}
     return " | ".join(setting.choices) or names.get(first, "A,B")
 
 

@@ -13,8 +13,8 @@ from zipfile import is_zipfile
 import torch
 from torch import Tensor, nn
 
-from headway.errors import UserError, listed
-from headway.system import CHECKPOINTS, gibibytes, going_on, memory_limit, read_json, regular, write_whole
+from headway.errors import UserError, going_on, listed
+from headway.system import CHECKPOINTS, gibibytes, memory_limit, read_json, regular, write_whole
 from headway.zoo.build import ParameterCountError, on_meta
 
 Tensors = dict[str, Tensor]

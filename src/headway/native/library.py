@@ -7,6 +7,7 @@ of another program, is never called.  Of the instruction sets that it holds the 
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,10 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from sysconfig import get_config_var
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SOURCES = ("step.c", "kernels.h")  # beside this file
 
@@ -79,3 +84,14 @@ def declare(handle: ctypes.CDLL) -> None:
     handle.headway_pack_int8.argtypes = [number, number, pointer, pointer, pointer]
     handle.headway_linear_int8.restype = None
     handle.headway_linear_int8.argtypes = [pointer, number, number, number, *[pointer] * 7, *[ctypes.c_int] * 3]
+
+
+def large_pages(size: int) -> Tensor:
+    """`size` bytes for weights, in large pages where the system has them."""
+    import torch
+
+    if size == 0 or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.empty(size, dtype=torch.uint8)
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    block.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(block, dtype=torch.uint8)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.native.int8_linear import Int8Panels, int8_linear
+from headway.native.library import large_pages
 from headway.nn.context import EMPTY, Context
 from headway.nn.ffn import Activation, Hidden, Shared, activation_style
 from headway.nn.head import CTCHead, LMHead, TanhLayer
@@ -27,7 +28,6 @@ from headway.ops.int8 import (
     quantise_rows,
     rescaled,
 )
-from headway.system import large_pages
 
 TOKENS = 64  # that meet a vocabulary at a time
 

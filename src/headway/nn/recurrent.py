@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context, packed, padded, to_front
-from headway.ops.attend import shape_text
+from headway.ops.attend import no_autocast, shape_text
 
 Hidden = tuple[Tensor, ...]  # (h,), and for an LSTM (h, c)
 Steps = TypeVar("Steps", Tensor, PackedSequence)
@@ -135,8 +135,10 @@ class RecurrentEncoder(nn.Module):
 
     def read(self, x: Steps, hidden: Hidden) -> tuple[Steps, Hidden]:
         """All of x; the hidden state is B L H each, torch's L B H."""
-        before = tuple(h.transpose(0, 1) for h in hidden)
-        y, after = self.rnn(x, before if self.parts > 1 else before[0])
+        weight = next(self.rnn.parameters())
+        before = tuple(h.transpose(0, 1).to(weight.dtype) for h in hidden)
+        with no_autocast(weight):  # a sum over many steps, in the dtype of its weights
+            y, after = self.rnn(x.to(weight.dtype), before if self.parts > 1 else before[0])
         return y, tuple(h.transpose(0, 1) for h in (after if self.parts > 1 else (after,)))
 
     def read_real(self, x: Tensor, real: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:

@@ -205,7 +205,8 @@ class RecurrentDecoder(nn.Module):
         return self.readout(packed(torch.stack(states, 1), ctx.rows), packed(torch.stack(contexts, 1), ctx.rows), x)
 
     def start(self, ctx: Context) -> Hidden:
-        return self.first(pool_memory(self.pool, ctx)).tanh().chunk(self.cell.parts, -1)
+        first = self.first(pool_memory(self.pool, ctx)).tanh()
+        return first.to(self.first.weight.dtype).chunk(self.cell.parts, -1)  # float32 in mixed precision, as its sums
 
 
 class ContinuingDecoder(RecurrentEncoder):

@@ -251,6 +251,11 @@ def drop(x: Tensor, share: float) -> Tensor:
 STEPS = 2**16  # values of the 16 bits that decide
 
 
+def no_autocast(x: Tensor) -> torch.autocast:
+    """A context in which products keep the dtype of their inputs, in mixed precision too; `x` tells the device."""
+    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
+
+
 def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None) -> None:
     """Shapes and types that could only give a wrong or an unreadable result are told to the person."""
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.ops.attend import shape_text
+from headway.ops.attend import no_autocast, shape_text
 
 
 def info_nce(a: Tensor, b: Tensor, scale: float | Tensor, owners: Tensor | None = None) -> Tensor:
@@ -52,8 +52,9 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float = 0.5, *, reduction: str = 
 
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:
-    """The cosine of each row of `a` with each row of `b`: N P, M P → N M."""
-    return F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT
+    """The cosine of each row of `a` with each row of `b`, in float32 or better: N P, M P → N M."""
+    with no_autocast(a):
+        return unit_vectors(a) @ unit_vectors(b).mT
 
 
 def unit_vectors(x: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ import torch
 
 from headway.data.kinds import DataKind
 from headway.data.records import Record
+from headway.dtype import FP32
 from headway.errors import UserError
 from headway.figures import Curve, Point
 from headway.metrics.scores import MEASURES, Measure, Scores, quantile_edges, score_cell
@@ -256,7 +257,8 @@ def planned(asks: Sequence[RecipeLayers]) -> tuple[Path, list[Plan]]:
         raise UserError(f"presets= {','.join(names)}", allowed=f"one to {MAX_MODELS} names, each once")
     folder = folder_of(asks[0])
     kind = data_entry(DataKind.PAIRS).word
-    asks = [ask.with_options({"data.task": kind, "out": folder / name}) for ask, name in zip(asks, names, strict=True)]
+    same = {"data.task": kind, "train.dtype": FP32}  # one precision, whichever of them bf16 would make faster
+    asks = [ask.with_options({**same, "out": folder / name}) for ask, name in zip(asks, names, strict=True)]
     first = plan(asks[0])
     plans = [on_same_data(ask, first) for ask in asks]
     steps = common_steps(resolve(asks[0]), plans)

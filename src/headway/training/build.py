@@ -11,13 +11,15 @@ from json import dumps
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
-from headway.errors import counted
+from headway.dtype import BF16
+from headway.errors import argument, counted, going_on, path_argument
 from headway.metrics.scores import MEASURES, score_cell
 from headway.metrics.tables import finite
 from headway.recipe import Recipe
-from headway.system import argument, gibibytes, going_on, path_argument, write_json
+from headway.system import gibibytes, write_json
 from headway.tasks.base import StatefulLoss, Task, task_class
 from headway.tasks.registry import TASKS
 from headway.tasks.results import EvalResult, NextCommand
@@ -70,6 +72,8 @@ def learner_of(made: Plan) -> Learner:
         max_grad_norm=train.max_grad_norm,
         average=average,
         memory=memory,
+        dtype=torch.bfloat16 if train.dtype == BF16 else torch.float32,
+        recompute=train.activation_checkpointing or False,
     )
 
 
@@ -140,6 +144,7 @@ class StepTiming:
     memory: int
     estimated: bool = False  # not measured, since that would take long
     minutes: float | None = None
+    precision: str = ""  # the dtype, and why it was chosen
 
     def seconds(self, steps: int, evaluations: int) -> float:
         return steps * self.step + evaluations * self.evaluation
@@ -177,11 +182,14 @@ def describe_timing(made: Plan, timing: StepTiming) -> list[str]:
     about = "about {}, estimated" if timing.estimated else "about {}"
     seconds = timing.seconds(steps, evaluations)
     enough = timing.minutes is not None and seconds < ENOUGH * 60 * timing.minutes
+    recomputed = "the activations of each block are recomputed"
     lines = [
+        *([("dtype", timing.precision, "--train.dtype")] if timing.precision else []),
         ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
         *([("", f"enough for this data: not all of {timing.minutes:g} minutes", "--train.epochs")] if enough else []),
         ("time", about.format(duration(seconds)), "--minutes"),
         ("memory", about.format(gibibytes(timing.memory)), "--train.batch"),
+        *([("", recomputed, "--train.activation-checkpointing")] if train.activation_checkpointing else []),
         ("folder", str(made.recipe.out), "--out"),
     ]
     return [*table(lines), *too_short(made, timing)]

@@ -7,6 +7,8 @@ A run that was given minutes counts its steps anew in its first tenth (`TimeBudg
 longer.  This changes nothing that was done before: up to then the learning rate rises, whatever the number of steps,
 and nothing is evaluated.  So the run is, bit for bit, the one that its new recipe makes from the beginning, and may be
 interrupted and resumed before and after it.
+
+Which precision is faster is decided here too, before anything else is timed, and recorded in the recipe of the run.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ from statistics import fmean, median
 from time import perf_counter
 from typing import Any
 
+import torch
 from torch import nn
 
 from headway.data.records import Record
+from headway.dtype import BF16, FP32, check_bf16, has_instructions
+from headway.errors import UserError, counted
 from headway.recipe import Recipe, flat, from_flat
 from headway.system import peak_memory
 from headway.training.build import StepTiming, batches_of, learner_of, require, units_of_step
@@ -38,6 +43,10 @@ ASSUMED_STEPS = 1000  # of a run while its length is not known yet
 EVALUATION_SHARE = 0.25  # of the given time, evaluations take no more, but for one at the end and the report
 MAX_EPOCHS = 10  # times the epochs after which more of them help little: minutes that are left then are not used
 TOLERANCE = 0.1  # a number of steps that is right to this part stays
+COMPARED_STEPS, COMPARED_SECONDS = 3, 1.0  # of each precision at least, and of both together
+MIN_GAIN = 1.1  # of bf16: what is as fast within the noise of a machine is computed in fp32
+HOPELESS = 5.0  # times as long, and bf16 is not timed any more
+NO_BF16 = "this CPU has no bf16 instructions"
 RECORDS = 4  # answers that are timed, to know how long all of them take
 
 
@@ -45,11 +54,13 @@ RECORDS = 4  # answers that are timed, to know how long all of them take
 
 
 def timed(made: Plan, clock: Clock = perf_counter) -> tuple[Plan, StepTiming]:
-    """The plan with its steps, and what was measured."""
+    """The plan with its precision and its steps, and what was measured."""
+    made, precision = with_dtype(made, clock)
     recipe, minutes = made.recipe, made.recipe.train.minutes
     if minutes is None:
-        return made, measured(made, clock)
-    timing = replace(measured(replace(made, recipe=with_steps(recipe, ASSUMED_STEPS)), clock), minutes=minutes)
+        return made, replace(measured(made, clock), precision=precision)
+    timing = measured(replace(made, recipe=with_steps(recipe, ASSUMED_STEPS)), clock)
+    timing = replace(timing, minutes=minutes, precision=precision)
     return replace(made, recipe=fitted(recipe, timing, max_steps(made))), timing
 
 
@@ -129,14 +140,62 @@ class TimeBudget:
         return TimeBudget(**open_budgets[-1]) if open_budgets and open_budgets[-1] else None
 
 
+# ---- precision
+
+
+def with_dtype(made: Plan, clock: Clock = perf_counter) -> tuple[Plan, str]:
+    """The plan with its precision, and why it has this one: asked for, or the faster where the CPU has both."""
+    asked, able = made.recipe.train.dtype, has_instructions(BF16)
+    if asked == BF16:
+        check_bf16()
+        return made, BF16 if able else f"{BF16}, slower than {FP32}: {NO_BF16}"
+    if asked == FP32:
+        return made, FP32
+    if not able:
+        return decided(made, FP32), f"{FP32}: {NO_BF16}"
+    try:
+        check_bf16()
+    except UserError:
+        return decided(made, FP32), f"{FP32}: {BF16} does not run on this machine"
+    gain, steps = compared(made, clock)
+    in_steps = f"in {counted(steps, 'step')} each"
+    if gain >= MIN_GAIN:
+        return decided(made, BF16), f"{BF16}: {gain:.1f} × {FP32} {in_steps}"
+    return decided(made, FP32), f"{FP32}: {BF16} has {gain:.2f} × its speed {in_steps}"
+
+
+def decided(made: Plan, dtype: str) -> Plan:
+    return replace(made, recipe=from_flat({**flat(made.recipe), "train.dtype": dtype}))
+
+
+def compared(made: Plan, clock: Clock) -> tuple[float, int]:
+    """How many times as fast steps are in bf16 as in fp32, and how many of each were timed.
+
+    One model takes them in turn, on one batch; where that would take long, a smaller model.
+    """
+    made = made if made.recipe.train.steps else replace(made, recipe=with_steps(made.recipe, ASSUMED_STEPS))
+    made = smaller(made)[0] if takes_long(made) else made
+    learner, batches = learner_of(made), next(batches_of(made)(1, 2))
+    times: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
+    exact, low = times.values()
+    began = clock()
+    while len(low) <= COMPARED_STEPS or clock() - began < COMPARED_SECONDS:
+        for learner.dtype, seconds in times.items():
+            started = clock()
+            learner.learn(1, batches)
+            seconds.append(clock() - started)
+        if low[0] > HOPELESS * exact[0]:
+            return exact[0] / low[0], 1
+    return median(exact[1:]) / median(low[1:]), len(low) - 1  # the first ones load libraries
+
+
 # ---- measured, or estimated
 
 
 def measured(made: Plan, clock: Clock = perf_counter) -> StepTiming:
     """Seconds of a step and of an evaluation, and the memory: measured, or estimated where that would take long."""
-    seconds = 0.0 if made.module is not None else predicted_seconds(made)
-    if 2 * (MIN_TIMED_STEPS + 1) * seconds > MAX_TIMED_SECONDS:
-        return estimated(made, seconds, clock)
+    if takes_long(made):
+        return estimated(made, clock)
     learner, total = learner_of(made), require(made.recipe.train.steps)
     steps = iter(batches_of(made)(1, 1 + min(total, max(2 * MIN_TIMED_STEPS, total // TIMED_PART))))
     times = timed_steps(learner, steps, clock)
@@ -145,21 +204,33 @@ def measured(made: Plan, clock: Clock = perf_counter) -> StepTiming:
     return StepTiming(median([one for one, _ in times[1:] or times]), evaluation, peak_memory(), guessed)
 
 
-def estimated(made: Plan, seconds: float, clock: Clock) -> StepTiming:
-    """The same by a model of fewer layers in smaller batches, whose times are scaled by the operations."""
+def takes_long(made: Plan) -> bool:
+    """Whether steps of this plan would take so long that a smaller model is timed."""
+    seconds = 0.0 if made.module is not None else predicted_seconds(made)
+    return 2 * (MIN_TIMED_STEPS + 1) * seconds > MAX_TIMED_SECONDS
+
+
+def smaller(made: Plan) -> tuple[Plan, float]:
+    """The same with fewer layers in smaller batches, and how many times the operations for a token there are."""
     recipe, unit = made.recipe, made.encoded.unit
     config = shallow(made.config)
     times_deeper = weights_per_token(made.config, unit) / weights_per_token(config, unit)
-    batch = whole(require(recipe.train.batch) * min(1.0, SMALL_SECONDS * times_deeper / seconds))
-    changed = {"train.batch": batch, "train.grad_accumulation": 1, "model.freeze": None}
-    small = replace(made, recipe=from_flat({**flat(recipe), **changed}), config=config, start=None, part=None)
+    part = min(1.0, SMALL_SECONDS * times_deeper / predicted_seconds(made))
+    changed = {"train.batch": whole(require(recipe.train.batch) * part), "train.grad_accumulation": 1}
+    recipe = from_flat({**flat(recipe), **changed, "model.freeze": None})
+    return replace(made, recipe=recipe, config=config, start=None, part=None), times_deeper
+
+
+def estimated(made: Plan, clock: Clock) -> StepTiming:
+    """What `measured` tells, by a smaller model whose times are scaled by the operations."""
+    small, times_deeper = smaller(made)
     learner = learner_of(small)
     steps = iter(batches_of(small)(1, 2 * MIN_TIMED_STEPS + 1))
     times = timed_steps(learner, steps, clock)
     evaluation, _ = evaluation_seconds(small, learner.model.eval(), clock, 0.0)
     times += timed_steps(learner, steps, clock)
     step = units_of_step(made) * median([one / units for one, units in times[1:]])
-    memory = round(training_memory(made.config, recipe, made.encoded).total)
+    memory = round(training_memory(made.config, made.recipe, made.encoded).total)
     return StepTiming(times_deeper * step, times_deeper * evaluation, memory, estimated=True)
 
 

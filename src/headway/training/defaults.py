@@ -5,8 +5,9 @@ or data makes small batches; a small batch of a stream has short rows, so that i
 few targets is noisy, so the learning rate falls.  docs/DEFAULTS.md shows what they reach on small data.
 
 The memory that a run needs is known from shapes alone, before any weight is made, and a run is refused that has less.
-Numbers are 32 bits wide.  A step holds weights, gradients, the optimiser's state, the EMA of the weights, and the
-activations that its largest batch keeps for the gradient.
+Numbers are 32 bits wide, and activations are counted so in mixed precision too.  A step holds weights, in mixed
+precision with copies in bf16, gradients, the optimiser's state, the EMA of the weights, and the activations that its
+largest batch keeps for the gradient.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any
 
 from torch import nn
 
+from headway.dtype import BF16
 from headway.errors import UserError
+from headway.nn.recompute import innermost_blocks
 from headway.recipe import Recipe
 from headway.system import gibibytes, memory_limit, resident_memory
 from headway.tasks.base import StreamTask, Task, TaskSetup
@@ -184,12 +187,13 @@ def training_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, limit:
     if recipe.model.freeze is not None:
         freeze(model, recipe.model.freeze)
     weights, learned = numbers(model.parameters()), numbers(one for one in model.parameters() if one.requires_grad)
-    average = 4 * weights if recipe.train.ema_decay else 0
-    found = TrainingMemory(4 * weights + average, 4 * learned, STATE[recipe.train.optimiser] * learned)
+    copies = (4 * weights if recipe.train.ema_decay else 0) + (2 * weights if recipe.train.dtype == BF16 else 0)
+    found = TrainingMemory(4 * weights + copies, 4 * learned, STATE[recipe.train.optimiser] * learned)
     if found.total > limit:
         return found
-    batch = recipe.train.batch or 1
-    return replace(found, activations=batch * activation_bytes(config, model, encoded.unit, usual_row(recipe, encoded)))
+    row, recompute = usual_row(recipe, encoded), recipe.train.activation_checkpointing or False
+    each = activation_bytes(config, model, encoded.unit, row, recompute=recompute)
+    return replace(found, activations=(recipe.train.batch or 1) * each)
 
 
 def surely_fits(config: Any, recipe: Recipe, unit: str, limit: float) -> bool:
@@ -212,14 +216,21 @@ def numbers(parameters: Iterable[nn.Parameter]) -> int:
     return sum(one.numel() for one in parameters)
 
 
-def check_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, others: Iterable[tuple[str, Any]]) -> None:
-    """Refuses a model that cannot be trained in the memory there is; `others` are presets to name in its place."""
-    limit = memory_limit() or inf
+def fitted_to_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, others: Iterable[tuple[str, Any]]) -> Recipe:
+    """The recipe with activation checkpointing where it is asked for, or nothing is and the memory does not suffice.
+
+    Refuses a model that cannot be trained in the memory there is; `others` are presets to name in its place.
+    """
+    limit, asked = memory_limit() or inf, recipe.train.activation_checkpointing
+    recipe = with_checkpointing(recipe, asked or False)
     if surely_fits(config, recipe, encoded.unit, limit):
-        return
+        return recipe
     needed = training_memory(config, recipe, encoded, limit)
+    if needed.total > limit and needed.activations and asked is None and innermost_blocks(on_meta(config)):
+        recipe = with_checkpointing(recipe, True)
+        needed = training_memory(config, recipe, encoded, limit)
     if needed.total <= limit:
-        return
+        return recipe
     name = recipe.model.preset or architecture_of(config)
     said = f"training {name} needs {gibibytes(needed.total)} of memory or more ({needed})"
     fitting = (other for other, one in others if training_memory(one, recipe, encoded, limit).total <= limit)
@@ -229,6 +240,17 @@ def check_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, others: I
         batch = int((recipe.train.batch or 1) * room / needed.activations)
         fits += f", or a train.batch of {batch}" if batch >= usual_row(recipe, encoded) else ""
     raise UserError(f"{said}, and there are {gibibytes(limit)}", do=fits)
+
+
+def with_checkpointing(recipe: Recipe, on: bool) -> Recipe:
+    return replace(recipe, train=replace(recipe.train, activation_checkpointing=on))
+
+
+def check_blocks(model: nn.Module, recipe: Recipe) -> None:
+    """Refuses activation checkpointing for a model that has nothing to recompute."""
+    if recipe.train.activation_checkpointing and not innermost_blocks(model):
+        said = f"train.activation_checkpointing: {type(model).__name__} has no blocks to recompute"
+        raise UserError(said, do="leave it out")
 
 
 def smaller_presets(architecture: str, recipe: Recipe) -> list[str]:

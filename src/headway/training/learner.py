@@ -7,6 +7,10 @@ changes; the running statistics of batch norms are restored too.  Batch norms wi
 running statistics.  State that a task carries from batch to batch (`memory`) is passed to its loss and returned by it,
 and is part of a checkpoint.
 
+In mixed precision (`dtype` bf16) the forward pass is autocast: products of matrices and convolutions take bf16 copies
+of weights and activations, and add in float32; softmax, norms and losses are computed in float32.  Weights, gradients,
+optimiser state and EMA are float32, so that a checkpoint does not know of it, and evaluations compute in float32.
+
 The learner also keeps the exponential moving average of the weights (EMA); `mean_tensors` is the mean of checkpoints.
 """
 
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +28,7 @@ from torch import Tensor, nn
 from headway.data.order import keyed
 from headway.errors import UserError, listed
 from headway.nn.moe import MoE
+from headway.nn.recompute import recomputed
 from headway.nn.trace import record
 from headway.nn.trunk import tensors_of
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
@@ -59,13 +64,18 @@ class Learner:
         balance: float = 0.01,
         average: EMA | None = None,
         memory: Mapping[str, Tensor] | None = None,
+        dtype: torch.dtype = torch.float32,
+        recompute: bool = False,
     ):
         """`loss(model, batch)` is that of a task; `balance` is the weight of the routers' load-balancing loss.
+
+        `dtype` is that of products in the forward pass; `recompute` is activation checkpointing.
 
         With a `memory` it is `loss(model, batch, memory)` and returns the memory after the batch, too.
         """
         self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
         self.seed, self.max_grad_norm, self.average, self.memory = seed, max_grad_norm, average, memory
+        self.dtype, self.recompute = dtype, recompute
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
         set_training(model)
 
@@ -94,18 +104,26 @@ class Learner:
     def backward(self, step: int, at: int, batch: Any, targets: int) -> float:
         """Accumulates the gradients of a batch; its loss, summed over its targets."""
         torch.manual_seed(keyed(self.seed, "step", step, at))
-        with ExitStack() as stack:
-            trace = stack.enter_context(record(self.model, "*.balance")) if self.balance else None
-            if self.memory is None:
-                loss = self.loss(self.model, batch)
-            else:
-                loss, self.memory = self.loss(self.model, batch, self.memory)
-        total = loss / max(1, targets)  # a text of unknown characters may have no targets
-        if trace is not None:
-            routers = [value for name in trace.values for value in trace.all(name) if isinstance(value, Tensor)]
-            total = total + self.balance * torch.stack(routers).mean() * (batch.targets / max(1, targets))
-        total.backward()
+        with ExitStack() as recording:  # open for the backward pass too, in which blocks may be computed again
+            trace = recording.enter_context(record(self.model, "*.balance")) if self.balance else None
+            with self.forward_pass():
+                if self.memory is None:
+                    loss = self.loss(self.model, batch)
+                else:
+                    loss, self.memory = self.loss(self.model, batch, self.memory)
+            total = loss / max(1, targets)  # a text of unknown characters may have no targets
+            if trace is not None:
+                routers = [value for name in trace.values for value in trace.all(name) if isinstance(value, Tensor)]
+                total = total + self.balance * torch.stack(routers).mean() * (batch.targets / max(1, targets))
+            total.backward()
         return loss.item()
+
+    @contextmanager
+    def forward_pass(self) -> Generator[None]:
+        """The context of a forward pass in training: its precision, and what it keeps for the gradient."""
+        low = torch.autocast("cpu", self.dtype) if self.dtype is not torch.float32 else nullcontext()
+        with low, recomputed(self.model) if self.recompute else nullcontext():
+            yield
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
         """Everything that a step changes, by file of a checkpoint."""

@@ -35,12 +35,13 @@ from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset
 from headway.training.defaults import (
     MINUTES,
     THROUGHPUT,
-    check_memory,
+    check_blocks,
     config_dim,
     default_batch,
     default_epochs,
     default_lr,
     epochs_in,
+    fitted_to_memory,
     max_epochs,
     preset_by_size,
     preset_configs,
@@ -48,6 +49,7 @@ from headway.training.defaults import (
     row_length,
     smaller_presets,
     weights_per_token,
+    with_checkpointing,
 )
 from headway.training.groups import ReusedWeights, describe_task, reused_part, reused_weights, take_over
 from headway.training.recipe_sources import RecipeLayers, check_recipe, preset_values, resolve
@@ -235,8 +237,11 @@ def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
     found = replace(found, recipe=resolved_recipe(recipe, found, threads))
     if config is not None:
         others = chain(found.models(smaller_presets(found.architecture, found.recipe)), found.usual_models())
-        check_memory(config, found.recipe, found.encoded, others)
-    return found
+        recipe = fitted_to_memory(config, found.recipe, found.encoded, others)
+    else:
+        recipe = with_checkpointing(found.recipe, found.recipe.train.activation_checkpointing or False)
+    check_blocks(found.shape(), recipe)
+    return replace(found, recipe=recipe)
 
 
 def choose_task(recipe: Recipe, splits: DataSplits, start: Model | None, config: object | None) -> type[Task]:

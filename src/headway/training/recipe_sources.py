@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from headway.data.records import is_builtin
 from headway.data.text_lines import check_exists
-from headway.errors import UserError, nearest
+from headway.dtype import FP32
+from headway.errors import UserError, nearest, no_model
 from headway.progress import phase
 from headway.recipe import (
     ALIASES,
@@ -39,7 +40,7 @@ from headway.recipe import (
     flat,
     from_flat,
 )
-from headway.system import no_model, regular
+from headway.system import regular
 from headway.tasks.registry import DATA_WORDS, TASKS
 from headway.training.setting_origins import (
     COMMAND_LINE,
@@ -270,7 +271,13 @@ def to_yaml(recipe: Recipe) -> str:
 
 def from_yaml(path: Path) -> Recipe:
     """The recipe of a file alone, as a run's folder keeps it."""
-    return resolve(RecipeLayers((read_file(path),)))
+    return resolve(RecipeLayers((run_layer(path),)))
+
+
+def run_layer(path: Path) -> Layer:
+    """The settings of a run's recipe file; one of a version that computed in float32 alone does not say so."""
+    float32 = GivenValue(FP32, RecipeLine(str(path), 1, "train"))
+    return {"train.dtype": float32, **read_file(path)}
 
 
 def nested(recipe: Recipe) -> dict[str, Any]:

@@ -32,10 +32,10 @@ from torch import nn
 from headway.data.records import Record, is_builtin
 from headway.data.shards import digest
 from headway.data.splits import DataSplits
-from headway.errors import UserError, malformed
+from headway.errors import UserError, going_on, malformed
 from headway.progress import phase, progress_on
 from headway.recipe import Recipe, flat
-from headway.system import CHECKPOINTS, going_on, keep_memory, memory_errors, read_json, write_json, write_text
+from headway.system import CHECKPOINTS, keep_memory, memory_errors, read_json, write_json, write_text
 from headway.tasks.results import BaselineData
 from headway.training.build import (
     StepTiming,
@@ -48,7 +48,7 @@ from headway.training.build import (
     limits_of,
     schedule_of,
 )
-from headway.training.calibration import TimeBudget, timed
+from headway.training.calibration import TimeBudget, timed, with_dtype
 from headway.training.defaults import config_dim
 from headway.training.loop import Interruption, Recount, Run, RunLimits, RunResult
 from headway.training.metrics_log import MetricsLog, progress_to
@@ -60,8 +60,8 @@ from headway.training.recipe_sources import (
     RecipeLayers,
     check_place,
     from_yaml,
-    read_file,
     resolve,
+    run_layer,
     run_to_resume,
     to_yaml,
 )
@@ -147,7 +147,8 @@ def dry_run(layers: RecipeLayers, *, resume: bool = False, splits: DataSplits | 
 def resolved_yaml(layers: RecipeLayers, *, resume: bool = False, splits: DataSplits | None = None) -> str:
     """The recipe of a run with every choice made."""
     made = prepared(layers, resume=resume, anywhere=True, splits=splits)
-    return to_yaml(made.recipe if made.recipe.train.steps else timed(made)[0].recipe)
+    made, _ = with_dtype(made) if made.recipe.train.steps else timed(made)
+    return to_yaml(made.recipe)
 
 
 def prepared(
@@ -274,7 +275,7 @@ def resumed_plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnPart
     given = given_again(layers)
     check_files(given, before["files"])
     free = {name: given[name] for name in FREE if name in given}
-    made = plan(RecipeLayers((read_file(folder / RECIPE),)).with_options({**free, "out": folder}), scratch, own)
+    made = plan(RecipeLayers((run_layer(folder / RECIPE),)).with_options({**free, "out": folder}), scratch, own)
     check_data(before, data_hashes(made))
     check_length(given, made, folder)
     return made
@@ -292,10 +293,10 @@ def read_hashes(file: Path) -> dict[str, Any]:
 
 
 def given_again(layers: RecipeLayers) -> dict[str, Any]:
-    """What was given with --resume, by name."""
+    """What was given with --resume, by name; what was left to be chosen is not."""
     values = flat(resolve(layers))
     named = dict.fromkeys(name for layer in reversed(layers.layers) for name in layer)
-    return {name: values[name] for name in named if values.get(name) not in (None, ())}
+    return {name: values[name] for name in named if values.get(name) not in (None, (), "auto")}
 
 
 def check_same(layers: RecipeLayers, recipe: Recipe, folder: Path) -> None:

@@ -14,7 +14,8 @@ Axes:  B batch   T tokens, frames or samples   Ch channels   M mels   H heads   
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial
 from math import prod
@@ -29,6 +30,7 @@ from headway.errors import UserError
 from headway.nn.attention import Attention, SelfAttention
 from headway.nn.context import Context
 from headway.nn.head import LMHead
+from headway.nn.recompute import Forward, called_by
 from headway.nn.state import State
 from headway.nn.trace import SILENT, Seen, Trace, sites_of
 from headway.nn.trunk import EncoderDecoder
@@ -52,10 +54,11 @@ def cost(preset_or_config: object, *, batch: int = 1, length: int | None = None,
     return Cost(batch, length, bits, tally_layers(model, tensors), unit)
 
 
-def activation_bytes(config: object, model: nn.Module, unit: str, length: int) -> float:
+def activation_bytes(config: object, model: nn.Module, unit: str, length: int, *, recompute: bool = False) -> float:
     """Bytes that the forward pass keeps for the gradient, for each of the tokens, images, frames … of a batch (`unit`).
 
-    Counted on one row of `length` of them; the model is on the meta device, and changed.
+    Counted on one row of `length` of them; the model is on the meta device, and changed.  Where blocks `recompute`
+    theirs, it keeps their inputs, and the backward pass holds the activations of one block at a time.
     """
     pairs = reads_pairs(model)
     if any(isinstance(part, nn.RNNBase) or recurrent_unit(part) is not None for part in model.modules()):
@@ -65,20 +68,46 @@ def activation_bytes(config: object, model: nn.Module, unit: str, length: int) -
     else:
         tensors = dummy_inputs(config, model, 1, length).tensors
     weights = {address(weight) for weight in model.parameters()}
-    saved: dict[int, Tensor] = {}
+    saved = SavedTensors(weights)
+    largest = 0
 
-    def pack(tensor: Tensor) -> Tensor:
-        if address(tensor) not in weights:
-            saved[address(tensor)] = tensor
-        return tensor
+    def counted(block: nn.Module, forward: Forward) -> Forward:
+        def run(x: Tensor, *others: Any) -> Tensor:
+            nonlocal largest
+            saved.pack(x)
+            own = SavedTensors(weights | saved.found.keys())
+            with torch.autograd.graph.saved_tensors_hooks(own.pack, lambda tensor: tensor):
+                y = forward(x, *others)
+            largest = max(largest, own.bytes())
+            return y
+
+        return run
 
     for part in model.modules():
         if isinstance(part, Attention):
             part.pattern = Full()
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), FusedAttention():
+    hooks = torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda tensor: tensor)
+    blocks = called_by(model, counted) if recompute else nullcontext()
+    with torch.enable_grad(), hooks, FusedAttention(), blocks:
         call(model, tensors, Context(), Context())
     units = {"images": 1, "tokens": (1 + pairs) * length}.get(unit, tensors[0].shape[1])
-    return sum(tensor.untyped_storage().nbytes() for tensor in saved.values()) / units
+    return (saved.bytes() + largest) / units
+
+
+@dataclass
+class SavedTensors:
+    """What is kept for a gradient, each piece of memory once, but for that at the addresses of `others`."""
+
+    others: Set[int]
+    found: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+
+    def pack(self, tensor: Tensor) -> Tensor:
+        if address(tensor) not in self.others:
+            self.found[address(tensor)] = tensor
+        return tensor
+
+    def bytes(self) -> int:
+        return sum(tensor.untyped_storage().nbytes() for tensor in self.found.values())
 
 
 class FusedAttention(TorchFunctionMode):

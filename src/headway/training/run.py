@@ -5,7 +5,7 @@ A run's folder holds `recipe.yaml` (every choice), `data.json` (hashes of the da
 
 Whatever ended a run early, resuming continues it as its own recipe says, on the data that it began with.  A setting
 that is given again must be what it was.  Only what changes no number may differ: paths, where the folder or the files
-were moved, and the number of processes that prepare batches.
+were moved, the number of processes that prepare batches, and whether activations are recomputed.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from headway.training.metrics_log import MetricsLog, progress_to
 from headway.training.optimiser import Schedule
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
 from headway.training.preflight import DATA, RECIPE, check_place, run_to_resume
-from headway.training.recipe_sources import RecipeLayers, from_yaml, resolve, run_layer, to_yaml
+from headway.training.recipe_sources import RecipeLayers, begun_with, resolve, to_yaml
 from headway.training.report_page import write_report
 from headway.training.setting_origins import CommandLineOption
 from headway.training.store import Store
 from headway.training.verdict import FINAL_ANSWERS, with_baselines
 
 FILES = ("data.path", "data.source", "data.target", "data.validation")
-FREE = (*FILES, "train.workers")
+FREE = (*FILES, "train.workers", "train.recompute")
 COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was made into steps
 MODEL = ("*.json", "*.safetensors", "*.txt", "*.model")  # in a folder with a model or a tokenizer
 
@@ -116,7 +116,7 @@ def finished_in(layers: RecipeLayers) -> Path | None:
     folder = run_to_resume(layers)
     if folder is None:
         return None
-    check_same(layers, from_yaml(folder / RECIPE), folder)
+    check_same(layers, resolve(begun_with(folder / RECIPE)), folder)
     return folder if MetricsLog(folder).is_finished() else None
 
 
@@ -253,12 +253,12 @@ def resumed_plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnPart
     """The plan of the run in --out, where nothing has changed since it began."""
     folder = run_to_resume(layers)
     assert folder is not None
-    check_same(layers, from_yaml(folder / RECIPE), folder)
+    check_same(layers, resolve(begun_with(folder / RECIPE)), folder)
     before = read_hashes(folder / DATA)
     given = given_again(layers)
     check_files(given, before["files"])
     free = {name: given[name] for name in FREE if name in given}
-    made = plan(RecipeLayers((run_layer(folder / RECIPE),)).with_options({**free, "out": folder}), scratch, own)
+    made = plan(begun_with(folder / RECIPE).with_options({**free, "out": folder}), scratch, own)
     check_data(before, data_hashes(made))
     check_length(given, made, folder)
     return made

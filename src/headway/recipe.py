@@ -267,10 +267,10 @@ class TrainSettings:
         "precision: bf16 is mixed precision with float32 weights; auto: bf16 where the CPU has instructions for it and "
         "some steps, timed before the run, are faster than in fp32",
     )
-    activation_checkpointing: bool | None = setting(
+    recompute: bool | None = setting(
         None,
         "activation checkpointing: true recomputes the activations of each block in the backward pass, which takes "
-        "less memory and a third more time; null: only where the memory does not suffice without",
+        "less memory and about a third more time; null: only where the memory does not suffice without",
     )
     threads: int | None = setting(None, "CPU threads of the computation; null: one per core", min_value=1, limit=1024)
     log_every: int | None = setting(None, "steps between lines of metrics; null: chosen", min_value=1, limit=MAX_STEPS)
@@ -355,7 +355,8 @@ ELSEWHERE: Mapping[str, str] = {
     "num_workers": "train.workers",
     "precision": "train.dtype",
     "mixed_precision": "train.dtype",
-    "gradient_checkpointing": "train.activation_checkpointing",
+    "gradient_checkpointing": "train.recompute",
+    "activation_checkpointing": "train.recompute",
     "random_seed": "seed",
     "dropout": "train.dropout",
     "output_dir": "out",

@@ -23,7 +23,7 @@ from headway.training.build import batches_of, describe_timing, learner_of
 from headway.training.calibration import timed, with_dtype
 from headway.training.learner import Learner
 from headway.training.plan import Plan
-from headway.training.recipe_sources import RecipeLayers, from_yaml, read_layers, to_yaml
+from headway.training.recipe_sources import RecipeLayers, begun_with, read_layers, resolve, to_yaml
 from headway.training.run import begin, check_same, resolved_yaml, resumed_plan
 from tests.train.disks import same
 from tests.train.runs import FAMILIES, MORE, STEPS, Trial, data_in, planned
@@ -282,10 +282,10 @@ def test_a_resumed_run_has_the_precision_it_began_with(
     for given, agrees in (("auto", True), (resumed, True), ({"bf16": "fp32", "fp32": "bf16"}[resumed], False)):
         layers = read_layers({"out": str(made.out), "train.dtype": given}, environ={})
         if agrees:
-            check_same(layers, from_yaml(recipe), made.out)
+            check_same(layers, resolve(begun_with(recipe)), made.out)
         else:
             with pytest.raises(UserError, match=rf"has train\.dtype = {resumed}; leave it out"):
-                check_same(layers, from_yaml(recipe), made.out)
+                check_same(layers, resolve(begun_with(recipe)), made.out)
 
 
 @pytest.mark.parametrize(("value", "said"), [("bf15", "did you mean 'bf16'"), ("float16", "auto, fp32, bf16")])

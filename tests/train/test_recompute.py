@@ -20,12 +20,13 @@ from headway.training.dataset import EncodedDataset
 from headway.training.defaults import fitted_to_memory, training_memory
 from headway.training.plan import OwnParts, Plan, plan
 from headway.training.recipe_sources import read_layers
+from headway.training.run import begin, resumed_plan
 from headway.zoo.build import build, config_of
 from headway.zoo.cost import activation_bytes, address
 from tests.train.models import same, weights
 from tests.train.runs import FAMILIES, MORE, PACE, PAIRS, data_in, planned
 
-ON = {"train.activation_checkpointing": "true"}
+ON = {"train.recompute": "true"}
 DEEP = {"model.layers": "3"}
 STAGES = {"model.layers": "[2, 2]"}
 # dropout, stochastic depth, cross-attention, tied and shared blocks, routers, batch norms, windows, convolutions
@@ -160,7 +161,7 @@ ENCODED = EncodedDataset(lambda tokens, accumulation: NotImplemented, (), 1_000_
 def asked(checkpointing: bool | None, batch: int) -> Recipe:
     recipe = Recipe()
     model, data = replace(recipe.model, preset="gpt-mini"), replace(recipe.data, max_length=256)
-    train = replace(recipe.train, batch=batch, activation_checkpointing=checkpointing)
+    train = replace(recipe.train, batch=batch, recompute=checkpointing)
     return replace(recipe, data=data, model=model, train=train)
 
 
@@ -169,9 +170,9 @@ def test_it_is_chosen_where_the_memory_does_not_suffice_without(monkeypatch: pyt
     plain, less = (training_memory(config, asked(on, 20_000), ENCODED).total for on in (False, True))
     assert less < plain
     monkeypatch.setattr(defaults, "memory_limit", lambda: round((plain + less) / 2))
-    assert fitted_to_memory(config, asked(None, 20_000), ENCODED, []).train.activation_checkpointing is True
-    assert fitted_to_memory(config, asked(None, 64), ENCODED, []).train.activation_checkpointing is False
-    assert fitted_to_memory(config, asked(True, 64), ENCODED, []).train.activation_checkpointing is True
+    assert fitted_to_memory(config, asked(None, 20_000), ENCODED, []).train.recompute is True
+    assert fitted_to_memory(config, asked(None, 64), ENCODED, []).train.recompute is False
+    assert fitted_to_memory(config, asked(True, 64), ENCODED, []).train.recompute is True
     with pytest.raises(UserError, match="training gpt-mini needs "):
         fitted_to_memory(config, asked(False, 20_000), ENCODED, [])
     monkeypatch.setattr(defaults, "memory_limit", lambda: round(0.9 * less))
@@ -180,27 +181,35 @@ def test_it_is_chosen_where_the_memory_does_not_suffice_without(monkeypatch: pyt
 
 
 def test_the_plan_tells_it() -> None:
-    for given, told in (({}, False), (ON, True), ({"train.activation_checkpointing": "false"}, False)):
+    for given, told in (({}, False), (ON, True), ({"train.recompute": "false"}, False)):
         made: Plan = planned("gpt2", **given)
-        assert made.recipe.train.activation_checkpointing is told
+        assert made.recipe.train.recompute is told
         lines = describe_timing(made, StepTiming(0.1, 0.1, 10))
         assert any("the activations of each block are recomputed" in line for line in lines) is told
 
 
 def test_a_model_without_blocks_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^train\.activation_checkpointing: EncoderDecoder has no blocks "):
+    with pytest.raises(UserError, match=r"^train\.recompute: EncoderDecoder has no blocks "):
         planned("rnn", **ON)
     own = OwnParts(module=nn.Linear(3, 3))
-    with pytest.raises(UserError, match=r"^train\.activation_checkpointing: Linear has no blocks to recompute; "):
+    with pytest.raises(UserError, match=r"^train\.recompute: Linear has no blocks to recompute; "):
         plan(read_layers({**PAIRS, **PACE, **ON}, environ={}), own=own)
-    assert plan(read_layers({**PAIRS, **PACE}, environ={}), own=own).recipe.train.activation_checkpointing is False
-    assert planned("rnn").recipe.train.activation_checkpointing is False
+    assert plan(read_layers({**PAIRS, **PACE}, environ={}), own=own).recipe.train.recompute is False
+    assert planned("rnn").recipe.train.recompute is False
+
+
+def test_a_resumed_run_may_recompute_what_it_kept_before(tmp_path: Path) -> None:
+    made = planned("gpt2", out=str(tmp_path / "run"))
+    begin(made)
+    for given in (True, False):
+        layers = read_layers({"out": str(made.out), "train.recompute": given}, environ={})
+        assert resumed_plan(layers).recipe.train.recompute is given
 
 
 @pytest.mark.parametrize("value", ["maybe", "2"])
 def test_a_bad_value_is_refused(value: str) -> None:
-    with pytest.raises(UserError, match=rf"^--train\.activation-checkpointing {value} is not true or false$"):
-        read_layers({"train.activation_checkpointing": value}, environ={})
+    with pytest.raises(UserError, match=rf"^--train\.recompute {value} is not true or false$"):
+        read_layers({"train.recompute": value}, environ={})
 
 
 def test_all_but_recurrent_models_have_blocks() -> None:

@@ -35,7 +35,7 @@ from headway.training.calibration import timed
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, finish_plan, plan
-from headway.training.recipe_sources import RecipeLayers, from_yaml, resolve
+from headway.training.recipe_sources import RecipeLayers, begun_with, from_yaml, resolve
 from headway.training.report_page import Markup, curve_figure, facts_table, page, section, table, tag
 from headway.training.run import DATA, FILES, RECIPE, begin, check_data, check_place, data_hashes, resumed_plan, run
 from headway.training.setting_origins import CommandLineOption
@@ -45,7 +45,10 @@ MAX_MODELS = 3  # that a chart has colours for
 MAX_RECORDS = 2000  # held-out records that every model answers
 MAX_BUCKETS, MIN_BUCKET = 8, 30  # lengths that are told apart, and records of each on average
 UNITS = {"characters": "characters", "words": "words"}  # what a tokenizer's level counts; others count tokens
-MAY_DIFFER = ("model.", "train.lr", "train.dropout", "train.threads", "out", "device", *FILES)  # between folders
+MAY_DIFFER = (  # between folders
+    *("model.", "train.lr", "train.dropout", "train.threads", "train.recompute", "out", "device"),
+    *FILES,
+)
 CLAIM = (
     "The claim to check: a model with one vector for the whole source gets worse as sources grow longer, and one that "
     "attends to the source does not. Each model was trained on the same pairs in the same order, with the same "
@@ -296,7 +299,7 @@ def train_one(made: Plan, out: TextIO | None) -> RunResult | None:
     torch.set_num_threads(require(made.recipe.train.threads))
     begun = (folder / RECIPE).is_file()
     if begun:
-        check_same_settings(made.recipe, from_yaml(folder / RECIPE), folder)
+        check_same_settings(made.recipe, resolve(begun_with(folder / RECIPE)), folder)
         check_data(read_json(folder / DATA), data_hashes(made))
         if MetricsLog(folder).is_finished():
             print("it is trained already", file=out)

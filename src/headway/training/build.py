@@ -73,7 +73,7 @@ def learner_of(made: Plan) -> Learner:
         average=average,
         memory=memory,
         dtype=torch.bfloat16 if train.dtype == BF16 else torch.float32,
-        recompute=train.activation_checkpointing or False,
+        recompute=train.recompute or False,
     )
 
 
@@ -189,7 +189,7 @@ def describe_timing(made: Plan, timing: StepTiming) -> list[str]:
         *([("", f"enough for this data: not all of {timing.minutes:g} minutes", "--train.epochs")] if enough else []),
         ("time", about.format(duration(seconds)), "--minutes"),
         ("memory", about.format(gibibytes(timing.memory)), "--train.batch"),
-        *([("", recomputed, "--train.activation-checkpointing")] if train.activation_checkpointing else []),
+        *([("", recomputed, "--train.recompute")] if train.recompute else []),
         ("folder", str(made.recipe.out), "--out"),
     ]
     return [*table(lines), *too_short(made, timing)]

@@ -191,7 +191,7 @@ def training_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, limit:
     found = TrainingMemory(4 * weights + copies, 4 * learned, STATE[recipe.train.optimiser] * learned)
     if found.total > limit:
         return found
-    row, recompute = usual_row(recipe, encoded), recipe.train.activation_checkpointing or False
+    row, recompute = usual_row(recipe, encoded), recipe.train.recompute or False
     each = activation_bytes(config, model, encoded.unit, row, recompute=recompute)
     return replace(found, activations=(recipe.train.batch or 1) * each)
 
@@ -221,7 +221,7 @@ def fitted_to_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, other
 
     Refuses a model that cannot be trained in the memory there is; `others` are presets to name in its place.
     """
-    limit, asked = memory_limit() or inf, recipe.train.activation_checkpointing
+    limit, asked = memory_limit() or inf, recipe.train.recompute
     recipe = with_checkpointing(recipe, asked or False)
     if surely_fits(config, recipe, encoded.unit, limit):
         return recipe
@@ -243,13 +243,13 @@ def fitted_to_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, other
 
 
 def with_checkpointing(recipe: Recipe, on: bool) -> Recipe:
-    return replace(recipe, train=replace(recipe.train, activation_checkpointing=on))
+    return replace(recipe, train=replace(recipe.train, recompute=on))
 
 
 def check_blocks(model: nn.Module, recipe: Recipe) -> None:
     """Refuses activation checkpointing for a model that has nothing to recompute."""
-    if recipe.train.activation_checkpointing and not innermost_blocks(model):
-        said = f"train.activation_checkpointing: {type(model).__name__} has no blocks to recompute"
+    if recipe.train.recompute and not innermost_blocks(model):
+        said = f"train.recompute: {type(model).__name__} has no blocks to recompute"
         raise UserError(said, do="leave it out")
 
 

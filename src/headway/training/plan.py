@@ -239,7 +239,7 @@ def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
         others = chain(found.models(smaller_presets(found.architecture, found.recipe)), found.usual_models())
         recipe = fitted_to_memory(config, found.recipe, found.encoded, others)
     else:
-        recipe = with_checkpointing(found.recipe, found.recipe.train.activation_checkpointing or False)
+        recipe = with_checkpointing(found.recipe, found.recipe.train.recompute or False)
     check_blocks(found.shape(), recipe)
     return replace(found, recipe=recipe)
 

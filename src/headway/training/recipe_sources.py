@@ -271,13 +271,13 @@ def to_yaml(recipe: Recipe) -> str:
 
 def from_yaml(path: Path) -> Recipe:
     """The recipe of a file alone, as a run's folder keeps it."""
-    return resolve(RecipeLayers((run_layer(path),)))
+    return resolve(RecipeLayers((read_file(path),)))
 
 
-def run_layer(path: Path) -> Layer:
-    """The settings of a run's recipe file; one of a version that computed in float32 alone does not say so."""
+def begun_with(path: Path) -> RecipeLayers:
+    """The settings in a run's folder; a run of a version that computed in float32 alone does not name its precision."""
     float32 = GivenValue(FP32, RecipeLine(str(path), 1, "train"))
-    return {"train.dtype": float32, **read_file(path)}
+    return RecipeLayers(({"train.dtype": float32, **read_file(path)},))
 
 
 def nested(recipe: Recipe) -> dict[str, Any]:

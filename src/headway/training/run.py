@@ -5,7 +5,7 @@ A run's folder holds `recipe.yaml` (every choice), `data.json` (hashes of the da
 
 Whatever ended a run early, resuming continues it as its own recipe says, on the data that it began with.  A setting
 that is given again must be what it was.  Only what changes no number may differ: paths, where the folder or the files
-were moved, and the number of processes that prepare batches.
+were moved, the number of processes that prepare batches, and whether activations are recomputed.
 
 The weights that were chosen are evaluated once, at the end: console, report, model card and `scores.json` show these
 numbers.  Simple methods (`Task.baselines`) learn from the training records alone and are scored on the same records.
@@ -58,10 +58,9 @@ from headway.training.recipe_sources import (
     DATA,
     RECIPE,
     RecipeLayers,
+    begun_with,
     check_place,
-    from_yaml,
     resolve,
-    run_layer,
     run_to_resume,
     to_yaml,
 )
@@ -70,7 +69,7 @@ from headway.training.setting_origins import CommandLineOption
 from headway.training.store import Store
 
 FILES = ("data.path", "data.source", "data.target", "data.validation")
-FREE = (*FILES, "train.workers")
+FREE = (*FILES, "train.workers", "train.recompute")
 COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was made into steps
 MODEL = ("*.json", "*.safetensors", "*.txt", "*.model")  # in a folder with a model or a tokenizer
 FINAL_ANSWERS = 1000  # held-out records that are answered at the end, at least
@@ -133,7 +132,7 @@ def finished_in(layers: RecipeLayers) -> Path | None:
     folder = run_to_resume(layers)
     if folder is None:
         return None
-    check_same(layers, from_yaml(folder / RECIPE), folder)
+    check_same(layers, resolve(begun_with(folder / RECIPE)), folder)
     return folder if MetricsLog(folder).is_finished() else None
 
 
@@ -270,12 +269,12 @@ def resumed_plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnPart
     """The plan of the run in --out, where nothing has changed since it began."""
     folder = run_to_resume(layers)
     assert folder is not None
-    check_same(layers, from_yaml(folder / RECIPE), folder)
+    check_same(layers, resolve(begun_with(folder / RECIPE)), folder)
     before = read_hashes(folder / DATA)
     given = given_again(layers)
     check_files(given, before["files"])
     free = {name: given[name] for name in FREE if name in given}
-    made = plan(RecipeLayers((run_layer(folder / RECIPE),)).with_options({**free, "out": folder}), scratch, own)
+    made = plan(begun_with(folder / RECIPE).with_options({**free, "out": folder}), scratch, own)
     check_data(before, data_hashes(made))
     check_length(given, made, folder)
     return made

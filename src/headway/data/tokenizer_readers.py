@@ -35,8 +35,8 @@ from headway.data.tokenizer_files import (
     read_text,
 )
 from headway.data.tokenizer_merges import read_merges, read_tekken, read_vocab, words_decoder
-from headway.data.tokenizer_training import frame, merges_by_score
-from headway.errors import UserError, malformed
+from headway.data.tokenizer_training import TRAINERS, frame, merges_by_score
+from headway.errors import UserError, malformed, nearest
 from headway.system import read_json
 
 TARGET = "target"  # the folder of the tokenizer of the output, where that is another
@@ -72,7 +72,8 @@ def found_tokenizer(path: Path) -> Tokenizer:
         if path.suffix == ".json" and not path.is_dir():
             return read_pipeline(path)
     said = "there is no tokenizer in this folder" if path.is_dir() else "not the name of a tokenizer's file"
-    raise UserError(f"{path}: {said}", allowed=", ".join(READERS))
+    meant = None if path.exists() else nearest(str(path), TRAINERS)  # a folder, or what one is trained as
+    raise UserError(f"{path}: {said}", allowed=", ".join([*TRAINERS, *READERS]), meant=meant)
 
 
 def read_pipeline(file: Path) -> Tokenizer:

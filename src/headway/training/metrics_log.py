@@ -23,7 +23,7 @@ from shutil import rmtree
 from time import perf_counter
 from typing import Any, TextIO, cast
 
-from headway.progress import REFRESH_SECONDS, is_terminal, progress_bar
+from headway.progress import REFRESH_SECONDS, fitted, is_terminal, progress_bar
 from headway.system import check_inside, flush
 from headway.tasks.results import EvalResult
 from headway.training.learner import StepResult
@@ -206,7 +206,7 @@ class RunProgress:
     def on_message(self, sentence: str) -> None:
         """A line of its own, above the progress bar."""
         if self.bar is not None:
-            self.bar.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+            self.bar.console.print(fitted(sentence, self.out), markup=False, highlight=False, soft_wrap=True)
         else:
             self.out.write(f"{sentence}\n")
             self.out.flush()

@@ -54,8 +54,8 @@ def recognise(
 
     `label_from` is a pattern that finds a class or a transcript in the names of images or sounds, `rate` that at which
     all sounds are wanted (else they must have one), and `frames` how many an animated image may have.  Images that are
-    `nameless` need no classes: all that a folder holds are taken.  `header` is yes or no where the first line of a table
-    is not to be judged by its looks.
+    `nameless` need no classes: all that a folder holds are taken.  `header` is yes or no where the first line of a
+    table is not to be judged by its looks.
     """
     if source or target:
         if header is not None:
@@ -147,8 +147,9 @@ def recognise_validation(
         found = recognise([], source=paths[0], target=paths[1], kind=given.kind)
     else:
         columns = columns or given.columns or None
-        own = {"label_from": label_from, "nameless": nameless, "header": header}
-        found = recognise(paths, kind=given.kind, columns=columns, **own)
+        found = recognise(
+            paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless, header=header
+        )
     if is_same_data(given, found):
         said = f"data.validation {listed(map(str, paths))} is the training data, so its scores would say nothing"
         raise UserError(said, do="give other records, or leave it out: a share of the data is then held out")

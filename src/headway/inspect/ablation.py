@@ -45,8 +45,8 @@ def importance(
     """Evaluates a model on at most `most` records of data, unchanged and with each head edited.
 
     `data`, `task`, `columns`, `header` and `label_from` are those of `headway.evaluate`: a path or several, or an
-    iterable of records.  `how` is off, uniform or only.  `callback` gets the number of heads that are done, and of all; errors call
-    the model `named`.
+    iterable of records.  `how` is off, uniform or only.  `callback` gets the number of heads that are done, and of all;
+    errors call the model `named`.
     """
     if how not in HEAD_EDITS:
         raise UserError(f"how={how}", allowed=listed(HEAD_EDITS), meant=nearest(how, HEAD_EDITS))

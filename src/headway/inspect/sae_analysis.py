@@ -72,8 +72,8 @@ def sae(
     """Trains an SAE of `atoms` features on about `vectors` vectors of a site, and writes it to the folder `out`.
 
     Sparsity is either `top`, the number of features of each vector, or `l1`, the weight of an L1 penalty.  `data`,
-    `task`, `columns`, `header` and `label_from` are those of `headway.evaluate`: a path or several, or an iterable of records.
-    Errors call the model `named`.
+    `task`, `columns`, `header` and `label_from` are those of `headway.evaluate`: a path or several, or an iterable of
+    records.  Errors call the model `named`.
     """
     sparse, training = sparseness(top, l1), SAETraining(steps=steps, seed=seed)
     SAEConfig(1, atoms, sparse)  # sizes are checked before the model is loaded

@@ -24,15 +24,15 @@ from tests.browser.page import Page  # noqa: E402
 FASHION = "{data}/fashion_mnist"
 TRAINED = {  # model: arguments of headway train
     "dates": ["dates", "--train.steps", "1000"],
-    "fashion": [FASHION, "--preset", "vit-nano", "--train.steps", "300"],
+    "fashion": [FASHION, "--preset", "vit-nano", "--train.steps", "315"],
 }
-STORY = "Once upon a time, there was a little girl named Lily. She loved to play outside in the park"
-DATE, BOOT = "the 5th of March 1987", "{data}/fashion_mnist/t10k-images-idx3-ubyte.gz/1"
+STORY = "Once upon a time"
+DATE, TROUSERS = "the 5th of March 1987", "{data}/fashion_mnist/t10k-images-idx3-ubyte.gz/3"
 # picture: the model (trained, or of --weights), its input, the state of the page, and the size of the window
 SHOTS = {
     "translator": ("dates", DATE, {"site": "decoder.1.cross", "view": "matrix"}, (1440, 900)),
     "alignment": ("dates", DATE, {"site": "decoder.1.cross", "view": "alignment"}, (1440, 900)),
-    "vit": ("fashion", BOOT, {"site": "2.attn", "view": "picture"}, (1440, 900)),
+    "vit": ("fashion", TROUSERS, {"site": "2.attn", "view": "picture"}, (1440, 900)),
     "matrix": ("llama_stories260k", STORY, {"site": "2.attn", "head": 5, "view": "matrix"}, (1440, 900)),
     "lines": ("llama_stories260k", STORY, {"site": "2.attn", "head": 5, "view": "lines"}, (1440, 900)),
     "phone": ("llama_stories260k", STORY, {"site": "2.attn", "head": 5, "view": "matrix"}, (390, 844)),

@@ -171,7 +171,7 @@ def test_a_decoder_that_panics_at_a_later_text_is_refused_at_once(capfd: pytest.
     vocab = {"[UNK]": 0, "the": 1, "zzz": 2, "z": 3}
     strip = {"type": "Strip", "content": "z", "start": 2, "stop": 2}
     values = {"version": "1.0", "added_tokens": [], "decoder": strip, "model": {**PIECES, "vocab": vocab}}
-    with pytest.raises(UserError, match="x.json: not a tokenizer: slice index"):
+    with pytest.raises(UserError, match=r"x\.json: not a tokenizer: "):
         load_pipeline(json.dumps(values), Path("x.json"))
     assert capfd.readouterr() == ("", "")
     strip["stop"] = 0

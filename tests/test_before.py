@@ -75,10 +75,13 @@ def test_a_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert load(tmp_path / "run").task.name == "seq2seq"
 
 
+NEW = {"count", "things", "intervals"}  # what evaluations are of, which earlier versions did not write
+
+
 def check(found: Any, expected: Any) -> None:
     """Equal, numbers up to rounding."""
     if isinstance(expected, dict):
-        assert list(found) == list(expected)
+        assert [key for key in found if key not in NEW] == list(expected)
         for key in expected.keys() - {"chrf"}:  # earlier versions cut each answer by the length of its reference
             check(found[key], expected[key])
     elif isinstance(expected, list):

@@ -69,6 +69,7 @@ class EvalQuery:
     target: Path | None = None
     task: str | None = None
     columns: tuple[str | int, ...] = ()
+    header: str | None = None
     label_from: str | None = None
     test_from: str | None = None
     trained_label_from: str | None = None  # the pattern of the model's recipe, where none is given
@@ -103,7 +104,8 @@ class EvalQuery:
 
     def recognise(self, kind: DataKind | None) -> RecognisedData:
         """What the files hold; the model's own pattern finds labels in names, unless it finds none."""
-        query: dict[str, Any] = {"source": self.source, "target": self.target, "kind": kind, "columns": self.columns}
+        query: dict[str, Any] = {"source": self.source, "target": self.target, "kind": kind}
+        query |= {"columns": self.columns, "header": self.header}
         if self.label_from is None and self.trained_label_from is not None:
             with suppress(UserError):
                 return recognise(self.paths, **query, label_from=self.trained_label_from)
@@ -150,7 +152,7 @@ def evaluate(
 ) -> EvalResult:
     """Scores of a model on data: a path, several, or an iterable of records (tuples of texts).
 
-    `query` says more about files: source and target, task, columns, label_from, test_from.  With `beam` a model
+    `query` says more about files: source and target, task, columns, header, label_from, test_from.  With `beam` a model
     that writes searches with so many beams, and writes at most `max_new_tokens`; by default as `predict` does.
     """
     decoding = {"beam": beam, "max_new_tokens": max_new_tokens}

@@ -4,18 +4,24 @@
 phase that counts nothing of its own are counted by `counted_within`.  They are shown on the stream that `progress_on`
 was given, and nowhere without it: the library itself is silent.
 
-On a terminal a phase is one line that disappears when it ends.  Elsewhere it is a line at its beginning and, if it
+On a terminal a phase is one line that disappears when it ends; one that is `moving` is drawn again by a thread, so it
+must not fork.  Elsewhere it is a line at its beginning and, if it
 goes on and counts something, another every two seconds.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from shutil import get_terminal_size
+from textwrap import wrap
 from time import monotonic
 from typing import TYPE_CHECKING, TextIO, TypeVar
+
+from headway.errors import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -25,21 +31,30 @@ T = TypeVar("T")
 STREAM: ContextVar[TextIO | None] = ContextVar("STREAM", default=None)
 REFRESH_SECONDS = 0.2  # of a bar
 LINE_SECONDS = 2.0  # between plain lines
+COMMAND = re.compile(r"headway [a-z]+(?: (?:'[^']*'|[^\s;,()]+(?:,[^\s;,()]+)*))+")  # in a sentence
+UNBROKEN = "\x1f"  # for a space within a command: no text has it
 PHASE: ContextVar[Phase | None] = ContextVar("PHASE", default=None)
 
 
 class Phase:
     """Work that is shown, where there is a stream for it."""
 
-    def __init__(self, name: str, out: TextIO | None, unit: str = "", clock: Callable[[], float] = monotonic):
+    def __init__(
+        self,
+        name: str,
+        out: TextIO | None,
+        unit: str = "",
+        clock: Callable[[], float] = monotonic,
+        moving: bool = False,
+    ):
         self.name, self.out, self.unit, self.clock = name, out, unit, clock
         self.done, self.shown_at = 0, clock()
-        self.bar = progress_bar(out, None) if out is not None and is_terminal(out) else None
+        self.bar = progress_bar(out, None, moving) if out is not None and is_terminal(out) else None
         self.show()
 
     @property
     def numbers(self) -> str:
-        return f"{self.done:,} {self.unit}" if self.done else ""
+        return counted(self.done, self.unit.removesuffix("s")) if self.done else ""
 
     def show(self) -> None:
         if self.bar is not None:
@@ -75,9 +90,9 @@ def progress_on(out: TextIO | None) -> Generator[None]:
 
 
 @contextmanager
-def phase(name: str, unit: str = "") -> Generator[Phase]:
-    """Around work that may take long; a phase within another is not shown."""
-    found, shown = Phase(name, STREAM.get(), unit), STREAM.get() is not None
+def phase(name: str, unit: str = "", *, moving: bool = False) -> Generator[Phase]:
+    """Around work that may take long, `moving` if it does not fork; a phase within another is not shown."""
+    found, shown = Phase(name, STREAM.get(), unit, moving=moving), STREAM.get() is not None
     token = PHASE.set(found) if shown else None
     try:
         with progress_on(None):
@@ -101,8 +116,30 @@ def is_terminal(out: TextIO) -> bool:
     return out.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def progress_bar(out: TextIO, total: int | None) -> Progress:
-    """A started progress bar that refreshes only when told to: a thread would not survive the fork of data workers."""
+def fitted(text: str, out: TextIO) -> str:
+    """Text for a terminal: long lines are broken between words, where these are not within a command to copy.
+
+    Indented lines, which are rows and commands, stay as they are; elsewhere than on a terminal everything does.
+    """
+    if not is_terminal(out):
+        return text
+    width = get_terminal_size().columns
+
+    def broken(line: str) -> str:
+        if len(line) <= width or line.startswith(" "):
+            return line
+        whole = COMMAND.sub(lambda found: found[0].replace(" ", UNBROKEN), line)
+        lines = wrap(whole, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        return "\n".join(lines).replace(UNBROKEN, " ")
+
+    return "\n".join(map(broken, text.split("\n")))
+
+
+def progress_bar(out: TextIO, total: int | None, moving: bool = False) -> Progress:
+    """A started progress bar that refreshes when told to: a thread would not survive the fork of data workers.
+
+    One that is `moving` refreshes by itself.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
@@ -113,7 +150,7 @@ def progress_bar(out: TextIO, total: int | None) -> Progress:
         BarColumn(None, table_column=Column(ratio=1)),
         TextColumn("{task.fields[numbers]}", markup=False, table_column=fixed.copy()),
         console=Console(file=out, emoji=False),
-        auto_refresh=False,
+        auto_refresh=moving,
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,

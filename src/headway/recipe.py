@@ -108,6 +108,9 @@ class DataSettings:
     columns: tuple[int | str, ...] | None = setting(
         None, "names or numbers of the table columns to use; null: recognised"
     )
+    header: Literal["yes", "no"] | None = setting(
+        None, "whether the first line of each table is a header: yes or no; null: recognised"
+    )
     prefix: str = setting("", "text prepended to every source, such as a task prefix of T5")
     label_from: str | None = setting(
         None, "regular expression that finds the class label, or the transcript, in names of images or audio files"

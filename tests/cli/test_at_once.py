@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from headway import progress
 from headway.cli import main as cli
 from headway.errors import UserError, argument, going_on, path_argument
 from headway.interop.weights import write_weights
-from headway.progress import Phase, phase, progress_on
+from headway.progress import Phase, fitted, phase, progress_on
 from headway.tasks.base import task_class
 from headway.tasks.generation import DECODING, check_useful
 from headway.tasks.registry import TASKS
@@ -55,6 +56,25 @@ REFUSED = {
     "train --resume": "--resume needs the folder of the run; give --out DIR",
     "train": "headway train needs data; headway train FILE, or headway train dates, the built-in data set",
     "check none.zzz": "none.zzz does not exist",
+    "check latin.tsv": "latin.tsv:1: byte 1 of the line is 0xE9, which is not UTF-8; save the file as UTF-8",
+    "check mac.csv": "mac.csv ends its lines with carriage returns alone, as old Macs did; "
+    "save it with Unix line ends (LF)",
+    "check array.jsonl": "array.jsonl:1: [1, 2] is no JSON object; write one object on each line, "
+    'as in {"text": "…", "label": "…"}',
+    "check dangling.csv": "dangling.csv is a link to gone.csv, which is not there; give the file itself",
+    "check pairs.tsv words.txt": "pairs.tsv, words.txt: tables and texts cannot be read together; "
+    "give the tables, or the texts",
+    "check pairs.tsv --header noo": "--header 'noo' is not a choice; allowed: yes, no; did you mean 'no'?\n"
+    "  tip: headway check pairs.tsv --header no",
+    "check words.txt --data.header no": "words.txt: there is no .csv or .tsv table that could have a header; "
+    "leave out --header",
+    "run nowhere text --beam x": "--beam 'x' is not a whole number",
+    "run nowhere text --temperature x": "--temperature 'x' is not a number",
+    "run nowhere -1,2": "'-1,2' begins with a dash, as options do; put -- before it, as in headway run … -- -1,2",
+    "run nowhere --lines words.txt": "--lines reads standard input, and 'words.txt' is given too; "
+    "give it so, as in headway run nowhere --lines < words.txt",
+    "look full text --json": "headway look has no option '--json'; see headway look --help; "
+    "allowed: --out, --open, --compare, --tokens, --effects, --site, --live, --port and 3 more",
     "bottleneck none.zzz": "none.zzz does not exist",
     "run nowhere text": NO_MODEL,
     "run nowhere text --beam 0": "--beam is 0; allowed: 1 beam or more",
@@ -82,6 +102,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | str,
     (folder / "pairs.tsv").write_text("a cat\teine Katze\na dog\tein Hund\n")
     (folder / "full").mkdir()
     (folder / "full" / "file").touch()
+    (folder / "words.txt").write_text("a cat\na dog\n")
+    (folder / "latin.tsv").write_bytes("é\ta\né\tb\n".encode("latin-1"))
+    (folder / "mac.csv").write_bytes(b"text,label\ra cat,x\ra dog,y\r")
+    (folder / "array.jsonl").write_text("[1, 2]\n")
+    (folder / "dangling.csv").symlink_to("gone.csv")
     lines = [*REFUSED, "train pairs.tsv"]
     before = sorted(folder.rglob("*"))
     done = subprocess.run(
@@ -143,6 +168,34 @@ def test_on_a_terminal_a_phase_is_a_bar_that_disappears(monkeypatch: pytest.Monk
     assert len(line) <= 80
     assert cleared.strip() in ("", "\x1b[?25h")
     assert "a part of it" not in out.getvalue()
+
+
+def test_on_a_terminal_a_phase_that_counts_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bar was drawn once, and stood still while torch was imported or steps were timed."""
+    monkeypatch.setenv("TERM", "xterm")
+    drawn = threading.Semaphore(0)
+
+    class Drawn(Terminal):
+        def write(self, text: str) -> int:
+            drawn.release()
+            return super().write(text)
+
+    with progress_on(Drawn()), phase("loading PyTorch", moving=True):
+        for _ in range(12):  # writes; beginning takes fewer
+            assert drawn.acquire(timeout=60)
+
+
+def test_on_a_terminal_sentences_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal itself breaks lines within words; a command to copy stays in one piece."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    command = "headway train --config run/recipe.yaml --out NEW --train.steps 8000"
+    text = f"has not learned: the loss is 0.70 after 2 steps; try {command}, or a smaller batch\n  {command} {command}"
+    first, *lines, last = fitted(text, Terminal()).split("\n")
+    assert first == "has not learned: the loss is 0.70 after"
+    assert lines == ["  2 steps; try", f"  {command},", "  or a smaller batch"]
+    assert last == f"  {command} {command}"
+    assert fitted(text, io.StringIO()) == text
 
 
 def test_without_a_stream_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,13 +15,14 @@ import pytest
 import sacrebleu
 import soundfile
 import torch
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error
 from torch import nn
 
 from headway.cli.main import main
 from headway.metrics import captions
 from headway.model import load
 from headway.tasks.generation import GenerationOptions
+from headway.tasks.registry import TASKS
 from headway.training.plan import Plan
 from tests.tasks.test_predict_media import whisper_folder
 from tests.train.runs import FAMILIES, MORE, data_in, planned
@@ -31,15 +32,29 @@ pytestmark = pytest.mark.slow
 # families whose answers can be typed in line by line and compared with the data
 WRITING = ("transformer", "rnn", "seq2seq", "t5", "dictation", "captions", "glimpses", "described")
 ANSWERED = (*WRITING, "speech", "classes", "tags", "vit", "resnet", "conformer", "sets", "series")
-# language models and forecasts are measured by losses, encoders by nothing, and CLIP by all images at once
-OTHERS = (
-    *("gpt2", "llama", "mixtral", "masked", "spans", "forecast", "mae", "simmim", "simmim swin", "simclr"),
-    *("clip", "clip over a swin"),
-)
+MATCHED = ("clip", "clip over a swin")
+# tasks whose scores are no function of what `run` answers, and why
+UNANSWERED = {
+    "causal-lm": "the loss of every token, not of a continuation",
+    "masked-lm": "the loss of tokens that are masked at random",
+    "span-corruption": "the loss of spans that are masked at random",
+    "masked-image": "the error of patches, and `run` gives a vector",
+    "simclr": "two views of an image, and `run` gives a vector",
+    "media-embedding": "`eval` has nothing to compare a vector with",
+    "text-embedding": "`eval` has nothing to compare a vector with",
+}
+UNANSWERED_FAMILIES = ("gpt2", "llama", "mixtral", "masked", "spans", "mae", "simmim", "simmim swin", "simclr")
 
 
 def test_every_family_is_here() -> None:
-    assert sorted((*ANSWERED, *OTHERS)) == sorted({**FAMILIES, **MORE})
+    assert sorted((*ANSWERED, *MATCHED, "forecast", *UNANSWERED_FAMILIES)) == sorted({**FAMILIES, **MORE})
+
+
+def test_every_task_is_here() -> None:
+    """A new task is compared below, or says why its scores cannot be."""
+    compared = {planned(name).task.name for name in (*ANSWERED, *MATCHED, "forecast")} | {"whisper"}
+    assert compared | set(UNANSWERED) == set(TASKS)
+    assert not compared & set(UNANSWERED)
 
 
 def error_rate(answers: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
@@ -155,6 +170,46 @@ def test_eval_measures_what_run_writes(name: str, headway: Command) -> None:
         assert headway("run", folder, lines[0], "--max-new-tokens", "2")[1] == ""  # as it was asked to
     else:
         assert err == ""
+
+
+@pytest.mark.parametrize("name", MATCHED)
+def test_eval_ranks_texts_as_run_does(name: str, headway: Command) -> None:
+    """Of an image among all texts; an image among all images is nothing that `run` is asked for."""
+    made = planned(name)
+    known = [*made.splits.train(), *made.splits.validation()]
+    made.as_model(made.build().eval()).save(folder := f"model {name}")
+    found = json.loads(headway("eval", folder, *made.recipe.data.path, "--task", "captions", "--json")[0])["scores"]
+    texts = [text for record in known for text in record.fields[1:]]
+    ranks = list[int]()
+    for record in known:
+        told = json.loads(headway("run", folder, record.name, *texts, "--json")[0])["probabilities"]
+        best = max(told[text] for text in record.fields[1:])
+        others = [text for other in known if other is not record for text in other.fields[1:]]
+        ranks.append(sum(told[text] >= best for text in others))  # one that is as near comes first
+    for k in (1, 5, 10):
+        assert found[f"texts_{k}"] == pytest.approx(sum(rank < k for rank in ranks) / len(ranks), rel=1e-9)
+
+
+def test_eval_measures_what_run_foresees(headway: Command) -> None:
+    """Every row after those before it, in the units of its column."""
+    made = planned("forecast")
+    made.as_model(made.build().eval()).save("model forecast")
+    [file] = made.recipe.data.path
+    head, *rows = Path(file).read_text().splitlines()[:13]
+    Path("few.csv").write_text("\n".join([head, *rows]) + "\n")
+    found = json.loads(headway("eval", "model forecast", "few.csv", "--json")[0])
+    foreseen = list[list[float]]()
+    for at in range(1, len(rows)):
+        Path("before.csv").write_text("\n".join([head, *rows[:at]]) + "\n")
+        told = json.loads(headway("run", "model forecast", "before.csv", "--max-new-tokens", "1", "--json")[0])
+        foreseen += told["output"]
+    names = head.split(",")
+    came = [
+        [float(dict(zip(names, row.split(","), strict=True))[name]) for name in found["columns"]] for row in rows[1:]
+    ]
+    errors = mean_absolute_error(came, foreseen, multioutput="raw_values")
+    assert [one["error"] for one in found["columns"].values()] == pytest.approx(errors, rel=1e-5)
+    assert found["count"] == len(came)
 
 
 def test_eval_measures_what_a_whisper_writes(headway: Command, place: Path) -> None:

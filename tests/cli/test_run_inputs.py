@@ -203,7 +203,7 @@ def test_a_table_is_answered_row_by_row(run: Run, series: Path, tmp_path: Path, 
 HALVES = {
     "5.1,1.4": "'5.1,1.4' has 2 numbers; allowed: 4, which are sepal, petal, width, height",
     "5.1 1.4 0.2 3.5 6": "'5.1 1.4 0.2 3.5 6' has 5 numbers; allowed: 4, which are sepal, petal, width, height",
-    "5.1,x,0.2,3.5": "'x' is no vector of 1 number; allowed: numbers apart by spaces or commas",
+    "5.1,x,0.2,3.5": "'x' is not a number; allowed: numbers apart by spaces or commas",
 }
 
 

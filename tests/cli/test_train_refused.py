@@ -57,6 +57,23 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "too short": ({"b.txt": b"hello"}, ["b.txt"], "b.txt has 6 tokens to learn from"),
     "unsuited": ({}, ["pairs.tsv", "--preset", "gpt2"], "gpt2 cannot learn this task (translation)"),
     "no dropout": ({}, ["text.txt", "--preset", "llama2-7b", "--train.dropout", "0.1"], "llama has none; leave it out"),
+    "one record": (
+        {"b.csv": b"hello,bonjour\n"},
+        ["b.csv"],
+        "no records are left to learn from, beside those that are",
+    ),
+    "two rows": ({"b.csv": b"1,2,3\n4,5,6\n"}, ["b.csv"], "which are no row of 8 + 1; give more vectors\n"),
+    "augmented texts": ({}, ["pairs.tsv", "--data.augment", "flipp"], "changes images and sounds, and this task (seq"),
+    "no tokenizer": (
+        {},
+        ["pairs.tsv", "--data.tokenizer", "wordz"],
+        "did you mean 'words'?\n  tip: headway train pairs",
+    ),
+    "no setting": (
+        {"b.yaml": b"name: no\n"},
+        ["pairs.tsv", "--config", "b.yaml"],
+        "b.yaml line 1: a recipe has no 'name'; allowed: seed, out, device, data, model, train",
+    ),
     "no data": ({}, [], "headway train needs data"),
     "resume what": ({}, ["--resume"], "--resume needs the folder of the run; give --out DIR"),
     "resume where": ({}, ["--resume", "--out", "nowhere"], "headway train needs data"),

@@ -312,6 +312,8 @@ def test_classes(tmp_path: Path) -> None:
     more = labelled(tmp_path, "more.tsv", ["yes", "no", "maybe"] * 3)
     assert check(two).counts == {}
     assert check(one).counts == {Flaw.ONE_CLASS: 1}
+    one = labelled(tmp_path, "single.tsv", ["yes"])  # of which it said: nothing to mend
+    assert check(one).counts == {Flaw.ONE_CLASS: 1}
     found = check(two, validation=more)
     assert found.counts == {Flaw.CLASS: 3}
     assert lines_of(found.problems, Flaw.CLASS) == [3, 6, 9]

@@ -95,8 +95,52 @@ FIRST_RECORDS = {
 def test_a_first_record_is_no_header(tmp_path: Path, case: str) -> None:
     (tmp_path / "a.csv").write_text(FIRST_RECORDS[case])
     found = recognise([tmp_path / "a.csv"])
-    assert "header" not in sentence(found)
+    assert "; the first line is a header" not in sentence(found)
     assert len(list(records(found))) == COUNT
+
+
+def test_what_a_person_says_of_the_first_line_wins_over_its_looks(tmp_path: Path) -> None:
+    """Before there was the option, the first line could only be judged by its looks."""
+    texts, numbers = tmp_path / "a.csv", tmp_path / "b.csv"
+    texts.write_text(table("message,spam", TEXTS, CLASSES))
+    numbers.write_text(table("", SCORES, COUNTS))
+    for file, header, count in [(texts, "no", COUNT + 1), (texts, "yes", COUNT), (numbers, "yes", COUNT - 1)]:
+        assert len(list(records(recognise([file], header=header)))) == count
+    assert recognise([texts], header="yes").columns == ("message", "spam")
+    with pytest.raises(UserError, match=r"has no column 'spam'; allowed: 1 to 2"):
+        recognise([texts], columns=["spam"], header="no")
+
+
+def test_validation_data_is_read_by_the_same_header(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    first.write_text(table("hello,greeting", TEXTS, CLASSES))
+    second.write_text(table("goodbye,greeting", TEXTS[::-1], CLASSES))
+    given = recognise([first], header="no")
+    assert len(list(records(recognise_validation(given, [second], header="no")))) == COUNT + 1
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "parallel"])
+def test_a_header_is_that_of_a_table(tmp_path: Path, name: str) -> None:
+    for file, text in {"a.txt": "a text\n" * 9, "a.jsonl": objects(text=TEXTS, label=CLASSES)}.items():
+        (tmp_path / file).write_text(text)
+    files = {"source": tmp_path / "a.txt", "target": tmp_path / "a.jsonl"} if name == "parallel" else {}
+    with pytest.raises(UserError, match=r"there is no \.csv or \.tsv table that could have a header; leave"):
+        recognise([] if files else [tmp_path / name], **files, header="no")
+
+
+def test_columns_by_name_in_a_file_without_names(tmp_path: Path) -> None:
+    """It was said that the cells of the first record are the columns to choose from."""
+    file = tmp_path / "a.csv"
+    file.write_text(table("", TEXTS, GERMAN))
+    with pytest.raises(UserError, match="has no column 'message', and its first line does not look like a header; put"):
+        recognise([file], columns=["message", "spam"])
+
+
+def test_bars_between_columns(tmp_path: Path) -> None:
+    """They were taken for characters of one column of text."""
+    file = tmp_path / "a.csv"
+    file.write_text(table("text|label", TEXTS, CLASSES, by="|"))
+    assert recognise([file]).kind is DataKind.LABELS
 
 
 RARE = ["sport", *CLASSES[1:]]  # a class that occurs once
@@ -109,10 +153,12 @@ def test_a_first_word_of_a_class_of_its_own_is_judged_by_the_other_classes(tmp_p
         file.write_text(table(f"{word},{name}", TEXTS, RARE))
         assert len(list(records(recognise([file])))) == COUNT + 1
         file.write_text(table(f"{word},{name}", TEXTS, CLASSES))
-        told = f"({word}, {name}; the first line is a header: where it is a record, put a line of names"
-        assert told in sentence(recognise([file]))
-        file.write_text(table(f"text,label\n{word},{name}", TEXTS, CLASSES))  # as it says
-        assert len(list(records(recognise([file])))) == COUNT + 1
+        said = sentence(recognise([file]))
+        assert f"({word}, {name}; the first line is a header), so" in said
+        assert "or with data.header no if the first line is a record)" in said
+        found = recognise([file], header="no")  # as it says
+        assert len(list(records(found))) == COUNT + 1
+        assert "data.header" not in sentence(found)
     file.write_text(table("message,grade", TEXTS, STARS))
     assert sentence(recognise([file])).count("the first line is a header)") == 1
 

@@ -262,7 +262,7 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "an empty text": (["empty.txt"], {}, "empty.txt is empty"),
     "a mark and nothing": (["mark.tsv"], {}, "mark.tsv is empty"),
     "blank lines": (["blank.tsv"], {}, "blank.tsv is empty"),
-    "a header only": (["head.tsv"], {}, "head.tsv has no row with 2 columns"),
+    "a header only": (["head.tsv"], {}, "head.tsv has a header and no records below it"),
     "another format": (["a.docx"], {}, "a.docx: what a .docx holds is not known; allowed: .tsv, .csv"),
     "no suffix": (["plain"], {}, "plain: what a file without a suffix holds is not known"),
     "a language as suffix": (["train.en"], {}, "two parallel files, as data.source and data.target"),

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headway.data.tokenizer_readers import load_pipeline
 
 import headway.conversion
 from headway.cli.main import main
+from headway.errors import UserError
 from headway.training.metrics_log import MetricsLog
 from tests.cli.command import TINY
 from tests.hostile.conftest import built
@@ -162,6 +164,18 @@ def tried(cases: list[Case], folder: Path) -> dict[str, Outcome]:
 
 def test_the_model_that_the_others_spoil_runs(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(model), "a " + "a" * 20_000, "--max-new-tokens", "1"]) == 0, capsys.readouterr().err
+
+
+def test_a_decoder_that_panics_at_a_later_text_is_refused_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """It was loaded, and the package wrote to standard error when a text had the token."""
+    vocab = {"[UNK]": 0, "the": 1, "zzz": 2, "z": 3}
+    strip = {"type": "Strip", "content": "z", "start": 2, "stop": 2}
+    values = {"version": "1.0", "added_tokens": [], "decoder": strip, "model": {**PIECES, "vocab": vocab}}
+    with pytest.raises(UserError, match=r"x\.json: not a tokenizer: "):
+        load_pipeline(json.dumps(values), Path("x.json"))
+    assert capfd.readouterr() == ("", "")
+    strip["stop"] = 0
+    assert load_pipeline(json.dumps(values), Path("x.json")).decode([2]) == "z"
 
 
 def test_a_pipeline_that_panics_or_never_ends_is_one_sentence(model: Path, tmp_path: Path) -> None:

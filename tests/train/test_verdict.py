@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from headway.cli import main as cli
-from headway.metrics.scores import MEASURES, Scores, score_cell
+from headway.metrics.intervals import Interval
+from headway.metrics.scores import MEASURES, Scores, class_rows, score_cell
 from headway.metrics.scoring import score_classes
 from headway.tasks.base import Task, task_class
 from headway.tasks.registry import TASKS
@@ -121,8 +122,18 @@ def test_console_report_card_and_data_say_the_same(task: str) -> None:
     for line in said:
         assert line in one.console
         assert " ".join(line.split()) in " ".join(one.page.split())
-    last = [json.loads(line) for line in (one.made.out / "metrics.jsonl").read_text("utf-8").splitlines()][-1]
-    assert {name: last["valid"][name] for name in scores.numbers} == scores.numbers
+    lines = [json.loads(line) for line in (one.made.out / "metrics.jsonl").read_text("utf-8").splitlines()]
+    assert {name: lines[-1]["valid"][name] for name in scores.numbers} == scores.numbers
+    evaluations = [line for line in lines if "intervals" in line]  # those in training, each with what it is of
+    assert evaluations
+    for line in evaluations:
+        assert f"Evaluations on {line['count']:,} {line['things']}, with 95 % intervals" in one.page
+        for name in scores.numbers:
+            low, high = (line["intervals"][name][end] for end in ("low", "high"))
+            assert MEASURES[name].with_interval(line["valid"][name], Interval(low, high)) in one.page
+    if scores.classes is not None:
+        for row in class_rows(scores.classes)[1:]:
+            assert all(cell in one.card for cell in row[2:5])  # precision, recall and F1 with their intervals
 
 
 @pytest.mark.slow

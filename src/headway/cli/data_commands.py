@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from json import dumps
@@ -26,7 +27,7 @@ from headway.cli.options import (
 from headway.dtype import FP32, holds_int8
 from headway.errors import UserError
 from headway.generate.option_checks import DecodingOptions
-from headway.progress import phase
+from headway.progress import fitted, phase
 
 
 def check(
@@ -62,7 +63,7 @@ def check(
     kind, columns = data_kind(split.task), split.columns.split(",") if split.columns else ()
     if validation and split.test_from is not None:
         raise UserError("--validation and --test-from are both given", do="give one of them")
-    named: dict[str, Any] = {"columns": columns, "label_from": split.label_from}
+    named: dict[str, Any] = {"columns": columns, "label_from": split.label_from, "header": split.header}
     with phase("reading the data"):
         given = recognise(data, source=split.source, target=split.target, kind=kind, **named)
         beside = recognise_validation(given, validation, **named) if validation else None
@@ -73,7 +74,7 @@ def check(
     with phase("checking the data"):
         found = check(given, validation=beside, longest=MAX_FIELD_CHARACTERS if longest is None else longest)
     fields = {"data": given.description, "task": data_entry(given.kind).word, **found.to_dict()}
-    print(dumps(fields, indent=1, ensure_ascii=False) if json else found.to_text())
+    print(dumps(fields, indent=1, ensure_ascii=False) if json else fitted(found.to_text(), sys.stdout))
     return 2 if found.bad else 0
 
 
@@ -135,7 +136,7 @@ def evaluate(
             told, notes = found.to_dict(), list[str]()
     if (final := final_scores(model)) is not None:
         told, notes = {**told, "training": final}, [*notes, final_note(final)]
-    text = "\n\n".join([str(found.extra["data"]), found.to_text(), *notes])
+    text = "\n\n".join([fitted(str(found.extra["data"]), sys.stdout), found.to_text(), *notes])
     print(dumps({"model": str(model), **told}, indent=1, ensure_ascii=False) if json else text)
     return 0
 

@@ -17,10 +17,11 @@ from contextvars import copy_context
 from dataclasses import fields
 from functools import reduce
 from traceback import print_exc
-from typing import TextIO
+from typing import Literal, TextIO, get_args, get_origin
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import (
+    CoercionError,
     MissingArgumentError,
     UnknownCommandError,
     UnknownOptionError,
@@ -31,7 +32,7 @@ from cyclopts.exceptions import (
 from headway import __version__
 from headway.cli import data_commands, inspect_commands, look_command, model_commands, train_commands
 from headway.errors import UserError, listed, nearest
-from headway.progress import is_terminal, progress_on
+from headway.progress import fitted, is_terminal, progress_on
 from headway.recipe import SETTINGS
 from headway.system import Terminated, memory_errors, wait_passively
 from headway.tasks.registry import SPELLING
@@ -55,6 +56,8 @@ COMMANDS_ELSEWHERE = {  # names in other programs
     **dict.fromkeys(("fit", "finetune", "fine-tune"), "train"),
 }
 
+NEGATIVE = re.compile(r"-[\d.]")  # a number rather than an option
+NOUNS: dict[object, str] = {int: "a whole number", float: "a number"}
 DOTTED = re.compile(r"(?<![\w./-])(?:data|model|train)\.[a-z_]+(?![\w/-]|\.\w| =)")
 ARGUMENT = re.compile(
     r"(?P<advice>(?:as in|use|with) )?(?<![\w./'\"-])(?P<name>[a-z]\w*)=(?P<value>-?[\w.]*\w)?(?![\w'\"(\[-])"
@@ -100,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # a closed pipe is noticed here, not at exit
     except UserError as error:
         trace(words)
-        print(*told(error, words), sep="\n", file=sys.stderr)
+        print(fitted("\n".join(told(error, words)), sys.stderr), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -202,8 +205,17 @@ def mistake(error: CycloptsError) -> UserError:
             shown = [argument for argument in arguments if argument.show]
             names = [name for argument in shown for name in argument.names if name.startswith("--")]
             word = (token.keyword or token.value).partition("=")[0]
+            if NEGATIVE.match(word):
+                do = f"put -- before it, as in {command} … -- {shlex.quote(word)}"
+                return UserError(f"{word!r} begins with a dash, as options do", do=do)
             meant = train_commands.known_elsewhere(word) if command == "headway train" else None
             return unknown(command, "option", word, [*names, "--help"], meant)
+        case CoercionError(token=token, target_type=kind) if token and token.value and kind in NOUNS:
+            return UserError(f"{token.keyword or ''} {token.value!r} is not {NOUNS[kind]}".strip())
+        case CoercionError(token=token, target_type=kind) if token and get_origin(kind) is Literal:
+            choices = [str(choice) for choice in get_args(kind)]
+            said = f"{token.keyword or ''} {token.value!r} is not a choice".strip()
+            return UserError(said, allowed=listed(choices), meant=nearest(token.value, choices))
         case MissingArgumentError(keyword=str(keyword)):
             return UserError(f"{keyword} needs a value", do=f"see {command} --help")
         case MissingArgumentError(argument=argument) if argument:
@@ -217,7 +229,8 @@ def mistake(error: CycloptsError) -> UserError:
 
 
 def unknown(command: str, kind: str, word: str, names: list[str], meant: str | None = None) -> UserError:
-    meant = meant or nearest(word, names)
+    near = nearest(word.lstrip("-"), [name.lstrip("-") for name in names])  # dashes make all options alike
+    meant = meant or next((name for name in names if name.lstrip("-") == near), None)
     do = None if meant else f"see {command} --help"
     return UserError(f"{command} has no {kind} {word!r}", allowed=listed(names), meant=meant, do=do)
 

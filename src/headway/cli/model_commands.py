@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 LINES = 32  # texts at a time
+MAX_NAME = 255  # characters of the name of a file
 LENGTH = Group("Length", sort_key=10)
 DRAWING = Group("Sampling (default: greedy)", sort_key=11)
 SEARCHING = Group("Beam search", sort_key=12)
@@ -168,12 +169,19 @@ def run(
         Print each prediction as a line of JSON.
     """
     writing.check()
-    if lines == bool(texts):
+    if lines and texts:
+        do = f"give it so, as in headway run {path_argument(model)} --lines < {path_argument(texts[0])}"
+        raise UserError(f"--lines reads standard input, and {texts[0][:60]!r} is given too", do=do)
+    if not lines and not texts:
         raise UserError(
             "headway run needs something to answer",
             do='give a text or a file, as in headway run MODEL "text", or --lines to read them',
         )
     loaded, options = prepared(model, writing, loading, dtype)
+    for text in texts if loaded.task.noun == "texts" else ():
+        if len(text) < MAX_NAME and Path(text).is_file():
+            lines_of = f"headway run {path_argument(model)} --lines < {path_argument(text)}"
+            print(f"note: {text!r} is answered as a text; {lines_of} answers the lines of the file", file=sys.stderr)
     task, stops, cuts = loaded.task, Counter[str | None](), Counter[str | None]()
     for batch in line_batches(task) if lines else argument_batches(task, texts):
         for one in task.embeddings(loaded.model, batch) if embed else task.predict(loaded.model, batch, options):

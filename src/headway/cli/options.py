@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -55,7 +55,7 @@ DataPath = Annotated[Path, Parameter(validator=check_data)]
 
 def import_torch() -> None:
     """Imports torch, which takes seconds: a command calls it when all else was checked."""
-    with phase("loading PyTorch"):
+    with phase("loading PyTorch", moving=True):
         import torch  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
@@ -74,12 +74,15 @@ class DataOptions:
         Task of the data, as for headway train: translation, images, speech, masked-lm …; recognised unless given.
     columns
         Names or numbers of the columns to use, as in en,de; recognised unless given.
+    header
+        Whether the first line of a table is a header: yes or no; recognised unless given.
     label_from
         Regular expression that finds the class, or the transcript, in names of images or sounds.
     """
 
     task: str | None = None
     columns: str | None = None
+    header: Annotated[Literal["yes", "no"] | None, Parameter(name=["--header", "--data.header"])] = None
     label_from: str | None = None
 
 

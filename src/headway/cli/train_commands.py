@@ -36,6 +36,7 @@ SHARED = (  # settings that compared models have in common
     "data.target",
     "data.validation",
     "data.columns",
+    "data.header",
     "data.skip_bad",
     "data.max_length",
     "data.tokenizer",

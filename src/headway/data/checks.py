@@ -93,7 +93,7 @@ def check(
     found = Findings()
     ours = DataReading(given, longest, found)
     hashes, classes = ours.hashes, ours.classes
-    if len(classes) == 1 and len(hashes) > 1:
+    if len(classes) == 1:
         found.add(Problem(*hashes.place(0), Flaw.ONE_CLASS, f"every label is {next(iter(classes))!r}"))
     found.add_rows(hashes, Flaw.DUPLICATE, "the same as {}", hashes, hashes.duplicates())
     found.add_rows(hashes, Flaw.ANOTHER, "the source of {} with another target", hashes, hashes.others())

@@ -27,6 +27,7 @@ from headway.data.table_preview import (
     WORDS,
     TablePreview,
     has_known_names,
+    is_name,
     is_numeric,
     sample_objects,
     sample_rows,
@@ -48,8 +49,6 @@ SHOWN = {
     DataKind.TAGS: "words and tags",
     DataKind.TEXTS: "one text column",
 }
-
-IF_RECORD = "where it is a record, put a line of names such as text,label above it"
 
 
 def choose(table: TablePreview, query: DataQuery) -> ColumnChoice:
@@ -135,11 +134,22 @@ def look_like_tags(words: list[str], tags: list[str]) -> bool:
 def described(table: TablePreview, columns: tuple[int, ...]) -> str:
     """The columns of a table for a sentence, where there is something to say: (message, spam; …)"""
     names = [str(table.names[at] if table.names else at + 1) for at in columns]
-    header = ""
-    if table.dialect and table.names and not has_known_names(table.names):
-        numeric = any(is_numeric(table.values(at)) for at in range(table.width))  # whose first cell is none: no doubt
-        header = "; the first line is a header" + ("" if numeric else f": {IF_RECORD}")
+    unknown = table.dialect and table.names and not has_known_names(table.names)
+    header = "; the first line is a header" if unknown else ""
     return f" ({listed(names)}{header})" if table.names or table.width > len(columns) else ""
+
+
+def doubted_header(table: TablePreview, query: DataQuery) -> str | None:
+    """The value of data.header that reads the first line otherwise, where its looks alone decided and may deceive."""
+    if query.header is not None or query.columns or table.dialect is None:
+        return None
+    if any(is_numeric(table.values(at)) for at in range(table.width)):  # a first cell that is no number is its name
+        return None
+    if table.names:
+        return None if has_known_names(table.names) else "no"
+    first, *rest = table.rows
+    alike = sum(all(map(is_name, row)) for row in rest)
+    return "yes" if all(map(is_name, first)) and 2 * alike < len(rest) else None
 
 
 def undecided(table: TablePreview, kind: DataKind | None) -> UserError:

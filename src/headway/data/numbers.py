@@ -233,7 +233,9 @@ def numbers_of(given: str, columns: Sequence[str | int] | None, width: int) -> s
     for row in rows:
         if len(row) != width or None in map(as_number, row):
             allowed = TYPED if columns is None else f"{TYPED}; or a table, as .csv or .tsv"
-            raise UserError(f"{' '.join(row)[:60]!r} is no vector of {counted(width, 'number')}", allowed=allowed)
+            wrong = next((cell for cell in row if as_number(cell) is None), None)
+            count = f"{' '.join(row)[:60]!r} has {counted(len(row), 'number')} where {width} belong"
+            raise UserError(count if wrong is None else f"{wrong[:60]!r} is not a number", allowed=allowed)
     return "; ".join(map(" ".join, rows))
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from headway.data.column_choice import SHOWN, choose, described, refuse_mixed
+from headway.data.column_choice import SHOWN, choose, described, doubted_header, refuse_mixed
 from headway.data.conll import recognise_conll
 from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
 from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile
@@ -48,20 +48,32 @@ def recognise(
     rate: int | None = None,
     frames: int = 1,
     nameless: bool = False,
+    header: str | None = None,
 ) -> RecognisedData:
     """What the files hold; a kind and columns (names, or numbers from 1) that are given win over their looks.
 
     `label_from` is a pattern that finds a class or a transcript in the names of images or sounds, `rate` that at which
     all sounds are wanted (else they must have one), and `frames` how many an animated image may have.  Images that are
-    `nameless` need no classes: all that a folder holds are taken.
+    `nameless` need no classes: all that a folder holds are taken.  `header` is yes or no where the first line of a
+    table is not to be judged by its looks.
     """
     if source or target:
+        if header is not None:
+            raise no_table(f"{source} and {target}")
         return parallel(paths, source, target, kind)
     if not paths:
         raise UserError("no data was given", allowed=ALLOWED)
     for path in paths:
         check_path(path)
-    query = DataQuery(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless)
+    query = DataQuery(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless, header)
+    found = recognise_files(query)
+    if header is not None and not any(suffix in (".csv", ".tsv") for _, suffix in query.samples):
+        raise no_table(listed(map(str, paths), 3))
+    return found
+
+
+def recognise_files(query: DataQuery) -> RecognisedData:
+    paths, kind, columns, label_from = query.paths, query.kind, query.columns, query.label_from
     if found := recognise_conll(query):
         return found
     if kind not in TEXTUAL and (found := recognise_media_or_numbers(query)):
@@ -74,10 +86,15 @@ def recognise(
     files = [file for path in paths for file in unfolded(path)]
     suffixes = {meant_as(file, kind) for file in files}
     if suffixes == {".txt"}:
-        return documents(paths, files, columns or ())
+        return documents(paths, files, columns)
     if ".txt" in suffixes:
-        raise UserError(f"{listed(map(str, files), 3)}: tables and texts cannot be read together")
+        said = f"{listed(map(str, files), 3)}: tables and texts cannot be read together"
+        raise UserError(said, do="give the tables, or the texts")
     return tables(query, files)
+
+
+def no_table(named: str) -> UserError:
+    return UserError(f"{named}: there is no .csv or .tsv table that could have a header", do="leave out data.header")
 
 
 def recognise_media_or_numbers(query: DataQuery) -> RecognisedData | None:
@@ -120,6 +137,7 @@ def recognise_validation(
     columns: Sequence[str | int] | None = None,
     label_from: str | None = None,
     nameless: bool = False,
+    header: str | None = None,
 ) -> RecognisedData:
     """Validation data, read as the training data is; a UserError where it is the training data."""
     if isinstance(given.sources[0], ParallelFiles):
@@ -129,7 +147,9 @@ def recognise_validation(
         found = recognise([], source=paths[0], target=paths[1], kind=given.kind)
     else:
         columns = columns or given.columns or None
-        found = recognise(paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless)
+        found = recognise(
+            paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless, header=header
+        )
     if is_same_data(given, found):
         said = f"data.validation {listed(map(str, paths))} is the training data, so its scores would say nothing"
         raise UserError(said, do="give other records, or leave it out: a share of the data is then held out")
@@ -220,6 +240,7 @@ def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
     """The first file decides; the others must have the same columns."""
     sources: list[RecordSource] = []
     descriptions: list[str] = []
+    doubts: list[str | None] = []
     lines = 0
     for file in files:
         lines += line_count(file)
@@ -230,10 +251,11 @@ def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
         lines -= table.header_lines
         sources.append(table.source(columns))
         descriptions.append(SHOWN[kind] + described(table, columns))
+        doubts.append(doubted_header(table, query))
         query = replace(query, kind=kind, columns=query.columns or sources[0].columns)
     assert query.kind is not None
     said = f"{listed(map(str, files), 3)}: {counted(lines, 'line')} of {descriptions[0]}"
-    return RecognisedData(query.kind, tuple(sources), said)
+    return RecognisedData(query.kind, tuple(sources), said, other_header=doubts[0])
 
 
 def unfolded(path: Path) -> list[Path]:

@@ -226,6 +226,7 @@ class RecognisedData:
     paths: tuple[Path, ...] = ()
     fingerprint: tuple[str, ...] = ()
     unlabelled: bool = False  # images that are learned from without classes
+    other_header: str | None = None  # the value of data.header that would read a first line otherwise, if in doubt
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -253,6 +254,7 @@ class DataQuery:
     rate: int | None = None  # at which all sounds are wanted
     frames: int = 1  # of a film, of which the first may be taken for an image
     nameless: bool = False  # images are learned from without classes
+    header: str | None = None  # whether tables have one: yes, no, or as it looks
     samples: dict[tuple[Path, str], Any] = field(default_factory=dict[tuple[Path, str], Any], repr=False)
 
     def once(self, key: tuple[Path, str], read: Callable[[], T]) -> T:

@@ -245,5 +245,7 @@ def checked_pattern(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise UserError(f"{pattern!r} is no pattern: {error}") from None
+        raise UserError(
+            f"{pattern!r} is no pattern: {error}", do="write a regular expression as Python's re has them"
+        ) from None
     return pattern

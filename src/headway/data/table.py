@@ -25,7 +25,7 @@ from headway.errors import counted
 
 MAX_QUOTED_LINES = 1000  # lines of a quoted cell: an unclosed quote takes no more with it, nor more than MAX_LINE_BYTES
 MAX_FLOAT = 3e38  # what four bytes hold
-SEPARATORS = (",", ";", "\t")
+SEPARATORS = (",", ";", "\t", "|")
 LONE_CR, STAND_IN = re.compile(r"\r(?!\n)"), "\ufdd0"  # a noncharacter of Unicode: no text has it
 TableRow: TypeAlias = tuple[int, tuple[str, ...]]  # the line where a row begins, and its cells
 JsonRow: TypeAlias = tuple[int, dict[str, Any]]  # the line of an object

@@ -1,10 +1,10 @@
 """The first rows of a table as texts, with the names of its columns.
 
-A first row is a header where a column was requested by name, or where it looks like one: by its words (text, label,
-source, en, …), or by how it differs from the rows below it: a column of numbers or of names of files begins with
-neither, or a row of names stands above rows of sentences.  A first record must not be taken for a header, so what is
-left open is a record.  One word with a class that occurs nowhere else, above sentences whose classes all occur again,
-is taken for a header; the plan says so, and what to do where it is none.
+A first row is a header where a person said so (data.header), where a column was requested by name, or where it looks
+like one: by its words (text, label, source, en, …), or by how it differs from the rows below it: a column of numbers or
+of names of files begins with neither, or a row of names stands above rows of sentences.  A first record must not be
+taken for a header, so what is left open is a record.  One word with a class that occurs nowhere else, above sentences
+whose classes all occur again, is taken for a header; the plan says so, and what to do where it is none.
 
 A file is sampled once for each `DataQuery`, whatever it is then tried as.
 """
@@ -32,9 +32,10 @@ from headway.data.table import (
     sniff,
 )
 from headway.data.text_lines import MEDIA_SUFFIXES, Problem, suffix_of
-from headway.errors import UserError, listed, nearest
+from headway.errors import UserError, counted, listed, nearest
 
 T = TypeVar("T", TableRow, JsonRow)
+SEVERAL = "give every line as many cells as the header, and quotes to cells of a .csv that hold its separator"
 MAX_ROWS, MAX_CHARACTERS = 2000, 2**22  # of a sample
 MIN_NAMES_SHARE = 0.9  # of the values in a column that are to look like names of files
 MIN_NUMBER_SHARE = 0.5  # of the values in a column that are to be numbers: a column of texts has hardly any
@@ -117,11 +118,19 @@ def preview_rows(query: DataQuery, file: Path, suffix: str) -> TablePreview:
     first = rows[0]
     (width, _), *_ = Counter(map(len, rows)).most_common(1)
     rest = tuple(cells for cells in rows[1:] if len(cells) == len(first))
-    by_name = any(not str(column).isdecimal() for column in query.columns)
-    if not by_name and not (sampled[0][0] == 1 and len(first) == width and is_header(first, rest)):
+    by_name = [column for column in query.columns if not str(column).isdecimal()]
+    looks = sampled[0][0] == 1 and len(first) == width and is_header(first, rest)
+    if query.header is None and by_name and not looks and not {*map(str, by_name)} & {*first}:
+        said = f"{file} has no column {by_name[0]!r}, and its first line does not look like a header"
+        do = "put a line of names above it, or give numbers of columns"
+        raise UserError(said, do=do)
+    if query.header == "no" or (query.header is None and not by_name and not looks):
         return TablePreview(file, None, tuple(cells for cells in rows if len(cells) == width), dialect)
+    if len(rows) == 1:
+        do = "give more lines, or data.header no where it is a record"
+        raise UserError(f"{file} has a header and no records below it", do=do)
     if not rest:
-        raise UserError(f"{file} has no row with {len(first)} columns, as its first line has")
+        raise UserError(f"{file} has no row with {counted(len(first), 'column')}, as its first line has", do=SEVERAL)
     return TablePreview(file, first, rest, dialect)
 
 
@@ -168,7 +177,7 @@ def sample(rows: Iterable[T | Problem], file: Path) -> list[T]:
         if number + 1 == MAX_ROWS or size > MAX_CHARACTERS:
             break
     if not good:
-        raise UserError(str(first) if first else f"{file} is empty")
+        raise first.error() if first else UserError(f"{file} is empty")
     return good
 
 

@@ -31,6 +31,7 @@ from headway.system import regular
 MAX_FILE_BYTES = 2**29  # bytes that are ever read at once
 BLOCK = 512  # bytes of a block of an archive
 MAX_LINE_BYTES = 2**24  # bytes of a line that are ever held
+MIN_CARRIAGE_RETURNS = 3  # and no line end, in a file whose lines they end; fewer may be characters of a text
 MAX_LAST_BLANKS = 1000  # lines at the end of a file that are let pass
 # What files hold, by suffix (in lower case, without .gz).
 ALIASES = {".ndjson": ".jsonl", ".tab": ".tsv"}
@@ -80,8 +81,10 @@ class Flaw(StrEnum):
     NUMBER = "not a number"
 
 
-# what may be given, and what to do, by what is wrong with an image or a sound
+# what may be given, and what to do, by what is wrong
 REMEDIES: Mapping[Flaw, tuple[str | None, str]] = {
+    Flaw.ENCODING: (None, "save the file as UTF-8"),
+    Flaw.JSON: (None, 'write one object on each line, as in {"text": "…", "label": "…"}'),
     Flaw.IMAGE: ("JPEG, PNG, GIF, BMP, WebP, TIFF and PPM images", "save it again as PNG or JPEG, or remove it"),
     Flaw.SOUND: ("WAV, FLAC, Ogg and MP3 sounds", "convert it, as in ffmpeg -i FILE new.wav, or remove it"),
     Flaw.ANIMATED: ("images of one frame", "save one frame as an image of its own, or remove it"),
@@ -103,10 +106,10 @@ class Problem:
     def __str__(self) -> str:
         return f"{spot(self.file, self.line)}: {self.said}"
 
-    def error(self, do: str, more: str = "") -> UserError:
+    def error(self, do: str | None = None, more: str = "") -> UserError:
         """What is said where reading ends at it; `more` follows what is wrong."""
         allowed, mend = REMEDIES.get(self.what, (None, None))
-        return UserError(f"{self}{more}", allowed=allowed, do=f"{mend}; {do}" if mend else do)
+        return UserError(f"{self}{more}", allowed=allowed, do="; ".join(filter(None, (mend, do))) or None)
 
 
 def spot(file: Path, line: int) -> str:
@@ -191,6 +194,8 @@ def check_file(file: Path) -> None:
 
 def check_exists(path: Path) -> None:
     """A UserError where there is neither a file nor a folder, with the name of one that was perhaps meant."""
+    if path.is_symlink() and not path.exists():
+        raise UserError(f"{path} is a link to {path.readlink()}, which is not there", do="give the file itself")
     if not path.exists():
         beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         like = nearest(path.name, beside)
@@ -209,6 +214,9 @@ def unmarked(raw: bytes, file: Path) -> bytes:
     """The beginning of a file without a mark of the byte order."""
     if raw.startswith(UTF16):
         raise UserError(f"{file} is in UTF-16", do="save it as UTF-8")
+    if b"\n" not in raw and raw.count(b"\r") >= MIN_CARRIAGE_RETURNS:
+        said = f"{file} ends its lines with carriage returns alone, as old Macs did"
+        raise UserError(said, do="save it with Unix line ends (LF)")
     return raw.removeprefix(BOM)
 
 

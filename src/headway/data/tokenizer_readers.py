@@ -38,8 +38,8 @@ from headway.data.tokenizer_files import (
     read_settings,
     read_text,
 )
-from headway.data.tokenizer_training import frame, merges_by_score
-from headway.errors import UserError, malformed
+from headway.data.tokenizer_training import TRAINERS, frame, merges_by_score
+from headway.errors import UserError, malformed, nearest
 from headway.system import read_json
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def found_tokenizer(path: Path) -> Tokenizer:
         if path.suffix == ".json" and not path.is_dir():
             return read_pipeline(path)
     said = "there is no tokenizer in this folder" if path.is_dir() else "not the name of a tokenizer's file"
-    raise UserError(f"{path}: {said}", allowed=", ".join(READERS))
+    meant = None if path.exists() else nearest(str(path), TRAINERS)  # a folder, or what one is trained as
+    raise UserError(f"{path}: {said}", allowed=", ".join([*TRAINERS, *READERS]), meant=meant)
 
 
 def read_by(reader: str, file: Path) -> Tokenizer:
@@ -252,11 +253,22 @@ def load_pipeline(text: str, file: Path) -> Backend:
         backend.no_truncation()
         try:
             backend.decode(backend.encode(PROBE).ids)
+            for ids in stripped_tokens(backend) if '"Strip"' in text else ():
+                backend.decode(ids)
         except Exception:
             pass
         except BaseException as error:
             raise refused(error, file) from error
     return backend
+
+
+def stripped_tokens(backend: Backend) -> Iterator[list[int]]:
+    """Tokens of one repeated character, alone and twice: a decoder that strips it at both ends panics where they meet.
+
+    A panic at a later text would write to standard error by itself, and muting that mutes other threads too.
+    """
+    repeated = (number for token, number in backend.get_vocab().items() if len(set(token)) == 1)
+    yield from ([number] * count for number in repeated for count in (1, 2))
 
 
 def refused(error: BaseException, file: Path) -> UserError:

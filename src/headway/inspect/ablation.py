@@ -35,6 +35,7 @@ def importance(
     *,
     task: str | None = None,
     columns: str | None = None,
+    header: str | None = None,
     label_from: str | None = None,
     how: str = "off",
     most: int = 500,
@@ -43,13 +44,13 @@ def importance(
 ) -> ImportanceResult:
     """Evaluates a model on at most `most` records of data, unchanged and with each head edited.
 
-    `data`, `task`, `columns` and `label_from` are those of `headway.evaluate`: a path or several, or an iterable of
-    records.  `how` is off, uniform or only.  `callback` gets the number of heads that are done, and of all; errors call
-    the model `named`.
+    `data`, `task`, `columns`, `header` and `label_from` are those of `headway.evaluate`: a path or several, or an
+    iterable of records.  `how` is off, uniform or only.  `callback` gets the number of heads that are done, and of all;
+    errors call the model `named`.
     """
     if how not in HEAD_EDITS:
         raise UserError(f"how={how}", allowed=listed(HEAD_EDITS), meant=nearest(how, HEAD_EDITS))
-    query = query_of(data, task=task, columns=columns, label_from=label_from)
+    query = query_of(data, task=task, columns=columns, header=header, label_from=label_from)
     first = query.first  # errors of the data are reported before the model is loaded
     loaded = resolve(model)
     heads = heads_of(loaded.model)

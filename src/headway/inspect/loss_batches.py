@@ -129,7 +129,7 @@ def mentions_texts(query: EvalQuery) -> bool:
     """Whether there may be texts about images or sounds: in a table, in their names, or as the user said."""
     if isinstance(query, RecordsQuery):
         return all(len(record.fields) > 1 for record in query.records)
-    if query.task or query.columns or query.label_from:
+    if query.task or query.columns or query.header or query.label_from:
         return True
     return any(is_table(path) or bool((pool := pool_at(path)) and tables_of(pool)) for path in query.paths)
 

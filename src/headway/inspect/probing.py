@@ -39,6 +39,7 @@ def probe(
     *,
     task: str | None = None,
     columns: str | None = None,
+    header: str | None = None,
     label_from: str | None = None,
     most: int = 2000,
     ridge: float | None = None,
@@ -49,7 +50,7 @@ def probe(
     """
     if ridge is not None and ridge <= 0:
         raise UserError(f"ridge={ridge:g}", allowed="a number above 0", do="without it, a probe has no one answer")
-    query = query_of(data, task=task, columns=columns, label_from=label_from)
+    query = query_of(data, task=task, columns=columns, header=header, label_from=label_from)
     found, source = query.first, query.paths[0] if query.paths else Path("records")
     if found.kind is DataKind.PAIRS and task is None:  # two columns of texts may be texts and their classes
         found = query.read(DataKind.LABELS)

@@ -57,6 +57,7 @@ def sae(
     *,
     task: str | None = None,
     columns: str | None = None,
+    header: str | None = None,
     label_from: str | None = None,
     atoms: int = 512,
     top: int | None = None,
@@ -71,13 +72,13 @@ def sae(
     """Trains an SAE of `atoms` features on about `vectors` vectors of a site, and writes it to the folder `out`.
 
     Sparsity is either `top`, the number of features of each vector, or `l1`, the weight of an L1 penalty.  `data`,
-    `task`, `columns` and `label_from` are those of `headway.evaluate`: a path or several, or an iterable of records.
-    Errors call the model `named`.
+    `task`, `columns`, `header` and `label_from` are those of `headway.evaluate`: a path or several, or an iterable of
+    records.  Errors call the model `named`.
     """
     sparse, training = sparseness(top, l1), SAETraining(steps=steps, seed=seed)
     SAEConfig(1, atoms, sparse)  # sizes are checked before the model is loaded
     check_output(vectors, out)
-    query = query_of(data, task=task, columns=columns, label_from=label_from)
+    query = query_of(data, task=task, columns=columns, header=header, label_from=label_from)
     check_query(query)
     loaded = resolve(model)
     name = one_site(loaded.model, site)

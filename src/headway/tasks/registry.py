@@ -99,4 +99,8 @@ def sentence(data: RecognisedData) -> str:
     spell = SPELLING.get()
     if data.unlabelled:
         return f"{data.description}, to be learned from without classes (change with {spell('data.objective')})"
-    return f"{data.description}, so {data_entry(data.kind).goal} (change with {spell('data.task')})"
+    change = spell("data.task")
+    if data.other_header:
+        taken = "record" if data.other_header == "no" else "header"
+        change += f", or with {spell('data.header')} {data.other_header} if the first line is a {taken}"
+    return f"{data.description}, so {data_entry(data.kind).goal} (change with {change})"

@@ -123,7 +123,8 @@ def level_of(texts: Iterable[str]) -> tuple[str, str]:
     """
     sample = list(islice(texts, SAMPLE))
     if not sample:
-        raise UserError("there are no records to learn a vocabulary from")
+        said = "no records are left to learn from, beside those that are held out for validation"
+        raise UserError(said, do="give more, or files of their own as data.validation")
     words, note = Counter(word for text in sample for word in text.split()), ""
     if len(words) <= MAX_SYMBOLS and sum(words.values()) >= 20 * len(words) and sum(words.values()) > 2 * len(sample):
         tokenizer = trained("words", words, None, Framing())

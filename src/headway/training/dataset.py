@@ -62,13 +62,19 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         columns=data.columns,
         label_from=data.label_from,
         nameless=unlabelled,
+        header=data.header,
     )
     if data.test_from is not None:
         given = without_test(given, data.test_from, "data.test_from")
     validation, skipped = None, Skipped() if data.skip_bad else None
     if data.validation:
         validation = recognise_validation(
-            given, data.validation, columns=data.columns, label_from=data.label_from, nameless=unlabelled
+            given,
+            data.validation,
+            columns=data.columns,
+            label_from=data.label_from,
+            nameless=unlabelled,
+            header=data.header,
         )
     if data.validation_from is not None:
         given, validation = split_by_names(given, data.validation_from, "data.validation_from")
@@ -208,7 +214,8 @@ def encode_stream(task: StreamTask, splits: DataSplits, seed: int, length: int, 
     cut = total - round(total * splits.tail)  # training reads the stream up to here
     if cut <= length:
         said = f"{splits.name} has {cut} {task.unit} to learn from, which are no row of {length} + 1"
-        raise UserError(said, do=f"give more, or a smaller data.max_length, such as {max(2, cut // 4)}")
+        smaller = f", or a smaller data.max_length, such as {max(2, cut // 4)}" if cut > 2 else ""
+        raise UserError(said, do=f"give more {task.unit}{smaller}")
     last, first = (train, cut) if splits.tail else (held, 0)
     if task.has_history:  # every row that is held out is predicted, after as many before it as in training
         known = min(length, first - 1) if splits.tail else 0

@@ -22,6 +22,7 @@ from typing import Any, Protocol, Self
 from torch import Tensor, nn
 
 from headway.errors import UserError, malformed
+from headway.metrics.scores import plain_limits
 from headway.progress import phase
 from headway.tasks.results import EvalResult
 from headway.training.learner import Learner, StepResult, fill, mean_tensors
@@ -262,7 +263,8 @@ class Run:
     def evaluate(self) -> bool:
         """Evaluates the current weights; whether they are among the best.  Of equal scores the later ranks higher."""
         found, step, before = self.evaluate_weights(), self.state.step, self.state.ranking
-        self.metrics_log.append(step=step, valid=dict(found.values), score=found.score)
+        of = {"count": found.scores.count, "things": found.scores.things, "intervals": plain_limits(found.scores)}
+        self.metrics_log.append(step=step, valid=dict(found.values), score=found.score, **of)
         scored = [(step, found.score)] if math.isfinite(found.score) else []
         ranking = sorted([*before, *scored], key=lambda one: (-one[1], -one[0]))
         ranking = ranking[: max(self.limits.best, self.limits.average)]

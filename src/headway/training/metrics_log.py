@@ -23,7 +23,7 @@ from shutil import rmtree
 from time import perf_counter
 from typing import Any, TextIO, cast
 
-from headway.progress import REFRESH_SECONDS, is_terminal, progress_bar
+from headway.progress import REFRESH_SECONDS, fitted, is_terminal, progress_bar
 from headway.system import check_inside, flush
 from headway.tasks.results import EvalResult
 from headway.training.learner import StepResult
@@ -128,6 +128,15 @@ def is_scores(value: object) -> bool:
     return isinstance(value, dict) and all(map(is_score, cast(dict[str, object], value).values()))
 
 
+def is_intervals(value: object) -> bool:
+    limits = list(cast(dict[str, object], value).values()) if isinstance(value, dict) else [None]
+    return all(is_scores(one) and {"low", "high"} <= cast(dict[str, object], one).keys() for one in limits)
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
 def is_steps(value: object) -> bool:
     return isinstance(value, list) and all(type(step) is int for step in cast(list[object], value))
 
@@ -136,7 +145,10 @@ def is_budget(value: object) -> bool:
     return isinstance(value, dict | None)
 
 
-LINE = {"valid": is_scores, "chosen": is_steps, "budget": is_budget}  # others are numbers
+LINE = {  # others are numbers
+    **{"valid": is_scores, "chosen": is_steps, "budget": is_budget},
+    **{"things": is_text, "intervals": is_intervals},
+}
 
 
 def whole_lines(path: Path) -> bytes:
@@ -206,7 +218,7 @@ class RunProgress:
     def on_message(self, sentence: str) -> None:
         """A line of its own, above the progress bar."""
         if self.bar is not None:
-            self.bar.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+            self.bar.console.print(fitted(sentence, self.out), markup=False, highlight=False, soft_wrap=True)
         else:
             self.out.write(f"{sentence}\n")
             self.out.flush()

@@ -183,8 +183,11 @@ def plan(
         raise UserError(said, do="leave one of them out")
     chosen = own.task or choose_task(draft, splits, start, own.config)
     part = reused_part(start, chosen) if start else None
-    with phase("preparing the data"):  # a tokenizer is trained, classes are counted
+    with phase("preparing the data", moving=True):  # a tokenizer is trained, classes are counted
         setup = chosen.from_data(splits, draft, start)
+    if draft.data.augment and "data.augment" not in setup.chosen:
+        said = f"data.augment {','.join(draft.data.augment)} changes images and sounds, and this task ({chosen.name})"
+        raise UserError(f"{said} has neither", do="leave out data.augment")
 
     def encode(setup: TaskSetup) -> EncodedDataset:
         longest = max_length_of(draft, setup)

@@ -28,7 +28,7 @@ from headway.data.records import is_builtin
 from headway.data.text_lines import check_exists
 from headway.dtype import FP32
 from headway.errors import UserError, nearest, no_model
-from headway.progress import phase
+from headway.progress import fitted, phase
 from headway.recipe import (
     ALIASES,
     EXCLUSIVE,
@@ -344,7 +344,7 @@ def preflight(layers: RecipeLayers, out: TextIO | None) -> DataSplits:
     with phase(f"reading {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")):
         splits = load_splits(recipe)
     if out is not None:
-        print(splits.description, file=out, flush=True)
+        print(fitted(splits.description, out), file=out, flush=True)
     return splits
 
 

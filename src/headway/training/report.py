@@ -6,6 +6,7 @@ of the same.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ from headway import __version__
 from headway.errors import counted, going_on, path_argument
 from headway.figures import Curve, Point
 from headway.look.recording import find_attention_sites
-from headway.metrics.scores import MEASURES, Scores, score_rows
+from headway.metrics.intervals import Interval
+from headway.metrics.scores import MEASURES, Scores, class_rows, score_rows
 from headway.recipe import Recipe
 from headway.system import describe_cores, describe_processor, describe_python, peak_memory
 from headway.tasks.base import Task
@@ -78,6 +80,9 @@ class RunReport:
     sample_names: tuple[str, str, str] = Task.sample_names
     graded: bool = True
     sampling: Mapping[str, float] = field(default_factory=dict[str, float])  # options for trying the model
+    # the 95 % interval of each metric by step, and what these evaluations are of: 40 pairs
+    limits: Mapping[str, Mapping[float, Interval]] = field(default_factory=dict[str, dict[float, Interval]])
+    counted: str = "held-out data"
 
 
 def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) -> RunReport:
@@ -94,6 +99,8 @@ def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) ->
         summary=summary(made, end, log, model, details),
         machine=machine(made.recipe),
         curves=curves(lines),
+        limits=limits_by_step(lines),
+        counted=next((f"{one['count']:,} {one['things']}" for one in lines if "things" in one), "held-out data"),
         kept=log.chosen_steps() or [end.step],
         recipe=to_yaml(made.recipe),
         label_smoothing=bool(made.recipe.train.label_smoothing),
@@ -212,6 +219,16 @@ def curves(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Curve]]:
     return {"loss": loss, **{name: [curve] for name, curve in found.items()}}
 
 
+def limits_by_step(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[float, Interval]]:
+    """The 95 % interval of each metric at each evaluation; earlier versions wrote none."""
+    found: dict[str, dict[float, Interval]] = {}
+    for line in lines:
+        for name, limits in line.get("intervals", {}).items():
+            ends = (math.nan if limits[end] is None else limits[end] for end in ("low", "high"))
+            found.setdefault(name, {})[line["step"]] = Interval(*ends)
+    return found
+
+
 def next_commands(task: type[Task], folder: str, example: str, sites: Sized = ()) -> list[NextCommand]:
     """What to type next; `sites` are those of the model's attention."""
     quoted = path_argument(folder)
@@ -284,6 +301,10 @@ def scores(report: RunReport) -> Iterator[str]:
     heads, *rows = reported_rows(report, found)
     yield table(heads, rows)
     yield INTERVALS
+    if found.classes is not None:
+        heads, *rows = class_rows(found.classes)
+        yield "The most frequent classes:"
+        yield table(heads, rows)
     if report.conclusions:
         yield "\n".join(f"- {escaped(line)}" for line in report.conclusions)
     if found.signatures:

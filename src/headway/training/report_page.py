@@ -117,11 +117,20 @@ def evaluation_table(report: RunReport) -> Markup | None:
         return None
     every = -(-len(steps) // MAX_EVALUATIONS)
     chosen = [step for at, step in enumerate(steps) if at % every == 0 or at == len(steps) - 1]
-    rows = [
-        [f"{step:,g}", *(formatted(name, found[step]) if step in found else "" for name, found in values.items())]
-        for step in chosen
-    ]
-    return table("Evaluations on held-out data", ["step", *(measure_of(name).title for name in values)], rows)
+
+    def cell(name: str, step: float) -> str:
+        if step not in values[name]:
+            return ""
+        limits = report.limits.get(name, {}).get(step)
+        number = values[name][step]
+        return formatted(name, number) if limits is None else measure_of(name).with_interval(number, limits)
+
+    rows = [[f"{step:,g}", *(cell(name, step) for name in values)] for step in chosen]
+    return table(
+        f"Evaluations on {report.counted}, with 95 % intervals in brackets",
+        ["step", *(measure_of(name).title for name in values)],
+        rows,
+    )
 
 
 def scores(report: RunReport) -> Iterator[Markup]:

@@ -33,7 +33,7 @@ from headway.data.records import Record, is_builtin
 from headway.data.shards import digest
 from headway.data.splits import DataSplits
 from headway.errors import UserError, going_on, malformed
-from headway.progress import phase, progress_on
+from headway.progress import fitted, phase, progress_on
 from headway.recipe import Recipe, flat
 from headway.system import CHECKPOINTS, keep_memory, memory_errors, read_json, write_json, write_text
 from headway.tasks.results import BaselineData
@@ -99,7 +99,7 @@ def train(
             asked, made, timing = described(layers, stream, own=own, splits=splits)
             begin(made, TimeBudget.of(asked, made, timing))
         made, end = run(made, resume=resume, callbacks=callbacks, out=stream)
-        print(describe_end(made, end), file=stream)
+        print(fitted(describe_end(made, end), stream), file=stream)
     return made, end
 
 
@@ -115,13 +115,14 @@ def described(
     """The plan of a run as asked, the same with its steps, and what was timed; facts are printed as they are known."""
 
     def say(lines: Iterable[str]) -> None:
-        print(*lines, sep="\n", file=out, flush=True)
+        print(fitted("\n".join(lines), out), file=out, flush=True)
 
     asked = prepared(layers, scratch, resume=resume, own=own, splits=splits)
     if splits is None:
         say([asked.splits.description])
     say(describe_choices(asked))
-    with phase("timing steps and an evaluation"):
+    # records that are read for it say nothing of how far it is
+    with phase("timing steps and an evaluation", "steps", moving=not asked.recipe.train.workers):
         made, timing = timed(asked)
     say(describe_timing(made, timing))
     return asked, made, timing
@@ -231,9 +232,9 @@ def trained(
         end = training.run(interruption)
     made = length.made
     if end.signal is None:
-        with phase("comparing with simple methods"):
+        with phase("comparing with simple methods", moving=True):
             end = with_baselines(made, end, learner.model)
-        with phase("writing the model and its report"):
+        with phase("writing the model and its report", moving=True):
             made.as_model(learner.model).save(folder)
             write_report(made, end, log, learner.model)
         log.mark_finished(end.step)

@@ -18,6 +18,7 @@ SHORT_OPTIONS = {
     "data.task": "--task",
     "data.objective": "--objective",
     "data.columns": "--columns",
+    "data.header": "--header",
     "data.skip_bad": "--skip-bad",
     "model.preset": "--preset",
     "model.from": "--from",
@@ -134,7 +135,11 @@ class RecipeLine(SettingOrigin):
         return f"{self.place}: {section} has no {name.rpartition('.')[2]!r}"
 
     def unknown(self, name: str, sizes: tuple[str, ...] = ()) -> UserError:
-        return self.locate(super().unknown(name, sizes))
+        error = super().unknown(name, sizes)
+        own = [word for section, _, word in (known.rpartition(".") for known in SETTINGS) if section == self.section]
+        if not (error.allowed or error.meant):
+            error = UserError(error.said, allowed=", ".join([*own, *(() if self.section else SECTIONS)]), do=error.do)
+        return self.locate(error)
 
     def locate(self, error: UserError) -> UserError:
         """With file and line; the word that was meant stands in the file, so no other command mends it."""

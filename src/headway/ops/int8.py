@@ -53,7 +53,7 @@ def has_small_pairs(weight: Tensor) -> bool:
     """Whether two neighbours of like sign are within 128 together, as `quantise_channels` makes them: int8 O C."""
     even = F.pad(weight, (0, weight.shape[1] % 2))
     least, most = (even[:, ::2].to(torch.int16) + even[:, 1::2]).aminmax()
-    return -ZERO <= int(least) and int(most) <= ZERO
+    return int(least) >= -ZERO and int(most) <= ZERO
 
 
 def int8_product(q: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def rescaled(product: Tensor, row_scale: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class PackedInt8:
-    """Weights as fbgemm reads them: `packed(q)` is `int8_product(q, weight, scale)`, bit for bit, if pairs are small."""
+    """Weights as fbgemm reads them: `packed(q)` is `int8_product(q, weight, scale)`, bit for bit, of small pairs."""
 
     def __init__(self, weight: Tensor, scale: Tensor):
         quantized: Any = torch.backends.quantized

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headway.data.tokenizer_readers import load_pipeline
 
 import headway.conversion
 from headway.cli.main import main
+from headway.data.tokenizer_readers import load_pipeline
 from headway.errors import UserError
 from headway.training.metrics_log import MetricsLog
 from tests.cli.command import TINY

@@ -159,8 +159,7 @@ class StepProgram:
         if not self.frame.call(tokens, at, slot, logits):
             return None
         place = Positions.run(slot, 1, tokens.device) if positions is None else Positions(positions)
-        for owner in self.owners:
-            state.extend(state.buffers[owner], place)
+        state.extend_each([state.buffers[owner] for owner in self.owners], place)
         return logits
 
 

@@ -8,7 +8,7 @@ Axes:  B batch   H heads   T new tokens   S all tokens so far   D width
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -190,6 +190,16 @@ class FixedState(State):
             raise UserError(f"{len(known)} tokens do not fit a state with room for {self.capacity}", do=do)
         buffers.stand(known, positions)
         return known
+
+    def extend_each(self, each: Iterable[Buffers], positions: Positions) -> None:
+        """The same for several owners; what follows positions that they share is made once: a token has many owners."""
+        before = known = None
+        for buffers in each:
+            stood = buffers.positions()
+            if before is None or known is None or not before.stands_like(stood):
+                before, known = stood, self.extend(buffers, positions)
+            else:
+                buffers.stand(known, positions)
 
     def fill_whole(self, buffers: Buffers, positions: Positions, new: Tensors) -> CachedTensors:
         """The same in shapes that never change: the whole buffers, and a mask of what is filled."""

@@ -244,6 +244,11 @@ class Positions:
     def __len__(self) -> int:
         return self.length
 
+    def stands_like(self, other: Positions) -> bool:
+        """Whether these are the same positions, as far as that is known without a look."""
+        run = self.start is not None and self.rows == other.rows == 1
+        return self is other or (run and (self.start, self.length) == (other.start, other.length))
+
     def cut(self, first: int, last: int) -> Positions:
         """The positions of tokens first … last − 1."""
         if self.start is not None and self.rows == 1:

@@ -114,4 +114,11 @@ TOPICS: dict[str, Topic] = {
         ("x", "wq", "wk", "wv", "heads", "scaled", "unscaled", "mask"),
         ATTENTION,
     ),
+    "scaling": Topic(
+        "Why scores are divided by √D: without it softmax saturates and its gradient vanishes.",
+        "explain_scaling:steps",
+        ("ops.attend:Dot", "ops.attend:softmax_over"),
+        ("n", "dim", "seed"),
+        Formula("e = q · k / √D", r"e = q \cdot k / \sqrt{D}"),
+    ),
 }

@@ -121,4 +121,17 @@ TOPICS: dict[str, Topic] = {
         ("n", "dim", "seed"),
         Formula("e = q · k / √D", r"e = q \cdot k / \sqrt{D}"),
     ),
+    "positions": Topic(
+        "Sinusoids, their distances and relative property, 2-D and rotary positions, the four terms of a score.",
+        "explain_positions:position_steps",
+        ("ops.relative:sinusoid", "ops.relative:sinusoid_2d", "ops.rotary:Rotary", "ops.attend:Bilinear"),
+        ("n", "dim", "seed"),
+    ),
+    "equivariance": Topic(
+        "Self-attention on permuted inputs gives permuted outputs, until positions are added.",
+        "explain_positions:equivariance_steps",
+        ("nn.attention:SelfAttention", "nn.embed:SinusoidalPosition"),
+        ("x", "n", "dim", "heads", "seed"),
+        Formula("F(σX) = σF(X)", r"F(\sigma X) = \sigma F(X)"),
+    ),
 }

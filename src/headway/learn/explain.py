@@ -134,4 +134,22 @@ TOPICS: dict[str, Topic] = {
         ("x", "n", "dim", "heads", "seed"),
         Formula("F(σX) = σF(X)", r"F(\sigma X) = \sigma F(X)"),
     ),
+    "norms": Topic(
+        "LayerNorm in two definitions that differ, and RMSNorm, on the same numbers.",
+        "explain_layers:norm_steps",
+        ("learn.explain_layers:UnbiasedLayerNorm",),
+        ("x", "eps"),
+    ),
+    "ffn": Topic(
+        "The MLP of width 4C and SwiGLU of width 8C/3: as many weights, 8C².",
+        "explain_layers:ffn_steps",
+        ("nn.ffn:FFN", "nn.ffn:GatedFFN"),
+        ("x", "dim", "seed"),
+    ),
+    "moe": Topic(
+        "Mixture of experts: routing in numbers, weights × E, compute × A, and the balance loss.",
+        "explain_layers:moe_steps",
+        ("nn.moe:MoE", "nn.moe:MoE.show", "nn.ffn:GatedFFN"),
+        ("experts", "active", "n", "dim", "seed"),
+    ),
 }

@@ -134,6 +134,12 @@ TOPICS: dict[str, Topic] = {
         ("x", "n", "dim", "heads", "seed"),
         Formula("F(σX) = σF(X)", r"F(\sigma X) = \sigma F(X)"),
     ),
+    "heads": Topic(
+        "Narrow and full-width heads, their weights, and why one head blurs what two keep apart.",
+        "explain_heads:steps",
+        ("nn.attention:Attention", "nn.attention:split", "nn.attention:merge"),
+        ("dim", "heads"),
+    ),
     "norms": Topic(
         "LayerNorm in two definitions that differ, and RMSNorm, on the same numbers.",
         "explain_layers:norm_steps",

@@ -158,4 +158,15 @@ TOPICS: dict[str, Topic] = {
         ("nn.moe:MoE", "nn.moe:MoE.show", "nn.ffn:GatedFFN"),
         ("experts", "active", "n", "dim", "seed"),
     ),
+    "gru": Topic(
+        "From a gated recurrent unit to attention, in five rungs that run.",
+        "explain_gru:steps",
+        (
+            "nn.recurrent:GRUCell",
+            "learn.explain_gru:unrolled_weights",
+            "ops.attend:attend",
+            "nn.attention:SelfAttention",
+        ),
+        ("x", "n", "dim", "heads", "seed"),
+    ),
 }

@@ -169,4 +169,10 @@ TOPICS: dict[str, Topic] = {
         ),
         ("x", "n", "dim", "heads", "seed"),
     ),
+    "memory": Topic(
+        "What the weights of attention take in bytes, KiB, MiB and GiB, for any number of tokens, heads and layers.",
+        "explain_memory:steps",
+        ("learn.explain_memory:AttentionWeights", "zoo.cost:add_maps", "ops.attention_map:AttentionMap"),
+        ("n", "heads", "layers", "bits", "window"),
+    ),
 }

@@ -175,4 +175,23 @@ TOPICS: dict[str, Topic] = {
         ("learn.explain_memory:AttentionWeights", "zoo.cost:add_maps", "ops.attention_map:AttentionMap"),
         ("n", "heads", "layers", "bits", "window"),
     ),
+    "shapes": Topic(
+        "The output shape of every part of a model, from a forward pass.",
+        "explain_models:shape_steps",
+        ("learn.module_tree:part_shapes", "zoo.cost:dummy_inputs"),
+        ("n",),
+        presets=1,
+    ),
+    "block": Topic(
+        "A drawing of a model from its modules, and what a decoder reads of its encoder.",
+        "explain_models:block_steps",
+        ("nn.block:Residual", "nn.trunk:EncoderDecoder", "learn.explain_models:drawn"),
+        presets=1,
+    ),
+    "diff": Topic(
+        "What differs between two architectures, from their module trees and configs.",
+        "explain_models:diff_steps",
+        ("learn.module_tree:module_tree", "learn.module_tree:describe"),
+        presets=2,
+    ),
 }

@@ -189,7 +189,7 @@ def by_blocks(case: AttentionWeights) -> ExplanationStep:
         [
             "Softmax can be computed for one block of queries and keys after the other, so attention is quadratic "
             f"in time and linear in memory. headway reads recorded maps in bands of {BLOCK} queries. So both are "
-            "true: stored weights are enormous, and attention needs not store them.",
+            "true: stored weights are enormous, and attention need not store them.",
         ],
         [ValueTable("bytes of one matrix, and of one band of it", ["tokens", "matrix", f"band of {BLOCK} rows"], rows)],
     )

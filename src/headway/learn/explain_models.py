@@ -177,7 +177,6 @@ def memory_step(found: MetaModel) -> ExplanationStep | None:
         return before
 
     decoder = found.model.decoder
-    readers = [path for path, part in decoder.named_modules() if isinstance(part, CrossAttention)]
     handles = [found.model.encoder.register_forward_hook(remember)]
     handles += [part.register_forward_pre_hook(note(path)) for path, part in decoder.named_modules()]
     try:
@@ -185,6 +184,8 @@ def memory_step(found: MetaModel) -> ExplanationStep | None:
     finally:
         for handle in handles:
             handle.remove()
+    # recurrent decoders call the parts of their attention by themselves: then all parts that were given a memory count
+    readers = [path for path in memories if isinstance(decoder.get_submodule(path), CrossAttention)]
     named = counted(len(readers), "cross-attention") if readers else counted(len(memories), "part")
     readers = readers or list(memories)
     last = sum(memories.get(path) is outputs[-1] for path in readers)

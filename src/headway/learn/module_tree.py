@@ -181,7 +181,8 @@ def describe(module: nn.Module) -> str:
         words = [word for word in module.extra_repr().split(", ") if word not in USUAL]
         inside = re.sub(r"\((\d+)(?:,|, \1)\)", r"\1", ", ".join(words))  # sizes such as (512,) and (7, 7)
         return type(module).__name__ + (f"({inside})" if inside else "")
-    defaults = {name: one.default for name, one in signature(type(module).__init__).parameters.items()}
+    makers = [signature(kind.__init__).parameters for kind in reversed(type(module).__mro__)]
+    defaults = {name: one.default for maker in makers for name, one in maker.items()}
     settings = {
         name: value_text(value)
         for name, value in vars(module).items()

@@ -107,7 +107,10 @@ def html_step(number: int, step: ExplanationStep) -> str:
 
 
 def html_formula(text: str) -> str:
-    return f'<div class="formula">{escape(text)}</div>'
+    """With x_i and x_(i−1) as subscripts, x^(2i) as superscripts."""
+    text = re.sub(r"_(?:\(([^()]*)\)|(\w+))", r"<sub>\1\2</sub>", escape(text))
+    text = re.sub(r"\^\(([^()]*)\)", r"<sup>\1</sup>", text)
+    return f'<div class="formula">{text}</div>'
 
 
 def html_value(value: Value, named: bool) -> str:

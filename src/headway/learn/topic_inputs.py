@@ -119,7 +119,7 @@ def check_names(options: Iterable[str]) -> None:
 
 
 def read_matrix(name: str, value: str | Sequence[Sequence[float]]) -> Rows:
-    """A matrix of a text, rows apart by semicolons and numbers by spaces or commas; or of lists."""
+    """A matrix of a text, rows separated by semicolons and numbers by spaces or commas; or of lists."""
     rows = (
         [row.replace(",", " ").split() for row in value.strip().strip("[];").split(";")]
         if isinstance(value, str)
@@ -129,7 +129,7 @@ def read_matrix(name: str, value: str | Sequence[Sequence[float]]) -> Rows:
     widths = [len(row) for row in numbers]
     if not numbers or min(widths) < 1 or len(set(widths)) > 1:
         said = f"{name}= has rows of {listed([str(width) for width in widths])} numbers"
-        raise UserError(said, allowed='rows of one length, apart by semicolons, as in "0 1 1; 1 0 1"')
+        raise UserError(said, allowed='rows of one length, separated by semicolons, as in "0 1 1; 1 0 1"')
     return numbers
 
 
@@ -139,7 +139,7 @@ def read_entry(name: str, entry: str | float) -> float:
     except ValueError:
         number = float("nan")
     if not isfinite(number):
-        raise UserError(f"{name}= has the entry {entry!r}", allowed="numbers apart by spaces, rows apart by semicolons")
+        raise UserError(f"{name}= has the entry {entry!r}", allowed="numbers separated by spaces, rows by semicolons")
     return number
 
 

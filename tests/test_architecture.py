@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect as signatures
 import re
 from functools import cache
@@ -15,6 +16,8 @@ from headway import inspect
 from headway.cli import main as cli
 from headway.errors import UserError
 from headway.interop.registry import FAMILIES
+from headway.learn.explain import TOPICS
+from headway.learn.topic_inputs import TopicInputs
 from headway.metrics.scores import MEASURES, Scores
 from headway.recipe import SETTINGS
 from headway.tasks.base import RecordTask, Task, task_class
@@ -122,6 +125,7 @@ def test_what_to_touch_names_every_kind_of_addition() -> None:
         "a setting",
         "a command",
         "an inspection",
+        "a topic of headway explain",
         "a view of the page",
     ]
 
@@ -180,6 +184,16 @@ def test_an_inspection_is_a_file_a_line_and_a_command() -> None:
     commands = {name for name in cli.app["inspect"] if not name.startswith("-")}
     assert functions - {"load_sae"} <= commands
     assert all((PACKAGE / "inspect" / f"{module}.py").is_file() for module in inspect.LATE.values())
+
+
+def test_a_topic_is_a_function_and_a_line() -> None:
+    files = {topic.steps.partition(":")[0] for topic in TOPICS.values()}
+    assert files == {file.stem for file in (PACKAGE / "learn").glob("explain_*.py")}
+    assert all(
+        is_defined(name, f"learn/{file}.py") for file, _, name in (t.steps.partition(":") for t in TOPICS.values())
+    )
+    fields = {field for topic in TOPICS.values() for field in topic.options}
+    assert fields == {field.name for field in dataclasses.fields(TopicInputs)}
 
 
 def test_a_view_is_a_file_and_a_line() -> None:

@@ -64,12 +64,12 @@ MISTAKES = {
     "chat model": f"headway has no command 'chat'; did you mean 'run'?\n  tip: headway run model\n{LONG}",
     "--hlep": "headway has no option '--hlep'; allowed: --help, --version; did you mean '--help'?\n"
     "  tip: headway --help",
-    "explain attention --jsn": "headway explain has no option '--jsn'; allowed: --json, --source, --help; "
-    "did you mean '--json'?\n  tip: headway explain attention --json",
-    "explain attnetion": "no topic 'attnetion' to explain; allowed: attention; did you mean 'attention'?\n"
-    "  tip: headway explain attention",
-    "explain": "headway explain needs TOPIC; see headway explain --help",
-    "explain attention more": "headway explain has no use for 'more'; see headway explain --help",
+    "explain attention --jsn": "headway explain has no option '--jsn'; did you mean '--json'?\n"
+    "  tip: headway explain attention --json\n"
+    "  allowed: --x, --wq, --wk, --wv, --heads, --scaled, --unscaled, --mask and 15 more",
+    "explain attnetion": "no topic 'attnetion' to explain; headway explain lists them; did you mean 'attention'?\n"
+    f"  tip: headway explain attention\n  allowed: {', '.join(TOPICS)}",
+    "explain attention more": "attention has no use for 'more'; this topic takes no preset",
     "explain attention --json=maybe": 'Invalid value for --json: unable to convert "maybe" into bool; '
     "see headway explain --help",
 }
@@ -126,25 +126,25 @@ def test_explain_as_json_is_nothing_else(capsys: pytest.CaptureFixture[str]) -> 
     code, out, err = headway_says(capsys, "explain", "attention", "--json")
     told = json.loads(out)
     assert (code, err) == (0, "")
-    assert told["words"] == ["flying", "arrows"]
-    assert told["weights"][0] == pytest.approx([0.804430, 0.195570], abs=5e-7)
-    assert told["output"][0] == pytest.approx([0.608859, 0.195570], abs=5e-7)
+    assert told["steps"][0]["labels"]["X"]["rows"] == ["flying", "arrows"]
+    assert told["values"]["weights"][0] == pytest.approx([0.804430, 0.195570], abs=5e-7)
+    assert told["values"]["output"][0] == pytest.approx([0.608859, 0.195570], abs=5e-7)
 
 
 def test_source_leads_to_the_formula(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     code, out, _ = headway_says(capsys, "explain", "attention", "--source")
-    file, line = out.strip().split(":")
+    file, line = out.split()[0].split(":")
     assert (code, file) == (0, "src/headway/ops/attend.py")
     assert (ROOT / file).read_text(encoding="utf-8").splitlines()[int(line) - 1].startswith("def attend(")
     _, out, _ = headway_says(capsys, "explain", "attention", "--source", "--json")
-    assert json.loads(out) == {"source": f"{file}:{line}"}
+    assert json.loads(out)[0] == {"name": "attend", "place": f"{file}:{line}"}
 
 
 def test_source_from_elsewhere_is_a_full_path(capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     _, out, _ = headway_says(capsys, "explain", "attention", "--source")
-    assert Path(out.strip().rpartition(":")[0]).is_absolute()
+    assert Path(out.split()[0].rpartition(":")[0]).is_absolute()
 
 
 def apart(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -190,8 +190,8 @@ def test_threads_of_a_command_sleep_while_they_wait(given: dict[str, str], kept:
 
 def test_the_installed_command_is_the_same() -> None:
     script = Path(sys.executable).with_name("headway")
-    done = subprocess.run([script, "explain"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, f"error: {MISTAKES['explain']}\n")
+    done = subprocess.run([script, "exlpain"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"error: {MISTAKES['exlpain']}\n")
 
 
 @pytest.mark.slow

@@ -241,6 +241,8 @@ LIGHT = [
     ["explain"],
     ["explain", "attnetion"],
     ["explain", "attention", "--jsn"],
+    ["explain", "attention", "--n", "5"],
+    ["explain", "shapes", "gtp2"],
     ["trian"],
     ["train", "--help"],
     ["train", "a.tsv", "--train.stpes", "5"],

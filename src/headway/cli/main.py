@@ -30,7 +30,14 @@ from cyclopts.exceptions import (
 )
 
 from headway import __version__
-from headway.cli import data_commands, inspect_commands, look_command, model_commands, train_commands
+from headway.cli import (
+    data_commands,
+    explain_command,
+    inspect_commands,
+    look_command,
+    model_commands,
+    train_commands,
+)
 from headway.errors import UserError, listed, nearest
 from headway.progress import fitted, is_terminal, progress_on
 from headway.recipe import SETTINGS
@@ -87,7 +94,7 @@ app.command(model_commands.cost)
 app.command(model_commands.run)
 app.command(model_commands.generate)
 app.command(model_commands.convert)
-app.command(model_commands.explain)
+app.command(explain_command.explain)
 app.command(train_commands.bottleneck)
 app.command(look_command.look)
 app.command(inspect_commands.inspect)

@@ -1,4 +1,4 @@
-"""The commands that need no training data: presets, running and converting models, explanations, this machine."""
+"""The commands that need no training data: presets, running and converting models, this machine."""
 
 from __future__ import annotations
 
@@ -322,28 +322,6 @@ def convert(
 
     query = {**vars(kind), "trained_label_from": trained_label_from(source)}
     print(convert(source, target, to, dtype=dtype, data=data, query=query, **vars(loading)).to_text())
-
-
-def explain(topic: str, /, *, json: bool = False, source: bool = False) -> None:
-    """Work through a formula step by step, with its numbers.
-
-    Parameters
-    ----------
-    topic
-        The topic: attention.
-    json
-        Print the numbers as JSON, and nothing else.
-    source
-        Print where the code of the formula is, as file:line.
-    """
-    from headway.learn.explain import explain, source_of
-
-    if source:
-        place = source_of(topic)
-        print(dumps({"source": place}) if json else place)
-        return
-    found = explain(topic)
-    print(dumps(found.to_dict()) if json else found.to_text())
 
 
 def doctor(*, json: bool = False) -> int:

@@ -23,11 +23,11 @@ def spaced(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
 
-def side_by_side(rows: Sequence[Sequence[str]], fixed: int = 2) -> list[str]:
-    """Tables of at most 80 columns: as many of the columns of each row as its width allows, behind the first ones."""
+def side_by_side(rows: Sequence[Sequence[str]], fixed: int = 2, width: int = WIDTH) -> list[str]:
+    """Tables of at most `width`: as many of the columns of each row as it allows, behind the first ones."""
     tables: list[list[int]] = []
     for column in range(fixed, len(rows[0])):
-        if tables and widest(chosen(rows, [*tables[-1], column])) <= WIDTH:
+        if tables and widest(chosen(rows, [*tables[-1], column])) <= width:
             tables[-1].append(column)
         else:
             tables.append([*range(fixed), column])

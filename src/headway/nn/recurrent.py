@@ -90,11 +90,15 @@ class GRUCell(Cell):
 
     def step(self, gates: Tensor, hidden: Hidden) -> Hidden:
         (h,) = hidden
+        z, n = self.gate_and_candidate(gates, h)
+        return (n + z * (h - n),)
+
+    def gate_and_candidate(self, gates: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """The update gate z and the candidate n, B H each."""
         own = self.recurrent(h)
         share = 2 * self.hidden
         r, z = (gates[..., :share] + own[..., :share]).sigmoid().chunk(2, -1)
-        n = torch.tanh(gates[..., share:] + r * own[..., share:])
-        return (n + z * (h - n),)
+        return z, torch.tanh(gates[..., share:] + r * own[..., share:])
 
 
 class RecurrentEncoder(nn.Module):

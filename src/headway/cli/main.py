@@ -29,7 +29,7 @@ from cyclopts.exceptions import (
 )
 
 from headway import __version__
-from headway.cli import data_commands, inspect_commands, look_command, model_commands, train_commands
+from headway.cli import bench_command, data_commands, inspect_commands, look_command, model_commands, train_commands
 from headway.errors import UserError, listed, nearest
 from headway.progress import is_terminal, progress_on
 from headway.recipe import SETTINGS
@@ -78,6 +78,7 @@ app.command(data_commands.check)
 app.command(data_commands.evaluate, name="eval")
 app.command(train_commands.init)
 app.command(model_commands.doctor)
+app.command(bench_command.bench)
 app.command(train_commands.demo)
 app.command(model_commands.list_presets, name="list")
 app.command(model_commands.cost)

@@ -1,0 +1,8 @@
+"""All suites by name, in the order in which they run."""
+
+from __future__ import annotations
+
+from headway.bench.decoding_suites import GPT2, LLAMA
+from headway.bench.suite import Suite
+
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (GPT2, LLAMA)}

@@ -1,0 +1,84 @@
+"""`headway bench`: headway and other libraries on the same weights and inputs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from headway.bench.peers import PEERS
+from headway.bench.suites import SUITES
+from headway.errors import UserError, nearest
+from headway.metrics.tables import aligned
+
+ALL = "all"
+
+
+def bench(
+    *suites: str,
+    peers: bool = False,
+    rounds: int = 5,
+    threads: int = 1,
+    tiny: bool = False,
+    out: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Measure headway and other libraries on the same weights and inputs, in turn.
+
+    Without suites, list them, and which peers are installed.
+      headway bench generate-gpt2 --peers
+      headway bench all --peers --out docs/BENCHMARKS.md
+
+    Parameters
+    ----------
+    suites
+        Names of suites, or all.
+    peers
+        Every installed peer; by default headway, and transformers where it is installed.
+    rounds
+        Rounds of each case, behind one that is not counted.
+    threads
+        Threads of each contender.
+    tiny
+        Tiny sizes, to see that all of it runs; the times mean nothing.
+    out
+        Markdown file to write, as docs/BENCHMARKS.md; the measurements are beside it as JSON, and suites that were
+        measured before stay in both.
+    json
+        Print the measurements as JSON, and nothing else.
+    """
+    for name, value in (("rounds", rounds), ("threads", threads)):
+        if value < 1:
+            raise UserError(f"{name}={value}", allowed="1 or more")
+    for name in suites:
+        if name not in SUITES and name != ALL:
+            allowed = ", ".join([*SUITES, ALL])
+            raise UserError(f"there is no suite {name!r}", allowed=allowed, meant=nearest(name, [*SUITES, ALL]))
+    if out is not None and (out.suffix != ".md" or not out.absolute().parent.is_dir()):
+        raise UserError(f"out={out}", allowed="a file of an existing folder whose name ends in .md")
+    if not suites:
+        print(overview())
+        return 0
+    from headway.bench.benchmark import SuiteResult
+    from headway.bench.benchmark_page import json_text, to_text, write_page
+    from headway.bench.race import measure
+
+    command = f"headway {shlex.join(sys.argv[1:])}"
+    results = list[SuiteResult]()
+    for name in SUITES if ALL in suites else dict.fromkeys(suites):
+        result = measure(SUITES[name], peers=peers, rounds=rounds, threads=threads, tiny=tiny, command=command)
+        results.append(result)
+        if not json:
+            print(f"{to_text(result)}\n", flush=True)
+        if out is not None:  # after each, so that an interruption loses none
+            write_page(out, results, list(SUITES))
+    if json:
+        print(json_text(results))
+    return 0
+
+
+def overview() -> str:
+    """The suites and the peers."""
+    suites = aligned([[suite.name, suite.title] for suite in SUITES.values()])
+    peers = aligned([[one.name, one.version if one.installed else f"not installed: {one.command}"] for one in PEERS])
+    return f"suites\n\n{suites}\n\npeers\n\n{peers}"

@@ -25,7 +25,7 @@ class Bar:
     least: float
     wide: float | None = None  # where the processor has AVX-512
     against: str = "transformers"
-    case: str | None = None  # None: each
+    case: str | None = None  # how its name begins; None: each
     memory: bool = False
 
     def target(self, result: SuiteResult) -> float:
@@ -131,7 +131,7 @@ def bar_rows(results: Sequence[SuiteResult]) -> list[list[str]]:
                 other = next((one for one in case.measured if one.name == bar.against), None)
                 own = case.best_own if bar.contender is None else case.find(bar.contender)
                 reached = case.ratio(own, other) if other is not None and own is not None else bar.reached(case)
-                if own is None or reached is None or (bar.case is not None and bar.case != case.name):
+                if own is None or reached is None or (bar.case is not None and not case.name.startswith(bar.case)):
                     continue
                 what = "peak memory ≤" if bar.memory else "speed ≥"
                 named = case.best_peer.name if bar.against == FASTEST and case.best_peer else bar.against

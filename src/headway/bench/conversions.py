@@ -41,13 +41,16 @@ def to_onnx(work: Workspace, model: Any, inputs: Mapping[str, Any], output: str,
         dynamo=True,
         external_data=False,
     )
-    quantization = library("onnxruntime.quantization")
+    onnx, quantization = library("onnx"), library("onnxruntime.quantization")
+    exported = onnx.load(str(onnx_file(work, "fp32")))
+    del exported.graph.value_info[:]  # shapes that the quantiser infers itself, and that some exports have wrong
+    onnx.save(exported, str(onnx_file(work, "fp32")))
     quantization.quantize_dynamic(
         onnx_file(work, "fp32"),
         onnx_file(work, "int8"),
         weight_type=quantization.QuantType.QInt8,
         per_channel=True,
-        extra_options={"DefaultTensorType": library("onnx").TensorProto.FLOAT},
+        extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
     )
 
 
@@ -89,7 +92,9 @@ def to_gguf(kind: str) -> Callable[[Workspace], None]:
             if value.ndim == 1 or kind == "fp32" or "position_embd" in theirs:
                 writer.add_tensor(theirs, value.astype("float32"))
                 continue
-            quantised = types.Q8_0 if kind == "q8_0" or "token_embd" in theirs or theirs == "output.weight" else types.Q4_0
+            quantised = (
+                types.Q8_0 if kind == "q8_0" or "token_embd" in theirs or theirs == "output.weight" else types.Q4_0
+            )
             writer.add_tensor(theirs, gguf.quants.quantize(value.astype("float32"), quantised), raw_dtype=quantised)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -133,7 +138,10 @@ class GGUFGPT2:
         part, _, kind = rest.rpartition(".")
         if part not in self.names:
             return None, value
-        return f"blk.{layer}.{self.names[part]}.{kind}", value.T if value.ndim == 2 else value  # their files are [in, out]
+        return (
+            f"blk.{layer}.{self.names[part]}.{kind}",
+            value.T if value.ndim == 2 else value,
+        )  # their files are [in, out]
 
 
 class GGUFLlama:

@@ -6,15 +6,13 @@ All decode greedily, or by a beam, from the same ids, and write as many tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from json import dumps, loads
-from pathlib import Path
 from typing import Any
 
 from headway.bench.answers import TOKENS
 from headway.bench.conversions import CT2, gguf_file, to_ctranslate2, to_gguf
 from headway.bench.peers import CTRANSLATE2, LLAMA_CPP, TRANSFORMERS, library
-from headway.bench.suite import FP32, Case, Contender, Run, Suite, Workspace
+from headway.bench.suite import Case, Contender, Run, Suite, Workspace
 from headway.bench.weights import random_rows, write_model, write_words
 
 INPUTS = "inputs.json"
@@ -36,7 +34,12 @@ def write_llama(work: Workspace) -> None:
     from headway.zoo import llama
 
     names = ("vocab", "context", "dim", "layers", "heads", "kv_heads", "hidden")
-    write_model(work.folder, llama.Config(**{name: work.sizes[name] for name in names}, tied=True), bos_token_id=1, eos_token_id=2)
+    write_model(
+        work.folder,
+        llama.Config(**{name: work.sizes[name] for name in names}, tied=True),
+        bos_token_id=1,
+        eos_token_id=2,
+    )
     write_prompts(work)
 
 
@@ -48,7 +51,8 @@ def write_prompts(work: Workspace) -> None:
 
 
 def prompts(work: Workspace, case: Case) -> list[list[int]]:
-    return loads((work.folder / INPUTS).read_text())[: case.sizes["batch"]]
+    rows = loads((work.folder / INPUTS).read_text())[: case.sizes["batch"]]
+    return [row[: case.sizes["prompt"]] for row in rows]
 
 
 def decoding_cases(matrices: Callable[[Mapping[str, int]], int]) -> Callable[[Mapping[str, int]], tuple[Case, ...]]:
@@ -57,17 +61,12 @@ def decoding_cases(matrices: Callable[[Mapping[str, int]], int]) -> Callable[[Ma
     def cases(sizes: Mapping[str, int]) -> tuple[Case, ...]:
         weights, head = matrices(sizes), sizes["vocab"] * sizes["dim"]
 
-        def case(batch: int, new: int) -> Case:
-            return Case(
-                f"batch {batch}",
-                batch * new,
-                "token",
-                2.0 * batch * ((weights - head) * sizes["prompt"] + weights * (new if batch > 1 else 0)),
-                float(weights) * new,
-                {"batch": batch, "new": new},
-            )
+        def case(batch: int, prompt: int, new: int) -> Case:
+            products = (weights - head) * prompt + (weights * new if batch > 1 else 0)
+            name, work = f"batch {batch}, {prompt} + {new} tokens", {"batch": batch, "prompt": prompt, "new": new}
+            return Case(name, batch * new, "token", 2.0 * batch * products, float(weights) * new, work)
 
-        return case(1, sizes["new"]), case(sizes["batch"], sizes["batch_new"])
+        return case(1, sizes["prompt"], sizes["new"]), case(sizes["batch"], sizes["short"], sizes["short"])
 
     return cases
 
@@ -151,8 +150,8 @@ def ctranslate2_decoder(precision: str) -> Callable[[Workspace], Run]:
 def llama_cpp_decoder(kind: str) -> Callable[[Workspace], Run]:
     def prepare(work: Workspace) -> Run:
         xllamacpp = library("xllamacpp")
-        most = max(case.sizes["batch"] for case in decoding_cases(lambda sizes: 0)(work.sizes))
-        length = work.sizes["prompt"] + max(work.sizes["new"], work.sizes["batch_new"]) + 1
+        most = work.sizes["batch"]
+        length = work.sizes["prompt"] + work.sizes["new"]
         params = xllamacpp.CommonParams()
         params.model.path = str(gguf_file(work, kind))
         params.n_ctx, params.n_parallel = most * (length + 31), most
@@ -191,12 +190,12 @@ DECODERS = (
     ),
 )
 
-LENGTHS = {"prompt": 128, "new": 128, "batch": 8, "batch_new": 64}
-TINY_LENGTHS = {"prompt": 5, "new": 4, "batch": 2, "batch_new": 3}
+LENGTHS = {"prompt": 128, "new": 128, "batch": 8, "short": 32}
+TINY_LENGTHS = {"prompt": 5, "new": 4, "batch": 2, "short": 3}
 
 GPT2 = Suite(
     "generate-gpt2",
-    "GPT-2, 124 M: greedy continuation of 128 tokens",
+    "GPT-2, 124 M: greedy continuation",
     write_gpt2,
     decoding_cases(gpt2_matrices),
     DECODERS,
@@ -207,7 +206,7 @@ GPT2 = Suite(
 
 LLAMA = Suite(
     "generate-llama",
-    "Llama's shape, 110 M: greedy continuation of 128 tokens",
+    "Llama's shape, 110 M: greedy continuation",
     write_llama,
     decoding_cases(llama_matrices),
     DECODERS,

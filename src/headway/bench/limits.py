@@ -64,11 +64,15 @@ def merge_limits(*found: Mapping[str, Any] | None) -> MachineLimits:
     return MachineLimits(speeds, max(one["bandwidth"] for one in known))
 
 
+def processor_flags() -> set[str]:
+    """The features of the processor, as Linux names them."""
+    lines = lines_of(Path("/proc/cpuinfo"))
+    return next((set(line.split()) for line in lines if line.startswith(("flags", "Features"))), set[str]())
+
+
 def machine(threads: int) -> dict[str, str]:
     """The processor, its features, and the versions of the system's software."""
-    flags = next(
-        (set(line.split()) for line in lines_of(Path("/proc/cpuinfo")) if line.startswith("flags")), set[str]()
-    )
+    flags = processor_flags()
     return {
         "processor": describe_processor(),
         "features": ", ".join(name for name in FEATURES if name in flags) or platform.machine(),

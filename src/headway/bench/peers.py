@@ -5,10 +5,13 @@ They are imported by name, late, and by benchmarks alone: headway never needs on
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 
@@ -19,6 +22,7 @@ class Peer:
     name: str
     modules: tuple[str, ...]
     packages: tuple[str, ...]
+    options: str = ""  # of pip
 
     @property
     def installed(self) -> bool:
@@ -27,7 +31,7 @@ class Peer:
     @property
     def command(self) -> str:
         """Installs it without changing the version of torch."""
-        return f"pip install {' '.join(self.packages)} -c constraints.txt"
+        return f"pip install {self.options}{' '.join(self.packages)} -c constraints.txt"
 
     @property
     def version(self) -> str:
@@ -53,7 +57,7 @@ FASTER_WHISPER = Peer(
     ("faster_whisper", "ctranslate2", "transformers"),
     ("faster-whisper", "ctranslate2", "transformers"),
 )
-TIMM = Peer("timm", ("timm", "torchvision"), ("timm", "torchvision"))
+TIMM = Peer("timm", ("timm",), ("timm",), "--no-deps ")  # which asks for torchvision, and computes without it
 X_TRANSFORMERS = Peer("x-transformers", ("x_transformers",), ("x-transformers",))
 
 PEERS = (
@@ -64,8 +68,60 @@ PEERS = (
 
 def library(module: str) -> Any:
     """A module of a peer, without what it would print."""
+    if module == "timm":
+        return without_torchvision(module)
     found = import_module(module)
     if module == "transformers":
         found.logging.set_verbosity_error()
         found.logging.disable_progress_bar()
     return found
+
+
+# ---- timm's models compute without torchvision, but its files import names from it
+
+STANDINS = (
+    "torchvision",
+    "torchvision.datasets",
+    "torchvision.models",
+    "torchvision.models.feature_extraction",
+    "torchvision.ops",
+    "torchvision.ops.misc",
+    "torchvision.transforms",
+    "torchvision.transforms.functional",
+    "torchvision.utils",
+)
+
+
+def without_torchvision(module: str) -> ModuleType:
+    """Imports a module; where torchvision is not installed, with stand-ins for it only meanwhile."""
+    if find_spec("torchvision") is not None:
+        return import_module(module)
+    sys.modules.update({name: StandIn(name) for name in STANDINS})
+    try:
+        return import_module(module)
+    finally:  # gone again at once, or other libraries would take torchvision for installed
+        for name in STANDINS:
+            del sys.modules[name]
+
+
+class StandIn(ModuleType):
+    """A module that has any name one asks it for: another stand-in, or an empty class."""
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.__spec__ = ModuleSpec(name, None, is_package=True)
+        self.__path__ = []
+
+    def __getattr__(self, name: str) -> type | ModuleType:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return sys.modules.get(f"{self.__name__}.{name}") or NamedClass(name, (), {})
+
+
+class NamedClass(type):
+    """A class whose names, such as those of an enumeration, are all there and all differ."""
+
+    def __getattr__(cls, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return object()

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headway.bench.benchmark import CaseResult, Measured, SuiteResult, Timing
-from headway.bench.limits import AFTER, BEFORE, LIMITS, machine, merge_limits
+from headway.bench.limits import AFTER, BEFORE, LIMITS, machine, merge_limits, processor_flags
 from headway.bench.peers import PEERS, TRANSFORMERS
 from headway.bench.suite import Contender, Suite
 from headway.bench.worker import CONVERT, WRITE
@@ -28,7 +28,7 @@ ONE_THREAD = ("OMP", "MKL", "OPENBLAS", "RAYON", "NUMEXPR")
 QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 
-class Failed(Exception):
+class ContenderError(Exception):
     """A contender's process ended; the text is the last line of what it printed."""
 
 
@@ -83,10 +83,10 @@ class ContenderProcess:
         if self.process.wait() != 0:
             raise self.failed()
 
-    def failed(self) -> Failed:
+    def failed(self) -> ContenderError:
         self.process.wait()
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        return Failed(lines[-1][:200] if lines else f"it ended with code {self.process.returncode}")
+        return ContenderError(lines[-1][:200] if lines else f"it ended with code {self.process.returncode}")
 
 
 def measure(suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool, command: str) -> SuiteResult:
@@ -111,7 +111,7 @@ def measure(suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool,
                         start(f"{CONVERT}{contender.name}").finish()
                     running[contender.name] = start(contender.name)
                     running[contender.name].ready()
-                except Failed as error:
+                except ContenderError as error:
                     failures[contender.name] = str(error)
                     running.pop(contender.name, None)
         cases, answers = list[CaseResult](), dict[tuple[str, str], Any]()
@@ -167,7 +167,9 @@ def start_limits(stack: ExitStack, folder: Path, threads: int) -> ContenderProce
 
 def chosen(contenders: Iterable[Contender], peers: bool) -> tuple[list[Contender], dict[str, str]]:
     """The contenders that run, and the commands that install the others by their names."""
-    wanted = [one for one in contenders if one.peer is None or peers or one.peer is TRANSFORMERS]
+    flags = processor_flags()
+    able = [one for one in contenders if not one.cpu or flags.intersection(one.cpu)]
+    wanted = [one for one in able if one.peer is None or peers or one.peer is TRANSFORMERS]
     lacking = [one for one in wanted if one.peer is not None and not one.peer.installed]
     missing = {one.peer.name: one.peer.command for one in lacking if one.peer is not None}
     return [one for one in wanted if one not in lacking], missing
@@ -182,6 +184,6 @@ def interleave(
         for name in [name for name in found if name not in failures]:
             try:
                 found[name].append(runs[name]())
-            except Failed as error:
+            except ContenderError as error:
                 failures[name] = str(error)
     return {name: timings for name, timings in found.items() if name not in failures}

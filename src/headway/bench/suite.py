@@ -14,6 +14,7 @@ from headway.bench.answers import Comparison
 from headway.bench.peers import Peer
 
 FP32 = "fp32"
+BF16 = ("avx512_bf16", "amx_bf16", "bf16")  # features of processors with products in bf16
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Contender:
     convert: Callable[[Workspace], None] | None = None
     cases: tuple[str, ...] | None = None  # all, unless some would take too long or too much memory
     same_weights: bool = True  # its answers can be compared with the others'
+    cpu: tuple[str, ...] = ()  # features of the processor of which it needs one
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from headway.bench.peers import PEERS
 from headway.bench.suites import SUITES
 from headway.errors import UserError, nearest
-from headway.metrics.tables import aligned
 from headway.system import sigterm_raises
 
 ALL = "all"
@@ -81,6 +81,10 @@ def bench(
 
 def overview() -> str:
     """The suites and the peers."""
-    suites = aligned([[suite.name, suite.title] for suite in SUITES.values()])
-    peers = aligned([[one.name, one.version if one.installed else f"not installed: {one.command}"] for one in PEERS])
-    return f"suites\n\n{suites}\n\npeers\n\n{peers}"
+    state = {one.name: one.version if one.installed else f"not installed: {one.command}" for one in PEERS}
+    return f"suites\n{listing({one.name: one.title for one in SUITES.values()})}\n\npeers\n{listing(state)}"
+
+
+def listing(lines: Mapping[str, str]) -> str:
+    width = max(map(len, lines))
+    return "\n".join(f"  {name.ljust(width)}  {text}" for name, text in lines.items())

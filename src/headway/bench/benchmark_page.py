@@ -165,13 +165,13 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 INTRODUCTION = """# Benchmarks
 
-headway and other libraries on the same weights and inputs, written by `headway bench`; the measurements themselves are in
-[BENCHMARKS.json](BENCHMARKS.json). Contenders run in processes of their own and take turns; times are medians of CPU time over
-rounds, with the least and the largest, after one that is not counted. A ratio is the other's time divided by the contender's:
-above 1 the contender is faster. *Of the limit* is the least time that the machine needs for the matrix products and for
-reading the weights (measured in the same run), divided by the contender's. The last column says how far answers agree with
-those of headway in fp32. Weights are random unless said; conversions and loading are not timed. On a busy machine absolute
-times mean little: read the ratios.
+headway and other libraries on the same weights and inputs, written by `headway bench`; every measurement is in
+[BENCHMARKS.json](BENCHMARKS.json). Contenders run in processes of their own and take turns; times are medians of CPU
+time over rounds, with the least and the largest, after one that is not counted. A ratio is the other's time divided by
+the contender's: above 1 the contender is faster. *Of the limit* is the least time that the machine needs for the matrix
+products and for reading the weights (measured in the same run), divided by the contender's. The last column says how
+far answers agree with those of headway in fp32. Weights are random unless said; conversions and loading are not timed.
+On a busy machine absolute times mean little: read the ratios.
 """
 
 

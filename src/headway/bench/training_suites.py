@@ -12,7 +12,7 @@ from headway.bench.training_steps import built, common_steps, headway_steps, loa
 from headway.bench.weights import write_model
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
 SIZES = ("vocab", "context", "dim", "layers", "heads")
 

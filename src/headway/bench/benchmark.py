@@ -165,15 +165,18 @@ class SuiteResult:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> SuiteResult:
         """What `to_dict` gave."""
-        names = Measured.__dataclass_fields__
+        whole: dict[str, Any] = {**values, "cases": tuple(case_of(case) for case in values["cases"])}
+        whole |= {"limits": MachineLimits(**values["limits"]), "load": tuple(values["load"])}
+        return SuiteResult(**whole)
 
-        def measured(one: Mapping[str, Any]) -> Measured:
-            kept = {name: one[name] for name in names}
-            return Measured(**{**kept, "cpu": tuple(one["cpu"]), "wall": tuple(one["wall"])})
 
-        cases = tuple(
-            CaseResult(**{**case, "measured": tuple(measured(one) for one in case["measured"])})
-            for case in values["cases"]
-        )
-        limits = MachineLimits(**values["limits"])
-        return SuiteResult(**{**values, "cases": cases, "limits": limits, "load": tuple(values["load"])})
+def case_of(values: Mapping[str, Any]) -> CaseResult:
+    whole: dict[str, Any] = {**values, "measured": tuple(measured_of(one) for one in values["measured"])}
+    return CaseResult(**whole)
+
+
+def measured_of(values: Mapping[str, Any]) -> Measured:
+    """Without the ratios, which follow."""
+    whole: dict[str, Any] = {name: values[name] for name in Measured.__dataclass_fields__}
+    whole |= {name: tuple(values[name]) for name in ("cpu", "wall")}
+    return Measured(**whole)

@@ -6,6 +6,8 @@ All decode greedily, or by a beam, from the same ids, and write as many tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from json import dumps, loads
 from typing import Any
 
@@ -25,21 +27,16 @@ SPECIAL = {"unk_token": 0, "bos_token": 1, "eos_token": 2}
 def write_gpt2(work: Workspace) -> None:
     from headway.zoo import gpt2
 
-    sizes = {name: work.sizes[name] for name in ("vocab", "context", "dim", "layers", "heads")}
-    write_model(work.folder, gpt2.Config(**sizes), bos_token_id=1, eos_token_id=2)
+    config = gpt2.Config(**work.given("vocab", "context", "dim", "layers", "heads"))
+    write_model(work.folder, config, bos_token_id=1, eos_token_id=2)
     write_prompts(work)
 
 
 def write_llama(work: Workspace) -> None:
     from headway.zoo import llama
 
-    names = ("vocab", "context", "dim", "layers", "heads", "kv_heads", "hidden")
-    write_model(
-        work.folder,
-        llama.Config(**{name: work.sizes[name] for name in names}, tied=True),
-        bos_token_id=1,
-        eos_token_id=2,
-    )
+    given = work.given("vocab", "context", "dim", "layers", "heads", "kv_heads", "hidden")
+    write_model(work.folder, llama.Config(**given, tied=True), bos_token_id=1, eos_token_id=2)
     write_prompts(work)
 
 
@@ -159,17 +156,15 @@ def llama_cpp_decoder(kind: str) -> Callable[[Workspace], Run]:
         params.n_gpu_layers, params.warmup, params.verbosity, params.cache_ram_mib = 0, True, -1, 0
         server = xllamacpp.Server(params)
 
-        def ask(row: list[int], new: int) -> list[int]:
+        def ask(new: int, row: list[int]) -> list[int]:
             asked = {"prompt": row, "n_predict": new, "temperature": 0, "samplers": ["top_k"], "top_k": 1}
             found = server.handle_completions({**asked, "ignore_eos": True, "cache_prompt": False})
             return [int(word) for word in found["choices"][0]["text"].split("w")[1:]]
 
         def run(case: Case) -> list[list[int]]:
-            from concurrent.futures import ThreadPoolExecutor
-
             rows = prompts(work, case)
             with ThreadPoolExecutor(len(rows)) as pool:
-                return list(pool.map(lambda row: ask(row, case.sizes["new"]), rows))
+                return list(pool.map(partial(ask, case.sizes["new"]), rows))
 
         return run
 

@@ -33,9 +33,9 @@ def write_bert(work: Workspace) -> None:
     from headway.zoo import bert
 
     sizes = work.sizes
-    names = ("vocab", "context", "dim", "layers", "heads", "hidden")
-    extra = {"pad_token_id": 0, "position_embedding_type": "absolute"}  # which CTranslate2 asks for
-    write_model(work.folder, bert.Config(**{name: sizes[name] for name in names}, top="none"), **extra)
+    given = work.given("vocab", "context", "dim", "layers", "heads", "hidden")
+    extra: dict[str, Any] = {"pad_token_id": 0, "position_embedding_type": "absolute"}  # which CTranslate2 asks for
+    write_model(work.folder, bert.Config(**given, top="none"), **extra)
     write_words(work.folder, sizes["vocab"], {"pad_token": 0, "unk_token": 3})
     rows = random_rows(sizes["texts"], (5, sizes["longest"]), (4, sizes["vocab"]))
     write_texts(work, [" ".join(f"w{token}" for token in row) for row in rows])
@@ -260,8 +260,7 @@ MINILM = Suite(
 def write_vit(work: Workspace) -> None:
     from headway.zoo import vit
 
-    names = ("image", "patch", "dim", "layers", "heads", "classes")
-    write_model(work.folder, vit.Config(**{name: work.sizes[name] for name in names}))
+    write_model(work.folder, vit.Config(**work.given("image", "patch", "dim", "layers", "heads", "classes")))
 
 
 def image_cases(sizes: Mapping[str, int]) -> tuple[Case, ...]:

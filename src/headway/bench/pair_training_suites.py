@@ -6,6 +6,7 @@ A run is an epoch over the same pairs.  Peers pad their batches, which are rando
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headway.bench.answers import LOSSES
@@ -65,11 +66,11 @@ def padded_pairs(rows: Pairs) -> tuple[Tensor, Tensor]:
 def smoothed_loss(logits: Tensor, wanted: Tensor) -> Tensor:
     import torch
 
-    given = {"ignore_index": 0, "label_smoothing": SMOOTHING}
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), wanted.flatten(), **given)
+    rows, cross_entropy = logits.flatten(0, 1).float(), torch.nn.functional.cross_entropy
+    return cross_entropy(rows, wanted.flatten(), ignore_index=0, label_smoothing=SMOOTHING)
 
 
-def headway_pairs(config: Callable[[Mapping[str, int]], Any]) -> Callable[[Workspace], Run]:
+def headway_pairs(config: Callable[[Workspace], Any]) -> Callable[[Workspace], Run]:
     def prepare(work: Workspace) -> Run:
         import torch
 
@@ -80,7 +81,7 @@ def headway_pairs(config: Callable[[Mapping[str, int]], Any]) -> Callable[[Works
         keep_memory()
         torch.manual_seed(0)
         batches = [pair_batch(rows, START) for rows in batches_of(work.sizes, ordered=True)]
-        model = build(config(work.sizes))
+        model = build(config(work))
         return headway_steps(work, model, lambda m, batch: target_predictions(m, batch).loss(SMOOTHING), batches)
 
     return prepare
@@ -89,11 +90,10 @@ def headway_pairs(config: Callable[[Mapping[str, int]], Any]) -> Callable[[Works
 # ---- Transformer
 
 
-def transformer_config(sizes: Mapping[str, int]) -> Any:
+def transformer_config(work: Workspace) -> Any:
     from headway.zoo import transformer
 
-    given = {name: sizes[name] for name in ("vocab", "dim", "layers", "heads")}
-    return transformer.Config(**given, tied="all", dropout=0.1)
+    return transformer.Config(**work.given("vocab", "dim", "layers", "heads"), tied="all", dropout=0.1)
 
 
 def torch_transformer(ordered: bool, precision: str = "fp32") -> Callable[[Workspace], Run]:
@@ -119,8 +119,7 @@ def torch_transformer(ordered: bool, precision: str = "fp32") -> Callable[[Works
             )
             return smoothed_loss(nn.functional.linear(states, words.weight), wanted)
 
-        batches = [padded_pairs(rows) for rows in batches_of(sizes, ordered)]
-        losses = [lambda both=both: loss(*both) for both in batches]
+        losses = [partial(loss, *padded_pairs(rows)) for rows in batches_of(sizes, ordered)]
         return common_steps(work, nn.ModuleList([words, body]), losses, precision)
 
     return prepare
@@ -149,11 +148,11 @@ SEQ2SEQ = Suite(
 # ---- recurrent
 
 
-def recurrent_config(sizes: Mapping[str, int]) -> Any:
+def recurrent_config(work: Workspace) -> Any:
     from headway.zoo import rnn
 
-    hidden = sizes["hidden"]
-    return rnn.Config(vocab=sizes["vocab"], dim=sizes["dim"], hidden=hidden, align=hidden, readout=sizes["dim"])
+    hidden, dim = work.sizes["hidden"], work.sizes["dim"]
+    return rnn.Config(vocab=work.sizes["vocab"], dim=dim, hidden=hidden, align=hidden, readout=dim)
 
 
 def torch_loop(ordered: bool) -> Callable[[Workspace], Run]:
@@ -185,8 +184,8 @@ def torch_loop(ordered: bool) -> Callable[[Workspace], Run]:
                 logits.append(output(pieces.amax(2)))
             return smoothed_loss(torch.stack(logits, 1), wanted)
 
-        batches = [padded_pairs(rows) for rows in batches_of(sizes, ordered)]
-        return common_steps(work, nn.ModuleList(parts), [lambda both=both: loss(*both) for both in batches])
+        losses = [partial(loss, *padded_pairs(rows)) for rows in batches_of(sizes, ordered)]
+        return common_steps(work, nn.ModuleList(parts), losses)
 
     return prepare
 

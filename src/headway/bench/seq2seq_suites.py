@@ -158,11 +158,15 @@ def write_whisper(work: Workspace) -> None:
 
     from headway.zoo import whisper
 
-    sizes, names = work.sizes, ("dim", "layers", "heads", "hidden", "mels", "vocab")
-    given = {name: sizes[name] for name in names}
-    decoder = {f"decoder_{name}": sizes[name] for name in ("layers", "heads", "hidden")}
+    sizes, given = work.sizes, work.given("dim", "layers", "heads", "hidden", "mels", "vocab")
+    decoder = {f"decoder_{name}": value for name, value in work.given("layers", "heads", "hidden").items()}
     config = whisper.Config(**given, **decoder, source_context=sizes["frames"] // 2)
-    tokens = {"bos_token_id": EOT, "eos_token_id": EOT, "pad_token_id": EOT, "decoder_start_token_id": SOT}
+    tokens: dict[str, Any] = {
+        "bos_token_id": EOT,
+        "eos_token_id": EOT,
+        "pad_token_id": EOT,
+        "decoder_start_token_id": SOT,
+    }
     write_model(work.folder, config, **tokens, suppress_tokens=[], begin_suppress_tokens=[])
     write_words(
         work.folder, sizes["vocab"], {"unk_token": EOT, "eos_token": EOT, "bos_token": SOT, "pad_token": EOT}, MARKS

@@ -41,6 +41,10 @@ class Workspace:
     sizes: Mapping[str, int]
     threads: int = 1
 
+    def given(self, *names: str) -> dict[str, Any]:
+        """Some of the sizes, as arguments of a config."""
+        return {name: self.sizes[name] for name in names}
+
 
 Run = Callable[[Case], Any]
 

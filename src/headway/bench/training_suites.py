@@ -48,8 +48,7 @@ def tokens_of(work: Workspace) -> tuple[Tensor, Tensor]:
 def gpt_config(work: Workspace) -> Any:
     from headway.zoo import gpt2
 
-    sizes = {name: work.sizes[name] for name in SIZES}
-    return gpt2.Config(**sizes, dropout=0.0, attention_dropout=0.0, embed_dropout=0.0)
+    return gpt2.Config(**work.given(*SIZES), dropout=0.0, attention_dropout=0.0, embed_dropout=0.0)
 
 
 def write_gpt(work: Workspace) -> None:
@@ -179,9 +178,7 @@ GPT_50K = Suite(
 def moe_config(work: Workspace) -> Any:
     from headway.zoo import mixtral
 
-    sizes = work.sizes
-    chosen = {name: sizes[name] for name in (*SIZES, "kv_heads", "hidden", "experts", "top")}
-    return mixtral.Config(**chosen, tied=False)
+    return mixtral.Config(**work.given(*SIZES, "kv_heads", "hidden", "experts", "top"), tied=False)
 
 
 def write_moe(work: Workspace) -> None:
@@ -233,7 +230,7 @@ MOE = Suite(
 def mlm_config(work: Workspace) -> Any:
     from headway.zoo import bert
 
-    return bert.Config(**{name: work.sizes[name] for name in SIZES}, dropout=0.0, attention_dropout=0.0)
+    return bert.Config(**work.given(*SIZES), dropout=0.0, attention_dropout=0.0)
 
 
 def write_mlm(work: Workspace) -> None:

@@ -88,7 +88,7 @@ def image_contenders(
 def vit_config(work: Workspace) -> Any:
     from headway.zoo import vit
 
-    return vit.Config(**{name: work.sizes[name] for name in ("image", "patch", "dim", "layers", "heads", "classes")})
+    return vit.Config(**work.given("image", "patch", "dim", "layers", "heads", "classes"))
 
 
 def timm_vit_of(sizes: Mapping[str, int]) -> Any:
@@ -126,7 +126,7 @@ def swin_config(work: Workspace) -> Any:
 
     sizes, stages = work.sizes, work.sizes["stages"]
     heads = tuple(sizes["heads"] * 2**stage for stage in range(stages))
-    given = {name: sizes[name] for name in ("image", "patch", "dim", "classes")}
+    given = work.given("image", "patch", "dim", "classes")
     return swin.Config(**given, layers=DEPTHS[stages], heads=heads, windows=(7,) * stages, depth_dropout=0.0)
 
 

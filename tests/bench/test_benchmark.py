@@ -175,6 +175,7 @@ def test_text_and_page_say_what_was_not_measured() -> None:
 
 def test_agreement() -> None:
     assert equal_tokens([[1, 2], [3, 4]], [[1, 2], [3, 5]]) == 0.75
+    assert equal_tokens([[1, 2, 3, 4]], [[1, 2]]) == 0.5
     assert cosine([1.0, 0.0], [1.0, 1.0]) == pytest.approx(0.5**0.5)
     assert least_cosine([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [1.0, 1.0]]) == pytest.approx(0.5**0.5)
     assert equal_losses([[2.0, 4.0]], [[2.0, 3.0]]) == 0.75

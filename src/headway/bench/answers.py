@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 Answer = Sequence[Sequence[float]]
 
@@ -22,8 +23,8 @@ class Comparison:
 
 
 def equal_tokens(a: Answer, b: Answer) -> float:
-    """The share of positions with the same token."""
-    pairs = [pair for rows in zip(a, b, strict=True) for pair in zip(*rows, strict=True)]
+    """The share of positions with the same token; a row that is longer than the other has none there."""
+    pairs = [pair for rows in zip(a, b, strict=True) for pair in zip_longest(*rows)]
     return sum(x == y for x, y in pairs) / max(1, len(pairs))
 
 

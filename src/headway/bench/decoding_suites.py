@@ -185,6 +185,10 @@ DECODERS = (
     ),
 )
 
+TIES = (
+    "Logits of random weights are nearly tied, so that greedy tokens part soon where numbers differ a little: in int8, "
+    "and in llama.cpp's cache of fp16.  What int8 costs a trained model, `headway eval --dtype int8` tells."
+)
 LENGTHS = {"prompt": 128, "new": 128, "batch": 8, "short": 32}
 TINY_LENGTHS = {"prompt": 5, "new": 4, "batch": 2, "short": 3}
 
@@ -197,6 +201,7 @@ GPT2 = Suite(
     {**LENGTHS, "vocab": 50_257, "context": 1024, "dim": 768, "layers": 12, "heads": 12},
     {**TINY_LENGTHS, "vocab": 67, "context": 32, "dim": 64, "layers": 2, "heads": 2},
     TOKENS,
+    notes=TIES,
 )
 
 LLAMA = Suite(
@@ -211,4 +216,5 @@ LLAMA = Suite(
     },
     {**TINY_LENGTHS, "vocab": 67, "context": 32, "dim": 64, "layers": 2, "heads": 2, "kv_heads": 1, "hidden": 96},
     TOKENS,
+    notes=TIES,
 )

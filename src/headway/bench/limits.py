@@ -15,8 +15,8 @@ from headway.system import describe_cores, describe_processor, describe_python, 
 
 SIDE = 1024  # of the matrices
 READ = 64 * 2**20  # numbers of four bytes that are read, more than caches hold
-TIMES = 5  # each is measured so often, and the best counts
-BEFORE, AFTER = "before", "after"  # a suite
+TIMES = 7  # each is measured so often, and the best counts
+TURNS = tuple(f"turn {number}" for number in range(10))  # before a suite, and after each of its cases
 FEATURES = ("avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd")
 
 
@@ -24,10 +24,11 @@ def prepare(work: Workspace) -> Run:
     import torch
 
     from headway.dtype import slow_dtype
+    from headway.generate.session import large_pages
     from headway.ops.int8 import has_int8_kernel
 
     torch.set_num_threads(work.threads)
-    a, b, block = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE), torch.ones(READ)
+    a, b, block = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE), large_pages(4 * READ).view(torch.float32).fill_(1.0)
     product = torch.empty(SIDE, SIDE)
     products: dict[str, Callable[[], object]] = {"fp32": lambda: torch.mm(a, b, out=product)}
     if slow_dtype("bf16") is None:
@@ -86,7 +87,7 @@ LIMITS = Suite(
     "limits",
     "What the machine can do",
     write=lambda work: None,
-    cases=lambda sizes: (Case(BEFORE, 1, "run"), Case(AFTER, 1, "run")),
+    cases=lambda sizes: tuple(Case(name, 1, "run") for name in TURNS),
     contenders=(Contender("machine", prepare),),
     sizes={},
     tiny={},

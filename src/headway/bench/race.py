@@ -11,19 +11,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
 from headway.bench.benchmark import CaseResult, Measured, SuiteResult, Timing
-from headway.bench.limits import AFTER, BEFORE, LIMITS, machine, merge_limits, processor_flags
+from headway.bench.limits import LIMITS, TURNS, machine, merge_limits, processor_flags
 from headway.bench.peers import PEERS, TRANSFORMERS
-from headway.bench.suite import Contender, Suite
+from headway.bench.suite import Case, Contender, Suite
 from headway.bench.worker import CONVERT, WRITE
 from headway.progress import phase
 
-ROUNDS = 5
 ONE_THREAD = ("OMP", "MKL", "OPENBLAS", "RAYON", "NUMEXPR")
 QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
@@ -89,56 +90,74 @@ class ContenderProcess:
         return ContenderError(lines[-1][:200] if lines else f"it ended with code {self.process.returncode}")
 
 
+@dataclass(frozen=True)
+class Race:
+    """A suite that is being measured, in a folder; `failures` are the last words of contenders that ended early."""
+
+    suite: Suite
+    folder: Path
+    sizes: Mapping[str, int]
+    threads: int
+    stack: ExitStack
+    failures: dict[str, str] = field(default_factory=dict[str, str])
+
+    def start(self, contender: str, suite: str | None = None) -> ContenderProcess:
+        """A process that ends with the race."""
+        process = ContenderProcess(suite or self.suite.name, contender, self.folder, self.sizes, self.threads)
+        return self.stack.enter_context(process)
+
+    def prepare(self, contenders: Iterable[Contender]) -> dict[str, ContenderProcess]:
+        """The contenders' processes, one after the other, ready to run."""
+        running = dict[str, ContenderProcess]()
+        for one in contenders:
+            with phase(f"{self.suite.name}: preparing {one.name}"):
+                try:
+                    if one.convert is not None:
+                        self.start(f"{CONVERT}{one.name}").finish()
+                    process = self.start(one.name)
+                    process.ready()
+                    running[one.name] = process
+                except ContenderError as error:
+                    self.failures[one.name] = str(error)
+        return running
+
+    def measure(self, case: Case, running: Mapping[str, ContenderProcess], rounds: int) -> CaseResult:
+        suite = self.suite
+        runs = {
+            one.name: partial(running[one.name].run, case.name)
+            for one in suite.contenders
+            if one.name in running and (one.cases is None or case.name in one.cases)
+        }
+        with phase(f"{suite.name}: {case.name}"):
+            timings = interleave(runs, rounds, self.failures)
+        own = next(one.name for one in suite.contenders if one.peer is None)
+        reference = timings[own][0].answer if own in timings else None
+
+        def agreement(one: Contender) -> float | None:
+            if not reference or not one.same_weights:
+                return None
+            return suite.comparison.measure(reference, timings[one.name][0].answer)
+
+        entered = [one for one in suite.contenders if one.name in timings]
+        return CaseResult.of(case, [Measured.of(one, timings[one.name], agreement(one)) for one in entered])
+
+
 def measure(suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool, command: str) -> SuiteResult:
     """Runs a suite: headway and, where it is installed, transformers; with `peers`, every installed peer."""
     sizes = suite.tiny if tiny else suite.sizes
     entered, missing = chosen(suite.contenders, peers)
-    load = os.getloadavg()[0]
+    load, turns = os.getloadavg()[0], iter(TURNS)
     with TemporaryDirectory(prefix="headway-bench-") as name, ExitStack() as stack:
-        folder, failures = Path(name), dict[str, str]()
-
-        def start(contender: str) -> ContenderProcess:
-            return stack.enter_context(ContenderProcess(suite.name, contender, folder, sizes, threads))
-
+        race = Race(suite, Path(name), sizes, threads, stack)
         with phase(f"{suite.name}: writing weights and inputs"):
-            start(WRITE).finish()
-        limits = start_limits(stack, folder, threads)
-        running = dict[str, ContenderProcess]()
-        for contender in entered:
-            with phase(f"{suite.name}: preparing {contender.name}"):
-                try:
-                    if contender.convert is not None:
-                        start(f"{CONVERT}{contender.name}").finish()
-                    running[contender.name] = start(contender.name)
-                    running[contender.name].ready()
-                except ContenderError as error:
-                    failures[contender.name] = str(error)
-                    running.pop(contender.name, None)
-        cases, answers = list[CaseResult](), dict[tuple[str, str], Any]()
-        before = limits.run(BEFORE)
+            race.start(WRITE).finish()
+        machine_process = race.start(LIMITS.contenders[0].name, LIMITS.name)
+        machine_process.ready()
+        running = race.prepare(entered)
+        cases, limits = list[CaseResult](), [machine_process.run(next(turns)).answer]
         for case in suite.cases(sizes):
-            fits = {one.name: one for one in entered if one.cases is None or case.name in one.cases}
-            with phase(f"{suite.name}: {case.name}"):
-                timings = interleave(
-                    {name: (lambda c=case.name, p=running[name]: p.run(c)) for name in fits if name in running},
-                    rounds,
-                    failures,
-                )
-            for name, found in timings.items():
-                answers[case.name, name] = found[0].answer
-            reference = next((answers.get((case.name, one.name)) for one in suite.contenders if one.peer is None), None)
-            measured = [
-                Measured.of(
-                    fits[name],
-                    timings[name],
-                    agreement=suite.comparison.measure(reference, answers[case.name, name])
-                    if reference and fits[name].same_weights
-                    else None,
-                )
-                for name in timings
-            ]
-            cases.append(CaseResult.of(case, measured))
-        after = limits.run(AFTER)
+            cases.append(race.measure(case, running, rounds))
+            limits.append(machine_process.run(next(turns)).answer)
     return SuiteResult(
         name=suite.name,
         title=suite.title,
@@ -148,8 +167,8 @@ def measure(suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool,
         memory=suite.memory,
         notes=suite.notes,
         missing=missing,
-        failures=failures,
-        limits=merge_limits(before.answer, after.answer),
+        failures=race.failures,
+        limits=merge_limits(*limits),
         machine=machine(threads),
         versions={peer.name: peer.version for peer in PEERS if peer.installed},
         load=(load, os.getloadavg()[0]),
@@ -157,12 +176,6 @@ def measure(suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool,
         tiny=tiny,
         command=command,
     )
-
-
-def start_limits(stack: ExitStack, folder: Path, threads: int) -> ContenderProcess:
-    process = stack.enter_context(ContenderProcess(LIMITS.name, LIMITS.contenders[0].name, folder, {}, threads))
-    process.ready()
-    return process
 
 
 def chosen(contenders: Iterable[Contender], peers: bool) -> tuple[list[Contender], dict[str, str]]:

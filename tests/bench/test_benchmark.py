@@ -12,6 +12,7 @@ from headway.bench import race
 from headway.bench.answers import cosine, equal_losses, equal_tokens, least_cosine
 from headway.bench.benchmark import CaseResult, MachineLimits, Measured, SuiteResult, Timing
 from headway.bench.benchmark_page import Bar, bar_rows, case_rows, final_rows, json_text, page, to_text, write_page
+from headway.bench.growth import exponent, growth_of, growth_rows
 from headway.bench.limits import merge_limits
 from headway.bench.peers import CTRANSLATE2, TORCH, TRANSFORMERS, Peer
 from headway.bench.suite import Case, Contender
@@ -179,3 +180,21 @@ def test_agreement() -> None:
     assert cosine([1.0, 0.0], [1.0, 1.0]) == pytest.approx(0.5**0.5)
     assert least_cosine([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [1.0, 1.0]]) == pytest.approx(0.5**0.5)
     assert equal_losses([[2.0, 4.0]], [[2.0, 3.0]]) == 0.75
+
+
+def test_exponents_are_those_of_the_costs(tmp_path: Path) -> None:
+    case = CaseResult.of(Case("128", 1, "run"), [])
+    cases = tuple(
+        replace(case, name=f"{size:,}", measured=(measured("headway fp32", size**2 / 1e6, peak=1000 + 7 * size),))
+        for size in (512, 1024, 2048)
+    )
+    # before the first case the process had its peak less what the first run added
+    first = replace(cases[0].measured[0], above=7 * 512)
+    result = replace(RESULT, name="growth-train-length", cases=(replace(cases[0], measured=(first,)), *cases[1:]))
+    found = growth_of(result)
+    assert found.memory == (7 * 512, 7 * 1024, 7 * 2048)
+    assert growth_rows([result])[1][1:] == ["512 to 2,048", "2.00", "2.00", "1.00", "1.00"]
+    assert exponent([1.0, 2.0, 4.0], [3.0, 3.0 * 2**0.5, 6.0]) == pytest.approx(0.5)
+    write_page(tmp_path / "B.md", [result], [result.name])
+    assert "growth.png" in (tmp_path / "B.md").read_text(encoding="utf-8")
+    assert (tmp_path / "growth.png").stat().st_size > 1000

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.bench.benchmark import CaseResult, Measured, SuiteResult
+from headway.bench.growth import PREFIX, draw_growth, growth_rows
 from headway.errors import UserError
 from headway.metrics.tables import aligned
 from headway.system import read_json, write_json, write_text
@@ -175,13 +176,25 @@ On a busy machine absolute times mean little: read the ratios.
 """
 
 
+FIGURE = "growth.png"
+GROWING = """`headway bench growth`: headway's time and memory as one size of a small GPT doubles, c · size^p, with p
+fitted to all sizes and to the last doubling alone, where fixed costs weigh least. Memory is what the process needs
+beyond what it had before the first case. In decoding, the length is how many tokens stand before the new ones.
+"""
+
+
 def page(results: Sequence[SuiteResult]) -> str:
     """The whole page."""
-    parts = [INTRODUCTION, "## Machine\n", machines(results)]
+    growing = [result for result in results if result.name.startswith(PREFIX)]
+    results = [result for result in results if result not in growing]
+    parts = [INTRODUCTION, "## Machine\n", machines([*results, *growing])]
     for result in results:
         parts += [f"\n## {result.name}\n", f"{result.title}. `{result.command}`\n", "  \n".join(about(result)), ""]
         for case in result.cases:
             parts += [f"**{case.name}**\n", markdown(case_rows(result, case)), ""]
+    if growing:
+        parts += ["## How cost grows\n", GROWING, f"![time and memory over sizes]({FIGURE})\n"]
+        parts += [markdown(growth_rows(growing)), ""]
     parts += ["## Bars\n", markdown(bar_rows(results)), ""]
     parts += ["## headway against the best peer\n", markdown(final_rows(results)), ""]
     return "\n".join(parts)
@@ -209,6 +222,8 @@ def write_page(path: Path, results: Iterable[SuiteResult], order: Sequence[str])
     known |= {one.name: one for one in results}
     ordered = [known[name] for name in order if name in known]
     write_json(store, to_json(ordered))
+    if growing := [one for one in ordered if one.name.startswith(PREFIX)]:
+        draw_growth(growing, path.with_name(FIGURE))
     write_text(path, page(ordered))
 
 

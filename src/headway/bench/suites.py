@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway.bench.decoding_suites import GPT2, LLAMA
 from headway.bench.encoding_suites import BERT, MINILM, VIT
+from headway.bench.growth import GROWTH
 from headway.bench.pair_training_suites import RNN, SEQ2SEQ
 from headway.bench.process_suites import LOAD, STARTUP, TOKENISE
 from headway.bench.seq2seq_suites import TRANSLATE, WHISPER
@@ -17,5 +18,6 @@ SUITES: dict[str, Suite] = {
         *(GPT2, LLAMA, TRANSLATE, BERT, MINILM, VIT, WHISPER),
         *(GPT, GPT_50K, SEQ2SEQ, MLM, RNN, MOE, TRAIN_VIT, TRAIN_SWIN),
         *(ATTENTION, STARTUP, LOAD, TOKENISE),
+        *GROWTH,
     )
 }

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from headway.bench.growth import GROWTH
 from headway.bench.peers import PEERS
 from headway.bench.suites import SUITES
 from headway.errors import UserError, nearest
 from headway.system import sigterm_raises
 
-ALL = "all"
+ALL, GROWTH_NAME = "all", "growth"
+GROUPS = {ALL: list(SUITES), GROWTH_NAME: [suite.name for suite in GROWTH]}
 
 
 def bench(
@@ -33,7 +35,7 @@ def bench(
     Parameters
     ----------
     suites
-        Names of suites, or all.
+        Names of suites; growth: how cost grows with length, batch, width and vocabulary; all: every suite.
     peers
         Every installed peer; by default headway, and transformers where it is installed.
     rounds
@@ -52,9 +54,9 @@ def bench(
         if value < 1:
             raise UserError(f"{name}={value}", allowed="1 or more")
     for name in suites:
-        if name not in SUITES and name != ALL:
-            allowed = ", ".join([*SUITES, ALL])
-            raise UserError(f"there is no suite {name!r}", allowed=allowed, meant=nearest(name, [*SUITES, ALL]))
+        if name not in SUITES and name not in GROUPS:
+            names = [*SUITES, *GROUPS]
+            raise UserError(f"there is no suite {name!r}", allowed=", ".join(names), meant=nearest(name, names))
     if out is not None and (out.suffix != ".md" or not out.absolute().parent.is_dir()):
         raise UserError(f"out={out}", allowed="a file of an existing folder whose name ends in .md")
     if not suites:
@@ -66,7 +68,7 @@ def bench(
 
     command = f"headway {shlex.join(sys.argv[1:])}"
     results = list[SuiteResult]()
-    for name in SUITES if ALL in suites else dict.fromkeys(suites):
+    for name in dict.fromkeys(one for given in suites for one in GROUPS.get(given, [given])):
         with sigterm_raises():  # so that the contenders' processes end, too
             result = measure(SUITES[name], peers=peers, rounds=rounds, threads=threads, tiny=tiny, command=command)
         results.append(result)

@@ -81,8 +81,8 @@ def to_gguf(kind: str) -> Callable[[Workspace], None]:
         writer.add_token_list(words)
         writer.add_token_types([gguf.TokenType.NORMAL] * len(words))
         writer.add_token_merges(["w 1"])
-        writer.add_bos_token_id(0)
-        writer.add_eos_token_id(0)
+        writer.add_bos_token_id(config["bos_token_id"])
+        writer.add_eos_token_id(config["eos_token_id"])
         writer.add_add_bos_token(False)
         types = gguf.GGMLQuantizationType
         for name, tensor in load_file(work.folder / "model.safetensors").items():

@@ -1,6 +1,6 @@
 """Suites of models that write: GPT-2, Llama's shape, beam search by Marian's shape, Whisper.
 
-All decode greedily, or by a beam, from the same ids, and write as many tokens.
+All decode greedily, or by a beam, from the same ids, and write as many tokens: none may end early.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def headway_decoder(dtype: str) -> Callable[[Workspace], Run]:
         assert isinstance(model, Trunk)
 
         def run(case: Case) -> list[list[int]]:
-            return [list(one.tokens) for one in generate(model, prompts(work, case), stop=Stop(case.sizes["new"]))]
+            stop = Stop(case.sizes["new"], (SPECIAL["eos_token"],), min_new_tokens=case.sizes["new"])
+            return [list(one.tokens) for one in generate(model, prompts(work, case), stop=stop)]
 
         return run
 
@@ -136,7 +137,7 @@ def ctranslate2_decoder(precision: str) -> Callable[[Workspace], Run]:
             new = case.sizes["new"]
             rows = [[f"w{token}" for token in row] for row in prompts(work, case)]
             lengths = {"min_length": new, "max_length": new, "include_prompt_in_result": False}
-            found = model.generate_batch(rows, beam_size=1, sampling_topk=1, end_token=[], **lengths)
+            found = model.generate_batch(rows, beam_size=1, sampling_topk=1, **lengths)
             return [one.sequences_ids[0] for one in found]
 
         return run

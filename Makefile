@@ -54,8 +54,11 @@ proof: $(READY)  ## long proofs: the laws on more cases, and a deliberate defect
 proof-%: $(READY)  ## train on real data and write docs/RESULTS.md; NAME: multi30k, multi30k-rnn, shakespeare, …
 	@$(BIN)/python recipes/prove.py $* $(ARGS)
 
-bench: $(READY)  ## benchmarks: time and memory, as tables
-	@$(BIN)/python bench/run.py
+bench: $(READY)  ## every suite of headway bench, with the peers that are installed; writes docs/BENCHMARKS.md
+	@$(BIN)/headway bench all --peers --out docs/BENCHMARKS.md
+
+peers: $(READY)  ## install what headway is compared with
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]' -c constraints.txt
 
 format: $(READY)  ## format the code and fix lint findings
 	@$(BIN)/ruff format
@@ -72,4 +75,4 @@ $(READY): pyproject.toml constraints.txt setup.py src/headway/native/step.c src/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps timm -c constraints.txt  # without torchvision
 	@touch $@
 
-.PHONY: help setup demo browser test test-long check check-types check-tests proof bench format clean
+.PHONY: help setup demo browser test test-long check check-types check-tests proof bench peers format clean

@@ -38,6 +38,7 @@ LAYERS = {
     "conversion": 8,
     "doctor": 8,
     "training": 9,
+    "bench": 10,
     "cli": 11,
     "headway": 12,  # the lazy façade, above all the others
     "__main__": 12,
@@ -251,6 +252,9 @@ LIGHT = [
     ["inspect", "--help"],
     ["inspect", "haeds"],
     ["inspect", "heads", "--help"],
+    ["bench"],
+    ["bench", "--help"],
+    ["bench", "generate-gtp2"],
     ["look", "--help"],
     ["look"],
     ["look", "model"],

@@ -31,6 +31,7 @@ from cyclopts.exceptions import (
 
 from headway import __version__
 from headway.cli import (
+    bench_command,
     data_commands,
     explain_command,
     inspect_commands,
@@ -88,6 +89,7 @@ app.command(data_commands.check)
 app.command(data_commands.evaluate, name="eval")
 app.command(train_commands.init)
 app.command(model_commands.doctor)
+app.command(bench_command.bench)
 app.command(train_commands.demo)
 app.command(model_commands.list_presets, name="list")
 app.command(model_commands.cost)

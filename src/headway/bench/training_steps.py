@@ -1,0 +1,86 @@
+"""Training steps that are timed: headway's learner, and other libraries' models trained in the common way.
+
+All have AdamW with the same settings, gradients clipped at 1, and no dropout unless said.  The answer of a run is the
+loss of its first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from headway.bench.suite import Case, Run, Workspace
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def headway_steps(work: Workspace, model: nn.Module, loss: Callable[[Any, Any], Tensor], batches: Sequence[Any]) -> Run:
+    """A run learns from each of the batches; `loss` is the sum over targets."""
+    import torch
+
+    from headway.training.groups import groups
+    from headway.training.learner import Learner
+    from headway.training.optimiser import AdamW, Constant, Optimiser
+
+    torch.set_num_threads(work.threads)
+    learner, numbers = (
+        Learner(model, loss, Optimiser(AdamW(), groups(model)), Constant(), seed=0),
+        iter(range(1, 10**9)),
+    )
+
+    def run(case: Case) -> list[list[float]]:
+        found = [learner.learn(next(numbers), [batch]) for batch in batches]
+        return [[found[0].loss / found[0].targets]]
+
+    return run
+
+
+def built(work: Workspace, config: Any) -> nn.Module:
+    """A headway model with the suite's weights, as a training builds it."""
+    from headway.model import load
+    from headway.nn.trunk import tensors_of
+    from headway.system import keep_memory
+    from headway.training.learner import fill
+    from headway.zoo.build import build
+
+    keep_memory()
+    model = build(config)
+    fill(model, tensors_of(load(work.folder).model))
+    return model
+
+
+def common_steps(
+    work: Workspace, model: nn.Module, losses: Sequence[Callable[[], Tensor]], precision: str = "fp32"
+) -> Run:
+    """A run makes a step by each of the mean losses; bf16 is torch's autocast."""
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(work.threads)
+    model.train()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+
+    def run(case: Case) -> list[list[float]]:
+        found = list[float]()
+        for loss in losses:
+            optimiser.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else nullcontext():
+                value = loss()
+            value.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+            found.append(value.item())
+        return [found[:1]]
+
+    return run
+
+
+def load_to_train(work: Workspace, name: str, **options: Any) -> Any:
+    """A model of transformers with the suite's weights."""
+    import torch
+
+    from headway.bench.peers import library
+
+    return getattr(library("transformers"), name).from_pretrained(work.folder, dtype=torch.float32, **options)

@@ -124,7 +124,7 @@ TOPICS: dict[str, Topic] = {
     "positions": Topic(
         "Sinusoids, their distances and relative property, 2-D and rotary positions, the four terms of a score.",
         "explain_positions:position_steps",
-        ("ops.relative:sinusoid", "ops.relative:sinusoid_2d", "ops.rotary:Rotary", "ops.attend:Bilinear"),
+        ("ops.rotary:sinusoid", "ops.rotary:sinusoid_2d", "ops.rotary:Rotary", "ops.attend:Bilinear"),
         ("n", "dim", "seed"),
     ),
     "equivariance": Topic(

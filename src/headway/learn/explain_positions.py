@@ -18,8 +18,7 @@ from headway.nn.attention import UNBIASED, SelfAttention
 from headway.nn.embed import SinusoidalPosition
 from headway.ops.attend import Bilinear, Dot
 from headway.ops.pattern import Causal
-from headway.ops.relative import sinusoid, sinusoid_2d
-from headway.ops.rotary import PAIRS, Rotary
+from headway.ops.rotary import PAIRS, Rotary, sinusoid, sinusoid_2d
 
 SHIFT = 3  # positions
 GRID = 4  # patches of a side

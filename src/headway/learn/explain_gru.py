@@ -75,7 +75,7 @@ def unrolled_weights(u: Tensor) -> Tensor:
 
 
 def misprinted_weights(u: Tensor) -> Tensor:
-    """Π_{j=i}^{t−i+1} u_j · Π_{k<i} (1 − u_k), counted from 1: a formula found on slides, which is wrong."""
+    """Π_{j=i}^{t−i+1} u_j · Π_{k<i} (1 − u_k), counted from 1: a mistake that is easily made."""
     length, rows = len(u), list[Tensor]()
     for i in range(1, length + 1):
         rows.append(u[i - 1 : max(length - i + 1, i - 1)].prod(0) * (1 - u[: i - 1]).prod(0))
@@ -105,14 +105,14 @@ def unrolled(found: GatedRun) -> ExplanationStep:
         [
             "Written out, with h_0 = 0: a candidate counts as much as its own gate let in and all later gates kept. "
             "The weights of a dimension sum to 1, but for what the gates kept of h_0.",
-            "A formula with Π_(j=i..t−i+1) u_j and Π_(k<i) (1 − u_k), which is found on slides, is not this sum:",
+            "A formula with Π_(j=i..t−i+1) u_j and Π_(k<i) (1 − u_k) is easily written, and is not this sum:",
         ],
         [
             Matrix("weights of the candidates", right.tolist(), names, digits=4),
             ValueTable(
                 "difference from the recurrence",
                 ["formula", "largest difference"],
-                [["Π_(j>i) u_j · (1 − u_i)", errors[0]], ["as found on slides", errors[1]]],
+                [["Π_(j>i) u_j · (1 − u_i)", errors[0]], ["Π_(j=i..t−i+1) u_j · Π_(k<i) (1 − u_k)", errors[1]]],
                 ".2e",
             ),
         ],

@@ -35,6 +35,9 @@ for seed in range(100, 104):
     torch.set_num_threads(1 + seed % 2)
     test_step.test_random_decoders_over_ragged_rows(seed)
 test_step.test_threads_share_the_work(3)
+for rows in (1, 4, 13):
+    test_step.test_products_of_float32((130, 1040), rows)
+    test_step.test_products_of_float32((70, 21), rows)
 for sizes in (*test_int8.SIZES, *test_int8.MANY):
     test_int8.test_every_set_gives_the_bits_of_the_definition(sizes, True)
 test_int8.test_nothing_saturates(-1, (-128, 0))

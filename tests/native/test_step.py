@@ -18,10 +18,11 @@ from headway.generate.decoding import generate
 from headway.generate.lowering import lower
 from headway.generate.request import Stop
 from headway.generate.session import NATIVE_ROWS, DecodingSession, arrange
-from headway.generate.step_program import OpKind
+from headway.generate.step_program import OpKind, StepProgram
 from headway.native.library import Unusable
 from headway.nn.context import EMPTY, Context
 from headway.nn.low_precision import pack, quantise
+from headway.nn.state import FixedState
 from headway.nn.trunk import Trunk
 from headway.zoo import gpt2
 from tests.generate.models import MODELS, PROMPTS, built, memory_of
@@ -101,6 +102,24 @@ def test_random_decoders_over_ragged_rows(seed: int) -> None:
         assert_close(mine.known.at, other.known.at)
         for x, y in zip(mine.tensors, other.tensors, strict=True):
             assert_near(x[:, :, : len(mine.known)], y[:, :, : len(mine.known)])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 6, 7, 13])
+@pytest.mark.parametrize("sizes", [(5, 3), (70, 21), (130, 1040), (64, 530)], ids=str)
+def test_products_of_float32(sizes: tuple[int, int], rows: int) -> None:
+    """Weights that lie output by output and input by input, in tiles that are not whole, on every instruction set."""
+    inputs, outputs = sizes
+    table, bias, tokens = torch.randn(rows, inputs), torch.randn(outputs), torch.arange(rows)
+    for weight in (torch.randn(outputs, inputs), torch.randn(inputs, outputs).T):
+        program = StepProgram(library(), 4)
+        x = program.register("x", inputs)
+        program.embed(x, table, None, 1.0)
+        program.linear(x, program.register("logits", outputs), weight, bias)
+        for program.set in range(len(library().sets)):
+            found = program.run(tokens, 0, None, Context(state=FixedState(4)))
+            program.frame = None
+            assert found is not None
+            assert_near(found, table @ weight.T + bias)
 
 
 @pytest.mark.parametrize("subject", MODELS, ids=str)

@@ -40,7 +40,9 @@ from headway.nn.trunk import EncoderDecoder, Trunk
 if TYPE_CHECKING:
     from headway.generate.step_program import StepProgram
 
-NATIVE_ROWS = 16  # above which torch is faster: GPT-2 with 16 rows 1.15 times as fast as torch, with 64 0.74 times
+# above which torch is not slower.  Torch's time of a step ÷ the library's, GPT-2 and Marian: 64 rows 1.18 and 1.15,
+# 128 rows of Marian 0.89; in int8 64 rows 1.23 and 1.47, 128 rows 1.07 and 1.28
+NATIVE_ROWS, NATIVE_INT8_ROWS = 64, 128
 LINE = 64  # bytes that a processor reads at once
 Prompts = Sequence[Sequence[int]] | Tensor  # a tensor is B T without padding; see `unpadded`
 
@@ -76,7 +78,7 @@ class DecodingSession:
 
     def native_step(self, tokens: Tensor) -> Tensor | None:
         """The same by one call of the native library, on the same KV cache; None: that is for torch to do."""
-        if self.rows > NATIVE_ROWS or self.ctx.traces() or torch.is_autocast_enabled("cpu"):
+        if self.rows > self.native_rows or self.ctx.traces() or torch.is_autocast_enabled("cpu"):
             return None
         if self.program is None or self.model.training:
             return None
@@ -84,6 +86,12 @@ class DecodingSession:
         logits = self.program.run(tokens, self.read, positions, self.ctx)
         self.read += logits is not None
         return logits
+
+    @cached_property
+    def native_rows(self) -> int:
+        """How many rows the native library is faster with."""
+        low = any(isinstance(part, Int8Weights) for part in self.model.modules())
+        return NATIVE_INT8_ROWS if low else NATIVE_ROWS
 
     @cached_property
     def program(self) -> StepProgram | None:

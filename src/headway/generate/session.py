@@ -90,7 +90,7 @@ class DecodingSession:
     @cached_property
     def native_rows(self) -> int:
         """How many rows the native library is faster with."""
-        low = any(isinstance(part, Int8Weights) for part in self.model.modules())
+        low = any(one.dtype == torch.int8 for one in self.model.buffers())
         return NATIVE_INT8_ROWS if low else NATIVE_ROWS
 
     @cached_property

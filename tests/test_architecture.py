@@ -122,6 +122,7 @@ def test_what_to_touch_names_every_kind_of_addition() -> None:
         "a setting",
         "a command",
         "an inspection",
+        "a benchmark",
         "a view of the page",
     ]
 

@@ -126,6 +126,7 @@ def test_what_to_touch_names_every_kind_of_addition() -> None:
         "a command",
         "an inspection",
         "a topic of headway explain",
+        "a benchmark",
         "a view of the page",
     ]
 

@@ -150,10 +150,11 @@ def test_results_survive_json_and_the_page_keeps_other_suites(tmp_path: Path) ->
     path = tmp_path / "BENCHMARKS.md"
     other = replace(RESULT, name="load")
     write_page(path, [other], ["generate-gpt2", "load"])
-    write_page(path, [RESULT], ["generate-gpt2", "load"])
+    write_page(path, [RESULT], ["generate-gpt2", "load", "tokenise"])
     text = path.read_text(encoding="utf-8")
+    assert "These suites have not run on this machine: tokenise." in text
     assert text.index("## generate-gpt2") < text.index("## load") < text.index("## Bars")
-    assert text == page([RESULT, other])
+    assert text == page([RESULT, other], ["tokenise"])
     kept = json.loads((tmp_path / "BENCHMARKS.json").read_text(encoding="utf-8"))
     assert kept == json.loads(json_text([RESULT, other]))
     assert kept["suites"][0]["cases"][0]["measured"][1]["ratio_to_transformers"] == 6.0

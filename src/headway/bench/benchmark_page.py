@@ -172,7 +172,8 @@ time over rounds, with the least and the largest, after one that is not counted.
 the contender's: above 1 the contender is faster. *Of the limit* is the least time that the machine needs for the matrix
 products and for reading the weights (measured in the same run), divided by the contender's. The last column says how
 far answers agree with those of headway in fp32. Weights are random unless said; conversions and loading are not timed.
-On a busy machine absolute times mean little: read the ratios.
+On a busy machine absolute times mean little: read the ratios. The limits are measured beside the same load, so that a
+share may exceed 100 %.
 """
 
 
@@ -183,8 +184,8 @@ beyond what it had before the first case. In decoding, the length is how many to
 """
 
 
-def page(results: Sequence[SuiteResult]) -> str:
-    """The whole page."""
+def page(results: Sequence[SuiteResult], unmeasured: Sequence[str] = ()) -> str:
+    """The whole page; suites that were not measured are named."""
     growing = [result for result in results if result.name.startswith(PREFIX)]
     results = [result for result in results if result not in growing]
     parts = [INTRODUCTION, "## Machine\n", machines([*results, *growing])]
@@ -195,6 +196,8 @@ def page(results: Sequence[SuiteResult]) -> str:
     if growing:
         parts += ["## How cost grows\n", GROWING, f"![time and memory over sizes]({FIGURE})\n"]
         parts += [markdown(growth_rows(growing)), ""]
+    if unmeasured:
+        parts += ["## Not measured\n", f"These suites have not run on this machine: {', '.join(unmeasured)}.\n"]
     parts += ["## Bars\n", markdown(bar_rows(results)), ""]
     parts += ["## headway against the best peer\n", markdown(final_rows(results)), ""]
     return "\n".join(parts)
@@ -224,7 +227,7 @@ def write_page(path: Path, results: Iterable[SuiteResult], order: Sequence[str])
     write_json(store, to_json(ordered))
     if growing := [one for one in ordered if one.name.startswith(PREFIX)]:
         draw_growth(growing, path.with_name(FIGURE))
-    write_text(path, page(ordered))
+    write_text(path, page(ordered, [name for name in order if name not in known]))
 
 
 def to_json(results: Sequence[SuiteResult]) -> Mapping[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -66,10 +64,12 @@ def bench(
     from headway.bench.benchmark_page import json_text, to_text, write_page
     from headway.bench.race import measure
 
-    command = f"headway {shlex.join(sys.argv[1:])}"
     results = list[SuiteResult]()
     for name in dict.fromkeys(one for given in suites for one in GROUPS.get(given, [given])):
         with sigterm_raises():  # so that the contenders' processes end, too
+            command = (
+                f"headway bench {name}{' --peers' * peers} --rounds {rounds} --threads {threads}{' --tiny' * tiny}"
+            )
             result = measure(SUITES[name], peers=peers, rounds=rounds, threads=threads, tiny=tiny, command=command)
         results.append(result)
         if not json:

@@ -89,7 +89,6 @@ app.command(data_commands.check)
 app.command(data_commands.evaluate, name="eval")
 app.command(train_commands.init)
 app.command(model_commands.doctor)
-app.command(bench_command.bench)
 app.command(train_commands.demo)
 app.command(model_commands.list_presets, name="list")
 app.command(model_commands.cost)
@@ -100,6 +99,7 @@ app.command(explain_command.explain)
 app.command(train_commands.bottleneck)
 app.command(look_command.look)
 app.command(inspect_commands.inspect)
+app.command(bench_command.bench)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

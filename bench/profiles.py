@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.race import learner_of, our_step
 from bench.training import causal_loss, masked_loss
+
 from headway.system import keep_memory
 from headway.tasks.batches import PackedBatch
 from headway.tasks.causal_lm import CausalBatch

@@ -18,7 +18,7 @@ LAYERS = {
     "errors": 0,
     "native": 0,
     "system": 1,
-    "progress": 1,
+    "console": 1,
     "figures": 2,
     "recipe": 1,
     "ops": 1,

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from headway import __version__
+from headway.console import binary
 from headway.dtype import BF16, has_instructions
-from headway.metrics.tables import binary
 from headway.native.library import NativeLibrary, native_library
 from headway.system import describe_cores, describe_python, describe_waiting, lines_of, usable_cores
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from headway.console import aligned
 from headway.data.checks import checking
 from headway.data.kinds import HEARD, PICTURED, TEXTUAL, DataKind
 from headway.data.order import batched
@@ -23,7 +24,6 @@ from headway.dtype import FP32
 from headway.errors import UserError, counted
 from headway.metrics.scores import MEASURES
 from headway.metrics.scoring import score_cosines
-from headway.metrics.tables import aligned
 from headway.tasks.base import GivesVectors, Task
 from headway.tasks.generation import generation_options
 from headway.tasks.registry import data_kind, sentence

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from headway import progress
+from headway import console
 from headway.cli import main as cli
+from headway.console import Phase, fitted, phase, progress_on
 from headway.errors import UserError, argument, going_on, path_argument
 from headway.interop.weights import write_weights
-from headway.progress import Phase, fitted, phase, progress_on
 from headway.tasks.base import task_class
 from headway.tasks.generation import DECODING, check_useful
 from headway.tasks.registry import TASKS
@@ -157,7 +157,7 @@ def test_elsewhere_a_phase_is_a_line_and_another_every_two_seconds() -> None:
 def test_on_a_terminal_a_phase_is_a_bar_that_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(progress, "REFRESH_SECONDS", -1.0)
+    monkeypatch.setattr(console, "REFRESH_SECONDS", -1.0)
     out = Terminal()
     with progress_on(out), phase("encoding the training data", "rows") as shown, phase("a part of it"):
         assert list(shown.counted(range(12)))[-1] == 11

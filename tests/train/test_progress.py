@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from headway.console import phase, progress_on
 from headway.data.recognise import recognise
 from headway.data.records import records
 from headway.metrics.scores import Scores
-from headway.progress import phase, progress_on
 from headway.tasks.results import EvalResult, Sample
 from headway.training import metrics_log as progress
 from headway.training.learner import StepResult

@@ -10,8 +10,8 @@ from typing import Any
 
 from headway.bench.benchmark import CaseResult, Measured, SuiteResult
 from headway.bench.growth import PREFIX, draw_growth, growth_rows
+from headway.console import aligned
 from headway.errors import UserError
-from headway.metrics.tables import aligned
 from headway.system import read_json, write_json, write_text
 
 NONE = "–"

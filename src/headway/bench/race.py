@@ -23,7 +23,7 @@ from headway.bench.limits import LIMITS, TURNS, machine, merge_limits, processor
 from headway.bench.peers import PEERS, TRANSFORMERS
 from headway.bench.suite import Case, Contender, Suite
 from headway.bench.worker import CONVERT, WRITE
-from headway.progress import phase
+from headway.console import phase
 
 ONE_THREAD = ("OMP", "MKL", "OPENBLAS", "RAYON", "NUMEXPR")
 QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}

@@ -24,10 +24,10 @@ from headway.cli.options import (
     import_torch,
     trained_label_from,
 )
+from headway.console import fitted, phase
 from headway.dtype import FP32, holds_int8
 from headway.errors import UserError
 from headway.generate.option_checks import DecodingOptions
-from headway.progress import fitted, phase
 
 
 def check(
@@ -171,9 +171,9 @@ def final_scores(model: Path) -> dict[str, Any] | None:
 
 def final_note(final: dict[str, Any]) -> str:
     """The scores of the training in a few lines: the model's, and those of simple methods, with their intervals."""
+    from headway.console import side_by_side
     from headway.metrics.intervals import Interval
     from headway.metrics.scores import MEASURES
-    from headway.metrics.tables import side_by_side
 
     def cell(name: str, number: float | None, limits: dict[str, Any]) -> str:
         ends = (limits.get(name, {}).get(end) for end in ("low", "high"))

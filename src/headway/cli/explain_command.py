@@ -9,9 +9,9 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+from headway.console import WIDTH
 from headway.errors import UserError
 from headway.learn.topic_inputs import TopicInputs
-from headway.metrics.tables import WIDTH
 
 INPUTS = Group("Inputs of your own (each topic takes some of them)", sort_key=10)
 Inputs = Annotated[TopicInputs, Parameter(name="*", group=INPUTS, allow_leading_hyphen=True)]

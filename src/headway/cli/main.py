@@ -39,8 +39,8 @@ from headway.cli import (
     model_commands,
     train_commands,
 )
+from headway.console import fitted, is_terminal, progress_on
 from headway.errors import UserError, listed, nearest
-from headway.progress import fitted, is_terminal, progress_on
 from headway.recipe import SETTINGS
 from headway.system import Terminated, memory_errors, wait_passively
 from headway.tasks.registry import SPELLING

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from headway.console import phase
 from headway.data.records import BUILTIN
 from headway.data.text_lines import check_exists
 from headway.dtype import check_dtype
 from headway.errors import UserError, no_model
-from headway.progress import phase
 
 if TYPE_CHECKING:
     from headway.inspect.presentation import Result

@@ -7,7 +7,7 @@ from itertools import groupby
 from json import dumps
 from typing import TYPE_CHECKING, cast
 
-from headway.metrics.tables import aligned, binary, short, spaced
+from headway.console import aligned, binary, short, spaced
 from headway.zoo import presets
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from headway.cli.options import Debug, check_data, import_torch
-from headway.progress import progress_on
+from headway.console import progress_on
 from headway.recipe import ALIASES, SETTINGS, Setting, kinds_of
 from headway.tasks.registry import DATA_WORDS
 from headway.training.setting_origins import SHORT_OPTIONS, TRAINER_OPTIONS, CommandLineOption, setting_called

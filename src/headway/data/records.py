@@ -19,6 +19,7 @@ from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headway.console import counted_within
 from headway.data.kinds import ENDLESS, TEXTUAL, DataKind
 from headway.data.text_lines import (
     CUT,
@@ -32,7 +33,6 @@ from headway.data.text_lines import (
     unmarked,
 )
 from headway.errors import counted
-from headway.progress import counted_within
 
 T = TypeVar("T")
 BUILTIN = "dates"  # the name of the built-in data set

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from headway.console import aligned
 from headway.errors import UserError
 from headway.figures import HeatMap, Plot, draw, save_plot
-from headway.metrics.tables import aligned
 from headway.model import Model
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from headway.console import spaced
 from headway.errors import UserError, counted
 from headway.learn.explanation import ExplanationStep, Formula, Question, ValueTable
 from headway.learn.topic_inputs import TopicInputs
-from headway.metrics.tables import spaced
 from headway.ops.attention_map import BLOCK
 
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

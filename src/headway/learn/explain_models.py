@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from headway.console import spaced
 from headway.errors import counted
 from headway.learn.explanation import Diagram, ExplanationStep, Question, ValueTable
 from headway.learn.module_tree import (
@@ -26,7 +27,6 @@ from headway.learn.module_tree import (
     part_shapes,
 )
 from headway.learn.topic_inputs import TopicInputs
-from headway.metrics.tables import spaced
 from headway.nn.attention import Attention, CrossAttention
 from headway.nn.block import Residual
 from headway.nn.context import Context

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
+from headway.console import spaced
 from headway.figures import Plot
-from headway.metrics.tables import spaced
 
 Cell = str | int | float | None
 LABEL = 8  # characters of a label of a matrix at least, so that the columns of several stand below one another

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from html import escape
 from textwrap import fill, indent
 
+from headway.console import WIDTH, side_by_side
 from headway.figures import THEME, Plot, inline_svg
 from headway.learn.explanation import Diagram, Explanation, ExplanationStep, Matrix, Quantity, Value, ValueTable
-from headway.metrics.tables import WIDTH, side_by_side
 
 INDENT = "   "
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from headway.console import WIDTH, aligned, cut, finite, side_by_side, spaced, widest
 from headway.errors import UserError, listed, nearest
 from headway.metrics.intervals import UNKNOWN, Interval, Share, Statistic, clopper_pearson
-from headway.metrics.tables import WIDTH, aligned, cut, finite, side_by_side, spaced, widest
 
 EDGES = (5, 10, 15, 20, 30, 50)  # the last length of each bucket; one more holds all that is longer
 

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from headway.console import aligned
 from headway.data.numbers import vectors
 from headway.data.order import batched
 from headway.data.records import Record, by_document
@@ -27,7 +28,6 @@ from headway.errors import UserError, counted
 from headway.metrics.intervals import Sums, columns
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import mean_of, scores_of
-from headway.metrics.tables import aligned
 from headway.nn.trunk import Forecaster
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_ANSWERS, StreamTask, TaskSetup, validation_loss

@@ -13,9 +13,9 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 from unicodedata import bidirectional
 
+from headway.console import finite
 from headway.errors import counted
 from headway.generate.request import Reason
-from headway.metrics.tables import finite
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, Hypothesis
 
 if TYPE_CHECKING:

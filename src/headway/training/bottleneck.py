@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 import torch
 
+from headway.console import side_by_side, spaced
 from headway.data.kinds import DataKind
 from headway.data.records import Record
 from headway.dtype import FP32
@@ -24,7 +25,6 @@ from headway.errors import UserError
 from headway.figures import Curve, Point
 from headway.metrics.scores import MEASURES, Measure, Scores, quantile_edges, score_cell
 from headway.metrics.scoring import score_pairs
-from headway.metrics.tables import side_by_side, spaced
 from headway.model import load
 from headway.recipe import Recipe, flat
 from headway.system import keep_memory, read_json, write_json, write_text

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from headway.console import phase
 from headway.data.checks import Skipped, good_records
 from headway.data.kinds import DataKind
 from headway.data.order import Buckets, Steps, StreamWindows, batched, random_for, spans
@@ -23,7 +24,6 @@ from headway.data.records import BUILTIN, Record, as_records, by_document, is_bu
 from headway.data.shards import Shards, cached_shards, digest, write_shards
 from headway.data.splits import DataSplits, split, split_by_names, without_test
 from headway.errors import UserError
-from headway.progress import phase
 from headway.recipe import Recipe
 from headway.tasks.registry import data_entry, data_kind, sentence, unlabelled_tasks
 from headway.zoo.presets import preset

@@ -21,9 +21,9 @@ from typing import Any, Protocol, Self
 
 from torch import Tensor, nn
 
+from headway.console import phase
 from headway.errors import UserError, malformed
 from headway.metrics.scores import plain_limits
-from headway.progress import phase
 from headway.tasks.results import EvalResult
 from headway.training.learner import Learner, StepResult, fill, mean_tensors
 from headway.training.metrics_log import MetricsLog

@@ -23,7 +23,7 @@ from shutil import rmtree
 from time import perf_counter
 from typing import Any, TextIO, cast
 
-from headway.progress import REFRESH_SECONDS, fitted, is_terminal, progress_bar
+from headway.console import REFRESH_SECONDS, fitted, is_terminal, progress_bar
 from headway.system import check_inside, flush
 from headway.tasks.results import EvalResult
 from headway.training.learner import StepResult

@@ -18,6 +18,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from headway.console import phase
 from headway.data.order import keyed
 from headway.data.shards import digest
 from headway.data.splits import DataSplits
@@ -25,7 +26,6 @@ from headway.data.tokenizer import Tokenizer
 from headway.dtype import INT8
 from headway.errors import UserError, listed
 from headway.model import Model, load
-from headway.progress import phase
 from headway.recipe import Recipe, flat, from_flat
 from headway.tasks.base import Task, TaskSetup, task_class, tasks_for
 from headway.tasks.model_parts import CUSTOM

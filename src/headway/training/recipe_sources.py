@@ -24,11 +24,11 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO
 
+from headway.console import fitted, phase
 from headway.data.records import is_builtin
 from headway.data.text_lines import check_exists
 from headway.dtype import FP32
 from headway.errors import UserError, nearest, no_model
-from headway.progress import fitted, phase
 from headway.recipe import (
     ALIASES,
     EXCLUSIVE,

@@ -29,11 +29,11 @@ from typing import Any, TextIO
 import torch
 from torch import nn
 
+from headway.console import fitted, phase, progress_on
 from headway.data.records import Record, is_builtin
 from headway.data.shards import digest
 from headway.data.splits import DataSplits
 from headway.errors import UserError, going_on, malformed
-from headway.progress import fitted, phase, progress_on
 from headway.recipe import Recipe, flat
 from headway.system import CHECKPOINTS, keep_memory, memory_errors, read_json, write_json, write_text
 from headway.tasks.results import BaselineData

@@ -19,9 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.race import learner_of, our_step
-from bench.training import causal_loss, masked_loss
-
+from bench.steps import causal_loss, learner_of, masked_loss, step_on
 from headway.system import keep_memory
 from headway.tasks.batches import PackedBatch
 from headway.tasks.causal_lm import CausalBatch
@@ -56,7 +54,7 @@ def text(dim: int, layers: int, heads: int, rows: int, length: int) -> Step:
     config = gpt2.Config(vocab=65, context=length, dim=dim, layers=layers, heads=heads, attention_dropout=0.0)
     ids = torch.randint(0, 65, (rows, length + 1))
     batch = CausalBatch(PackedBatch(ids[:, :-1].contiguous(), None), ids[:, 1:].flatten())
-    return our_step(learner_of(gpt2.build(replace(config, dropout=0.1)), causal_loss), batch)[0]
+    return step_on(learner_of(gpt2.build(replace(config, dropout=0.1)), causal_loss), batch)
 
 
 def pairs() -> Step:
@@ -66,7 +64,7 @@ def pairs() -> Step:
     rows = [(draw.integers(4, 8000, one), draw.integers(4, 8000, other)) for one, other in lengths]
     model = build(replace(cast(Any, config_of("transformer-small")), dropout=0.1))
     learner = learner_of(model, lambda model, batch: target_predictions(model, batch).loss(0.1))
-    return our_step(learner, pair_batch(rows, 1))[0]
+    return step_on(learner, pair_batch(rows, 1))
 
 
 def masked() -> Step:
@@ -74,7 +72,7 @@ def masked() -> Step:
     places = (torch.rand(16, 128) < 0.15).flatten().nonzero()[:, 0]
     batch = MaskedBatch(PackedBatch(ids, None), places, ids.flatten()[places])
     model = bert.build(bert.Config(dim=256, layers=4, heads=4, dropout=0.1, attention_dropout=0.0))
-    return our_step(learner_of(model, masked_loss), batch)[0]
+    return step_on(learner_of(model, masked_loss), batch)
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def images(preset: str, rows: int) -> Step:
     def loss(model: nn.Module, batch: Images) -> Tensor:
         return F.cross_entropy(model(batch.pixels), batch.classes, reduction="sum")
 
-    return our_step(learner_of(build(config), loss), batch)[0]
+    return step_on(learner_of(build(config), loss), batch)
 
 
 WORKS: dict[str, Callable[[], Step]] = {

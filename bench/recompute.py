@@ -32,8 +32,7 @@ def measure(length: int, recompute: bool) -> None:
     import torch
 
     from bench.memory import memory
-    from bench.race import learner_of
-    from bench.training import causal_loss
+    from bench.steps import causal_loss, learner_of
     from headway.system import keep_memory
     from headway.tasks.batches import PackedBatch
     from headway.tasks.causal_lm import CausalBatch

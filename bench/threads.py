@@ -103,8 +103,7 @@ def step_of(work: str) -> Callable[[], object]:
     """A training step: decoders on rows of 128 tokens, and the demo's on its dates."""
     import torch
 
-    from bench.race import learner_of, our_step
-    from bench.training import causal_loss
+    from bench.steps import causal_loss, learner_of, step_on
     from headway.system import keep_memory
     from headway.tasks.batches import PackedBatch
     from headway.tasks.causal_lm import CausalBatch
@@ -120,7 +119,7 @@ def step_of(work: str) -> Callable[[], object]:
     config = gpt2.Config(**sizes, context=128, dropout=0.0, attention_dropout=0.0)
     ids = torch.randint(0, 65, (ROWS, 129))
     batch = CausalBatch(PackedBatch(ids[:, :-1].contiguous(), None), ids[:, 1:].flatten())
-    return our_step(learner_of(gpt2.build(config), causal_loss), batch)[0]
+    return step_on(learner_of(gpt2.build(config), causal_loss), batch)
 
 
 def demo_step() -> Callable[[], object]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from headway.metrics.scores import Scores
 from headway.zoo import albert, gpt2, mixtral, rnn, t5, transformer
 
 
@@ -60,6 +61,7 @@ class Evaluation(NamedTuple):
     values: Mapping[str, float]
     score: float
     samples: Sequence[Any] = ()
+    scores: Scores = Scores({}, 0)
 
 
 class Answered(NamedTuple):

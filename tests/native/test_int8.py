@@ -87,7 +87,7 @@ def test_pairs_beyond_16_bits_are_refused(pair: tuple[int, int]) -> None:
 
 
 @needs_library
-@pytest.mark.parametrize("act", ACTS, ids=str)
+@pytest.mark.parametrize("act", ACTS, ids=lambda act: getattr(act, "__name__", "gelu_tanh"))
 def test_an_activation_in_the_same_call(act: Activation) -> None:
     x, given, style = torch.randn(7, 40), layer(40, 35), activation_style(act)
     assert style is not None

@@ -181,7 +181,8 @@ def test_a_score_that_is_no_number_is_never_the_best(memory: Path, value: float)
     end = bench.made().run(Interruption())
     assert end.chosen == "those of step 10"
     line = next(line for line in bench.lines() if "valid" in line)
-    assert line == {"step": 5, "valid": {"loss": 1.0, "points": None}, "score": None}
+    of = {"count": 0, "things": "pairs", "intervals": {}}
+    assert line == {"step": 5, "valid": {"loss": 1.0, "points": None}, "score": None, **of}
 
 
 def test_where_no_score_is_a_number_the_last_weights_are_taken(memory: Path) -> None:

@@ -324,8 +324,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no site": (lambda: read("transformer")["decoder.0.corss"], "did you mean 'decoder.0.cross'?"),
     "no head": (lambda: read("gpt2").edited(HeadEdit("0.attn", 2, Off())), "0.attn has no head 2; allowed: 0 to 1"),
-    "no numbers": (lambda: loaded("sets").attend("0 1; two 3"), "'two 3' is no vector of 2 numbers; allowed: numbers"),
-    "no width": (lambda: loaded("sets").attend("0 1 2"), "'0 1 2' is no vector of 2 numbers"),
+    "no numbers": (lambda: loaded("sets").attend("0 1; two 3"), "'two' is not a number; allowed: numbers"),
+    "no width": (lambda: loaded("sets").attend("0 1 2"), "'0 1 2' has 3 numbers where 2 belong"),
     "no words": (lambda: replace(loaded("gpt2"), tokenizer=None).attend(TEXT), "holds no tokenizer"),
 }
 

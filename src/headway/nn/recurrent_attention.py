@@ -206,7 +206,7 @@ class RecurrentDecoder(nn.Module):
 
     def start(self, ctx: Context) -> Hidden:
         first = self.first(pool_memory(self.pool, ctx)).tanh()
-        return first.to(self.first.weight.dtype).chunk(self.cell.parts, -1)  # float32 in mixed precision, as its sums
+        return first.to(self.cell.weight_hh.dtype).chunk(self.cell.parts, -1)  # float32 in mixed precision, as its sums
 
 
 class ContinuingDecoder(RecurrentEncoder):

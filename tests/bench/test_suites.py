@@ -13,7 +13,7 @@ from headway.bench.suites import SUITES
 from headway.cli.main import main
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES.keys())
 def test_contenders_compute_the_same(suite: Suite, tmp_path: Path) -> None:
     work = Workspace(tmp_path, suite.tiny)
@@ -54,7 +54,7 @@ def test_names_and_bars_fit() -> None:
         assert bar.against in {"transformers", "best peer", *names}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_measures_in_processes_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "B.md"
     assert main(["bench", "attention", "--tiny", "--rounds", "1", "--json", "--out", str(out)]) == 0

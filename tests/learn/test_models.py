@@ -28,7 +28,7 @@ def real_inputs(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     return tuple(torch.zeros(x.shape, dtype=x.dtype) for x in tensors)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("preset", PRESETS)
 def test_shapes_are_those_of_the_real_model(preset: str) -> None:
     """Of models of moderate size with numbers; larger ones run on the meta device, each part of them once."""

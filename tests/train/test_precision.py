@@ -68,7 +68,7 @@ def first_step(made: Plan) -> tuple[Learner, list[Any]]:
     return learner_of(made), next(iter(batches_of(made)(1, 2)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*FAMILIES, *MORE])
 def test_products_are_bf16_and_sums_float32(name: str) -> None:
     """A step of every family: what its forward pass, its backward pass and its optimiser compute in."""
@@ -146,7 +146,7 @@ def test_the_loss_falls_as_in_float32(name: str) -> None:
     assert curves["bf16"][-1] < 0.8 * curves["bf16"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["transformer", "mixtral", "resnet"])
 def test_a_run_that_is_cut_and_resumed_is_the_same(name: str, tmp_path: Path) -> None:
     made = planned(name, **BF16)

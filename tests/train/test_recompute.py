@@ -55,7 +55,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", CASES)
 def test_three_steps_are_the_same_bit_for_bit(name: str, dtype: str) -> None:
@@ -165,6 +165,7 @@ def asked(checkpointing: bool | None, batch: int) -> Recipe:
     return replace(recipe, data=data, model=model, train=train)
 
 
+@pytest.mark.slow
 def test_it_is_chosen_where_the_memory_does_not_suffice_without(monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of("gpt-mini")
     plain, less = (training_memory(config, asked(on, 20_000), ENCODED).total for on in (False, True))
@@ -212,6 +213,7 @@ def test_a_bad_value_is_refused(value: str) -> None:
         read_layers({"train.recompute": value}, environ={})
 
 
+@pytest.mark.slow
 def test_all_but_recurrent_models_have_blocks() -> None:
     without = {name for name in (*FAMILIES, *MORE) if not innermost_blocks(planned(name).shape())}
     assert without == {"rnn", "seq2seq", "captions", "glimpses"}

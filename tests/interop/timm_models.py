@@ -1,6 +1,6 @@
 """timm without torchvision: a test module says, at its top,
 
-    timm = timm_models()
+timm = timm_models()
 """
 
 from types import ModuleType

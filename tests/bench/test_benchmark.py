@@ -142,6 +142,8 @@ def test_bars_are_met_or_missed_by_processor() -> None:
     reached = memory.reached(CASE)
     assert reached == 0.75
     assert not memory.met(reached, RESULT)
+    rows = bar_rows([replace(RESULT, name="train-gpt-50k")])[1:]
+    assert [row[4:] for row in rows] == [["speed ≥ 1.5", "2.00", "met"], ["peak memory ≤ 0.6", "0.75", "missed"]]
     assert final_rows([RESULT])[1][2:] == ["headway int8", "6.00", "CTranslate2 int8", "3.00", "2.00"]
 
 

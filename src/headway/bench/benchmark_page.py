@@ -15,6 +15,7 @@ from headway.errors import UserError
 from headway.system import read_json, write_json, write_text
 
 NONE = "–"
+FASTEST = "best peer"
 
 
 @dataclass(frozen=True)
@@ -25,16 +26,21 @@ class Bar:
     contender: str | None  # None: headway's fastest
     least: float
     wide: float | None = None  # where the processor has AVX-512
-    against: str = "transformers"
+    against: str = "transformers"  # the name of a contender, or FASTEST
     case: str | None = None  # how its name begins; None: each
     memory: bool = False
 
     def target(self, result: SuiteResult) -> float:
         return self.wide if self.wide is not None and "avx512" in result.machine["features"] else self.least
 
+    def own(self, case: CaseResult) -> Measured | None:
+        return case.best_own if self.contender is None else case.find(self.contender)
+
+    def other(self, case: CaseResult) -> Measured | None:
+        return case.best_peer if self.against == FASTEST else case.find(self.against)
+
     def reached(self, case: CaseResult) -> float | None:
-        own = case.best_own if self.contender is None else case.find(self.contender)
-        other = case.transformers if self.against == "transformers" else case.best_peer
+        own, other = self.own(case), self.other(case)
         if own is None:
             return None
         return case.memory_ratio(own, other) if self.memory else case.ratio(own, other)
@@ -47,7 +53,6 @@ def bars(suite: str, *given: tuple[str | None, float], case: str | None = None) 
     return (Bar(suite, contender, least, case=case) for contender, least in given)
 
 
-FASTEST = "best peer"
 BARS = (
     *(Bar(f"generate-{name}", "headway int8", 4.8, 5.8, case="batch 1") for name in ("gpt2", "llama")),
     *(Bar(f"generate-{name}", "headway int8", 1.0, against=FASTEST) for name in ("gpt2", "llama")),
@@ -129,16 +134,18 @@ def bar_rows(results: Sequence[SuiteResult]) -> list[list[str]]:
     for bar in BARS:
         for result in results:
             for case in result.cases if result.name == bar.suite else ():
-                other = next((one for one in case.measured if one.name == bar.against), None)
-                own = case.best_own if bar.contender is None else case.find(bar.contender)
-                reached = case.ratio(own, other) if other is not None and own is not None else bar.reached(case)
-                if own is None or reached is None or (bar.case is not None and not case.name.startswith(bar.case)):
+                own, other, reached = bar.own(case), bar.other(case), bar.reached(case)
+                if (
+                    own is None
+                    or other is None
+                    or reached is None
+                    or (bar.case is not None and not case.name.startswith(bar.case))
+                ):
                     continue
                 what = "peak memory ≤" if bar.memory else "speed ≥"
-                named = case.best_peer.name if bar.against == FASTEST and case.best_peer else bar.against
                 met = "met" if bar.met(reached, result) else "missed"
                 target = f"{what} {bar.target(result):g}"
-                rows.append([result.name, case.name, own.name, named, target, f"{reached:.2f}", met])
+                rows.append([result.name, case.name, own.name, other.name, target, f"{reached:.2f}", met])
     return rows
 
 

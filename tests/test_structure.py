@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-NOT_YET = {"Outcome", "outcome"}  # names that still mean two things
 FILES = sorted((ROOT / "src").glob("**/*.py"))
 
 
@@ -38,7 +37,7 @@ def test_names_mean_one_thing() -> None:
             nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
             classes.update(node.name for node in nodes if isinstance(node, ast.ClassDef))
             modules.update([] if file.stem.startswith("__") else [file.stem])
-    assert {name for name, count in (classes | modules).items() if count > 1} - NOT_YET == set()
+    assert {name for name, count in (classes | modules).items() if count > 1} == set()
 
 
 def test_nothing_names_a_machine() -> None:

@@ -93,12 +93,14 @@ def imported(module: str, file: Path, known: set[str]) -> Iterator[str]:
     A resource counts as a module of its folder: files("headway").joinpath("look", "web") is headway.look.web.
     """
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    tree = ast.parse(text)
     for node in ast.walk(tree):
         for target in targets(node, package, known):
             if target.split(".")[0] == "headway":
                 yield target
-    yield from resources(tree)
+    if "files(" in text:
+        yield from resources(tree)
 
 
 def targets(node: ast.AST, package: str, known: set[str]) -> list[str]:

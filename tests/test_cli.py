@@ -32,6 +32,7 @@ def test_alone_it_names_the_starting_points(capsys: pytest.CaptureFixture[str]) 
     assert all(start in out for start in (*starts, "headway --help"))
 
 
+@pytest.mark.slow
 def test_help_names_the_commands_and_every_topic(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = headway_says(capsys, "--help")
     assert code == 0
@@ -47,6 +48,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert headway_says(capsys, word) == (0, f"{headway.__version__}\n", "")
 
 
+@pytest.mark.slow
 def test_help_may_be_asked_for_in_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     assert headway_says(capsys, "help") == headway_says(capsys, "--help")
     assert headway_says(capsys, "help", "explain") == headway_says(capsys, "explain", "--help")
@@ -161,6 +163,7 @@ def test_python_m_headway_is_headway() -> None:
     assert apart("--help").stdout.startswith("Usage: headway COMMAND")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
@@ -188,6 +191,7 @@ def test_threads_of_a_command_sleep_while_they_wait(given: dict[str, str], kept:
     assert done.stdout.splitlines()[-2:] == [str(given), str(given if torch else kept)]
 
 
+@pytest.mark.slow
 def test_the_installed_command_is_the_same() -> None:
     script = Path(sys.executable).with_name("headway")
     done = subprocess.run([script, "exlpain"], capture_output=True, text=True, check=False)
@@ -231,6 +235,7 @@ def on_a_terminal(*words: str, **env: str) -> str:
     return printed.decode()
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet() -> None:
     reader, writer = os.pipe()
     os.close(reader)

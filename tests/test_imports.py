@@ -282,6 +282,7 @@ def test_shapes_are_found_without_the_compiler() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
+@pytest.mark.slow
 def test_what_is_heavy_would_be_noticed() -> None:
     assert "numpy" in heavy_after("import numpy")
 

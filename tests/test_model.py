@@ -120,6 +120,7 @@ WRITTEN_AS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", WRITTEN_AS)
 def test_a_family_of_another_name_is_found_by_its_architecture(preset: str, tmp_path: Path) -> None:
     import transformers

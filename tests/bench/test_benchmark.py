@@ -185,6 +185,7 @@ def test_agreement() -> None:
     assert equal_losses([[2.0, 4.0]], [[2.0, 3.0]]) == 0.75
 
 
+@pytest.mark.slow
 def test_exponents_are_those_of_the_costs(tmp_path: Path) -> None:
     case = CaseResult.of(Case("128", 1, "run"), [])
     cases = tuple(

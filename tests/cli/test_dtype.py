@@ -16,6 +16,7 @@ from tests.cli.conftest import Run
 from tests.cli.folders import TEXTS, saved, worded_lines
 
 
+@pytest.mark.slow
 def test_a_folder_of_int8_loads_as_such(folders: Path, tmp_path: Path) -> None:
     told = convert(folders / "causal", tmp_path / "low", dtype="int8")
     assert "(headway, int8)" in told.to_text()
@@ -39,6 +40,7 @@ def test_a_model_in_int8_can_be_looked_into(folders: Path) -> None:
         assert torch.cosine_similarity(ours, theirs, 0).item() > 0.999
 
 
+@pytest.mark.slow
 def test_half_precision_is_stored_and_read_as_single(folders: Path, tmp_path: Path) -> None:
     convert(folders / "causal", tmp_path / "half", dtype="bf16")
     half = load(tmp_path / "half", dtype="bf16")
@@ -68,6 +70,7 @@ def test_eval_compares_with_fp32(
     assert table[1].split()[:3] == ["BLEU", f"{full['scores']['bleu']:.2f}", f"{low['scores']['bleu']:.2f}"]
 
 
+@pytest.mark.slow
 def test_vectors_are_compared_by_cosine_and_the_card_keeps_it(folders: Path, measured: Run, tmp_path: Path) -> None:
     path = saved(tmp_path / "lines.txt", TEXTS)
     found = measured("vectors", path, "--dtype", "int8")

@@ -172,6 +172,7 @@ def test_eval_measures_what_run_writes(name: str, headway: Command) -> None:
         assert err == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MATCHED)
 def test_eval_ranks_texts_as_run_does(name: str, headway: Command) -> None:
     """Of an image among all texts; an image among all images is nothing that `run` is asked for."""

@@ -18,6 +18,7 @@ def says(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
     return code, out, err
 
 
+@pytest.mark.slow
 def test_people_see_a_table(
     models: dict[str, Model], folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,6 +50,7 @@ def content(page: Path) -> dict[str, Any]:
 # ---- what is written
 
 
+@pytest.mark.slow
 def test_a_page_is_written_and_told_in_one_line(look: Look, tmp_path: Path) -> None:
     code, out, err = look("causal", "the cat")
     assert (code, err) == (0, "")
@@ -86,6 +87,7 @@ def test_an_older_page_gives_way(look: Look, tmp_path: Path) -> None:
     assert content(tmp_path / "page.html")["runs"][0]["input"] == "a dog"
 
 
+@pytest.mark.slow
 def test_a_mistake_leaves_the_older_page(look: Look, tmp_path: Path) -> None:
     look("causal", "the cat", "--out", "page.html")
     before = (tmp_path / "page.html").read_bytes()
@@ -94,6 +96,7 @@ def test_a_mistake_leaves_the_older_page(look: Look, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("works", [True, False])
 def test_it_is_shown_in_a_browser(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool) -> None:
     opened = list[str]()
@@ -182,6 +185,7 @@ def test_language_models_that_go_on_differently_are_compared(look: Look, tmp_pat
     assert one["outcome"]["text"] == "the cat" + two["follows"]["text"]
 
 
+@pytest.mark.slow
 def test_a_page_does_not_tell_where_a_file_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loaded("vit").save(tmp_path / "vit")
     assert cli.main(["look", str(tmp_path / "vit"), image(), "--out", str(tmp_path / "page.html")]) == 0
@@ -192,6 +196,7 @@ def test_a_page_does_not_tell_where_a_file_was(tmp_path: Path, capsys: pytest.Ca
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_an_image_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loaded("vit").save(tmp_path / "vit")
     assert cli.main(["look", str(tmp_path / "vit"), image(), "--out", str(tmp_path / "page.html")]) == 0

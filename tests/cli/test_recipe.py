@@ -461,6 +461,7 @@ def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_help_has_every_option_and_is_grouped(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert cli.main(["train", "--help"]) == 0

@@ -63,6 +63,7 @@ def test_lines_are_there_before_the_next_is_typed() -> None:
         assert list(batches) == [["e"]]
 
 
+@pytest.mark.slow
 def test_lines_are_answered_as_one_by_one(run: Run, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [*sentences(40), LONG]
     with pipe() as (stream, type_in, end):
@@ -118,6 +119,7 @@ def test_a_mask_behind_the_cut_is_said(run: Run, folders: Path) -> None:
     assert f"has no [MASK] to fill among its first {CONTEXT} tokens" in err
 
 
+@pytest.mark.slow
 def test_a_long_text_is_read_as_eval_reads_it(run: Run, folders: Path, tmp_path: Path) -> None:
     for name, labels in (("labels", LABELS[:1]), ("tags", ("O",))):
         told = json.loads(run("run", folders / name, LONG.strip(), "--json")[1])["output"]
@@ -147,6 +149,7 @@ def test_generate_says_that_it_stopped(run: Run, folders: Path) -> None:
 LIMIT = "the limit of {} tokens of a window (max_new_tokens)"
 
 
+@pytest.mark.slow
 def test_a_whisper_says_that_it_stopped(run: Run, tmp_path: Path) -> None:
     """One that never ends by itself."""
     model = loaded("whisper")
@@ -231,6 +234,7 @@ def test_models_of_earlier_versions_take_any_length() -> None:
 # ---- folders
 
 
+@pytest.mark.slow
 def test_a_folder_is_answered_file_by_file(run: Run, tmp_path: Path) -> None:
     loaded("vit").save(tmp_path / "vit")
     photos = put(tmp_path / "photos", {"b.png": png(1), "a/c.png": png(2), "notes.txt": b"no image"})
@@ -254,6 +258,7 @@ def test_an_idx_folder_is_answered_image_by_image(run: Run, tmp_path: Path) -> N
     assert out.splitlines()[2] == f"{file}/3: {run('run', tmp_path / 'vit', file / '3')[1].strip()}"
 
 
+@pytest.mark.slow
 def test_clip_is_asked_about_each_image_of_a_folder(run: Run, tmp_path: Path) -> None:
     loaded("clip").save(tmp_path / "clip")
     photos = put(tmp_path / "photos", {"a.png": png(1), "b.png": png(2)})
@@ -286,6 +291,7 @@ def sounds(folder: Path) -> Path:
     return put(folder, {f"{('aye', 'no')[at % 2]}-{at}.wav": wav(at) for at in range(4)})
 
 
+@pytest.mark.slow
 def test_eval_finds_labels_as_the_training_did(run: Run, tmp_path: Path) -> None:
     model = loaded("conformer, classes")
     replace(model, extra_config=named_classes(("aye", "no", "other"))).save(tmp_path / "model")
@@ -300,6 +306,7 @@ def test_eval_finds_labels_as_the_training_did(run: Run, tmp_path: Path) -> None
     assert (code, "nothing says the classes" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_eval_shows_the_baselines_of_the_training(run: Run, tmp_path: Path) -> None:
     encoder("rows", 2, named_classes(LABELS)).save(tmp_path / "model")
     (tmp_path / "a.tsv").write_text("the cat\tgood\na dog\tbad\n")

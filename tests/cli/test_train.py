@@ -149,6 +149,7 @@ def test_resume_starts_a_run_that_is_not_there_yet(place: Place) -> None:
     assert place(*words).out == "loading PyTorch …\nthe run in unbegun is finished: nothing is left to do\n"
 
 
+@pytest.mark.slow
 def test_the_plan_is_printed_as_it_is_found(place: Place) -> None:
     """What takes long is named before it begins, and a line of the plan stands there as soon as it is known."""
 
@@ -339,6 +340,7 @@ def test_a_run_goes_on_as_it_began_or_not_at_all(place: Place, begun: str, name:
     assert place.tree() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["mine.tsv", "valid.tsv"])
 @pytest.mark.parametrize("change", [b"the moon hears\tno good", b"\xff\xfe", None])
 def test_data_that_has_changed_is_refused_by_name(place: Place, begun: str, file: str, change: bytes | None) -> None:

@@ -83,6 +83,7 @@ def test_a_model_of_images_is_measured_and_refuses_what_it_does_not_read(place: 
         assert said in refused.err
 
 
+@pytest.mark.slow
 def test_augmentation_that_is_not_known_is_told_with_what_is(place: Place) -> None:
     refused = place("train", "photos", "--data.augment", "flop", "--dry-run")
     assert refused.code == 2
@@ -90,6 +91,7 @@ def test_augmentation_that_is_not_known_is_told_with_what_is(place: Place) -> No
     assert "flip" in refused.err
 
 
+@pytest.mark.slow
 def test_an_objective_that_the_data_does_not_have_is_told(place: Place) -> None:
     refused = place("train", "series.csv", "--objective", "masked", "--dry-run")
     assert refused.code == 2
@@ -138,6 +140,7 @@ def test_a_test_is_measured_once_by_its_names(place: Place) -> None:
     assert "--test-from 'bob' finds none of the names" in refused
 
 
+@pytest.mark.slow
 def test_a_check_compares_what_is_learned_with_the_test(place: Place) -> None:
     same = place.folder / "sounds" / "0_0_0-30.wav"
     same.write_bytes((place.folder / "sounds" / "0_1_1-0.wav").read_bytes())
@@ -247,6 +250,7 @@ def test_sizes_of_stages_may_stand_between_commas(place: Place) -> None:
     assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_tip_mends_the_value_and_not_the_option(place: Place) -> None:
     refused = place("train", "photos", "--data.augment", "specaugment", "--dry-run")
     assert "tip: headway train photos --data.augment randaugment --dry-run" in refused.err

@@ -146,6 +146,7 @@ def test_pieces_write_what_babel_writes() -> None:
             assert writer.write(day) == module.typed(Locale.parse(writer.locale), told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("locale", "pattern", "text"),
     [
@@ -198,6 +199,7 @@ def test_a_negative_count_is_an_error() -> None:
         dates(0, -1)
 
 
+@pytest.mark.slow
 def test_babel_is_imported_late() -> None:
     code = "import headway.data.builtin, sys; print('babel' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

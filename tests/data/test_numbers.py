@@ -220,6 +220,7 @@ def test_which_is_the_label(tmp_path: Path) -> None:
     assert recognise([tmp_path / "a.jsonl"], columns=["points", "form"]).columns == ("points", "form")
 
 
+@pytest.mark.slow
 def test_numbers_are_not_measured_in_letters(tmp_path: Path) -> None:
     row = ",".join("0.123456789" for _ in range(2000))
     (tmp_path / "a.csv").write_text(f"{row},a\n{row[:-1]}8,b\n" * 3)

@@ -184,6 +184,7 @@ def told(steps: Steps, step: int) -> list[tuple[int, int, list[int]]]:
     return [(place.epoch, place.batch, place.rows.tolist()) for place in steps.at(step)]
 
 
+@pytest.mark.slow
 def test_what_was_read_is_left_behind_in_pickling() -> None:
     steps = Steps(Buckets(np.full(100_000, 20), 2000, 0))
     steps.at(5000)

@@ -144,6 +144,7 @@ def test_data_is_recognised_and_told(tmp_path: Path, case: str, packed: bool) ->
     assert sum(isinstance(one, Record) for one in records(found)) == (1 if case == "a document" else 40)
 
 
+@pytest.mark.slow
 def test_the_sentence_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("pairs.tsv").write_text("".join(f"a {at}\tb {at}\n" for at in range(29_000)))

@@ -189,6 +189,7 @@ def test_a_line_too_long_for_memory_is_a_problem_of_its_own(tmp_path: Path) -> N
     assert peak < 3 * MAX_LINE_BYTES
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_a_document_of_one_line(tmp_path: Path) -> None:
     with (tmp_path / "text8.txt").open("wb") as stream:
         for _ in range(64):

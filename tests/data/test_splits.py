@@ -138,6 +138,7 @@ def test_a_rare_class_is_learned_and_not_held_out() -> None:
     assert held == {"often": 10}
 
 
+@pytest.mark.slow
 def test_many_records_without_classes_are_split_as_before() -> None:
     pairs = [(text, text) for text in TEXTS]
     share = share_for(TEXTS, 0.05, 3)

@@ -230,6 +230,7 @@ def slow_llama2c(text: str) -> list[int]:
         tokens[at : at + 2] = [id]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("language", "size"), [("nqo", 832), ("roman", 776)])
 def test_fairseq(shared: Path, language: str, size: int) -> None:
     folder = shared / "weights" / "transformer_nqo"

@@ -148,6 +148,7 @@ def bart(folder: Path, **settings: Any) -> Any:
     return theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda told: "+".join(told) or "none")
 @pytest.mark.parametrize("beams", [1, 4])
 def test_settings_mean_what_they_mean_to_transformers(settings: dict[str, Any], beams: int, tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ def test_log_probabilities_are_the_models_own() -> None:
     assert_close(torch.tensor(one.logprobs), logprobs.gather(1, torch.tensor(one.tokens)[:, None])[:, 0])
 
 
+@pytest.mark.slow
 def test_draws_are_as_frequent_as_their_weights() -> None:
     weights = torch.tensor([0.5, 0.0, 0.2, 0.3, 0.0], dtype=torch.float64) * 7
     draw = torch.Generator().manual_seed(0)

@@ -83,6 +83,7 @@ def test_windows_follow_one_another_as_in_transformers(how: str, seed: int, leng
     assert len(found) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_language_is_heard_as_by_transformers(seed: int) -> None:
     theirs, ours = pair(seed)
@@ -173,6 +174,7 @@ def test_as_many_tokens_as_are_asked_for() -> None:
 # ---- what it is told, and what it may not write
 
 
+@pytest.mark.slow
 def test_a_model_of_english_is_told_neither_language_nor_task() -> None:
     whole: Pair = pair(0)
     marks = marks_of(words(), multilingual=False)

@@ -127,6 +127,7 @@ def test_what_is_not_yet_written_speaks_for_nothing() -> None:
     assert target.layers[-1][at + 1 :].abs().max() == 0
 
 
+@pytest.mark.slow
 def test_the_class_token_reaches_a_caption_through_the_cells() -> None:
     """A decoder is not shown it, but the cells have looked at it."""
     source, _, _ = sides(followed("captioner, class token"))

@@ -108,6 +108,7 @@ def test_heads_are_told_of_every_site(inspect: Inspect, models: dict[str, Model]
     assert all(head["duplicate"] is not None for head in site["heads"])
 
 
+@pytest.mark.slow
 def test_an_encoder_and_decoder_have_three_kinds_of_sites(inspect: Inspect) -> None:
     sites = {site["site"]: site for site in inspect("heads", "pairs", TEXT)["sites"]}
     assert list(sites) == ["encoder.0.attn", "decoder.0.attn", "decoder.0.cross"]
@@ -192,6 +193,7 @@ def test_gradients_follow_any_choice(model: str, wanted: str, inspect: Inspect) 
     assert max(weights) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["vit", "swin"])
 def test_pictures_are_rolled_out_in_cells(model: str, inspect: Inspect, picture: Path) -> None:
     plain = inspect("rollout", model, picture)
@@ -225,6 +227,7 @@ def test_importance_is_the_loss_without_each_head(inspect: Inspect, models: dict
     assert len({head["loss"] for head in found["sites"][0]["heads"]}) == 2
 
 
+@pytest.mark.slow
 def test_importance_of_texts_and_of_pairs(inspect: Inspect, models: dict[str, Model], tmp_path: Path) -> None:
     texts = inspect("importance", "causal", jsonl(tmp_path / "texts.jsonl", TEXTS))
     assert (texts["measure"], len(texts["sites"])) == ("loss", 1)

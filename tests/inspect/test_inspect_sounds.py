@@ -99,6 +99,7 @@ def mean_of_windows(file: Path) -> Tensor:
     return torch.cat(parts).mean(0)
 
 
+@pytest.mark.slow
 def test_a_whisper_holds_all_windows_of_a_sound_and_no_silence(classes: Path) -> None:
     found = layer_means(loaded("whisper"), samples_in(classes))
     assert list(found) == ["encoder.embed.out", "encoder.0.out"]
@@ -284,6 +285,7 @@ def test_what_a_dictionary_loses_is_told(
     assert all(place["code"] > 0 for atom in found["most_used"] for place in atom["places"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "site"), [("whisper", "encoder.0.out"), ("conformer, ctc", "0.out")])
 def test_sounds_of_which_nothing_is_said_are_read_alone(name: str, site: str, classes: Path) -> None:
     found = learned(name, classes, site)

@@ -40,6 +40,7 @@ def test_the_objective_is_the_sum_that_is_written() -> None:
     assert float(objective(weight, bias, x, targets, 2.0)) == pytest.approx(total, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_clouds_apart_are_told_apart_and_noise_is_not() -> None:
     x, targets = clouds(300)
     split = ProbeSplit.of([str(label) for label in targets.tolist()])

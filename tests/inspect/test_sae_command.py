@@ -100,6 +100,7 @@ def test_vectors_are_those_of_their_tokens(models: dict[str, Model], data: dict[
         torch.testing.assert_close(found.vectors[at], alone[0, -1], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_each_side_has_its_own_tokens(side: str, models: dict[str, Model], data: dict[str, Path]) -> None:
     loaded, site = models["pairs"], f"{side}.0.out"

@@ -95,6 +95,7 @@ def test_a_costlier_penalty_keeps_fewer() -> None:
     assert usage(dear, data).sum() < usage(cheap, data).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: type(way).__name__)
 def test_a_seed_decides_every_bit(way: Sparseness) -> None:
     data, brief = made_of(known_atoms(), 500, 2), SAETraining(steps=40, batch=64)

@@ -51,6 +51,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_timms(case: str) -> None:
     torch.manual_seed(0)
@@ -69,6 +70,7 @@ def test_numbers_are_timms(case: str) -> None:
     assert_close(names.save(dict(ours.named_parameters())), dict(theirs.state_dict()), atol=0, rtol=0)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_tables_are_stretched_to_other_images_as_timm_stretches_them() -> None:
     torch.manual_seed(0)

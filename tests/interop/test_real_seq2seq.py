@@ -27,6 +27,7 @@ def folder(shared: Path) -> Path:
     return shared / "weights" / "transformer_nqo"
 
 
+@pytest.mark.slow
 def test_names_read_both_ways(folder: Path) -> None:
     theirs = load_file(folder / "model.safetensors")
     config = read_config(theirs, heads=8)

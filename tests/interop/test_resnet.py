@@ -40,6 +40,7 @@ def theirs_and_ours(name: str, **options: Any) -> tuple[Any, Any, Config]:
     return theirs, ours, config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet18", "resnet26"])
 @pytest.mark.parametrize("training", [False, True])
 def test_numbers_are_timms(name: str, training: bool) -> None:
@@ -60,6 +61,7 @@ def test_numbers_are_timms(name: str, training: bool) -> None:
     assert_close(names.save(tensors_of(ours)), dict(theirs.state_dict()), atol=1e-6 * training, rtol=1e-5 * training)
 
 
+@pytest.mark.slow
 def test_while_training_it_is_transformers_too() -> None:
     torch.manual_seed(0)
     theirs = shaken(model(num_labels=4)).train()

@@ -73,6 +73,7 @@ def test_a_file_without_classes_is_the_bare_model(name: str) -> None:
     load(known.build(found), known.keymap(found).load(theirs.state_dict()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HF)
 @torch.no_grad()
 def test_where_nothing_is_padded_any_size_is_equal(name: str) -> None:

@@ -88,6 +88,7 @@ def test_what_is_written_makes_the_same_model_there(case: str) -> None:
     assert_close(again(x), theirs(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [SWIN, SWINV2])
 @torch.no_grad()
 def test_folders_are_read_here_and_there(name: str, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_their_folder_is_read_and_ours_is_read_by_them(name: str, tmp_path: Path
     assert (own.config, own.model_type) == (loaded.config, loaded.model_type)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "told"), {"vit, classes": "a logit from transformers: ", "vit_mae": "not compared"}.items()
 )

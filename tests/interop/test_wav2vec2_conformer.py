@@ -24,6 +24,7 @@ from tests.interop.parity import Case, answer, load, shaken
 LEFT = ("pos_conv_embed", "masked_spec_embed")  # what no call of theirs reads, but to train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 @torch.no_grad()
 def test_what_is_written_makes_the_same_model_there(case: Case) -> None:

@@ -136,6 +136,7 @@ def made(c: Config = TINY) -> EncoderDecoder:
     return model
 
 
+@pytest.mark.slow
 def test_both_layouts_give_the_same_model(tmp_path: Path) -> None:
     model = made()
     torch.save(published(model, TINY), tmp_path / "tiny.pt")
@@ -269,6 +270,7 @@ def test_a_folder_goes_to_transformers_and_back(tmp_path: Path) -> None:
     assert load_model(tmp_path / "back").config == loaded.config
 
 
+@pytest.mark.slow
 def test_settings_of_a_folder_come_along(tmp_path: Path) -> None:
     theirs, ours = pair(0)
     theirs.save_pretrained(tmp_path)

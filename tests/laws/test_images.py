@@ -55,7 +55,7 @@ def test_an_edit_of_any_layer_is_heard(make: Callable[[], Trunk]) -> None:
         assert not torch.allclose(model(x, Context(trace=Trace(model, edit={site: torch.zeros_like}))), model(x))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @every_model
 def test_gradients_are_right(make: Callable[[], Trunk]) -> None:
     model, x = make().double(), images(1, 8, 6).double().requires_grad_()
@@ -93,6 +93,7 @@ class Everywhere(nn.Module):
         return self.attention(x.flatten(1, 2), Context(positions=(y * self.cols + z).reshape(1, -1))).view_as(x)
 
 
+@pytest.mark.slow
 @every_pyramid
 def test_one_window_over_the_grid_is_global_attention(make: Callable[[tuple[int, int]], Trunk]) -> None:
     for windows in ((8, 4), (9, 9)):

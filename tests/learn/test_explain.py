@@ -325,6 +325,7 @@ def test_both_feed_forward_layers_have_8_c_squared() -> None:
             assert row["SwiGLU"] == row["8C²"]
 
 
+@pytest.mark.slow
 def test_experts_multiply_weights_and_not_compute() -> None:
     told = found("moe")
     for row in table(told, "experts, weights and compute"):

@@ -87,6 +87,7 @@ def test_shapes_of_large_architectures_made_small(preset: str) -> None:
         assert part_shapes(model, lambda: call(model, inputs, Context(), Context())) == shapes
 
 
+@pytest.mark.slow
 def test_shapes_of_a_preset_are_folded() -> None:
     rows = explain("shapes", "gpt-nano", n=5).values()["shapes"].data()
     assert isinstance(rows, list)
@@ -105,6 +106,7 @@ def test_layers_that_alternate_are_folded() -> None:
     assert [node.label for node in module_tree(runs).children] == ["0–1", "2–4"]
 
 
+@pytest.mark.slow
 def test_a_drawing_shows_where_norms_stand() -> None:
     pre, post = drawing("gpt-nano"), drawing("bert-tiny")
     assert "│  LayerNorm(48, eps=1e-05)\n" in pre
@@ -123,6 +125,7 @@ def test_every_decoder_layer_reads_the_last_encoder_output(preset: str) -> None:
     assert int(of[0]) > 0
 
 
+@pytest.mark.slow
 def test_a_decoder_that_reads_another_layer_would_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     from headway.nn.trunk import EncoderDecoder
 

@@ -32,6 +32,7 @@ def test_effects_are_every_edit_of_every_head() -> None:
     assert len(told["effects"][0]["outcome"]["steps"][0]["top"]) == 4
 
 
+@pytest.mark.slow
 def test_effects_are_what_python_gives() -> None:
     recording = loaded("gpt2").attend("the cat")
     assert is_fast(recording)
@@ -101,6 +102,7 @@ def test_steps_of_many_effects_give_way() -> None:
         assert [len(step["top"]) for step in steps[:1]] == ([] if top is None else [top])
 
 
+@pytest.mark.slow
 def test_all_steps_of_an_outcome_are_told_with_fewer_rivals() -> None:
     step = OutcomeStep(0, "b", -0.5, tuple(("word", 0.1) for _ in range(10)))
     told = outcome_to_json(Outcome("next", "a", (step,) * 4096, -1.0))

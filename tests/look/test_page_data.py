@@ -14,6 +14,7 @@ from tests.look.readers import loaded, read
 from tests.look.recordings import drawn, numbered, site
 
 
+@pytest.mark.slow
 def test_every_piece_can_be_asked_for() -> None:
     found = pack_bundle([drawn(site("0.attn", numbered(300)), site("1.attn", ("a", "b")))])
     data = PageData(drawn(site("0.attn", numbered(300)), site("1.attn", ("a", "b"))), 0, SIDES[0], ALL)

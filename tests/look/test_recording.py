@@ -131,6 +131,7 @@ def test_an_edit_is_the_same_edit_by_hand() -> None:
     assert edited.total < recording.outcome.total
 
 
+@pytest.mark.slow
 def test_edits_of_one_site_follow_each_other() -> None:
     recording = read("transformer")
     both = recording.edited(HeadEdit("decoder.0.cross", 0, Off()), HeadEdit("decoder.0.cross", 1, Off()))

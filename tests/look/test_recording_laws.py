@@ -117,6 +117,7 @@ def test_a_row_leads_to_what_the_model_used(name: str) -> None:
         assert_close(site.map.full()[0] @ recording.detail(site.name).v, heads[0], atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 @every_reader
 def test_what_a_query_does_not_see_has_no_weight(name: str) -> None:
     for site in read(name).sites.values():

@@ -90,6 +90,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
 # ---- what is served
 
 
+@pytest.mark.slow
 def test_the_page_is_served_without_pieces(client: Client) -> None:
     told = client.get("/")
     assert (told.status, told.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
@@ -100,6 +101,7 @@ def test_the_page_is_served_without_pieces(client: Client) -> None:
     assert client.content()["live"] is True
 
 
+@pytest.mark.slow
 def test_every_piece_is_served(client: Client) -> None:
     [run] = client.content()["runs"]
     found = pack_bundle([loaded("gpt2").attend("the cat")])
@@ -118,6 +120,7 @@ def test_every_piece_is_served(client: Client) -> None:
         assert len(exact) == 4 * heads * columns
 
 
+@pytest.mark.slow
 def test_edits_are_what_python_gives(client: Client) -> None:
     recording = loaded("gpt2").attend("the cat")
     [run] = client.content()["runs"]
@@ -160,6 +163,7 @@ def test_what_was_read_long_ago_is_forgotten(client: Client, monkeypatch: pytest
     )
 
 
+@pytest.mark.slow
 def test_an_image_is_dropped(tmp_path: Path) -> None:
     data = b64encode(Path(image()).read_bytes()).decode()
     with served(loaded("vit"), tmp_path, image()) as client:
@@ -180,6 +184,7 @@ def test_an_image_is_dropped(tmp_path: Path) -> None:
         assert "a.png" in wrong.json["error"]
 
 
+@pytest.mark.slow
 def test_two_models_are_served_together(tmp_path: Path) -> None:
     model, second = loaded("gpt2"), FOLDERS["causal"]()
     torch.nn.init.normal_(next(iter(second.model.parameters())))
@@ -245,6 +250,7 @@ def test_without_an_input_there_is_something_to_see(name: str, tmp_path: Path) -
 # ---- who is answered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "headers",
     [
@@ -274,6 +280,7 @@ def test_its_own_page_is_answered_by_either_name(client: Client) -> None:
         assert client.post("/attend", {"text": "a"}, Host=host, Origin=f"http://{host}").status == 200
 
 
+@pytest.mark.slow
 def test_only_this_machine_is_heard(client: Client) -> None:
     assert client.server.server_address[0] == "127.0.0.1"
 
@@ -281,6 +288,7 @@ def test_only_this_machine_is_heard(client: Client) -> None:
 # ---- what is refused
 
 
+@pytest.mark.slow
 def test_a_request_that_cannot_be_is_told(client: Client) -> None:
     def refused(told: Told) -> tuple[int, str]:
         assert set(told.json) == {"error", "do"}
@@ -309,12 +317,14 @@ def test_a_request_that_cannot_be_is_told(client: Client) -> None:
     assert refused(client.post("/attend", {"text": "x" * 17}))[1].startswith("the text has 17 tokens")
 
 
+@pytest.mark.slow
 def test_too_much_is_not_even_read(client: Client) -> None:
     told = client("POST", "/attend", "", **JSON, Content_Length=str(MAX_REQUEST_BYTES + 1))
     assert (told.status, told.json["error"]) == (413, "a file of more than 64 MB")
     assert client("POST", "/attend", "", **JSON, Content_Length="many").status == 411
 
 
+@pytest.mark.slow
 def test_a_defect_of_ours_ends_the_request_and_not_the_server(
     client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,6 +339,7 @@ def test_a_defect_of_ours_ends_the_request_and_not_the_server(
     assert client.get("/").status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "told"), [(BrokenPipeError(), False), (KeyError("ours"), True)])
 def test_a_browser_that_goes_away_is_no_news(
     client: Client, capsys: pytest.CaptureFixture[str], error: Exception, told: bool

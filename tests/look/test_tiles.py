@@ -136,6 +136,7 @@ def test_coarse_levels_are_made_of_finer_ones_or_of_the_map(held: int, monkeypat
         assert same(tiled.tile(number, 0, 0), encode_rows(max_pool(given[0], scale, scale), STRONGEST))
 
 
+@pytest.mark.slow
 def test_a_long_map_is_never_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "CELLS", 20_000)
     counted = Counted(weights(4, 600, 600))

@@ -160,6 +160,7 @@ def gpt(**options: int) -> Trunk:
     return gpt2.build(gpt2.Config(**{"vocab": 23, "context": 16, "dim": 8, "layers": 1, "heads": 2} | options)).eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 3])
 def test_threads_share_the_work(rows: int) -> None:
     ours, theirs = pair(gpt(dim=192, heads=4, vocab=200), [[1, 2, 3]] * rows)

@@ -91,6 +91,7 @@ def test_padding_on_either_side_changes_nothing(name: str, length: int, left: in
     assert_close(y[::2], module(x)[::2], **close)
 
 
+@pytest.mark.slow
 @modules
 @pytest.mark.parametrize("mode", ["train", "eval"])
 @given(lengths=st.lists(st.integers(1, T), min_size=2, max_size=4))
@@ -152,6 +153,7 @@ def test_a_row_is_shortened_as_alone(factor: int, length: int) -> None:
         assert_close(y[::2], part(x)[::2], **close)
 
 
+@pytest.mark.slow
 @factors
 @given(lengths=st.lists(st.integers(1, T), min_size=1, max_size=4))
 @settings(max_examples=10)

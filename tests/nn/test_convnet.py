@@ -40,6 +40,7 @@ def test_a_convolution_is_torchs_and_halves_as_it_says(
     assert_close(first(conv(first(x).contiguous().movedim(1, -1))), expected)  # as images lie in memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_a_strided_convolution_of_few_channels_has_the_right_gradients(kernel: int) -> None:
     conv, x = GridConv(4, 8, kernel, stride=2).double(), torch.randn(1, 5, 4, 4).double().requires_grad_()

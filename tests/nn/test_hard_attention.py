@@ -91,6 +91,7 @@ def test_what_training_needs_is_told(training: bool) -> None:
     assert_close(found["entropy"], -(found["weights"] * logs).sum(-1)[:, 0])
 
 
+@pytest.mark.slow
 def test_draws_follow_torchs_seed_and_nothing_else() -> None:
     part = decoder().train()
     part.attention.body.learns = SampledChoice()  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from headway.ops.resample import resample
 RATIOS = [(2, 1), (1, 2), (3, 2), (2, 3), (160, 441), (10, 9), (10, 11), (1600, 4409), (6, 4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", RATIOS)
 @pytest.mark.parametrize("length", [1, 7, 500])
 def test_it_is_what_scipy_makes(ratio: tuple[int, int], length: int) -> None:

@@ -40,6 +40,7 @@ def test_naive_bayes_is_that_of_scikit_learn(rows: list[tuple[str, str]], asked:
     assert found[sure].tolist() == expected[sure].tolist()  # of classes that are as likely, either
 
 
+@pytest.mark.slow
 def test_nearest_means_are_those_of_scikit_learn() -> None:
     pytest.importorskip("sklearn")
     from sklearn.neighbors import NearestCentroid

@@ -125,6 +125,7 @@ def test_a_batch_is_the_sum_of_its_captions(name: str, images: list[tuple[str, .
     )
 
 
+@pytest.mark.slow
 def test_so_is_a_batch_of_sounds(sounds: list[tuple[str, ...]]) -> None:
     """Of different lengths, and one of them with several texts."""
     model, task = built("conformer"), captions(MelInput(SOUND))
@@ -133,6 +134,7 @@ def test_so_is_a_batch_of_sounds(sounds: list[tuple[str, ...]]) -> None:
     assert task.memory(model) is None
 
 
+@pytest.mark.slow
 def test_a_captioner_that_draws_remembers_how_good_it_was(images: list[tuple[str, ...]]) -> None:
     model, task = built("hard").float().train(), captions(ImageInput(SIGHT))
     memory = task.memory(model)

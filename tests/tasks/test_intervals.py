@@ -73,6 +73,7 @@ def test_resampled_scores_are_the_scores_of_resamples(rows: list[tuple[str, str]
         assert one.resampled(counts).tolist() == pytest.approx(alone)
 
 
+@pytest.mark.slow
 def test_one_record_has_no_interval_and_too_many_are_bounded() -> None:
     assert all(math.isnan(end) for end in Sums(columns([1.0], [1]), ratio).interval())
     assert score_texts([3.0], [2], [5]).told("loss") == "1.5000 (2 tokens)"

@@ -46,6 +46,7 @@ def test_images_are_judged_by_all_classes(folders: Path) -> None:
     assert image_preprocess(recipe, load_splits(recipe), None) == ready
 
 
+@pytest.mark.slow
 def test_numbers_are_judged_by_all_classes(tmp_path: Path) -> None:
     """The first `PROBED` rows are of one class."""
     draw = np.random.default_rng(0)
@@ -89,6 +90,7 @@ def test_what_texts_say_of_left_and_right_stays_true(name: str, tmp_path: Path) 
         assert any(isinstance(step, Flip) for step in one.task.input.augment.steps) == flips
 
 
+@pytest.mark.slow
 def test_a_plan_without_images_or_sounds_says_nothing_of_augmentation(tmp_path: Path) -> None:
     with data_in(tmp_path):
         assert "augment" not in describe_plan(planned("classes"), StepTiming(1.0, 1.0, 1))

@@ -152,6 +152,7 @@ def test_a_single_patch_and_other_models_are_refused() -> None:
         MaskedImage(ImageInput(READY)).loss(vit.build(vit.Config(image=16, patch=4, dim=16, layers=1, heads=2)), batch)
 
 
+@pytest.mark.slow
 def test_two_views_are_drawn_of_each_image_and_compared(fields: list[tuple[str, ...]]) -> None:
     torch.manual_seed(0)
     task = SimCLR(ImageInput(READY, CHANGED), temperature=0.2)

@@ -61,6 +61,7 @@ def test_many_images_are_answered_as_one_by_one(seer: Path, picture: Path, tmp_p
         assert one["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_what_is_seen_can_be_had_as_a_vector(seer: Path, picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(seer), str(picture), "--embed", "--json"]) == 0
     vector = json.loads(capsys.readouterr().out)["output"]

@@ -345,6 +345,7 @@ def test_scores_of_unknown_names_are_refused() -> None:
 WIDE_LABELS = ["anger and disgust", "a very long label indeed", "joy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_number_of_a_table_has_an_interval_within_80_columns(kind: str) -> None:
     draw = random.Random(1)

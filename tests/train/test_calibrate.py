@@ -122,6 +122,7 @@ def test_minutes_that_are_too_short_for_an_epoch_are_told_with_what_is_not(data:
     assert "minutes, estimated" in told or "seconds, estimated" in told
 
 
+@pytest.mark.slow
 def test_epochs_of_data_that_is_smaller_than_a_batch_are_those_that_are_read(data: Path) -> None:
     made = planned("resnet", **{"train.batch": "1000", "train.grad_accumulation": "1"})
     assert f"{STEPS} steps, {STEPS}.0 epochs" in describe_plan(made, StepTiming(1.0, 1.0, 0))

@@ -75,12 +75,14 @@ def test_small_batches_of_a_text_have_short_rows(place: Path) -> None:
     assert asked.recipe.data.max_length == asked.config.context == 128
 
 
+@pytest.mark.slow
 def test_a_label_for_a_text_is_not_learned_by_heart(place: Path) -> None:
     found = planned("reviews.tsv")
     batch, steps, tokens = found.recipe.train.batch or 0, found.recipe.train.steps or 0, found.encoded.tokens
     assert steps * batch <= 1.01 * max(found.task.max_epochs * tokens, MIN_UPDATES * batch)
 
 
+@pytest.mark.slow
 def test_two_images_get_the_smallest_model_and_an_end(place: Path) -> None:
     found = planned("photos", **{"train.minutes": 10, "data.validation_split": 0})
     assert found.recipe.model.preset == found.task.presets_by_size[0]

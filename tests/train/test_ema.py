@@ -54,6 +54,7 @@ def test_tied_parameters_count_once() -> None:
         assert torch.equal(head, average.kept["encoder.embed.token.weight"])
 
 
+@pytest.mark.slow
 def test_it_is_lent_and_the_model_has_its_own_weights_back() -> None:
     model = tiny_gpt()
     average = EMA(model, 0.9)

@@ -120,6 +120,7 @@ def noted(losses: list[float], loss: Tensor) -> Tensor:
     return loss
 
 
+@pytest.mark.slow
 def test_batches_without_a_target_change_no_number_to_nan() -> None:
     made = still("gpt2")
     alone = [(row[:1],) for (row,) in rows_of(made, 2)]

@@ -52,6 +52,7 @@ def test_activations_are_those_of_a_step(name: str) -> None:
     assert 0.5 < found * batch.tokens / (made.recipe.train.batch or 1) / real < 2
 
 
+@pytest.mark.slow
 def test_weights_gradients_and_optimiser_are_counted() -> None:
     made = planned("gpt2", **{"train.ema_decay": "0"})
     learner = learner_of(made)
@@ -64,6 +65,7 @@ def test_weights_gradients_and_optimiser_are_counted() -> None:
     assert average.weights == 2 * found.weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "sizes"), [("gpt-nano", {"attention_dropout": 0.0}), ("llama3-8b", {"layers": 1})])
 def test_attention_keeps_no_weights_for_the_gradient(name: str, sizes: dict[str, Any]) -> None:
     """Its kernel does not, so a token of a long row keeps as much as one of a short row."""

@@ -51,6 +51,7 @@ def stored(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return load(save({name: tensor.contiguous() for name, tensor in tensors.items()}))
 
 
+@pytest.mark.slow
 @each_choice
 @pytest.mark.parametrize("build", [tiny_gpt, tiny_t5])
 def test_resumed_it_makes_the_same_updates(choice: OptimiserChoice, build: Callable[[], nn.Module]) -> None:

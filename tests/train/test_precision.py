@@ -86,6 +86,7 @@ def test_products_are_bf16_and_sums_float32(name: str) -> None:
     assert low.norm == pytest.approx(exact.norm, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_loss_and_its_gradients_are_float32() -> None:
     learner, [batch, *_] = first_step(planned("gpt2", **BF16))
     with learner.forward_pass():
@@ -194,6 +195,7 @@ def test_without_instructions_fp32_is_chosen_unmeasured(monkeypatch: pytest.Monk
     assert (made.recipe.train.dtype, why, machine.steps) == ("fp32", "fp32: this CPU has no bf16 instructions", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fp32", "bf16", "chosen", "why", "steps"),
     [
@@ -225,6 +227,7 @@ def test_what_was_asked_for_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> 
         assert (made.recipe.train.dtype, said, machine.steps) == (dtype, why, [])
 
 
+@pytest.mark.slow
 def test_the_plan_tells_the_choice_and_the_recipe_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, True, 0.36, 0.2)
     made, timing = timed(asked("auto"), machine.clock)
@@ -235,6 +238,7 @@ def test_the_plan_tells_the_choice_and_the_recipe_keeps_it(monkeypatch: pytest.M
     assert "dtype: bf16\n" in to_yaml(made.recipe)
 
 
+@pytest.mark.slow
 def test_minutes_are_made_into_steps_of_the_chosen_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, True, 2.0, 1.0)
     minutes = {"train.steps": "none", "train.minutes": "2", "train.evaluate_every": "1000"}
@@ -243,6 +247,7 @@ def test_minutes_are_made_into_steps_of_the_chosen_precision(monkeypatch: pytest
     assert timing.minutes == 2
 
 
+@pytest.mark.slow
 def test_a_large_model_is_compared_by_a_smaller_one(monkeypatch: pytest.MonkeyPatch) -> None:
     machine, layers = Machine(monkeypatch, True, 0.3, 0.1), list[int]()
     monkeypatch.setattr(calibration, "predicted_seconds", lambda made: 1000.0)
@@ -297,6 +302,7 @@ def test_a_bad_precision_is_refused_in_one_sentence(value: str, said: str) -> No
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_instructions_that_end_the_process_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A virtual machine may announce AMX and not let it run."""
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)

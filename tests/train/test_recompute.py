@@ -70,6 +70,7 @@ def test_three_steps_are_the_same_bit_for_bit(name: str, dtype: str) -> None:
     assert same(dict(kept), dict(others))
 
 
+@pytest.mark.slow
 def test_dropout_draws_the_same_numbers_again_and_no_more() -> None:
     made = planned("gpt2", **DEEP, **ON, **{"train.dropout": "0.3"})
     learner, [batch, *_] = learner_of(made), next(iter(batches_of(made)(1, 2)))
@@ -140,6 +141,7 @@ def test_what_a_step_keeps_is_estimated(name: str) -> None:
     assert 0.5 < found * batch.tokens / (made.recipe.train.batch or 1) / real < 2
 
 
+@pytest.mark.slow
 def test_the_estimate_grows_with_depth_by_the_inputs_of_blocks_alone() -> None:
     def found(layers: int, recompute: bool) -> float:
         config: Any = replace(cast(Any, config_of("gpt-mini")), vocab=65, layers=layers)
@@ -189,6 +191,7 @@ def test_the_plan_tells_it() -> None:
         assert any("the activations of each block are recomputed" in line for line in lines) is told
 
 
+@pytest.mark.slow
 def test_a_model_without_blocks_is_refused() -> None:
     with pytest.raises(UserError, match=r"^train\.recompute: EncoderDecoder has no blocks "):
         planned("rnn", **ON)

@@ -118,6 +118,7 @@ def finished(made: Plan) -> tuple[str, str, nn.Module]:
     return (folder / "report.html").read_text("utf-8"), (folder / "README.md").read_text("utf-8"), model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_every_kind_of_run_is_reported(name: str, made: Callable[[str], Plan]) -> None:
     one = made(name)

@@ -253,6 +253,7 @@ def words_of(drawing: str) -> list[str]:
     return re.findall(r"<text[^>]*>(.*?)</text>", drawing)
 
 
+@pytest.mark.slow
 def test_a_chart_has_its_curves_numbers_and_marks() -> None:
     points = [Point(0, 3.0), Point(50, math.nan), Point(100, 1.0)]
     drawing = curve_figure("loss, by step", [Curve("training", points), Curve("_x", points)], marks=[100])
@@ -264,6 +265,7 @@ def test_a_chart_has_its_curves_numbers_and_marks() -> None:
     assert "var(--a)" in drawing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [[1.0], [0.0, 0.0], [5.0] * 1000, [1e-30, 2e-30], [1e300, -1e300], [math.inf, 1.0]])
 def test_any_numbers_can_be_drawn(values: list[float]) -> None:
     drawing = curve_figure("x", [Curve("x", [Point(step, value) for step, value in enumerate(values)])])
@@ -288,6 +290,7 @@ def test_the_same_figure_is_the_same_text() -> None:
     assert inline_svg(plot) == inline_svg(plot)
 
 
+@pytest.mark.slow
 def test_a_figure_follows_the_page_and_leaves_its_texts_alone() -> None:
     """Colours of lines are those of the page, also in dark mode; a label that spells one stays as it is."""
     drawing = inline_svg(Plot("", [HeatMap("", [[0.0, 1.0]], ["fill: #57606a"], ["$x$", "<b>"])])).elements

@@ -88,7 +88,7 @@ def test_no_row_is_repeated_or_skipped(name: str) -> None:
     check_rows(whole(name))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_no_row_of_any_family_is_repeated_or_skipped(name: str) -> None:
     check_rows(whole(name))
@@ -114,7 +114,7 @@ for name in {**FAMILIES, **MORE}:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_another_process_finds_the_same_data(place: Path) -> None:
     """A hash of Python's own differs from process to process; what a run knows its data and its cache by must not."""
     told = "".join(f"{name} {plan_of(name).splits.digest}\n" for name in {**FAMILIES, **MORE})

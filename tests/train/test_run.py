@@ -304,6 +304,7 @@ def test_a_run_without_a_checkpoint_starts_from_the_beginning_and_says_so(memory
     assert run.metrics_log.total("seconds") == 3.0
 
 
+@pytest.mark.slow
 def test_lines_behind_the_checkpoint_are_forgotten(memory: Path) -> None:
     straight, killed = Bench(memory / "straight"), Bench(memory / "killed")
     for bench in (straight, killed):

@@ -86,7 +86,7 @@ def test_every_task_that_is_trained_is_here() -> None:
     assert set(FAMILY) == {name for name in TASKS if task_class(name).presets_by_size}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("task", FAMILY)
 def test_console_report_card_and_data_say_the_same(task: str) -> None:
     one = finished(FAMILY[task], f"run {task}")

@@ -38,11 +38,13 @@ def parameters(name: str, **sizes: object) -> int:
         return sum(parameter.numel() for parameter in build(name, **sizes).parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_are_as_published(name: str) -> None:
     assert parameters(name) == PUBLISHED[name]
 
 
+@pytest.mark.slow
 def test_what_is_added_is_counted() -> None:
     attention = sum(2 * c + 4 * (c * c + c) for c in (512, 1024))  # a norm and four projections after two stages
     assert parameters("resnet-50-attention") == PUBLISHED["resnet-50"] + attention

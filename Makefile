@@ -60,6 +60,12 @@ bench: $(READY)  ## every suite of headway bench, with the peers that are instal
 peers: $(READY)  ## install what headway is compared with
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]' -c constraints.txt
 
+pages: $(READY)  ## write docs/models, docs/tasks and docs/API.md from the code
+	@$(BIN)/python docs/pages.py
+
+site: pages  ## the documentation as plain HTML in build/site, which works offline
+	@$(BIN)/python docs/site.py
+
 format: $(READY)  ## format the code and fix lint findings
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
@@ -75,4 +81,4 @@ $(READY): pyproject.toml constraints.txt setup.py src/headway/native/step.c src/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps timm -c constraints.txt  # without torchvision
 	@touch $@
 
-.PHONY: help setup demo browser test test-long check check-types check-tests proof bench peers format clean
+.PHONY: help setup demo browser test test-long check check-types check-tests proof bench peers pages site format clean

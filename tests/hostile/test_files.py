@@ -143,7 +143,7 @@ BESIDE: dict[str, tuple[str, object]] = {
     "known_tokens of 10^12": ("tokenizer_config.json", {"known_tokens": 10**12}),
     "many flags": (
         "tokenizer_config.json",
-        {"added_tokens_decoder": dict.fromkeys(range(10**5 + 1), {"content": "a"})},
+        {"added_tokens_decoder": {n: {"content": "a"} for n in range(10**5 + 1)}},
     ),
     "a long token with flags": ("tokenizer_config.json", {"added_tokens_decoder": {"0": {"content": "a" * 10**6}}}),
     "many special tokens": ("tokenizer_config.json", {"additional_special_tokens": ["a"] * (10**5 + 1)}),

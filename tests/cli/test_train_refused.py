@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -191,3 +192,40 @@ def test_a_place_without_rights_is_told_before_the_data_is_read(place: Place, tm
     done = place("train", "no.tsv", "--out", str(tmp_path / "closed" / "x"), before=lambda: os.setuid(65534))
     assert done.code == 1
     assert f"no right to write there: {tmp_path / 'closed'}" in done.said
+
+
+def read_only(folder: Path) -> None:
+    """Mounts a folder over itself, read-only, for this process alone; root may not write there either."""
+    private, bind, remount, read = 1 << 14 | 1 << 18, 1 << 12, 1 << 5, 1
+    place, system = os.fsencode(folder), ctypes.CDLL(None, use_errno=True)
+    if system.unshare(1 << 17) or system.mount(b"none", b"/", None, private, None):
+        os._exit(NO_MOUNT)
+    if system.mount(place, place, None, bind, None) or system.mount(None, place, None, bind | remount | read, None):
+        os._exit(NO_MOUNT)
+
+
+NO_MOUNT = 77
+WRITING = {
+    "train": ("train", "pairs.tsv", *SHORT, "--out", "closed/new"),
+    "convert": ("convert", "done", "closed/new"),
+    "convert to hf": ("convert", "done", "closed/new", "--to", "hf"),
+    "look": ("look", "done", "the cat", "--out", "closed/new"),
+    "explain": ("explain", "attention", "--html", "closed/new"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRITING)
+def test_a_disk_that_is_read_only_is_one_sentence(place: Place, name: str) -> None:
+    closed = place.folder / "closed"
+    closed.mkdir(exist_ok=True)
+    done = place(*WRITING[name], before=lambda: read_only(closed))
+    if done.code == NO_MOUNT:
+        pytest.skip("this system lets nobody mount a folder")
+    told = [line for line in done.said.splitlines() if line.startswith("error: ")]
+    assert (done.code, len(told)) == (1, 1), done.said
+    assert "closed" in told[0], told
+    assert told[0].endswith("; check space, rights and path"), told
+    assert ".part" not in done.said
+    assert "Traceback" not in done.said
+    assert list(closed.iterdir()) == []

@@ -332,6 +332,20 @@ def test_a_disk_is_not_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
         recognise([tmp_path], kind=kind)
 
 
+@pytest.mark.parametrize("kind", [None, DataKind.TEXTS, DataKind.IMAGES])
+def test_the_root_is_refused_before_a_folder_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: DataKind | None
+) -> None:
+    def forbidden(*places: object) -> None:
+        raise AssertionError(places)
+
+    (tmp_path / "root").symlink_to("/")
+    monkeypatch.setattr("os.walk", forbidden)
+    for place in (Path("/"), tmp_path / "root"):
+        with pytest.raises(UserError, match=r"is the root of the file system; give the folder of the data set"):
+            recognise([place], kind=kind)
+
+
 def test_texts_that_are_written_alike_are_no_tags(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(table("", TEXTS, [" ".join(text.split()[::-1]) for text in TEXTS], by="\t"))
     found = recognise([tmp_path / "a.tsv"])

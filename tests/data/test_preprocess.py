@@ -150,7 +150,7 @@ REFUSED = {
     "nearest": (SIZE | {"resample": 0}, "resample 0 is not known; allowed: 2 (bilinear) or 3 (bicubic)"),
     "any size": (SIZE | {"size": {"shortest_edge": 224}}, "images whose shorter side is 224 differ in size"),
     "a longest side": (SIZE | {"size": {"shortest_edge": 2, "longest_edge": 4}}, "a longest_edge in size is not known"),
-    "no size": ({"image_mean": HALF[0]}, "cannot be understood: KeyError 'size'"),
+    "no size": ({"image_mean": HALF[0]}, "size: None; allowed: a number, shortest_edge, or height and width"),
     "no deviation": (SIZE | {"image_std": [0.5, 0, 0.5]}, "a standard deviation of 0 divides by nothing"),
     "two means": (
         SIZE | {"image_mean": [0.5, 0.5]},

@@ -62,6 +62,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], object]] = {
 EXPERTS = {"mixtral many experts and layers": {"num_local_experts": 1024, "num_hidden_layers": 1024}}
 IMAGE_SIZES = (0, -5, 2.5, float("nan"), 30_000, 10**9, "big", [], {"height": 8}, {"shortest_edge": 0})
 SOUND = {"sampling_rate": 16_000, "feature_size": 80, "n_fft": 400, "hop_length": 160, "win_length": 400}
+SHORT: dict[str, Any] = {"size": {"shortest_edge": 8}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 PICTURE: dict[str, Any] = {"size": {"height": 8, "width": 8}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 RECIPES = {
     **{f"batch {x!r}": f"train: {{batch: {x}}}" for x in (10**18, -1, 2.5, "many", ".nan", "[3]")},
@@ -218,6 +219,14 @@ def test_preprocessing_with_a_wrong_number_is_one_sentence(bases: Path, tmp_path
         **{f"{name} {x!r}": {**PICTURE, name: x} for name in ("image_mean", "image_std") for x in ("x", [], [None], 5)},
         "channels": {**PICTURE, "channels": 10**12, "image_mean": [0.5], "image_std": [0.5]},
         **{f"{name} {x!r}": {**SOUND, name: x} for name in SOUND for x in (10**7, 0, -1, "many", float("nan"), [1])},
+        **{f"crop_pct {x!r}": {**SHORT, "crop_pct": x} for x in ("x", 0, [], float("nan"), -1)},
+        **{f"shortest_edge {x!r}": {**PICTURE, "size": {"shortest_edge": x}} for x in ("x", None, [], 2.5)},
+        **{f"{name} {x!r}": {**PICTURE, name: x} for name in ("resample", "rescale_factor") for x in ("x", None, [])},
+        **{
+            f"{name} {x!r}": {**SOUND, name: x} for name in ("lowest", "highest", "chunk_length") for x in ("x", [], -1)
+        },
+        "no size": {"image_mean": [0.5], "image_std": [0.5]},
+        "no mean": {"size": 8, "image_std": [0.5]},
         "numbers of words": {"mean": ["a"], "deviation": ["b"]},
         "a word of numbers": {"mean": 5, "deviation": 7},
     }
@@ -229,7 +238,7 @@ def test_preprocessing_with_a_wrong_number_is_one_sentence(bases: Path, tmp_path
     cases = [Case(name, words, partial(write, told), bases / "hf-vit") for name, told in files.items()]
     for name, outcome in try_all(cases, tmp_path).items():
         check(outcome, name)
-        assert "preprocessor_config.json" in outcome.err, (name, outcome.err)
+        assert "preprocessor_config.json: " in outcome.err, (name, outcome.err)  # checked by name, not by accident
 
 
 def test_a_recipe_with_a_wrong_number_is_one_sentence(tmp_path: Path) -> None:

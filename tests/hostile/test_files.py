@@ -141,6 +141,12 @@ BESIDE: dict[str, tuple[str, object]] = {
     "known_tokens below 0": ("tokenizer_config.json", {"known_tokens": -5}),
     "known_tokens as a word": ("tokenizer_config.json", {"known_tokens": "all"}),
     "known_tokens of 10^12": ("tokenizer_config.json", {"known_tokens": 10**12}),
+    "many flags": (
+        "tokenizer_config.json",
+        {"added_tokens_decoder": {n: {"content": "a"} for n in range(10**5 + 1)}},
+    ),
+    "a long token with flags": ("tokenizer_config.json", {"added_tokens_decoder": {"0": {"content": "a" * 10**6}}}),
+    "many special tokens": ("tokenizer_config.json", {"additional_special_tokens": ["a"] * (10**5 + 1)}),
 }
 
 

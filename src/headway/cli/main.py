@@ -46,6 +46,7 @@ from headway.system import Terminated, memory_errors, wait_passively
 from headway.tasks.registry import SPELLING
 from headway.training.setting_origins import COMMAND_LINE
 
+PART = r"\.\d+\.part(?=$|/)"  # behind the name of what is being written
 START = f"""\
 headway {__version__}: attention and transformers from one readable set of parts
 
@@ -124,7 +125,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         silence(sys.stdout)
         trace(words)
-        named = f": {error.filename}" if error.filename else ""
+        # what is written becomes the file that was asked for when it is whole
+        named = f": {re.sub(PART, '', str(error.filename))}" if error.filename else ""
         notes = [f"  tip: {note}" for note in getattr(error, "__notes__", ())]
         print(
             f"error: {error.strerror or error}{named}; check space, rights and path", *notes, sep="\n", file=sys.stderr

@@ -204,17 +204,20 @@ def walked(top: Path) -> Iterator[str]:
 
     Links are followed after all else, and each folder is read once: where it stands itself, not where a link has it.
     """
-    seen, links, count = set[str](), [top], 0
+    do = "give the folder of the data set, or pack its files in a .tar archive"
+    if os.path.samefile(top, os.sep):
+        raise UserError(f"{top} is the root of the file system", do=do)
+    seen, links, count = set[tuple[int, int]](), [top], 0
     while links:
         for above, folders, files in os.walk(links.pop(0)):
-            if (real := os.path.realpath(above)) in seen:
+            stamp = os.stat(above)
+            if (stamp.st_dev, stamp.st_ino) in seen:
                 folders.clear()
                 continue
-            seen.add(real)
+            seen.add((stamp.st_dev, stamp.st_ino))
             count += len(files)
             if len(seen) > MAX_FOLDERS or count > MAX_FILES:
-                said = f"{top} holds more than {MAX_FOLDERS:,} folders or {MAX_FILES:,} files"
-                raise UserError(said, do="give the folder of the data set, or pack its files in a .tar archive")
+                raise UserError(f"{top} holds more than {MAX_FOLDERS:,} folders or {MAX_FILES:,} files", do=do)
             folders.sort()  # so that of several links to a folder the same is always the first
             links += [Path(above, folder) for folder in folders if is_link_elsewhere(above, folder)]
             within = Path(above).relative_to(top).as_posix()

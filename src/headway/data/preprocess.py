@@ -26,9 +26,11 @@ MODES = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 SHARE = 0.875  # of the shorter side that timm's crop is, where a file does not say
 CROPS = ("center", "squash")  # timm's: of an image that keeps its shape, or of one that was made square
 TIMM = ("interpolation", "crop_pct", "crop_mode", "mean", "std")  # with timm's defaults where they are missing
+MOMENTS = ("image_mean", "image_std")
 KNOWN = frozenset({"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb"})
 MAX_SIDE, MAX_MELS, MAX_WINDOW, MAX_RATE, MAX_SECONDS = 2**12, 2**10, 2**16, 10**6, 3600
 MAX_VALUE = 1e6  # of a mean or a standard deviation
+FRAMES = ("n_fft", "win_length", "hop_length")
 SOUND = ("sampling_rate", "feature_size")  # by which a file about sounds is known
 
 
@@ -116,11 +118,7 @@ class SoundPreprocess:
 
     def __post_init__(self) -> None:
         of = self.mel
-        check_numbers("feature_size", (of.mels,), 1, MAX_MELS, whole=True)
-        check_numbers("n_fft, win_length and hop_length", (of.n_fft, of.window, of.hop), 1, MAX_WINDOW, whole=True)
-        check_numbers("sampling_rate", (of.rate,), 1, MAX_RATE, whole=True)
-        check_numbers("lowest and highest", (of.low, of.top), 0, MAX_RATE)
-        check_numbers("chunk_length", () if self.seconds is None else (self.seconds,), 0, MAX_SECONDS)
+        check_sound(self.to_dict())
         assert of == type(of)(of.rate, of.mels, of.n_fft, of.window, of.hop, of.low, of.high), "no file could tell it"
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,6 +160,23 @@ def check_numbers(name: str, values: Iterable[object], low: float, high: float, 
             raise UserError(f"{name}: {value!r:.60}", allowed=f"{noun} from {low:,g} to {high:,g}")
 
 
+def check_sound(settings: Mapping[str, object]) -> None:
+    """Refuses numbers of a file about sounds by the name that they have in it."""
+    sizes = {"sampling_rate": MAX_RATE, "feature_size": MAX_MELS} | dict.fromkeys(FRAMES, MAX_WINDOW)
+    for name, high in sizes.items():
+        check_numbers(name, (settings.get(name, 1),), 1, high, whole=True)
+    for name, high in {"lowest": MAX_RATE, "highest": MAX_RATE, "chunk_length": MAX_SECONDS}.items():
+        if settings.get(name) is not None:
+            check_numbers(name, (settings[name],), 0, high)
+
+
+def vector(name: str, values: object) -> tuple[Any, ...]:
+    """The list that a file has under a name; its numbers are checked where their range is known."""
+    if not isinstance(values, list | tuple):
+        raise UserError(f"{name}: {values!r:.60}", allowed="a list of numbers")
+    return tuple(values)
+
+
 Preprocess = ImagePreprocess | SoundPreprocess | NumberPreprocess
 
 
@@ -177,7 +192,7 @@ def read_preprocess(folder: Path) -> Preprocess | None:
     settings = read_json(file)
     with errors_named(str(file)):
         if "deviation" in settings:
-            return NumberPreprocess(tuple(settings["mean"]), tuple(settings["deviation"]))
+            return NumberPreprocess(vector("mean", settings["mean"]), vector("deviation", settings["deviation"]))
         if all(name in settings for name in SOUND):
             return sound_preprocess(settings)
         return image_preprocess(settings)
@@ -201,49 +216,57 @@ def image_preprocess(settings: Mapping[str, Any]) -> ImagePreprocess:
         raise UserError(f"{unknown[0]} is not known", allowed=", ".join(sorted(KNOWN)))
     if not settings.get("do_resize", True) or not settings.get("do_rescale", True):
         raise UserError("images that are not resized or not rescaled are not read")
-    if not math.isclose(settings.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-6):
-        raise UserError(f"rescale_factor {settings['rescale_factor']} is not known", allowed="1 / 255")
+    factor = settings.get("rescale_factor", 1 / 255)
+    check_numbers("rescale_factor", (factor,), 0, 1)
+    if not math.isclose(factor, 1 / 255, rel_tol=1e-6):
+        raise UserError(f"rescale_factor {factor} is not known", allowed="1 / 255")
     mode = settings.get("resample", 2)
-    if mode not in MODES:
+    if mode not in list(MODES):  # what cannot be hashed is none either
         raise UserError(f"resample {mode} is not known", allowed="2 (bilinear) or 3 (bicubic)")
     resize, crop = resize_and_crop(settings)
-    mean, std = (
-        (settings["image_mean"], settings["image_std"]) if settings.get("do_normalize", True) else ((0.0,), (1.0,))
-    )
+    normalised = settings.get("do_normalize", True)
+    mean, std = (vector(name, settings.get(name)) for name in MOMENTS) if normalised else ((0.0,), (1.0,))
     channels = settings.get("channels", max(len(mean), 3 if settings.get("do_convert_rgb") else len(mean)))
     check_numbers("channels", (channels,), 1, MAX_SIDE, whole=True)
-    spread = (tuple(values) * (channels if len(values) == 1 else 1) for values in (mean, std))
+    spread = (values * (channels if len(values) == 1 else 1) for values in (mean, std))
     return ImagePreprocess(resize, crop, channels, *spread, mode=MODES[mode])
 
 
 def resize_and_crop(settings: Mapping[str, Any]) -> tuple[int | tuple[int, int], tuple[int, int] | None]:
-    size = settings["size"]
+    size = settings.get("size")
     short = size["shortest_edge"] if isinstance(size, Mapping) and "shortest_edge" in size else None
-    if short is not None and "longest_edge" in size:
-        raise UserError("a longest_edge in size is not known")
+    if short is not None:
+        check_numbers("size", (short,), 1, MAX_SIDE, whole=True)
+        if "longest_edge" in size:
+            raise UserError("a longest_edge in size is not known")
     resize = height_and_width(size) if short is None else short
     if settings.get("do_center_crop", "crop_size" in settings):
         return resize, height_and_width(settings.get("crop_size", size))
     share = settings.get("crop_pct")
     if short is None or share is None:
         return resize, None
+    check_numbers("crop_pct", (share,), 0.01, 1)
     # ConvNeXt's way: below 384 pixels a crop of this share, from there on no crop and any shape made square
     return ((short, short), None) if short >= 384 else (int(short / share), (short, short))
 
 
-def height_and_width(size: int | Mapping[str, int]) -> tuple[int, int]:
-    """One number is both."""
-    if isinstance(size, int):
-        return size, size
-    if "shortest_edge" in size:
-        return size["shortest_edge"], size["shortest_edge"]
-    return size["height"], size["width"]
+def height_and_width(size: object) -> tuple[int, int]:
+    """One number is both; that they are numbers is checked with the whole."""
+    match size:
+        case int() | {"shortest_edge": int()}:
+            side = size if isinstance(size, int) else size["shortest_edge"]
+            return side, side
+        case {"height": height, "width": width}:
+            return height, width
+        case _:
+            raise UserError(f"size: {size!r:.60}", allowed="a number, shortest_edge, or height and width")
 
 
 def sound_preprocess(settings: Mapping[str, Any]) -> SoundPreprocess:
     """The names of transformers' feature extractors; Whisper's and others of log-mel bands."""
     usual = usual_mel()
     fft, seconds = settings.get("n_fft", usual.n_fft), settings.get("chunk_length")
+    check_sound(settings)
     mel = replace(
         usual,
         rate=settings["sampling_rate"],

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -129,16 +130,22 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """What tokenizer_config.json and, before it, special_tokens_map.json say beside a vocabulary."""
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        if (folder / name).is_file():
-            settings |= {key: value for key, value in read_json(folder / name).items() if value is not None}
+        told = read_json(folder / name) if (folder / name).is_file() else {}
+        settings |= {key: value for key, value in told.items() if value not in (None, spelling(settings.get(key)))}
     return settings
 
 
-def role_token(settings: Mapping[str, Any], role: str) -> str | None:
-    """The token of a role: a string, or an object that holds one."""
-    value = settings.get(f"{role}_token")
+def spelling(value: object) -> str | None:
+    """A token that is a string, or an object that holds one beside its flags."""
     token = value.get("content") if isinstance(value, dict) else value
     return token if isinstance(token, str) and token else None
+
+
+SPECIAL_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+
+
+def role_token(settings: Mapping[str, Any], role: str) -> str | None:
+    return spelling(settings.get(f"{role}_token"))
 
 
 def find_roles(backend: Backend, settings: Mapping[str, Any]) -> Roles:
@@ -166,18 +173,49 @@ def add_tokens(backend: Backend, settings: Mapping[str, Any], folder: Path) -> N
     added: dict[int, dict[str, Any]] = {}
     if plain:
         added = {id: {"content": token} for token, id in check_vocab(plain, beside).items()}
-    listed_there = settings.get("added_tokens_decoder")
-    entries = listed_there.items() if isinstance(listed_there, dict) else ()
-    added |= {int(id): entry for id, entry in entries if id.isdecimal() and isinstance(entry, dict)}
-    for id, entry in sorted(added.items()):
-        token = entry.get("content")
-        if not isinstance(token, str) or not token:
+    added |= numbered(settings.get("added_tokens_decoder"))
+    for id, entry in added.items():
+        if spelling(entry) is None:
             raise UserError(f"{folder}: the added token with id {id} has no spelling")
-        flags = {flag: entry.get(flag) is True for flag in ("lstrip", "rstrip", "single_word", "normalized")}
-        flagged = AddedToken(token, special=entry.get("special") is True, **flags)
-        (backend.add_special_tokens if flagged.special else backend.add_tokens)([flagged])
-        if backend.token_to_id(token) != id:
-            raise UserError(f"{folder}: {token!r} is added with id {id}, but would get {backend.token_to_id(token)}")
+    add_flagged(backend, [added[id] for id in sorted(added)])
+    for id, entry in sorted(added.items()):
+        if (found := backend.token_to_id(entry["content"])) != id:
+            raise UserError(f"{folder}: {entry['content']!r} is added with id {id}, but would get {found}")
+
+
+def numbered(entries: object) -> dict[int, dict[str, Any]]:
+    """The entries of `added_tokens_decoder` by their ids."""
+    found = entries.items() if isinstance(entries, dict) else ()
+    return {int(id): entry for id, entry in found if str(id).isdecimal() and isinstance(entry, dict)}
+
+
+def add_flagged(backend: Backend, entries: Iterable[Mapping[str, Any]]) -> None:
+    """Adds tokens with their flags, in order; in few calls, since each looks through all that were added before."""
+    flags = ("lstrip", "rstrip", "single_word", "normalized", "special")
+    for special, run in groupby(entries, lambda entry: entry.get("special") is True):
+        tokens = [AddedToken(one["content"], **{flag: one.get(flag) is True for flag in flags}) for one in run]
+        (backend.add_special_tokens if special else backend.add_tokens)(tokens)
+
+
+def flag_tokens(backend: Backend, settings: Mapping[str, Any]) -> None:
+    """Flags of tokens of a pipeline that stand beside it, as transformers heeds them.
+
+    What `added_tokens_decoder` says holds whatever the pipeline says; roles and further special tokens, with their own
+    flags, are added where neither has them.  Tokens that the vocabulary lacks stay unknown.
+    """
+    listed_there = sorted(numbered(settings.get("added_tokens_decoder")).items())
+    entries = [entry for id, entry in listed_there if backend.token_to_id(spelling(entry) or "") == id]
+    add_flagged(backend, sorted(entries, key=lambda entry: entry.get("special") is True))
+    lists = (settings.get(name) for name in ("additional_special_tokens", "extra_special_tokens"))
+    further = (one for found in lists if isinstance(found, list) for one in found)
+    known = {token.content for token in backend.get_added_tokens_decoder().values()}
+    new: list[dict[str, Any]] = []
+    for value in (*(settings.get(f"{role}_token") for role in SPECIAL_ROLES), *further):
+        token = spelling(value)
+        if token is not None and token not in known and backend.token_to_id(token) is not None:
+            known.add(token)
+            new.append({**(value if isinstance(value, dict) else {}), "content": token, "special": True})
+    add_flagged(backend, new)
 
 
 # of the model whose tokenizer is read, where its config.json does not say it

@@ -34,6 +34,7 @@ from headway.data.tokenizer_files import (
     check_vocab,
     choose,
     find_roles,
+    flag_tokens,
     read_bytes,
     read_settings,
     read_text,
@@ -127,6 +128,10 @@ def read_pipeline(file: Path) -> Tokenizer:
         from headway.data.tokenizer_merges import words_decoder
 
         backend.decoder = words_decoder()  # CLIP's, of which the file holds the first step alone
+    for name in ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"):
+        tokens = settings.get(name)
+        check_tokens(name, list(tokens.values()) if isinstance(tokens, dict) else tokens, MAX_ADDED, file.parent)
+    flag_tokens(backend, settings)
     known = settings.get("known_tokens")
     if known is not None and not (type(known) is int and 0 < known <= MAX_VOCAB):
         raise UserError(f"{file.parent}: known_tokens is {known!r:.60}", allowed=f"1 to {MAX_VOCAB}")

@@ -249,3 +249,6 @@ def test_what_begins_with_a_dash_is_advised_as_it_can_be_typed(capsys: pytest.Ca
     advice = capsys.readouterr().err.partition("; try headway ")[2].strip()
     assert advice == f"run {CLASSIFIER} -- '-1 x'"
     assert cli.main(["run", str(CLASSIFIER), "--", "-1 x"]) == 0
+    capsys.readouterr()
+    assert cli.main(["run", str(CLASSIFIER), "-x the"]) == 2
+    assert "put -- before it, as in headway run … -- '-x the'" in capsys.readouterr().err

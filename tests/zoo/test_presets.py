@@ -92,6 +92,8 @@ def test_a_config_is_built_as_it_is_or_with_other_sizes() -> None:
 def test_mistakes_are_told() -> None:
     with pytest.raises(UserError, match=r"no preset 'gpt2-xll'; .*did you mean 'gpt2-xl'\?"):
         build("gpt2-xll")
+    with pytest.raises(UserError, match=r"no preset 'bert-nano'; .*did you mean 'bert-tiny'\?"):
+        preset("bert-nano")
     with pytest.raises(UserError, match=r"no field 'lyers'; .*did you mean 'layers'\?"):
         build("gpt2", lyers=2)
     with pytest.raises(UserError, match="layers='two'"):

@@ -216,7 +216,7 @@ def mistake(error: CycloptsError) -> UserError:
             shown = [argument for argument in arguments if argument.show]
             names = [name for argument in shown for name in argument.names if name.startswith("--")]
             word = (token.keyword or token.value).partition("=")[0]
-            if NEGATIVE.match(word):
+            if NEGATIVE.match(word) or " " in word:  # a number or a text
                 do = f"put -- before it, as in {command} … -- {shlex.quote(word)}"
                 return UserError(f"{word!r} begins with a dash, as options do", do=do)
             meant = train_commands.known_elsewhere(word) if command == "headway train" else None

@@ -141,7 +141,8 @@ class LoadOptions:
         from headway.dtype import slow_dtype
         from headway.model import load
 
-        loaded = load(folder, heads=self.heads, unsafe=self.unsafe, dtype=dtype)
+        with phase("loading the model", moving=True):
+            loaded = load(folder, heads=self.heads, unsafe=self.unsafe, dtype=dtype)
         for note in (*loaded.notes, *filter(None, [slow_dtype(loaded.dtype)])):
             print(f"note: {note}", file=sys.stderr)
         return loaded

@@ -21,7 +21,8 @@ class Preset(NamedTuple):
 def preset(name: str) -> Preset:
     if name not in PRESETS:
         do = "see headway list"
-        raise UserError(f"no preset {name!r}", allowed=listed(PRESETS), do=do, meant=nearest(name, PRESETS))
+        family = [one for one in PRESETS if one.partition("-")[0] == name.partition("-")[0]]
+        raise UserError(f"no preset {name!r}", allowed=listed(PRESETS), do=do, meant=nearest(name, family or PRESETS))
     return PRESETS[name]
 
 

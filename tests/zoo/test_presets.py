@@ -93,7 +93,7 @@ def test_mistakes_are_told() -> None:
     with pytest.raises(UserError, match=r"no preset 'gpt2-xll'; .*did you mean 'gpt2-xl'\?"):
         build("gpt2-xll")
     with pytest.raises(UserError, match=r"no preset 'bert-nano'; .*did you mean 'bert-tiny'\?"):
-        preset("bert-nano")
+        build("bert-nano")
     with pytest.raises(UserError, match=r"no field 'lyers'; .*did you mean 'layers'\?"):
         build("gpt2", lyers=2)
     with pytest.raises(UserError, match="layers='two'"):

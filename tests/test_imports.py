@@ -30,6 +30,7 @@ LAYERS = {
     "generate": 4,
     "dtype": 5,
     "tasks": 5,
+    "lecture": 5,
     "look": 6,
     "evaluation": 6,
     "model": 7,

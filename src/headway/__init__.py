@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from headway.errors import UserError
 
 if TYPE_CHECKING:
-    from headway import inspect
+    from headway import inspect, lecture
     from headway.data.records import Record
     from headway.evaluation import evaluate
     from headway.look.recording import Recording
@@ -52,6 +52,7 @@ __all__ = [
     "build",
     "evaluate",
     "inspect",
+    "lecture",
     "load",
     "record",
     "train",
@@ -80,7 +81,7 @@ LATE = {
 }
 
 ALIASES = {"Attended": "Recording", "Rows": "PackedLengths"}  # names of the version before
-PACKAGES = ("inspect",)
+PACKAGES = ("inspect", "lecture")
 
 
 def __getattr__(name: str) -> object:

@@ -253,6 +253,7 @@ LIGHT = [
     ["inspect", "--help"],
     ["inspect", "haeds"],
     ["inspect", "heads", "--help"],
+    ["compare", "--help"],
     ["bench"],
     ["bench", "--help"],
     ["bench", "generate-gtp2"],

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headway.ops.attention_map import AttentionMap
     from headway.tasks.base import Task
     from headway.training.api import batches, train
+    from headway.training.comparison import compare
     from headway.zoo.build import build
 
 __version__ = "0.1.0"
@@ -50,6 +51,7 @@ __all__ = [
     "attend",
     "batches",
     "build",
+    "compare",
     "evaluate",
     "inspect",
     "lecture",
@@ -74,6 +76,7 @@ LATE = {
     "attend": "headway.ops.attend",
     "batches": "headway.training.api",
     "build": "headway.zoo.build",
+    "compare": "headway.training.comparison",
     "evaluate": "headway.evaluation",
     "load": "headway.model",
     "record": "headway.nn.trace",

@@ -11,12 +11,12 @@ FILES = sorted((ROOT / "src").glob("**/*.py"))
 
 
 def test_softmax_over_keys_stands_in_one_place() -> None:
-    """Experts, words and classes have probabilities of their own; over keys there is one."""
+    """Experts, words and classes have probabilities of their own; over keys there is one, and a taught one."""
     users = {file.relative_to(ROOT / "src" / "headway").as_posix() for file in FILES if ".softmax(" in code(file)}
     answers = {
         f"tasks/{name}.py" for name in ("image_text", "masked_lm", "media_classification", "text_classification")
     }
-    assert users == {"ops/attend.py", "nn/moe.py", *answers}
+    assert users == {"ops/attend.py", "nn/moe.py", "lecture.py", *answers}
 
 
 def test_the_fused_kernel_is_called_in_one_place() -> None:
@@ -29,10 +29,13 @@ def test_files_can_be_finished() -> None:
 
 
 def test_names_mean_one_thing() -> None:
-    """A class or a module has a name of its own; architectures and checkpoint maps share theirs by design."""
+    """A class or a module has a name of its own.
+
+    Architectures and checkpoint maps share theirs by design; `lecture` has the names that courses use.
+    """
     classes, modules = Counter[str](), Counter[str]()
     for file in FILES:
-        if file.relative_to(ROOT / "src" / "headway").parts[0] not in ("zoo", "interop"):
+        if file.relative_to(ROOT / "src" / "headway").parts[0] not in ("zoo", "interop", "lecture.py"):
             classes.update(re.findall(r"^\s*class (\w+)", code(file), re.MULTILINE))
             modules.update([] if file.stem.startswith("__") else [file.stem])
     assert {name for name, count in (classes | modules).items() if count > 1} == set()

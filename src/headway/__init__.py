@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from headway.errors import UserError
 
 if TYPE_CHECKING:
-    from headway import inspect
+    from headway import inspect, lecture
     from headway.data.records import Record
     from headway.evaluation import evaluate
     from headway.look.recording import Recording
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headway.ops.attention_map import AttentionMap
     from headway.tasks.base import Task
     from headway.training.api import batches, train
+    from headway.training.comparison import compare
     from headway.zoo.build import build
 
 __version__ = "0.1.0"
@@ -50,8 +51,10 @@ __all__ = [
     "attend",
     "batches",
     "build",
+    "compare",
     "evaluate",
     "inspect",
+    "lecture",
     "load",
     "record",
     "train",
@@ -73,6 +76,7 @@ LATE = {
     "attend": "headway.ops.attend",
     "batches": "headway.training.api",
     "build": "headway.zoo.build",
+    "compare": "headway.training.comparison",
     "evaluate": "headway.evaluation",
     "load": "headway.model",
     "record": "headway.nn.trace",
@@ -80,7 +84,7 @@ LATE = {
 }
 
 ALIASES = {"Attended": "Recording", "Rows": "PackedLengths"}  # names of the version before
-PACKAGES = ("inspect",)
+PACKAGES = ("inspect", "lecture")
 
 
 def __getattr__(name: str) -> object:

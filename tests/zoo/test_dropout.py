@@ -46,7 +46,7 @@ def test_the_rate_of_attention_is_its_own(name: str) -> None:
     assert others(model) == others(built(name))
 
 
-@pytest.mark.parametrize("name", ["bart", "marian"])
+@pytest.mark.parametrize("name", ["bart", "marian", "transformer"])
 def test_the_rate_inside_feed_forward_layers_is_its_own(name: str) -> None:
     model: Any = built(name, act_dropout=0.42)
     blocks = [*model.encoder.stack.blocks, *model.decoder.stack.blocks]

@@ -35,7 +35,7 @@ seq2seq-lstm rnn-small rnnsearch-small rnnencdec-50 rnnsearch-50
 conformer-nano conformer-s conformer-m conformer-l wav2vec2-conformer-large
 whisper-tiny whisper-tiny.en whisper-base whisper-base.en whisper-small whisper-small.en
 whisper-medium whisper-medium.en
-whisper-large whisper-large-v2 whisper-large-v3 whisper-turbo vectors-small forecaster-small
+whisper-large whisper-large-v2 whisper-large-v3 whisper-turbo vectors-small forecaster-small workbench-nano workbench
 """
 
 

@@ -28,7 +28,7 @@ def choices() -> dict[str, Config]:
     }
     for name, table in (("norm", NORMS), ("arrangement", ARRANGEMENTS), ("ffn", FFNS)):
         found |= {f"{name} {choice}": replace(SMALL, **{name: choice}) for choice in table}
-    for mixer, sight in product(CELLS, workbench.SIGHTS):
+    for mixer, sight in product((*CELLS, "convolution"), workbench.SIGHTS):
         found[f"{sight} {mixer}"] = replace(SMALL, mixer=mixer, positions="none", sight=sight)
     found |= {f"window {sight}": replace(SMALL, window=3, sight=sight) for sight in workbench.SIGHTS}
     return found

@@ -213,6 +213,54 @@ def bottleneck(
     return 0
 
 
+def compare(
+    *choices: str,
+    data: Annotated[tuple[str, ...], Parameter(name="--data", group=GROUPS["data"], negative=())] = (),
+    options: Shared = None,
+    sizes: Annotated[dict[str, str] | None, SIZES] = None,
+    preset: str = "workbench",
+    seeds: int = 3,
+    json: bool = False,
+    debug: Debug = False,
+) -> int:
+    """Compare choices of a Transformer: norm=layer,rms ffn=mlp,swiglu positions=…
+
+    Every combination of the choices is trained on the same batches, with as many
+    parameters, for as many steps; --minutes are those of each training.  The same
+    command again goes on with an interrupted comparison.
+
+    Parameters
+    ----------
+    choices
+        An axis and its choices: norm=layer,rms; arrangement=pre,post,sandwich; ffn=mlp,gelu,swiglu,geglu,moe;
+        positions=none,sinusoidal,learned,rotary,alibi,t5; mixer=attention,convolution,gru,lstm,rnn; numbers of heads,
+        layers, dim, window, kernel and experts.  Words without = are texts to learn from.
+    data
+        Texts to learn from: a file or a folder.
+    preset
+        What all variants are otherwise: workbench or workbench-nano.
+    seeds
+        Trainings of each variant.
+    json
+        Print the numbers as JSON, and everything else to standard error.
+    """
+    from headway.training.recipe_sources import read_layers
+
+    axes = dict(word.split("=", 1) for word in choices if "=" in word)
+    files = (*(word for word in choices if "=" not in word), *data)
+    asked = read_layers({**given(files, options, sizes or {}), "model.preset": preset})
+    for path in files:
+        check_data(Path, Path(path))
+    import_torch()
+    from headway.training.comparison import compare_recipe
+
+    found = compare_recipe(
+        asked, {axis: words.split(",") for axis, words in axes.items()}, seeds, out=sys.stderr if json else None
+    )
+    print(dumps(found.to_dict(), indent=1, ensure_ascii=False) if json else found.to_text())
+    return 0
+
+
 def given(data: tuple[str, ...], options: object, sizes: dict[str, str]) -> dict[str, Any]:
     """The text of the options that were given, by dotted name."""
     words = {name: getattr(options, name.replace(".", "_"), None) for name in (*SETTINGS, *ALIASES)}

@@ -143,7 +143,7 @@ TOPICS: dict[str, Topic] = {
     "norms": Topic(
         "LayerNorm in two definitions that differ, and RMSNorm, on the same numbers.",
         "explain_layers:norm_steps",
-        ("learn.explain_layers:UnbiasedLayerNorm",),
+        ("nn.norm:UnbiasedLayerNorm",),
         ("x", "eps"),
     ),
     "ffn": Topic(

@@ -17,6 +17,7 @@ from headway.learn.explanation import ExplanationStep, Formula, Matrix, Quantity
 from headway.learn.topic_inputs import TopicInputs
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.moe import MoE
+from headway.nn.norm import UnbiasedLayerNorm
 from headway.nn.trace import record
 from headway.ops.attend import softmax_over
 from headway.zoo.build import build
@@ -36,21 +37,6 @@ def parameters(part: nn.Module) -> int:
 # ---- norms
 
 
-class UnbiasedLayerNorm(nn.Module):
-    """(x − mean) / (s + ε) · weight + bias, s² being the sum of squares divided by C − 1: not what torch computes."""
-
-    tokenwise = True
-    weight_decay = False
-
-    def __init__(self, like: nn.LayerNorm):
-        super().__init__()
-        self.weight, self.bias, self.eps = like.weight, like.bias, like.eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        centred = x - x.mean(-1, keepdim=True)
-        return centred / (x.std(-1, correction=1, keepdim=True) + self.eps) * self.weight + self.bias
-
-
 def norm_steps(inputs: TopicInputs) -> Iterator[ExplanationStep]:
     given = inputs.matrix("x") or [[1.0, 2.0, 3.0, 6.0]]
     eps = 1e-6 if inputs.eps is None else inputs.eps
@@ -61,7 +47,7 @@ def norm_steps(inputs: TopicInputs) -> Iterator[ExplanationStep]:
     x = torch.tensor(given, dtype=torch.float64)
     width = x.shape[1]
     layer = nn.LayerNorm(width, eps).double().requires_grad_(False)
-    unbiased, rms = UnbiasedLayerNorm(layer), nn.RMSNorm(width, eps).double().requires_grad_(False)
+    unbiased, rms = other_definition(layer), nn.RMSNorm(width, eps).double().requires_grad_(False)
     names = [f"x{at + 1}" for at in range(len(x))]
     yield ExplanationStep(
         "LayerNorm with the biased variance, ε inside the root: what torch and most papers compute.",
@@ -120,12 +106,19 @@ def norm_steps(inputs: TopicInputs) -> Iterator[ExplanationStep]:
     )
 
 
+def other_definition(layer: nn.LayerNorm) -> UnbiasedLayerNorm:
+    """The unbiased LayerNorm with the same weights."""
+    other = UnbiasedLayerNorm(layer.normalized_shape, layer.eps)
+    other.weight, other.bias = layer.weight, layer.bias
+    return other
+
+
 def by_width(eps: float) -> ExplanationStep:
     rows: list[list[int | float]] = []
     for width in (4, 16, 64, 512):
         layer = nn.LayerNorm(width, eps).double().requires_grad_(False)
         x = drawn(0, 64, width)
-        rows.append([width, float((layer(x) - UnbiasedLayerNorm(layer)(x)).abs().max())])
+        rows.append([width, float((layer(x) - other_definition(layer)(x)).abs().max())])
     return ExplanationStep(
         "The two definitions come together as the width grows.",
         ["The largest difference over 64 rows of random numbers of variance 1."],
@@ -144,7 +137,7 @@ def whole_model() -> ExplanationStep:
         for part in list(model.modules()):
             for name, child in part.named_children():
                 if isinstance(child, nn.LayerNorm):
-                    setattr(part, name, UnbiasedLayerNorm(child))
+                    setattr(part, name, other_definition(child))
                     replaced += 1
         apart = float((model(*tokens) - first).abs().max())
     return ExplanationStep(

@@ -1,4 +1,4 @@
-"""Convolutions: on grids (ResNet, attention-augmented ResNet), and the Conformer's over time; batch norm.
+"""Convolutions: on grids (ResNet, attention-augmented ResNet), the Conformer's over time, and over tokens; batch norm.
 
 A grid keeps the order in memory that it comes in, channel by channel as images or cell by cell as attention's: one
 step of ResNet-18 takes a fifth longer where each part is made to lie cell by cell.  Over time, padding is set to zero
@@ -12,6 +12,7 @@ Axes:  B batch   Ch channels   H W pixels   Y X rows and columns of the grid   C
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context, packed, padded
 from headway.nn.ffn import Activation
+from headway.nn.recurrent import load_hidden, real_steps, store_hidden
 from headway.ops.attend import shape_text
 
 
@@ -158,11 +160,49 @@ class ConvModule(nn.Module):
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         if ctx.state is not None:
             raise UserError("a convolution that looks ahead cannot be called in chunks", do="call it without a state")
-        x = padded(F.glu(self.expand(x)), ctx.rows)
-        real = ctx.real(x.shape[1])
-        x = x if real is None else x.masked_fill(~real[..., None], 0.0)
+        x = only_real(padded(F.glu(self.expand(x)), ctx.rows), ctx.real)
         x = packed(self.depthwise(x.mT).mT, ctx.rows)
         return self.out(self.act(self.norm(x, ctx)))
+
+
+class SequenceConv(nn.Module):
+    """Each token from `kernel` tokens around it: Σ_j W_j x_{t+j} + b, and zeros beyond the ends.  B T C → B T C"""
+
+    tokenwise = False
+    shares_memory = False  # its state belongs to a row
+
+    def __init__(self, dim: int, kernel: int):
+        super().__init__()
+        self.conv = nn.Conv1d(dim, dim, kernel)
+
+    @property
+    def others(self) -> int:
+        """How many tokens beside its own each token sees."""
+        return self.conv.kernel_size[0] - 1
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        if ctx.state is not None:
+            raise UserError("a convolution that looks ahead cannot be called in chunks", do="call it without a state")
+        x = only_real(padded(x, ctx.rows), ctx.real)
+        x = F.pad(x, (0, 0, self.others // 2, self.others - self.others // 2))
+        return packed(self.conv(x.mT).mT, ctx.rows)
+
+
+class CausalConv(SequenceConv):
+    """Each token from itself and those before it, `kernel` in all.  A state lets it go on."""
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        x = padded(x, ctx.rows)
+        (before,), seen = load_hidden(self, ctx, lambda: (x.new_zeros(x.shape[0], self.others, x.shape[2]),))
+        whole = torch.cat([before, only_real(x, partial(real_steps, ctx, seen))], 1)
+        store_hidden(self, ctx, (whole[:, x.shape[1] :].contiguous(),), seen + x.shape[1])
+        return packed(self.conv(whole.mT).mT, ctx.rows)
+
+
+def only_real(x: Tensor, real: Callable[[int], Tensor | None]) -> Tensor:
+    """x, B T C, with zeros at padding."""
+    found = real(x.shape[1])
+    return x if found is None else x.masked_fill(~found[..., None], 0.0)
 
 
 def has_single_values(x: Tensor) -> bool:

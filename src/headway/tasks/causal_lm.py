@@ -78,7 +78,7 @@ class CausalLM(LanguageModelling):
     decoding = DECODING
     name = "causal-lm"
     does = "continues texts"
-    architectures = ("gpt2", "llama", "mixtral")
+    architectures = ("gpt2", "llama", "mixtral", "workbench")
     presets_by_size = ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2")
     overlap = 1
     sampling: ClassVar[Mapping[str, float]] = {"temperature": TEMPERATURE}

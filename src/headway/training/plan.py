@@ -189,15 +189,7 @@ def plan(
         said = f"data.augment {','.join(draft.data.augment)} changes images and sounds, and this task ({chosen.name})"
         raise UserError(f"{said} has neither", do="leave out data.augment")
 
-    def encode(setup: TaskSetup) -> EncodedDataset:
-        longest = max_length_of(draft, setup)
-        shape = str((draft.seed, splits.share, draft.data.stratify, longest))
-        paths = (*draft.data.path, *draft.data.validation) if setup.preprocess else ()
-        places = [f"{path} {Path(path).absolute()}" for path in paths]  # rows of images and sounds name their files
-        key = digest((), splits.digest, repr(setup.task), *tokenizer_texts(setup), shape, *places)
-        return encoded_dataset(setup, splits, draft.seed, longest, ShardCache(key, scratch))
-
-    encoded = encode(setup)
+    encoded = encoded_rows(draft, setup, splits, scratch)
     for skipped, read in ((splits.skipped, splits.train), (splits.validation_skipped, splits.validation)):
         if skipped is not None and not skipped.counts:  # where all was in the cache, nobody has read it yet
             deque(read(), maxlen=0)
@@ -206,8 +198,26 @@ def plan(
     length = row_length(found.task, cast(int, found.recipe.train.batch))
     if draft.data.max_length is None and length < max_length_of(draft, setup):
         setup = replace(setup, chosen={**setup.chosen, "data.max_length": length})
-        found = finish_plan(layers, replace(draft_plan, setup=setup, encoded=encode(setup)))
+        found = finish_plan(
+            layers, replace(draft_plan, setup=setup, encoded=encoded_rows(draft, setup, splits, scratch))
+        )
     return found
+
+
+def encoded_rows(recipe: Recipe, setup: TaskSetup, splits: DataSplits, scratch: Path | None) -> EncodedDataset:
+    """The rows of the data on disk, and their order by the seed of the recipe."""
+    longest = max_length_of(recipe, setup)
+    shape = str((recipe.seed, splits.share, recipe.data.stratify, longest))
+    paths = (*recipe.data.path, *recipe.data.validation) if setup.preprocess else ()
+    places = [f"{path} {Path(path).absolute()}" for path in paths]  # rows of images and sounds name their files
+    key = digest((), splits.digest, repr(setup.task), *tokenizer_texts(setup), shape, *places)
+    return encoded_dataset(setup, splits, recipe.seed, longest, ShardCache(key, scratch))
+
+
+def reseeded(made: Plan, seed: int) -> Plan:
+    """The same plan on the same split of the data, with other first weights and another order of batches."""
+    recipe = replace(made.recipe, seed=seed)
+    return replace(made, recipe=recipe, encoded=encoded_rows(recipe, made.setup, made.splits, None))
 
 
 def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:

@@ -310,4 +310,7 @@ PRESETS: dict[str, Preset] = {
     # series and sets of vectors, and what comes next in rows of numbers, for a laptop
     "vectors-small": sized("vectors", 64, 3, 4),
     "forecaster-small": sized("forecaster", 64, 3, 4),
+    # norm, feed-forward layer, positions and mixer by name, as headway compare compares them
+    "workbench-nano": sized("workbench", 64, 2, 4, context=128),
+    "workbench": sized("workbench", 128, 4, 4, context=256),
 }

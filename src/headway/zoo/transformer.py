@@ -1,6 +1,7 @@
 """The Transformer: encoder and decoder, sinusoidal positions, ReLU; norms after each sublayer as published, or before.
 
 Vaswani et al. 2017.  Written as it was published it is norms="post"; the code of that time and since has norms="pre".
+`headway.lecture` is the same model written out as courses teach it, with norm="unbiased".
 Without words (vocab=0) it is torch's `nn.Transformer`, of vectors: B S C, B T C → B T C.
 """
 
@@ -16,6 +17,7 @@ from headway.nn.block import Block, IgnoreContext, Residual, Stack
 from headway.nn.embed import SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
+from headway.nn.norm import UnbiasedLayerNorm
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import HALVES, PAIRS
@@ -34,6 +36,7 @@ class Config:
     hidden: int | None = None  # 4 · dim
     act: str = "relu"
     norms: str = "pre"
+    norm: str = "layer"  # its definition
     tied: str = "none"
     layout: str = "pairs"  # of sines and cosines
     steps: int | None = None  # of their frequencies; fairseq has dim / 2 − 1
@@ -41,6 +44,7 @@ class Config:
     eps: float = 1e-5
     dropout: float = 0.1
     attention_dropout: float = 0.0
+    act_dropout: float = 0.0  # inside the feed-forward layers
 
 
 VOCABULARY = OPTIONAL_SOURCE_VOCAB
@@ -68,6 +72,7 @@ TIES = {
     "target": Tie(sides=False, head=True, bias=False),
     "all": Tie(sides=True, head=True, bias=False),
 }
+DEFINITIONS = {"layer": nn.LayerNorm, "unbiased": UnbiasedLayerNorm}
 LAYOUTS = {"pairs": PAIRS, "halves": HALVES}
 
 
@@ -121,13 +126,16 @@ def decoder(c: Config) -> Stack:
 
 
 def sublayer(c: Config, body: nn.Module) -> Residual:
-    norm = {named("norms", c.norms, NORMS).slot: nn.LayerNorm(c.dim, eps=c.eps)}
-    return Residual(body, drop=c.dropout, **norm)
+    return Residual(body, drop=c.dropout, **{named("norms", c.norms, NORMS).slot: norm(c)})
 
 
 def last_norm(c: Config) -> nn.Module | None:
-    return nn.LayerNorm(c.dim, eps=c.eps) if named("norms", c.norms, NORMS).last else None
+    return norm(c) if named("norms", c.norms, NORMS).last else None
+
+
+def norm(c: Config) -> nn.LayerNorm:
+    return named("norm", c.norm, DEFINITIONS)(c.dim, eps=c.eps)
 
 
 def ffn(c: Config) -> FFN:
-    return FFN(c.dim, c.hidden, act=activation(c.act))
+    return FFN(c.dim, c.hidden, act=activation(c.act), dropout=c.act_dropout)

@@ -17,6 +17,7 @@ from headway.errors import UserError
 from headway.nn.attention import SelfAttention, share
 from headway.nn.bias import Alibi, Bucket, T5Bias
 from headway.nn.block import Block, Residual, Stack
+from headway.nn.convnet import CausalConv, SequenceConv
 from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, Activation, GatedFFN
 from headway.nn.head import LMHead
@@ -27,7 +28,7 @@ from headway.ops.attention_map import Bias
 from headway.ops.pattern import Causal, Full, Pattern, Window
 from headway.ops.relative import t5_bucket_backward, t5_bucket_both_ways
 from headway.ops.rotary import Rotary
-from headway.zoo.build import VOCABULARY_AND_CONTEXT
+from headway.zoo.build import DataRequirements, Sizes, Vocabulary, vocabulary_and_context
 from headway.zoo.choices import CELLS, named, normal
 
 
@@ -46,11 +47,19 @@ class Config:
     positions: str = "rotary"
     sight: str = "causal"
     window: int | None = None
+    kernel: int = 4  # tokens that a convolution sees
     experts: int = 4  # of a mixture, of which a token takes two
     dropout: float = 0.0
 
 
-VOCABULARY = VOCABULARY_AND_CONTEXT
+def causal_vocabulary(required: DataRequirements, given: Sizes) -> Sizes:
+    if given.get("sight", "causal") != "causal":
+        do = "leave out model.sight"
+        raise UserError(f"model.sight {given['sight']}: a token that is to be predicted would be seen", do=do)
+    return vocabulary_and_context(required, given)
+
+
+VOCABULARY = Vocabulary(causal_vocabulary)
 
 
 def build(c: Config) -> Trunk:
@@ -118,17 +127,18 @@ POSITIONS: dict[str, Callable[[Config], Place]] = {
 
 
 class Sight(NamedTuple):
-    """What a choice of sight means to attention, without and with a window, to distances, and to recurrence."""
+    """What a choice of sight means to attention, without and with a window, to distances, recurrence, convolution."""
 
     whole: Pattern
     windowed: Callable[[int], Pattern]
     bucket: Bucket
     reader: type[RecurrentEncoder]
+    conv: type[SequenceConv]
 
 
 SIGHTS = {
-    "causal": Sight(Causal(), Causal, t5_bucket_backward, RecurrentEncoder),
-    "full": Sight(Full(), Window, t5_bucket_both_ways, BidirectionalEncoder),
+    "causal": Sight(Causal(), Causal, t5_bucket_backward, RecurrentEncoder, CausalConv),
+    "full": Sight(Full(), Window, t5_bucket_both_ways, BidirectionalEncoder, SequenceConv),
 }
 
 
@@ -138,16 +148,27 @@ def attention(c: Config, place: Place) -> nn.Module:
     return SelfAttention(c.dim, c.heads, pattern=pattern, rotary=place.rotary, logit_bias=place.bias, dropout=c.dropout)
 
 
-def recurrent(cell: type[Cell], c: Config, place: Place) -> nn.Module:
+def check_marked(kind: str, c: Config, place: Place) -> None:
+    """Refuses positions that only attention knows, and its window."""
     if place.rotary is not None or place.bias is not None or c.window is not None:
         do = "choose none, sinusoidal or learned positions, and no window"
-        raise UserError(f"a recurrent mixer has no use for positions={c.positions!r} and window={c.window}", do=do)
+        raise UserError(f"a {kind} mixer has no use for positions={c.positions!r} and window={c.window}", do=do)
+
+
+def convolution(c: Config, place: Place) -> nn.Module:
+    check_marked("convolution", c, place)
+    return named("sight", c.sight, SIGHTS).conv(c.dim, c.kernel)
+
+
+def recurrent(cell: type[Cell], c: Config, place: Place) -> nn.Module:
+    check_marked("recurrent", c, place)
     reader = named("sight", c.sight, SIGHTS).reader
     return reader(c.dim, share(c.dim, reader.directions), cell=cell)
 
 
 MIXERS: dict[str, Callable[[Config, Place], nn.Module]] = {
     "attention": attention,
+    "convolution": convolution,
     **{name: partial(recurrent, cell) for name, cell in CELLS.items()},
 }
 
@@ -164,8 +185,10 @@ def moe(c: Config) -> nn.Module:
     return MoE(partial(gated, F.silu, c), c.dim, c.experts, top=2)
 
 
+RELU = partial(plain, F.relu)
 FFNS: dict[str, Callable[[Config], nn.Module]] = {
-    "relu": partial(plain, F.relu),
+    "relu": RELU,
+    "mlp": RELU,  # as courses call it
     "gelu": partial(plain, F.gelu),
     "swiglu": partial(gated, F.silu),
     "geglu": partial(gated, F.gelu),

@@ -1,0 +1,179 @@
+"""headway.compare: equal sizes and equal data, what is kept and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.cli.main import main
+from headway.errors import UserError
+from headway.training import comparison
+from headway.training.comparison import matched, parameters
+from headway.zoo.workbench import MIXERS, Config
+
+TINY = {"dim": 16, "layers": 1, "heads": 2}
+SHORT = {"steps": 3, "batch": 64, "max_length": 16, "threads": 1, "tokenizer": "characters"}
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "book.txt"
+    file.write_text("".join(f"line {n} of a book, then {n * 7 % 13} words\n" for n in range(60)))
+    return file
+
+
+def compared(text: Path, choices: Mapping[str, Sequence[str | int]], **more: Any) -> comparison.ComparisonResult:
+    settings: dict[str, Any] = {**SHORT, **TINY, "seeds": 2, "out": text.parent / "out", "quiet": True, **more}
+    return headway.compare(text, choices, **settings)
+
+
+def test_a_grid_is_compared_at_equal_size(text: Path) -> None:
+    found = compared(text, {"norm": ["layer", "rms"], "ffn": ["mlp", "swiglu"]})
+    assert {tuple(one.choices.values()) for one in found.variants} == {
+        ("layer", "mlp"),
+        ("layer", "swiglu"),
+        ("rms", "mlp"),
+        ("rms", "swiglu"),
+    }
+    means = [one.mean for one in found.variants]
+    assert means == sorted(means)
+    sizes = [one.parameters for one in found.variants]
+    assert max(sizes) - min(sizes) <= 3 * 16  # the weights of one hidden channel of a gated layer
+    assert all(len(one.losses) == 2 and one.losses[0] != one.losses[1] for one in found.variants)
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert plain["seeds"] == [0, 1]
+    assert plain["variants"][0]["min"] <= plain["variants"][0]["mean"] <= plain["variants"][0]["max"]
+    assert [(one["axis"], one["choice"], one["count"]) for one in plain["means_by_choice"]] == [
+        *(("norm", "layer", 4), ("norm", "rms", 4), ("ffn", "mlp", 4), ("ffn", "swiglu", 4))
+    ]
+    assert plain["means_by_choice"][0]["mean"] == pytest.approx(
+        sum(one["mean"] for one in plain["variants"] if one["choices"]["norm"] == "layer") / 2
+    )
+    shown = found.to_text()
+    assert "norm, ffn" in shown.splitlines()[2]
+    assert max(map(len, shown.splitlines()[:14])) <= 80
+    assert {file.name for file in found.folder.iterdir()} == {
+        *("comparison.json", "comparison.png", "settings.json", "trainings")
+    }
+    assert len(list((found.folder / "trainings").iterdir())) == 8
+
+
+def test_all_kinds_of_mixers_are_compared(text: Path) -> None:
+    found = compared(text, {"mixer": list(MIXERS)}, seeds=1)
+    assert len(found.variants) == len(MIXERS)
+    assert found.shared["positions"] == "sinusoidal"
+    assert "positions are sinusoidal for all" in found.to_text()
+    assert "one seed says nothing of chance" in found.to_text()
+
+
+def test_what_is_trained_is_not_trained_again(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, train_one = list[int](), comparison.train_one
+
+    def interrupted(made: Any) -> dict[str, Any]:
+        calls.append(made.recipe.seed)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return train_one(made)
+
+    choices = {"norm": ["layer", "rms"]}
+    monkeypatch.setattr(comparison, "train_one", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compared(text, choices)
+    assert calls == [0, 0, 1]
+    found = compared(text, choices)
+    assert calls == [0, 0, 1, 1, 1]
+    monkeypatch.setattr(comparison, "train_one", train_one)
+    again = compared(text, choices, out=text.parent / "other")
+    assert [one.losses for one in again.variants] == [one.losses for one in found.variants]
+    with pytest.raises(UserError, match="was trained with other settings or other data"):
+        compared(text, choices, steps=4)
+
+
+def test_seeds_share_the_split_of_the_data(text: Path) -> None:
+    """The loss is of the same held-out tokens, whatever the seed."""
+    found = compared(text, {"norm": ["layer", "rms"]})
+    targets = [json.loads(file.read_text())["targets"] for file in (found.folder / "trainings").iterdir()]
+    assert set(targets) == {found.targets}
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("ffn", ["mlp", "swiglu", "moe"])
+def test_sizes_are_matched_by_the_hidden_width(mixer: str, ffn: str) -> None:
+    size = parameters(Config(vocab=50, dim=32, layers=2, ffn="relu", hidden=400))
+    config = Config(vocab=50, dim=32, layers=2, mixer=mixer, ffn=ffn, positions="none")
+    hidden = matched(config, size)
+    made = [parameters(replace(config, hidden=width)) for width in (hidden - 1, hidden, hidden + 1)]
+    apart = [abs(one - size) for one in made]
+    assert apart[1] == min(apart)
+
+
+def test_a_model_that_is_too_large_is_told() -> None:
+    with pytest.raises(UserError, match=r"mixer=lstm .* parameters or more; allowed: 1,000, as the first variant has"):
+        matched(Config(vocab=10, dim=32, layers=2, mixer="lstm", positions="none"), 1000)
+
+
+REFUSED = {
+    "nrom=layer,rms": "the workbench has no axis 'nrom'; did you mean 'norm'?",
+    "norm=layr,rms": "norm=layr is not a choice; allowed: layer, rms; did you mean norm=layer?",
+    "norm=rms,rms": "norm=rms is given twice; give each choice once",
+    "ffn=mlp,relu": "ffn=mlp and ffn=relu are the same; give each choice once",
+    "heads=2,two": "heads=two; allowed: whole numbers of 1 or more",
+    "heads=2,3": "heads=3 does not divide dim=128",
+    "norm=rms": "one variant has nothing to be compared with",
+    "heads=1,2,4 layers=1,2,3 norm=layer,rms": "3 × 3 × 2 = 18 variants; allowed: 16 at most; compare one axis",
+    "mixer=gru,lstm positions=rotary,none": "a recurrent mixer has no use for positions='rotary'",
+    "norm=layer,rms --preset gpt2": "gpt2 is not a workbench",
+    "norm=layer,rms --model.norm rms": "norm is compared, and --model.norm is given",
+    "norm=layer,rms --seeds 0": "--seeds 0; allowed: 1 to 20",
+    "": "nothing to compare; name an axis and its choices, as in norm=layer,rms",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_compared_is_told(words: str, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(text), *words.split()]) == 2
+    assert REFUSED[words] in " ".join(capsys.readouterr().err.split())
+
+
+def test_data_that_is_no_running_text_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "norm=layer,rms", "--data", "dates"]) == 2
+    assert "the workbench learns from running text, and this is dates" in capsys.readouterr().err
+    assert main(["compare", "norm=layer,rms"]) == 2
+    assert "headway compare needs texts to learn from" in capsys.readouterr().err
+    held = tmp_path / "held"
+    held.mkdir()
+    (held / "mine.txt").write_text("mine")
+    (tmp_path / "book.txt").write_text("a line\n" * 50)
+    words = ["compare", "norm=layer,rms", str(tmp_path / "book.txt"), "--out", str(held)]
+    assert main(words) == 2
+    assert "holds something else than a comparison" in capsys.readouterr().err
+
+
+def test_the_command_prints_json(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--seeds 1 --train.steps 2 --train.batch 64 --data.max-length 16 --train.threads 1 --json"
+    out = str(text.parent / "out")
+    assert (
+        main(
+            [
+                "compare",
+                "norm=layer,rms",
+                "--data",
+                str(text),
+                *options.split(),
+                "--out",
+                out,
+                "--preset",
+                "workbench-nano",
+            ]
+        )
+        == 0
+    )
+    told = capsys.readouterr()
+    assert [one["choices"]["norm"] for one in json.loads(told.out)["variants"]] in (["layer", "rms"], ["rms", "layer"])
+    assert "2 of 2" in told.err

@@ -147,8 +147,20 @@ def markdown_table() -> str:
 
 
 LESSONS: dict[str, Lesson] = {
-    "why-scale": Lesson(
-        "Scores divided by √D or not: saturation, gradients, and what a model learns.", 1, ("scaling",)
+    "three-ways": Lesson("Recurrent, convolution and attention side by side: chains, reach, one task.", 2),
+    "complexity": Lesson(
+        "Time, memory, sequential steps and path lengths, measured beside the theory.", 2, ("memory",)
     ),
+    "bottleneck-by-length": Lesson("One vector for a sentence, or attention: accuracy by length.", 2),
+    "layer-counts": Lesson("Fully connected (D²N² weights), convolution, attention: who sees whom.", 1),
+    "why-scale": Lesson("Scores divided by √D or not: saturation, gradients, and what is learned.", 1, ("scaling",)),
+    "masks": Lesson("Causal, window and prefix masks; leaks, and a model that cheats without.", 1, ("attention",)),
+    "heads-at-equal-size": Lesson("One head blurs two places that several heads keep apart.", 1, ("heads",)),
+    "position-kinds": Lesson(
+        "No positions and five kinds of them, also on rows longer than in training.", 2, ("positions",)
+    ),
+    "permutation": Lesson("Self-attention permutes with its inputs, and what ends that.", 1, ("equivariance",)),
+    "gru-to-attention": Lesson("Five rungs from a gated recurrent unit to many heads, each trained.", 2, ("gru",)),
+    "pre-and-post-norm": Lesson("A deep stack: identity path, gradients by layer, what trains.", 2, ("norms",)),
     "linear-scores": Lesson("A literally linear score function gives every query the same weights.", 1, ("attention",)),
 }

@@ -54,6 +54,9 @@ proof: $(READY)  ## long proofs: the laws on more cases, and a deliberate defect
 proof-%: $(READY)  ## train on real data and write docs/RESULTS.md; NAME: multi30k, multi30k-rnn, shakespeare, …
 	@$(BIN)/python recipes/prove.py $* $(ARGS)
 
+proof-lessons: $(READY)  ## every lesson at full size, its figures and its answers, with the time of each (half an hour)
+	@$(BIN)/python tests/learn/prove_lessons.py $(ARGS)
+
 bench: $(READY)  ## every suite of headway bench, with the peers that are installed; writes docs/BENCHMARKS.md
 	@$(BIN)/headway bench all --peers --out docs/BENCHMARKS.md
 
@@ -81,4 +84,4 @@ $(READY): pyproject.toml constraints.txt setup.py src/headway/native/step.c src/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps timm -c constraints.txt  # without torchvision
 	@touch $@
 
-.PHONY: help setup demo browser test test-long check check-types check-tests proof bench peers pages site format clean
+.PHONY: help setup demo browser test test-long check check-types check-tests proof proof-lessons bench peers pages site format clean

@@ -126,6 +126,7 @@ def test_what_to_touch_names_every_kind_of_addition() -> None:
         "a command",
         "an inspection",
         "a topic of headway explain",
+        "a lesson",
         "a benchmark",
         "a view of the page",
     ]
@@ -174,7 +175,7 @@ def test_a_setting_is_a_line() -> None:
 
 
 def test_a_command_is_a_function_and_a_line() -> None:
-    for name in (name for name in cli.app if not name.startswith("-") and name != "inspect"):
+    for name in (name for name in cli.app if not name.startswith("-") and name not in ("inspect", "lesson")):
         command = cli.app[name].default_command
         assert command is not None
         assert signatures.unwrap(command).__module__.startswith("headway.cli."), name

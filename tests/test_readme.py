@@ -65,8 +65,9 @@ def data_commands() -> list[list[str]]:
 def help_examples(capsys: pytest.CaptureFixture[str]) -> Iterator[list[str]]:
     """The lines of help that are commands, with the page that appears without arguments."""
     names = [name for name in cli.app if not name.startswith("-")]
-    inner = [name for name in cli.app["inspect"] if not name.startswith("-")]
-    for words in ([], *([name, "--help"] for name in names), *(["inspect", name, "--help"] for name in inner)):
+    groups = ("inspect", "lesson")
+    inner = [[group, name] for group in groups for name in cli.app[group] if not name.startswith("-")]
+    for words in ([], *([name, "--help"] for name in names), *([*words, "--help"] for words in inner)):
         assert cli.main(words) == 0
         for line in capsys.readouterr().out.splitlines():
             if line.startswith("  headway "):

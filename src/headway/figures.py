@@ -58,6 +58,7 @@ SEQUENTIAL = "cividis"
 DIVERGING = ("#1f5fa8", "#f4f4f2", "#d2691e")  # blue is negative, orange is positive
 UNKNOWN = "0.8"  # grey, for NaN
 MAX_POINTS = 300  # of a curve; more are drawn as the means of their neighbours
+STROKES = ("-", "--", ":")  # of curves that have the same colour
 MARKED_POINTS = 40  # or fewer have a marker each
 
 
@@ -136,7 +137,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class CurveChart:
-    """Curves over numbers, with dashed vertical lines at the `marks`."""
+    """Curves over numbers, with dashed vertical lines at the `marks`; `xscale` and `yscale` are matplotlib's."""
 
     title: str
     curves: Sequence[Curve]
@@ -144,22 +145,38 @@ class CurveChart:
     marks: Sequence[float] = ()
     width: float = 3.6
     height: float = 1.7
+    xscale: str = "linear"
+    yscale: str = "linear"
 
     def draw(self, axes: Axes, figure: Figure) -> None:
         lines = list[Any]()
         for at, curve in enumerate(self.curves):
             marker, colour = "o" if len(curve.points) <= MARKED_POINTS else None, LINES[at % len(LINES)]
-            lines += axes.plot(*zip(*curve.points, strict=True), color=colour, marker=marker, markersize=3.5)
+            style = STROKES[at // len(LINES) % len(STROKES)]
+            lines += axes.plot(*zip(*curve.points, strict=True), style, color=colour, marker=marker, markersize=3.5)
         names = [printable(curve.name, 40) for curve in self.curves]  # also one with an underscore before it
         for mark in self.marks:
             axes.axvline(mark, linestyle=(0, (4, 4)), linewidth=1.2, color=GOOD)
         axes.grid(axis="y", linewidth=0.5)
         axes.set_axisbelow(True)
         axes.set_xlabel(printable(self.xlabel))
-        axes.locator_params(nbins=5)
-        if min(point.y for curve in self.curves for point in curve.points) == 0:
+        axes.set(xscale=self.xscale, yscale=self.yscale)
+        for axis, scale in ((axes.xaxis, self.xscale), (axes.yaxis, self.yscale)):
+            thin_ticks(axis, scale)
+        if self.yscale == "linear" and min(point.y for curve in self.curves for point in curve.points) == 0:
             axes.set_ylim(bottom=0)
-        axes.legend(lines, names, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0)
+        above: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
+        axes.legend(lines, names, frameon=False, ncols=self.legend_columns, **above)
+
+    @property
+    def legend_columns(self) -> int:
+        longest = max(len(curve.name) for curve in self.curves)
+        return min(3, len(self.curves), max(1, int(self.width * 13 / (longest + 7))))
+
+    @property
+    def title_pad(self) -> float:
+        """Points between the axes and the title, for the legend."""
+        return 6.0 + 13.0 * math.ceil(len(self.curves) / self.legend_columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +258,7 @@ def draw(plot: Plot) -> Figure:
         for axes, panel in zip(cells, plot.panels, strict=False):
             panel.draw(axes, figure)
             if panel.title:
-                axes.set_title(printable(panel.title, 60))
+                axes.set_title(printable(panel.title, 60), pad=getattr(panel, "title_pad", None))
         for axes in cells[len(plot.panels) :]:
             axes.set_axis_off()
         if plot.title:
@@ -297,6 +314,20 @@ def themed(tag: str) -> str:
 def inches(count: int) -> float:
     """The side of so many rows or columns."""
     return min(8.0, max(1.5, CELL * count))
+
+
+def thin_ticks(axis: Any, scale: str) -> None:
+    """A few ticks; on a logarithmic axis plain numbers, as texts are drawn literally."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    if scale == "linear":
+        axis.set_major_locator(MaxNLocator(5))
+        return
+    low, high = axis.get_view_interval()
+    narrow = high < 30 * low  # without room for two powers of ten
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if narrow else (1.0,), numticks=6))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def label_ticks(axis: Any, names: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ from headway.cli import (
     data_commands,
     explain_command,
     inspect_commands,
+    lesson_commands,
     look_command,
     model_commands,
     train_commands,
@@ -55,6 +56,7 @@ headway {__version__}: attention and transformers from one readable set of parts
   headway run MODEL "text"   run a trained or downloaded model
   headway look MODEL "text"  show its attention in a web page
   headway explain attention  work through attention, with every number
+  headway lesson list        short experiments that run offline
 
   headway --help             all commands
 """
@@ -97,6 +99,7 @@ app.command(model_commands.run)
 app.command(model_commands.generate)
 app.command(model_commands.convert)
 app.command(explain_command.explain)
+app.command(lesson_commands.lesson)
 app.command(train_commands.bottleneck)
 app.command(train_commands.compare)
 app.command(look_command.look)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from headway.learn.explanation import Explanation, Question, cell_text
-from headway.learn.rendering import text_of_step, wrapped
+from headway.figures import Plot
+from headway.learn.explanation import Explanation, ExplanationStep, Question, cell_text
+from headway.learn.rendering import in_page, text_of_step, wrapped
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,19 @@ def quiz(found: Explanation, answers: Iterable[str], say: Callable[[str], None])
 
     Where the lines end, what is left is shown, and its questions count as not answered.
     """
-    lines, right, asked = iter(answers), 0, 0
     say(wrapped(found.summary))
-    for number, step in enumerate(found.steps, 1):
+    return ask_through(found.steps, answers, say)
+
+
+def ask_through(
+    steps: Iterable[ExplanationStep],
+    answers: Iterable[str],
+    say: Callable[[str], None],
+    figure_note: Callable[[int, Plot], str] = in_page,
+) -> QuizScore:
+    """The steps of a quiz, each computed when its turn comes."""
+    lines, right, asked = iter(answers), 0, 0
+    for number, step in enumerate(steps, 1):
         if step.question is not None:
             asked += 1
             say(f"\n{wrapped(f'Question {asked}: {asking(step.question)}')}")
@@ -32,7 +43,7 @@ def quiz(found: Explanation, answers: Iterable[str], say: Callable[[str], None])
             right += fits
             said = "right" if fits else "no answer" if given is None else "not right"
             say(f"{said}: {answer_text(step.question)}")
-        say(f"\n{text_of_step(number, step)}")
+        say(f"\n{text_of_step(number, step, figure_note)}")
     say(f"\nScore: {right} of {asked}")
     return QuizScore(right, asked)
 

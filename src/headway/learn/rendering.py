@@ -7,7 +7,7 @@ every compiler of it reads it; figures are left out of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import escape
 from textwrap import fill, indent
 
@@ -24,10 +24,17 @@ def to_text(found: Explanation) -> str:
     return "\n\n".join([*(wrapped(line) for line in head), *steps])
 
 
-def text_of_step(number: int, step: ExplanationStep) -> str:
+def in_page(number: int, plot: Plot) -> str:
+    """What a text says in place of a figure."""
+    return f"(figure, with --html FILE: {plot.title})"
+
+
+def text_of_step(number: int, step: ExplanationStep, figure_note: Callable[[int, Plot], str] = in_page) -> str:
     """The step with its number, its conclusion as a paragraph of its own."""
     title = fill(f"{number}. {step.title}", WIDTH, subsequent_indent=INDENT)
     body = "".join(f"\n{part}" for part in text_parts(step))
+    if step.figure is not None:
+        body += f"\n{wrapped(f'{INDENT}{figure_note(number, step.figure)}')}"
     return title + body + (f"\n\n{wrapped(step.conclusion)}" if step.conclusion else "")
 
 
@@ -38,8 +45,6 @@ def text_parts(step: ExplanationStep) -> Iterator[str]:
         yield fill(sentence, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False)
     for value in step.values:
         yield indent(text_of_value(value, named=not names(step, value)), INDENT)
-    if step.figure is not None:
-        yield wrapped(f"{INDENT}(figure, with --html FILE: {step.figure.title})")
 
 
 def text_of_value(value: Value, named: bool) -> str:
@@ -80,7 +85,7 @@ thead th { border-bottom: 1px solid var(--rule) } pre { line-height: 1.3 } .conc
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def to_html(found: Explanation) -> str:
+def to_html(found: Explanation, command: str = "headway explain") -> str:
     """One document that loads nothing."""
     formula = "" if found.formula is None else html_formula(found.formula.text)
     steps = "\n".join(html_step(number, step) for number, step in enumerate(found.steps, 1))
@@ -88,7 +93,7 @@ def to_html(found: Explanation) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{escape(found.topic)} – headway explain</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escape(found.topic)} – {command}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f"<h1>{escape(found.topic)}</h1>\n<p>{escape(found.summary)}</p>\n{formula}\n{steps}\n</body>\n</html>\n"
     )
 

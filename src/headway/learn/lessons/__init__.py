@@ -1,0 +1,1 @@
+"""Lessons: one file each, listed in `headway.learn.lesson`."""

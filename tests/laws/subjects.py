@@ -49,6 +49,7 @@ from headway.zoo import mixtral as mixtral_zoo
 from headway.zoo import rnn as rnn_zoo
 from headway.zoo import seq2seq as seq2seq_zoo
 from headway.zoo import t5 as t5_zoo
+from headway.zoo import text_classifier as text_classifier_zoo
 from headway.zoo import transformer as transformer_zoo
 from headway.zoo import vit as vit_zoo
 from headway.zoo import vit_captioner as vit_captioner_zoo
@@ -299,6 +300,10 @@ def zoo_bart_classes() -> nn.Module:
     return lively(bart_zoo.build(bart_zoo.Config(VOCAB, CONTEXT, DIM, decoder_layers=2, classes=3, **sizes)))
 
 
+def zoo_text_classifier() -> nn.Module:
+    return lively(text_classifier_zoo.build(text_classifier_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS)))
+
+
 def zoo_mixtral() -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM, "experts": 4}
     return lively(mixtral_zoo.build(mixtral_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))
@@ -432,6 +437,7 @@ SUBJECTS = [
     Subject("zoo qwen2 classes", lambda: zoo_llama(top="rows", biases="qkv"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo phi3 classes", lambda: zoo_llama(top="rows", rotary=PARTLY), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo bart classes", zoo_bart_classes, CLASSIFIER, tokens),
+    Subject("zoo text classifier", zoo_text_classifier, CLASSIFIER | RELATIVE, tokens),
     Subject("zoo clip text, projected", zoo_clip_vector, CLASSIFIER, tokens),
     Subject("zoo whisper decoder", lambda: zoo_whisper().decoder, DECODER, tokens, memory),
     Subject("zoo whisper encoder", lambda: Unmoved(zoo_whisper().encoder), ENCODER, vectors),

@@ -119,6 +119,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mixtral": {**TEXT, **GATED, "model.preset": "mixtral-8x7b", "model.experts": "4"},
     "masked": {**TEXT, **SMALL, "model.preset": "bert-tiny", "train.dropout": "0.1", "train.batch": "70"},
     "classes": {**LABELS, **SMALL, "model.preset": "bert-tiny"},
+    "votes": {**LABELS, **SMALL, "model.preset": "text-classifier-tiny"},
     "vit": {**IMAGES, **SMALL, "model.preset": "vit-nano", "data.augment": "crop,flip,randaugment,erase,mixup,cutmix"},
     "resnet": {
         **IMAGES,
@@ -218,6 +219,7 @@ class Trial:
             MetricsLog(self.folder),
             [Silent()],
             evaluator_of(self.made),
+            counted=self.made.counting_task() is not None,
         )
         if resume:
             run.resume()

@@ -61,7 +61,7 @@ def check_same(one: Trial, other: Trial) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["transformer", "masked"])
+@pytest.mark.parametrize("name", ["transformer", "masked", "votes"])
 def test_a_run_cut_twice_is_the_run_that_was_not(name: str, memory: Path) -> None:
     check_same(whole(name), interrupted(name, memory, (7, 13), workers=0))
 

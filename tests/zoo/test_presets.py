@@ -17,7 +17,8 @@ from headway.zoo.presets import PRESETS
 
 ASKED = """
 transformer-nano transformer-tiny transformer-small transformer-base transformer-big
-bert-tiny bert-mini bert-small bert-medium bert-base bert-large roberta-base roberta-large
+bert-tiny bert-mini bert-small bert-medium bert-base bert-large
+text-classifier-tiny text-classifier-mini text-classifier-small text-classifier-medium roberta-base roberta-large
 albert-base albert-large albert-xlarge albert-xxlarge gpt2 gpt2-medium gpt2-large gpt2-xl
 gpt-nano gpt-micro gpt-mini gpt-baby
 gpt3-small gpt3-medium gpt3-large gpt3-xl gpt3-2.7b gpt3-6.7b gpt3-13b gpt3

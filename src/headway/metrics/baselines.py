@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +33,69 @@ def naive_bayes(texts: Sequence[str], labels: Sequence[str], asked: Iterable[str
     classes, words = sorted(set(labels)), dict[str, int]()
     rows = [[words.setdefault(word, len(words)) for word in text.lower().split()] for text in texts]
     places = {label: at for at, label in enumerate(classes)}
-    counts = np.ones((len(classes), len(words)))  # K V
-    for row, label in zip(rows, labels, strict=True):
-        np.add.at(counts[places[label]], row, 1)
-    likely = np.log(counts) - np.log(counts.sum(1, keepdims=True))
-    frequency = Counter(labels)
-    before = np.log([frequency[label] / len(labels) for label in classes])  # K
+    counted = WordCounts.of(rows, [places[label] for label in labels], len(classes), len(words))
+    before, likely = counted.prior(), counted.likelihoods()
     known = ([words[word] for word in text.lower().split() if word in words] for text in asked)
-    return [classes[int((before + likely[:, row].sum(1)).argmax())] for row in known]
+    return [classes[int((before + likely[row].sum(0)).argmax())] for row in known]
+
+
+@dataclass(frozen=True, eq=False)
+class WordCounts:
+    """How often words occur in the texts of each class, as naive Bayes counts them: N texts of M words in all."""
+
+    words: NDArray[np.int64]  # M
+    texts: NDArray[np.int64]  # M: the text that each word is of
+    labels: NDArray[np.int64]  # N
+    counts: NDArray[np.float64]  # V K
+    frequency: NDArray[np.float64]  # K
+
+    @staticmethod
+    def of(rows: Sequence[Sequence[int] | NDArray[Any]], labels: Sequence[int], classes: int, vocab: int) -> WordCounts:
+        words = np.fromiter((word for row in rows for word in row), np.int64)
+        texts, given = np.repeat(np.arange(len(rows)), [len(row) for row in rows]), np.asarray(labels, np.int64)
+        counts = np.bincount(words * classes + given[texts], minlength=vocab * classes).astype(np.float64)
+        frequency = np.bincount(given, minlength=classes).astype(np.float64)
+        return WordCounts(words, texts, given, counts.reshape(vocab, classes), frequency)
+
+    def prior(self) -> NDArray[np.float64]:
+        """log P(class), K."""
+        return np.log(self.frequency / self.frequency.sum())
+
+    def likelihoods(self) -> NDArray[np.float64]:
+        """log P(word | class), V K, every word counted once more than it occurs; 0 for words that never occur."""
+        seen = self.counts.any(1, keepdims=True)
+        return np.where(seen, np.log(self.counts + 1) - np.log((self.counts + seen).sum(0)), 0.0)
+
+    def left_out(self) -> NDArray[np.float64]:
+        """log P(class, text) of each text by the counts of all others, N K."""
+        texts, classes = len(self.labels), len(self.frequency)
+        pairs, times = np.unique(self.texts * len(self.counts) + self.words, return_counts=True)
+        text, word = np.divmod(pairs, len(self.counts))
+        own, length = self.labels[text], np.bincount(self.texts, minlength=texts)
+        known = times * (self.counts[word].sum(1) > times)
+        total, found = (self.counts + self.counts.any(1, keepdims=True)).sum(0), np.empty((texts, classes))
+        for at in range(classes):
+            counts = self.counts[word, at] - np.where(own == at, times, 0) + 1
+            size = total[at] - np.where(self.labels == at, length, 0)
+            count = self.frequency[at] - (self.labels == at)
+            found[:, at] = np.bincount(text, known * np.log(counts), texts) - np.bincount(text, known, texts) * np.log(
+                np.maximum(size, 1)
+            )
+            found[:, at] += np.log(np.maximum(count, 0.5) / max(1, texts - 1))
+        return found
+
+    def temperature(self) -> float:
+        """The factor from 0.01 to 1 of log-probabilities that fits classes of texts by the counts of all others best.
+
+        Naive Bayes takes words for independent, so its probabilities are far too near 0 and 1.
+        """
+        scores = self.left_out()
+
+        def loss(factor: float) -> float:
+            scaled = factor * (scores - scores.max(1, keepdims=True))
+            return float((np.log(np.exp(scaled).sum(1)) - scaled[np.arange(len(scaled)), self.labels]).mean())
+
+        return min(np.geomspace(0.01, 1, 41).tolist(), key=loss)
 
 
 def nearest_mean(vectors: Vectors, labels: Sequence[str], asked: Vectors) -> list[str]:

@@ -251,6 +251,13 @@ class MeanPool(Pool):
         return x.masked_fill(~real, 0.0).sum(1) / real.sum(1).clamp(min=1)
 
 
+class SumPool(Pool):
+    """The sum of the real tokens."""
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        return x.masked_fill(~real[..., None], 0.0).sum(1)
+
+
 class AttentionPool(nn.Module):
     """What a learned query sees in each row, in `heads` heads: B T C, B Y X C or packed 1 N C → B C."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from torch import nn
 
@@ -14,10 +14,24 @@ from headway.nn.trunk import RereadingClassifier, Trunk
 
 if TYPE_CHECKING:
     from headway.data.preprocess import Preprocess
+    from headway.data.shards import Shards
 
 CUSTOM = "custom"  # the architecture of a torch module of your own
 CLASS_NAMES = ("id2label", "label2id")  # in config.json
 MEDIA_FIELDS = {"image": "images", "features": "sounds or numbers"}  # what a config with such a field is made for
+
+
+@runtime_checkable
+class CountsWeights(Protocol):
+    """A task that can count first weights of a model in the training data, so that it is good before it is trained."""
+
+    def can_count(self, model: nn.Module) -> bool:
+        """Whether the weights of this one are counted."""
+        ...
+
+    def count_weights(self, model: nn.Module, rows: Shards) -> None:
+        """Sets these by the rows of training."""
+        ...
 
 
 class ModelParts(Protocol):

@@ -19,14 +19,15 @@ from torch import Tensor, nn
 
 from headway.data.order import batched
 from headway.data.records import Record
+from headway.data.shards import Shards
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
-from headway.metrics.baselines import most_frequent, naive_bayes
+from headway.metrics.baselines import WordCounts, most_frequent, naive_bayes
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier, TokenClassifier
-from headway.nn.trunk import RereadingClassifier
+from headway.nn.trunk import RereadingClassifier, Trunk
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_CLASSES, RecordTask, TaskSetup
 from headway.tasks.batches import PackedBatch, Row, TextBatch, cut, fitted, ids
@@ -46,9 +47,11 @@ from headway.tasks.results import (
 from headway.tasks.text_tasks import MAX_LENGTH, Framing, TokenRows, context_for, given, one_tokenizer
 from headway.tasks.text_tracing import fitting_ids, reread_axes, text_axes
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
+from headway.zoo.text_classifier import set_votes, sums_votes
 
 NO_TARGET = -100  # the number that torch's cross-entropy leaves out
 ANSWERED_TOGETHER = 64  # texts
+COUNTED = 100_000  # texts at most whose words are counted for the first weights
 
 
 class Classification(RecordTask):
@@ -123,6 +126,7 @@ class TextLabelTask(Classification, TokenRows):
     architectures = ("bert", "albert")
     presets_by_size = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
     head_type: ClassVar[type[Classifier] | type[TokenClassifier]]
+    min_vocab: ClassVar[int] = 0  # tokens of a vocabulary that is trained, if the texts have as many
 
     tokenizer: Tokenizer
     labels: tuple[str, ...]
@@ -133,7 +137,8 @@ class TextLabelTask(Classification, TokenRows):
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
         labels = cls.all_labels(recipe, splits)
-        tokenizer, chosen = one_tokenizer(recipe, splits, start, "wordpiece", Framing(bos=True, eos=True))
+        framing = Framing(bos=True, eos=True)
+        tokenizer, chosen = one_tokenizer(recipe, splits, start, "wordpiece", framing, cls.min_vocab)
         smoothing, longest = given(recipe.train.label_smoothing, 0.0), given(recipe.data.max_length, MAX_LENGTH)
         task = cls(tokenizer, labels, smoothing, longest)
         chosen = {**chosen, "train.label_smoothing": smoothing, "data.max_length": longest}
@@ -194,6 +199,21 @@ class TextClassification(TextLabelTask):
     head = "rows"
     head_type = Classifier
     max_epochs = 8.0  # one label for a whole text is learned by heart soon
+    architectures = ("text_classifier", *TextLabelTask.architectures)
+    presets_by_size = tuple(f"text-classifier-{size}" for size in ("tiny", "mini", "small", "medium"))
+    min_vocab = 16_000  # few texts have fewer words, and whole words tell classes apart
+
+    def can_count(self, model: nn.Module) -> bool:
+        return sums_votes(model)
+
+    def count_weights(self, model: nn.Module, rows: Shards) -> None:
+        """Logits become those of naive Bayes, scaled so that those of each text by counts of the others fit best."""
+        assert isinstance(model, Trunk)
+        read = [rows.row(number) for number in range(min(len(rows), COUNTED))]
+        texts, labels = [row[0] for row in read], [int(row[1][0]) for row in read]
+        counted = WordCounts.of(texts, labels, len(self.labels), self.tokenizer.vocab)
+        scale = counted.temperature()
+        set_votes(model, torch.from_numpy(scale * counted.likelihoods()), torch.from_numpy(scale * counted.prior()))
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         rows = self.tokenizer.encode_batch([text for text, _ in fields])

@@ -59,7 +59,7 @@ class Framing:
 
 
 def one_tokenizer(
-    recipe: Recipe, splits: DataSplits, start: ModelParts | None, level: str, framing: Framing
+    recipe: Recipe, splits: DataSplits, start: ModelParts | None, level: str, framing: Framing, min_vocab: int = 0
 ) -> tuple[Tokenizer, dict[str, Any]]:
     """The tokenizer of the model that a run goes on from, or one of the recipe's level or else `level`; and choices."""
     if start and (start.tokenizer or start.preprocess is None):  # a model of sounds may have no words yet
@@ -67,7 +67,7 @@ def one_tokenizer(
     level = recipe.data.tokenizer or level
     # of an image or a sound, whose first field is a hash, what is said about it
     fields = (record.fields[:1] if record.place is None else record.fields[1:] for record in splits.train())
-    tokenizer = trained(level, chain.from_iterable(fields), recipe.data.vocab, framing)
+    tokenizer = trained(level, chain.from_iterable(fields), recipe.data.vocab, framing, min_vocab)
     return tokenizer, {"data.tokenizer": level, "data.vocab": tokenizer.vocab - framing.sentinels}
 
 
@@ -135,7 +135,7 @@ def level_of(texts: Iterable[str]) -> tuple[str, str]:
     return "characters" if sum(map(len, sample)) <= SHORT_TEXT * len(sample) else "bpe", note
 
 
-def trained(level: str, texts: Iterable[str], vocab: int | None, framing: Framing) -> Tokenizer:
+def trained(level: str, texts: Iterable[str], vocab: int | None, framing: Framing, min_vocab: int = 0) -> Tokenizer:
     """A tokenizer of a level, or the one in a folder of that name, that frames a text.
 
     A vocabulary is larger for more text; texts beyond `TRAINING_CHARACTERS` would hardly change it.
@@ -151,7 +151,7 @@ def trained(level: str, texts: Iterable[str], vocab: int | None, framing: Framin
     if vocab is None and level == "characters":
         vocab = 8000
     elif vocab is None:
-        vocab = next((size for least, size in VOCABULARIES if characters < least), 32_000)
+        vocab = max(min_vocab, next((size for least, size in VOCABULARIES if characters < least), 32_000))
     return framed(TRAINERS[level](kept, vocab), framing)
 
 

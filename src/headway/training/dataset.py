@@ -171,6 +171,7 @@ class EncodedDataset:
     tokens: int
     rows: int
     unit: str = "tokens"
+    train: Shards | None = None  # the rows themselves, where they are learned one by one
 
 
 def encoded_dataset(
@@ -201,7 +202,7 @@ def encode_records(task: RecordTask, splits: DataSplits, seed: int, vocab: int, 
 
     numbers = [] if len(held) == 0 else Buckets(task.sizes(held), VALIDATION_BATCH[task.unit], 0).epoch(0)
     validation = ValidationBatches(task.without_augmentation(), RowExamples(held), numbers)
-    return EncodedDataset(batches, validation, int(lengths.sum()), len(train), task.unit)
+    return EncodedDataset(batches, validation, int(lengths.sum()), len(train), task.unit, train)
 
 
 def encode_stream(task: StreamTask, splits: DataSplits, seed: int, length: int, cache: ShardCache) -> EncodedDataset:

@@ -122,8 +122,13 @@ def row_length(task: Task, batch: int) -> int:
 def default_lr(recipe: Recipe, dim: int, unit: str, targets: int) -> float:
     """A learning rate by width and the targets in a batch; trained weights are changed by less, unless frozen."""
     if recipe.model.start is not None and recipe.model.freeze != (ENCODER,):
-        return 5e-5 * (768 / dim) ** 0.5
+        return fine_tuning_lr(dim)
     return min(3e-3, 0.3 / dim) * min(1.0, max(1, targets) / THROUGHPUT[unit].targets) ** 0.5
+
+
+def fine_tuning_lr(dim: int) -> float:
+    """A learning rate by width for weights that are good already."""
+    return 5e-5 * (768 / dim) ** 0.5
 
 
 def max_epochs(task: Task, unit: str, times: float = 1.0) -> float:

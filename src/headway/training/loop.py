@@ -173,6 +173,7 @@ class Run:
     state: RunState = field(default_factory=RunState)
     saved_step: int | None = None  # of the checkpoint that equals the current state
     recount: Recount | None = None
+    counted: bool = False  # the first weights are good already: they are evaluated too, and the loss decides
     clock: Callable[[], float] = perf_counter
     seconds: list[float] = field(default_factory=list[float])  # of each step up to the recount
 
@@ -196,6 +197,9 @@ class Run:
 
     def run(self, interruption: Interruption) -> RunResult:
         """Trains until the last step, early stopping or an interruption."""
+        if self.counted and self.evaluator is not None and self.state == RunState():
+            self.evaluate()
+            self.save()
         while interruption.asked is None and not self.done():
             self.train(interruption)
         if self.done():
@@ -263,15 +267,23 @@ class Run:
     def evaluate(self) -> bool:
         """Evaluates the current weights; whether they are among the best.  Of equal scores the later ranks higher."""
         found, step, before = self.evaluate_weights(), self.state.step, self.state.ranking
+        score = self.score(found)
         of = {"count": found.scores.count, "things": found.scores.things, "intervals": plain_limits(found.scores)}
-        self.metrics_log.append(step=step, valid=dict(found.values), score=found.score, **of)
-        scored = [(step, found.score)] if math.isfinite(found.score) else []
+        self.metrics_log.append(step=step, valid=dict(found.values), score=score, **of)
+        scored = [(step, score)] if math.isfinite(score) else []
         ranking = sorted([*before, *scored], key=lambda one: (-one[1], -one[0]))
         ranking = ranking[: max(self.limits.best, self.limits.average)]
-        better = bool(scored) and (not before or found.score > before[0][1])
+        better = bool(scored) and (not before or score > before[0][1])
         self.state = replace(self.state, ranking=tuple(ranking), waited=0 if better else self.state.waited + 1)
         self.notify("on_evaluate", step, found, better)
         return any(step == kept for kept, _ in ranking)
+
+    def score(self, found: EvalResult) -> float:
+        """What ranks weights, the higher the better.
+
+        Of weights that are good already, training changes answers to few records by chance, and the loss steadily.
+        """
+        return -found.loss if self.counted and found.loss is not None else found.score
 
     def evaluate_weights(self) -> EvalResult:
         assert self.evaluator is not None
@@ -302,13 +314,15 @@ class Run:
             fill(model, self.evaluated_weights(self.learner.tensors()))
             return RunResult(step, None, f"those of step {step}", None if final is None else final(model))
         first, steps = next(iter(best)), list(best)[:1]
-        if len(best) > 1 and self.evaluate_mean([best[first]]).score < self.evaluate_mean(list(best.values())).score:
+        if len(best) > 1 and self.evaluate_mean([best[first]]) < self.evaluate_mean(list(best.values())):
             steps = sorted(best)
         fill(model, mean_tensors([best[one] for one in steps]) if len(steps) > 1 else best[first])
         found = final(model)
         named = ", ".join(map(str, steps))
         chosen = f"those of step {named}" if len(steps) == 1 else f"the mean of those of steps {named}"
-        self.metrics_log.append(step=step, chosen=steps, valid=dict(found.values), score=found.score)
+        if steps == [0]:
+            chosen += ", counted in the data: training made none with a lower validation loss"
+        self.metrics_log.append(step=step, chosen=steps, valid=dict(found.values), score=self.score(found))
         return RunResult(step, None, chosen, found)
 
     def best_weights(self) -> dict[int, Mapping[str, Tensor]]:
@@ -322,11 +336,11 @@ class Run:
                     self.notify("on_message", f"{error}; it cannot be chosen")
         return found
 
-    def evaluate_mean(self, weights: Sequence[Mapping[str, Tensor]]) -> EvalResult:
-        """Gives the model the mean of some weights, and evaluates it."""
+    def evaluate_mean(self, weights: Sequence[Mapping[str, Tensor]]) -> float:
+        """Gives the model the mean of some weights; their score."""
         assert self.evaluator is not None
         fill(self.learner.model, weights[0] if len(weights) == 1 else mean_tensors(weights))
-        return self.evaluator(self.learner.model)
+        return self.score(self.evaluator(self.learner.model))
 
     def evaluated_weights(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
         """The weights that a checkpoint is evaluated with: the EMA, if there is one."""

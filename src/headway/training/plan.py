@@ -28,7 +28,7 @@ from headway.errors import UserError, listed
 from headway.model import Model, load
 from headway.recipe import Recipe, flat, from_flat
 from headway.tasks.base import Task, TaskSetup, task_class, tasks_for
-from headway.tasks.model_parts import CUSTOM
+from headway.tasks.model_parts import CUSTOM, CountsWeights
 from headway.tasks.registry import TASKS
 from headway.tasks.text_tasks import MAX_LENGTH, given
 from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset, load_splits
@@ -41,6 +41,7 @@ from headway.training.defaults import (
     default_epochs,
     default_lr,
     epochs_in,
+    fine_tuning_lr,
     fitted_to_memory,
     max_epochs,
     preset_by_size,
@@ -128,12 +129,19 @@ class Plan:
         return self.module if self.module is not None else on_meta(self.config)
 
     def build(self) -> nn.Module:
-        """The model with its first weights: drawn by the seed, or those of the model that it goes on from."""
+        """The model with its first weights: drawn by the seed, counted, or those of the model that it goes on from."""
         torch.manual_seed(keyed(self.recipe.seed, "weights"))
         model = deepcopy(self.module) if self.module is not None else build(self.config)
         if found := self.reused(model):
             take_over(model, found)
+        elif (task := self.counting_task()) and self.encoded.train is not None:
+            task.count_weights(model, self.encoded.train)
         return model
+
+    def counting_task(self) -> CountsWeights | None:
+        """The task, where it counts first weights of the model."""
+        drawn, task = self.module is None and self.start is None, self.task
+        return task if drawn and isinstance(task, CountsWeights) and task.can_count(self.shape()) else None
 
     def reused(self, model: nn.Module) -> ReusedWeights | None:
         """What a model of this plan takes over from the one that it goes on from."""
@@ -321,7 +329,8 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     lr = train.lr
     if lr is None:
         [[first]] = encoded.batches(batch, 1).between(1, 2)
-        lr = default_lr(recipe, config_dim(found.config), encoded.unit, first.targets)
+        dim = config_dim(found.config)
+        lr = fine_tuning_lr(dim) if found.counting_task() else default_lr(recipe, dim, encoded.unit, first.targets)
     values = {
         "data.task": found.task.kind,
         "data.objective": found.task.objective,

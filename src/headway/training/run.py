@@ -226,7 +226,8 @@ def trained(
     with progress_to(out, limits.steps, log, made.encoded.unit) as progress:
         callbacks = (progress, *callbacks)
         evaluators = evaluator_of(made), evaluator_of(made, FINAL_ANSWERS)
-        training = Run(learner, batches_of(made), limits, store, log, callbacks, *evaluators, recount=length.recount())
+        parts, counted = (learner, batches_of(made), limits, store, log, callbacks), made.counting_task() is not None
+        training = Run(*parts, *evaluators, recount=length.recount(), counted=counted)
         for sentence in training.resume() if resume else ():
             training.notify("on_message", sentence)
         end = training.run(interruption)

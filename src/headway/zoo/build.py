@@ -154,6 +154,7 @@ ARCHITECTURES = {
     "swin": "headway.zoo.swin",
     "swinv2": "headway.zoo.swinv2",
     "t5": "headway.zoo.t5",
+    "text_classifier": "headway.zoo.text_classifier",
     "transformer": "headway.zoo.transformer",
     "vectors": "headway.zoo.vectors",
     "vit": "headway.zoo.vit",

@@ -38,6 +38,7 @@ transformer = partial(sized, "transformer")
 vit, mae = partial(sized, "vit"), partial(sized, "mae")
 conformer = partial(sized, "conformer")
 bert = partial(sized, "bert", top="pooler")
+text_classifier = partial(sized, "text_classifier")
 roberta = partial(bert, vocab=50_265, first=2, segments=1, eps=1e-5)
 gpt2 = partial(sized, "gpt2", context=1024)
 gpt3 = partial(gpt2, context=2048)
@@ -126,6 +127,11 @@ PRESETS: dict[str, Preset] = {
     "bert-medium": bert(512, 8, 8),
     "bert-base": bert(768, 12, 12),
     "bert-large": bert(1024, 24, 16),
+    # as wide and deep as these, pre-norm, with logits that begin as naive Bayes: to classify texts from scratch
+    "text-classifier-tiny": text_classifier(128, 2, 2),
+    "text-classifier-mini": text_classifier(256, 4, 4),
+    "text-classifier-small": text_classifier(512, 4, 8),
+    "text-classifier-medium": text_classifier(512, 8, 8),
     # Liu et al. 2019
     "roberta-base": roberta(768, 12, 12),
     "roberta-large": roberta(1024, 24, 16),

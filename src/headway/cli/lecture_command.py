@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli.options import import_torch
+from headway.console import WIDTH
 from headway.errors import UserError, counted
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def lecture(what: str | None = None, /, *, out: Path | None = None, json: bool =
 
     if out is not None and json:
         raise UserError("out= and json= exclude each other")
-    name = "list" if what is None else what.lower()
-    statement = find_statement(name)
+    what = "list" if what is None else what
+    name, statement = what.lower(), find_statement(what)
     if out is not None and (name == "errata" or statement is not None):
         raise UserError(f"{what} is printed, and out= writes pages of sections", do="leave out= out, or name a section")
     if name == "coverage":
@@ -51,7 +52,7 @@ def lecture(what: str | None = None, /, *, out: Path | None = None, json: bool =
     elif name == "list" and out is None:
         print_sections(json)
     else:
-        chosen = find_sections(None if name == "list" else name)
+        chosen = find_sections(None if name == "list" else what)
         if out is not None:
             write(chosen, out)
         else:
@@ -61,6 +62,8 @@ def lecture(what: str | None = None, /, *, out: Path | None = None, json: bool =
 
 
 def print_sections(json: bool) -> None:
+    from textwrap import fill
+
     from headway.learn.statements import lectures
 
     if json:
@@ -71,12 +74,13 @@ def print_sections(json: bool) -> None:
         ]
         print(as_json(rows))
         return
+    wide = max(len(section.name) for one in lectures() for section in one.sections) + 4
     for one in lectures():
-        print(f"{one.name}  {one.title}")
-        print(
-            *(f"  {section.name:20} {section.title} ({len(section.statements)})" for section in one.sections), sep="\n"
-        )
-    print("\nheadway lecture SECTION shows what it says, --out FOLDER builds pages with all outputs.")
+        print(fill(f"{one.name}  {one.title}", WIDTH, subsequent_indent=" " * 4))
+        for section in one.sections:
+            told = f"{f'  {section.name}':{wide}}{section.title} ({len(section.statements)})"
+            print(fill(told, WIDTH, subsequent_indent=" " * wide))
+    print("\nheadway lecture SECTION shows what it says; --out FOLDER builds pages with outputs.")
 
 
 def print_errata(json: bool) -> None:

@@ -121,10 +121,13 @@ def html_parts(step: ExplanationStep) -> str:
 
 
 def html_formula(text: str) -> str:
+    return f'<div class="formula">{html_indices(text)}</div>'
+
+
+def html_indices(text: str) -> str:
     """With x_i and x_(i−1) as subscripts, x^(2i) as superscripts."""
     text = re.sub(r"_(?:\(([^()]*)\)|(\w+))", r"<sub>\1\2</sub>", escape(text))
-    text = re.sub(r"\^\(([^()]*)\)", r"<sup>\1</sup>", text)
-    return f'<div class="formula">{text}</div>'
+    return re.sub(r"\^\(([^()]*)\)", r"<sup>\1</sup>", text)
 
 
 def html_value(value: Value, named: bool) -> str:

@@ -137,7 +137,7 @@ class LongCommand(ShownCommand):
         words = shlex.split(self.words)
         if "--minutes" in words:
             return f"{counted(int(words[words.index('--minutes') + 1]), 'minute')} of training"
-        return self.takes or "seconds"
+        return f"takes {self.takes or 'seconds'}"
 
 
 def spelled_options(options: Options) -> list[str]:

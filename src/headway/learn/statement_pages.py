@@ -15,15 +15,16 @@ from typing import Any
 from headway.console import phase
 from headway.errors import counted
 from headway.learn.explain import place_of, resolve
-from headway.learn.explanation import Explanation, ExplanationStep, step_data
-from headway.learn.rendering import html_document, html_parts, text_of_step, wrapped
+from headway.learn.explanation import Diagram, Explanation, ExplanationStep, Quantity, step_data
+from headway.learn.rendering import html_document, html_indices, html_parts, text_of_step, wrapped
 from headway.learn.shown_commands import ShownCommand
 from headway.learn.statements import LectureSection, Standing, Statement, errata, lecture, lectures, sections, standings
 
 INDEX = "index.html"
-FEW = 2  # steps that are shown at once; more are folded
+MOST_STEPS, MOST_LINES = 2, 24  # of an output that is not folded
 STYLE = """
-main { margin-bottom: 4rem } nav { display: flex; gap: 1rem; flex-wrap: wrap; font-size: .9rem; color: var(--soft) }
+main { margin-bottom: 4rem }
+nav { display: flex; gap: .2rem 1rem; flex-wrap: wrap; font-size: .9rem }
 a { color: var(--a) } article { border-top: 1px solid var(--rule); margin-top: 1.6rem; padding-top: .2rem }
 article > h2 { font-size: 1.1rem; margin: .8rem 0 .5rem; line-height: 1.35 }
 article > h2 > a { color: var(--soft); font-weight: normal; text-decoration: none; margin-right: .5rem }
@@ -37,9 +38,9 @@ code, pre { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", mono
 .erratum { border-left: 3px solid var(--b); padding-left: .9rem; margin: .8rem 0 .4rem .2rem }
 .erratum > p:first-child { font-weight: 600; color: var(--b) } summary { cursor: pointer; color: var(--soft) }
 #code pre { overflow-x: auto; border: 1px solid var(--rule); border-radius: .3rem; padding: .7rem }
-pre { margin: .4rem 0 } .index td, .index th { padding: .25rem .7rem .25rem 0; vertical-align: top }
-.index td:nth-child(2) { text-align: left; min-width: 11rem } li { margin: .5rem 0 }
-@media (max-width: 40rem) { body { margin: 1rem auto } .index th:first-child { overflow-wrap: anywhere } }
+pre { margin: .4rem 0 } td { white-space: nowrap } sub, sup { line-height: 1 } li { margin: .4rem 0 }
+ul, ol { padding-left: 1.4rem }
+@media (max-width: 40rem) { body { margin: 1rem auto } h1 { font-size: 1.6rem } }
 """
 
 
@@ -97,7 +98,7 @@ def summary(rows: Sequence[Statement]) -> str:
 
 
 def html_statement(one: Statement, seen: dict[tuple[str, ...], str]) -> str:
-    parts = [f'<h2><a href="#{one.id}">{one.id}</a>{escape(one.says)}</h2>']
+    parts = [f'<h2><a href="#{one.id}">{one.id}</a>{html_indices(one.says)}</h2>']
     if one.reason:
         parts.append(f'<p class="reason">{escape(REASONS[one.standing])}: {escape(one.reason)}</p>')
     parts += [html_command(command, one.id, seen) for command in one.commands]
@@ -124,9 +125,18 @@ def html_command(command: ShownCommand, row: str, seen: dict[tuple[str, ...], st
         return f'{line}<p class="note">Its output is shown at <a href="#{seen[key]}">{seen[key]}</a>.</p>'
     seen[key] = row
     body = f'<div class="output">{"".join(map(html_output, steps))}</div>'
-    if len(steps) > FEW:
-        body = f"<details><summary>{counted(len(steps), 'step')}</summary>{body}</details>"
+    if len(steps) > MOST_STEPS or sum(map(line_count, steps)) > MOST_LINES:
+        body = f"<details><summary>Output: {counted(len(steps), 'step')}</summary>{body}</details>"
     return line + body
+
+
+def line_count(step: ExplanationStep) -> int:
+    """Lines of the values of a step."""
+    return sum(
+        len(value.lines if isinstance(value, Diagram) else value.cells())
+        for value in step.values
+        if not isinstance(value, Quantity)
+    )
 
 
 def html_output(step: ExplanationStep) -> str:
@@ -159,10 +169,8 @@ def index_page(chosen: Sequence[LectureSection]) -> str:
     for one in lectures():
         mine = [section for section in chosen if section in one.sections]
         if mine:
-            rows = "".join(map(index_row, mine))
-            head = "<thead><tr><th>section</th><td>what it is about</td><th>statements</th></tr></thead>"
-            table = f'<div class="scroll"><table class="index">{head}<tbody>{rows}</tbody></table></div>'
-            parts.append(f"<h2>{one.name}: {escape(one.title)}</h2>\n{table}")
+            items = "".join(map(index_item, mine))
+            parts.append(f"<h2>{one.name}: {escape(one.title)}</h2>\n<ul>{items}</ul>")
     slips = "".join(f"<li>{item}</li>" for item in erratum_links(chosen))
     corrections = f"<h2>Errata</h2>\n<ol>{slips}</ol>" if slips else ""
     rows = [row for section in chosen for row in section.statements]
@@ -174,9 +182,10 @@ def index_page(chosen: Sequence[LectureSection]) -> str:
     return html_document("headway lecture", body, STYLE)
 
 
-def index_row(section: LectureSection) -> str:
+def index_item(section: LectureSection) -> str:
     link = f'<a href="{page_of(section)}">{escape(section.title)}</a>'
-    return f"<tr><th>{section.name}</th><td>{link}</td><td>{len(section.statements)}</td></tr>"
+    count = counted(len(section.statements), "statement")
+    return f'<li>{link} <span class="note">{section.name}, {count}</span></li>'
 
 
 def erratum_links(chosen: Sequence[LectureSection]) -> Iterator[str]:

@@ -80,7 +80,7 @@ def print_sections(json: bool) -> None:
         for section in one.sections:
             told = f"{f'  {section.name}':{wide}}{section.title} ({len(section.statements)})"
             print(fill(told, WIDTH, subsequent_indent=" " * wide))
-    print("\nheadway lecture SECTION shows what it says; --out FOLDER builds pages with outputs.")
+    print("\nheadway lecture SECTION shows what it says; --out FOLDER builds pages.")
 
 
 def print_errata(json: bool) -> None:

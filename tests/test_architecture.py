@@ -127,6 +127,7 @@ def test_what_to_touch_names_every_kind_of_addition() -> None:
         "an inspection",
         "a topic of headway explain",
         "a lesson",
+        "a statement of a lecture",
         "a benchmark",
         "a view of the page",
     ]

@@ -35,6 +35,7 @@ from headway.cli import (
     data_commands,
     explain_command,
     inspect_commands,
+    lecture_command,
     lesson_commands,
     look_command,
     model_commands,
@@ -100,6 +101,7 @@ app.command(model_commands.generate)
 app.command(model_commands.convert)
 app.command(explain_command.explain)
 app.command(lesson_commands.lesson)
+app.command(lecture_command.lecture)
 app.command(train_commands.bottleneck)
 app.command(train_commands.compare)
 app.command(look_command.look)

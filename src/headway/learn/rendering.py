@@ -89,17 +89,26 @@ def to_html(found: Explanation, command: str = "headway explain") -> str:
     """One document that loads nothing."""
     formula = "" if found.formula is None else html_formula(found.formula.text)
     steps = "\n".join(html_step(number, step) for number, step in enumerate(found.steps, 1))
+    body = f"<h1>{escape(found.topic)}</h1>\n<p>{escape(found.summary)}</p>\n{formula}\n{steps}"
+    return html_document(f"{found.topic} – {command}", body)
+
+
+def html_document(title: str, body: str, style: str = "") -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{escape(found.topic)} – {command}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{escape(found.topic)}</h1>\n<p>{escape(found.summary)}</p>\n{formula}\n{steps}\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
 def html_step(number: int, step: ExplanationStep) -> str:
-    parts = [f"<h2>{number}. {escape(step.title)}</h2>"]
+    return f"<section>\n<h2>{number}. {escape(step.title)}</h2>\n{html_parts(step)}\n</section>"
+
+
+def html_parts(step: ExplanationStep) -> str:
+    """All of a step but its title."""
+    parts = list[str]()
     if step.formula is not None:
         parts.append(html_formula(step.formula.text))
     parts += [f"<p>{escape(sentence)}</p>" for sentence in step.sentences]
@@ -108,14 +117,17 @@ def html_step(number: int, step: ExplanationStep) -> str:
         parts.append(html_figure(step.figure))
     if step.conclusion:
         parts.append(f'<p class="conclusion">{escape(step.conclusion)}</p>')
-    return "<section>\n" + "\n".join(parts) + "\n</section>"
+    return "\n".join(parts)
 
 
 def html_formula(text: str) -> str:
+    return f'<div class="formula">{html_indices(text)}</div>'
+
+
+def html_indices(text: str) -> str:
     """With x_i and x_(i−1) as subscripts, x^(2i) as superscripts."""
     text = re.sub(r"_(?:\(([^()]*)\)|(\w+))", r"<sub>\1\2</sub>", escape(text))
-    text = re.sub(r"\^\(([^()]*)\)", r"<sup>\1</sup>", text)
-    return f'<div class="formula">{text}</div>'
+    return re.sub(r"\^\(([^()]*)\)", r"<sup>\1</sup>", text)
 
 
 def html_value(value: Value, named: bool) -> str:

@@ -15,6 +15,7 @@ from functools import cache
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import yaml
@@ -65,7 +66,7 @@ def model_page(row: Row) -> str:
     title, tasks, types, written = row
     name = quoted(title)[-1]
     made = architecture(name)
-    sections = [f"# {title.rpartition(' (')[0]}", inspect.getdoc(made) or "", f"Source: {source(made)}."]
+    sections = [f"# {title.rpartition(' (')[0]}", doc(made), f"Source: {source(made)}."]
     sections += section("Presets", presets_table(name))
     sections += section("Config", config_table(made), CONFIG_NOTE)
     sections += section("Train for", bullets(f"[`{task}`](../tasks/{task}.md)" for task in quoted(tasks)))
@@ -174,7 +175,7 @@ MEANINGS = {
 
 def task_page(name: str) -> str:
     task, entry = task_class(name), TASKS[name]
-    sections = [f"# {name}", inspect.getdoc(task) or "", f"Source: {source(inspect.getmodule(task))}."]
+    sections = [f"# {name}", doc(task), f"Source: {source(inspect.getmodule(task))}."]
     data = [row for row in readme_table("your data") if entry.word and learns_from(row, name)]
     sections += section("Data and command", table(["your data", "one record", "command"], data))
     known = {quoted(row[0])[-1]: row[0] for row in readme_table("model")}
@@ -249,11 +250,17 @@ def api_page() -> str:
         found = getattr(headway, name)
         if inspect.ismodule(found):
             sections += [f"## `headway.{name}`", doc(found)]
-            for inner in found.__all__:
+            for inner in public_names(found):
                 sections += described(getattr(found, inner), f"{name}.{inner}", "###")
         elif found.__name__ == name:  # other names are those of earlier versions
             sections += described(found, name, "##")
     return joined(sections)
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """What a module offers: the names of `__all__`, or the functions and classes that it defines."""
+    own = [name for name, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__]
+    return getattr(module, "__all__", [name for name in own if not name.startswith("_")])
 
 
 def described(found: Any, name: str, heading: str) -> Iterator[str]:
@@ -275,7 +282,7 @@ def code(found: Any, name: str) -> str:
 
 
 def doc(found: Any) -> str:
-    return inspect.getdoc(found) or ""
+    return inspect.cleandoc(found.__doc__ or "")
 
 
 # ---- Markdown

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from headway.cli.main import main
 from headway.cli.preset_tables import binary, cost, list_presets, short
 from headway.errors import UserError
 from headway.zoo.presets import PRESETS
@@ -61,6 +62,41 @@ def test_cost_as_json() -> None:
     assert sum(row["parameters"] for row in layers) == told["parameters"]
     assert sum(row["attention"] for row in layers) == told["bytes"]["attention"]
     assert json.loads(cost("gpt2-xl", 4, 512, True))["flops_forward"] > 0
+
+
+def test_sizes_and_bits_are_the_slides() -> None:
+    """Attention of 100,000 tokens and 64 heads in 16 bits; of a ViT with 48 layers of 16 heads and 14×14 patches."""
+    one = json.loads(cost("llama-65b", length=100_000, bits=16, sizes={"layers": 1}, json=True))
+    assert one["bytes"]["attention"] == 1_280_000_000_000
+    assert one["sizes"] == {"layers": 1}
+    told = cost("vit-l16", sizes={"pool": "mean", "layers": 48})
+    assert "with pool=mean, layers=48" in told.splitlines()
+    assert "bytes of attention               118 013 952  112.55 MiB" in told.splitlines()
+    with pytest.raises(UserError, match=r"a config has no field 'lyers'; .*did you mean 'layers'"):
+        cost("gpt2", sizes={"lyers": 2})
+
+
+def test_a_whole_training_run_is_counted() -> None:
+    told = json.loads(cost("gpt3", tokens=300e9, json=True))
+    assert told["training_run"] == {"tokens": 300e9, "flops": 300_000_000_000 * told["flops_training_per_token"]}
+    assert "training on 3e+11 tokens: 3.186e+23 FLOPs" in cost("gpt3", tokens=300e9).splitlines()
+    with pytest.raises(UserError, match="tokens=0; allowed: 1 or more"):
+        cost("gpt2", tokens=0)
+
+
+def test_stages_are_told_with_their_resolution_and_channels() -> None:
+    found = json.loads(cost("swin-t", json=True))["stages"]
+    assert [tuple(stage.values()) for stage in found] == [
+        *(("embed", 56, 56, 96), ("0", 56, 56, 96), ("1", 28, 28, 192), ("2", 14, 14, 384), ("3", 7, 7, 768))
+    ]
+    assert "2           14×14      1024" in cost("resnet-50").splitlines()
+    assert "stages" not in json.loads(cost("vit-nano", json=True))
+
+
+def test_the_command_takes_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "gpt-nano", "--model.layers", "2", "--bits", "16", "--tokens", "1e6", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["sizes"], told["bits"], told["training_run"]["tokens"]) == ({"layers": 2}, 16, 1e6)
 
 
 def test_a_mistyped_preset_is_told_without_torch() -> None:

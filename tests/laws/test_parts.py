@@ -199,3 +199,15 @@ def test_sinusoids_tell_near_from_far(dim: int) -> None:
     for step in range(1, near + 1):
         assert distances.diagonal(step).min() > distances.diagonal(step - 1).max()
     assert min(distances.diagonal(step).min() for step in range(near + 1, length)) > distances.diagonal(near).max()
+
+
+def test_attention_may_be_wider_or_narrower_than_its_input() -> None:
+    """D_in → D_out: softmax(Q Kᵀ / √D) V W_O, whose W_O alone knows D_out; heads are cut from D_in."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    for out_dim in (8, 20):
+        part = SelfAttention(12, 3, out_dim=out_dim).double()
+        assert part(x).shape == (2, 5, out_dim)
+        q, k, v = (layer(x).view(2, 5, 3, 4).transpose(1, 2) for layer in (part.q, part.k, part.v))
+        seen = (q @ k.mT / 2).softmax(-1) @ v
+        torch.testing.assert_close(part(x), seen.transpose(1, 2).flatten(2) @ part.out.weight.T + part.out.bias)

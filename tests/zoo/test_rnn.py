@@ -32,6 +32,12 @@ CONFIGS: dict[str, rnn.Config | seq2seq.Config] = {
         )
         for cell, score, directions in product(CELLS, rnn.LOOKS, rnn.READINGS)
     },
+    **{
+        f"{score}, the output in the query": rnn.Config(
+            **SMALL, score=score, query="state and output", align=5, readout=4
+        )
+        for score in ("additive", "bilinear", "dot")
+    },
     "deep encoder": rnn.Config(**SMALL, layers=2, align=5, readout=4),
     **{f"{cell}, going on": seq2seq.Config(**SMALL, cell=cell, layers=2) for cell in CELLS},
 }
@@ -137,3 +143,21 @@ def test_an_encoder_of_the_end_is_not_called_in_chunks() -> None:
     encoder = built("gru, going on").encoder
     with pytest.raises(UserError, match="cannot be called in chunks"):
         encoder(torch.zeros(1, 2, dtype=torch.long), Context(state=State()))
+
+
+def test_the_previous_output_is_in_the_score() -> None:
+    """ATT(h, s, y): with y in the query its weights differ by y alone, and its matrix is wider by the embedding."""
+    made = {query: build(rnn.Config(**SMALL, query=query, align=5, readout=4)).eval() for query in rnn.QUERIES}
+    widths = {query: model.decoder.stack.attention.q.in_features for query, model in made.items()}  # type: ignore[union-attr]
+    assert widths == {"state": 10, "state and output": 18}
+    source = torch.randint(1, VOCAB, (1, S))
+    first: dict[str, list[Tensor]] = {}
+    for query, model in made.items():
+        for word in (1, 2):
+            with record(model, "*.weights") as trace:
+                model(source, torch.tensor([[word]]))
+            first.setdefault(query, []).append(trace["decoder.attention.weights"].full())
+    assert torch.equal(*first["state"])
+    assert not torch.equal(*first["state and output"])
+    with pytest.raises(UserError, match="no query 'stat'; allowed: state, state and output; did you mean 'state'"):
+        build("rnnsearch-small", query="stat")

@@ -122,7 +122,17 @@ def list_presets(*, json: bool = False) -> None:
     print(list_presets(json))
 
 
-def cost(preset: str, /, *, batch: int = 1, length: int | None = None, json: bool = False) -> None:
+def cost(
+    preset: str,
+    /,
+    *,
+    batch: int = 1,
+    length: int | None = None,
+    bits: int = 32,
+    tokens: float | None = None,
+    sizes: Annotated[dict[str, str] | None, Parameter(name="--model")] = None,
+    json: bool = False,
+) -> None:
     """Show the parameters, FLOPs and memory of a preset, layer by layer.
 
     Parameters
@@ -133,12 +143,20 @@ def cost(preset: str, /, *, batch: int = 1, length: int | None = None, json: boo
         Batch size.
     length
         Sequence length in tokens; by default the model's context length.
+    bits
+        Bits of a number: 8, 16, 32 or 64.
+    tokens
+        Tokens (images, frames) of a whole training run, as in 300e9: prints what it takes.
+    sizes
+        Sizes other than the preset's, as in --model.layers 48 --model.pool mean.
     json
         Print the numbers as JSON, and nothing else.
     """
     from headway.cli.preset_tables import cost
+    from headway.training.settings import lists_to_tuples, parse_size
 
-    print(cost(preset, batch=batch, length=length, json=json))
+    fields = {name.replace("-", "_"): lists_to_tuples(parse_size(word, name)) for name, word in (sizes or {}).items()}
+    print(cost(preset, batch=batch, length=length, bits=bits, tokens=tokens, sizes=fields, json=json))
 
 
 def run(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from json import dumps
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 from headway.console import aligned, binary, short, spaced
+from headway.errors import UserError
 from headway.zoo import presets
 
 if TYPE_CHECKING:
+    from headway.learn.module_tree import Stage
     from headway.zoo.cost import Cost
 
 COLUMNS = ("dim", "layers", "heads", "hidden")
@@ -39,23 +42,49 @@ def size(column: str, value: object) -> str:
     return "+".join(stages) if column == "layers" else f"{stages[0]}–{stages[-1]}"
 
 
-def cost(preset: str, batch: int = 1, length: int | None = None, json: bool = False, bits: int = 32) -> str:
-    """What a preset's model takes: parameters, FLOPs, bytes, layer by layer."""
+def cost(
+    preset: str,
+    batch: int = 1,
+    length: int | None = None,
+    json: bool = False,
+    bits: int = 32,
+    tokens: float | None = None,
+    sizes: Mapping[str, object] | None = None,
+) -> str:
+    """What a preset's model takes: parameters, FLOPs, bytes, layer by layer; `tokens` are those of a whole training."""
     presets.preset(preset)  # a mistyped name is told before torch is imported
+    if tokens is not None and not 1 <= tokens < inf:
+        raise UserError(f"tokens={tokens:g}", allowed="1 or more")
+    from headway.learn.module_tree import stages
+    from headway.zoo.build import config_of
     from headway.zoo.cost import cost
 
-    costs = cost(preset, batch=batch, length=length, bits=bits)
+    config = config_of(preset, **(sizes or {}))
+    costs = cost(config, batch=batch, length=length, bits=bits)
+    grids = stages(config) if costs.unit == "image" else []
+    run = None if tokens is None else {f"{costs.unit}s": tokens, "flops": round(tokens) * costs.training_per_token}
     if json:
-        return dumps({"preset": preset, **costs.plain()}, indent=1)
+        whole = {} if run is None else {"training_run": run}
+        whole |= {"stages": [grid._asdict() for grid in grids]} if grids else {}
+        return dumps({"preset": preset, "sizes": dict(sizes or {}), **costs.plain(), **whole}, indent=1)
     rows = f"batch {costs.batch}" + (f", length {costs.length}" if costs.unit != "image" else "")
     heading = f"{preset} ({presets.preset(preset).architecture}): {rows}, numbers of {costs.bits} bits"
-    return "\n\n".join([heading, totals(costs), layers(costs), NOTES])
+    if sizes:
+        heading += "\nwith " + ", ".join(f"{name}={value}" for name, value in sizes.items())
+    whole = [] if run is None else [f"training on {tokens:.4g} {costs.unit}s: {run['flops']:.4g} FLOPs"]
+    return "\n\n".join([heading, totals(costs), *whole, layers(costs), *stage_table(grids), NOTES])
 
 
 NOTES = """\
 FLOPs: 2 for each multiplication with its addition, in matrices and attention;
 training is 3 × forward.  The optimizer is Adam, two numbers of 32 bits for each
 parameter.  Attention is what its matrices would take, if they were stored."""
+
+
+def stage_table(grids: Sequence[Stage]) -> list[str]:
+    """The resolution and channels after each stage, where a model has several."""
+    rows = [(grid.name, f"{grid.rows}×{grid.columns}", str(grid.channels)) for grid in grids]
+    return [aligned([("stage", "resolution", "channels"), *rows])] if rows else []
 
 
 def totals(costs: Cost) -> str:

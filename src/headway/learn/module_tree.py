@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from headway.zoo.cost import DummyInputs, call, dummy_inputs
 from headway.zoo.presets import PRESETS
 
 TOKENS = 16  # of a text where no length is given
+STAGE = re.compile(r"(?:encoder\.)?(?:(embed)|stack\.blocks\.(\d+))")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,25 @@ def meta_model(name: str, tokens: int | None = None) -> MetaModel:
     if tokens is not None or inputs.unit == "token":
         inputs = dummy_inputs(config, model, 1, TOKENS if tokens is None else tokens)
     return MetaModel(name, config, model, inputs)
+
+
+class Stage(NamedTuple):
+    """What a stage of a network on grids gives."""
+
+    name: str
+    rows: int
+    columns: int
+    channels: int
+
+
+def stages(config: object) -> list[Stage]:
+    """The grids that the embedding and each stage of a model give; none where it has no stages."""
+    model = on_meta(config).eval()
+    inputs = dummy_inputs(config, model, 1, None)
+    shapes = part_shapes(model, MetaModel("", config, model, inputs).run)
+    found = [(STAGE.fullmatch(part.path), part.shape) for part in shapes]
+    grids = [Stage(match[1] or match[2], *shape[1:]) for match, shape in found if match and len(shape) == 4]
+    return grids if len(grids) > 2 else []
 
 
 def part_shapes(model: nn.Module, run: Callable[[], object]) -> list[PartShape]:

@@ -56,7 +56,8 @@ class Keys(NamedTuple):
 class Attention(nn.Module):
     """out(softmax(score(q(x), k(source)) + bias) v(source)), in `heads` heads; `kv_heads` of them have own keys.
 
-    B T C → B T C.  `head_dim` is C / heads unless given: full-width heads take head_dim=C.
+    B T C → B T C.  `head_dim` is C / heads unless given: full-width heads take head_dim=C.  The output is `out_dim`
+    wide, C unless given.
     """
 
     tokenwise = False
@@ -71,6 +72,7 @@ class Attention(nn.Module):
         kv_heads: int | None = None,
         head_dim: int | None = None,
         kv_dim: int | None = None,
+        out_dim: int | None = None,
         bias: Biases = BIASED,
         pattern: Pattern = Full(),
         rotary: Rotary | None = None,
@@ -90,7 +92,7 @@ class Attention(nn.Module):
         self.q = nn.Linear(dim, heads * head_dim, bias.q)
         self.k = nn.Linear(kv_dim, kv_heads * head_dim, bias.k)
         self.v = nn.Linear(kv_dim, kv_heads * head_dim, bias.v)
-        self.out = nn.Linear(heads * head_dim, dim, bias.out)
+        self.out = nn.Linear(heads * head_dim, dim if out_dim is None else out_dim, bias.out)
         self.q_norm, self.k_norm = qk_norm(head_dim), qk_norm(head_dim)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:

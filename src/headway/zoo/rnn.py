@@ -14,7 +14,17 @@ from headway.errors import UserError
 from headway.nn.embed import TokenEmbed
 from headway.nn.head import LastToken, LMHead, Pool
 from headway.nn.recurrent import BidirectionalEncoder, RecurrentEncoder
-from headway.nn.recurrent_attention import Alignment, BothEnds, FirstBackward, FixedContext, Maxout, RecurrentDecoder
+from headway.nn.recurrent_attention import (
+    Alignment,
+    BothEnds,
+    FirstBackward,
+    FixedContext,
+    Maxout,
+    Query,
+    RecurrentDecoder,
+    state_alone,
+    state_and_input,
+)
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.zoo.build import OPTIONAL_TARGET_VOCAB
 from headway.zoo.choices import cell, named
@@ -30,6 +40,7 @@ class Config:
     directions: int = 2  # in which the source is read
     cell: str = "gru"
     score: str = "additive"
+    query: str = "state"  # what the score compares with the memory: s_{t−1}, or [s_{t−1} ; y_{t−1}]
     align: int = 1000  # width of the additive score
     readout: int = 500  # width of the maxout before the words
     dropout: float = 0.0
@@ -40,6 +51,7 @@ VOCABULARY = OPTIONAL_TARGET_VOCAB
 
 def build(c: Config) -> EncoderDecoder:
     unit, reader, look = cell(c.cell), reading(c.directions), named("score", c.score, LOOKS)
+    query = named("query", c.query, QUERIES)
     words, memory = c.vocab if c.target_vocab is None else c.target_vocab, c.directions * c.hidden
     encoder = Trunk(
         TokenEmbed(c.vocab, c.dim, dropout=c.dropout),
@@ -49,8 +61,9 @@ def build(c: Config) -> EncoderDecoder:
         c.dim,
         c.hidden,
         memory,
-        attention=look(c, memory),
+        attention=look(c, query.width(c), memory),
         cell=unit,
+        query=query.made,
         pool=reader.end(),
         pool_dim=c.hidden,
         readout=Maxout(c.dim, c.hidden, memory, c.readout),
@@ -79,9 +92,29 @@ def reading(directions: int) -> Reading:
     return READINGS[directions]
 
 
-LOOKS: dict[str, Callable[[Config, int], Alignment | FixedContext]] = {
-    "additive": lambda c, memory: Alignment.additive(c.hidden, memory, c.align),
-    "bilinear": lambda c, memory: Alignment.bilinear(c.hidden, memory),
-    "dot": lambda c, memory: Alignment.dot(c.hidden, memory),
-    "fixed": lambda c, memory: FixedContext(reading(c.directions).ends()),
+class QueryChoice(NamedTuple):
+    """What a query is made of, and how wide it is."""
+
+    made: Query
+    width: Callable[[Config], int]
+
+
+def state_width(c: Config) -> int:
+    return c.hidden
+
+
+def joint_width(c: Config) -> int:
+    return c.hidden + c.dim
+
+
+QUERIES = {
+    "state": QueryChoice(state_alone, state_width),
+    "state and output": QueryChoice(state_and_input, joint_width),
+}
+
+LOOKS: dict[str, Callable[[Config, int, int], Alignment | FixedContext]] = {
+    "additive": lambda c, query, memory: Alignment.additive(query, memory, c.align),
+    "bilinear": lambda c, query, memory: Alignment.bilinear(query, memory),
+    "dot": lambda c, query, memory: Alignment.dot(query, memory),
+    "fixed": lambda c, query, memory: FixedContext(reading(c.directions).ends()),
 }

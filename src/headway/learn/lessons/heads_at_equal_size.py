@@ -36,8 +36,8 @@ class TwoPlaces(nn.Module):
     def __init__(self, dim: int, heads: int):
         super().__init__()
         self.embed = TokenEmbed(SYMBOLS, dim)
-        bias = T5Bias(heads, bucket=t5_bucket_backward)
-        self.attention = SelfAttention(dim, heads, pattern=Causal(), logit_bias=bias)
+        self.distances = T5Bias(heads, bucket=t5_bucket_backward)
+        self.attention = SelfAttention(dim, heads, pattern=Causal(), logit_bias=self.distances)
         self.read = nn.Linear(dim, 2 * SYMBOLS)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ def last_row(model: TwoPlaces) -> Tensor:
 
 def steps(heads: tuple[int, ...] = (1, 2, 4), training_steps: int = 400, dim: int = 32) -> Iterator[ExplanationStep]:
     found = {h: trained(dim, h, training_steps) for h in heads}
-    sizes = {h: count(model.attention) - count(model.attention.logit_bias) for h, (model, _) in found.items()}
+    sizes = {h: count(model.attention) - count(model.distances) for h, (model, _) in found.items()}
     yield ExplanationStep(
         "The same weights, cut into heads.",
         [

@@ -18,19 +18,37 @@ from torch import Tensor, nn
 from headway.figures import CurveChart, Plot
 from headway.learn.experiment import curve, fit, mean, smoothed
 from headway.learn.explanation import ExplanationStep, Formula, Question, ValueTable
-from headway.nn.block import Stack
+from headway.learn.lesson_models import language_model
+from headway.nn.attention import SelfAttention
+from headway.nn.bias import T5Bias
+from headway.nn.block import Block, Residual, Stack
+from headway.nn.ffn import FFN
 from headway.nn.trunk import Trunk
-from headway.zoo.workbench import Config, build
+from headway.ops.pattern import Causal
+from headway.ops.relative import t5_bucket_backward
 
 FAST = {"layers": 2, "training_steps": 2, "dim": 8}
 SYMBOLS, TOKENS = 12, 16
-KINDS = ("pre", "post")
+SLOTS = {"pre": "before", "post": "after"}  # of the norm, in Residual
+KINDS = tuple(SLOTS)
 
 
 def model_of(kind: str, layers: int, dim: int) -> Trunk:
     torch.manual_seed(8)
-    sizes = {"dim": dim, "layers": layers, "heads": 2}
-    return build(Config(SYMBOLS, TOKENS, **sizes, norm="layer", arrangement=kind, ffn="relu", positions="t5"))
+    slot = SLOTS[kind]
+
+    def sublayer(body: nn.Module) -> Residual:
+        return Residual(body, **{slot: nn.LayerNorm(dim)})
+
+    def attention() -> SelfAttention:
+        return SelfAttention(dim, 2, pattern=Causal(), logit_bias=T5Bias(2, bucket=t5_bucket_backward))
+
+    blocks = [Block(attn=sublayer(attention()), ffn=sublayer(FFN(dim))) for _ in range(layers)]
+    model = language_model(SYMBOLS, dim, blocks)
+    for name, parameter in model.stack.named_parameters():
+        if parameter.dim() == 2 and not name.endswith("table"):
+            nn.init.xavier_uniform_(parameter)
+    return model
 
 
 def loss_of(model: Trunk) -> Tensor:
@@ -40,7 +58,7 @@ def loss_of(model: Trunk) -> Tensor:
 
 
 def steps(
-    layers: int = 24, training_steps: int = 150, dim: int = 32, rates: tuple[float, ...] = (3e-4, 3e-3)
+    layers: int = 12, training_steps: int = 120, dim: int = 32, rates: tuple[float, ...] = (1e-3, 5e-3)
 ) -> Iterator[ExplanationStep]:
     x = torch.randn(1, TOKENS, dim)
     away = dict[str, float]()

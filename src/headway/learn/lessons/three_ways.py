@@ -55,7 +55,11 @@ def accuracy(model: Trunk, delay: int, length: int, training_steps: int) -> floa
         tokens = torch.randint(VOCAB, (batch, length))
         return model(tokens)[:, delay:], tokens[:, :-delay]
 
-    fit(model, lambda: F.cross_entropy(*(x.flatten(0, 1) for x in rows(32))), training_steps, lr=5e-3)
+    def loss() -> Tensor:
+        logits, wanted = rows(32)
+        return F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+
+    fit(model, loss, training_steps, lr=5e-3)
     with torch.no_grad():
         logits, wanted = rows(64)
     return float((logits.argmax(-1) == wanted).float().mean())

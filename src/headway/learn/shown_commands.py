@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -111,7 +111,7 @@ class LessonCommand(ShownCommand):
         return f"{minutes} at most; below with --fast: tiny sizes, which show only that all of it runs"
 
     def output(self) -> Sequence[ExplanationStep]:
-        return fast_lesson(self.name).steps
+        return [replace(step, conclusion="") for step in fast_lesson(self.name).steps]  # tiny sizes conclude nothing
 
 
 @cache
@@ -136,7 +136,8 @@ class LongCommand(ShownCommand):
     def note(self) -> str:
         words = shlex.split(self.words)
         if "--minutes" in words:
-            return f"{counted(int(words[words.index('--minutes') + 1]), 'minute')} of training"
+            minutes = counted(int(words[words.index("--minutes") + 1]), "minute")
+            return f"{minutes} of training" if words[1] == "train" else f"{minutes} for each training"
         return f"takes {self.takes or 'seconds'}"
 
 

@@ -79,15 +79,22 @@ class CostCommand(ShownCommand):
 
 @cache
 def cost_step(preset: str, options: Options) -> ExplanationStep:
+    """Options are those of the command: length, bits, tokens, and sizes such as model.layers."""
+    from headway.zoo.build import config_of
     from headway.zoo.cost import cost
 
-    costs = cost(preset, **dict(options))
+    sizes = {name.removeprefix("model."): value for name, value in options if name.startswith("model.")}
+    given = {name: value for name, value in options if not name.startswith("model.")}
+    tokens = given.pop("tokens", None)
+    costs = cost(config_of(preset, **sizes), **given)
     rows: list[list[Cell]] = [
         ["parameters", costs.total.parameters],
         [f"FLOPs per {costs.unit}, forward", costs.per_token(costs.total.flops)],
         [f"FLOPs per {costs.unit}, training", costs.training_per_token],
         *([f"bytes of {kind.replace('_', ' ')}", size] for kind, size in costs.bytes_by_kind().items()),
     ]
+    if tokens is not None:
+        rows.insert(3, [f"FLOPs of training on {tokens:.3g} {costs.unit}s", f"{costs.training_per_token * tokens:.3g}"])
     size = f"batch {costs.batch}" + (f", length {costs.length}" if costs.unit != "image" else "")
     return ExplanationStep(
         f"{preset}: {size}, numbers of {costs.bits} bits.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -79,15 +79,22 @@ class CostCommand(ShownCommand):
 
 @cache
 def cost_step(preset: str, options: Options) -> ExplanationStep:
+    """Options are those of the command: length, bits, tokens, and sizes such as model.layers."""
+    from headway.zoo.build import config_of
     from headway.zoo.cost import cost
 
-    costs = cost(preset, **dict(options))
+    sizes = {name.removeprefix("model."): value for name, value in options if name.startswith("model.")}
+    given = {name: value for name, value in options if not name.startswith("model.")}
+    tokens = given.pop("tokens", None)
+    costs = cost(config_of(preset, **sizes), **given)
     rows: list[list[Cell]] = [
         ["parameters", costs.total.parameters],
         [f"FLOPs per {costs.unit}, forward", costs.per_token(costs.total.flops)],
         [f"FLOPs per {costs.unit}, training", costs.training_per_token],
         *([f"bytes of {kind.replace('_', ' ')}", size] for kind, size in costs.bytes_by_kind().items()),
     ]
+    if tokens is not None:
+        rows.insert(3, [f"FLOPs of training on {tokens:.3g} {costs.unit}s", f"{costs.training_per_token * tokens:.3g}"])
     size = f"batch {costs.batch}" + (f", length {costs.length}" if costs.unit != "image" else "")
     return ExplanationStep(
         f"{preset}: {size}, numbers of {costs.bits} bits.",
@@ -111,7 +118,7 @@ class LessonCommand(ShownCommand):
         return f"{minutes} at most; below with --fast: tiny sizes, which show only that all of it runs"
 
     def output(self) -> Sequence[ExplanationStep]:
-        return fast_lesson(self.name).steps
+        return [replace(step, conclusion="") for step in fast_lesson(self.name).steps]  # tiny sizes conclude nothing
 
 
 @cache
@@ -136,7 +143,8 @@ class LongCommand(ShownCommand):
     def note(self) -> str:
         words = shlex.split(self.words)
         if "--minutes" in words:
-            return f"{counted(int(words[words.index('--minutes') + 1]), 'minute')} of training"
+            minutes = counted(int(words[words.index("--minutes") + 1]), "minute")
+            return f"{minutes} of training" if words[1] == "train" else f"{minutes} for each training"
         return f"takes {self.takes or 'seconds'}"
 
 

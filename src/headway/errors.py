@@ -28,9 +28,9 @@ class UserError(ValueError):
         self.said, self.allowed, self.meant, self.do, self.long_list = said, allowed, meant, do, long_list
 
 
-def nearest(word: str, names: Iterable[str]) -> str | None:
-    """The name that `word` was probably meant to be, or None where none is near."""
-    found = get_close_matches(word, list(names), n=1, cutoff=0.6)
+def nearest(word: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The name that `word` was probably meant to be, or None where none is as like it, of 1."""
+    found = get_close_matches(word, list(names), n=1, cutoff=likeness)
     return found[0] if found else None
 
 

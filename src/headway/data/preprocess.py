@@ -233,7 +233,7 @@ def image_preprocess(settings: Mapping[str, Any]) -> ImagePreprocess:
 
 
 def resize_and_crop(settings: Mapping[str, Any]) -> tuple[int | tuple[int, int], tuple[int, int] | None]:
-    size = settings.get("size")
+    size: Any = settings.get("size")
     short = size["shortest_edge"] if isinstance(size, Mapping) and "shortest_edge" in size else None
     if short is not None:
         check_numbers("size", (short,), 1, MAX_SIDE, whole=True)
@@ -253,8 +253,7 @@ def resize_and_crop(settings: Mapping[str, Any]) -> tuple[int | tuple[int, int],
 def height_and_width(size: object) -> tuple[int, int]:
     """One number is both; that they are numbers is checked with the whole."""
     match size:
-        case int() | {"shortest_edge": int()}:
-            side = size if isinstance(size, int) else size["shortest_edge"]
+        case int(side) | {"shortest_edge": int(side)}:
             return side, side
         case {"height": height, "width": width}:
             return height, width

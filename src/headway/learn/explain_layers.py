@@ -108,7 +108,7 @@ def norm_steps(inputs: TopicInputs) -> Iterator[ExplanationStep]:
 
 def other_definition(layer: nn.LayerNorm) -> UnbiasedLayerNorm:
     """The unbiased LayerNorm with the same weights."""
-    other = UnbiasedLayerNorm(layer.normalized_shape, layer.eps)
+    other = UnbiasedLayerNorm(list(layer.normalized_shape), layer.eps)
     other.weight, other.bias = layer.weight, layer.bias
     return other
 

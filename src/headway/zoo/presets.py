@@ -22,7 +22,8 @@ def preset(name: str) -> Preset:
     if name not in PRESETS:
         do = "see headway list"
         family = [one for one in PRESETS if one.partition("-")[0] == name.partition("-")[0]]
-        raise UserError(f"no preset {name!r}", allowed=listed(PRESETS), do=do, meant=nearest(name, family or PRESETS))
+        meant = nearest(name, PRESETS, 0.85) or nearest(name, family or PRESETS)
+        raise UserError(f"no preset {name!r}", allowed=listed(PRESETS), do=do, meant=meant)
     return PRESETS[name]
 
 

@@ -318,7 +318,7 @@ def inches(count: int) -> float:
 
 def thin_ticks(axis: Any, scale: str) -> None:
     """A few ticks; on a logarithmic axis plain numbers, as texts are drawn literally."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
     if scale == "linear":
         axis.set_major_locator(MaxNLocator(5))
@@ -326,12 +326,8 @@ def thin_ticks(axis: Any, scale: str) -> None:
     low, high = axis.get_view_interval()
     narrow = high < 30 * low  # without room for two powers of ten
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if narrow else (1.0,), numticks=6))
-    axis.set_major_formatter(FuncFormatter(plain_number))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def plain_number(value: float, _: int | None) -> str:
-    return f"{value:g}"
 
 
 def label_ticks(axis: Any, names: Sequence[str]) -> None:

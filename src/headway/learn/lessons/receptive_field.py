@@ -52,6 +52,11 @@ def windowed(dim: int, shift: int) -> nn.Module:
     return Windowed(SelfAttention(dim, 1), Windows(WINDOW, WINDOW, shift, shift))
 
 
+def relative(found: Tensor) -> Tensor:
+    """log10 of a field over its largest, NaN where it is 0."""
+    return torch.where(found > 0, (found / found.max()).log10().clamp(min=-4), torch.nan)
+
+
 Layer = Callable[[int, int], nn.Module]  # number of the layer, width
 LAYERS: dict[str, Layer] = {
     "convolution": lambda number, dim: Convolved(dim),
@@ -103,7 +108,7 @@ def steps(side: int = 28, depths: tuple[int, ...] = (1, 2, 4, 6), dim: int = 16)
     names = [""] * side
     yield ExplanationStep(
         f"The fields after {depths[-1]} layers.",
-        ["Norm of the gradient, relative to the largest. Random weights: nothing is learned yet."],
+        ["log10 of the norm of the gradient, relative to the largest, at least −4; grey: no gradient. Random weights."],
         [
             ValueTable(
                 "the largest and the median of pixels seen",
@@ -115,7 +120,7 @@ def steps(side: int = 28, depths: tuple[int, ...] = (1, 2, 4, 6), dim: int = 16)
         figure=Plot(
             f"receptive fields after {depths[-1]} layers",
             [
-                HeatMap(name, (each[-1] / each[-1].max()).tolist(), names, names, limits=(0.0, 1.0))
+                HeatMap(name, relative(each[-1]).tolist(), names, names, limits=(-4.0, 0.0))
                 for name, each in fields.items()
             ],
             columns=2,

@@ -42,7 +42,8 @@ LIGHT = "S4-formula"  # a section of milliseconds
 
 def says(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = cli.main(words)
-    return code, *capsys.readouterr()
+    out, err = capsys.readouterr()
+    return code, out, err
 
 
 # ---- the rows

@@ -25,6 +25,12 @@ MUTANTS = [
         result(lambda made: (made[0].flip(2), made[1])),
     ),
     Mutant(
+        "test_parts.py::test_attention_may_be_wider_or_narrower_than_its_input",
+        "heads are laid out in turn, not side by side",
+        f"{ATTENTION}:split",
+        instead(lambda x, heads: x.unflatten(-1, (-1, heads)).movedim(-1, 1)),
+    ),
+    Mutant(
         "test_parts.py::test_grouped_heads_are_plain_heads_that_share",
         "kv-heads are taken in turn, not in groups",
         f"{ATTEND}:fused",

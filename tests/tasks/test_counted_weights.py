@@ -16,8 +16,6 @@ from headway.model import Model
 from headway.training.metrics_log import read_lines
 from headway.training.plan import Plan, plan
 from headway.training.recipe_sources import read_layers
-from headway.zoo.build import build
-from headway.zoo.text_classifier import set_votes
 
 CLASSES = {"good": ["fine", "warm", "bright", "kind"], "bad": ["dull", "cold", "weak", "cruel"], "odd": ["blue"]}
 WORDS = [
@@ -110,7 +108,7 @@ def test_order_is_learned_where_counts_tell_nothing(tmp_path: Path) -> None:
         return " ".join(words), label
 
     rows = list(dict(row() for _ in range(900)).items())
-    model = trained(rows[200:], tmp_path, steps=300)
+    model = trained(rows[200:], tmp_path, steps=1000)  # as few records have by default
     assert model.evaluate(rows[:200]).scores.numbers["accuracy"] > 0.9
 
 
@@ -137,25 +135,12 @@ def test_a_text_alone_in_its_class_has_a_finite_probability() -> None:
     assert 0.01 <= counted.temperature() <= 1
 
 
-@pytest.mark.parametrize("classes", [2, 5, 30])
-def test_votes_of_more_classes_than_dimensions_are_approximated(classes: int) -> None:
-    """Those of fewer are exact."""
-    torch.manual_seed(0)
-    votes, bias = torch.randn(40, 2) @ torch.randn(2, classes), torch.randn(classes)
-    model = build("text-classifier-tiny", vocab=40, dim=8, layers=1, classes=classes).eval()
-    set_votes(model, votes, bias)  # type: ignore[arg-type]
-    wanted = votes[:6].sum(0) + bias
-    with torch.inference_mode():
-        logits = model(torch.arange(6)[None])[0]
-    shift = (wanted - logits).mean()
-    torch.testing.assert_close(logits + shift, wanted, atol=1e-5, rtol=0)
-
-
-def test_the_first_weights_are_a_candidate_and_the_loss_decides(tmp_path: Path) -> None:
+def test_the_first_weights_stay_unless_others_lose_no_answer_and_have_a_lower_loss(tmp_path: Path) -> None:
     """A learning rate that spoils them leaves them as they were."""
     model = trained(reviews(100, 1), tmp_path, steps=20, lr=0.1, **TINY)
     lines = read_lines(tmp_path / "run" / "metrics.jsonl")
-    steps = {line["step"]: line["valid"]["loss"] for line in lines if "valid" in line and "chosen" not in line}
-    assert min(steps) == 0
-    assert [line["chosen"] for line in lines if "chosen" in line] == [[min(steps, key=steps.__getitem__)]]
+    found = {line["step"]: line["valid"] for line in lines if "valid" in line and "chosen" not in line}
+    able = [step for step, values in found.items() if values["accuracy"] >= found[0]["accuracy"]]
+    [chosen] = [line["chosen"] for line in lines if "chosen" in line]
+    assert chosen == [min(able, key=lambda step: found[step]["loss"])]
     assert model.config.vocab < 16_000  # type: ignore[union-attr]

@@ -22,7 +22,7 @@ from headway.nn.attention import SelfAttention, has_hooks
 from headway.nn.block import Block, IgnoreContext, Residual, Stack, tokenwise
 from headway.nn.context import EMPTY, Context, TokenSelection, owners_of
 from headway.nn.frames import Shortening
-from headway.nn.head import tokens_for_head
+from headway.nn.head import SumPool, tokens_for_head
 from headway.nn.state import State
 from headway.ops.attention_map import Readable
 
@@ -72,6 +72,17 @@ class Trunk(nn.Module):
     def inner(self, ctx: Context) -> Context:
         """The context of what the stack sees: fewer tokens, where the embedding shortens its input."""
         return self.embed.shortened(ctx) if isinstance(self.embed, Shortening) else ctx
+
+
+class VotingTrunk(Trunk):
+    """head(stack(embed(inputs))) + Σ votes(inputs): classes of a text, to which each word adds its own, B K."""
+
+    def __init__(self, embed: nn.Module, stack: nn.Module, head: nn.Module, votes: nn.Embedding):
+        super().__init__(embed, stack, head)
+        self.votes, self.sum = votes, SumPool()
+
+    def forward(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
+        return super().forward(inputs, ctx, *marks) + self.sum(self.votes(inputs), ctx)
 
 
 class Forecaster(Trunk):

@@ -27,7 +27,7 @@ from headway.metrics.baselines import WordCounts, most_frequent, naive_bayes
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier, TokenClassifier
-from headway.nn.trunk import RereadingClassifier, Trunk
+from headway.nn.trunk import RereadingClassifier, VotingTrunk
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_CLASSES, RecordTask, TaskSetup
 from headway.tasks.batches import PackedBatch, Row, TextBatch, cut, fitted, ids
@@ -47,7 +47,7 @@ from headway.tasks.results import (
 from headway.tasks.text_tasks import MAX_LENGTH, Framing, TokenRows, context_for, given, one_tokenizer
 from headway.tasks.text_tracing import fitting_ids, reread_axes, text_axes
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
-from headway.zoo.text_classifier import set_votes, sums_votes
+from headway.zoo.text_classifier import set_votes
 
 NO_TARGET = -100  # the number that torch's cross-entropy leaves out
 ANSWERED_TOGETHER = 64  # texts
@@ -204,16 +204,17 @@ class TextClassification(TextLabelTask):
     min_vocab = 16_000  # few texts have fewer words, and whole words tell classes apart
 
     def can_count(self, model: nn.Module) -> bool:
-        return sums_votes(model)
+        return isinstance(model, VotingTrunk)
 
     def count_weights(self, model: nn.Module, rows: Shards) -> None:
         """Logits become those of naive Bayes, scaled so that those of each text by counts of the others fit best."""
-        assert isinstance(model, Trunk)
+        assert isinstance(model, VotingTrunk)
         read = [rows.row(number) for number in range(min(len(rows), COUNTED))]
         texts, labels = [row[0] for row in read], [int(row[1][0]) for row in read]
         counted = WordCounts.of(texts, labels, len(self.labels), self.tokenizer.vocab)
-        scale = counted.temperature()
-        set_votes(model, torch.from_numpy(scale * counted.likelihoods()), torch.from_numpy(scale * counted.prior()))
+        votes, bias, scale = counted.likelihoods(), counted.prior(), counted.temperature()
+        votes -= votes.mean(1, keepdims=True)  # what words say for all classes alike changes no probability
+        set_votes(model, torch.from_numpy(scale * votes), torch.from_numpy(scale * bias))
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         rows = self.tokenizer.encode_batch([text for text, _ in fields])

@@ -118,6 +118,7 @@ class RunState:
     bad: int = 0  # consecutive steps that were not finite
     waited: int = 0  # evaluations since the best one
     ranking: tuple[tuple[int, float], ...] = ()  # steps and scores, best first
+    first: float | None = None  # the main score of weights that were counted
 
     @staticmethod
     def of(state: Mapping[str, Any]) -> RunState:
@@ -173,7 +174,7 @@ class Run:
     state: RunState = field(default_factory=RunState)
     saved_step: int | None = None  # of the checkpoint that equals the current state
     recount: Recount | None = None
-    counted: bool = False  # the first weights are good already: they are evaluated too, and the loss decides
+    counted: bool = False  # the first weights are good already: they are evaluated too
     clock: Callable[[], float] = perf_counter
     seconds: list[float] = field(default_factory=list[float])  # of each step up to the recount
 
@@ -270,18 +271,22 @@ class Run:
         score = self.score(found)
         of = {"count": found.scores.count, "things": found.scores.things, "intervals": plain_limits(found.scores)}
         self.metrics_log.append(step=step, valid=dict(found.values), score=score, **of)
-        scored = [(step, score)] if math.isfinite(score) else []
+        first = found.score if self.counted and step == 0 else self.state.first
+        worse = first is not None and found.score < first
+        scored = [(step, score)] if math.isfinite(score) and not worse else []
         ranking = sorted([*before, *scored], key=lambda one: (-one[1], -one[0]))
         ranking = ranking[: max(self.limits.best, self.limits.average)]
         better = bool(scored) and (not before or score > before[0][1])
-        self.state = replace(self.state, ranking=tuple(ranking), waited=0 if better else self.state.waited + 1)
+        waited = 0 if better else self.state.waited + 1
+        self.state = replace(self.state, ranking=tuple(ranking), waited=waited, first=first)
         self.notify("on_evaluate", step, found, better)
         return any(step == kept for kept, _ in ranking)
 
     def score(self, found: EvalResult) -> float:
         """What ranks weights, the higher the better.
 
-        Of weights that are good already, training changes answers to few records by chance, and the loss steadily.
+        Where the first are good already, it is the loss, which training changes steadily, and answers to few records
+        by chance; and weights with a lower main score than the first are not ranked.
         """
         return -found.loss if self.counted and found.loss is not None else found.score
 
@@ -321,7 +326,7 @@ class Run:
         named = ", ".join(map(str, steps))
         chosen = f"those of step {named}" if len(steps) == 1 else f"the mean of those of steps {named}"
         if steps == [0]:
-            chosen += ", counted in the data: training made none with a lower validation loss"
+            chosen += ", counted in the data: training has not improved them"
         self.metrics_log.append(step=step, chosen=steps, valid=dict(found.values), score=self.score(found))
         return RunResult(step, None, chosen, found)
 

@@ -220,15 +220,6 @@ def residual_depth(blocks: Sequence[Block]) -> None:
             nn.init.zeros_(layer.bias)
 
 
-def identity_branches(model: nn.Module) -> None:
-    """The last matrix of every attention and feed-forward layer is 0: residual branches begin without a change."""
-    for module in model.modules():
-        if isinstance(module, Attention):
-            nn.init.zeros_(module.out.weight)
-        elif isinstance(module, FFN):
-            nn.init.zeros_(module.down.weight)
-
-
 def unscaled(model: nn.Module) -> None:
     """Matrices from N(0, 1 / inputs), queries smaller by √D, since the score is not divided by it: T5's beginning."""
     for module in model.modules():

@@ -1,11 +1,10 @@
-"""A text classifier that can begin as naive Bayes: a pre-norm encoder whose states are summed into the logits.
+"""A text classifier that can begin as naive Bayes: a pre-norm encoder, beside votes of each word for each class.
 
-Residual branches are 0 at first, so the states are the words' vectors, and the logits a sum over words.  `set_votes`
-sets them to given votes of each word, such as those of naive Bayes; Wang and Manning 2012 begin a classifier by such
-counts too.  What attention and feed-forward layers learn is added to that.  Positions are rotary: a position's own
-vector would vote.
+Wide and deep learning (Cheng et al. 2016): the logits are a sum of votes over all words, plus what the encoder makes of
+them.  The encoder's last matrix is 0 at first, and `set_votes` sets the votes, to those of naive Bayes for one: Wang
+and Manning 2012 let a classifier begin with such counts too.  What the encoder learns of the order of words is added.
 
-Axes:  V vocabulary   K classes   C width
+Axes:  V vocabulary   K classes
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import FFN
-from headway.nn.head import Classifier, SumPool
-from headway.nn.trunk import Trunk
+from headway.nn.head import Classifier, MeanPool
+from headway.nn.trunk import VotingTrunk
 from headway.ops.rotary import Rotary
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
-from headway.zoo.choices import activation, identity_branches, normal
+from headway.zoo.choices import activation, normal
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Config:
 VOCABULARY = VOCABULARY_AND_CONTEXT
 
 
-def build(c: Config) -> Trunk:
+def build(c: Config) -> VotingTrunk:
     norm, rotary = partial(nn.LayerNorm, c.dim, eps=c.eps), Rotary(c.dim // c.heads)
 
     def block() -> Block:
@@ -55,31 +54,20 @@ def build(c: Config) -> Trunk:
             ffn=Residual(FFN(c.dim, c.hidden, act=activation(c.act)), before=norm(), drop=c.dropout),
         )
 
-    embed = TokenEmbed(c.vocab, c.dim, dropout=c.dropout)
-    model = Trunk(embed, Stack([block() for _ in range(c.layers)]), Classifier(c.dim, c.classes, pool=SumPool()))
+    embed = TokenEmbed(c.vocab, c.dim, norm=norm(), dropout=c.dropout)
+    head = Classifier(c.dim, c.classes, pool=MeanPool(), dropout=c.dropout)
+    model = VotingTrunk(
+        embed, Stack([block() for _ in range(c.layers)], norm()), head, nn.Embedding(c.vocab, c.classes)
+    )
     normal(model, 0.02)
-    identity_branches(model)
+    nn.init.zeros_(head.out.weight)
+    nn.init.zeros_(model.votes.weight)
     return model
 
 
-def sums_votes(model: nn.Module) -> bool:
-    """Whether the logits of a model begin as a sum over words."""
-    return isinstance(model, Trunk) and isinstance(model.head, Classifier) and isinstance(model.head.pool, SumPool)
-
-
 @torch.no_grad()
-def set_votes(model: Trunk, votes: Tensor, bias: Tensor) -> None:
-    """Sets the logits of a model as built to bias + Σ votes of the words: V K and K.
-
-    The votes are factored into vectors of words and of classes; those of more classes than C + 1 are approximated.
-    """
-    embedding, out = model.embed.get_submodule("token"), model.head.get_submodule("out")
-    assert isinstance(embedding, nn.Embedding)
-    assert isinstance(out, nn.Linear)
-    shared = votes.mean(1, keepdim=True)  # the same for every class
-    left, scale, right = torch.linalg.svd((votes - shared).double(), full_matrices=False)
-    rank = min(len(scale), embedding.embedding_dim)
-    embedding.weight[:, :rank] = (left * scale)[:, :rank].float()
-    out.weight.zero_()
-    out.weight[:, :rank] = right[:rank].T.float()
-    out.bias.copy_(bias)
+def set_votes(model: VotingTrunk, votes: Tensor, bias: Tensor) -> None:
+    """Sets the logits of a model as built to bias + Σ votes of the words: V K and K."""
+    assert isinstance(model.head, Classifier)
+    model.votes.weight.copy_(votes)
+    model.head.out.bias.copy_(bias)

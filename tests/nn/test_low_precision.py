@@ -20,7 +20,8 @@ from headway.nn.moe import MoE
 from tests.laws.images import CHANNELS, MODELS
 from tests.laws.subjects import SUBJECTS, Subject, zoo_gpt2, zoo_mixtral
 
-CELLS = {"gru", "both ways"}  # made of recurrent cells alone
+# made of recurrent cells or convolutions alone
+WITHOUT_LINEAR = {"gru", "both ways", "convolution", "convolution of both sides"}
 
 
 def quantised(model: nn.Module) -> nn.Module:
@@ -34,7 +35,7 @@ def cosine(a: Tensor, b: Tensor) -> float:
     return float(F.cosine_similarity(a.flatten().double(), b.flatten().double(), 0))
 
 
-@pytest.mark.parametrize("subject", [one for one in SUBJECTS if one.name not in CELLS], ids=str)
+@pytest.mark.parametrize("subject", [one for one in SUBJECTS if one.name not in WITHOUT_LINEAR], ids=str)
 @torch.inference_mode()
 def test_sequences_are_near_to_float32_and_rows_by_themselves(subject: Subject) -> None:
     model, inputs, ctx = subject.build(), subject.sample(3, 9), subject.with_memory(3)

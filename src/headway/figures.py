@@ -316,6 +316,13 @@ def inches(count: int) -> float:
     return min(8.0, max(1.5, CELL * count))
 
 
+def exponent(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """p of y ≈ c · x^p: the slope of a curve on logarithmic axes, by least squares."""
+    a, b = [math.log(x) for x in xs], [math.log(y) for y in ys]
+    mean_a, mean_b = sum(a) / len(a), sum(b) / len(b)
+    return sum((x - mean_a) * (y - mean_b) for x, y in zip(a, b, strict=True)) / sum((x - mean_a) ** 2 for x in a)
+
+
 def thin_ticks(axis: Any, scale: str) -> None:
     """A few ticks; on a logarithmic axis plain numbers, as texts are drawn literally."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter

@@ -12,11 +12,12 @@ from headway.bench import race
 from headway.bench.answers import cosine, equal_losses, equal_tokens, least_cosine
 from headway.bench.benchmark import CaseResult, MachineLimits, Measured, SuiteResult, Timing
 from headway.bench.benchmark_page import Bar, bar_rows, case_rows, final_rows, json_text, page, to_text, write_page
-from headway.bench.growth import exponent, growth_of, growth_rows
+from headway.bench.growth import growth_of, growth_rows
 from headway.bench.limits import merge_limits
 from headway.bench.peers import CTRANSLATE2, TORCH, TRANSFORMERS, Peer
 from headway.bench.suite import Case, Contender
 from headway.errors import UserError
+from headway.figures import exponent
 
 LIMITS = MachineLimits({"fp32": 50.0, "int8": 100.0}, 10.0)
 

@@ -6,7 +6,6 @@ all cases, and to the last doubling alone, where fixed costs weigh least.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from headway.bench.answers import LOSSES, TOKENS, Comparison
 from headway.bench.benchmark import SuiteResult
 from headway.bench.suite import Case, Contender, Run, Suite, Workspace
 from headway.bench.training_suites import gpt_config, headway_gpt
-from headway.figures import Drawing, Plot, save_plot
+from headway.figures import Drawing, Plot, exponent, save_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,13 +134,6 @@ def growth_of(result: SuiteResult) -> Growth:
     sizes = tuple(float(case.name.replace(",", "")) for case in result.cases if case.measured)
     memory = tuple(float(max(1, one.peak - base)) for one in found)
     return Growth(result.title, sizes, tuple(one.seconds for one in found), memory)
-
-
-def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
-    """The slope of log cost over log size, by least squares."""
-    xs, ys = [math.log(size) for size in sizes], [math.log(cost) for cost in costs]
-    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
-    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs)
 
 
 def growth_rows(results: Sequence[SuiteResult]) -> list[list[str]]:

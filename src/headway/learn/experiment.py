@@ -1,4 +1,4 @@
-"""What lessons measure with: a training loop, times, bytes kept for the gradient, chains of operations, slopes."""
+"""What lessons measure with: a training loop, times, bytes kept for the gradient, chains of operations."""
 
 from __future__ import annotations
 
@@ -73,14 +73,6 @@ def longest_chain(output: Tensor) -> int:
             depth[node] = 1 + max((depth[other] for other in ahead), default=0)
             stack.pop()
     return depth[output.grad_fn]
-
-
-def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """The exponent p of y ≈ c · x^p, by least squares of the logarithms."""
-    a, b = [math.log(x) for x in xs], [math.log(y) for y in ys]
-    mean_a, mean_b = math.fsum(a) / len(a), math.fsum(b) / len(b)
-    spread = math.fsum((x - mean_a) ** 2 for x in a)
-    return math.fsum((x - mean_a) * (y - mean_b) for x, y in zip(a, b, strict=True)) / spread
 
 
 def curve(name: str, xs: Iterable[float], ys: Iterable[float]) -> Curve:

@@ -7,29 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from headway.nn.block import Block, Residual, Stack
-from headway.nn.context import EMPTY, Context
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
 from headway.nn.trunk import Trunk
-
-
-class CausalConvolution(nn.Module):
-    """A convolution over a token and the `kernel` − 1 before it, `dilation` apart.  B T C → B T C"""
-
-    tokenwise = False
-
-    def __init__(self, dim: int, kernel: int = 3, dilation: int = 1):
-        super().__init__()
-        self.reach = (kernel - 1) * dilation
-        self.conv = nn.Conv1d(dim, dim, kernel, dilation=dilation)
-
-    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return self.conv(F.pad(x.mT, (self.reach, 0))).mT
 
 
 def block(mixer: nn.Module, dim: int, norm: Callable[[int], nn.Module] = nn.LayerNorm) -> Block:

@@ -166,19 +166,22 @@ class ConvModule(nn.Module):
 
 
 class SequenceConv(nn.Module):
-    """Each token from `kernel` tokens around it: Σ_j W_j x_{t+j} + b, and zeros beyond the ends.  B T C → B T C"""
+    """Each token from `kernel` tokens around it, `dilation` apart: Σ_j W_j x_{t+j} + b, and zeros beyond the ends.
+
+    B T C → B T C
+    """
 
     tokenwise = False
     shares_memory = False  # its state belongs to a row
 
-    def __init__(self, dim: int, kernel: int):
+    def __init__(self, dim: int, kernel: int, dilation: int = 1):
         super().__init__()
-        self.conv = nn.Conv1d(dim, dim, kernel)
+        self.conv = nn.Conv1d(dim, dim, kernel, dilation=dilation)
 
     @property
     def others(self) -> int:
-        """How many tokens beside its own each token sees."""
-        return self.conv.kernel_size[0] - 1
+        """How many tokens beside its own each token reaches over."""
+        return (self.conv.kernel_size[0] - 1) * self.conv.dilation[0]
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         if ctx.state is not None:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from headway.figures import CurveChart, Plot
-from headway.learn.experiment import curve, longest_chain, saved_bytes, seconds, slope
+from headway.figures import CurveChart, Plot, exponent
+from headway.learn.experiment import curve, longest_chain, saved_bytes, seconds
 from headway.learn.explanation import ExplanationStep, Question, ValueTable
-from headway.learn.lesson_models import CausalConvolution
+from headway.nn.convnet import CausalConv
 from headway.nn.recurrent import RecurrentEncoder, RNNCell
 from headway.ops.attend import attend
 from headway.ops.attention_map import AttentionMap
@@ -32,7 +32,7 @@ Operator = Callable[[Tensor], Tensor]
 
 def operators(dim: int) -> dict[str, Operator]:
     """1 n d → 1 n d each, without attention's projections, which the table of theory leaves out too."""
-    recurrent, convolution = RecurrentEncoder(dim, dim, cell=RNNCell), CausalConvolution(dim, KERNEL)
+    recurrent, convolution = RecurrentEncoder(dim, dim, cell=RNNCell), CausalConv(dim, KERNEL)
 
     def restricted(x: Tensor) -> Tensor:
         places = Positions.run(0, x.shape[1])
@@ -84,7 +84,7 @@ def steps(
 ) -> Iterator[ExplanationStep]:
     by_length = times(lengths, (dim,) * len(lengths), rounds)
     by_width = times((length,) * len(widths), widths, rounds)
-    fitted = {name: (slope(lengths, by_length[name]), slope(widths, by_width[name])) for name in THEORY}
+    fitted = {name: (exponent(lengths, by_length[name]), exponent(widths, by_width[name])) for name in THEORY}
     growth = {name: values[-1] / values[0] for name, values in by_length.items()}
     yield ExplanationStep(
         "Time against length and width, with fitted exponents.",
@@ -143,7 +143,7 @@ def steps(
             for n in lengths
         ],
     }
-    powers = {name: slope(lengths, values) for name, values in kept.items()}
+    powers = {name: exponent(lengths, values) for name, values in kept.items()}
     yield ExplanationStep(
         "Memory: n² where the matrix is written out, n with the fused kernel.",
         [
@@ -171,7 +171,7 @@ def steps(
     x = torch.randn(1, path, 4, dtype=torch.float64, requires_grad=True)
     small = {name: run.double() if isinstance(run, nn.Module) else run for name, run in operators(4).items()}
     chains = {name: longest_chain(run(x)) for name, run in small.items()}
-    dilated = [CausalConvolution(4, KERNEL, 2**at).double() for at in range(path.bit_length())]
+    dilated = [CausalConv(4, KERNEL, 2**at).double() for at in range(path.bit_length())]
     queue = iter(dilated)
     between = {name: layers_between(run, path, 4) for name, run in small.items()}
     between["convolution, dilated 1, 2, 4 …"] = layers_between(lambda y: next(queue)(y), path, 4)

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import torch
 
 from headway.console import binary
-from headway.figures import CurveChart, Plot
-from headway.learn.experiment import curve, saved_bytes, slope
+from headway.figures import CurveChart, Plot, exponent
+from headway.learn.experiment import curve, saved_bytes
 from headway.learn.explain_memory import AttentionWeights
 from headway.learn.explanation import ExplanationStep, Question, ValueTable
 from headway.ops.attend import attend
@@ -39,7 +39,7 @@ def steps(
 ) -> Iterator[ExplanationStep]:
     sizes = {side: {name: weights.bytes for name, weights in stored(side).items()} for side in sides}
     names = list(sizes[sides[0]])
-    powers = {name: slope(sides, [sizes[side][name] for side in sides]) for name in names}
+    powers = {name: exponent(sides, [sizes[side][name] for side in sides]) for name in names}
     yield ExplanationStep(
         "Bytes of the weights by the side of the image.",
         ["One head of one layer in 32 bits. Exponents by least squares: 4 is the fourth power of the side."],

@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from headway.figures import CurveChart, HeatMap, Plot
 from headway.learn.experiment import best, count, curve, fit, longest_chain
 from headway.learn.explanation import ExplanationStep, Question, ValueTable
-from headway.learn.lesson_models import CausalConvolution, block, language_model
+from headway.learn.lesson_models import block, language_model
 from headway.nn.attention import SelfAttention
 from headway.nn.bias import T5Bias
+from headway.nn.convnet import CausalConv
 from headway.nn.recurrent import RecurrentEncoder
 from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
@@ -30,7 +31,7 @@ FAST = {"length": 8, "delays": (1, 6), "training_steps": 3, "dim": 8}
 VOCAB, LAYERS, KERNEL = 16, 2, 3
 MIXERS: dict[str, Callable[[int], nn.Module]] = {
     "recurrent": lambda dim: RecurrentEncoder(dim, dim),
-    "convolution": lambda dim: CausalConvolution(dim, KERNEL),
+    "convolution": lambda dim: CausalConv(dim, KERNEL),
     "attention": lambda dim: SelfAttention(dim, 2, pattern=Causal(), logit_bias=T5Bias(2, bucket=t5_bucket_backward)),
 }
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headway.figures import Curve, Point
+from headway.figures import Curve, CurveChart, Point
 
 
 def fit(model: nn.Module, loss: Callable[[], Tensor], steps: int, lr: float = 3e-3) -> list[float]:
@@ -77,6 +77,11 @@ def longest_chain(output: Tensor) -> int:
 
 def curve(name: str, xs: Iterable[float], ys: Iterable[float]) -> Curve:
     return Curve(name, [Point(x, y) for x, y in zip(xs, ys, strict=True)])
+
+
+def loss_chart(title: str, losses: Mapping[str, Sequence[float]]) -> CurveChart:
+    """The loss of each training against its steps, smoothed."""
+    return CurveChart(title, [curve(name, range(1, len(one) + 1), smoothed(one)) for name, one in losses.items()])
 
 
 def smoothed(losses: Sequence[float], window: int = 20) -> list[float]:

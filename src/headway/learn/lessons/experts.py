@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.figures import CurveChart, HeatMap, Plot
-from headway.learn.experiment import count, curve, fit, mean, smoothed
+from headway.learn.experiment import count, curve, fit, loss_chart, mean
 from headway.learn.explanation import ExplanationStep, Formula, Question, ValueTable
 from headway.nn.ffn import FFN
 from headway.nn.moe import MoE
@@ -144,10 +144,7 @@ def steps(
         figure=Plot(
             "training, and where tokens go",
             [
-                CurveChart(
-                    "loss with balance, mean of 20 steps",
-                    [curve(name, range(1, training_steps + 1), smoothed(values)) for name, values in losses.items()],
-                ),
+                loss_chart("loss with balance, mean of 20 steps", losses),
                 HeatMap(
                     "mean probability of the router",
                     routed.tolist(),

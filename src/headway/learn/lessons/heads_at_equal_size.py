@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.figures import CurveChart, HeatMap, Plot
-from headway.learn.experiment import count, curve, fit, mean, smoothed
+from headway.figures import HeatMap, Plot
+from headway.learn.experiment import count, fit, loss_chart, mean
 from headway.learn.explanation import ExplanationStep, Question, ValueTable
 from headway.nn.attention import SelfAttention
 from headway.nn.bias import T5Bias
@@ -115,12 +115,9 @@ def steps(heads: tuple[int, ...] = (1, 2, 4), training_steps: int = 400, dim: in
         figure=Plot(
             "learning with one head and with many",
             [
-                CurveChart(
+                loss_chart(
                     "loss, mean of 20 steps",
-                    [
-                        curve(f"{h} heads" if h > 1 else "1 head", range(1, training_steps + 1), smoothed(losses))
-                        for h, (_, losses) in found.items()
-                    ],
+                    {f"{h} heads" if h > 1 else "1 head": losses for h, (_, losses) in found.items()},
                 )
             ],
         ),

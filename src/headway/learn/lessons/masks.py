@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.figures import CurveChart, HeatMap, Plot
-from headway.learn.experiment import curve, fit, mean, smoothed
+from headway.figures import HeatMap, Plot
+from headway.learn.experiment import fit, loss_chart, mean
 from headway.learn.explanation import ExplanationStep, Question, ValueTable
 from headway.learn.lesson_models import block, language_model
 from headway.nn.attention import SelfAttention
@@ -141,12 +141,7 @@ def steps(tokens: int = 8, training_steps: int = 500, dim: int = 32) -> Iterator
         ],
         figure=Plot(
             "predicting random symbols",
-            [
-                CurveChart(
-                    "loss, mean of 20 steps",
-                    [curve(name, range(1, training_steps + 1), smoothed(values)) for name, values in losses.items()],
-                )
-            ],
+            [loss_chart("loss, mean of 20 steps", losses)],
         ),
         question=Question(
             "Which model has the smaller loss at the end?", min(final, key=lambda name: final[name]), tuple(final)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.figures import CurveChart, Plot
-from headway.learn.experiment import curve, fit, mean, smoothed
+from headway.learn.experiment import curve, fit, loss_chart, mean
 from headway.learn.explanation import ExplanationStep, Formula, Question, ValueTable
 from headway.learn.lesson_models import language_model
 from headway.nn.attention import SelfAttention
@@ -150,13 +150,7 @@ def steps(
         figure=Plot(
             f"loss of {layers} layers, mean of 20 steps",
             [
-                CurveChart(
-                    f"learning rate {rate:g}",
-                    [
-                        curve(f"{kind}-norm", range(1, training_steps + 1), smoothed(losses[kind, rate]))
-                        for kind in KINDS
-                    ],
-                )
+                loss_chart(f"learning rate {rate:g}", {f"{kind}-norm": losses[kind, rate] for kind in KINDS})
                 for rate in rates
             ],
         ),

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.figures import CurveChart, Plot
-from headway.learn.experiment import curve, fit, mean, smoothed
+from headway.learn.experiment import curve, fit, loss_chart, mean
 from headway.learn.explain_scaling import saturation
 from headway.learn.explanation import ExplanationStep, Formula, Question, ValueTable
 from headway.ops.attend import Dot, attend
@@ -120,12 +120,7 @@ def steps(
         ],
         figure=Plot(
             "a lookup learned with and without the scale",
-            [
-                CurveChart(
-                    "loss, mean of 20 steps",
-                    [curve(name, range(1, training_steps + 1), smoothed(values)) for name, values in losses.items()],
-                )
-            ],
+            [loss_chart("loss, mean of 20 steps", losses)],
         ),
         question=Question(
             "Which scores end with the smaller loss?",

@@ -9,6 +9,7 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
@@ -169,7 +170,7 @@ def compared(loaded: Model, theirs: Path | None) -> str:
 
 
 def their_model(folder: Path, name: str) -> Any:
-    import transformers
+    transformers = import_module("transformers")  # late; type checkers need a quarter of their time for its names
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -22,13 +22,16 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from headway.errors import UserError
 
+SignalHandler = Callable[[int, FrameType | None], None]
+OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory")  # as torch says it
 CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes on from, until it is done
 
 
@@ -37,20 +40,29 @@ class Terminated(BaseException):
 
 
 @contextmanager
-def sigterm_raises() -> Generator[None]:
-    """Raises `Terminated` on SIGTERM in the main thread, so that temporary folders and threads end in order."""
-
-    def raise_terminated(number: int, frame: object) -> None:
-        raise Terminated
-
-    own = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+def handled(number: signal.Signals, handler: SignalHandler) -> Generator[None]:
+    """Calls a handler on a signal in the main thread, unless the calling program has a handler of its own."""
+    before, main = signal.getsignal(number), threading.current_thread() is threading.main_thread()
+    own = main and before in (signal.SIG_DFL, signal.default_int_handler)
     if own:
-        signal.signal(signal.SIGTERM, raise_terminated)
+        signal.signal(number, handler)
     try:
         yield
     finally:
         if own:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(number, before)
+
+
+def sigterm_raises() -> AbstractContextManager[None]:
+    """Raises `Terminated` on SIGTERM, so that temporary folders and threads end in order."""
+    return handled(signal.SIGTERM, raising(Terminated()))
+
+
+def raising(error: BaseException) -> SignalHandler:
+    def handler(number: int, frame: object) -> None:
+        raise error
+
+    return handler
 
 
 def regular(path: Path) -> Path:
@@ -167,11 +179,7 @@ def peak_memory() -> int:
 
 def resident_memory() -> int:
     """The memory that this process has now, in bytes; where the system does not tell, the most that it has had."""
-    pages = lines_of(Path("/proc/self/statm"))
-    return int(pages[0].split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages else peak_memory()
-
-
-OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory")  # as torch says it
+    return next(iter(held_memory()[1:]), peak_memory())
 
 
 def memory_limit() -> int | None:
@@ -182,7 +190,7 @@ def memory_limit() -> int | None:
     limits = [*physical_memory(), *cgroup_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
     if addresses != resource.RLIM_INFINITY:
-        limits.append(max(0, addresses - held_addresses()))
+        limits.append(max(0, addresses - sum(held_memory()[:1])))
     return min(limits, default=None)
 
 
@@ -207,10 +215,10 @@ def cgroup_limits(told: Path, root: Path) -> list[int]:
     return found
 
 
-def held_addresses() -> int:
-    """Bytes of addresses that this process has; 0 where the system does not tell."""
-    pages = lines_of(Path("/proc/self/statm"))
-    return int(pages[0].split()[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+def held_memory() -> list[int]:
+    """Bytes of addresses that this process has, and of memory behind them; empty where the system does not tell."""
+    pages = " ".join(lines_of(Path("/proc/self/statm"))).split()
+    return [int(number) * os.sysconf("SC_PAGE_SIZE") for number in pages[:2]]
 
 
 def lines_of(path: Path) -> list[str]:
@@ -245,11 +253,7 @@ def processor_limit(seconds: float, error: Exception) -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def stop(number: int, frame: object) -> None:
-        raise error
-
-    before = signal.signal(signal.SIGVTALRM, stop)
+    before = signal.signal(signal.SIGVTALRM, raising(error))
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield

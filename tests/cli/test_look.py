@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import torch
 
+from headway.cli import look_command
 from headway.cli import main as cli
 from headway.look import recording
 from headway.look.html_page import is_look_page
@@ -369,6 +371,30 @@ def test_a_second_signal_leaves_a_request(folders: Path, tmp_path: Path) -> None
     connection = asked(child)
     child.kill(signal.SIGINT)
     until(lambda: child.files[1].read_text(encoding="utf-8") == "\n", child)
+    child.kill(signal.SIGINT)
+    assert child.wait().code == 130
+    assert list((tmp_path / "tmp").iterdir()) == []
+    connection.close()
+
+
+def interrupted_at_once_again() -> None:
+    """In the process of the server: the second interrupt comes while the first is being told."""
+    request_that_waits()
+
+    def told(*words: object, **options: Any) -> None:
+        print(*words, **options)
+        if not words:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    look_command.print = told  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_a_second_signal_right_behind_the_first_leaves_a_request(folders: Path, tmp_path: Path) -> None:
+    place = empty_place(tmp_path)
+    words = ("look", str(folders / "causal"), "the cat", "--live", "--port", "0")
+    child = place.start(*words, before=interrupted_at_once_again)
+    connection = asked(child)
     child.kill(signal.SIGINT)
     assert child.wait().code == 130
     assert list((tmp_path / "tmp").iterdir()) == []

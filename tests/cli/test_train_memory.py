@@ -8,7 +8,7 @@ import pytest
 
 import headway.interop.weights
 import headway.training.defaults
-from headway.system import held_addresses
+from headway.system import held_memory
 from tests.cli.command import SIX, Place, made_place
 
 GIB = 2**30
@@ -21,7 +21,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 def limited(size: float) -> None:
     """Leaves so many bytes of addresses to this process."""
-    most = held_addresses() + round(size)
+    most = held_memory()[0] + round(size)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 

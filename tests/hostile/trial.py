@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headway.cli.main import main
-from headway.system import held_addresses
+from headway.system import held_memory
 
 CPU_SECONDS, MEMORY = 10, 2**30
 WAITING_SECONDS = 600  # for a pipe that nobody writes to: however busy the machine is, nothing else takes as long
@@ -80,7 +80,7 @@ def try_all(cases: list[Case], folder: Path) -> dict[str, Outcome]:
 
 
 def limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (held_addresses() + MEMORY, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (held_memory()[0] + MEMORY, resource.RLIM_INFINITY))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.addaudithook(audit)

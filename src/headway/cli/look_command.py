@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shutil import rmtree
+from signal import SIGINT
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,19 +112,23 @@ def serve(port: int | None, explorer: Callable[[], Explorer], input: str | None,
 
     from headway.look.page_session import PageSession
     from headway.look.server import PORT, bind
-    from headway.system import sigterm_raises
+    from headway.system import handled, sigterm_raises
 
     with bind(PORT if port is None else port) as server:
         models = explorer()
         with sigterm_raises(), TemporaryDirectory(prefix="headway-") as folder:
             server.session = PageSession(models, Path(folder))
             server.session.open(input)
-            try:
-                with server.running():
-                    wait(server.address, show=show)
-            except KeyboardInterrupt:
-                rmtree(folder)
-                os._exit(130)  # at exit Python would wait for the thread of the request
+
+            def interrupt(number: int, frame: object) -> None:
+                if server.ending:
+                    rmtree(folder)
+                    os._exit(130)  # at exit Python would wait for the thread of the request
+                server.ending = True
+                raise KeyboardInterrupt
+
+            with handled(SIGINT, interrupt), server.running():
+                wait(server.address, show=show)
 
 
 def wait(address: str, *, show: bool) -> None:

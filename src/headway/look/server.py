@@ -15,7 +15,7 @@ from errno import EACCES, EADDRINUSE
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RD, socket
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from traceback import print_exc
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -56,7 +56,7 @@ class PageServer(ThreadingHTTPServer):
     session: PageSession
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]):
-        self.lock, self.ending = Lock(), Event()
+        self.lock, self.ending = Lock(), False
         self.connections = set[socket]()
         super().__init__(address, handler)
 
@@ -68,7 +68,7 @@ class PageServer(ThreadingHTTPServer):
         try:
             yield
         finally:
-            self.ending.set()
+            self.ending = True
             self.shutdown()
             loop.join()
             self.server_close()
@@ -158,7 +158,7 @@ class PageRequestHandler(BaseHTTPRequestHandler):
             return
         try:
             with self.page_server.lock:
-                if self.page_server.ending.is_set():
+                if self.page_server.ending:
                     self.refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the server is ending")
                     return
                 body = make(self.page_server.session)

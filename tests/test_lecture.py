@@ -56,6 +56,7 @@ def ours(model: nn.Module) -> Tensor:
     return F.log_softmax(model(source, target, Context(keep=keep), Context()), dim=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [None, partial(nn.LayerNorm, eps=1e-5)], ids=["its own norm", "torch's norm"])
 def test_the_zoo_computes_the_same_and_gives_the_weights_back(norm: lecture.Norm | None) -> None:
     model = small(norm)
@@ -67,6 +68,7 @@ def test_the_zoo_computes_the_same_and_gives_the_weights_back(norm: lecture.Norm
     assert lecture.zoo_config(back) == config
 
 
+@pytest.mark.slow
 def test_a_model_of_the_zoo_computes_the_same_here() -> None:
     torch.manual_seed(0)
     for config in (SMALL, replace(SMALL, norm="layer", attention_dropout=0.2, act_dropout=0.3)):
@@ -85,6 +87,7 @@ def test_the_two_norms_differ() -> None:
     assert (ours(other) - taught(model)).abs().max() > 1e-3
 
 
+@pytest.mark.slow
 def test_it_has_as_many_parameters_as_the_base_model() -> None:
     with torch.device("meta"):
         model = lecture.make_model(37_000, 37_000)
@@ -178,6 +181,7 @@ def test_clones_are_copies() -> None:
     assert first["weight"] is not second["weight"]
 
 
+@pytest.mark.slow
 def test_it_learns_to_copy() -> None:
     torch.manual_seed(0)
     model = lecture.make_model(11, 11, 1, 32, 64, 4, dropout=0.0)

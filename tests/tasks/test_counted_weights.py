@@ -56,6 +56,7 @@ def token_texts(made: Plan, texts: list[str]) -> list[str]:
     return [" ".join(map(str, row)) for row in made.setup.tokenizer.encode_batch(texts)]
 
 
+@pytest.mark.slow
 def test_the_first_logits_are_those_of_naive_bayes(tmp_path: Path) -> None:
     made = planned(tmp_path)
     assert made.recipe.model.preset == "text-classifier-tiny"
@@ -87,6 +88,7 @@ def trained(rows: list[tuple[str, str]], folder: Path, **options: Any) -> Model:
     return headway.train(rows, quiet=True, **given, **options)
 
 
+@pytest.mark.slow
 def test_training_leaves_it_no_worse_than_naive_bayes(tmp_path: Path) -> None:
     train, test = reviews(200, 1), reviews(400, 2)
     model = trained(train, tmp_path, steps=60, **TINY)
@@ -112,6 +114,7 @@ def test_order_is_learned_where_counts_tell_nothing(tmp_path: Path) -> None:
     assert model.evaluate(rows[:200]).scores.numbers["accuracy"] > 0.9
 
 
+@pytest.mark.slow
 def test_other_models_are_drawn_and_learn_at_their_own_rate(tmp_path: Path) -> None:
     bert, counted = planned(tmp_path, **{"model.preset": "bert-tiny"}), planned(tmp_path)
     assert bert.counting_task() is None
@@ -135,6 +138,7 @@ def test_a_text_alone_in_its_class_has_a_finite_probability() -> None:
     assert 0.01 <= counted.temperature() <= 1
 
 
+@pytest.mark.slow
 def test_the_first_weights_stay_unless_others_lose_no_answer_and_have_a_lower_loss(tmp_path: Path) -> None:
     """A learning rate that spoils them leaves them as they were."""
     model = trained(reviews(100, 1), tmp_path, steps=20, lr=0.1, **TINY)

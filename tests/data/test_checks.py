@@ -313,11 +313,32 @@ def test_classes(tmp_path: Path) -> None:
     assert check(two).counts == {}
     assert check(one).counts == {Flaw.ONE_CLASS: 1}
     one = labelled(tmp_path, "single.tsv", ["yes"])  # of which it said: nothing to mend
-    assert check(one).counts == {Flaw.ONE_CLASS: 1}
+    assert check(one).counts == {Flaw.FEW: 1, Flaw.ONE_CLASS: 1}
     found = check(two, validation=more)
     assert found.counts == {Flaw.CLASS: 3}
     assert lines_of(found.problems, Flaw.CLASS) == [3, 6, 9]
     assert found.lines[0] == "8 records, 8 good; 2 labels: yes 4, no 4"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own_validation", [False, True])
+@pytest.mark.parametrize(("name", "line"), [("a.csv", "{0}.5"), ("a.tsv", "word {0}\tWort {0}"), ("a.txt", "a text")])
+def test_too_few_are_told_where_training_refuses_them(
+    tmp_path: Path, name: str, line: str, own_validation: bool
+) -> None:
+    def file(called: str, count: int) -> Path:
+        (tmp_path / called).write_text("".join(line.format(at) + "\n" for at in range(count)), encoding="utf-8")
+        return tmp_path / called
+
+    other = file(f"validation-{name}", 20) if own_validation else None
+    words = [] if other is None else ["--validation", str(other)]
+    held = None if other is None else recognise([other])
+    for count in (1, 2, 8, 9, 10, 11):
+        found = check(recognise([file(name, count)]), validation=held)
+        few = [problem for problem in found.problems if problem.what is Flaw.FEW]
+        small = ["--data.max-length", "4"] if name.endswith("txt") else []  # else it says that a text is too short
+        refused = main(["train", str(tmp_path / name), *words, *small, "--dry-run", "--train.steps", "1"]) == 2
+        assert bool(few) == refused, (count, found.to_text())
 
 
 def test_documents_are_compared_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ Rows: TypeAlias = NDArray[np.int64]  # numbers of records, in the order in which
 MAX_SHOWN = 20  # problems of a kind that are kept
 MAX_AHEAD = 100_000  # records in which a strict training still counts what else is wrong
 MAX_CLASSES = 10_000  # labels or tags that are counted
+FEWEST_ROWS = 9  # of a table: a history of 8, and the row that follows it
 MAX_PRINTED = 5  # problems of a kind that are printed
 
 
@@ -81,7 +82,7 @@ class CheckResult:
             return "nothing to mend"
         if Flaw.BROKEN in self.counts:
             return "get the damaged archive again: how much of it is missing cannot be known"
-        if self.counts.keys() <= {Flaw.ANOTHER, Flaw.ONE_CLASS, Flaw.CLASS}:
+        if Flaw.FEW in self.counts or self.counts.keys() <= {Flaw.ANOTHER, Flaw.ONE_CLASS, Flaw.CLASS}:
             return "mend these before you train"
         return "mend these, or let headway train leave them out with --skip-bad"
 
@@ -93,6 +94,9 @@ def check(
     found = Findings()
     ours = DataReading(given, longest, found)
     hashes, classes = ours.hashes, ours.classes
+    if ours.good < (needed := fewest_records(given.kind, held_out=validation is None)):
+        said = f"{counted(ours.good, 'good record')}, where training needs {needed} or more"
+        found.add(Problem(given.files[0], 0, Flaw.FEW, said, needed - ours.good))
     if len(classes) == 1:
         found.add(Problem(*hashes.place(0), Flaw.ONE_CLASS, f"every label is {next(iter(classes))!r}"))
     found.add_rows(hashes, Flaw.DUPLICATE, "the same as {}", hashes, hashes.duplicates())
@@ -104,6 +108,17 @@ def check(
         lines.append(theirs.summary(" for validation"))
     problems = tuple(problem for problems in found.first.values() for problem in problems)
     return CheckResult(given, ours.good + ours.bad, ours.good, problems, dict(found.counts), tuple(lines))
+
+
+def fewest_records(kind: DataKind, *, held_out: bool) -> int:
+    """Records without which training has nothing to learn from; some are held out where validation has no own data."""
+    match kind:
+        case DataKind.ROWS:
+            return FEWEST_ROWS + 2 * held_out
+        case DataKind.TEXTS:  # one document may be long
+            return 1
+        case _:
+            return 1 + held_out
 
 
 class DataReading:

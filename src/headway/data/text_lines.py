@@ -70,6 +70,7 @@ class Flaw(StrEnum):
     DUPLICATE = "duplicate"
     ANOTHER = "same source, another target"
     LEAK = "in training and validation"
+    FEW = "missing records"
     ONE_CLASS = "one class only"
     CLASS = "class that training lacks"
     MISSING = "missing file"

@@ -47,45 +47,20 @@ LINE = 64  # bytes that a processor reads at once
 Prompts = Sequence[Sequence[int]] | Tensor  # a tensor is B T without padding; see `unpadded`
 
 
-class DecodingSession:
-    """A model, its KV cache and the batch rows that it continues."""
+class DecodingRows:
+    """A model, its KV cache, and the batch rows that it continues."""
 
-    def __init__(self, model: Trunk, prompts: list[list[int]], more: int, *, memory: Context = EMPTY):
-        """Room for the prompts and `more` tokens behind them."""
-        longest = max(len(prompt) for prompt in prompts)
+    def __init__(self, model: Trunk, state: FixedState, rows: int, ctx: Context):
         self.model, self.device = model, next(model.parameters()).device
-        self.ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts], device=self.device)  # B T
-        self.state, self.rows, self.read = FixedState(longest + more), len(prompts), 0
-        self.positions: Tensor | None = None  # B S; None: in order
-        keep = None
-        if any(len(prompt) != longest for prompt in prompts):
-            padding = torch.tensor([longest - len(prompt) for prompt in prompts], device=self.device)[:, None]
-            at = torch.arange(self.state.capacity, device=self.device) - padding  # B S
-            keep, self.positions = (at >= 0)[:, None], at.clamp(min=0)
-        self.ctx = replace(padded_memory(memory), state=self.state, keep=keep)
-        if self.ctx.memory is not None and len(self.ctx.memory) != len(prompts):
-            given = f"a memory of {len(self.ctx.memory)} rows for {len(prompts)} prompts"
-            raise UserError(given, allowed="one row of memory for each prompt")
+        self.state, self.rows, self.ctx = state, rows, replace(ctx, state=state)
 
-    def prompt(self, chunk: int | None = None) -> Tensor:
-        """The logits after each prompt, B V, which is read in pieces of `chunk` tokens."""
-        return self.head(self.features(self.ids, chunk)[:, 0])
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """The logits after one more token in each row: B → B V."""
-        logits = self.native_step(tokens)
-        return self.head(self.features(tokens[:, None])[:, 0]) if logits is None else logits
-
-    def native_step(self, tokens: Tensor) -> Tensor | None:
-        """The same by one call of the native library, on the same KV cache; None: that is for torch to do."""
+    def run_program(self, tokens: Tensor, slot: int, positions: Tensor | None) -> Tensor | None:
+        """The logits after one more token in each row by one call of the native library; None: that is for torch."""
         if self.rows > self.native_rows or self.ctx.traces() or torch.is_autocast_enabled("cpu"):
             return None
         if self.program is None or self.model.training:
             return None
-        positions = None if self.positions is None else self.positions[:, self.read : self.read + 1]
-        logits = self.program.run(tokens, self.read, positions, self.ctx)
-        self.read += logits is not None
-        return logits
+        return self.program.run(tokens, slot, positions, self.ctx)
 
     @cached_property
     def native_rows(self) -> int:
@@ -100,6 +75,52 @@ class DecodingSession:
         return lower(self.model, self.state.capacity)
 
     @torch.no_grad()
+    def head(self, features: Tensor) -> Tensor:
+        """… C → … V, in float32 or better."""
+        logits = self.model.head(features, self.ctx)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+class DecodingSession(DecodingRows):
+    """Prompts and the tokens that follow them, all rows in step."""
+
+    def __init__(self, model: Trunk, prompts: list[list[int]], more: int, *, memory: Context = EMPTY):
+        """Room for the prompts and `more` tokens behind them."""
+        longest = max(len(prompt) for prompt in prompts)
+        super().__init__(model, FixedState(longest + more), len(prompts), padded_memory(memory))
+        self.ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts], device=self.device)  # B T
+        self.read = 0
+        self.positions: Tensor | None = None  # B S; None: in order
+        if any(len(prompt) != longest for prompt in prompts):
+            padding = torch.tensor([longest - len(prompt) for prompt in prompts], device=self.device)[:, None]
+            at = torch.arange(self.state.capacity, device=self.device) - padding  # B S
+            self.positions = at.clamp(min=0)
+            self.ctx = replace(self.ctx, keep=(at >= 0)[:, None])
+        if self.ctx.memory is not None and len(self.ctx.memory) != len(prompts):
+            given = f"a memory of {len(self.ctx.memory)} rows for {len(prompts)} prompts"
+            raise UserError(given, allowed="one row of memory for each prompt")
+
+    def prompt(self, chunk: int | None = None) -> Tensor:
+        """The logits after each prompt, B V, which is read in pieces of `chunk` tokens."""
+        return self.head(self.features(self.ids, chunk)[:, 0])
+
+    def resume(self, state: FixedState, read: int) -> None:
+        """Begins behind the first `read` tokens of the prompts, which a state has read."""
+        self.state, self.ctx, self.read = state, replace(self.ctx, state=state), read
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The logits after one more token in each row: B → B V."""
+        logits = self.native_step(tokens)
+        return self.head(self.features(tokens[:, None])[:, 0]) if logits is None else logits
+
+    def native_step(self, tokens: Tensor) -> Tensor | None:
+        """The same by the native library, on the same KV cache; None: that is for torch to do."""
+        positions = None if self.positions is None else self.positions[:, self.read : self.read + 1]
+        logits = self.run_program(tokens, self.read, positions)
+        self.read += logits is not None
+        return logits
+
+    @torch.no_grad()
     def features(self, ids: Tensor, chunk: int | None = None, last: int = 1) -> Tensor:
         """Appends `ids` (B T) to the cache and returns the features of the `last` of them, B last C."""
         pieces = ids.split(chunk or ids.shape[1], 1)
@@ -112,12 +133,6 @@ class DecodingSession:
         first, self.read = self.read, self.read + ids.shape[1]
         positions = None if self.positions is None else self.positions[:, first : self.read]
         return self.model.features(ids, replace(self.ctx, positions=positions))
-
-    @torch.no_grad()
-    def head(self, features: Tensor) -> Tensor:
-        """… C → … V, in float32 or better."""
-        logits = self.model.head(features, self.ctx)
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     @torch.no_grad()
     def select(self, rows: Tensor, sources: list[int] | None = None) -> None:

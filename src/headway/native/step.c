@@ -57,7 +57,7 @@ typedef struct {
     const Cache *caches;
     float *const *registers; /* rows x width each */
     const int64_t *tokens, *positions;
-    int64_t rows, slot; /* slot: where the new token stands in the caches */
+    int64_t rows, slot; /* slot: where the new token stands in the caches; -1: where its position says, row by row */
     int32_t count, threads, set, unused;
     float *weights; /* attention weights: a row of `keys` for each thread */
     int64_t keys;
@@ -367,15 +367,18 @@ static void rotate(const Op *op, const Call *call) {
     }
 }
 
+static int64_t slot_of(const Call *call, int64_t row) { return call->slot < 0 ? call->positions[row] : call->slot; }
+
 static void append(const Op *op, const Call *call) {
     const Cache *cache = call->caches + op->cache;
     const float *k = call->registers[op->source], *v = call->registers[op->second];
     for (int64_t b = 0; b < call->rows; b++)
         for (int h = 0; h < op->kv_heads; h++) {
             int64_t from = (b * op->kv_heads + h) * op->head_dim;
-            memcpy(cache->k + b * cache->k_row + h * cache->k_head + call->slot * cache->k_key, k + from,
+            int64_t slot = slot_of(call, b);
+            memcpy(cache->k + b * cache->k_row + h * cache->k_head + slot * cache->k_key, k + from,
                    (size_t)op->head_dim * sizeof(float));
-            memcpy(cache->v + b * cache->v_row + h * cache->v_head + call->slot * cache->v_key, v + from,
+            memcpy(cache->v + b * cache->v_row + h * cache->v_head + slot * cache->v_key, v + from,
                    (size_t)op->head_dim * sizeof(float));
         }
 }
@@ -385,10 +388,10 @@ static void attend(void *given, int part, int parts) {
     const Op *op = job->op;
     const Call *call = job->call;
     const Cache *cache = call->caches + op->cache;
-    int64_t last = cache->keys ? cache->keys : call->slot + 1;
-    int64_t first = op->window && op->window < last ? last - op->window : 0;
     for (int64_t one = part; one < call->rows * op->heads; one += parts) {
         int64_t b = one / op->heads, h = one % op->heads;
+        int64_t last = cache->keys ? cache->keys : slot_of(call, b) + 1;
+        int64_t first = op->window && op->window < last ? last - op->window : 0;
         int64_t memory = b / cache->beams, group = h / (op->heads / op->kv_heads);
         job->kernels->attend(call->registers[op->source] + one * op->head_dim,
                              cache->k + memory * cache->k_row + group * cache->k_head, cache->k_key,
@@ -434,8 +437,9 @@ static void run(const Op *op, const Call *call, const Kernels *kernels, int thre
     case APPEND: append(op, call); break;
     case ATTEND: {
         const Cache *cache = call->caches + op->cache;
-        int64_t keys = cache->keys ? cache->keys : call->slot + 1;
-        spread(attend, &job, parts_for(rows * op->heads * keys * op->head_dim, threads));
+        int64_t keys = 0;
+        for (int64_t b = 0; b < rows; b++) keys += cache->keys ? cache->keys : slot_of(call, b) + 1;
+        spread(attend, &job, parts_for(keys * op->heads * op->head_dim, threads));
         break;
     }
     case ACTIVATE: kernels->activate(in, op->second < 0 ? NULL : call->registers[op->second], rows * width, op->style); break;

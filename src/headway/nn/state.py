@@ -185,11 +185,14 @@ class FixedState(State):
     def extend(self, buffers: Buffers, positions: Positions) -> Positions:
         """Counts tokens at `positions` as filled, whoever writes them, and returns where all stand now."""
         known = buffers.positions().then(positions)
-        if len(known) > self.capacity:
-            do = f"make it FixedState({len(known)}) or larger"
-            raise UserError(f"{len(known)} tokens do not fit a state with room for {self.capacity}", do=do)
+        self.check_room(len(known))
         buffers.stand(known, positions)
         return known
+
+    def check_room(self, length: int) -> None:
+        if length > self.capacity:
+            do = f"make it FixedState({length}) or larger"
+            raise UserError(f"{length} tokens do not fit a state with room for {self.capacity}", do=do)
 
     def extend_each(self, each: Iterable[Buffers], positions: Positions) -> None:
         """The same for several owners; what follows positions that they share is made once: a token has many owners."""

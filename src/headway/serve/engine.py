@@ -1,17 +1,40 @@
 """Continuous batching: many requests decoded by one model, which join and leave between steps.
 
-(Under construction: the types below are fixed; the engine itself is being written.)
+One thread owns the model.  Between two steps of the rows that are decoded it reads a piece of a prompt that waits
+(chunked prefill), frees the rows of requests that have ended or were cancelled, and gives free rows to those that wait.
+Rows are computed apart, and each request has its own generator: an answer does not depend on who else is served.
+
+Keys and values of finished requests are kept as long as they fit; a prompt that begins like one of them is read from
+where they part (prefix cache).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+import asyncio
+import queue
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from threading import Condition, Thread
 from typing import NamedTuple
 
-from headway.generate.request import Reason
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.errors import UserError
+from headway.generate.decoding import choose_tokens
+from headway.generate.pool import DecodingPool, beginning
+from headway.generate.request import Reason, Request
+from headway.generate.sampling import Sampler
+from headway.generate.session import DecodingSession, context_of
 from headway.model import Model
-from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
+from headway.nn.state import FixedState
+from headway.nn.trunk import Trunk
+from headway.tasks.generation import GREEDY_OPTIONS, ContinuesTexts, GenerationOptions, StreamedText
+
+CONTEXT = 4096  # tokens of a row, where the model has no limit of its own
 
 
 @dataclass(frozen=True)
@@ -24,8 +47,14 @@ class EngineLimits:
     chunk: int = 128  # tokens of a prompt that are read between two steps of the others
     prefix_bytes: int = 256 * 2**20  # of keys and values that are kept of earlier requests
 
+    def __post_init__(self) -> None:
+        least = {"slots": 1, "queue": 0, "context": 1, "chunk": 1, "prefix_bytes": 0}
+        for name, lowest in least.items():
+            if (value := getattr(self, name)) is not None and value < lowest:
+                raise UserError(f"{name}={value}", allowed=f"{lowest} or more")
 
-class Overloaded(Exception):
+
+class Overloaded(Exception):  # noqa: N818
     """All slots are taken and the queue is full; `retry_after` is in seconds."""
 
     def __init__(self, retry_after: int):
@@ -45,7 +74,7 @@ class TokenEvent(NamedTuple):
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """A prompt to continue.  `options.decoding` is a sampler; `options.max_new_tokens` None: until the context is full."""
+    """A prompt to continue by a sampler; without `options.max_new_tokens` until the context is full."""
 
     prompt: tuple[int, ...]
     options: GenerationOptions = GREEDY_OPTIONS
@@ -53,35 +82,271 @@ class GenerationRequest:
 
 
 class Ticket:
-    """A request that an engine has taken."""
+    """A request that an engine has taken.  In an event loop read `events()`, elsewhere the ticket itself."""
 
-    cached_tokens: int = 0  # of the prompt, which were read for an earlier request
+    def __init__(self, request: Request, text: StreamedText, top_logprobs: int, wake: Callable[[], None]):
+        self.request, self.text, self.top_logprobs, self.wake = request, text, top_logprobs, wake
+        self.cached_tokens = 0  # of the prompt, which were read for an earlier request
+        self.cancelled = False
+        try:
+            self.loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+            self.arrived: asyncio.Queue[TokenEvent | Exception] = asyncio.Queue()
+        except RuntimeError:
+            self.loop = None
+            self.delivered = queue.SimpleQueue[TokenEvent | Exception]()
 
-    def events(self) -> AsyncIterator[TokenEvent]:
-        """The tokens as they come; it raises what the engine has failed with.  Used in the event loop it was made in."""
-        raise NotImplementedError
+    async def events(self) -> AsyncIterator[TokenEvent]:
+        """The tokens as they come; it raises what the engine has failed with."""
+        while True:
+            event = checked(await self.arrived.get())
+            yield event
+            if event.reason is not None:
+                return
+
+    def __iter__(self) -> Iterator[TokenEvent]:
+        while True:
+            event = checked(self.delivered.get())
+            yield event
+            if event.reason is not None:
+                return
+
+    def deliver(self, event: TokenEvent | Exception) -> None:
+        if self.loop is None:
+            self.delivered.put(event)
+            return
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            self.loop.call_soon_threadsafe(self.arrived.put_nowait, event)
 
     def cancel(self) -> None:
-        """Frees the slot; nothing follows.  Called from any thread, any number of times."""
-        raise NotImplementedError
+        """Frees the row before the next step; nothing follows.  From any thread, any number of times."""
+        self.cancelled = True
+        self.wake()
+
+    def choose(self, logits: Tensor) -> None:
+        """Chooses the next token by the logits after the last one, 1 V, and delivers it."""
+        [step] = choose_tokens([self.request], logits)
+        piece = self.text.push(step.token) + ("" if step.reason is None else self.text.end())
+        top = tuple[tuple[int, float], ...]()
+        if self.top_logprobs:
+            found = logits[0].log_softmax(-1).topk(min(self.top_logprobs, logits.shape[1]))
+            top = tuple(zip(found.indices.tolist(), found.values.tolist(), strict=True))
+        self.deliver(TokenEvent(step.token, step.logprob, top, piece, step.reason))
+
+    @property
+    def ended(self) -> bool:
+        return self.cancelled or self.request.reason is not None
+
+
+def checked(event: TokenEvent | Exception) -> TokenEvent:
+    if isinstance(event, Exception):
+        raise event
+    return event
+
+
+class PrefixCache:
+    """Keys and values of token sequences that were read, the latest used last, up to a number of bytes."""
+
+    def __init__(self, most: int):
+        self.most, self.size = most, 0
+        self.entries = dict[tuple[int, ...], tuple[FixedState, int]]()
+
+    def add(self, tokens: tuple[int, ...], state: FixedState) -> None:
+        size = bytes_of(state)
+        if size > self.most:
+            return
+        for known in [one for one in self.entries if one == tokens[: len(one)] and can_be_cut(state)]:
+            self.drop(known)  # a beginning of these
+        self.drop(tokens)
+        while self.size + size > self.most:
+            self.drop(next(iter(self.entries)))
+        self.entries[tokens], self.size = (state, size), self.size + size
+
+    def drop(self, tokens: tuple[int, ...]) -> None:
+        _, size = self.entries.pop(tokens, (None, 0))
+        self.size -= size
+
+    def longest(self, prompt: list[int]) -> tuple[FixedState, int] | None:
+        """What was read of a beginning of a prompt, and how much; its last token is always read anew."""
+        found = max(((self.shared(known, prompt), known) for known in self.entries), default=(0, ()))
+        length, known = found
+        if length == 0:
+            return None
+        self.entries[known] = self.entries.pop(known)
+        return beginning(self.entries[known][0], length, len(prompt)), length
+
+    def shared(self, known: tuple[int, ...], prompt: list[int]) -> int:
+        """How many tokens a prompt can take from a known sequence; a recurrent state only as a whole."""
+        most = min(len(known), len(prompt) - 1)
+        differ = np.flatnonzero(np.array(known[:most]) != np.array(prompt[:most]))
+        length = int(differ[0]) if len(differ) else most
+        return length if length == len(known) or can_be_cut(self.entries[known][0]) else 0
+
+
+def can_be_cut(state: FixedState) -> bool:
+    return not state.carried and all(not child.carried for child in state.children.values())
+
+
+def bytes_of(state: FixedState) -> int:
+    tensors = [x for buffers in state.buffers.values() for x in buffers.tensors]
+    tensors += [x for kept in state.kept.values() for x in kept]
+    own = sum(x.numel() * x.element_size() for x in tensors)
+    return own + sum(bytes_of(child) for child in state.children.values() if isinstance(child, FixedState))
 
 
 class Engine:
     """One model that continues texts, in a thread of its own."""
 
     def __init__(self, model: Model, limits: EngineLimits):
-        raise NotImplementedError
+        task, trunk = model.task, model.model
+        if not isinstance(task, ContinuesTexts) or not isinstance(trunk, Trunk):
+            raise UserError(f"the model {task.does}", allowed="a model that continues texts")
+        self.task, self.model, self.limits = task, trunk, limits
+        rooms = [room for room in (limits.context, context_of(trunk)) if room is not None]
+        self.context = min(rooms, default=CONTEXT)
+        self.pool, self.prefixes = DecodingPool(trunk, limits.slots, self.context), PrefixCache(limits.prefix_bytes)
+        self.waits, self.rows = deque[Ticket](), list[Ticket]()  # rows: in the order of the pool's
+        self.read: Prefill | None = None  # the prompt that is being read
+        self.changed, self.closing, self.draining = Condition(), False, False
+        self.thread = Thread(target=self.work, name="headway engine", daemon=True)
+        self.thread.start()
 
     def submit(self, request: GenerationRequest) -> Ticket:
-        """Takes a request, or raises `Overloaded`, or a `UserError` where the prompt is longer than the context."""
-        raise NotImplementedError
+        """Takes a request; refuses it as `Overloaded`, or by a `UserError` where the context has no room for it."""
+        if not isinstance(request.options.decoding, Sampler):
+            raise UserError("a beam search", allowed="greedy decoding or sampling")
+        most = request.options.max_new_tokens or self.context
+        job = self.task.job(self.model, [list(request.prompt)], replace(request.options, max_new_tokens=most))
+        [(prompt, room)] = replace(job, reread=None, context=self.context).rows()
+        row = Request(0, prompt, request.options.decoding, job.stop, room, job.rules)
+        text = StreamedText(job.stop, self.task.tokenizer.stream(prompt))
+        ticket = Ticket(row, text, request.top_logprobs, self.wake)
+        with self.changed:
+            if self.closing or self.draining:
+                raise Overloaded(1)
+            self.waits = deque(one for one in self.waits if not one.ended)
+            free = self.limits.slots - self.running
+            if len(self.waits) >= self.limits.queue + max(free, 0):
+                raise Overloaded(1 + len(self.waits) // self.limits.slots)
+            self.waits.append(ticket)
+            self.changed.notify_all()
+        return ticket
 
     @property
-    def running(self) -> int: ...
+    def running(self) -> int:
+        """Requests that have a row, or whose prompt is being read."""
+        return len(self.rows) + (self.read is not None)
 
     @property
-    def waiting(self) -> int: ...
+    def waiting(self) -> int:
+        return len(self.waits)
+
+    def wake(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
 
     def close(self, *, drain: bool) -> None:
-        """Ends the thread: after all that was taken (`drain`), or at once."""
-        raise NotImplementedError
+        """Ends the thread: after all that was taken, or at once, which ends every request with an error."""
+        with self.changed:
+            self.draining, self.closing = True, self.closing or not drain
+            self.changed.notify_all()
+        self.thread.join()
+
+    def work(self) -> None:
+        with torch.inference_mode():
+            while self.wait():
+                self.sweep()
+                self.read_chunk()
+                self.step()
+        closed = RuntimeError("the engine was closed")
+        for ticket in (*self.rows, *self.waits, *([] if self.read is None else [self.read.ticket])):
+            ticket.deliver(closed)
+
+    def wait(self) -> bool:
+        """Waits until there is something to do; False: the engine ends."""
+        with self.changed:
+            while not (self.closing or self.rows or self.read or self.waits):
+                if self.draining:
+                    return False
+                self.changed.wait()
+            return not self.closing
+
+    def sweep(self) -> None:
+        """Frees the rows of requests that have ended."""
+        for row in reversed(range(len(self.rows))):
+            if (ticket := self.rows[row]).ended:
+                read = tuple(ticket.request.ids[: self.pool.lengths[row]])
+                self.prefixes.add(read, self.pool.taken(row))
+                self.pool.leave(row)
+                last = self.rows.pop()
+                if row < len(self.rows):
+                    self.rows[row] = last
+        if self.read is not None and self.read.ticket.ended:
+            self.read = None
+
+    def read_chunk(self) -> None:
+        """Reads a piece of one prompt; when it is read, its request joins the others."""
+        if self.read is None and not self.begin():
+            return
+        assert self.read is not None
+        prefill, ticket = self.read, self.read.ticket
+        try:
+            logits = prefill.advance(self.limits.chunk)
+            if logits is None:
+                return
+            self.prefixes.add(tuple(ticket.request.prompt), prefill.session.state)
+            ticket.choose(logits)
+            if not ticket.ended:
+                self.pool.join(prefill.session.state, prefill.session.read)
+                self.rows.append(ticket)
+        except Exception as error:  # of this request alone
+            ticket.deliver(error)
+        self.read = None
+
+    def begin(self) -> bool:
+        """Begins to read the prompt that has waited longest, where a row is free."""
+        while len(self.rows) < self.limits.slots:
+            with self.changed:
+                if not self.waits:
+                    return False
+                ticket = self.waits.popleft()
+                if ticket.ended:
+                    continue
+                self.read = Prefill(ticket, DecodingSession(self.model, [ticket.request.prompt], 0))
+            if found := self.prefixes.longest(ticket.request.prompt):
+                self.read.session.resume(*found)
+                ticket.cached_tokens = found[1]
+            return True
+        return False
+
+    def step(self) -> None:
+        """One more token for each row."""
+        rows = [ticket for ticket in self.rows if not ticket.ended]
+        if len(rows) < len(self.rows) or not rows:
+            return  # swept first
+        try:
+            logits = self.pool.step(torch.tensor([ticket.request.tokens[-1] for ticket in rows]))
+        except Exception as error:
+            for ticket in rows:
+                ticket.cancelled = True
+                ticket.deliver(error)
+            return
+        for ticket, row in zip(rows, logits.split(1), strict=True):
+            try:
+                ticket.choose(row)
+            except Exception as error:  # of this request alone
+                ticket.cancelled = True
+                ticket.deliver(error)
+
+
+@dataclass
+class Prefill:
+    """A prompt that is being read."""
+
+    ticket: Ticket
+    session: DecodingSession
+
+    def advance(self, chunk: int) -> Tensor | None:
+        """Reads one more piece; the logits after the prompt, 1 V, when that was the last."""
+        session = self.session
+        features = session.features(session.ids[:, session.read : session.read + chunk])
+        return session.head(features[:, 0]) if session.read == session.ids.shape[1] else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -214,24 +214,46 @@ def hypotheses(found: Sequence[Generated], texts: Sequence[str]) -> tuple[Hypoth
     )
 
 
-def streamed(job: Job, text: DecodeStream, options: GenerationOptions) -> Generator[str, None, Hypothesis]:
-    """What a job writes for one prompt, piece by piece as it comes; what may begin a stop string is held back.
+class StreamedText:
+    """The text of a continuation, piece by piece as its tokens come; what may begin a stop string is held back."""
 
-    In the end it returns all that was written.
-    """
+    def __init__(self, stop: Stop, text: DecodeStream):
+        self.stop, self.text, self.held = stop, text, ""
+
+    def push(self, token: int) -> str:
+        """What is certain now and was not before."""
+        self.held += "" if token in self.stop.tokens else self.text.push(token)
+        sure = self.stop.certain(self.held)
+        piece, self.held = self.held[:sure], self.held[sure:]
+        return piece
+
+    def end(self) -> str:
+        """What was held back, now that nothing follows."""
+        held = self.held + self.text.end()
+        return held[: self.stop.found(held)]
+
+
+def streamed(job: Job, text: DecodeStream, options: GenerationOptions) -> Generator[str, None, Hypothesis]:
+    """What a job writes for one prompt, piece by piece as it comes; in the end it returns all that was written."""
     if not isinstance(options.decoding, Sampler):
         raise UserError("a beam cannot be written as it comes", do="sample, or take the likeliest token")
-    held, stop, steps, pieces = "", job.stop, list[Step](), list[str]()
+    written, steps, pieces = StreamedText(job.stop, text), list[Step](), list[str]()
     with torch.inference_mode():
         for [step] in job.stream(options.decoding):
             steps.append(step)
-            held += "" if step.token in stop.tokens else text.push(step.token)
-            sure = stop.certain(held)
-            pieces.append(held[:sure])
-            yield held[:sure]
-            held = held[sure:]
-    held += text.end()
-    pieces.append(held[: stop.found(held)])
+            pieces.append(written.push(step.token))
+            yield pieces[-1]
+    pieces.append(written.end())
     yield pieces[-1]
     [found] = hypotheses([join_steps(steps)], ["".join(pieces)])
     return found
+
+
+@runtime_checkable
+class ContinuesTexts(Protocol):
+    """A task whose models continue prompts of tokens, one by one."""
+
+    tokenizer: Tokenizer
+    continues: ClassVar[bool]
+
+    def job(self, model: nn.Module, prompts: list[list[int]], options: GenerationOptions) -> Job: ...

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from socket import create_server
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
@@ -37,6 +38,7 @@ class RunningServer:
     pool: ModelPool
     url: str
     key: str | None
+    folder: Path  # of uploaded files
 
     @property
     def headers(self) -> dict[str, str]:
@@ -74,17 +76,17 @@ def serving(
     limits: RequestLimits = LIMITS,
 ) -> Generator[RunningServer]:
     pool = ModelPool(folders, options or ServeOptions(), StandInEngine)
-    listening = create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(create_app(pool, rules, limits), log_level="critical", access_log=False)
-    server = uvicorn.Server(config)
-    thread = Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield RunningServer(pool, f"http://127.0.0.1:{listening.getsockname()[1]}", rules.key)
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
+    with TemporaryDirectory() as folder, create_server(("127.0.0.1", 0)) as listening:
+        app = create_app(pool, Path(folder), rules, limits)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
+        thread = Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            port = listening.getsockname()[1]
+            yield RunningServer(pool, f"http://127.0.0.1:{port}", rules.key, Path(folder))
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def save_models(place: Path) -> dict[str, Path]:

@@ -1,6 +1,6 @@
 """The server's application: every route, behind the checks that each request has to pass.
 
-app = create_app(ModelPool({"gpt": Path("gpt")}, ServeOptions()), AccessRules())
+app = create_app(ModelPool({"gpt": Path("gpt")}, ServeOptions()), Path("uploads"), AccessRules())
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -28,8 +29,11 @@ from headway.serve.streaming import ClientLeftError, on_client_left
 LIMITS = RequestLimits()
 
 
-def create_app(pool: ModelPool, rules: AccessRules, limits: RequestLimits = LIMITS) -> FastAPI:
-    """The application of some models; when it ends, all that they have begun is finished."""
+def create_app(pool: ModelPool, folder: Path, rules: AccessRules, limits: RequestLimits = LIMITS) -> FastAPI:
+    """The application of some models; when it ends, all that they have begun is finished.
+
+    Uploaded files are kept in `folder`, as long as the request that they came with.
+    """
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncGenerator[None]:
@@ -39,7 +43,7 @@ def create_app(pool: ModelPool, rules: AccessRules, limits: RequestLimits = LIMI
             app.state.ending = True
             await asyncio.to_thread(pool.close, drain=True)
 
-    state = ServerState(pool, limits)
+    state = ServerState(pool, folder, limits)
     app = FastAPI(
         title="headway",
         version=__version__,

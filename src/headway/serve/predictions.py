@@ -35,7 +35,7 @@ def prediction_routes(state: ServerState) -> APIRouter:
             texts = [body.input] if isinstance(body.input, str) else body.input
             check_characters(texts, state.limits.prompt_characters, "input")
             async with state.pool.lease(body.model) as served:
-                given = await stored_inputs(served.task, texts, files, state.limits)
+                given = await stored_inputs(state, served.task, texts, files)
                 found = await predictions(state, request, served, given, body.options)
                 rows = [to_plain_json(one, name) for one, name in zip(found, given.names, strict=False)]
                 return AsciiJson({"model": body.model, "task": served.task.name, "predictions": rows})
@@ -48,7 +48,7 @@ def prediction_routes(state: ServerState) -> APIRouter:
             if len(texts) + len(files) != 1:
                 raise ApiError(400, "give one input, as a text or as a file", param="input")
             async with state.pool.lease(body.model) as served:
-                given = await stored_inputs(served.task, texts, files, state.limits)
+                given = await stored_inputs(state, served.task, texts, files)
                 explorer = Explorer({body.model: served.model}, body.tokens, body.site)
 
                 def record(inputs: list[str]) -> Sequence[Any]:
@@ -76,7 +76,7 @@ def prediction_routes(state: ServerState) -> APIRouter:
             if served.task.kind != SPEECH:
                 said = f"the model {body.model!r} {served.task.does} and writes down no speech"
                 raise ApiError(400, said, param="model", code="unsupported_model")
-            given = await stored_inputs(served.task, [], files, state.limits)
+            given = await stored_inputs(state, served.task, [], files)
             [found] = await predictions(state, request, served, given, body.decoding)
             return transcript(body, found, given)
 

@@ -48,8 +48,8 @@ class AccessRules:
     def check_origin(self, scope: Scope, headers: Headers) -> None:
         """A page of another server may not ask, nor one that a name of its own leads here (DNS rebinding)."""
         host, origin = headers.get("host", ""), headers.get("origin")
-        server = scope.get("server") or ("", None)
-        allowed = {name if server[1] == 80 else f"{name}:{server[1]}" for name in LOOPBACK}
+        address, port = scope.get("server") or ("", None)
+        allowed = {name if port == 80 else f"{name}:{port}" for name in (*LOOPBACK, address)}
         if self.key is None and host not in allowed:
             raise ApiError(403, "this server answers requests to its loopback address alone", code="host")
         own = {f"{scheme}://{host}" for scheme in ("http", "https")}

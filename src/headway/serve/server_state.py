@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headway.serve.api_errors import ApiError
 from headway.serve.counters import Counters
@@ -28,6 +29,7 @@ class RequestLimits:
 @dataclass(frozen=True)
 class ServerState:
     pool: ModelPool
+    folder: Path  # for uploaded files
     limits: RequestLimits = RequestLimits()
     counters: Counters = field(default_factory=Counters)
 

@@ -66,6 +66,8 @@ async def read_request(
 ) -> AsyncGenerator[tuple[Fields, list[UploadFile]]]:
     """The fields of a JSON object, or those of a form with the files that came with them."""
     if not is_form(request):
+        if content_type(request) != "application/json":
+            raise ApiError(400, "the body must be application/json or multipart/form-data")
         yield parsed(kind, loaded_json(await request.body())), []
         return
     async with request.form(max_files=limits.upload_files, max_fields=256, max_part_size=limits.json_bytes) as form:
@@ -83,7 +85,11 @@ async def read_request(
 
 
 def is_form(request: Request) -> bool:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == "multipart/form-data"
+    return content_type(request) == "multipart/form-data"
+
+
+def content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def loaded_json(data: bytes, param: str | None = None) -> Any:
@@ -102,18 +108,18 @@ def parsed(kind: type[Fields], values: object) -> Fields:
 
 
 async def stored_inputs(
-    task: Task, texts: Sequence[str], files: Sequence[UploadFile], limits: RequestLimits
+    state: ServerState, task: Task, texts: Sequence[str], files: Sequence[UploadFile]
 ) -> StoredInputs:
     """Files first, then texts, as a task reads them; refused where it does not read such."""
     check_kinds(task, texts, len(files))
-    folder = TemporaryDirectory(prefix="headway-")
+    folder = TemporaryDirectory(dir=state.folder)
     try:
         extents, paths = list[tuple[int, ...]](), list[str]()
         for at, file in enumerate(files):
             suffix = SUFFIX.search(file.filename or "")
             path = Path(folder.name) / f"{at}{suffix[0].lower() if suffix else ''}"
             name, data = shown_name(file), await file.read()
-            extents.append(await asyncio.to_thread(checked_extent, medium(task, limits), name, data))
+            extents.append(await asyncio.to_thread(checked_extent, medium(task, state.limits), name, data))
             path.write_bytes(data)
             paths.append(str(path))
     except BaseException:

@@ -35,6 +35,7 @@ LAYERS = {
     "evaluation": 6,
     "model": 7,
     "inspect": 8,
+    "serve": 8,
     "learn": 9,
     "conversion": 8,
     "doctor": 8,
@@ -46,7 +47,7 @@ LAYERS = {
     "__main__": 12,
 }
 # Besides what lies below it and its own folder, a part may import these.
-ALSO = {("cli", "headway"), ("doctor", "headway"), ("training", "headway")}
+ALSO = {("cli", "headway"), ("doctor", "headway"), ("training", "headway"), ("serve", "headway")}
 
 Imports = dict[str, set[str]]
 
@@ -264,6 +265,9 @@ LIGHT = [
     ["bench"],
     ["bench", "--help"],
     ["bench", "generate-gtp2"],
+    ["serve", "--help"],
+    ["serve"],
+    ["serve", "model"],
     ["look", "--help"],
     ["look"],
     ["look", "model"],

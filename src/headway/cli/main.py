@@ -39,6 +39,7 @@ from headway.cli import (
     lesson_commands,
     look_command,
     model_commands,
+    serve_command,
     train_commands,
 )
 from headway.console import fitted, is_terminal, progress_on
@@ -105,6 +106,7 @@ app.command(lecture_command.lecture)
 app.command(train_commands.bottleneck)
 app.command(train_commands.compare)
 app.command(look_command.look)
+app.command(serve_command.serve)
 app.command(inspect_commands.inspect)
 app.command(bench_command.bench)
 

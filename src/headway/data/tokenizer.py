@@ -10,7 +10,7 @@ The rule for special tokens:
 - A special token that is spelled in the text, such as "[MASK]", is read as one where the checkpoint's authors read it
   so.  With `literal`, as in tokenizers trained here, a text is a text: no spelling becomes a special token.  Use
   `replace(tokenizer, literal=False)` to read the spellings.
-- `plain` gives the ids of the text alone, always literally.
+- `plain` gives the ids of the text alone, always literally; `marked` with all special tokens that are spelled in it.
 - `decode` leaves special tokens out.
 """
 
@@ -99,6 +99,10 @@ class Tokenizer:
 
     def plain_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return self.ids(texts, framed=False)
+
+    def marked(self, text: str) -> list[int]:
+        """The ids of a text that spells its special tokens itself, as a chat template writes it: nothing is added."""
+        return self.special_ids([text], framed=False)[0]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without special tokens."""
@@ -199,17 +203,17 @@ class Tokenizer:
         except BaseException as error:
             raise unreadable(texts, error) from error
 
-    def special_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of texts with the special tokens that are spelled in them, and with the frame."""
+    def special_ids(self, texts: Sequence[str], framed: bool = True) -> list[list[int]]:
+        """The ids of texts with the special tokens that are spelled in them."""
         if self.normalizer is None:
             try:
-                return self.known_ids(self.backend.encode_batch_fast(list(texts)))
+                return self.known_ids(self.backend.encode_batch_fast(list(texts), add_special_tokens=framed))
             except BaseException as error:
                 raise unreadable(texts, error) from error
         # what lies between special tokens is normalised by itself; the tokens are at the odd places
         parts = [self.special_spelling.split(text) for text in texts]
         found = iter(self.ids([part for row in parts for part in row[::2]], framed=False))
-        before, after = frame_of(self.backend)
+        before, after = frame_of(self.backend) if framed else ([], [])
         rows = [[[self.spelled_id(part)] if n % 2 else next(found) for n, part in enumerate(row)] for row in parts]
         return [[*before, *chain.from_iterable(row), *after] for row in rows]
 

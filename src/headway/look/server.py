@@ -36,10 +36,17 @@ HEADERS = {
 
 def bind(port: int) -> PageServer:
     """A server bound to a port, without a session yet: a port in use is reported before a model is loaded."""
+    with port_errors(port):
+        return PageServer((HOST, port), PageRequestHandler)
+
+
+@contextmanager
+def port_errors(port: int) -> Generator[None]:
+    """A port that cannot be bound is told with what to do."""
     if not 0 <= port <= 65535:
         raise UserError(f"port={port}", allowed="1 to 65535, or 0 for any that is free")
     try:
-        return PageServer((HOST, port), PageRequestHandler)
+        yield
     except OSError as error:
         if error.errno not in (EADDRINUSE, EACCES):
             raise

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from headway.data.records import Record
+    from headway.generate.decoding import Job
     from headway.metrics.scores import Scores
 
 MAX_CLASSES = 5  # of which the probabilities are shown to people
@@ -184,6 +185,19 @@ class StreamsText(Protocol):
         self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS
     ) -> Generator[str, None, Prediction]:
         """The answer to one text, piece by piece as it is written, and returned in the end."""
+        ...
+
+
+@runtime_checkable
+class ContinuesText(Protocol):
+    """A task whose models continue texts token by token, so that requests can be decoded together."""
+
+    def prompts(self, model: nn.Module, texts: Sequence[str]) -> Sequence[Any]:
+        """The tokens of texts, as many of the last as the model reads at once."""
+        ...
+
+    def job(self, model: nn.Module, prompts: list[list[int]], options: GenerationOptions) -> Job:
+        """The continuation of prompts, to be decoded."""
         ...
 
 

@@ -1,0 +1,101 @@
+"""`headway serve`: models behind an API that OpenAI's clients talk to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from headway.cli.options import Dtype, ModelPath, import_torch
+from headway.errors import UserError
+
+KEY = "HEADWAY_API_KEY"
+ADDRESS = Group("Address and access", sort_key=10)
+CAPACITY = Group("Capacity", sort_key=11)
+
+
+def serve(
+    *models: ModelPath,
+    host: Annotated[str, Parameter(group=ADDRESS)] = "127.0.0.1",
+    port: Annotated[int, Parameter(group=ADDRESS)] = 8000,
+    api_key: Annotated[str | None, Parameter(group=ADDRESS, show_default=False)] = None,
+    cors: Annotated[tuple[str, ...], Parameter(group=ADDRESS, show_default=False)] = (),
+    log: Annotated[bool, Parameter(group=ADDRESS)] = False,
+    slots: Annotated[int, Parameter(group=CAPACITY)] = 4,
+    queue: Annotated[int, Parameter(group=CAPACITY)] = 16,
+    context: Annotated[int | None, Parameter(group=CAPACITY)] = None,
+    timeout: Annotated[float, Parameter(group=CAPACITY)] = 300,
+    memory: Annotated[float | None, Parameter(group=CAPACITY)] = None,
+    dtype: Annotated[Dtype, Parameter(group=CAPACITY)] = None,
+) -> None:
+    """Serve models over HTTP, in the shape of OpenAI's API and with an API of headway's own.
+
+    Models are called by the names of their folders, and are loaded when they are first asked for.  Ctrl-C or SIGTERM
+    lets requests end; a second one leaves at once.  /docs describes the API.
+
+    Parameters
+    ----------
+    models
+        Model folders, in headway's or Hugging Face's layout.
+    host
+        The address to listen on; any other than a loopback address needs an API key.
+    port
+        The port; 0 takes any that is free.
+    api_key
+        The key that every request must have, as in Authorization: Bearer KEY; or set HEADWAY_API_KEY, which other
+        users of the machine do not see.
+    cors
+        An origin whose pages may ask, such as https://app.example; may be given several times.
+    log
+        Print a line for each request: method, path, status and time, never what was asked.
+    slots
+        Number of requests that a language model continues at the same time.
+    queue
+        Number of requests that wait for a model; with more, it answers 429.
+    context
+        Maximum number of tokens of a prompt and its continuation; by default what the model can read at once, or 4,096.
+    timeout
+        Seconds that a request may take.
+    memory
+        GiB of weights that may be loaded at a time; models that were used longest ago leave first.
+    """
+    from headway.serve.run_server import ServerAddress
+
+    if not models:
+        raise UserError("headway serve needs a model", do="give a folder, as in headway serve MODEL")
+    folders = named(models)
+    check_counts(slots, queue, context, timeout, memory)
+    address = ServerAddress(host, port, api_key or os.environ.get(KEY) or None, cors, log)
+    address.check()
+    import_torch()
+    from headway.serve.engine import EngineLimits
+    from headway.serve.run_server import run_server
+    from headway.serve.served_models import ServeOptions
+
+    limits = EngineLimits(slots, queue, context)
+    run_server(folders, address, ServeOptions(dtype, limits, timeout, None if memory is None else int(memory * 2**30)))
+
+
+def named(models: tuple[Path, ...]) -> dict[str, Path]:
+    """The models by the names of their folders."""
+    found = dict[str, Path]()
+    for model in models:
+        name = model.resolve().name
+        if name in found:
+            said = f"{found[name]} and {model} have the same name"
+            raise UserError(said, do="rename one of the folders, or serve one of them")
+        if not model.is_file() and not (model / "config.json").is_file() and not any(model.glob("*.*")):
+            raise UserError(f"{model} holds no model", allowed="a folder with config.json and model.safetensors")
+        found[name] = model
+    return found
+
+
+def check_counts(slots: int, queue: int, context: int | None, timeout: float, memory: float | None) -> None:
+    for name, value, least in (("slots", slots, 1), ("queue", queue, 0), ("context", context, 2)):
+        if value is not None and value < least:
+            raise UserError(f"{name}={value}", allowed=f"{least} or more")
+    for name, seconds in (("timeout", timeout), ("memory", memory)):
+        if seconds is not None and not 0 < seconds < 1e9:
+            raise UserError(f"{name}={seconds:g}", allowed="a number above 0")

@@ -1,0 +1,117 @@
+"""Running a server: its address, its key, and how it ends.  Nothing heavy is imported before all of that is checked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from errno import EADDRNOTAVAIL
+from importlib.util import find_spec
+from ipaddress import ip_address
+from pathlib import Path
+from re import fullmatch
+from shutil import rmtree
+from signal import Signals
+from socket import AF_INET, AF_INET6, gaierror, socket
+from socket import create_server as listen
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from headway.errors import UserError
+
+if TYPE_CHECKING:
+    from headway.serve.served_models import ServeOptions
+
+PACKAGES = ("fastapi", "uvicorn", "python_multipart", "jinja2")
+MAX_CONNECTIONS = 512
+BACKLOG = 256  # connections that the system holds until they are accepted
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    """Where a server listens, and what it asks of those who come."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    key: str | None = field(default=None, repr=False)
+    origins: Sequence[str] = ()
+    log: bool = False
+
+    def check(self) -> None:
+        if missing := [name for name in PACKAGES if find_spec(name) is None]:
+            raise UserError(f"headway serve needs {missing[0]}", do="pip install 'headway[serve]'")
+        if self.key is not None and not fullmatch(r"[!-~]+", self.key):
+            raise UserError("the API key has other characters", allowed="ASCII letters, digits and signs, no spaces")
+        if self.key is None and not is_loopback(self.host):
+            do = "give api_key=, or set HEADWAY_API_KEY, or serve on 127.0.0.1"
+            raise UserError(f"host={self.host} can be reached by others, which needs an API key", do=do)
+        for origin in self.origins:
+            if not fullmatch(r"https?://[^/\s*]+", origin):
+                raise UserError(f"cors={origin}", allowed="an origin such as https://app.example")
+
+    def bind(self) -> socket:
+        """A socket that is bound before a model is loaded: a port in use is told at once."""
+        from headway.look.server import port_errors
+
+        with port_errors(self.port):
+            try:
+                family = AF_INET6 if ":" in self.host else AF_INET
+                return listen((self.host, self.port), family=family, backlog=BACKLOG)
+            except gaierror:
+                raise UserError(f"host={self.host} is no address", do="use 127.0.0.1, or 0.0.0.0 for all") from None
+            except OSError as error:
+                if error.errno != EADDRNOTAVAIL:
+                    raise
+                said = f"host={self.host} is no address of this machine"
+                raise UserError(said, do="use 127.0.0.1, or 0.0.0.0 for all") from None
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def run_server(folders: Mapping[str, Path], address: ServerAddress, options: ServeOptions) -> None:
+    """Serves until a signal: the first lets requests end, a second leaves at once."""
+    import uvicorn
+
+    from headway.serve.app import create_app
+    from headway.serve.security import AccessRules
+    from headway.serve.served_models import ModelPool
+
+    class DrainingServer(uvicorn.Server):
+        signal: int | None = None
+
+        def handle_exit(self, sig: int, frame: object) -> None:
+            self.force_exit = self.should_exit
+            self.should_exit, self.signal = True, sig
+            app.state.ending = True
+            if not self.force_exit:
+                count = len(self.server_state.tasks)
+                told = f"ending: {count} requests are being answered; once more to leave at once"
+                print(told if count else "ending", file=sys.stderr, flush=True)
+
+    with address.bind() as listening, TemporaryDirectory(prefix="headway-") as folder:
+        pool = ModelPool(folders, options)
+        app = create_app(pool, Path(folder), AccessRules(address.key, address.origins, address.log))
+        config = uvicorn.Config(
+            app, log_level="error", access_log=False, server_header=False, limit_concurrency=MAX_CONNECTIONS
+        )
+        server = DrainingServer(config)
+        print(banner(listening, pool.slots, address), flush=True)
+        try:
+            server.run(sockets=[listening])
+        finally:
+            if server.force_exit:  # at exit Python would wait for what models still compute
+                rmtree(folder, ignore_errors=True)
+                os._exit(128 + (server.signal or Signals.SIGTERM))
+
+
+def banner(listening: socket, names: Mapping[str, object], address: ServerAddress) -> str:
+    host, port = listening.getsockname()[:2]
+    where = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    key = "with the API key" if address.key else "on this machine alone"
+    return f"{where}  {', '.join(names)}; answers {key}  (Ctrl-C ends it)"

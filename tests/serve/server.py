@@ -1,0 +1,106 @@
+"""A server in a thread, on a free port of the loopback interface."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import create_server
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Any
+
+import httpx2 as httpx
+import uvicorn
+from openai import AsyncOpenAI, OpenAI
+
+from headway.serve.app import LIMITS, create_app
+from headway.serve.security import AccessRules
+from headway.serve.served_models import ModelPool, ServeOptions
+from headway.serve.server_state import RequestLimits
+from tests.cli.folders import FOLDERS
+from tests.serve.stand_in import StandInEngine
+
+OPEN = AccessRules()
+TEMPLATE = (
+    "{%- for message in messages %}\n"
+    "{%- if message.role not in ('system', 'user', 'assistant') %}{{ raise_exception('no such role') }}{% endif %}\n"
+    "{{- message.role[0] + ' ' + message.content | trim + ', ' }}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}{{- 'a ' }}{% endif %}"
+)
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    pool: ModelPool
+    url: str
+    key: str | None
+    folder: Path  # of uploaded files
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    def client(self, **how: Any) -> OpenAI:
+        return OpenAI(base_url=f"{self.url}/v1", max_retries=0, **{"api_key": self.key or "none", **how})
+
+    def async_client(self) -> AsyncOpenAI:
+        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=self.key or "none", max_retries=0)
+
+    def get(self, path: str, **how: Any) -> httpx.Response:
+        return httpx.get(self.url + path, **{"headers": self.headers, **how})
+
+    def post(self, path: str, body: object = None, **how: Any) -> httpx.Response:
+        return httpx.post(
+            self.url + path,
+            timeout=60,
+            **{"headers": self.headers, **how},
+            **({"json": body} if body is not None else {}),
+        )
+
+    def engine(self, name: str) -> StandInEngine:
+        loaded = self.pool.slots[name].loaded
+        assert loaded is not None
+        assert isinstance(loaded.engine, StandInEngine)
+        return loaded.engine
+
+
+@contextmanager
+def serving(
+    folders: Mapping[str, Path],
+    rules: AccessRules = OPEN,
+    options: ServeOptions | None = None,
+    limits: RequestLimits = LIMITS,
+) -> Generator[RunningServer]:
+    pool = ModelPool(folders, options or ServeOptions(), StandInEngine)
+    with TemporaryDirectory() as folder, create_server(("127.0.0.1", 0)) as listening:
+        app = create_app(pool, Path(folder), rules, limits)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
+        thread = Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            port = listening.getsockname()[1]
+            yield RunningServer(pool, f"http://127.0.0.1:{port}", rules.key, Path(folder))
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def save_models(place: Path) -> dict[str, Path]:
+    """Small models of texts, and one that chats."""
+    folders = {name: place / name for name in ("causal", "labels", "pairs", "masked", "tags", "vectors")}
+    for name, folder in folders.items():
+        FOLDERS[name]().save(folder)
+    chat = place / "chat"
+    FOLDERS["causal"]().save(chat)
+    (chat / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    return {**folders, "chat": chat}
+
+
+def read_events(text: str) -> list[Any]:
+    """The data of server-sent events."""
+    lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+    return [line if line == "[DONE]" else json.loads(line) for line in lines]

@@ -40,7 +40,6 @@ LAYERS = {
     "conversion": 8,
     "doctor": 8,
     "training": 9,
-    "serve": 9,
     "bench": 10,
     "cli": 11,
     "headway": 12,  # the lazy façade, above all the others

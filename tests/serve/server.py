@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from socket import create_server
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import httpx2 as httpx
 import uvicorn
 from openai import AsyncOpenAI, OpenAI
 
+from headway.model import Model
 from headway.serve.app import LIMITS, create_app
+from headway.serve.engine import Engine, EngineLimits
 from headway.serve.security import AccessRules
 from headway.serve.served_models import ModelPool, ServeOptions
 from headway.serve.server_state import RequestLimits
 from tests.cli.folders import FOLDERS
-from tests.serve.stand_in import StandInEngine
 
 OPEN = AccessRules()
 TEMPLATE = (
@@ -31,6 +32,24 @@ TEMPLATE = (
     "{%- endfor %}\n"
     "{%- if add_generation_prompt %}{{- 'a ' }}{% endif %}"
 )
+
+
+class GatedEngine(Engine):
+    """An engine that stands still while its gate is closed."""
+
+    def __init__(self, model: Model, limits: EngineLimits):
+        self.gate = Event()
+        self.gate.set()
+        super().__init__(model, limits)
+
+    def wait(self) -> bool:
+        found = super().wait()
+        self.gate.wait()
+        return found
+
+    def close(self, *, drain: bool) -> None:
+        self.gate.set()
+        super().close(drain=drain)
 
 
 @dataclass(frozen=True)
@@ -61,10 +80,10 @@ class RunningServer:
             **({"json": body} if body is not None else {}),
         )
 
-    def engine(self, name: str) -> StandInEngine:
+    def engine(self, name: str) -> GatedEngine:
         loaded = self.pool.slots[name].loaded
         assert loaded is not None
-        assert isinstance(loaded.engine, StandInEngine)
+        assert isinstance(loaded.engine, GatedEngine)
         return loaded.engine
 
 
@@ -75,7 +94,7 @@ def serving(
     options: ServeOptions | None = None,
     limits: RequestLimits = LIMITS,
 ) -> Generator[RunningServer]:
-    pool = ModelPool(folders, options or ServeOptions(), StandInEngine)
+    pool = ModelPool(folders, options or ServeOptions(), GatedEngine)
     with TemporaryDirectory() as folder, create_server(("127.0.0.1", 0)) as listening:
         app = create_app(pool, Path(folder), rules, limits)
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))

@@ -41,7 +41,9 @@ def llama_model() -> Model:
 
 def gru() -> Model:
     known = words("words")
-    return made("workbench", workbench.Config(vocab=known.vocab, mixer="gru", positions="sinusoidal", **SIZES), known, {})
+    return made(
+        "workbench", workbench.Config(vocab=known.vocab, mixer="gru", positions="sinusoidal", **SIZES), known, {}
+    )
 
 
 MODELS = {"gpt2": gpt, "llama": llama_model, "gru": gru}

@@ -14,8 +14,7 @@ from headway.serve.app import create_app
 from headway.serve.security import AccessRules, deeper_than
 from headway.serve.served_models import ModelPool, ServeOptions
 from headway.serve.server_state import RequestLimits
-from tests.serve.server import RunningServer, serving
-from tests.serve.stand_in import StandInEngine
+from tests.serve.server import GatedEngine, RunningServer, serving
 
 slow = pytest.mark.slow
 CREDENTIALS: list[dict[str, str]] = [
@@ -31,7 +30,7 @@ SPELLINGS = ("{}", "/{}", "{}/", "{}?key=secret-key-1", "{}%00", "/health/..{}",
 
 def paths(folders: dict[str, Path]) -> list[str]:
     """Every path that is served, also those that are not described."""
-    app = create_app(ModelPool(folders, ServeOptions(), StandInEngine), Path(), AccessRules())
+    app = create_app(ModelPool(folders, ServeOptions(), GatedEngine), Path(), AccessRules())
     found = {*app.openapi()["paths"], "/", "/docs", "/ready", "/metrics", "/openapi.json"}
     return sorted(path.replace("{name}", "causal") for path in found)
 
@@ -186,7 +185,7 @@ def test_logs_hold_no_prompt(folders: dict[str, Path], capfd: pytest.CaptureFixt
         server.post("/v1/completions", {"model": "marzipan", "prompt": "marzipan"})
         server.get("/marzipan")
         engine = server.engine("causal")
-        engine.decode = broken  # type: ignore[method-assign]
+        engine.session_for = broken  # type: ignore[method-assign]
         failed = server.post("/v1/completions", {"model": "causal", "prompt": "marzipan"})
         assert failed.status_code == 503
         assert "marzipan" not in failed.text

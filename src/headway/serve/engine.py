@@ -32,7 +32,8 @@ from headway.generate.session import DecodingSession, context_of
 from headway.model import Model
 from headway.nn.state import FixedState
 from headway.nn.trunk import Trunk
-from headway.tasks.generation import GREEDY_OPTIONS, ContinuesTexts, GenerationOptions, StreamedText
+from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, StreamedText
+from headway.tasks.results import ContinuesText
 
 CONTEXT = 4096  # tokens of a row, where the model has no limit of its own
 
@@ -198,14 +199,15 @@ class Engine:
 
     def __init__(self, model: Model, limits: EngineLimits):
         task, trunk = model.task, model.model
-        if not isinstance(task, ContinuesTexts) or not isinstance(trunk, Trunk):
+        if not isinstance(task, ContinuesText) or not isinstance(trunk, Trunk):
             raise UserError(f"the model {task.does}", allowed="a model that continues texts")
-        self.task, self.model, self.limits = task, trunk, limits
+        self.task, self.model, self.tokenizer, self.limits = task, trunk, model.vocabulary(), limits
         rooms = [room for room in (limits.context, context_of(trunk)) if room is not None]
         self.context = min(rooms, default=CONTEXT)
         self.pool, self.prefixes = DecodingPool(trunk, limits.slots, self.context), PrefixCache(limits.prefix_bytes)
         self.waits, self.rows = deque[Ticket](), list[Ticket]()  # rows: in the order of the pool's
-        self.read: Prefill | None = None  # the prompt that is being read
+        self.read: Ticket | None = None  # whose prompt is being read, by a session of its own
+        self.session: DecodingSession | None = None
         self.changed, self.closing, self.draining = Condition(), False, False
         self.thread = Thread(target=self.work, name="headway engine", daemon=True)
         self.thread.start()
@@ -218,14 +220,13 @@ class Engine:
         job = self.task.job(self.model, [list(request.prompt)], replace(request.options, max_new_tokens=most))
         [(prompt, room)] = replace(job, reread=None, context=self.context).rows()
         row = Request(0, prompt, request.options.decoding, job.stop, room, job.rules)
-        text = StreamedText(job.stop, self.task.tokenizer.stream(prompt))
+        text = StreamedText(job.stop, self.tokenizer.stream(prompt))
         ticket = Ticket(row, text, request.top_logprobs, self.wake)
         with self.changed:
             if self.closing or self.draining:
                 raise Overloaded(1)
             self.waits = deque(one for one in self.waits if not one.ended)
-            free = self.limits.slots - self.running
-            if len(self.waits) >= self.limits.queue + max(free, 0):
+            if len(self.waits) + self.running >= self.limits.slots + self.limits.queue:
                 raise Overloaded(1 + len(self.waits) // self.limits.slots)
             self.waits.append(ticket)
             self.changed.notify_all()
@@ -238,7 +239,8 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        return len(self.waits)
+        with self.changed:
+            return sum(not ticket.ended for ticket in self.waits)
 
     def wake(self) -> None:
         with self.changed:
@@ -258,7 +260,7 @@ class Engine:
                 self.read_chunk()
                 self.step()
         closed = RuntimeError("the engine was closed")
-        for ticket in (*self.rows, *self.waits, *([] if self.read is None else [self.read.ticket])):
+        for ticket in (*self.rows, *self.waits, *([] if self.read is None else [self.read])):
             ticket.deliver(closed)
 
     def wait(self) -> bool:
@@ -280,43 +282,44 @@ class Engine:
                 last = self.rows.pop()
                 if row < len(self.rows):
                     self.rows[row] = last
-        if self.read is not None and self.read.ticket.ended:
-            self.read = None
+        if self.read is not None and self.read.ended:
+            self.read = self.session = None
 
     def read_chunk(self) -> None:
         """Reads a piece of one prompt; when it is read, its request joins the others."""
-        if self.read is None and not self.begin():
+        if self.read is None:
+            self.read = self.next_waiting()
+        if (ticket := self.read) is None:
             return
-        assert self.read is not None
-        prefill, ticket = self.read, self.read.ticket
         try:
-            logits = prefill.advance(self.limits.chunk)
-            if logits is None:
+            session = self.session = self.session or self.session_for(ticket)
+            features = session.features(session.ids[:, session.read : session.read + self.limits.chunk])
+            if session.read < session.ids.shape[1]:
                 return
-            self.prefixes.add(tuple(ticket.request.prompt), prefill.session.state)
-            ticket.choose(logits)
+            self.prefixes.add(tuple(ticket.request.prompt), session.state)
+            ticket.choose(session.head(features[:, 0]))
             if not ticket.ended:
-                self.pool.join(prefill.session.state, prefill.session.read)
+                self.pool.join(session.state, session.read)
                 self.rows.append(ticket)
         except Exception as error:  # of this request alone
             ticket.deliver(error)
-        self.read = None
+        self.read = self.session = None
 
-    def begin(self) -> bool:
-        """Begins to read the prompt that has waited longest, where a row is free."""
-        while len(self.rows) < self.limits.slots:
-            with self.changed:
-                if not self.waits:
-                    return False
-                ticket = self.waits.popleft()
-                if ticket.ended:
-                    continue
-                self.read = Prefill(ticket, DecodingSession(self.model, [ticket.request.prompt], 0))
-            if found := self.prefixes.longest(ticket.request.prompt):
-                self.read.session.resume(*found)
-                ticket.cached_tokens = found[1]
-            return True
-        return False
+    def next_waiting(self) -> Ticket | None:
+        """The request that has waited longest, where a row is free."""
+        with self.changed:
+            while self.waits and len(self.rows) < self.limits.slots:
+                if not (ticket := self.waits.popleft()).ended:
+                    return ticket
+        return None
+
+    def session_for(self, ticket: Ticket) -> DecodingSession:
+        """A session for a prompt, behind what is known of its beginning."""
+        session = DecodingSession(self.model, [ticket.request.prompt], 0)
+        if found := self.prefixes.longest(ticket.request.prompt):
+            session.resume(*found)
+            ticket.cached_tokens = found[1]
+        return session
 
     def step(self) -> None:
         """One more token for each row."""
@@ -336,17 +339,3 @@ class Engine:
             except Exception as error:  # of this request alone
                 ticket.cancelled = True
                 ticket.deliver(error)
-
-
-@dataclass
-class Prefill:
-    """A prompt that is being read."""
-
-    ticket: Ticket
-    session: DecodingSession
-
-    def advance(self, chunk: int) -> Tensor | None:
-        """Reads one more piece; the logits after the prompt, 1 V, when that was the last."""
-        session = self.session
-        features = session.features(session.ids[:, session.read : session.read + chunk])
-        return session.head(features[:, 0]) if session.read == session.ids.shape[1] else None

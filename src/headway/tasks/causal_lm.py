@@ -81,7 +81,6 @@ class CausalLM(LanguageModelling):
     architectures = ("gpt2", "llama", "mixtral", "workbench")
     presets_by_size = ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2")
     overlap = 1
-    continues = True
     sampling: ClassVar[Mapping[str, float]] = {"temperature": TEMPERATURE}
 
     tokenizer: Tokenizer

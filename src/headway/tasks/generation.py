@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -247,13 +247,3 @@ def streamed(job: Job, text: DecodeStream, options: GenerationOptions) -> Genera
     yield pieces[-1]
     [found] = hypotheses([join_steps(steps)], ["".join(pieces)])
     return found
-
-
-@runtime_checkable
-class ContinuesTexts(Protocol):
-    """A task whose models continue prompts of tokens, one by one."""
-
-    tokenizer: Tokenizer
-    continues: ClassVar[bool]
-
-    def job(self, model: nn.Module, prompts: list[list[int]], options: GenerationOptions) -> Job: ...

@@ -32,6 +32,7 @@ from cyclopts.exceptions import (
 from headway import __version__
 from headway.cli import (
     bench_command,
+    chat_command,
     data_commands,
     explain_command,
     inspect_commands,
@@ -64,7 +65,7 @@ headway {__version__}: attention and transformers from one readable set of parts
 """
 
 COMMANDS_ELSEWHERE = {  # names in other programs
-    **dict.fromkeys(("predict", "chat", "infer", "inference", "translate", "classify", "transcribe"), "run"),
+    **dict.fromkeys(("predict", "infer", "inference", "translate", "classify", "transcribe"), "run"),
     **dict.fromkeys(("evaluate", "test", "validate"), "eval"),
     **dict.fromkeys(("fit", "finetune", "fine-tune"), "train"),
 }
@@ -99,6 +100,7 @@ app.command(model_commands.list_presets, name="list")
 app.command(model_commands.cost)
 app.command(model_commands.run)
 app.command(model_commands.generate)
+app.command(chat_command.chat)
 app.command(model_commands.convert)
 app.command(explain_command.explain)
 app.command(lesson_commands.lesson)

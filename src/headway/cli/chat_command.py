@@ -1,0 +1,101 @@
+"""`headway chat`: a model that answers line by line in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.cli.model_commands import WRITING, Writing, prepared
+from headway.cli.options import LOAD_OPTIONS, Dtype, LoadOptions
+from headway.errors import UserError, counted
+
+if TYPE_CHECKING:
+    from headway.model import Model
+    from headway.tasks.generation import GenerationOptions
+
+
+def chat(
+    model: Path,
+    /,
+    *,
+    system: str | None = None,
+    dtype: Dtype = None,
+    loading: LoadOptions = LOAD_OPTIONS,
+    writing: Writing = WRITING,
+) -> None:
+    """Talk to a model in the terminal: type a line, and it answers as it writes.
+
+    A model with a chat template is given the whole conversation.  Any other answers
+    each line by itself: it continues, translates, classifies, fills masks …; a model
+    of images or sounds is given names of files.  Ctrl-C ends an answer, Ctrl-D leaves.
+
+    Parameters
+    ----------
+    model
+        A model folder, in headway's or Hugging Face's layout.
+    system
+        What the model is told before the conversation begins.
+    """
+    writing.check()
+    loaded, options = prepared(model, writing, loading, dtype)
+    from headway.serve.chat_template import read_chat_template
+    from headway.serve.conversation import Conversation
+    from headway.tasks.results import ContinuesText
+
+    template = read_chat_template(model) if isinstance(loaded.task, ContinuesText) else None
+    if system is not None and template is None:
+        raise UserError(f"the model in {model} has no chat template to put --system into", do="leave it out")
+    talk = None if template is None else Conversation(loaded, template, system)
+    about = f"the model {loaded.task.does}" if talk is None else "a conversation"
+    print(f"{about}; Ctrl-C ends an answer, Ctrl-D leaves", file=sys.stderr)
+    while (line := read_line()) is not None:
+        if not line.strip():
+            continue
+        try:
+            say(answered(loaded, line, options) if talk is None else talk.ask(line, options))
+        except KeyboardInterrupt:
+            print(" …")
+        except UserError as error:  # of this line alone
+            print(f"error: {error}", file=sys.stderr)
+        if talk is not None and talk.left_out:
+            count = counted(talk.left_out, "message")
+            print(f"note: the first {count} no longer fit the context and were left out", file=sys.stderr)
+
+
+def read_line() -> str | None:
+    """The next line; None at the end, or where Ctrl-C is typed in place of one."""
+    try:
+        return input("> " if sys.stdin.isatty() else "")
+    except (EOFError, KeyboardInterrupt):
+        if sys.stdin.isatty():
+            print()
+        return None
+
+
+def say(pieces: Generator[str, None, str]) -> None:
+    """Prints an answer as it comes, and which limit ended it."""
+    try:
+        while True:
+            print(next(pieces), end="", flush=True)
+    except StopIteration as end:
+        print()
+        if end.value in ("length", "context"):
+            limit = {"length": "the maximum number of tokens; raise --max-new-tokens", "context": "its full context"}
+            print(f"note: the answer was ended by {limit[end.value]}", file=sys.stderr)
+    finally:
+        pieces.close()
+
+
+def answered(model: Model, line: str, options: GenerationOptions) -> Generator[str, None, str]:
+    """What a model answers to a line by itself, as it writes where it can."""
+    from headway.generate.sampling import Sampler
+    from headway.tasks.results import StreamsText, TextPrediction
+
+    if isinstance(model.task, StreamsText) and isinstance(options.decoding, Sampler):
+        found = yield from model.stream(line, options)
+    else:
+        found = model.predict(line, options)
+        yield found.to_text()
+    return found.hypotheses[0].reason if isinstance(found, TextPrediction) else ""

@@ -104,11 +104,6 @@ def invalid_field(place: list[str | int], kind: str, message: str) -> ApiError:
     return ApiError(400, f"{param[:100]}: {message}", param=param[:100])
 
 
-async def on_bug(request: Request, error: Exception) -> Response:
-    """A bug in a route, which whoever raised it again will print."""
-    return ApiError(500, "internal error; see the server's log").response()
-
-
 def print_bug(error: BaseException) -> None:
     """Where an error came from, without its message, which may hold what a client sent."""
     places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in extract_tb(error.__traceback__)]

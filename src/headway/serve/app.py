@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from headway import __version__
-from headway.serve.api_errors import ApiError, on_api_error, on_bug, on_http_error, on_invalid_body
+from headway.serve.api_errors import ApiError, on_api_error, on_http_error, on_invalid_body
 from headway.serve.completions import completion_routes
 from headway.serve.embeddings import embedding_routes
 from headway.serve.html_routes import html_routes
@@ -56,7 +56,6 @@ def create_app(pool: ModelPool, folder: Path, rules: AccessRules, limits: Reques
             HTTPException: on_http_error,
             RequestValidationError: on_invalid_body,
             ClientLeftError: on_client_left,
-            Exception: on_bug,
         },
     )
     app.state.ending = False

@@ -12,13 +12,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from re import fullmatch
 from shutil import rmtree
-from signal import Signals
-from socket import AF_INET, AF_INET6, gaierror, socket
+from socket import AF_INET, AF_INET6, socket
 from socket import create_server as listen
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from headway.errors import UserError
+from headway.errors import UserError, counted
 
 if TYPE_CHECKING:
     from headway.serve.served_models import ServeOptions
@@ -48,7 +47,9 @@ class ServerAddress:
             raise UserError(f"host={self.host} can be reached by others, which needs an API key", do=do)
         for origin in self.origins:
             if not fullmatch(r"https?://[^/\s*]+", origin):
-                raise UserError(f"cors={origin}", allowed="an origin such as https://app.example")
+                raise UserError(
+                    f"{origin!r} is no origin", allowed="a scheme and a host, as in cors=https://app.example"
+                )
 
     def bind(self) -> socket:
         """A socket that is bound before a model is loaded: a port in use is told at once."""
@@ -58,10 +59,10 @@ class ServerAddress:
             try:
                 family = AF_INET6 if ":" in self.host else AF_INET
                 return listen((self.host, self.port), family=family, backlog=BACKLOG)
-            except gaierror:
-                raise UserError(f"host={self.host} is no address", do="use 127.0.0.1, or 0.0.0.0 for all") from None
             except OSError as error:
-                if error.errno != EADDRNOTAVAIL:
+                if (
+                    error.errno != EADDRNOTAVAIL and (error.errno or 0) > 0
+                ):  # a name that is not known has a negative one
                     raise
                 said = f"host={self.host} is no address of this machine"
                 raise UserError(said, do="use 127.0.0.1, or 0.0.0.0 for all") from None
@@ -83,31 +84,28 @@ def run_server(folders: Mapping[str, Path], address: ServerAddress, options: Ser
     from headway.serve.served_models import ModelPool
 
     class DrainingServer(uvicorn.Server):
-        signal: int | None = None
-
         def handle_exit(self, sig: int, frame: object) -> None:
-            self.force_exit = self.should_exit
-            self.should_exit, self.signal = True, sig
-            app.state.ending = True
-            if not self.force_exit:
-                count = len(self.server_state.tasks)
-                told = f"ending: {count} requests are being answered; once more to leave at once"
-                print(told if count else "ending", file=sys.stderr, flush=True)
+            if self.should_exit:  # at exit Python would wait for what models still compute
+                rmtree(folder, ignore_errors=True)
+                os._exit(128 + sig)
+            self.should_exit = app.state.ending = True
+            if count := len(self.server_state.tasks):
+                told = f"ending: {counted(count, 'request')} to be answered first; once more to leave at once"
+                print(told, file=sys.stderr, flush=True)
 
     with address.bind() as listening, TemporaryDirectory(prefix="headway-") as folder:
         pool = ModelPool(folders, options)
         app = create_app(pool, Path(folder), AccessRules(address.key, address.origins, address.log))
         config = uvicorn.Config(
-            app, log_level="error", access_log=False, server_header=False, limit_concurrency=MAX_CONNECTIONS
+            app,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
         )
-        server = DrainingServer(config)
         print(banner(listening, pool.slots, address), flush=True)
-        try:
-            server.run(sockets=[listening])
-        finally:
-            if server.force_exit:  # at exit Python would wait for what models still compute
-                rmtree(folder, ignore_errors=True)
-                os._exit(128 + (server.signal or Signals.SIGTERM))
+        DrainingServer(config).run(sockets=[listening])
 
 
 def banner(listening: socket, names: Mapping[str, object], address: ServerAddress) -> str:

@@ -1,0 +1,128 @@
+"""`headway serve` in a process of its own: what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+
+from tests.cli.folders import FOLDERS
+
+pytestmark = pytest.mark.slow
+MISTAKES = [
+    ([], "headway serve needs a model"),
+    (["MODEL", "--host", "0.0.0.0"], "--host 0.0.0.0 can be reached by others, which needs an API key; give --api-key"),
+    (["MODEL", "--host", "::"], "needs an API key"),
+    (["MODEL", "--host", "nowhere.invalid", "--api-key", "x"], "is no address of this machine"),
+    (["MODEL", "--api-key", "a b"], "the API key has other characters"),
+    (["MODEL", "MODEL"], "have the same name"),
+    (["MODEL", "--slots", "0"], "--slots 0; allowed: 1 or more"),
+    (["MODEL", "--timeout", "0"], "--timeout 0"),
+    (["MODEL", "--memory", "1e-9"], "raise --memory"),
+    (["MODEL", "--cors", "*"], "'*' is no origin"),
+    (["nothing"], "nothing is not a folder"),
+]
+
+
+@pytest.fixture(scope="module")
+def spans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that writes for as long as it may."""
+    folder = tmp_path_factory.mktemp("models") / "spans"
+    FOLDERS["spans"]().save(folder)
+    return folder
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "headway", "serve", *map(str, words)]
+
+
+@pytest.mark.parametrize(("words", "said"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
+def test_mistakes_are_told_in_a_sentence(spans: Path, words: list[str], said: str) -> None:
+    given = command(*(str(spans) if word == "MODEL" else word for word in words))
+    done = subprocess.run(given, capture_output=True, text=True, env={**os.environ, "HEADWAY_API_KEY": ""})
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_port_in_use_is_told(spans: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(command(spans, "--port", port), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"port {port} is in use" in done.stderr
+
+
+def test_missing_packages_are_told(spans: Path) -> None:
+    code = (
+        "import sys, importlib.util as u; found = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'fastapi' else found(name, *rest)\n"
+        f"from headway.cli.main import main; sys.exit(main(['serve', {str(spans)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install 'headway[serve]'" in done.stderr
+
+
+@contextmanager
+def running(tmp_path: Path, *words: object) -> Generator[tuple[subprocess.Popen[str], str]]:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    given = command(*words, "--port", 0)
+    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().split("/  ")[0]
+        finally:
+            process.kill()
+
+
+LONG = {"model": "spans", "input": "the cat", "options": {"max_new_tokens": 4096}}
+
+
+def ask(url: str, body: object) -> httpx.Response:
+    return httpx.post(f"{url}/api/predict", json=body, timeout=60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_requests_end(spans: Path, tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path, spans) as (process, url), ThreadPoolExecutor() as pool:
+        assert ask(url, {**LONG, "options": {"max_new_tokens": 1}}).status_code == 200
+        asked = pool.submit(ask, url, LONG)
+        wait_for(url, 'headway_requests_running{model="spans"} 1')
+        process.send_signal(number)
+        found = asked.result()
+        assert found.status_code == 200
+        assert len(found.json()["predictions"][0]["tokens"]) == 4096
+        assert process.wait(20) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_signal_leaves_at_once(spans: Path, tmp_path: Path) -> None:
+    with running(tmp_path, spans) as (process, url), ThreadPoolExecutor() as pool:
+        assert ask(url, {**LONG, "options": {"max_new_tokens": 1}}).status_code == 200
+        asked = pool.submit(ask, url, {**LONG, "input": ["the cat"] * 500})
+        wait_for(url, 'headway_requests_running{model="spans"} 1')
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert process.stderr.readline() == "ending: 1 request to be answered first; once more to leave at once\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 128 + signal.SIGTERM
+        with pytest.raises(httpx.TransportError):
+            asked.result()
+        assert process.stderr.read() == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def wait_for(url: str, line: str) -> None:
+    while line not in httpx.get(f"{url}/metrics").text.splitlines():
+        pass

@@ -54,7 +54,7 @@ def test_help_may_be_asked_for_in_a_word(capsys: pytest.CaptureFixture[str]) -> 
     assert headway_says(capsys, "help", "explain") == headway_says(capsys, "explain", "--help")
 
 
-COMMANDS = "train, check, eval, init, doctor, demo, list, cost and 11 more"
+COMMANDS = "train, check, eval, init, doctor, demo, list, cost and 13 more"
 LONG = f"  allowed: {COMMANDS}"
 MISTAKES = {
     "exlpain": f"headway has no command 'exlpain'; did you mean 'explain'?\n  tip: headway explain\n{LONG}",
@@ -63,7 +63,6 @@ MISTAKES = {
     "zzz": f"headway has no command 'zzz'; see headway --help; allowed: {COMMANDS}",
     "predict model text": "headway has no command 'predict'; did you mean 'run'?\n"
     f"  tip: headway run model text\n{LONG}",
-    "chat model": f"headway has no command 'chat'; did you mean 'run'?\n  tip: headway run model\n{LONG}",
     "--hlep": "headway has no option '--hlep'; allowed: --help, --version; did you mean '--help'?\n"
     "  tip: headway --help",
     "explain attention --jsn": "headway explain has no option '--jsn'; did you mean '--json'?\n"

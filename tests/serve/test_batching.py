@@ -17,7 +17,7 @@ from headway.serve.api_errors import ApiError
 from headway.serve.batching import MAX_TOGETHER, BatchQueue, QueuedCall, answered
 from headway.serve.engine import EngineLimits, Overloaded
 from headway.serve.served_models import ModelPool, ServeOptions
-from tests.serve.stand_in import StandInEngine
+from tests.serve.server import GatedEngine
 
 
 class Asked:
@@ -157,7 +157,7 @@ def test_models_are_loaded_when_asked_for_and_leave_where_memory_is_short(folder
     chosen = {name: folders[name] for name in ("labels", "tags", "masked")}
 
     async def ask() -> None:
-        pool = ModelPool(chosen, ServeOptions(limits=EngineLimits(), memory=45_000), StandInEngine)
+        pool = ModelPool(chosen, ServeOptions(limits=EngineLimits(), memory=45_000), GatedEngine)
         sizes = {name: slot.bytes for name, slot in pool.slots.items()}
         assert sum(sizes.values()) > 45_000 > max(sizes.values()) * 2
         assert pool.held() == []
@@ -180,4 +180,4 @@ def test_models_are_loaded_when_asked_for_and_leave_where_memory_is_short(folder
 
 def test_a_model_that_never_fits_is_refused_at_once(folders: dict[str, Path]) -> None:
     with pytest.raises(UserError, match="raise memory="):
-        ModelPool({"labels": folders["labels"]}, ServeOptions(memory=100), StandInEngine)
+        ModelPool({"labels": folders["labels"]}, ServeOptions(memory=100), GatedEngine)

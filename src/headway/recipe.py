@@ -168,7 +168,9 @@ class ModelSettings:
     preset: str | None = setting(
         None, "architecture and size, one of headway list; null: chosen by the data and the time"
     )
-    start: Path | None = setting(None, "model folder to fine-tune", spelled="from")
+    start: Path | None = setting(
+        None, "model folder to fine-tune; for captions also an image classifier, whose encoder is taken", spelled="from"
+    )
     freeze: int | tuple[str, ...] | None = setting(
         None,
         "parameters to freeze: the first N layers, encoder (all but the head), or name patterns such as embed*",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,16 @@ from torch import Tensor, nn
 
 from headway.data.preprocess import ImagePreprocess
 from headway.errors import UserError
-from headway.model import Model
+from headway.model import Model, load
 from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
 from headway.nn.towers import TwoTowers
-from headway.nn.trunk import Trunk
+from headway.nn.trunk import Captioner, Trunk, tensors_of
+from headway.tasks.captioning import Captioning
 from headway.tasks.ctc_speech import CTC
 from headway.tasks.inputs import ImageInput
 from headway.tasks.masked_image import PANELS, MaskedImage
 from headway.tasks.media_classification import ImageClassification
+from headway.tasks.text_tasks import Framing, trained
 from headway.training.groups import (
     ReusedWeights,
     describe_reuse,
@@ -32,9 +36,9 @@ from headway.training.groups import (
     reused_weights,
     take_over,
 )
-from headway.zoo import clip, mae, seq2seq, simclr, simmim, swinv2, vit
-from headway.zoo.build import architecture_of, build, config_of
-from headway.zoo.encoders import EncoderPart, encoder_config
+from headway.zoo import captioner, clip, mae, seq2seq, simclr, simmim, swinv2, vit, vit_captioner
+from headway.zoo.build import architecture_of, build, config_of, from_plain, to_plain
+from headway.zoo.encoders import EncoderPart, ImageConfig, encoder_config
 from tests.cli.command import Place, made_place
 from tests.data.files import idx, put
 
@@ -115,6 +119,54 @@ def test_what_is_new_is_told_by_its_largest_part() -> None:
     tensors: dict[str, Tensor] = {"a": torch.zeros(1)}
     assert describe_reuse(ReusedWeights(tensors, 3, ["head"]), "run") == "1 of 3 tensors of run; new: head"
     assert describe_reuse(ReusedWeights(tensors, 1, []), "run") == "1 of 1 tensors of run"
+
+
+CAPTIONERS: dict[str, Callable[[ImageConfig], object]] = {
+    "captioner": lambda eye: captioner.Config(vocab=9, image=16, encoder=eye, dim=8, hidden=8, align=8),
+    "vit_captioner": lambda eye: vit_captioner.Config(vocab=9, image=16, encoder=eye, dim=8, layers=1, heads=2),
+}
+
+
+@pytest.mark.parametrize("kind", CAPTIONERS)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_encoder_of_images_becomes_that_of_a_captioner(name: str, kind: str) -> None:
+    words = trained("words", ["a red square"], None, Framing(eos=True))
+    start, task = loaded(CONFIGS[name]), Captioning(SIGHT, words, 8, 1)
+    start = replace(start, preprocess=SIGHT.preprocess)
+    part = reused_part(start, Captioning)
+    assert part == encoder_config(start.config)._replace(place="encoder.")
+    config = CAPTIONERS[kind](part.config)
+    assert from_plain(type(config), to_plain(config)) == config
+    model = build(config).eval()
+    found = reused_weights(model, start, part, task)
+    take_over(model, found)
+    assert found.new == ["decoder"]
+    mine, theirs = tensors_of(model), tensors_of(start.model)
+    taken = [one for one in mine if one.startswith("encoder.")]
+    assert set(taken) == set(found.tensors)
+    for one in taken:
+        assert torch.equal(mine[one], theirs[part.prefix + one.removeprefix("encoder.")])
+    images = torch.randn(2, 3, 16, 16)
+    assert isinstance(model, Captioner)
+    with torch.no_grad():
+        features = eye(start.model).features(images).flatten(1, -2)
+        places = model.encoder(images)
+    assert torch.equal(places, features[:, features.shape[1] - places.shape[1] :])
+
+
+def test_what_is_no_encoder_of_images_becomes_none_of_a_captioner() -> None:
+    start = loaded(seq2seq.Config(vocab=9, dim=4, hidden=4, layers=1))
+    said = (
+        r"a model of seq2seq cannot learn this task \(captions, text\); allowed: captioner, vit_captioner, or an image"
+    )
+    with pytest.raises(UserError, match=said):
+        reused_part(start, Captioning)
+    with pytest.raises(UserError, match=r"does not say how images are made fit for vit; add preprocessor_config.json"):
+        reused_part(loaded(CONFIGS["vit"]), Captioning)
+    with pytest.raises(UserError, match="of kind 'gone' is not known"):
+        from_plain(captioner.Config, {"encoder": {"kind": "gone"}})
+    with pytest.raises(UserError, match=r"encoder=.* in a config; allowed: str or ImageConfig"):
+        from_plain(captioner.Config, {"encoder": {"kind": "gpt2"}})
 
 
 FROZEN: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
@@ -261,3 +313,82 @@ def test_a_model_that_is_there_has_its_own_sizes(place: Place, pretrained: str) 
     refused = place("train", "photos", "--from", pretrained, "--preset", "swin-nano", "--dry-run")
     assert refused.code == 2
     assert "--preset swin-nano with --from mae, which is a model already; leave one of them out" in refused.err
+
+
+SEEN = ["--preset", "resnet-nano", "--model.dim", "8", "--model.layers", "[1, 1]", "--model.widths", "[8, 8]"]
+TOLD = ["--data.tokenizer", "words", "--model.dim", "8", "--train.threads", "1", "--train.batch", "16"]
+WRITERS = {
+    "recurrent": ["--model.hidden", "8", "--model.align", "8"],
+    "transformer": ["--preset", "vit-captioner-small", "--model.heads", "2", "--model.decoder-layers", "1"],
+}
+
+
+@pytest.fixture(scope="module")
+def classifier(place: Place) -> str:
+    done = place("train", "photos", *SEEN, *SHORT, "--train.steps", "2", "--out", "seen")
+    assert (done.code, done.err) == (0, "")
+    return "seen"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_captioner_goes_on_from_a_classifier_of_images(place: Place, classifier: str, name: str) -> None:
+    before = tensors(place.folder / classifier)
+    words = ["told", "--from", classifier, *TOLD, *WRITERS[name], "--train.steps", "3"]
+    for out, how in ((f"{name} frozen", ["--freeze", "encoder"]), (f"{name} free", [])):
+        done = place("train", *words, *how, "--out", out)
+        assert (done.code, done.err) == (0, "")
+        assert f"reuses  {len(before) - 2} of {len(before)} tensors of seen; new: decoder " in done.out
+        assert f"on the encoder of {classifier}" in (place.folder / out / "README.md").read_text(encoding="utf-8")
+        after = tensors(place.folder / out)
+        equal = [torch.equal(after[f"encoder.{one}"], before[one]) for one in before if not one.startswith("head.")]
+        assert all(equal) == bool(how)
+        settings = json.loads((place.folder / out / "config.json").read_text(encoding="utf-8"))
+        assert settings["config"]["encoder"]["kind"] == "resnet"
+        assert "id2label" not in settings["kept"]
+        assert place("run", out, "told/0.png").code == 0
+    again = place("train", "--config", str(Path(f"{name} free") / "recipe.yaml"), "--out", f"{name} again")
+    assert (again.code, again.err) == (0, "")
+    first, second = (tensors(place.folder / f"{name} {run}") for run in ("free", "again"))
+    assert all(torch.equal(tensor, second[one]) for one, tensor in first.items())
+
+
+NO_ENCODER = {
+    "an encoder besides": (["--model.encoder", "resnet-18"], "--model.encoder resnet-18 with --from seen, which is an"),
+    "a preset of something else": (
+        ["--preset", "vit-nano"],
+        "vit-nano cannot learn this task (captions, text); allowed",
+    ),
+    "images of another size": (["--model.image", "16"], "--model.image 16 with data that asks for 8; leave it out"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NO_ENCODER)
+def test_what_contradicts_an_encoder_gets_one_sentence(place: Place, classifier: str, name: str) -> None:
+    words, said = NO_ENCODER[name]
+    refused = place("train", "told", "--from", classifier, *words, "--dry-run")
+    assert refused.code == 2
+    assert said in refused.err
+    assert refused.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_captioner_goes_on_from_a_vit_of_hugging_face(place: Place) -> None:
+    import transformers
+
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=8, patch_size=4
+    )
+    transformers.ViTForImageClassification(config).save_pretrained(place.folder / "foreign")
+    size = {"size": {"height": 8, "width": 8}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    put(place.folder / "foreign", {"preprocessor_config.json": json.dumps(size).encode()})
+    words = ["--from", "foreign", "--freeze", "encoder", *TOLD, *WRITERS["transformer"], "--train.steps", "2"]
+    done = place("train", "told", *words, "--out", "of foreign")
+    assert (done.code, done.err) == (0, "")
+    theirs, ours = load(place.folder / "foreign").model, load(place.folder / "of foreign").model
+    images = torch.randn(2, 3, 8, 8)
+    assert isinstance(theirs, Trunk)
+    assert isinstance(ours, Captioner)
+    with torch.no_grad():
+        assert torch.equal(ours.encoder(images), theirs.features(images)[:, 1:])

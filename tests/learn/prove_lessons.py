@@ -38,6 +38,7 @@ ANSWERS: dict[str, tuple[Known, Known, Known]] = {
     "receptive-field": ((169, 169), "attention", "yes"),
     "product-or-convolution": ((1, 1), None, None),
     "vit-or-resnet": ("ViT", "ResNet", (0.2, 0.8)),
+    "word-vectors": ("animals", "backward", "both"),
     "contextual-embeddings": ("contextual", (0.999, 1.001), "street"),
     "pretrain-and-freeze": ((5, 1000), "fine-tuned", "no"),
     "kinds-of-attention": ("location", "location", (1, 1)),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.recipe import Recipe
 from headway.training.defaults import MIN_UPDATES, default_epochs, default_lr
 from headway.training.plan import Plan, plan
 from headway.training.recipe_sources import read_layers
@@ -50,10 +48,9 @@ def planned(path: str, **settings: Any) -> Plan:
 @pytest.mark.slow
 def test_few_targets_in_a_batch_lower_the_learning_rate(place: Path) -> None:
     """At 2.3e-3, thirty labels a batch leave BERT at the loss of chance; images and series learn faster by it."""
-    lr = partial(default_lr, Recipe())
-    assert lr(128, "tokens", 32) < 1e-3 < lr(128, "tokens", 128) < lr(128, "tokens", 300)
-    assert lr(128, "tokens", 300) == lr(128, "vectors", 32) == pytest.approx(0.3 / 128)
-    assert lr(32, "images", 32) == 3e-3
+    assert default_lr(128, "tokens", 32) < 1e-3 < default_lr(128, "tokens", 128) < default_lr(128, "tokens", 300)
+    assert default_lr(128, "tokens", 300) == default_lr(128, "vectors", 32) == pytest.approx(0.3 / 128)
+    assert default_lr(32, "images", 32) == 3e-3
     found = planned("reviews.tsv", **{"train.minutes": 1})
     assert (found.recipe.train.lr or 1) < 1e-3
 

@@ -171,6 +171,7 @@ LESSONS: dict[str, Lesson] = {
     "receptive-field": Lesson("Which pixels a unit depends on, by gradient and depth: CNN and attention.", 1),
     "product-or-convolution": Lesson("Matrix products and convolutions at equal FLOPs; ViT beside ResNet.", 1),
     "vit-or-resnet": Lesson("ViT against ResNet over the number of training images.", 3),
+    "word-vectors": Lesson("Word vectors from neighbours (word2vec), then of two directions (ELMo).", 1),
     "contextual-embeddings": Lesson('One word, two sentences: static and contextual vectors of "it".', 1),
     "pretrain-and-freeze": Lesson("Pre-train, then fine-tune, freeze or cut the encoder.", 2),
     "kinds-of-attention": Lesson("Content- or location-based, soft or hard attention.", 1, ("attention",)),

@@ -91,6 +91,7 @@ class Task(ABC):
     does: ClassVar[str]  # what a model of it does, behind "the model"
     target: ClassVar[str] = "target"  # what the loss is the mean over
     architectures: ClassVar[tuple[str, ...]] = ()  # that can learn it
+    encoder_place: ClassVar[str] = ""  # the part of its models that a trained encoder of images can become
     presets_by_size: ClassVar[tuple[str, ...]] = ()  # of which one is chosen, the smallest first
     max_epochs: ClassVar[float] = math.inf  # of training from scratch: after more, the model knows the data by heart
     needs_labels: ClassVar[bool] = True  # whether records must say something about their samples
@@ -389,10 +390,9 @@ def tasks_for(data_kind: DataKind | None) -> list[type[Task]]:
 
 def task_of(parts: ModelParts, name: str | None = None, data_kind: DataKind | None = None) -> Task:
     """The task of a model: the one its folder names, or the first whose head it has; data decides between several."""
-    if name in TASKS and (data_kind is None or parts.architecture == CUSTOM):
-        found = task_class(name).from_model(parts)
-        if found is not None:
-            return found
+    known = name if name in TASKS and (data_kind is None or parts.architecture == CUSTOM) else None
+    if known and (found := task_class(known).from_model(parts)) is not None:
+        return found
     # a task is imported when its turn comes
     for name in sorted(TASKS, key=lambda name: data_kind is None or TASKS[name].data != data_kind.name):
         if (found := task_class(name).from_model(parts)) is not None:

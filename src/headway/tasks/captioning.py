@@ -241,12 +241,17 @@ class WritesAboutMedia(TextsAboutMedia):
 
 
 class Captioning(WritesAboutMedia):
-    """Write what is on an image."""
+    """Write what is on an image.
+
+    `--from` a model of images (a classifier, MAE, SimCLR, CLIP) makes its encoder that of a new captioner, whose
+    decoder `--preset` chooses; `--freeze encoder` trains the decoder alone.
+    """
 
     name = "captioning"
     does = "writes what is on an image"
     reads = "images"
     architectures = ("captioner", "vit_captioner")
+    encoder_place = "encoder."
     presets_by_size = ("captioner-small", "captioner")
     sample_names = ("image", "the model", "people")
     graded = False

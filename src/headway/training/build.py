@@ -164,7 +164,7 @@ def describe_choices(made: Plan) -> list[str]:
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
         *([("vocab", vocab, "--data.tokenizer")] if vocab else []),
         *([("", made.setup.note, "")] if made.setup.note else []),
-        ("model", model_line(made), "--from" if made.start else "--preset"),
+        ("model", model_line(made), "--from" if made.start and not recipe.model.preset else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{recipe.device}, {counted(require(train.threads), 'thread')}", "--device"),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
@@ -235,7 +235,7 @@ def vocabulary(made: Plan) -> str | None:
     sides = [one for one in (source, target) if one]
     if not sides:
         return None
-    if made.start:
+    if made.start and "data.tokenizer" not in made.setup.chosen:
         return f"{sides[0].vocab:,} tokens, those of the model"
     if sides[0] is sides[-1]:
         return f"{data.tokenizer}, {sides[0].vocab:,} tokens"
@@ -245,7 +245,7 @@ def vocabulary(made: Plan) -> str | None:
 def model_line(made: Plan) -> str:
     count = sum(parameter.numel() for parameter in made.shape().parameters())
     start = made.recipe.model.start
-    name = start.name if start else made.recipe.model.preset or made.architecture
+    name = made.recipe.model.preset or (start.name if start else made.architecture)
     return f"{name}, {count:,} parameters"
 
 

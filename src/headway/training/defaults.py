@@ -27,7 +27,7 @@ from headway.system import gibibytes, memory_limit, resident_memory
 from headway.tasks.base import StreamTask, Task, TaskSetup
 from headway.tasks.text_tasks import MAX_LENGTH
 from headway.training.dataset import EncodedDataset
-from headway.training.groups import ENCODER, freeze
+from headway.training.groups import freeze
 from headway.zoo.build import DataRequirements, architecture_of, config_for, config_of, on_meta
 from headway.zoo.cost import SHORT, activation_bytes, cost
 from headway.zoo.presets import PRESETS, preset
@@ -119,10 +119,8 @@ def row_length(task: Task, batch: int) -> int:
     return max(MIN_STREAM_ROW, 2 ** int(log2(max(1, batch // STREAM_BATCH_ROWS))))
 
 
-def default_lr(recipe: Recipe, dim: int, unit: str, targets: int) -> float:
-    """A learning rate by width and the targets in a batch; trained weights are changed by less, unless frozen."""
-    if recipe.model.start is not None and recipe.model.freeze != (ENCODER,):
-        return fine_tuning_lr(dim)
+def default_lr(dim: int, unit: str, targets: int) -> float:
+    """A learning rate by width and the targets in a batch, for new weights."""
     return min(3e-3, 0.3 / dim) * min(1.0, max(1, targets) / THROUGHPUT[unit].targets) ** 0.5
 
 

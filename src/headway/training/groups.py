@@ -4,7 +4,8 @@ The depth of a parameter follows from the model: the blocks of a `Stack` are lay
 recurrent network; embeddings are below all of them, norms and heads above.  The layers of an encoder and of a decoder
 are counted apart.  A block that is applied several times (ALBERT) has the depth of its last application.
 
-Fine-tuning (`--from`) reuses the whole model, or its encoder under a new head: tensors by name and shape.
+Fine-tuning (`--from`) reuses the whole model, or its encoder under a new head or in a new captioner: tensors by name
+and shape.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from headway.model import Model
 from headway.nn.block import Repeat, Stack, weight_decay
 from headway.nn.trunk import Trunk, tensors_of
 from headway.tasks.base import Task
-from headway.zoo.encoders import EncoderPart, encoder_config
+from headway.tasks.model_parts import reads_media
+from headway.zoo.encoders import EncoderPart, ImageConfig, encoder_config
 
 ENCODER = "encoder"  # that may be frozen
 
@@ -166,13 +168,17 @@ OUT = "head.out."  # what says the classes
 
 
 def reused_part(start: Model, task: type[Task]) -> EncoderPart:
-    """What of a model can learn a task: the whole, or its encoder."""
-    able = task.architectures
-    for part in (EncoderPart(start.config), encoder_config(start.config)):
+    """What of a model can learn a task: the whole, or its encoder; or else become the encoder of a new model."""
+    able, encoder = task.architectures, encoder_config(start.config)
+    for part in (EncoderPart(start.config), encoder):
         if part.architecture in able:
             return part
+    if task.encoder_place and isinstance(encoder.config, ImageConfig):
+        reads_media(start)
+        return encoder._replace(place=task.encoder_place)
     said = f"model.from: a model of {start.architecture} cannot learn this task ({describe_task(task)})"
-    raise UserError(said, allowed=listed(able))
+    encoders = ", or an image encoder such as resnet-18 or vit-s16" if task.encoder_place else ""
+    raise UserError(said, allowed=listed(able) + encoders)
 
 
 def describe_task(task: type[Task]) -> str:
@@ -192,7 +198,11 @@ def reused_weights(model: nn.Module, start: Model, part: EncoderPart, task: Task
     old = tensors_of(start.model)
     names = task.extra_config().get("id2label")
     same = part.architecture == start.architecture and names in (None, start.extra_config.get("id2label"))
-    mine = {name.removeprefix(part.prefix): tensor for name, tensor in old.items() if name.startswith(part.prefix)}
+    mine = {
+        part.place + name.removeprefix(part.prefix): tensor
+        for name, tensor in old.items()
+        if name.startswith(part.prefix)
+    }
     wanted = {name: tensor.shape for name, tensor in tensors_of(model).items()}
     fit = {
         name: tensor

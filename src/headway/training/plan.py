@@ -52,7 +52,7 @@ from headway.training.defaults import (
     weights_per_token,
     with_checkpointing,
 )
-from headway.training.groups import ReusedWeights, describe_task, reused_part, reused_weights, take_over
+from headway.training.groups import ENCODER, ReusedWeights, describe_task, reused_part, reused_weights, take_over
 from headway.training.recipe_sources import RecipeLayers, check_recipe, preset_values, resolve
 from headway.zoo.build import (
     DataRequirements,
@@ -186,11 +186,13 @@ def plan(
     builtin = splits.builtin and own.config is None and own.module is None
     if builtin and start is None and draft.model.preset is None:
         draft = resolve(layers, DATES)
-    if start is not None and draft.model.preset is not None:
-        said = f"model.preset {draft.model.preset} with model.from {draft.model.start}, which is a model already"
-        raise UserError(said, do="leave one of them out")
     chosen = own.task or choose_task(draft, splits, start, own.config)
     part = reused_part(start, chosen) if start else None
+    if part is not None and not part.place and draft.model.preset is not None:
+        said = f"model.preset {draft.model.preset} with model.from {draft.model.start}, which is a model already"
+        raise UserError(said, do="leave one of them out")
+    if start is not None and part is not None and part.place:  # its words and classes are not those of the new model
+        start = replace(start, tokenizer=None, target_tokenizer=None, extra_config={})
     with phase("preparing the data", moving=True):  # a tokenizer is trained, classes are counted
         setup = chosen.from_data(splits, draft, start)
     if draft.data.augment and "data.augment" not in setup.chosen:
@@ -238,7 +240,7 @@ def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
     elif found.config is not None:
         layers.check_sizes(known_sizes(found.architecture, sizes_of(found.config)))
         check_suited(found.architecture, found.architecture, task)
-    elif part is None:
+    elif part is None or part.place:
         minutes = given(draft.train.minutes, MINUTES)
         name = draft.model.preset or preset_by_size(setup, found.encoded, minutes, threads)
         check_suited(name, PRESETS[name].architecture, task)
@@ -248,10 +250,15 @@ def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
     sizes, dropout, config = recipe.model.sizes, recipe.train.dropout, None
     if found.config is not None:
         config = config_for(found.architecture, {**sizes_of(found.config), **sizes}, required, dropout)
-    elif part is not None:
+    elif part is not None and not part.place:
         config = reused_config(recipe, setup, part, required)
     elif found.module is None:
-        config = config_for(PRESETS[cast(str, recipe.model.preset)].architecture, sizes, required, dropout)
+        if part is not None and "encoder" in layers.given_sizes():
+            said = f"model.encoder {sizes['encoder']} with model.from {recipe.model.start}, which is an encoder already"
+            raise UserError(said, do="leave one of them out")
+        encoder = {} if part is None else {"encoder": part.config}
+        architecture = PRESETS[cast(str, recipe.model.preset)].architecture
+        config = config_for(architecture, {**sizes, **encoder}, required, dropout)
     if config is not None:
         check_obeyed(layers.given_sizes(), config)
     found = replace(found, config=config)
@@ -330,7 +337,8 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     if lr is None:
         [[first]] = encoded.batches(batch, 1).between(1, 2)
         dim = config_dim(found.config)
-        lr = fine_tuning_lr(dim) if found.counting_task() else default_lr(recipe, dim, encoded.unit, first.targets)
+        good = fine_tuned(recipe, found.part) or found.counting_task()
+        lr = fine_tuning_lr(dim) if good else default_lr(dim, encoded.unit, first.targets)
     values = {
         "data.task": found.task.kind,
         "data.objective": found.task.objective,
@@ -347,6 +355,11 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     }
     recipe = from_flat({**flat(recipe), **values})
     return recipe if steps is None else with_steps(recipe, steps)
+
+
+def fine_tuned(recipe: Recipe, part: EncoderPart | None) -> bool:
+    """Whether what is trained has been trained before, and not a new head or decoder alone or for the most part."""
+    return part is not None and not part.place and recipe.model.freeze != (ENCODER,)
 
 
 def with_steps(recipe: Recipe, steps: int, evaluations: int = EVALUATIONS) -> Recipe:

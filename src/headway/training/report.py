@@ -147,7 +147,9 @@ def attention(made: Plan, details: ReportDetails | None, model: nn.Module, examp
 
 def summary(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module, details: ReportDetails | None) -> Facts:
     recipe, count = made.recipe, sum(parameter.numel() for parameter in model.parameters())
-    name = f"continued from {recipe.model.start}" if made.start else str(recipe.model.preset or type(model).__name__)
+    preset, start = recipe.model.preset, recipe.model.start
+    name = preset or (f"continued from {start}" if made.start else type(model).__name__)
+    name = f"{name} on the encoder of {start}" if preset and made.start else name
     batch = (recipe.train.batch or 0) * recipe.train.grad_accumulation
     epochs = end.step * batch / max(1, made.encoded.tokens)
     left_out, vocab = made.splits.left_out, vocabulary(made)

@@ -170,10 +170,17 @@ def to_plain(config: Any) -> dict[str, Any]:
 
     def plain(value: Any) -> Any:
         if is_dataclass(value) and not isinstance(value, type):
-            return {"kind": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
+            return {"kind": kind_of(value), **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
         return value
 
     return {f.name: plain(getattr(config, f.name)) for f in fields(config)}
+
+
+def kind_of(value: object) -> str:
+    """The name of a dataclass; of an architecture's config, which are all called so, that of the architecture."""
+    cls = type(value)
+    names = (name for name, module in ARCHITECTURES.items() if (cls.__module__, cls.__name__) == (module, "Config"))
+    return next(names, cls.__name__)
 
 
 def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
@@ -203,10 +210,14 @@ def fitted(name: str, value: Any, hint: Any) -> Any:
     """The value in the type and range of a field."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if isinstance(value, Mapping) and "kind" in value:
+        told = cast(Sizes, value)
+        inner = {key: x for key, x in told.items() if key != "kind"}
         for kind in (known for base in kinds for known in family_of(base)):
-            if kind.__name__ == value["kind"]:
-                return from_plain(kind, {key: x for key, x in value.items() if key != "kind"})
-        raise UserError(f"{name} of kind {value['kind']!r:.60} is not known")
+            if kind.__name__ == told["kind"]:
+                return from_plain(kind, inner)
+        if told["kind"] not in ARCHITECTURES:
+            raise UserError(f"{name} of kind {told['kind']!r:.60} is not known")
+        value = from_plain(architecture(told["kind"]).Config, inner)
     for kind in kinds:
         if not is_of(kind, value):
             continue
@@ -307,7 +318,7 @@ def folded(kind: type, values: Sizes) -> Sizes:
     own = {field.name for field in fields(kind)}
     encoder: Any = values.get("encoder")
     if is_dataclass(encoder):
-        encoder = {"kind": type(encoder).__name__, **to_plain(encoder)}
+        encoder = {"kind": kind_of(encoder), **to_plain(encoder)}
     if not isinstance(encoder, Mapping):
         return values
     inner = {key: value for key, value in values.items() if key not in own}

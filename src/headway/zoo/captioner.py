@@ -2,7 +2,7 @@
 
 Xu et al. 2015, with soft attention or hard (one place for each word).  The features are learned with the words: by a
 plain stack of convolutions with the stride and width of the paper's (VGG's 14×14 cells of 512 for 224 pixels), or by
-any preset of images that is named as `encoder`.
+any preset of images that is named as `encoder`, trained before where a run goes on from one (`--from`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headway.nn.recurrent_attention import Alignment, RecurrentDecoder
 from headway.nn.trunk import Captioner, Places, Trunk
 from headway.zoo.build import FROM_FIELDS
 from headway.zoo.choices import cell, named
-from headway.zoo.encoders import ImageEncoder, image_encoder
+from headway.zoo.encoders import ImageConfig, ImageEncoder, image_encoder
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Config:
     vocab: int = 10_000
     image: int = 224  # the side of the images it is made for; others go too
     channels: int = 3
-    encoder: str = ""  # a preset of images; none: convolutions
+    encoder: str | ImageConfig = ""  # a preset of images, or a config of one; none: convolutions
     widths: tuple[int, ...] = (64, 128, 256, 512)  # of their stages, each of which halves the image
     dim: int = 512
     hidden: int = 1800

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isqrt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -16,6 +16,16 @@ from headway.errors import UserError
 from headway.nn.head import FirstToken, MeanPool, Pool
 from headway.nn.trunk import Trunk
 from headway.zoo.build import architecture_of, build, config_like, config_of
+
+
+@runtime_checkable
+class ImageConfig(Protocol):
+    """The config of an architecture that reads images."""
+
+    @property
+    def image(self) -> int: ...
+    @property
+    def channels(self) -> int: ...
 
 
 class ImageEncoder(NamedTuple):
@@ -31,10 +41,10 @@ class ImageEncoder(NamedTuple):
         return FirstToken() if self.first else MeanPool()
 
 
-def image_encoder(preset_or_config: str | object, image: int, channels: int) -> ImageEncoder:
+def image_encoder(preset_or_config: str | ImageConfig, image: int, channels: int) -> ImageEncoder:
     """The encoder of a preset, or of a config, for images of `channels` × `image` × `image`; it keeps its head."""
     config = config_of(preset_or_config)
-    if not (hasattr(config, "image") and hasattr(config, "channels")):
+    if not isinstance(config, ImageConfig):
         said = f"{preset_or_config!r} reads no images"
         raise UserError(said, do="take a preset of images, as vit-s16 or resnet-18; headway list shows them")
     config = config_of(config, image=image, channels=channels)
@@ -60,10 +70,14 @@ def trunk(model: nn.Module) -> Trunk:
 
 
 class EncoderPart(NamedTuple):
-    """A model, or the part of one whose parameters' names begin with `prefix`, that has a config of its own."""
+    """A model, or the part of one whose parameters' names begin with `prefix`, that has a config of its own.
+
+    In a new model around it, they begin with `place`.
+    """
 
     config: Any
     prefix: str = ""
+    place: str = ""
 
     @property
     def architecture(self) -> str:

@@ -2,6 +2,9 @@
 
 Hu et al. 2019.  Eight channels share one query, one key and one map over 7×7 neighbours.  The published count of
 parameters leaves out the prior, a number for each of these neighbours' places: `prior` adds it.  Images of any size.
+
+LR-Net-50 has 4.36·10⁹ multiply–adds in matrices, 4.53 with the products of 49 neighbours a query, and 4.72 as it is
+evaluated and `headway cost` counts it: a tile of queries meets all keys around it.  4.3 is published.
 """
 
 from __future__ import annotations

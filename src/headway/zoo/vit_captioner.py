@@ -20,7 +20,7 @@ from headway.ops.pattern import Causal
 from headway.zoo import vit
 from headway.zoo.build import FROM_FIELDS, config_like
 from headway.zoo.choices import activation, xavier
-from headway.zoo.encoders import ImageEncoder, image_encoder
+from headway.zoo.encoders import ImageConfig, ImageEncoder, image_encoder
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Config:
     image: int = 224  # the side of the images that its positions are made for; others go too
     channels: int = 3
     patch: int = 16
-    encoder: str = ""  # a preset of images; none: a ViT of the sizes below
+    encoder: str | ImageConfig = ""  # a preset of images, or a config of one; none: a ViT of the sizes below
     dim: int = 512
     layers: int = 6
     decoder_layers: int | None = None  # as many as the encoder has

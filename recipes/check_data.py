@@ -115,20 +115,25 @@ def listing(files: list[Path]) -> Content:
 
 DATA_SETS = {
     "multi30k": DataSet(
-        "Multi30k, English and German",
+        "Multi30k, English, German and French",
         "Elliott, Frank, Sima'an and Specia 2016",
         "the repository multi30k/dataset on GitHub, data/task1/raw",
         "research, non-commercial",
         {
             "train.en.gz": Content(1_801_238, "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6"),
             "train.de.gz": Content(2_110_398, "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72"),
+            "train.fr.gz": Content(2_111_303, "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d"),
             "val.en.gz": Content(63_297, "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227"),
             "val.de.gz": Content(75_981, "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660"),
+            "val.fr.gz": Content(73_924, "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc"),
             "test_2016_flickr.en.gz": Content(
                 62_076, "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182"
             ),
             "test_2016_flickr.de.gz": Content(
                 70_649, "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16"
+            ),
+            "test_2016_flickr.fr.gz": Content(
+                72_261, "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6"
             ),
         },
     ),

@@ -220,6 +220,9 @@ PROOFS = {
         ("train", "--config", "recipes/multi30k-en-de.yaml"),
         translated("en", "de"),
     ),
+    "multi30k-en-fr": Proof(
+        "reported, of 500 steps", ("train", "--config", "recipes/multi30k-en-fr.yaml"), translated("en", "fr")
+    ),
     "multi30k-rnn": Proof(
         "BLEU ≥ 27 in 60 min", ("train", "--config", "recipes/multi30k-de-en-rnn.yaml"), translated("de", "en")
     ),

@@ -24,4 +24,5 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
 
 def test_there_is_an_example_of_each_kind() -> None:
     own = {"own_dataset", "own_module", "own_task", "own_architecture"}
-    assert {path.stem for path in EXAMPLES} == {"train_in_python", "inspection_in_a_notebook", *own}
+    more = {"train_in_python", "inspection_in_a_notebook", "several_prefixes", "little_grammar"}
+    assert {path.stem for path in EXAMPLES} == {*more, *own}

@@ -13,8 +13,10 @@ import pytest
 import headway
 from headway.cli.main import main
 from headway.errors import UserError
-from headway.training import comparison
-from headway.training.comparison import matched, parameters
+from headway.training import calibration, comparison, comparison_plan
+from headway.training.build import StepTiming
+from headway.training.comparison_plan import matched, parameters
+from headway.training.plan import Plan
 from headway.zoo.workbench import MIXERS, Config
 
 TINY = {"dim": 16, "layers": 1, "heads": 2}
@@ -92,7 +94,52 @@ def test_what_is_trained_is_not_trained_again(text: Path, monkeypatch: pytest.Mo
     again = compared(text, choices, out=text.parent / "other")
     assert [one.losses for one in again.variants] == [one.losses for one in found.variants]
     with pytest.raises(UserError, match="was trained with other settings or other data"):
+        compared(text, choices, batch=32)
+    with pytest.raises(UserError, match="begun with 3 steps, not with 4 steps; give the same, or name another out="):
         compared(text, choices, steps=4)
+    assert json.loads((found.folder / "settings.json").read_text())["steps"] == 3
+
+
+PACE = {"attention": 0.25, "convolution": 0.5, "gru": 1.5}  # seconds of a step; an evaluation takes two
+
+
+def timed_by_mixer(made: Plan, clock: Any = None) -> StepTiming:
+    return StepTiming(PACE[made.config.mixer], 2.0, 0)
+
+
+@pytest.mark.slow
+def test_minutes_are_as_many_steps_as_the_slowest_variant_does(
+    text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(calibration, "measured", timed_by_mixer)
+    choices, out = {"mixer": list(PACE)}, text.parent / "out"
+    found = compared(text, choices, steps=None, minutes=0.2, seeds=1, quiet=False)
+    assert vars(found.budget) == {"steps": 6, "minutes": 0.2, "slowest": "mixer=gru"}  # 12 s = 6 × 1.5 + 2, and 1 left
+    kept = [json.loads(file.read_text())["key"]["steps"] for file in (out / "trainings").iterdir()]
+    assert kept == [6, 6, 6]
+    said = "6 steps, as many as the slowest (mixer=gru) does in 0.2 minutes"
+    assert f"3 variants, 1 seed each, in {out}\nbudget of each training: {said}\n" in capsys.readouterr().out
+    assert f"equal budget: {said}\n" in found.to_text()
+    assert (found.to_dict()["minutes"], found.to_dict()["slowest"]) == (0.2, "mixer=gru")
+    monkeypatch.setattr(calibration, "measured", None)  # a comparison that was begun goes on with the steps it has
+    assert compared(text, choices, steps=None, minutes=0.2, seeds=1).budget == found.budget
+    with pytest.raises(UserError, match=r"begun with 6 steps, as .* in 0.2 minutes, not with 3 minutes; give the same"):
+        compared(text, choices, steps=None, seeds=1)
+
+
+@pytest.mark.slow
+def test_minutes_beyond_the_use_of_the_data_are_told(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed(made: Plan, clock: Any = None) -> StepTiming:
+        return StepTiming(1.0, 0.0, 0)
+
+    def enough(made: Plan) -> int:
+        return 4
+
+    monkeypatch.setattr(calibration, "measured", timed)
+    for module in (calibration, comparison_plan):
+        monkeypatch.setattr(module, "max_steps", enough)
+    found = compared(text, {"norm": ["layer", "rms"]}, steps=None, minutes=60, seeds=1)
+    assert str(found.budget) == "4 steps, enough for this data: not all of 60 minutes"
 
 
 def test_seeds_share_the_split_of_the_data(text: Path) -> None:

@@ -226,8 +226,9 @@ def compare(
     """Compare choices of a Transformer: norm=layer,rms ffn=mlp,swiglu positions=…
 
     Every combination of the choices is trained on the same batches, with as many
-    parameters, for as many steps; --minutes are those of each training.  The same
-    command again goes on with an interrupted comparison.
+    parameters, for as many steps; with --minutes (of each training), for as many
+    as the slowest does in that time.  The same command again goes on with an
+    interrupted comparison.
 
     Parameters
     ----------

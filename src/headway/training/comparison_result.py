@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from headway.console import aligned
-from headway.errors import listed
+from headway.errors import counted, listed
 from headway.figures import INK, LINES, SOFT, Drawing, Plot
 from headway.inspect.presentation import Result
 from headway.system import write_json
@@ -46,13 +46,36 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What each training may use: a number of steps, the same for all variants.
+
+    Those of `minutes` are as many as the slowest variant does in that time; where that is None, as many as are of use
+    to the data, which take less.
+    """
+
+    steps: int
+    minutes: float | None = None  # None where steps or epochs were given
+    slowest: str | None = None
+
+    def __str__(self) -> str:
+        said = counted(self.steps, "step")
+        if self.minutes is None:
+            return said
+        time = f"{self.minutes:g} minutes"
+        if self.slowest is None:
+            return f"{said}, enough for this data: not all of {time}"
+        return f"{said}, as many as the slowest ({self.slowest}) does in {time}"
+
+
+@dataclass(frozen=True)
 class ComparisonResult(Result):
     """The variants, the best first, and what they have in common."""
 
     variants: Sequence[Variant]
     axes: Choices
     data_description: str
-    steps: int
+    budget: Budget
+    epochs: float
     batch: int
     lr: float
     seeds: tuple[int, ...]
@@ -66,8 +89,11 @@ class ComparisonResult(Result):
             {**vars(one), "name": one.name, "mean": one.mean, "min": one.spread[0], "max": one.spread[1]}
             for one in self.variants
         ]
-        about = {name: value for name, value in vars(self).items() if name not in ("variants", "data_description")}
-        return {"data": self.data_description, **about, "variants": rows, "means_by_choice": self.means_by_choice()}
+        about = {
+            name: value for name, value in vars(self).items() if name not in ("variants", "data_description", "budget")
+        }
+        means = self.means_by_choice()
+        return {"data": self.data_description, **vars(self.budget), **about, "variants": rows, "means_by_choice": means}
 
     def means_by_choice(self) -> list[dict[str, Any]]:
         """The mean loss of all variants that share a choice: the effect of an axis, averaged over the others."""
@@ -79,7 +105,7 @@ class ComparisonResult(Result):
         ]
 
     def blocks(self) -> Iterator[str]:
-        yield f"loss of a held-out token after {self.steps:,} steps; lower is better"
+        yield f"loss of a held-out token after {counted(self.budget.steps, 'step')}; lower is better"
         rows = [
             [
                 one.name,
@@ -115,7 +141,8 @@ class ComparisonResult(Result):
         counts = [one.parameters for one in self.variants]
         apart = (max(counts) - min(counts)) / max(counts)
         yield f"{self.data_description}; {self.targets:,} held-out tokens, the same for all"
-        yield f"each learned from the same {self.steps:,} batches of {self.batch:,} tokens, learning rate {self.lr:.3g}"
+        yield f"equal budget: {self.budget}"
+        yield f"{self.epochs:.2f} epochs in the same batches of {self.batch:,} tokens; learning rate {self.lr:.3g}"
         yield f"parameters differ by at most {apart:.2%}, by the hidden width of the feed-forward layers"
         yield f"seeds {', '.join(map(str, self.seeds))}; n is the number of trainings, seconds are those of one"
         yield f"figure   {self.folder / FIGURE}"
@@ -123,7 +150,9 @@ class ComparisonResult(Result):
 
     def plot(self) -> Plot:
         height = max(1.5, 0.32 * len(self.variants))
-        title = f"loss of a held-out token after {self.steps:,} steps, {len(self.seeds)} seeds"
+        title = (
+            f"loss of a held-out token after {counted(self.budget.steps, 'step')}, {counted(len(self.seeds), 'seed')}"
+        )
         return Plot("", [Drawing(title, self.paint, width=5.0, height=height)])
 
     def paint(self, axes: Axes) -> None:

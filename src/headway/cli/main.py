@@ -58,6 +58,7 @@ headway {__version__}: attention and transformers from one readable set of parts
   headway train FILE         train on your own texts, images, sounds or numbers
   headway run MODEL "text"   run a trained or downloaded model
   headway look MODEL "text"  show its attention in a web page
+  headway serve MODEL        serve it over HTTP, as OpenAI's clients ask
   headway explain attention  work through attention, with every number
   headway lesson list        short experiments that run offline
 

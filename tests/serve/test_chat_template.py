@@ -20,7 +20,7 @@ CHAT: list[dict[str, str]] = [
     {"role": "user", "content": "on the mat"},
 ]
 TEMPLATES = {
-    "markers": "{% for m in messages %}{{ bos_token ~ m.role }}\n {{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}"
+    "markers": "{% for m in messages %}{{ bos_token~m.role }}\n {{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}"
     "{% if add_generation_prompt %}{{ bos_token }}assistant\n{% endif %}",
     "blocks": """{%- set ns = namespace(last='') -%}
     {% for m in messages %}

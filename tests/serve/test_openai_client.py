@@ -279,6 +279,7 @@ def test_a_full_queue_is_told_with_when_to_come_back(folders: dict[str, Any]) ->
     with serving({"causal": folders["causal"]}, options=options) as server:
         client = server.client()
         client.completions.create(model="causal", prompt=PROMPT, max_tokens=1)
+        wait_until(lambda: server.engine("causal").running == 0)
         server.engine("causal").gate.clear()
         held = [client.completions.create(model="causal", prompt=PROMPT, stream=True) for _ in range(2)]
         with pytest.raises(openai.RateLimitError) as error:

@@ -127,27 +127,31 @@ async def answered(receive: Receive, queue: BatchQueue, call: QueuedCall, timeou
 
 
 def answer_together(batch: Sequence[QueuedCall]) -> None:
+    """Answers the requests of a batch that somebody still waits for."""
     wanted = [call for call in batch if call.future.set_running_or_notify_cancel()]
-    try:
-        if wanted:
-            give_answers(wanted)
-    finally:
-        for call in batch:
+    for call in batch:
+        if call not in wanted:
             call.release()
+    if wanted:
+        give_answers(wanted)
 
 
 def give_answers(calls: Sequence[QueuedCall]) -> None:
+    """Inputs are released before an answer is given: whoever has it finds nothing left behind."""
     inputs = [one for call in calls for one in call.inputs]
     try:
         found = list(calls[0].answer(inputs))
         assert len(found) == len(inputs) or len(calls) == 1
     except BaseException as error:
         if len(calls) == 1:
+            calls[0].release()
             calls[0].future.set_exception(error)
-            return
-        for call in calls:
-            give_answers([call])
+        else:
+            for call in calls:
+                give_answers([call])
         return
+    for call in calls:
+        call.release()
     for call in calls[:-1]:
         call.future.set_result(found[: len(call.inputs)])
         found = found[len(call.inputs) :]

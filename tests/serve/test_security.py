@@ -56,7 +56,7 @@ def raw_status(port: int, method: str, target: str, headers: dict[str, str]) -> 
     """The status of a request whose target is sent as it stands."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close", "Content-Length: 0"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall("\r\n".join([*lines, "", ""]).encode())
         return int(connection.makefile("rb").readline().split()[1])
 
@@ -203,7 +203,7 @@ def broken(ticket: Any) -> None:
 def test_bodies_that_never_end_are_left(folders: dict[str, Path]) -> None:
     with serving({"causal": folders["causal"]}, limits=RequestLimits(body_seconds=0.2)) as server:
         port = int(server.url.rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
             head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 100\r\n\r\n"
             connection.sendall(head.encode() + b"{")
             answer = connection.makefile("rb")

@@ -66,7 +66,7 @@ peers: $(READY)  ## install what headway is compared with
 pages: $(READY)  ## write docs/models, docs/tasks and docs/API.md from the code
 	@$(BIN)/python docs/pages.py
 
-site: pages  ## the documentation as plain HTML in build/site, which works offline
+site: pages  ## the documentation and the pages of the lectures as plain HTML in build/site, offline (two minutes)
 	@$(BIN)/python docs/site.py
 
 format: $(READY)  ## format the code and fix lint findings

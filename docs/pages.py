@@ -1,4 +1,4 @@
-"""The pages of models, of tasks and of the Python interface: `python docs/pages.py` writes them into docs.
+"""The pages of models, tasks, lectures and the Python interface: `python docs/pages.py` writes them into docs.
 
 What they say is read from the code (docstrings, configs, presets, the registries of tasks and families) and from the
 tables of README.md, PARITY.md and RESULTS.md, so that nothing is written twice.
@@ -21,6 +21,8 @@ from typing import Any
 import yaml
 
 import headway
+from headway.learn.shown_commands import LessonCommand
+from headway.learn.statements import Lecture, Statement, errata, lectures, sections, statements
 from headway.tasks.base import task_class
 from headway.tasks.registry import TASKS
 from headway.zoo.build import Architecture, architecture, on_meta
@@ -52,6 +54,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     summaries = [(f"`{name}`: {summary(task_class(name))}", name) for name in TASKS]
     yield DOCS / "tasks" / "README.md", index("Tasks", summaries)
     yield DOCS / "API.md", api_page()
+    yield DOCS / "LECTURES.md", lectures_page()
 
 
 def index(title: str, entries: Sequence[tuple[str, str]]) -> str:
@@ -238,6 +241,68 @@ def task_of(recipe: dict[str, Any]) -> str:
     able = [name for name in TASKS if made in task_class(name).architectures]
     asked = [name for name in able if TASKS[name].objective == objective]
     return next(iter(asked or able), "")
+
+
+# ---- lectures
+
+
+LECTURES = """\
+What five lectures on attention and transformers say, in our words, section by section: the commands that show each
+statement, its lesson, the code behind it, and an erratum where the lecture slips. The command below the title of a
+section shows it in a terminal; with `--out FOLDER` it builds a page that loads nothing and has every output, computed
+when it is built. `make site` builds all {pages} of them.
+
+[COVERAGE.md](COVERAGE.md) has the same {rows} statements as tables, with what cannot be shown here and why, and
+[LESSONS.md](LESSONS.md) all lessons."""
+
+
+def lectures_page() -> str:
+    """Every section of the lectures, to be read where nothing can be run."""
+    told = LECTURES.format(pages=len(sections()), rows=len(list(statements())))
+    contents = list[str]()
+    for one in lectures():
+        contents.append(f"- {one.name}: {one.title}")
+        contents += [
+            f"  - [{section.title}](#{anchor(f'{section.name}: {section.title}')})" for section in one.sections
+        ]
+    return joined(
+        ["# Lectures", told, "\n".join(contents), *(part for one in lectures() for part in lecture_part(one))]
+    )
+
+
+def lecture_part(one: Lecture) -> Iterator[str]:
+    yield f"## {one.name}: {one.title}"
+    for section in one.sections:
+        yield f"### {section.name}: {section.title}"
+        yield f"`headway lecture {section.name}`"
+        yield "\n".join(map(statement_item, section.statements))
+
+
+def statement_item(row: Statement) -> str:
+    lessons = [one for one in row.commands if isinstance(one, LessonCommand)]
+    lines = [f"- **{row.id}** {row.says}"]
+    if row.reason:
+        lines.append(f"*{row.standing}*: {row.reason}")
+    lines += [f"`{one.line}`" for one in row.commands if one not in lessons]
+    lines += [f"lesson [{one.name}](LESSONS.md): `{one.line}`" for one in lessons]
+    if row.code:
+        lines.append("code " + ", ".join(map(code_link, row.code)))
+    if row.erratum is not None:
+        found = errata()[row.erratum]
+        lines.append(f"**Erratum.** {found.said} {found.right}")
+    return "\n  - ".join(lines)
+
+
+def code_link(where: str) -> str:
+    """A link to the file of a `module:name` below headway."""
+    module = where.partition(":")[0].replace(".", "/")
+    path = next(one for one in (f"{module}.py", f"{module}/__init__.py") if (ROOT / "src/headway" / one).is_file())
+    return f"[`{where}`](../src/headway/{path})"
+
+
+def anchor(title: str) -> str:
+    """The fragment of a heading, as GitHub names it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
 
 
 # ---- Python

@@ -1,6 +1,7 @@
 """The documentation as a site of plain HTML: `python docs/site.py [FOLDER]` writes it, by default into build/site.
 
-The pages are README.md, CHANGELOG.md, CONTRIBUTING.md and everything in docs.  Nothing is loaded from elsewhere: the
+The pages are README.md, CHANGELOG.md, CONTRIBUTING.md and everything in docs, and those that `headway lecture --out`
+builds, with every output computed, which takes about two minutes.  Nothing is loaded from elsewhere: the
 site works offline and from a file.  The search looks up words in the texts of all pages, which are in one script.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from json import dumps
@@ -21,8 +23,15 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
+from headway.learn.statement_pages import page_of, write_pages
+from headway.learn.statements import LectureSection, sections
+
 ROOT = Path(__file__).parents[1]
-FIRST = ("README.md", "docs/tasks/README.md", "docs/models/README.md", "docs/API.md", "docs/ADD_ARCHITECTURE.md")
+FIRST = (
+    *("README.md", "docs/tasks/README.md", "docs/models/README.md", "docs/LECTURES.md", "docs/LESSONS.md"),
+    *("docs/API.md", "docs/ADD_ARCHITECTURE.md"),
+)
+LECTURES = Path("lectures")  # the folder of their pages
 CODE = HtmlFormatter(nowrap=True)
 
 
@@ -41,13 +50,14 @@ class Page:
 
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site"
-    count = build(folder)
+    count = build(folder, sections())
     print(f"wrote {count} pages: {folder / 'index.html'}")
 
 
-def build(folder: Path) -> int:
-    """Writes the site; how many pages it has."""
-    found = [page(path) for path in sources()]
+def build(folder: Path, lectures: Sequence[LectureSection]) -> int:
+    """Writes the site, with a page of its own for each of these sections of lectures; how many pages it has."""
+    shown = write_pages(lectures, folder / LECTURES)
+    found = [page(path, lectures) for path in sources()]
     texts = [{"title": one.title, "url": str(one.target), "text": plain(one.html)} for one in found]
     for one in found:
         target = folder / one.target
@@ -58,7 +68,7 @@ def build(folder: Path) -> int:
         copy = folder / picture.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copyfile(picture, copy)
-    return len(found)
+    return len(found) + len(shown)
 
 
 def sources() -> list[Path]:
@@ -68,12 +78,13 @@ def sources() -> list[Path]:
     return [Path(name) for name in sorted(names, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))]
 
 
-def page(path: Path) -> Page:
+def page(path: Path, lectures: Sequence[LectureSection]) -> Page:
     text = (ROOT / path).read_text(encoding="utf-8")
     title = re.search(r"^# (.+)$", text, re.MULTILINE)
     parser = MarkdownIt("commonmark", {"highlight": coloured}).enable(["table", "strikethrough"])
     html = re.sub(r"<h([23])>(.*?)</h\1>", anchored, parser.render(text))
-    return Page(path, "headway" if path == Path("README.md") else title[1] if title else path.stem, linked(html, path))
+    html = linked_lectures(linked(html, path), path, lectures)
+    return Page(path, "headway" if path == Path("README.md") else title[1] if title else path.stem, html)
 
 
 def coloured(code: str, language: str, _: str) -> str:
@@ -108,13 +119,22 @@ def linked(html: str, path: Path) -> str:
     return re.sub(r'<a href="([^"]*)">(.*?)</a>', link, html, flags=re.DOTALL)
 
 
+def linked_lectures(html: str, path: Path, lectures: Sequence[LectureSection]) -> str:
+    """Commands that show a section of a lecture lead to its page."""
+    for section in lectures:
+        command = f"<code>headway lecture {section.name}</code>"
+        there = relpath(LECTURES / page_of(section), path.parent)
+        html = html.replace(command, f'<a href="{there}">{command}: the page with all outputs</a>')
+    return html
+
+
 def plain(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", html)).strip()
 
 
 def whole(one: Page, pages: list[Page]) -> str:
     up = "../" * (len(one.target.parts) - 1)
-    groups = {"": [], "docs": [], "docs/tasks": [], "docs/models": []}  # type: dict[str, list[str]]
+    groups: dict[str, list[str]] = {"": [], "docs": [], "docs/tasks": [], "docs/models": []}
     for other in pages:
         here = ' aria-current="page"' if other is one else ""
         item = f'<li><a href="{up}{other.target}"{here}>{escape(other.title)}</a></li>'
@@ -149,6 +169,7 @@ a:hover { text-decoration: underline; }
 main { padding: 1rem 2rem 4rem; max-width: 60rem; }
 pre { background: var(--soft); padding: .8rem 1rem; overflow: auto; border-radius: 6px; font-size: .85rem; }
 code { font-family: ui-monospace, monospace; font-size: .88em; }
+p code, li code { overflow-wrap: anywhere; }
 table { border-collapse: collapse; display: block; overflow: auto; font-size: .88rem; }
 th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top; }
 img { max-width: 100%; }

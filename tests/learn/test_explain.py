@@ -125,6 +125,23 @@ def test_latex_is_ascii_and_closed(topic: str) -> None:
     assert document.count("\\[") == document.count("\\]")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("topic", TOPICS)
+def test_latex_has_no_special_character_out_of_place(topic: str) -> None:
+    document = to_latex(found(topic))
+    bare = re.sub(r"\\\[.*?\\\]", "", document, flags=re.DOTALL)  # formulas
+    bare = re.sub(r"^%.*$", "", bare.replace("\\\\", ""), flags=re.MULTILINE)
+    bare = re.sub(r"\$[^$\n]+\$", "", re.sub(r"\\[^A-Za-z]", "", bare))  # escaped characters, then formulas in a line
+
+    def cells(table: re.Match[str]) -> str:
+        """What stands in a table, whose rows have a cell for each column."""
+        assert {row.count("&") for row in table[2].strip().splitlines()} == {len(table[1]) - 1}
+        return table[2].replace("&", " ")
+
+    bare = re.sub(r"\\begin\{longtable\}\{(l+r*)\}\n(.*?)\\end\{longtable\}", cells, bare, flags=re.DOTALL)
+    assert re.findall(r"[#$%&^_]", bare) == []
+
+
 @pytest.mark.parametrize("topic", TOPICS)
 def test_sources_are_definitions(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])

@@ -80,7 +80,8 @@ p { margin: .3rem 0 } .formula { font: 1.05rem/1.6 Cambria, "STIX Two Math", ser
   margin: .5rem 0 .5rem 1.5rem } .scroll { overflow-x: auto } svg { max-width: 100%; height: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums } td, th { padding: .1rem .7rem;
   text-align: right; font-weight: normal } th { color: var(--soft) } tr > :first-child { text-align: left }
-thead th { border-bottom: 1px solid var(--rule) } pre { line-height: 1.3 } .conclusion { font-weight: 600 }
+tbody th { min-width: 3rem } thead th { border-bottom: 1px solid var(--rule) }
+pre { line-height: 1.3 } .conclusion { font-weight: 600 }
 """
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -165,11 +166,12 @@ def split_header(value: Matrix | ValueTable) -> tuple[list[str] | None, list[lis
 
 
 def to_latex(found: Explanation) -> str:
-    """A document for any LaTeX with amsmath."""
+    """A document for any LaTeX with amsmath, geometry and longtable, whose tables go on over pages."""
     formula = "" if found.formula is None else latex_formula(found.formula.latex)
     steps = "\n".join(latex_step(step) for step in found.steps)
     return (
-        "\\documentclass{article}\n\\usepackage{amsmath,amssymb}\n\\begin{document}\n"
+        "\\documentclass{article}\n\\usepackage{amsmath,amssymb,longtable}\n\\usepackage[margin=2cm]{geometry}\n"
+        "\\setlength{\\LTleft}{\\leftmargini}\n\\begin{document}\n"
         f"\\section*{{{latex_text(found.topic)}}}\n{latex_text(found.summary)}\n{formula}\n"
         f"\\begin{{enumerate}}\n{steps}\n\\end{{enumerate}}\n\\end{{document}}\n"
     )
@@ -202,7 +204,7 @@ def latex_value(value: Value, named: bool) -> str:
         head, rows = split_header(value)
         lines = [*([] if head is None else [latex_row(head) + " \\hline"]), *map(latex_row, rows)]
         columns = "l" + "r" * (max(map(len, value.cells())) - 1)
-        body = f"\\begin{{tabular}}{{{columns}}}\n" + "\n".join(lines) + "\n\\end{tabular}"
+        body = f"\\begin{{longtable}}{{{columns}}}\n" + "\n".join(lines) + "\n\\end{longtable}"
     return f"\\par {latex_text(value.name)}:\n\n{body}" if named else f"\\par {body}"
 
 

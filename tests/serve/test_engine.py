@@ -83,6 +83,7 @@ def text_of(events: Sequence[TokenEvent]) -> str:
     return "".join(event.text for event in events)
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_each_request_alone(engine: Engine, model: Model) -> None:
     """Texts, tokens, reasons; and log-probabilities to what sums in another order give."""
     given = requests(model, 24)
@@ -133,6 +134,7 @@ def settled(engine: Engine) -> None:
         threading.Event().wait(0.002)
 
 
+@pytest.mark.slow
 def test_who_leaves_frees_its_row(engine: Engine, model: Model) -> None:
     options = GenerationOptions(max_new_tokens=30)
     tickets = [asked(engine, model, "a dog", options) for _ in range(12)]
@@ -187,6 +189,7 @@ def test_without_a_limit_it_goes_on_until_the_context_is_full(engine: Engine, mo
         assert (len(events), events[-1].reason) == (CONTEXT - 3 + 1, Reason.CONTEXT)
 
 
+@pytest.mark.slow
 def test_it_drains_or_ends_at_once(model: Model) -> None:
     options = GenerationOptions(max_new_tokens=8)
     engine = Engine(model, EngineLimits(slots=2, queue=9, context=CONTEXT))
@@ -240,6 +243,7 @@ def test_limits_are_checked(name: str, least: int) -> None:
         EngineLimits(**{name: least - 1})
 
 
+@pytest.mark.slow
 def test_requests_in_any_order_give_the_same(model: Model) -> None:
     """With more rows than one, chunks of any size and no prefix cache."""
     given = requests(model, 10)

@@ -115,6 +115,7 @@ def test_large_and_deep_bodies_are_refused_before_they_are_parsed(server: Runnin
     assert prompt.json()["error"]["code"] == "context_length_exceeded"
 
 
+@pytest.mark.slow
 def test_the_depth_of_json_is_counted_outside_of_strings() -> None:
     assert not deeper_than(b'{"a": "[[[[[[", "b": [1, {"c": []}]}', 4)
     assert deeper_than(b'{"a": "[[[[[[", "b": [1, {"c": []}]}', 3)

@@ -35,6 +35,7 @@ def compared(text: Path, choices: Mapping[str, Sequence[str | int]], **more: Any
     return headway.compare(text, choices, **settings)
 
 
+@pytest.mark.slow
 def test_a_grid_is_compared_at_equal_size(text: Path) -> None:
     found = compared(text, {"norm": ["layer", "rms"], "ffn": ["mlp", "swiglu"]})
     assert {tuple(one.choices.values()) for one in found.variants} == {
@@ -66,6 +67,7 @@ def test_a_grid_is_compared_at_equal_size(text: Path) -> None:
     assert len(list((found.folder / "trainings").iterdir())) == 8
 
 
+@pytest.mark.slow
 def test_all_kinds_of_mixers_are_compared(text: Path) -> None:
     found = compared(text, {"mixer": list(MIXERS)}, seeds=1)
     assert len(found.variants) == len(MIXERS)
@@ -74,6 +76,7 @@ def test_all_kinds_of_mixers_are_compared(text: Path) -> None:
     assert "one seed says nothing of chance" in found.to_text()
 
 
+@pytest.mark.slow
 def test_what_is_trained_is_not_trained_again(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, train_one = list[int](), comparison.train_one
 
@@ -142,6 +145,7 @@ def test_minutes_beyond_the_use_of_the_data_are_told(text: Path, monkeypatch: py
     assert str(found.budget) == "4 steps, enough for this data: not all of 60 minutes"
 
 
+@pytest.mark.slow
 def test_seeds_share_the_split_of_the_data(text: Path) -> None:
     """The loss is of the same held-out tokens, whatever the seed."""
     found = compared(text, {"norm": ["layer", "rms"]})
@@ -202,6 +206,7 @@ def test_data_that_is_no_running_text_is_told(tmp_path: Path, capsys: pytest.Cap
     assert "holds something else than a comparison" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_command_prints_json(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = "--seeds 1 --train.steps 2 --train.batch 64 --data.max-length 16 --train.threads 1 --json"
     out = str(text.parent / "out")

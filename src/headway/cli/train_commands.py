@@ -109,6 +109,7 @@ if TYPE_CHECKING:
 else:
     Options = declared("Options", SETTINGS.values())
     Shared = declared("Shared", [SETTINGS[name] for name in SHARED])
+NONE_GIVEN, NO_SHARED = Options(), Shared()  # cyclopts lets pydantic check defaults, where that is loaded
 
 SIZES = Parameter(
     name="--model",
@@ -119,7 +120,7 @@ SIZES = Parameter(
 
 def train(
     *data: str,
-    options: Options = None,
+    options: Options = NONE_GIVEN,
     sizes: Annotated[dict[str, str] | None, SIZES] = None,
     config: Path | None = None,
     resume: bool = False,
@@ -177,7 +178,7 @@ def train(
 
 def bottleneck(
     *data: str,
-    options: Shared = None,
+    options: Shared = NO_SHARED,
     presets: str = "rnn-small,rnnsearch-small,transformer-tiny",
     json: bool = False,
     debug: Debug = False,
@@ -216,7 +217,7 @@ def bottleneck(
 def compare(
     *choices: str,
     data: Annotated[tuple[str, ...], Parameter(name="--data", group=GROUPS["data"], negative=())] = (),
-    options: Shared = None,
+    options: Shared = NO_SHARED,
     sizes: Annotated[dict[str, str] | None, SIZES] = None,
     preset: str = "workbench",
     seeds: int = 3,

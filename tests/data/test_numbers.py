@@ -116,7 +116,7 @@ def test_what_numbers_are_taken_for(tmp_path: Path, case: str) -> None:
     found = list(records(data))
     assert all(isinstance(one, Record) for one in found)
     assert len(found) == 9
-    assert check(data).counts == {}
+    assert check(data).counts == ({Flaw.FEW: 2} if kind is DataKind.ROWS else {})  # 9 of 11 rows
 
 
 def test_the_numbers_are_those_of_the_file(tmp_path: Path) -> None:

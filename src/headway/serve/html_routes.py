@@ -1,18 +1,19 @@
-"""Pages for people, /health, /ready and /metrics.  A page is one file without scripts, and needs no other server."""
+"""Pages for people, /health, /ready and /metrics.  A page is one file, and needs no other server."""
 
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
-from headway import __version__
 from headway.serve.api_errors import AsciiJson, busy
 from headway.serve.server_state import ServerState
 
@@ -24,10 +25,8 @@ STYLE = (
     "border-bottom:1px solid #ddd}h2{margin-top:2.5rem}"
     "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}code,pre{background:#262626}a{color:#8bf}}"
 )
-POLICY = (
-    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+WEB = ("html", "css", "js")
+FRAMES = "frame-ancestors 'none'"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -36,8 +35,7 @@ def html_routes(app: FastAPI, state: ServerState) -> APIRouter:
 
     @router.get("/")
     async def home() -> Response:
-        rows = "".join(f"<li><code>{escape(name)}</code></li>" for name in state.pool.slots)
-        return page("headway", f"<h1>headway {__version__}</h1><p>Models:</p><ul>{rows}</ul><p>{LINKS}</p>")
+        return HTMLResponse(*try_page(list(state.pool.slots)))
 
     @router.get("/docs")
     async def docs() -> Response:
@@ -60,13 +58,33 @@ def html_routes(app: FastAPI, state: ServerState) -> APIRouter:
     return router
 
 
+def try_page(models: Sequence[str]) -> tuple[str, int, dict[str, str]]:
+    """The page to try models on, its status and its headers: one file, whose own style and script alone may run."""
+    texts = {name: files("headway.serve").joinpath("web", f"page.{name}").read_text("utf-8") for name in WEB}
+    listed = json.dumps(models).replace("<", "\\u003c")
+    parts = {"style": texts["css"], "script": texts["js"], "models": listed}
+    html = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], texts["html"])
+    policy = (
+        f"default-src 'none'; style-src '{sha256_source(texts['css'])}'; "
+        f"script-src '{sha256_source(texts['js'])}'; connect-src 'self'; img-src blob:; "
+        f"base-uri 'none'; form-action 'self'; {FRAMES}"
+    )
+    return html, 200, {"Content-Security-Policy": policy}
+
+
+def sha256_source(text: str) -> str:
+    """A text as a Content-Security-Policy names it."""
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
 LINKS = '<a href="/docs">API</a> · <a href="/openapi.json">openapi.json</a> · <a href="/metrics">metrics</a>'
 
 
 def page(title: str, body: str) -> Response:
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     text = f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>'
-    return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
+    policy = f"default-src 'none'; style-src '{sha256_source(STYLE)}'; base-uri 'none'; form-action 'none'; {FRAMES}"
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
 def described(api: dict[str, Any], model: str) -> Iterator[str]:

@@ -6,14 +6,16 @@ Nothing here names a task: `Task.predict` answers, and its predictions write the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from headway.errors import UserError
-from headway.look.bundle import pack_bundle
+from headway.look.bundle import Bundle, pack_bundle
+from headway.look.html_page import render_page
 from headway.look.page_session import Explorer
 from headway.serve.api_errors import ApiError, AsciiJson, bad_request
 from headway.serve.batching import QueuedCall
@@ -40,25 +42,25 @@ def prediction_routes(state: ServerState) -> APIRouter:
                 rows = [to_plain_json(one, name) for one, name in zip(found, given.names, strict=False)]
                 return AsciiJson({"model": body.model, "task": served.task.name, "predictions": rows})
 
+    @router.get("/api/models/{name}", summary="What a model does")
+    async def describe(name: str) -> Response:
+        async with state.pool.lease(name) as served:
+            task = served.task
+            about = {"name": name, "task": task.name, "does": task.does, "reads": task.noun}
+            writes = "temperature" in task.decoding
+            kinds = {"continues": served.engine is not None, "writes": writes, "together": task.asks_together}
+            return AsciiJson({**about, **kinds, "chat": served.template is not None})
+
     @router.post("/api/attention", summary="The attention of one input", openapi_extra=body_of(AttentionRequest))
     async def attention(request: Request) -> Response:
-        async with read_request(request, state.limits, AttentionRequest) as (body, files):
-            texts = [body.input] if isinstance(body.input, str) else body.input
-            check_characters(texts, state.limits.attention_characters, "input")
-            if len(texts) + len(files) != 1:
-                raise ApiError(400, "give one input, as a text or as a file", param="input")
-            async with state.pool.lease(body.model) as served:
-                given = await stored_inputs(state, served.task, texts, files)
-                explorer = Explorer({body.model: served.model}, body.tokens, body.site)
+        body, bundle = await recorded(state, request)
+        return AsciiJson({"model": body.model, "data": bundle.data, "blobs": dict(bundle.blobs)})
 
-                def record(inputs: list[str]) -> Sequence[Any]:
-                    runs = explorer.record(inputs[0])
-                    return [pack_bundle(runs, explorer.focus(runs))]
-
-                call = QueuedCall(given.inputs, record, release=given.folder.cleanup)
-                [bundle] = await given.ask(state, request, served, call)
-                data = {**bundle.data, "runs": [{**run, "input": given.names[0]} for run in bundle.data["runs"]]}
-                return AsciiJson({"model": body.model, "data": data, "blobs": dict(bundle.blobs)})
+    @router.post("/look", include_in_schema=False)
+    async def look(request: Request) -> Response:
+        """The explorer of one input, as a page."""
+        _, bundle = await recorded(state, request)
+        return HTMLResponse(render_page(bundle), headers={"Content-Security-Policy": "frame-ancestors 'none'"})
 
     @router.post(
         "/v1/audio/transcriptions",
@@ -81,6 +83,27 @@ def prediction_routes(state: ServerState) -> APIRouter:
             return transcript(body, found, given)
 
     return router
+
+
+async def recorded(state: ServerState, request: Request) -> tuple[AttentionRequest, Bundle]:
+    """The attention of the input of a request, as the explorer shows it."""
+    async with read_request(request, state.limits, AttentionRequest) as (body, files):
+        texts = [body.input] if isinstance(body.input, str) else body.input
+        check_characters(texts, state.limits.attention_characters, "input")
+        if len(texts) + len(files) != 1:
+            raise ApiError(400, "give one input, as a text or as a file", param="input")
+        async with state.pool.lease(body.model) as served:
+            given = await stored_inputs(state, served.task, texts, files)
+            explorer = Explorer({body.model: served.model}, body.tokens, body.site)
+
+            def record(inputs: list[str]) -> Sequence[Bundle]:
+                runs = explorer.record(inputs[0])
+                return [pack_bundle(runs, explorer.focus(runs))]
+
+            call = QueuedCall(given.inputs, record, release=given.folder.cleanup)
+            [bundle] = await given.ask(state, request, served, call)
+            runs = [{**run, "input": given.names[0]} for run in bundle.data["runs"]]
+            return body, replace(bundle, data={**bundle.data, "runs": runs})
 
 
 async def predictions(

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import re
 import sys
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -59,11 +60,30 @@ class AccessRules:
     def check_key(self, scope: Scope, headers: Headers) -> None:
         if self.key is None or (scope["path"] == OPEN_PATH and scope["method"] in READING):
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        digests = (hashlib.sha256(one.encode("utf-8", "replace")).digest() for one in (given.strip(), self.key))
-        if not hmac.compare_digest(*digests) or scheme.lower() != "bearer":
+        given = given_key(headers.get("authorization", ""))
+        digests = (hashlib.sha256(one.encode("utf-8", "replace")).digest() for one in (given or "", self.key))
+        if not hmac.compare_digest(*digests) or given is None:
             said = "a request needs the server's API key, as in Authorization: Bearer KEY"
-            raise ApiError(401, said, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+            # a browser asks for the key as a password of any name
+            challenge = (
+                'Basic realm="headway", charset="UTF-8"' if "text/html" in headers.get("accept", "") else "Bearer"
+            )
+            raise ApiError(401, said, code="invalid_api_key", headers={"WWW-Authenticate": challenge})
+
+
+def given_key(authorization: str) -> str | None:
+    """The key of a client, or the password that a browser sends; None where there is neither."""
+    scheme, _, given = authorization.partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return given.strip()
+        case "basic":
+            try:
+                return b64decode(given.strip(), validate=True).decode("utf-8").partition(":")[2]
+            except ValueError:
+                return None
+        case _:
+            return None
 
 
 class Gate:

@@ -31,7 +31,7 @@ SPELLINGS = ("{}", "/{}", "{}/", "{}?key=secret-key-1", "{}%00", "/health/..{}",
 def paths(folders: dict[str, Path]) -> list[str]:
     """Every path that is served, also those that are not described."""
     app = create_app(ModelPool(folders, ServeOptions(), GatedEngine), Path(), AccessRules())
-    found = {*app.openapi()["paths"], "/", "/docs", "/ready", "/metrics", "/openapi.json"}
+    found = {*app.openapi()["paths"], "/", "/look", "/docs", "/ready", "/metrics", "/openapi.json"}
     return sorted(path.replace("{name}", "causal") for path in found)
 
 
@@ -162,7 +162,8 @@ def test_every_answer_has_the_headers_of_a_careful_server(server: RunningServer)
         assert "server" not in headers or "headway" not in headers["server"]
     for path in ("/", "/docs"):
         text = server.get(path).text
-        assert "<script" not in text
+        assert "<script src" not in text
+        assert "unsafe" not in server.get(path).headers["content-security-policy"]
         assert "src=" not in text
         assert "https://" not in text
 

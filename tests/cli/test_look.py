@@ -334,28 +334,27 @@ def request_that_waits() -> None:
     PageSession.attend = held  # type: ignore[method-assign]
 
 
-def asked(child: Child) -> HTTPConnection:
-    """A request that is running."""
+def begun_request(folders: Path, tmp_path: Path, before: Callable[[], None]) -> tuple[Child, HTTPConnection]:
+    """A live page whose server begins as `before` says, and a request to it that is running."""
+    words = ("look", str(folders / "causal"), "the cat", "--live", "--port", "0")
+    child = empty_place(tmp_path).start(*words, before=before)
     until(lambda: "Ctrl-C" in child.files[0].read_text(encoding="utf-8"), child)
     address = urlsplit(child.files[0].read_text(encoding="utf-8").split()[0])
     idle, connection = (HTTPConnection(address.netloc) for _ in range(2))
     idle.connect()  # as browsers do, which then send nothing
     connection.request("POST", "/attend", '{"text": "a dog"}', {"Content-Type": "application/json"})
     until((child.place.folder / "begun").exists, child)
-    return connection
+    return child, connection
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_request_in_order(folders: Path, tmp_path: Path, number: signal.Signals, code: int) -> None:
     """It is answered, and no thread and no file is left."""
-    place = empty_place(tmp_path)
-    words = ("look", str(folders / "causal"), "the cat", "--live", "--port", "0")
-    child = place.start(*words, before=request_that_waits)
-    connection = asked(child)
+    child, connection = begun_request(folders, tmp_path, request_that_waits)
     assert len(list((tmp_path / "tmp").glob("headway-*"))) == 1
     child.kill(number)
-    (place.folder / "may end").touch()
+    (child.place.folder / "may end").touch()
     answer = connection.getresponse()
     assert (answer.status, json.loads(answer.read())["runs"][0]["input"]) == (200, "a dog")
     done = child.wait()
@@ -365,10 +364,7 @@ def test_a_signal_ends_a_request_in_order(folders: Path, tmp_path: Path, number:
 
 @pytest.mark.slow
 def test_a_second_signal_leaves_a_request(folders: Path, tmp_path: Path) -> None:
-    place = empty_place(tmp_path)
-    words = ("look", str(folders / "causal"), "the cat", "--live", "--port", "0")
-    child = place.start(*words, before=request_that_waits)
-    connection = asked(child)
+    child, connection = begun_request(folders, tmp_path, request_that_waits)
     child.kill(signal.SIGINT)
     until(lambda: child.files[1].read_text(encoding="utf-8") == "\n", child)
     child.kill(signal.SIGINT)
@@ -391,10 +387,7 @@ def interrupted_at_once_again() -> None:
 
 @pytest.mark.slow
 def test_a_second_signal_right_behind_the_first_leaves_a_request(folders: Path, tmp_path: Path) -> None:
-    place = empty_place(tmp_path)
-    words = ("look", str(folders / "causal"), "the cat", "--live", "--port", "0")
-    child = place.start(*words, before=interrupted_at_once_again)
-    connection = asked(child)
+    child, connection = begun_request(folders, tmp_path, interrupted_at_once_again)
     child.kill(signal.SIGINT)
     assert child.wait().code == 130
     assert list((tmp_path / "tmp").iterdir()) == []

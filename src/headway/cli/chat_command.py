@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.model_commands import WRITING, Writing, prepared
+from headway.cli.model_commands import WRITING, Writing, prepared, printed
 from headway.cli.options import LOAD_OPTIONS, Dtype, LoadOptions
 from headway.errors import UserError, counted
 
@@ -76,16 +77,11 @@ def read_line() -> str | None:
 
 def say(pieces: Generator[str, None, str]) -> None:
     """Prints an answer as it comes, and which limit ended it."""
-    try:
-        while True:
-            print(next(pieces), end="", flush=True)
-    except StopIteration as end:
-        print()
-        if end.value in ("length", "context"):
-            limit = {"length": "the maximum number of tokens; raise --max-new-tokens", "context": "its full context"}
-            print(f"note: the answer was ended by {limit[end.value]}", file=sys.stderr)
-    finally:
-        pieces.close()
+    limits = {"length": "the maximum number of tokens; raise --max-new-tokens", "context": "its full context"}
+    with closing(pieces):
+        reason = printed(pieces)
+    if reason in limits:
+        print(f"note: the answer was ended by {limits[reason]}", file=sys.stderr)
 
 
 def answered(model: Model, line: str, options: GenerationOptions) -> Generator[str, None, str]:

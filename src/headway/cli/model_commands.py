@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from headway.model import Model
     from headway.tasks.base import Task
     from headway.tasks.generation import GenerationOptions
-    from headway.tasks.results import Prediction
 
 
 LINES = 32  # texts at a time
@@ -107,6 +106,7 @@ class Writing:
 
 
 WRITING = Writing()
+Result = TypeVar("Result")
 
 
 def list_presets(*, json: bool = False) -> None:
@@ -294,8 +294,8 @@ def generate(
     print_notes(Counter([found.cut]), Counter([found.stopped_at]), options)
 
 
-def printed(pieces: Generator[str, None, Prediction]) -> Prediction:
-    """Prints a text as it is written, and returns the whole answer."""
+def printed(pieces: Generator[str, None, Result]) -> Result:
+    """Prints a text as it is written, and returns what its generator returns."""
     while True:
         try:
             print(next(pieces), end="", flush=True)

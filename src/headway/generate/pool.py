@@ -40,7 +40,6 @@ class PooledState(FixedState):
     def put(self, row: int, state: FixedState) -> None:
         """Copies a state of one row into a row."""
         for owner, buffers in state.buffers.items():
-            self.carried.discard(owner)
             filled = tuple(x.narrow(2, 0, len(buffers.positions())) for x in buffers.tensors)
             room = [(x.shape[1], self.capacity, x.shape[3]) for x in filled]
             for pool, x in zip(self.pool(owner, filled, room), filled, strict=True):
@@ -60,20 +59,6 @@ class PooledState(FixedState):
         if owner not in self.pools:
             self.pools[owner] = tuple(x.new_zeros(self.rows, *shape) for x, shape in zip(like, shapes, strict=True))
         return self.pools[owner]
-
-    def take(self, row: int, length: int) -> FixedState:
-        """A copy of the `length` tokens of a row."""
-        taken = FixedState(length)
-        for owner, tensors in self.pools.items():
-            own = tuple(x[row : row + 1] for x in tensors)
-            if owner in self.carried:
-                taken.carry(owner, *(x.clone() for x in own))
-            else:
-                taken.append(owner, Positions.run(0, length), *(x[:, :, :length] for x in own))
-        for key, child in self.children.items():
-            assert isinstance(child, PooledState)
-            taken.children[key] = child.take(row, length)
-        return taken
 
     def move(self, row: int, to: int) -> None:
         for tensors in self.pools.values():
@@ -141,7 +126,7 @@ class DecodingPool(DecodingRows):
         self.state.use(self.rows)
 
     def taken(self, row: int) -> FixedState:
-        return self.state.take(row, self.lengths[row])
+        return beginning(self.state, self.lengths[row], self.lengths[row], row)
 
     @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
@@ -155,14 +140,14 @@ class DecodingPool(DecodingRows):
         return logits
 
 
-def beginning(state: FixedState, length: int, capacity: int) -> FixedState:
-    """A copy of the first `length` tokens of a state, with room for more."""
-    copied = FixedState(capacity)
+def beginning(state: FixedState, length: int, capacity: int, row: int = 0) -> FixedState:
+    """A copy of the first `length` tokens of a row of a state, with room for more."""
+    copied, one = FixedState(capacity), slice(row, row + 1)
     for owner, buffers in state.buffers.items():
-        copied.append(owner, Positions.run(0, length), *(x[:, :, :length] for x in buffers.tensors))
+        copied.append(owner, Positions.run(0, length), *(x[one, :, :length] for x in buffers.tensors))
     for owner, kept in state.kept.items():
-        copied.carry(owner, *(x.clone() for x in kept))
+        copied.carry(owner, *(x[one].clone() for x in kept))
     for key, child in state.children.items():
         assert isinstance(child, FixedState)
-        copied.children[key] = beginning(child, length, capacity)
+        copied.children[key] = beginning(child, length, capacity, row)
     return copied

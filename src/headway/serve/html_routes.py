@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -14,6 +12,8 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
+from headway.look.bundle import script_json
+from headway.look.html_page import csp_hash
 from headway.serve.api_errors import AsciiJson, busy
 from headway.serve.server_state import ServerState
 
@@ -61,20 +61,14 @@ def html_routes(app: FastAPI, state: ServerState) -> APIRouter:
 def try_page(models: Sequence[str]) -> tuple[str, int, dict[str, str]]:
     """The page to try models on, its status and its headers: one file, whose own style and script alone may run."""
     texts = {name: files("headway.serve").joinpath("web", f"page.{name}").read_text("utf-8") for name in WEB}
-    listed = json.dumps(models).replace("<", "\\u003c")
-    parts = {"style": texts["css"], "script": texts["js"], "models": listed}
+    parts = {"style": texts["css"], "script": texts["js"], "models": script_json(models)}
     html = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], texts["html"])
     policy = (
-        f"default-src 'none'; style-src '{sha256_source(texts['css'])}'; "
-        f"script-src '{sha256_source(texts['js'])}'; connect-src 'self'; img-src blob:; "
+        f"default-src 'none'; style-src '{csp_hash(texts['css'])}'; "
+        f"script-src '{csp_hash(texts['js'])}'; connect-src 'self'; img-src blob:; "
         f"base-uri 'none'; form-action 'self'; {FRAMES}"
     )
     return html, 200, {"Content-Security-Policy": policy}
-
-
-def sha256_source(text: str) -> str:
-    """A text as a Content-Security-Policy names it."""
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
 LINKS = '<a href="/docs">API</a> · <a href="/openapi.json">openapi.json</a> · <a href="/metrics">metrics</a>'
@@ -83,7 +77,7 @@ LINKS = '<a href="/docs">API</a> · <a href="/openapi.json">openapi.json</a> · 
 def page(title: str, body: str) -> Response:
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     text = f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>'
-    policy = f"default-src 'none'; style-src '{sha256_source(STYLE)}'; base-uri 'none'; form-action 'none'; {FRAMES}"
+    policy = f"default-src 'none'; style-src '{csp_hash(STYLE)}'; base-uri 'none'; form-action 'none'; {FRAMES}"
     return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 

@@ -19,6 +19,7 @@ from time import monotonic
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headway.look.server import HEADERS as PAGE_HEADERS
 from headway.serve.api_errors import ApiError, print_bug
 from headway.serve.counters import Counters
 from headway.serve.server_state import RequestLimits
@@ -27,13 +28,7 @@ from headway.serve.streaming import CLIENT_LEFT, ClientLeftError
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN_PATH = "/health"
 READING = ("GET", "HEAD")
-HEADERS = {
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-}
+HEADERS = {**PAGE_HEADERS, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
 STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # the last may lack its end
 INNERMOST = re.compile(rb"[\[{][^\[\]{}]*[\]}]")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -21,6 +22,7 @@ from headway.figures import InlineSVG, Plot, draw, inline_svg
 
 ROOT = Path(__file__).parent.parent
 
+gc.disable()  # until all is collected
 torch.set_num_threads(1)
 CASES = int(os.environ.get("HEADWAY_CASES", 100))
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=CASES)
@@ -29,6 +31,15 @@ settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", type=int, metavar="N", help="run at most N cases of each parametrised test")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file whose every test is marked with what `-m` excludes ("not slow") is not even imported."""
+    if collection_path.suffix != ".py":
+        return None
+    marked = re.search(r"^pytestmark = \[?pytest\.mark\.(slow|long|proof)\b", collection_path.read_text(), re.MULTILINE)
+    excluded = marked and f"not {marked[1]}" in (config.getoption("-m") or "")
+    return True if excluded else None
 
 
 @pytest.hookimpl(trylast=True)  # of what -m and -k have left
@@ -43,6 +54,7 @@ def pytest_collection_finish() -> None:
     """What is imported and collected stays: garbage collection need not visit it, nor copy it in forked processes."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def sample(names: list[str], most: int) -> set[str]:

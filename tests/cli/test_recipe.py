@@ -456,6 +456,7 @@ def test_a_mistake_in_an_option_is_told(capsys: pytest.CaptureFixture[str], line
     assert OPTIONS[line] in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "--train.steps=ten", "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err

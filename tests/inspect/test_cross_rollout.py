@@ -141,6 +141,7 @@ def test_the_class_token_reaches_a_caption_through_the_cells() -> None:
     assert "cells-5x7+1, at " in source.panel().title
 
 
+@pytest.mark.slow
 def test_a_row_is_one_of_what_is_written() -> None:
     source, target, encoder = sides(followed("transformer", row=0))
     assert (source.row, target.row, encoder.row) == (0, 0, None)

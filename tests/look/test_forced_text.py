@@ -46,6 +46,7 @@ def test_both_have_the_same_rows_and_words(name: str) -> None:
     assert first.outcome.text.endswith(second.followed_text.text.strip())
 
 
+@pytest.mark.slow
 @every_writer
 def test_a_model_that_reads_its_own_words_reads_as_ever(name: str) -> None:
     first = read(name)

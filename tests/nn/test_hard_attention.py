@@ -115,6 +115,7 @@ def test_no_gradient_passes_a_choice_but_the_chance_has_one() -> None:
     assert "chosen" not in soft
 
 
+@pytest.mark.slow
 def test_drawn_contexts_are_soft_ones_on_average() -> None:
     """What hard attention sees in the first step, over many draws, is what soft attention sees."""
     hard, soft = decoder().train(), decoder(Alignment)

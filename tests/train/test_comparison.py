@@ -192,6 +192,7 @@ def test_what_cannot_be_compared_is_told(words: str, text: Path, capsys: pytest.
     assert REFUSED[words] in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.slow
 def test_data_that_is_no_running_text_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "norm=layer,rms", "--data", "dates"]) == 2
     assert "the workbench learns from running text, and this is dates" in capsys.readouterr().err

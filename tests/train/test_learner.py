@@ -220,6 +220,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 @pytest.mark.parametrize("steps", [0, 2])
 def test_a_step_that_is_not_finite_changes_nothing(fault: Fault, steps: int) -> None:

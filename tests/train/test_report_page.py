@@ -302,6 +302,7 @@ def test_a_figure_follows_the_page_and_leaves_its_texts_alone() -> None:
     assert STYLE["svg.fonttype"] == "none"
 
 
+@pytest.mark.slow
 def test_a_map_names_its_rows_and_its_largest_weights() -> None:
     drawing = map_figure(WeightMap("a → b", ("b", "↵"), ("a", "␣"), [[0.75, 0.25], [0.0, 1.0]]))
     assert re.findall(r"<(?:title|figcaption[^>]*)>(.*?)</", drawing) == ["a → b", "a → b"]

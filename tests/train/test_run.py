@@ -127,6 +127,7 @@ class At(Interruption):
 # Lines and checkpoints.
 
 
+@pytest.mark.slow
 def test_metrics_tell_every_step_once(memory: Path) -> None:
     bench = Bench(memory)
     end = bench.made().run(Interruption())
@@ -148,6 +149,7 @@ def test_the_best_stay_and_are_chosen(memory: Path) -> None:
     assert bench.told.best == [(5, True), (10, True), (15, False), (20, False), (25, False), (30, False)]
 
 
+@pytest.mark.slow
 def test_the_mean_of_the_best_is_chosen_where_it_is_better(memory: Path) -> None:
     pace = RunLimits(30, 10, 5, 7, best=1, average=3)
     bench = Bench(memory, pace, score=lambda step: -abs(step - 10))
@@ -190,6 +192,7 @@ def test_where_no_score_is_a_number_the_last_weights_are_taken(memory: Path) -> 
     assert bench.made().run(Interruption()).chosen == "those of step 30"
 
 
+@pytest.mark.slow
 def test_a_best_checkpoint_that_has_rotted_is_told_and_passed_over(memory: Path) -> None:
     bench = Bench(memory, RunLimits(30, 10, 5, 7, best=2), score=lambda step: -abs(step - 10.1))
     run = bench.made()
@@ -245,6 +248,7 @@ def test_an_interrupted_run_is_saved_once_where_it_stands(memory: Path) -> None:
     assert bench.told.saves == [7, 9, 14]  # not twice
 
 
+@pytest.mark.slow
 def test_who_interrupts_before_the_first_step_loses_nothing(memory: Path) -> None:
     bench = Bench(memory)
     run = bench.made()
@@ -254,6 +258,7 @@ def test_who_interrupts_before_the_first_step_loses_nothing(memory: Path) -> Non
     assert run.run(Interruption()).step == 30
 
 
+@pytest.mark.slow
 def test_an_interruption_in_the_last_step_comes_too_late(memory: Path) -> None:
     run = Bench(memory).made()
     assert run.run(At(run, 30)).signal is None

@@ -38,6 +38,7 @@ def others(model: nn.Module) -> set[float]:
     return {part.p for part in model.modules() if isinstance(part, nn.Dropout)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_the_rate_of_attention_is_its_own(name: str) -> None:
     assert attentions(built(name)) == {PUBLISHED.get(name, 0.0)}

@@ -66,7 +66,7 @@ def test_the_worked_example_is_the_one_that_runs() -> None:
         assert re.sub(r"^ +", "", block, flags=re.MULTILINE).strip() in bare
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_site_loads_nothing_and_its_links_lead_somewhere(tmp_path: Path) -> None:
     shown = [find_sections(name)[0] for name in SECTIONS]
     count = script("site").build(tmp_path, shown)

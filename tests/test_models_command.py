@@ -76,6 +76,7 @@ def test_sizes_and_bits_are_the_slides() -> None:
         cost("gpt2", sizes={"lyers": 2})
 
 
+@pytest.mark.long
 def test_a_whole_training_run_is_counted() -> None:
     told = json.loads(cost("gpt3", tokens=300e9, json=True))
     assert told["training_run"] == {"tokens": 300e9, "flops": 300_000_000_000 * told["flops_training_per_token"]}

@@ -133,7 +133,7 @@ def test_torch_is_installed_as_pinned() -> None:
     assert [words[2] for words in shell_lines("pip") if words[2].startswith("torch")] == [pinned[1]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """One after the other, as a reader would type them."""
     monkeypatch.chdir(tmp_path)

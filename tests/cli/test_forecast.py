@@ -33,6 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return place
 
 
+@pytest.mark.long
 def test_it_learns_to_foresee_and_says_how_well(place: Place) -> None:
     metrics = [json.loads(line) for line in (place.folder / "foreseeing" / "metrics.jsonl").read_text().splitlines()]
     assert metrics[-1]["valid"]["gain"] > 0.3

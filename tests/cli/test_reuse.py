@@ -330,7 +330,7 @@ def classifier(place: Place) -> str:
     return "seen"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_captioner_goes_on_from_a_classifier_of_images(place: Place, classifier: str, name: str) -> None:
     before = tensors(place.folder / classifier)

@@ -234,7 +234,7 @@ KINDS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_printed_recipe_trains_the_same_on_data_of_any_kind(place: Place, kind: str) -> None:
     write_own(place.folder)

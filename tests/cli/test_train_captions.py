@@ -29,7 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return made_place(tmp_path_factory.mktemp("place"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_captions_are_learned_written_and_measured(place: Place, name: str) -> None:
     done = place("train", "told", *MODELS[name], *SHORT, "--data.held-out", "0.3", "--out", name)
@@ -49,7 +49,7 @@ def test_captions_are_learned_written_and_measured(place: Place, name: str) -> N
         assert set(found["scores"]) == {"cider", "bleu_1", "bleu_2", "bleu_3", "bleu_4"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_texts_and_images_are_found_by_each_other(place: Place) -> None:
     """Three colours are soon told apart, and no image is of two."""
     words = ["--objective", "contrastive", "--preset", "clip-nano", *TOWERS, *FEW, "--train.rate", "0.01"]
@@ -71,7 +71,7 @@ def test_texts_and_images_are_found_by_each_other(place: Place) -> None:
     assert "does not exist" in place("run", "towers", "no.png", "a text").said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_speech_is_written_by_a_decoder_where_that_is_asked_for(place: Place) -> None:
     data = ["sounds", "--task", "speech", "--data.label-from", r"(\d_\d_\d)"]
     model = ["--preset", "conformer-nano", *SMALL, "--model.hidden", "16", "--model.channels", "4"]
@@ -96,7 +96,7 @@ def astray(place: Place) -> Iterator[Path]:
     file.write_bytes(before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_caption_of_no_image_is_named_and_can_be_left_out(place: Place, astray: Path) -> None:
     refused = place("train", "told", *MODELS["soft"], "--dry-run").said
     assert "captions.jsonl:41" in refused

@@ -47,7 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return place
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", OWN)
 def test_one_command_trains_and_what_it_leaves_answers(place: Place, name: str) -> None:
     words, task, asked = OWN[name]
@@ -67,7 +67,7 @@ def test_one_command_trains_and_what_it_leaves_answers(place: Place, name: str) 
         assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_model_of_images_is_measured_and_refuses_what_it_does_not_read(place: Place) -> None:
     assert place("train", "photos", "--preset", "vit-nano", *SMALL, *SHORT, "--out", "seen").code == 0
     found = json.loads(place("eval", "seen", "photos", "--json").out)
@@ -83,7 +83,7 @@ def test_a_model_of_images_is_measured_and_refuses_what_it_does_not_read(place: 
         assert said in refused.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_augmentation_that_is_not_known_is_told_with_what_is(place: Place) -> None:
     refused = place("train", "photos", "--data.augment", "flop", "--dry-run")
     assert refused.code == 2
@@ -91,14 +91,14 @@ def test_augmentation_that_is_not_known_is_told_with_what_is(place: Place) -> No
     assert "flip" in refused.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_objective_that_the_data_does_not_have_is_told(place: Place) -> None:
     refused = place("train", "series.csv", "--objective", "masked", "--dry-run")
     assert refused.code == 2
     assert "--objective masked has no meaning for series" in refused.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_numbers_without_labels_are_foreseen_or_said_to_have_one(place: Place) -> None:
     rows = "".join(f"{at},{at + 1},{at * 7 % 5}\n" for at in range(20))
     (place.folder / "prices.csv").write_text(f"open,high,low\n{rows}", encoding="utf-8")
@@ -112,7 +112,7 @@ TEST = ["--data.test-from", "_.-.$"]  # ten recordings of thirty
 DIGITS = ["sounds", "--data.label-from", r"(\d)"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_kept_for_a_test_is_neither_learned_from_nor_opened(place: Place) -> None:
     bad = place.folder / "sounds" / "1_1_1-5.wav"
     before = bad.read_bytes() if bad.exists() else None
@@ -128,7 +128,7 @@ def test_what_is_kept_for_a_test_is_neither_learned_from_nor_opened(place: Place
         bad.unlink() if before is None else bad.write_bytes(before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_test_is_measured_once_by_its_names(place: Place) -> None:
     trained = place("train", *DIGITS, *TEST, *HEARING, *SHORT, "--out", "tested")
     assert (trained.code, trained.err) == (0, "")
@@ -140,7 +140,7 @@ def test_a_test_is_measured_once_by_its_names(place: Place) -> None:
     assert "--test-from 'bob' finds none of the names" in refused
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_check_compares_what_is_learned_with_the_test(place: Place) -> None:
     same = place.folder / "sounds" / "0_0_0-30.wav"
     same.write_bytes((place.folder / "sounds" / "0_1_1-0.wav").read_bytes())
@@ -154,14 +154,14 @@ def test_a_check_compares_what_is_learned_with_the_test(place: Place) -> None:
     assert "are both given" in place(*words, "--validation", "sounds").said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_patterns_for_names_need_files(place: Place) -> None:
     assert "--data.test-from" in place("train", "dates", *TEST, "--dry-run").said
     assert "only files of images or sounds" in place("train", "pairs.tsv", *TEST, "--dry-run").said
     assert "is no pattern" in place("train", *DIGITS, "--data.test-from", "(", "--dry-run").said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bad_image_is_named(place: Place) -> None:
     bad = place.folder / "photos" / "dark" / "bad.png"
     bad.write_bytes(b"\x89PNG\r\n\x1a\nnothing more")
@@ -176,7 +176,7 @@ def test_a_bad_image_is_named(place: Place) -> None:
         bad.unlink()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_left_out_of_validation_is_told(place: Place) -> None:
     for at in range(4):
         kind = place.folder / "shown" / ("dark", "light")[at % 2]
@@ -200,7 +200,7 @@ def test_what_is_left_out_of_validation_is_told(place: Place) -> None:
     assert "; of the validation data: 1 record left out (unreadable image 1)" in done.out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_names_that_are_no_utf8_are_trained_on(place: Place) -> None:
     for at in range(4):
         kind = place.folder / "odd" / ("dark", "light")[at % 2]
@@ -214,7 +214,7 @@ def test_names_that_are_no_utf8_are_trained_on(place: Place) -> None:
     assert "caf0\udce9.png" in json.dumps(told, ensure_ascii=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_measurement_says_how_to_see_what_is_wrong(place: Place) -> None:
     assert place("train", "photos", "--preset", "vit-nano", *SMALL, *SHORT, "--out", "for eval").code == 0
     (place.folder / "marred").mkdir()
@@ -226,7 +226,7 @@ def test_a_measurement_says_how_to_see_what_is_wrong(place: Place) -> None:
     assert refused.err.endswith("see headway check marred\n")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_who_asks_for_what_is_not_there_is_told_so(place: Place) -> None:
     for words in (["nowhere", "--task", "images"], ["photos", "--validation", "nowhere"]):
         assert "nowhere does not exist" in place("train", *words, "--dry-run").err
@@ -235,7 +235,7 @@ def test_who_asks_for_what_is_not_there_is_told_so(place: Place) -> None:
     assert "did you mean 'photos/../photos'" in place("check", "photos/../photo").err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("size", ["dim 0", "layers -1", "patch 0", "hidden -1", "image 0"])
 def test_sizes_that_are_none_are_told(place: Place, size: str) -> None:
     name, value = size.split()
@@ -244,19 +244,19 @@ def test_sizes_that_are_none_are_told(place: Place, size: str) -> None:
     assert f"--model.{name} {value}; allowed: whole numbers of 1 or more" in refused.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sizes_of_stages_may_stand_between_commas(place: Place) -> None:
     done = place("train", "photos", "--preset", "swin-nano", "--model.layers", "1,1", *SHORT, "--dry-run")
     assert (done.code, done.err) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_tip_mends_the_value_and_not_the_option(place: Place) -> None:
     refused = place("train", "photos", "--data.augment", "specaugment", "--dry-run")
     assert "tip: headway train photos --data.augment randaugment --dry-run" in refused.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_hears_classes_learns_to_write_letters(place: Place) -> None:
     heard = ["sounds", "--data.label-from", r"(\d)", *HEARING, *SHORT, "--out", "heard"]
     assert place("train", *heard).code == 0
@@ -267,7 +267,7 @@ def test_what_hears_classes_learns_to_write_letters(place: Place) -> None:
     assert "new: " in done.out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_captioner_has_vectors_and_does_not_write_from_texts(place: Place) -> None:
     small = ["--model.widths", "8,8", "--model.dim", "8", "--model.hidden", "12", "--model.align", "8"]
     words = ["told", "--preset", "captioner-small", *small, "--model.image", "8", *SHORT, "--out", "telling"]
@@ -282,7 +282,7 @@ def test_a_captioner_has_vectors_and_does_not_write_from_texts(place: Place) -> 
     assert "trained with headway on told, " in card
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_images_that_moved_are_found_where_they_are(place: Place) -> None:
     """Rows that are kept for all runs on the same data name their files."""
     words = ["--preset", "vit-nano", *SMALL, *SHORT]

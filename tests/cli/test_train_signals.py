@@ -46,7 +46,7 @@ def check_resumed(place: Place, name: str) -> Done:
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 2), (signal.SIGTERM, 0)])
 def test_a_signal_saves_and_says_how_to_go_on(place: Place, number: signal.Signals, workers: int) -> None:
     name = f"asked-{number}-{workers}"
@@ -64,7 +64,7 @@ def test_a_signal_saves_and_says_how_to_go_on(place: Place, number: signal.Signa
     assert f"resumed at step {step}" in check_resumed(place, name).out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_signal_leaves_at_once(place: Place) -> None:
     """Even from a step that never ends."""
     child = place.start(*RUN, "--out", "hung", before=hold_at("hung", 5))
@@ -101,7 +101,7 @@ def hold_at(name: str, step: int, pace: float = 0.0) -> Callable[[], None]:
     return plant
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_do_not_train_in_one_folder(place: Place) -> None:
     child = place.start(*RUN, "--out", "shared", "--train.workers", "2", before=hold_at("shared", 5))
     until((place.folder / "shared waits").exists, child)
@@ -114,7 +114,7 @@ def test_two_processes_do_not_train_in_one_folder(place: Place) -> None:
     check_resumed(place, "shared")  # though its workers may still live
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_that_dies_is_told_and_costs_nothing(place: Place) -> None:
     child = place.start(*RUN, "--out", "worked", "--train.workers", "2", before=hold_at("worked", 5))
     until((place.folder / "worked waits").exists, child)
@@ -150,7 +150,7 @@ def killed(place: Place, times: int, seed: int) -> None:
     check_resumed(place, name)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_twice_it_ends_the_same(place: Place) -> None:
     killed(place, 2, seed=1)
 
@@ -185,7 +185,7 @@ runpy.run_module("headway", run_name="__main__")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_so_it_is_for_a_process_that_a_shell_starts(place: Place) -> None:
     """Nothing forked: Python, torch and headway from the beginning, stopped by Ctrl-C."""
     cache = str(place.folder.parent / "home" / ".cache" / "headway")

@@ -320,7 +320,7 @@ def test_classes(tmp_path: Path) -> None:
     assert found.lines[0] == "8 records, 8 good; 2 labels: yes 4, no 4"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("own_validation", [False, True])
 @pytest.mark.parametrize(("name", "line"), [("a.csv", "{0}.5"), ("a.tsv", "word {0}\tWort {0}"), ("a.txt", "a text")])
 def test_too_few_are_told_where_training_refuses_them(

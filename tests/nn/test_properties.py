@@ -45,7 +45,7 @@ def undeclared(model: nn.Module) -> set[str]:
     return {kind.__name__ for kind in found}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("models", [architectures, subjects_of_laws])
 def test_no_part_says_nothing(models: object) -> None:
     assert callable(models)

@@ -15,8 +15,9 @@ from headway.errors import UserError
 from headway.model import load
 from headway.serve.api_errors import ApiError
 from headway.serve.batching import MAX_TOGETHER, BatchQueue, QueuedCall, answered
-from headway.serve.engine import EngineLimits, Overloaded
-from headway.serve.served_models import ModelPool, ServeOptions
+from headway.serve.engine import Overloaded
+from headway.serve.options import EngineLimits, ServeOptions
+from headway.serve.served_models import ModelPool
 from tests.serve.server import GatedEngine
 
 
@@ -157,7 +158,7 @@ def test_models_are_loaded_when_asked_for_and_leave_where_memory_is_short(folder
     chosen = {name: folders[name] for name in ("labels", "tags", "masked")}
 
     async def ask() -> None:
-        pool = ModelPool(chosen, ServeOptions(limits=EngineLimits(), memory=45_000), GatedEngine)
+        pool = ModelPool(chosen, ServeOptions(memory=45_000 / 2**30), GatedEngine)
         sizes = {name: slot.bytes for name, slot in pool.slots.items()}
         assert sum(sizes.values()) > 45_000 > max(sizes.values()) * 2
         assert pool.held() == []
@@ -180,4 +181,26 @@ def test_models_are_loaded_when_asked_for_and_leave_where_memory_is_short(folder
 
 def test_a_model_that_never_fits_is_refused_at_once(folders: dict[str, Path]) -> None:
     with pytest.raises(UserError, match="raise memory="):
-        ModelPool({"labels": folders["labels"]}, ServeOptions(memory=100), GatedEngine)
+        ModelPool({"labels": folders["labels"]}, ServeOptions(memory=1e-7), GatedEngine)
+
+
+@pytest.mark.slow
+def test_the_kv_cache_counts(folders: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """A row has keys and values of each layer; there is one more than slots, whose prompt is read."""
+
+    async def ask(memory: float, slots: int) -> int:
+        options = ServeOptions(limits=EngineLimits(slots=slots), memory=memory)
+        pool = ModelPool({"causal": folders["causal"]}, options, GatedEngine)
+        try:
+            async with pool.lease("causal") as served:
+                return served.bytes
+        finally:
+            pool.close(drain=True)
+
+    few, many = asyncio.run(ask(1.0, 2)), asyncio.run(ask(1.0, 12))
+    config: Any = load(folders["causal"]).config
+    assert many - few == 10 * config.context * config.layers * 2 * config.dim * 4
+    with pytest.raises(ApiError) as error:
+        asyncio.run(ask(0.001, 1000))
+    assert error.value.status == 503
+    assert "lower slots= or context=" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from headway.cli import chat_command
 from headway.cli.main import main
 from headway.errors import UserError
 from headway.model import load
-from headway.serve.chat_template import ChatTemplate, read_chat_template
+from headway.serve.chat_template import ChatTemplate, load_chat_template
 from headway.serve.conversation import Conversation
 from headway.tasks.generation import GenerationOptions
 from tests.serve.test_engine import gpt
@@ -24,7 +24,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 def template_of(folder: Path) -> ChatTemplate:
-    found = read_chat_template(folder)
+    found = load_chat_template(folder)
     assert found is not None
     return found
 

@@ -10,7 +10,7 @@ import pytest
 
 from headway.data.tokenizer_readers import load_tokenizer
 from headway.errors import UserError
-from headway.serve.chat_template import read_chat_template
+from headway.serve.chat_template import load_chat_template
 from tests.cli.folders import words
 
 CHAT: list[dict[str, str]] = [
@@ -52,7 +52,7 @@ def test_templates_render_as_in_transformers(name: str, tmp_path: Path) -> None:
 
     folder = folder_with(tmp_path, TEMPLATES[name])
     theirs: Any = AutoTokenizer.from_pretrained(str(folder))
-    template = read_chat_template(folder)
+    template = load_chat_template(folder)
     assert template is not None
     text = template.render(CHAT)
     assert text == theirs.apply_chat_template(CHAT, tokenize=False, add_generation_prompt=True)
@@ -71,11 +71,19 @@ def test_where_a_template_stands(tmp_path: Path) -> None:
     assert rendered(folder) == "four"
     (folder / "chat_template.jinja").unlink()
     (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "chat_template": None}))
-    assert read_chat_template(folder) is None
+    assert load_chat_template(folder) is None
+
+
+def test_a_template_is_saved_with_its_tokenizer(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path / "read", TEMPLATES["markers"])
+    load_tokenizer(folder).save(tmp_path / "saved")
+    assert rendered(tmp_path / "saved") == rendered(folder)
+    load_tokenizer(tmp_path / "saved").save(tmp_path / "again")
+    assert rendered(tmp_path / "again") == rendered(folder)
 
 
 def rendered(folder: Path) -> str:
-    template = read_chat_template(folder)
+    template = load_chat_template(folder)
     assert template is not None
     return template.render(CHAT)
 
@@ -94,7 +102,7 @@ def rendered(folder: Path) -> str:
     ],
 )
 def test_a_template_stays_in_its_sandbox(template: str, tmp_path: Path) -> None:
-    found = read_chat_template(folder_with(tmp_path, template))
+    found = load_chat_template(folder_with(tmp_path, template))
     assert found is not None
     with pytest.raises(UserError, match="refuses these messages"):
         found.render(CHAT)
@@ -102,4 +110,4 @@ def test_a_template_stays_in_its_sandbox(template: str, tmp_path: Path) -> None:
 
 def test_a_malformed_template_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="malformed"):
-        read_chat_template(folder_with(tmp_path, "{% for %}"))
+        load_chat_template(folder_with(tmp_path, "{% for %}"))

@@ -20,7 +20,8 @@ from headway.generate.pool import DecodingPool
 from headway.generate.request import Reason
 from headway.generate.sampling import RandomSampler
 from headway.model import Model
-from headway.serve.engine import Engine, EngineLimits, GenerationRequest, Overloaded, PrefixCache, Ticket, TokenEvent
+from headway.serve.engine import Engine, GenerationRequest, Overloaded, PrefixCache, Ticket, TokenEvent
+from headway.serve.options import EngineLimits
 from headway.tasks.generation import GenerationOptions
 from headway.zoo import gpt2, llama, workbench
 from tests.cli.folders import TEXTS, made, words
@@ -237,7 +238,7 @@ def test_prefixes_are_bounded_and_the_oldest_are_dropped(model: Model) -> None:
     assert PrefixCache(10).longest([1, 2, 3]) is None
 
 
-@pytest.mark.parametrize(("name", "least"), [("slots", 1), ("queue", 0), ("context", 1), ("chunk", 1)])
+@pytest.mark.parametrize(("name", "least"), [("slots", 1), ("queue", 0), ("context", 2), ("chunk", 1)])
 def test_limits_are_checked(name: str, least: int) -> None:
     with pytest.raises(UserError, match=f"{name}={least - 1}"):
         EngineLimits(**{name: least - 1})

@@ -10,8 +10,7 @@ import openai
 import pytest
 
 from headway.model import load
-from headway.serve.engine import EngineLimits
-from headway.serve.served_models import ServeOptions
+from headway.serve.options import EngineLimits, ServeOptions
 from tests.serve.server import RunningServer, serving
 
 pytestmark = pytest.mark.slow
@@ -281,7 +280,7 @@ def test_a_full_queue_is_told_with_when_to_come_back(folders: dict[str, Any]) ->
         client.completions.create(model="causal", prompt=PROMPT, max_tokens=1)
         wait_until(lambda: server.engine("causal").running == 0)
         server.engine("causal").gate.clear()
-        held = [client.completions.create(model="causal", prompt=PROMPT, stream=True) for _ in range(2)]
+        held = [client.completions.create(model="causal", prompt=PROMPT, temperature=0, stream=True) for _ in range(2)]
         with pytest.raises(openai.RateLimitError) as error:
             client.completions.create(model="causal", prompt=PROMPT)
         assert error.value.code == "overloaded"

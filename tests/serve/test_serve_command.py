@@ -93,6 +93,7 @@ def ask(url: str, body: object) -> httpx.Response:
     return httpx.post(f"{url}/api/predict", json=body, timeout=60)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_requests_end(spans: Path, tmp_path: Path, number: signal.Signals) -> None:
     with running(tmp_path, spans) as (process, url), ThreadPoolExecutor() as pool:

@@ -56,7 +56,7 @@ KINDS: dict[str, tuple[Scored, st.SearchStrategy[list[tuple[str, str]]]]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_the_order_of_pairs_changes_nothing(kind: str, data: st.DataObject) -> None:
@@ -317,7 +317,7 @@ def test_classes_are_shown_with_what_they_were_taken_for() -> None:
     assert score_classes(many, many).shown().endswith("and 30 more")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(rows=pairs)
 def test_tables_are_narrow_and_data_is_json(rows: list[tuple[str, str]]) -> None:
     scores = all_measures(*zip(*rows, strict=True))

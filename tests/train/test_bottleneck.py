@@ -31,7 +31,7 @@ from headway.training.build import batches_of
 from headway.training.plan import Plan, with_steps
 from headway.training.recipe_sources import from_yaml, read_layers
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rendered")]  # whole runs
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("rendered")]  # whole runs
 
 MODELS = ("rnn-small", "rnnsearch-small", "transformer-tiny")
 STEPS, HELD = 5, 0.1

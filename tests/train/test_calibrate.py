@@ -218,7 +218,7 @@ def result_of(folder: Path) -> tuple[bytes, bytes]:
     return (folder / "model.safetensors").read_bytes(), (folder / "metrics.jsonl").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("pace", [0.25, 0.9])
 def test_steps_are_counted_anew_and_the_run_is_that_of_its_recipe(
     data: Path, memory: Path, monkeypatch: pytest.MonkeyPatch, pace: float

@@ -273,7 +273,7 @@ DEFECTS: list[tuple[type[Store], int]] = [  # and how many saves they do not spo
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("defect", "since"), DEFECTS)
 def test_a_store_that_orders_things_otherwise_is_noticed(memory: Path, defect: type[Store], since: int) -> None:
     with pytest.raises(AssertionError, match="crash before"):

@@ -216,7 +216,7 @@ def test_a_bad_value_is_refused(value: str) -> None:
         read_layers({"train.recompute": value}, environ={})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_but_recurrent_models_have_blocks() -> None:
     without = {name for name in (*FAMILIES, *MORE) if not innermost_blocks(planned(name).shape())}
     assert without == {"rnn", "seq2seq", "captions", "glimpses"}

@@ -147,6 +147,7 @@ def test_the_card_says_how_to_use_the_model(made: Callable[[str], Plan], capsys:
     assert capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["causal", "span"])
 def test_a_language_model_is_tried_by_sampling(
     name: str, made: Callable[[str], Plan], capsys: pytest.CaptureFixture[str]

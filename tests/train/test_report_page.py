@@ -126,7 +126,7 @@ def harmless() -> Shape:
     return Shape(report_page(report_of("word")))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("word", HOSTILE)
 def test_no_text_becomes_a_part_of_the_page(word: str) -> None:
     assert Shape(report_page(report_of(word))).tags == harmless().tags

@@ -104,7 +104,7 @@ def test_a_decoder_writes_of_each_clip_as_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["ctc", "waves, none"])
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_model_is_captured_whole(name: str) -> None:
     torch._dynamo.reset()
     model, x, keep = built(name), sound(name), PackedLengths.of(LENGTHS).keep

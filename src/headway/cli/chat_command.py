@@ -41,11 +41,11 @@ def chat(
     """
     writing.check()
     loaded, options = prepared(model, writing, loading, dtype)
-    from headway.serve.chat_template import read_chat_template
+    from headway.serve.chat_template import load_chat_template
     from headway.serve.conversation import Conversation
     from headway.tasks.results import ContinuesText
 
-    template = read_chat_template(model) if isinstance(loaded.task, ContinuesText) else None
+    template = load_chat_template(model) if isinstance(loaded.task, ContinuesText) else None
     if system is not None and template is None:
         raise UserError(f"the model in {model} has no chat template to put --system into", do="leave it out")
     talk = None if template is None else Conversation(loaded, template, system)

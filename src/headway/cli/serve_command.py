@@ -59,23 +59,19 @@ def serve(
     timeout
         Seconds that a request may take.
     memory
-        GiB of weights that may be loaded at a time; models that were used longest ago leave first.
+        GiB of weights and KV caches that may be loaded at a time; models that were used longest ago leave first.
     """
-    from headway.serve.run_server import ServerAddress
+    from headway.serve.options import EngineLimits, ServeOptions
+    from headway.serve.run_server import ServerAddress, run_server
 
     if not models:
         raise UserError("headway serve needs a model", do="give a folder, as in headway serve MODEL")
     folders = named(models)
-    check_counts(slots, queue, context, timeout, memory)
+    options = ServeOptions(dtype, EngineLimits(slots, queue, context), timeout, memory)
     address = ServerAddress(host, port, api_key or os.environ.get(KEY) or None, cors, log)
     address.check()
     import_torch()
-    from headway.serve.engine import EngineLimits
-    from headway.serve.run_server import run_server
-    from headway.serve.served_models import ServeOptions
-
-    limits = EngineLimits(slots, queue, context)
-    run_server(folders, address, ServeOptions(dtype, limits, timeout, None if memory is None else int(memory * 2**30)))
+    run_server(folders, address, options)
 
 
 def named(models: tuple[Path, ...]) -> dict[str, Path]:
@@ -90,12 +86,3 @@ def named(models: tuple[Path, ...]) -> dict[str, Path]:
             raise UserError(f"{model} holds no model", allowed="a folder with config.json and model.safetensors")
         found[name] = model
     return found
-
-
-def check_counts(slots: int, queue: int, context: int | None, timeout: float, memory: float | None) -> None:
-    for name, value, least in (("slots", slots, 1), ("queue", queue, 0), ("context", context, 2)):
-        if value is not None and value < least:
-            raise UserError(f"{name}={value}", allowed=f"{least} or more")
-    for name, seconds in (("timeout", timeout), ("memory", memory)):
-        if seconds is not None and not 0 < seconds < 1e9:
-            raise UserError(f"{name}={seconds:g}", allowed="a number above 0")

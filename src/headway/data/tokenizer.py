@@ -35,6 +35,8 @@ from headway.system import write_json, write_text
 if TYPE_CHECKING:
     from headway.data.sentencepiece_model import SentencePieceNormalizer
 
+CHAT_TEMPLATE = "chat_template.jinja"
+
 
 @dataclass(frozen=True)
 class Roles:
@@ -66,7 +68,7 @@ class Tokenizer:
 
     `literal`: no spelling in a text is a special token.  `known`: ids from here on are pieces that merging passes
     through and the model has no row for; they become `unk`.  `normalizer` replaces the pipeline's own, which comes
-    near it and is what other libraries read.
+    near it and is what other libraries read.  `chat_template`: a Jinja program that writes messages as a text.
     """
 
     backend: Backend
@@ -74,6 +76,7 @@ class Tokenizer:
     literal: bool = False
     known: int | None = None
     normalizer: SentencePieceNormalizer | None = None
+    chat_template: str | None = None
 
     def __post_init__(self) -> None:
         ids = {role: self.backend.token_to_id(token) for role, token in self.roles.named().items()}
@@ -162,7 +165,7 @@ class Tokenizer:
         return self.role(self.roles.unk)
 
     def save(self, folder: Path | str) -> None:
-        """Writes tokenizer.json and tokenizer_config.json, as Hugging Face's transformers reads them too."""
+        """Writes tokenizer.json, tokenizer_config.json and a chat template, as transformers reads them too."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         masked = self.roles.mask is not None  # models that fill masks have these names
@@ -177,6 +180,8 @@ class Tokenizer:
         }
         write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         write_json(folder / "tokenizer_config.json", {k: value for k, value in settings.items() if value is not None})
+        if self.chat_template is not None:
+            write_text(folder / CHAT_TEMPLATE, self.chat_template)
 
     def __repr__(self) -> str:
         roles = ", ".join(f"{role}={token!r}" for role, token in self.roles.named().items())

@@ -19,6 +19,7 @@ import struct
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -36,6 +37,7 @@ from headway.data.tokenizer_files import (
     find_roles,
     flag_tokens,
     read_bytes,
+    read_chat_template,
     read_settings,
     read_text,
 )
@@ -77,9 +79,11 @@ def load_tokenizer(path: Path | str, model_type: str | None = None) -> Tokenizer
     """The tokenizer in a folder, or in a file and those beside it; of a model of this type, if none is said there."""
     token = MODEL_TYPE.set(model_type)
     try:
-        return found_tokenizer(Path(path))
+        found = found_tokenizer(Path(path))
     finally:
         MODEL_TYPE.reset(token)
+    template = read_chat_template(Path(path) if Path(path).is_dir() else Path(path).parent)
+    return found if template is None else replace(found, chat_template=template)
 
 
 def read_tokenizers(folder: Path, model_type: str | None = None) -> tuple[Tokenizer | None, Tokenizer | None]:

@@ -19,10 +19,8 @@ from jinja2.ext import loopcontrols as LoopControls
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from headway.data.tokenizer_files import SPECIAL_ROLES, read_settings, read_text, role_token
+from headway.data.tokenizer_files import SPECIAL_ROLES, read_chat_template, read_settings, role_token
 from headway.errors import UserError
-
-FILE = "chat_template.jinja"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,28 +37,18 @@ class ChatTemplate:
             raise UserError(f"the model's chat template refuses these messages: {error!s:.300}") from error
 
 
-def read_chat_template(folder: Path) -> ChatTemplate | None:
-    """The template in a file of its own or in tokenizer_config.json; None where a model has none."""
-    if not folder.is_dir():
-        return None
-    settings = read_settings(folder)
-    text = read_text(folder / FILE) if (folder / FILE).is_file() else default_template(settings.get("chat_template"))
+def load_chat_template(folder: Path) -> ChatTemplate | None:
+    """The chat template of a model folder; None where there is none."""
+    text = read_chat_template(folder) if folder.is_dir() else None
     if text is None:
         return None
     try:
         template = environment().from_string(text, {"raise_exception": refuse, "strftime_now": now})
     except TemplateError as error:
         raise UserError(f"{folder}: its chat template is malformed: {error!s:.200}") from error
+    settings = read_settings(folder)
     tokens = {f"{role}_token": token for role in SPECIAL_ROLES if (token := role_token(settings, role))}
     return ChatTemplate(template, tokens)
-
-
-def default_template(value: object) -> str | None:
-    """A template, or of several with names the default one."""
-    if isinstance(value, list):
-        named = [one for one in value if isinstance(one, dict) and one.get("name") == "default"]
-        value = named[0].get("template") if named else None
-    return value if isinstance(value, str) else None
 
 
 class GenerationBlock(Extension):

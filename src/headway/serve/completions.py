@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 from headway.errors import UserError
 from headway.generate.sampling import Greedy, RandomSampler, Sampler
 from headway.serve.api_errors import ApiError, AsciiJson, bad_request
-from headway.serve.continuations import MAX_SEED, AnswerFormat, ChatFormat, Continuation, TextFormat
+from headway.serve.continuations import SEEDS, AnswerFormat, ChatFormat, Continuation, TextFormat
 from headway.serve.engine import GenerationRequest
 from headway.serve.schemas import ChatRequest, CompletionRequest, SamplingFields
 from headway.serve.served_models import ServedModel
@@ -146,7 +146,7 @@ def sampler(body: SamplingFields) -> Sampler:
     repetition = body.repetition_penalty or 1.0
     if body.temperature == 0:
         return Greedy(repetition)
-    seed = randbits(63) if body.seed is None else body.seed % MAX_SEED
+    seed = randbits(63) if body.seed is None else body.seed % SEEDS
     temperature = 1.0 if body.temperature is None else body.temperature
     top_p = None if body.top_p == 1 else body.top_p
     return RandomSampler(temperature, body.top_k, top_p, body.min_p, repetition, seed)

@@ -21,7 +21,7 @@ from headway.serve.streaming import DONE, event
 from headway.serve.token_text import TokenText
 
 FINISH = {Reason.TOKEN: "stop", Reason.STRING: "stop", Reason.LENGTH: "length", Reason.CONTEXT: "length"}
-MAX_SEED = 2**64  # what a generator takes
+SEEDS = 2**64  # that a generator takes
 
 
 @dataclass
@@ -226,7 +226,7 @@ def reseeded(request: GenerationRequest, copy: int) -> GenerationRequest:
     sampler = request.options.decoding
     if copy == 0 or not isinstance(sampler, RandomSampler):
         return request
-    other = replace(sampler, seed=(sampler.seed + copy) % MAX_SEED)
+    other = replace(sampler, seed=(sampler.seed + copy) % SEEDS)
     return replace(request, options=replace(request.options, decoding=other))
 
 

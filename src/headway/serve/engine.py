@@ -32,27 +32,11 @@ from headway.generate.session import DecodingSession, context_of
 from headway.model import Model
 from headway.nn.state import FixedState
 from headway.nn.trunk import Trunk
+from headway.serve.options import EngineLimits
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, StreamedText
 from headway.tasks.results import ContinuesText
 
 CONTEXT = 4096  # tokens of a row, where the model has no limit of its own
-
-
-@dataclass(frozen=True)
-class EngineLimits:
-    """How much an engine does at once: rows that are decoded, requests that wait, and tokens of a row."""
-
-    slots: int = 4
-    queue: int = 16
-    context: int | None = None  # None: what the model can read at once, or 4,096
-    chunk: int = 128  # tokens of a prompt that are read between two steps of the others
-    prefix_bytes: int = 256 * 2**20  # of keys and values that are kept of earlier requests
-
-    def __post_init__(self) -> None:
-        least = {"slots": 1, "queue": 0, "context": 1, "chunk": 1, "prefix_bytes": 0}
-        for name, lowest in least.items():
-            if (value := getattr(self, name)) is not None and value < lowest:
-                raise UserError(f"{name}={value}", allowed=f"{lowest} or more")
 
 
 class Overloaded(Exception):  # noqa: N818
@@ -205,12 +189,23 @@ class Engine:
         rooms = [room for room in (limits.context, context_of(trunk)) if room is not None]
         self.context = min(rooms, default=CONTEXT)
         self.pool, self.prefixes = DecodingPool(trunk, limits.slots, self.context), PrefixCache(limits.prefix_bytes)
+        self.bytes = self.allocate()
         self.waits, self.rows = deque[Ticket](), list[Ticket]()  # rows: in the order of the pool's
         self.read: Ticket | None = None  # whose prompt is being read, by a session of its own
         self.session: DecodingSession | None = None
         self.changed, self.closing, self.draining = Condition(), False, False
         self.thread = Thread(target=self.work, name="headway engine", daemon=True)
         self.thread.start()
+
+    @torch.inference_mode()
+    def allocate(self) -> int:
+        """Makes the KV cache of all rows; gives the bytes of these, of a prompt that is being read, and of prefixes."""
+        session = DecodingSession(self.model, [[0]], 0)
+        session.features(session.ids)
+        self.pool.join(session.state, 1)
+        row = bytes_of(self.pool.state)
+        self.pool.leave(0)
+        return row * (self.limits.slots + 1) + self.limits.prefix_bytes
 
     def submit(self, request: GenerationRequest) -> Ticket:
         """Takes a request; refuses it as `Overloaded`, or by a `UserError` where the context has no room for it."""
@@ -276,8 +271,9 @@ class Engine:
         """Frees the rows of requests that have ended."""
         for row in reversed(range(len(self.rows))):
             if (ticket := self.rows[row]).ended:
-                read = tuple(ticket.request.ids[: self.pool.lengths[row]])
-                self.prefixes.add(read, self.pool.taken(row))
+                if self.prefixes.most:
+                    read = tuple(ticket.request.ids[: self.pool.lengths[row]])
+                    self.prefixes.add(read, self.pool.taken(row))
                 self.pool.leave(row)
                 last = self.rows.pop()
                 if row < len(self.rows):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from headway.errors import UserError, counted
 
 if TYPE_CHECKING:
-    from headway.serve.served_models import ServeOptions
+    from headway.serve.options import ServeOptions
 
 PACKAGES = ("fastapi", "uvicorn", "python_multipart", "jinja2")
 MAX_CONNECTIONS = 512

@@ -15,7 +15,7 @@ NEUTRAL: tuple[object, ...] = (None, 0, False, "", [], {}, "none", "auto", {"typ
 MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 200
 MAX_INPUTS = 2048
-MAX_SEED = 2**63 - 1
+MAX_SEED = 2**63 - 1  # of JSON's integers in most languages
 
 
 def check_neutral(value: Any) -> Any:

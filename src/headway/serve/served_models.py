@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
@@ -21,14 +21,16 @@ from headway.model import Model, load
 from headway.nn.trunk import tensors_of
 from headway.serve.api_errors import ApiError, busy
 from headway.serve.batching import BatchQueue
-from headway.serve.chat_template import ChatTemplate, read_chat_template
-from headway.serve.engine import Engine, EngineLimits, GenerationRequest, Ticket
+from headway.serve.chat_template import ChatTemplate, load_chat_template
+from headway.serve.engine import Engine, GenerationRequest, Ticket
+from headway.serve.options import EngineLimits, ServeOptions
 from headway.serve.token_text import TokenText
 from headway.system import gibibytes
 from headway.tasks.base import Task
 from headway.tasks.results import ContinuesText
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
+PREFIX_SHARE = 8  # of the memory a prefix cache takes an eighth at most
 LOADING_SECONDS = 5  # after which a client may ask again, where all memory is taken
 
 
@@ -43,17 +45,9 @@ class TextEngine(Protocol):
     @property
     def waiting(self) -> int: ...
 
+    bytes: int  # of keys and values, at most
+
     def close(self, *, drain: bool) -> None: ...
-
-
-@dataclass(frozen=True)
-class ServeOptions:
-    """How models are loaded and used: `memory` bounds the bytes of all loaded weights, `timeout` is in seconds."""
-
-    dtype: str | None = None
-    limits: EngineLimits = field(default_factory=EngineLimits)
-    timeout: float = 300.0
-    memory: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +71,9 @@ class ServedModel:
 
     @cached_property
     def bytes(self) -> int:
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(self.model.model).values())
+        """Of its weights and its KV cache."""
+        weights = sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(self.model.model).values())
+        return weights + (0 if self.engine is None else self.engine.bytes)
 
     def close(self, *, drain: bool) -> None:
         if self.engine is not None:
@@ -107,10 +103,8 @@ class ModelPool:
         self.slots = {name: ModelSlot(folder) for name, folder in folders.items()}
         self.options, self.make_engine, self.loading = options, make_engine, asyncio.Lock()
         for name, slot in self.slots.items():
-            if options.memory is not None and slot.bytes > options.memory:
-                said = (
-                    f"the weights of {name} have {gibibytes(slot.bytes)} where {gibibytes(options.memory)} are allowed"
-                )
+            if options.bytes is not None and slot.bytes > options.bytes:
+                said = f"the weights of {name} have {gibibytes(slot.bytes)} where {options.memory:g} GiB are allowed"
                 raise UserError(said, do="raise memory=, or leave the model out")
 
     @asynccontextmanager
@@ -156,12 +150,18 @@ class ModelPool:
             print(f"{name} cannot be loaded: {error}", flush=True)
             said = f"the model {name!r} cannot be loaded; the server's log says why"
             raise busy(503, said, LOADING_SECONDS, "model_unavailable") from error
-        slot.loaded, slot.bytes = loaded, loaded.bytes
+        slot.bytes = loaded.bytes
+        try:
+            await self.make_room(slot)  # for its KV cache, too
+        except ApiError:
+            await asyncio.to_thread(loaded.close, drain=False)
+            raise
+        slot.loaded = loaded
         return loaded
 
     async def make_room(self, wanted: ModelSlot) -> None:
         """Lets models go that nobody uses, until one more fits."""
-        limit = self.options.memory
+        limit = self.options.bytes
         while limit is not None and wanted.bytes + sum(slot.bytes for slot in self.held()) > limit:
             free = [slot for slot in self.held() if slot.leases == 0]
             if not free:
@@ -177,10 +177,17 @@ class ModelPool:
 
     def read(self, name: str, folder: Path) -> ServedModel:
         model = load(folder, dtype=self.options.dtype)
-        task, limits = model.task, self.options.limits
+        task, limits, most = model.task, self.options.limits, self.options.bytes
+        if most is not None:
+            limits = replace(limits, prefix_bytes=min(limits.prefix_bytes, most // PREFIX_SHARE))
         engine = self.make_engine(model, limits) if isinstance(task, ContinuesText) else None
-        template = None if engine is None else read_chat_template(folder)
-        return ServedModel(name, model, task, engine, BatchQueue(name, limits.slots + limits.queue), template)
+        template = None if engine is None else load_chat_template(folder)
+        made = ServedModel(name, model, task, engine, BatchQueue(name, limits.slots + limits.queue), template)
+        if most is not None and made.bytes > most:
+            made.close(drain=False)
+            said = f"with its KV cache it takes {gibibytes(made.bytes)} where {gibibytes(most)} are allowed"
+            raise UserError(said, do="raise memory=, or lower slots= or context=")
+        return made
 
     def close(self, *, drain: bool) -> None:
         for slot in self.held():

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from fastapi import Request, Response
 from starlette.types import Receive, Scope, Send
 
-CLIENT_LEFT = 499  # nobody reads it; for the counters
+from headway.serve.counters import CLIENT_LEFT
+
 DONE = b"data: [DONE]\n\n"
 Result = TypeVar("Result")
 

@@ -92,8 +92,7 @@ class WorkerCounters(Counters):
         self.publish()
 
     def publish(self) -> None:
-        with suppress(OSError):  # a full disk ends no request; the file stays as it was
-            write_values(self.file, self.values(self.pool))
+        write_values(self.file, self.values(self.pool))
 
     async def refresh(self) -> None:
         self.publish()
@@ -110,8 +109,9 @@ class WorkerCounters(Counters):
 def write_values(file: Path, values: Values) -> None:
     """Others read the old file or the new one.  It need not outlive the machine, so nothing waits for the disk."""
     part = file.with_suffix(".part")
-    part.write_text(json.dumps({name: list(found.items()) for name, found in values.items()}), encoding="utf-8")
-    os.replace(part, file)
+    with suppress(OSError):  # on a full disk the file stays as it was, and the server goes on
+        part.write_text(json.dumps({name: list(found.items()) for name, found in values.items()}), encoding="utf-8")
+        os.replace(part, file)
 
 
 def read_values(file: Path) -> Values:

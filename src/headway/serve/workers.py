@@ -28,6 +28,7 @@ from headway.system import handled, usable_cores
 
 RESTART_SECONDS = 5.0  # between two starts of a worker, at least
 THREADS = "OMP_NUM_THREADS"  # which torch reads when it is loaded
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 Start = Callable[[ServerProcess], None]
 
 
@@ -50,7 +51,9 @@ class Worker:
         self.folder.mkdir()
         self.due = monotonic() + RESTART_SECONDS
         self.process = get_context("fork").Process(target=work, args=(self,), daemon=True)
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the worker has let go of the parent's handlers
         self.process.start()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def reap(self) -> str:
         """How its process has ended."""
@@ -110,10 +113,10 @@ class Supervisor:
                     print(f"{worker.name} {how} and is started again", file=sys.stderr, flush=True)
 
     def read_report(self, error: UserError | None) -> None:
-        if error is not None:
+        if error is not None and not self.ending:
             self.error = error
             self.drain()
-        elif not self.announced:
+        elif error is None and not self.announced:
             self.announced = True
             self.ready()
 
@@ -140,6 +143,7 @@ class Supervisor:
         os.setpgrp()  # a terminal's Ctrl-C is for the parent
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         os.close(self.life)
         Thread(target=end_with_parent, args=(self.alive,), daemon=True).start()
         process = ServerProcess(self.listening, worker.folder, lambda: self.report.send(None), worker.counters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.serve.counters import CLIENT_LEFT, WorkerCounters, forget_gauges, read_values
+from headway.serve.counters import WorkerCounters, forget_gauges, read_values
 from headway.serve.served_models import ModelPool, ServeOptions
 
 
@@ -19,7 +19,8 @@ def test_each_worker_tells_the_sum_and_goes_on_from_one_that_died(tmp_path: Path
     one.generated("gpt", 5, 2)
     one.answered("/v1/completions", 200)
     two.answered("/v1/completions", 200)
-    two.answered('/"odd"', CLIENT_LEFT)
+    two.client_left()
+    two.answered('/"odd"', 499)
     told = [
         'headway_requests_total{path="/v1/completions",status="200"} 2',
         'headway_requests_total{path="/\\"odd\\"",status="499"} 1',

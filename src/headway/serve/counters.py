@@ -15,7 +15,6 @@ from headway.system import resident_memory
 if TYPE_CHECKING:
     from headway.serve.served_models import ModelPool
 
-CLIENT_LEFT = 499  # nobody reads it; for the counters
 Labels = tuple[tuple[str, str], ...]
 Values = dict[str, Counter[Labels]]  # by the names of metrics
 COUNTER, GAUGE = "counter", "gauge"
@@ -40,7 +39,9 @@ class Counters:
 
     def answered(self, path: str, status: int) -> None:
         self.requests[("path", path), ("status", str(status))] += 1
-        self.cancelled[()] += status == CLIENT_LEFT
+
+    def client_left(self) -> None:
+        self.cancelled[()] += 1
 
     def generated(self, model: str, prompt: int, new: int) -> None:
         self.tokens[("model", model), ("kind", "prompt")] += prompt

@@ -21,9 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.look.server import HEADERS as PAGE_HEADERS
 from headway.serve.api_errors import ApiError, print_bug
-from headway.serve.counters import CLIENT_LEFT, Counters
+from headway.serve.counters import Counters
 from headway.serve.server_state import RequestLimits
-from headway.serve.streaming import ClientLeftError
+from headway.serve.streaming import CLIENT_LEFT, ClientLeftError
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN_PATH = "/health"
@@ -125,6 +125,8 @@ class Gate:
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")  # not what a client made up
+        if status == CLIENT_LEFT:
+            self.counters.client_left()
         self.counters.answered(route, status)
         if self.rules.log:
             print(f"{scope['method']:.10} {route} {status} {seconds * 1000:.0f} ms", file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from difflib import get_close_matches
+from errno import EACCES, EADDRINUSE
 from pathlib import Path
 
 MAX_ALLOWED = 50  # characters of a list that a sentence has room for before its advice
@@ -75,3 +76,19 @@ def malformed(place: str) -> Generator[None]:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise UserError(f"{place} cannot be understood: {type(error).__name__} {error!s:.100}") from error
+
+
+@contextmanager
+def port_errors(port: int) -> Generator[None]:
+    """A port that cannot be bound is told with what to do."""
+    if not 0 <= port <= 65535:
+        raise UserError(f"port={port}", allowed="1 to 65535, or 0 for any that is free")
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (EADDRINUSE, EACCES):
+            raise
+        why = "in use" if error.errno == EADDRINUSE else "not permitted"
+        raise UserError(
+            f"port {port} is {why}", do="give another, as in port=8766, or 0 for any that is free"
+        ) from None

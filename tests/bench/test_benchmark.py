@@ -78,6 +78,23 @@ def test_ratios_are_of_medians() -> None:
     assert CASE.memory_ratio(fp32, CASE.transformers) == 0.75
 
 
+def test_servers_are_compared_by_the_clock_and_tell_quantiles() -> None:
+    timings = [Timing(1.0, wall, 1, 1, samples={"request": times}) for wall, times in ((9.0, [9.0]), (2.0, [0.4, 0.1]))]
+    contender = Contender("headway fp32", lambda work: lambda case: None)
+    one = Measured.of(contender, [*timings, timings[1]], agreement=1.0, wall_clock=True)
+    other = Measured.of(replace(contender, name="other"), [Timing(0.1, 4.0, 1, 1)] * 2, 1.0, wall_clock=True)
+    assert one.seconds == 2.0
+    assert one.samples == {"request": (0.4, 0.1, 0.4, 0.1)}
+    assert (one.quantile("request", 0.5), one.quantile("request", 0.99)) == (0.1, 0.4)
+    case = replace(CASE, measured=(one,))
+    assert case.ratio(one, other) == 2.0
+    head, row = case_rows(RESULT, case)
+    assert head[2] == "wall s (min–max)"
+    assert row[head.index("request, ms: p50, p99")] == "100, 400"
+    result = replace(RESULT, cases=(case,))
+    assert SuiteResult.from_dict(strip(result.to_dict())) == result
+
+
 def test_the_limit_is_products_and_bytes_together() -> None:
     fp32, int8 = CASE.measured[:2]
     assert CASE.share_of_limit(fp32, LIMITS) == pytest.approx((1 / 50 + 0.4 / 10) / 3.0)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headway.bench.peers import TORCH, TRANSFORMERS
+from headway.bench.measurement import children, timed
+from headway.bench.peers import TORCH, TRANSFORMERS, TRANSFORMERS_SERVER
+from headway.bench.serving_suite import SERVE, ServerUnderLoad
 from headway.bench.suite import Case, Contender, Suite, Workspace
 from headway.bench.suites import SUITES
 from headway.cli.main import main
@@ -18,9 +24,7 @@ from headway.cli.main import main
 def test_contenders_compute_the_same(suite: Suite, tmp_path: Path) -> None:
     work = Workspace(tmp_path, suite.tiny)
     suite.write(work)
-    answers = {
-        one.name: {case.name: run(one, work, case) for case in suite.cases(suite.tiny)} for one in runnable(suite)
-    }
+    answers = {one.name: answers_of(one, work, suite.cases(suite.tiny)) for one in runnable(suite)}
     reference = answers[suite.contenders[0].name]
     assert {one.name for one in suite.contenders if one.peer is None and not one.cpu} <= set(answers)
     for one in runnable(suite):
@@ -31,14 +35,44 @@ def test_contenders_compute_the_same(suite: Suite, tmp_path: Path) -> None:
 
 def runnable(suite: Suite) -> list[Contender]:
     """Without those whose conversions take long, and without autocast."""
-    peers = (None, TORCH, TRANSFORMERS)
+    peers = (None, TORCH, TRANSFORMERS, TRANSFORMERS_SERVER)
     return [
         one for one in suite.contenders if one.peer in peers and not one.cpu and (not one.peer or one.peer.installed)
     ]
 
 
-def run(one: Contender, work: Workspace, case: Case) -> object:
-    return one.prepare(work)(case)
+def answers_of(one: Contender, work: Workspace, cases: tuple[Case, ...]) -> dict[str, Any]:
+    run = one.prepare(work)
+    return {case.name: timed(run, case)["answer"] for case in cases}
+
+
+def test_what_a_contender_has_started_counts_too() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert process.pid in children(os.getpid())
+        process.communicate(b"\n")
+    assert process.pid not in children(os.getpid())
+
+
+@pytest.mark.long
+def test_a_server_answers_each_request_and_ends_with_its_contender(tmp_path: Path) -> None:
+    work = Workspace(tmp_path, SERVE.tiny)
+    SERVE.write(work)
+    server = SERVE.contenders[0].prepare(work)
+    assert isinstance(server, ServerUnderLoad)
+    process, case = server.process, SERVE.cases(SERVE.tiny)[-1]
+    found, again = timed(server, case), timed(server, case)
+    requests = case.sizes["requests"]
+    assert [len(tokens) for tokens in found["answer"]] == [SERVE.tiny["new"]] * requests
+    assert found["answer"] != again["answer"]  # other prompts, so that none is known
+    assert {name: len(times) for name, times in found["samples"].items()} == {
+        "first token": requests,
+        "request": requests,
+    }
+    assert all(0 < a <= b for a, b in zip(*found["samples"].values(), strict=True))
+    assert found["cpu"] > 0
+    assert found["peak"] > 100 * 2**20  # torch is in the server alone
+    del server
+    assert process.poll() is not None
 
 
 def test_names_and_bars_fit() -> None:

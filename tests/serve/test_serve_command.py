@@ -28,6 +28,8 @@ MISTAKES = [
     (["MODEL", "--slots", "0"], "--slots 0; allowed: 1 or more"),
     (["MODEL", "--timeout", "0"], "--timeout 0"),
     (["MODEL", "--memory", "1e-9"], "raise --memory"),
+    (["MODEL", "--memory", "1e-9", "--workers", "2"], "raise --memory"),
+    (["MODEL", "--workers", "0"], "--workers 0; allowed: 1 to 64"),
     (["MODEL", "--cors", "*"], "'*' is no origin"),
     (["nothing"], "nothing is not a folder"),
 ]
@@ -55,10 +57,12 @@ def test_mistakes_are_told_in_a_sentence(spans: Path, words: list[str], said: st
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_port_in_use_is_told(spans: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_port_in_use_is_told(spans: Path, workers: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(command(spans, "--port", port), capture_output=True, text=True)
+        given = command(spans, "--port", port, "--workers", workers)
+        done = subprocess.run(given, capture_output=True, text=True)
     assert done.returncode == 2
     assert f"port {port} is in use" in done.stderr
 
@@ -127,3 +131,90 @@ def test_a_second_signal_leaves_at_once(spans: Path, tmp_path: Path) -> None:
 def wait_for(url: str, line: str) -> None:
     while line not in httpx.get(f"{url}/metrics").text.splitlines():
         pass
+
+
+# ---- workers
+
+LONGER = {**LONG, "input": ["the cat"] * 4}  # gauges of another worker may be a second old
+
+
+@pytest.mark.long
+def test_workers_share_a_port_and_one_that_dies_is_replaced(spans: Path, tmp_path: Path) -> None:
+    counted = 'headway_requests_total{path="/api/predict",status="200"}'
+    with running(tmp_path, spans, "--workers", 2) as (process, url):
+        assert process.stderr is not None
+        first = answering(url)
+        for _ in range(6):
+            assert ask(url, {**LONG, "options": {"max_new_tokens": 1}}).status_code == 200
+        wait_for(url, f"{counted} 6")
+        killed = first.pop()
+        os.kill(killed, signal.SIGKILL)
+        assert " was killed by SIGKILL and is started again\n" in process.stderr.readline()
+        second = answering(url)
+        assert killed not in second
+        assert first < second
+        for _ in range(10):  # whoever answers
+            assert f"{counted} 6" in httpx.get(f"{url}/metrics").text.splitlines()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{url}/health")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_the_requests_of_workers_end(spans: Path, tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path, spans, "--workers", 2) as (process, url), ThreadPoolExecutor() as pool:
+        answering(url)
+        asked = [pool.submit(ask, url, LONGER) for _ in range(3)]
+        wait_for_requests(url, 3)
+        process.send_signal(number)
+        for one in asked:
+            assert one.result().status_code == 200
+            assert [len(found["tokens"]) for found in one.result().json()["predictions"]] == [4096] * 4
+        assert process.wait(20) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_second_signal_kills_workers(spans: Path, tmp_path: Path) -> None:
+    with running(tmp_path, spans, "--workers", 2) as (process, url), ThreadPoolExecutor() as pool:
+        assert process.stderr is not None
+        asked = pool.submit(ask, url, {**LONG, "input": ["the cat"] * 500})
+        wait_for_requests(url, 1)
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr.readline() == "ending: 1 request to be answered first; once more to leave at once\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 128 + signal.SIGTERM
+        with pytest.raises(httpx.TransportError):
+            asked.result()
+        assert process.stderr.read() == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_workers_end_with_their_parent(spans: Path, tmp_path: Path) -> None:
+    with running(tmp_path, spans, "--workers", 2) as (process, url):
+        assert process.stderr is not None
+        answering(url)
+        process.kill()
+        assert process.stderr.read() == ""  # until the last of them has closed it
+
+
+def answering(url: str) -> set[int]:
+    """The processes of both workers."""
+    found = set[int]()
+    while len(found) < 2:
+        found.add(httpx.get(f"{url}/ready").json()["pid"])
+    return found
+
+
+def wait_for_requests(url: str, count: int) -> None:
+    """Until so many are computed or wait, in all workers together."""
+    found = -1
+    while found != count:
+        lines = httpx.get(f"{url}/metrics").text.splitlines()
+        held = [line for line in lines if line.startswith(("headway_requests_running{", "headway_requests_waiting{"))]
+        found = sum(int(line.split()[-1]) for line in held)

@@ -1,6 +1,6 @@
 """What was measured, and the arithmetic of its tables: medians, ratios to transformers, to the best peer, to limits.
 
-A ratio is the other's median CPU time divided by that of the contender: above 1 the contender is faster.
+A ratio is the other's median time divided by that of the contender: above 1 the contender is faster.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from math import ceil
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ class Timing(NamedTuple):
     peak: int
     above: int
     answer: Any = None
+    samples: Mapping[str, Sequence[float]] = {}
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,13 @@ class Measured:
     peak: int  # of the whole process
     above: int  # what the first run needed beyond what was there before it
     agreement: float | None = None
+    wall_clock: bool = False  # which of the times count
+    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])  # of all rounds
 
     @staticmethod
-    def of(contender: Contender, timings: Sequence[Timing], agreement: float | None) -> Measured:
+    def of(
+        contender: Contender, timings: Sequence[Timing], agreement: float | None, *, wall_clock: bool = False
+    ) -> Measured:
         first, *counted = timings
         return Measured(
             contender.name,
@@ -68,11 +74,22 @@ class Measured:
             max(one.peak for one in timings),
             first.above,
             agreement,
+            wall_clock,
+            {name: tuple(second for one in counted for second in one.samples[name]) for name in first.samples},
         )
 
     @property
+    def times(self) -> tuple[float, ...]:
+        return self.wall if self.wall_clock else self.cpu
+
+    @property
     def seconds(self) -> float:
-        return median(self.cpu)
+        return median(self.times)
+
+    def quantile(self, name: str, share: float) -> float:
+        """The least sample that such a share of them does not exceed."""
+        ordered = sorted(self.samples[name])
+        return ordered[ceil(share * len(ordered)) - 1]
 
     @property
     def is_transformers(self) -> bool:
@@ -177,6 +194,7 @@ def case_of(values: Mapping[str, Any]) -> CaseResult:
 
 def measured_of(values: Mapping[str, Any]) -> Measured:
     """Without the ratios, which follow."""
-    whole: dict[str, Any] = {name: values[name] for name in Measured.__dataclass_fields__}
+    whole: dict[str, Any] = {name: values[name] for name in Measured.__dataclass_fields__ if name in values}
     whole |= {name: tuple(values[name]) for name in ("cpu", "wall")}
+    whole["samples"] = {name: tuple(found) for name, found in values.get("samples", {}).items()}
     return Measured(**whole)

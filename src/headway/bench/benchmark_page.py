@@ -69,12 +69,18 @@ BARS = (
     Bar("train-gpt-50k", "headway fp32", 1.5),
     Bar("train-gpt-50k", "headway fp32", 0.6, memory=True),
     Bar("startup", "headway fp32", 2.0),
+    *bars("serve", ("headway fp32", 2.5), ("headway int8", 2.5), case="16 clients"),
+    Bar("serve", "headway fp32", 1.0, against="llama.cpp fp32"),
+    Bar("serve", "headway int8", 1.0, against="llama.cpp q8_0"),
 )
 
 
 def case_rows(result: SuiteResult, case: CaseResult) -> list[list[str]]:
     """The table of a case: a row for each contender, the fastest first."""
-    head = ["contender", f"{case.unit}s/s", "CPU s (min–max)", "÷ transformers", "÷ best peer", "of the limit"]
+    clock = "wall" if any(one.wall_clock for one in case.measured) else "CPU"
+    samples = list(dict.fromkeys(name for one in case.measured for name in one.samples))
+    head = ["contender", f"{case.unit}s/s", f"{clock} s (min–max)", "÷ transformers", "÷ best peer", "of the limit"]
+    head += [f"{name}, ms: p50, p99" for name in samples]
     head += ["peak MiB"] if result.memory else []
     head += [result.comparison]
     rows = [head]
@@ -84,10 +90,11 @@ def case_rows(result: SuiteResult, case: CaseResult) -> list[list[str]]:
             [
                 one.name,
                 f"{case.work / one.seconds:,.4g}",
-                f"{one.seconds:.3g} ({min(one.cpu):.3g}–{max(one.cpu):.3g})",
+                f"{one.seconds:.3g} ({min(one.times):.3g}–{max(one.times):.3g})",
                 number(case.ratio(one, case.transformers)),
                 number(case.ratio(one, case.best_peer)),
                 NONE if limit is None else f"{limit:.0%}",
+                *(f"{1000 * one.quantile(name, 0.5):,.0f}, {1000 * one.quantile(name, 0.99):,.0f}" for name in samples),
                 *([f"{one.peak / 2**20:,.0f}"] if result.memory else []),
                 agreement(one, result),
             ]
@@ -175,12 +182,12 @@ INTRODUCTION = """# Benchmarks
 
 headway and other libraries on the same weights and inputs, written by `headway bench`; every measurement is in
 [BENCHMARKS.json](BENCHMARKS.json). Contenders run in processes of their own and take turns; times are medians of CPU
-time over rounds, with the least and the largest, after one that is not counted. A ratio is the other's time divided by
-the contender's: above 1 the contender is faster. *Of the limit* is the least time that the machine needs for the matrix
-products and for reading the weights (measured in the same run), divided by the contender's. The last column says how
-far answers agree with those of headway in fp32. Weights are random unless said; conversions and loading are not timed.
-On a busy machine absolute times mean little: read the ratios. The limits are measured beside the same load, so that a
-share may exceed 100 %.
+time over rounds (of servers: of wall-clock time), with the least and the largest, after one that is not counted. A
+ratio is the other's time divided by the contender's: above 1 the contender is faster. *Of the limit* is the least time
+that the machine needs for the matrix products and for reading the weights (measured in the same run), divided by the
+contender's. The last column says how far answers agree with those of headway in fp32. Weights are random unless said;
+conversions and loading are not timed. On a busy machine absolute times mean little: read the ratios. The limits are
+measured beside the same load, so that a share may exceed 100 %.
 """
 
 

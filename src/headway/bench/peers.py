@@ -44,6 +44,11 @@ class Peer:
 TORCH = Peer("torch", ("torch",), ("torch",))
 TOKENIZERS = Peer("tokenizers", ("tokenizers",), ("tokenizers",))
 TRANSFORMERS = Peer("transformers", ("transformers",), ("transformers",))
+TRANSFORMERS_SERVER = Peer(  # the same library, with what `transformers serve` needs
+    "transformers",
+    ("transformers", "accelerate", "fastapi", "uvicorn", "openai"),
+    ("transformers", "accelerate", "fastapi", "uvicorn", "openai"),
+)
 # its models are converted from those of transformers
 CTRANSLATE2 = Peer("CTranslate2", ("ctranslate2", "transformers"), ("ctranslate2", "transformers"))
 ONNXRUNTIME = Peer(

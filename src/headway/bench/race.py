@@ -10,10 +10,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from signal import SIGKILL
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
@@ -48,6 +49,7 @@ class ContenderProcess:
                 stderr=log,
                 text=True,
                 env={**os.environ, **QUIET, **own},
+                process_group=0,
             )
 
     def __enter__(self) -> Self:
@@ -56,7 +58,8 @@ class ContenderProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, SIGKILL)  # with what it has started
         self.process.communicate()
 
     def ready(self) -> None:
@@ -139,7 +142,8 @@ class Race:
             return suite.comparison.measure(reference, timings[one.name][0].answer)
 
         entered = [one for one in suite.contenders if one.name in timings]
-        return CaseResult.of(case, [Measured.of(one, timings[one.name], agreement(one)) for one in entered])
+        measured = [Measured.of(one, timings[one.name], agreement(one), wall_clock=suite.wall_clock) for one in entered]
+        return CaseResult.of(case, measured)
 
 
 def measure(suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool, command: str) -> SuiteResult:
@@ -182,7 +186,7 @@ def chosen(contenders: Iterable[Contender], peers: bool) -> tuple[list[Contender
     """The contenders that run, and the commands that install the others by their names."""
     flags = processor_flags()
     able = [one for one in contenders if not one.cpu or flags.intersection(one.cpu)]
-    wanted = [one for one in able if one.peer is None or peers or one.peer is TRANSFORMERS]
+    wanted = [one for one in able if one.peer is None or peers or one.peer.name == TRANSFORMERS.name]
     lacking = [one for one in wanted if one.peer is not None and not one.peer.installed]
     missing = {one.peer.name: one.peer.command for one in lacking if one.peer is not None}
     return [one for one in wanted if one not in lacking], missing

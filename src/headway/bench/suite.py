@@ -5,10 +5,10 @@ Everything here is light: contenders import torch and their libraries when they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.bench.answers import Comparison
 from headway.bench.peers import Peer
@@ -46,6 +46,13 @@ class Workspace:
         return {name: self.sizes[name] for name in names}
 
 
+class SampledAnswer(NamedTuple):
+    """What a run answers, and times in seconds within it by what they are of, such as those of each request."""
+
+    answer: Any
+    samples: Mapping[str, Sequence[float]]
+
+
 Run = Callable[[Case], Any]
 
 
@@ -80,6 +87,7 @@ class Suite:
     tiny: Mapping[str, int]  # sizes that show that all of it works
     comparison: Comparison
     memory: bool = False  # whether peak memory is part of the result
+    wall_clock: bool = False  # what is compared: the time that a client waits, or that of the processor
     notes: str = ""
 
     def contender(self, name: str) -> Contender:

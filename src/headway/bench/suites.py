@@ -8,6 +8,7 @@ from headway.bench.growth import GROWTH
 from headway.bench.pair_training_suites import RNN, SEQ2SEQ
 from headway.bench.process_suites import LOAD, STARTUP, TOKENISE
 from headway.bench.seq2seq_suites import TRANSLATE, WHISPER
+from headway.bench.serving_suite import SERVE
 from headway.bench.suite import Suite
 from headway.bench.training_suites import GPT, GPT_50K, MLM, MOE
 from headway.bench.vision_training_suites import ATTENTION, TRAIN_SWIN, TRAIN_VIT
@@ -15,7 +16,7 @@ from headway.bench.vision_training_suites import ATTENTION, TRAIN_SWIN, TRAIN_VI
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
-        *(GPT2, LLAMA, TRANSLATE, BERT, MINILM, VIT, WHISPER),
+        *(GPT2, LLAMA, TRANSLATE, BERT, MINILM, VIT, WHISPER, SERVE),
         *(GPT, GPT_50K, SEQ2SEQ, MLM, RNN, MOE, TRAIN_VIT, TRAIN_SWIN),
         *(ATTENTION, STARTUP, LOAD, TOKENISE),
         *GROWTH,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 from cyclopts import Group, Parameter
 
 from headway.cli.options import Dtype, ModelPath, import_torch
 from headway.errors import UserError
+from headway.system import sigterm_raises
 
 KEY = "HEADWAY_API_KEY"
 ADDRESS = Group("Address and access", sort_key=10)
 CAPACITY = Group("Capacity", sort_key=11)
+MAX_WORKERS = 64
 
 
 def serve(
@@ -28,6 +31,7 @@ def serve(
     context: Annotated[int | None, Parameter(group=CAPACITY)] = None,
     timeout: Annotated[float, Parameter(group=CAPACITY)] = 300,
     memory: Annotated[float | None, Parameter(group=CAPACITY)] = None,
+    workers: Annotated[int, Parameter(group=CAPACITY)] = 1,
     dtype: Annotated[Dtype, Parameter(group=CAPACITY)] = None,
 ) -> None:
     """Serve models over HTTP, in the shape of OpenAI's API and with an API of headway's own.
@@ -60,18 +64,39 @@ def serve(
         Seconds that a request may take.
     memory
         GiB of weights and KV caches that may be loaded at a time; models that were used longest ago leave first.
+    workers
+        Number of processes that answer.  Each loads models of its own and has slots and a queue of its own; threads
+        and memory are shared out among them.
     """
     from headway.serve.options import EngineLimits, ServeOptions
-    from headway.serve.run_server import ServerAddress, run_server
+    from headway.serve.run_server import ServerAddress, ServerProcess, banner, run_server
+    from headway.serve.workers import Supervisor, share_threads
 
     if not models:
         raise UserError("headway serve needs a model", do="give a folder, as in headway serve MODEL")
     folders = named(models)
-    options = ServeOptions(dtype, EngineLimits(slots, queue, context), timeout, memory)
+    if not 1 <= workers <= MAX_WORKERS:
+        raise UserError(f"workers={workers}", allowed=f"1 to {MAX_WORKERS}")
+    share = None if memory is None else memory / workers
+    options = ServeOptions(dtype, EngineLimits(slots, queue, context), timeout, share)
     address = ServerAddress(host, port, api_key or os.environ.get(KEY) or None, cors, log)
     address.check()
-    import_torch()
-    run_server(folders, address, options)
+
+    def start(process: ServerProcess) -> None:
+        run_server(process, folders, address, options)
+
+    def ready() -> None:
+        shared = "" if workers == 1 else f"{workers} workers, threads of each: {share_threads(workers)}; "
+        print(banner(listening, folders, address, shared), flush=True)
+
+    with address.bind() as listening, TemporaryDirectory(prefix="headway-") as folder:
+        if workers > 1:
+            share_threads(workers)
+            Supervisor(workers, listening, Path(folder), start, ready).run()
+            return
+        with sigterm_raises():  # so that the folder goes
+            import_torch()
+            start(ServerProcess(listening, Path(folder), ready))
 
 
 def named(models: tuple[Path, ...]) -> dict[str, Path]:

@@ -11,7 +11,6 @@ import json
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from errno import EACCES, EADDRINUSE
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RD, socket
@@ -20,7 +19,7 @@ from traceback import print_exc
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from headway.errors import UserError
+from headway.errors import UserError, port_errors
 from headway.look.page_session import PageSession
 
 HOST, PORT = "127.0.0.1", 8765
@@ -38,22 +37,6 @@ def bind(port: int) -> PageServer:
     """A server bound to a port, without a session yet: a port in use is reported before a model is loaded."""
     with port_errors(port):
         return PageServer((HOST, port), PageRequestHandler)
-
-
-@contextmanager
-def port_errors(port: int) -> Generator[None]:
-    """A port that cannot be bound is told with what to do."""
-    if not 0 <= port <= 65535:
-        raise UserError(f"port={port}", allowed="1 to 65535, or 0 for any that is free")
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (EADDRINUSE, EACCES):
-            raise
-        why = "in use" if error.errno == EADDRINUSE else "not permitted"
-        raise UserError(
-            f"port {port} is {why}", do="give another, as in port=8766, or 0 for any that is free"
-        ) from None
 
 
 class PageServer(ThreadingHTTPServer):

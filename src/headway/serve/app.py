@@ -18,6 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 from headway import __version__
 from headway.serve.api_errors import ApiError, on_api_error, on_http_error, on_invalid_body
 from headway.serve.completions import completion_routes
+from headway.serve.counters import Counters
 from headway.serve.embeddings import embedding_routes
 from headway.serve.html_routes import html_routes
 from headway.serve.predictions import prediction_routes
@@ -29,7 +30,13 @@ from headway.serve.streaming import ClientLeftError, on_client_left
 LIMITS = RequestLimits()
 
 
-def create_app(pool: ModelPool, folder: Path, rules: AccessRules, limits: RequestLimits = LIMITS) -> FastAPI:
+def create_app(
+    pool: ModelPool,
+    folder: Path,
+    rules: AccessRules,
+    limits: RequestLimits = LIMITS,
+    counters: Counters | None = None,
+) -> FastAPI:
     """The application of some models; when it ends, all that they have begun is finished.
 
     Uploaded files are kept in `folder`, as long as the request that they came with.
@@ -43,7 +50,7 @@ def create_app(pool: ModelPool, folder: Path, rules: AccessRules, limits: Reques
             app.state.ending = True
             await asyncio.to_thread(pool.close, drain=True)
 
-    state = ServerState(pool, folder, limits)
+    state = ServerState(pool, folder, limits, counters or Counters())
     app = FastAPI(
         title="headway",
         version=__version__,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -49,7 +50,8 @@ def html_routes(app: FastAPI, state: ServerState) -> APIRouter:
     async def ready() -> Response:
         if app.state.ending:
             raise busy(503, "the server is ending", 1, "ending")
-        return AsciiJson({"status": "ready", "models": {name: bool(s.loaded) for name, s in state.pool.slots.items()}})
+        loaded = {name: bool(slot.loaded) for name, slot in state.pool.slots.items()}
+        return AsciiJson({"status": "ready", "pid": os.getpid(), "models": loaded})
 
     @router.get("/metrics")
     async def metrics() -> Response:

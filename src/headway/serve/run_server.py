@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from errno import EADDRNOTAVAIL
 from importlib.util import find_spec
@@ -14,10 +14,9 @@ from re import fullmatch
 from shutil import rmtree
 from socket import AF_INET, AF_INET6, socket
 from socket import create_server as listen
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from headway.errors import UserError, counted
+from headway.errors import UserError, counted, port_errors
 
 if TYPE_CHECKING:
     from headway.serve.options import ServeOptions
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 PACKAGES = ("fastapi", "uvicorn", "python_multipart", "jinja2")
 MAX_CONNECTIONS = 512
 BACKLOG = 256  # connections that the system holds until they are accepted
+ACCEPTED = 1  # of them in a turn of the event loop: the first worker to wake would else take all of a burst
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,10 @@ class ServerAddress:
 
     def bind(self) -> socket:
         """A socket that is bound before a model is loaded: a port in use is told at once."""
-        from headway.look.server import port_errors
-
         with port_errors(self.port):
             try:
                 family = AF_INET6 if ":" in self.host else AF_INET
-                return listen((self.host, self.port), family=family, backlog=BACKLOG)
+                return ListeningSocket(fileno=listen((self.host, self.port), family=family).detach())
             except OSError as error:
                 if (
                     error.errno != EADDRNOTAVAIL and (error.errno or 0) > 0
@@ -68,6 +66,13 @@ class ServerAddress:
                 raise UserError(said, do="use 127.0.0.1, or 0.0.0.0 for all") from None
 
 
+class ListeningSocket(socket):
+    """asyncio calls `listen` with the number of connections that it accepts in a turn; the system holds more."""
+
+    def listen(self, backlog: int = BACKLOG, /) -> None:
+        super().listen(BACKLOG)
+
+
 def is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
@@ -75,41 +80,59 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def run_server(folders: Mapping[str, Path], address: ServerAddress, options: ServeOptions) -> None:
+@dataclass(frozen=True)
+class ServerProcess:
+    """What a process of a server is given by the one that starts it."""
+
+    listening: socket
+    folder: Path  # for uploaded files
+    ready: Callable[[], object]  # called when models can be asked for
+    counters: Path | None = None  # the file of its counters, where it is one of several workers
+
+
+def run_server(
+    process: ServerProcess, folders: Mapping[str, Path], address: ServerAddress, options: ServeOptions
+) -> None:
     """Serves until a signal: the first lets requests end, a second leaves at once."""
     import uvicorn
 
     from headway.serve.app import create_app
+    from headway.serve.counters import Counters, WorkerCounters
     from headway.serve.security import AccessRules
     from headway.serve.served_models import ModelPool
 
     class DrainingServer(uvicorn.Server):
         def handle_exit(self, sig: int, frame: object) -> None:
             if self.should_exit:  # at exit Python would wait for what models still compute
-                rmtree(folder, ignore_errors=True)
+                rmtree(process.folder, ignore_errors=True)
                 os._exit(128 + sig)
             self.should_exit = app.state.ending = True
             if count := len(self.server_state.tasks):
                 told = f"ending: {counted(count, 'request')} to be answered first; once more to leave at once"
                 print(told, file=sys.stderr, flush=True)
 
-    with address.bind() as listening, TemporaryDirectory(prefix="headway-") as folder:
-        pool = ModelPool(folders, options)
-        app = create_app(pool, Path(folder), AccessRules(address.key, address.origins, address.log))
-        config = uvicorn.Config(
-            app,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=MAX_CONNECTIONS,
-        )
-        print(banner(listening, pool.slots, address), flush=True)
-        DrainingServer(config).run(sockets=[listening])
+    pool = ModelPool(folders, options)
+    counters = Counters() if process.counters is None else WorkerCounters(process.counters, pool)
+    rules = AccessRules(address.key, address.origins, address.log)
+    app = create_app(pool, process.folder, rules, counters=counters)
+    config = uvicorn.Config(
+        app,
+        loop="asyncio",
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        backlog=ACCEPTED,
+        callback_notify=counters.refresh,
+        timeout_notify=0,
+    )
+    process.ready()
+    DrainingServer(config).run(sockets=[process.listening])
 
 
-def banner(listening: socket, names: Mapping[str, object], address: ServerAddress) -> str:
+def banner(listening: socket, names: Iterable[str], address: ServerAddress, workers: str = "") -> str:
     host, port = listening.getsockname()[:2]
     where = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
     key = "with the API key" if address.key else "on this machine alone"
-    return f"{where}  {', '.join(names)}; answers {key}  (Ctrl-C ends it)"
+    return f"{where}  {', '.join(names)}; {workers}answers {key}  (Ctrl-C ends it)"

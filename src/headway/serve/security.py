@@ -125,8 +125,9 @@ class Gate:
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")  # not what a client made up
+        if status == CLIENT_LEFT:
+            self.counters.client_left()
         self.counters.answered(route, status)
-        self.counters.cancelled += status == CLIENT_LEFT
         if self.rules.log:
             print(f"{scope['method']:.10} {route} {status} {seconds * 1000:.0f} ms", file=sys.stderr, flush=True)
 

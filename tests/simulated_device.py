@@ -15,15 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter, tree_map_only
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_iter, tree_map_only, tree_unflatten
 
 DEVICE = torch.device("meta")
 aten = torch.ops.aten
 COPIES = {aten._to_copy.default, aten.copy_.default}  # from one device to another
 # operations that want lengths on the processor, or take them from there
-WITH_LENGTHS = {aten._pack_padded_sequence.default, aten._pad_packed_sequence.default, aten._ctc_loss.Tensor}
-WITH_LENGTHS |= {aten.lstm.data, aten.gru.data, aten._ctc_loss_backward.Tensor, aten._pack_padded_sequence_backward.default}
+WITH_LENGTHS = {
+    aten._pack_padded_sequence.default,
+    aten._pack_padded_sequence_backward.default,
+    aten._pad_packed_sequence.default,
+    aten.lstm.data,
+}
 INDEXED = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default, aten._index_put_impl_.default}
 
 
@@ -45,6 +49,11 @@ class DeviceTensor(Tensor):
         )
         made.inner = inner.detach()
         return made
+
+    @property
+    def is_meta(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """It has numbers, unlike other tensors of that name."""
+        return False
 
     def tolist(self) -> Any:
         return self.inner.tolist()
@@ -71,11 +80,40 @@ class Constructors(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in (torch.tensor, torch.as_tensor) and torch.device(kwargs.get("device") or "cpu") == DEVICE:
             return func(*args, **{**kwargs, "device": None}).to(DEVICE)
-        if func.__name__ == "gru" and len(args) == 9 and args[8] is True:
-            # torch's decomposition under a mode forgets batch_first where there are two directions
-            y, last = func(args[0].transpose(0, 1), *args[1:8], False)
-            return y.transpose(0, 1), last
+        if func in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[0], DeviceTensor):
+            several = args[1] if isinstance(args[1], tuple) else (args[1],)
+            index = tuple(torch.tensor(one) if isinstance(one, list) else one for one in several)
+            args = (args[0], index, *args[2:])
+        if func is Tensor.to and isinstance(args[1], Tensor):
+            args, kwargs = args[:1], {**kwargs, "device": args[1].device, "dtype": args[1].dtype}
+        if func is Tensor.new_tensor and isinstance(args[0], DeviceTensor):
+            return torch.tensor(args[1], dtype=kwargs.get("dtype", args[0].dtype)).to(DEVICE)
+        if func.__name__ == "gru" and any(isinstance(x, DeviceTensor) for x in tree_iter(args)):
+            leaves, spec = tree_flatten(args)
+            at = [i for i, x in enumerate(leaves) if isinstance(x, DeviceTensor)]
+            return Whole.apply(func, leaves, spec, at, *(leaves[i] for i in at))
         return func(*args, **kwargs)
+
+
+class Whole(torch.autograd.Function):
+    """An operation that torch takes apart under a mode, and wrongly: here it is one, with its own gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, func: Any, leaves: list[Any], spec: Any, at: list[int], *ours: Any) -> Any:
+        with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
+            inner = [x.inner.detach().clone().requires_grad_(x.requires_grad) for x in ours]
+            given = dict(zip(at, inner, strict=True))
+            found = func(*tree_unflatten([given.get(i, leaf) for i, leaf in enumerate(leaves)], spec))
+        ctx.inner, ctx.found = inner, found
+        return tuple(DeviceTensor(x.detach()) for x in found)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        asked = [x for x in ctx.inner if x.requires_grad]
+        with _disable_current_modes():
+            found = iter(torch.autograd.grad(ctx.found, asked, [x.inner for x in grads], allow_unused=True))
+        each = (next(found) if x.requires_grad else None for x in ctx.inner)
+        return (*[None] * 4, *(None if x is None else DeviceTensor(x) for x in each))
 
 
 def computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -97,7 +135,8 @@ def computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return DeviceTensor(found[0]), found[1]
     # what an operation changes in place is the tensor itself
     known = {id(x.inner): x for x in ours}
-    return tree_map_only(Tensor, lambda x: known.get(id(x)) if id(x) in known else DeviceTensor(x), found)
+    with torch.inference_mode(False):  # torch does not know what a view is of a tensor of the other kind
+        return tree_map_only(Tensor, lambda x: known.get(id(x)) if id(x) in known else DeviceTensor(x), found)
 
 
 def check(func: Any, args: Any, tensors: list[Tensor]) -> None:

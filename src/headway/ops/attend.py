@@ -253,7 +253,8 @@ STEPS = 2**16  # values of the 16 bits that decide
 
 def no_autocast(x: Tensor) -> torch.autocast:
     """A context in which products keep the dtype of their inputs, in mixed precision too; `x` tells the device."""
-    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
+    kind = x.device.type  # the meta device has no autocast
+    return torch.autocast(kind if torch.amp.is_autocast_available(kind) else "cpu", enabled=False)
 
 
 def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None) -> None:

@@ -84,7 +84,7 @@ class Constructors(TorchFunctionMode):
             several = args[1] if isinstance(args[1], tuple) else (args[1],)
             index = tuple(torch.tensor(one) if isinstance(one, list) else one for one in several)
             args = (args[0], index, *args[2:])
-        if func is Tensor.to and isinstance(args[1], Tensor):
+        if func is Tensor.to and len(args) > 1 and isinstance(args[1], Tensor):
             args, kwargs = args[:1], {**kwargs, "device": args[1].device, "dtype": args[1].dtype}
         if func is Tensor.new_tensor and isinstance(args[0], DeviceTensor):
             return torch.tensor(args[1], dtype=kwargs.get("dtype", args[0].dtype)).to(DEVICE)
@@ -119,6 +119,8 @@ class Whole(torch.autograd.Function):
 def computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     tensors = [x for x in tree_iter((args, kwargs)) if isinstance(x, Tensor)]
     ours = [x for x in tensors if isinstance(x, DeviceTensor)]
+    if func is aten.to.device:
+        func, args, kwargs = aten._to_copy.default, args[:1], {"device": args[1], "dtype": args[2]}
     asked = kwargs.get("device")
     if asked is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}

@@ -96,7 +96,7 @@ class Readable(ABC):
     def received(self, queries: Tensor | None = None) -> Tensor:
         """The mass that each key receives from all queries, B H S, or from those that are True in `queries` (B T)."""
         batch, heads, _, keys = self.shape
-        total = torch.zeros(batch, heads, keys)
+        total = torch.zeros(batch, heads, keys)  # of a map without queries
         for band in self.bands():
             weights = band.weights
             if queries is not None:

@@ -19,16 +19,20 @@ import pytest
 from torch import Tensor, nn
 
 from headway.errors import UserError
+from headway.generate import session
 from headway.generate.beam import Beam
 from headway.generate.sampling import RandomSampler
 from headway.look.html_page import RecordingView
 from headway.look.recording import find_attention_sites
-from headway.nn.device import device_of
+from headway.nn.device import CPU, device_of, to_device
+from headway.ops import pattern
+from headway.tasks import base, batches, causal_lm
 from headway.tasks.base import Task
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.language_modelling import LanguageModelling
 from headway.tasks.results import BaselineData
 from headway.tasks.tracing import TraceOptions
+from headway.training import learner
 from headway.training.build import evaluator_of, learner_of, require
 from headway.training.learner import Learner
 from headway.training.plan import Plan
@@ -217,3 +221,30 @@ def test_vectors_are_the_same(name: str) -> None:
 @ALL
 def test_recordings_are_the_same(name: str) -> None:
     assert_same(name, recorded)
+
+
+# ---- what turns these red: a tensor that stays on the CPU where it is used
+
+
+def kept_here(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *given, **named: to_device(function(*given, **named), CPU)
+
+
+DEFECTS: dict[str, tuple[Any, str, Callable[[Family], Any]]] = {
+    "a step": (learner, "to_device", lambda one: learned(one.made, one.model)),
+    "the loss of validation": (base, "to_device", validation),
+    "an embedding": (batches, "to_device", embeddings),
+    "prompts": (session, "device_of", partial(answers, options=GREEDY_OPTIONS)),
+    "positions": (pattern.Positions, "run", partial(answers, options=WAYS["beam"])),
+    "a trace": (causal_lm, "device_of", recorded),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", DEFECTS)
+def test_what_stays_on_the_cpu_is_found(place: str) -> None:
+    owner, name, answer = DEFECTS[place]
+    planted = (lambda model: CPU) if name == "device_of" else kept_here(getattr(owner, name))
+    _, family = families("gpt2")
+    with simulated_device(), patch.object(owner, name, planted), pytest.raises(RuntimeError, match="both devices"):
+        answer(family)

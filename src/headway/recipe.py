@@ -296,11 +296,7 @@ class Recipe:
         max_value=2**63 - 1,
     )
     out: Path | None = setting(None, "output folder of the run; null: named after the data")
-    device: str = setting(
-        "cpu",
-        "device to train on: cpu, cuda, cuda:N, mps, xpu; auto: an accelerator where there is one, else cpu "
-        "(accelerators are tested by simulation only)",
-    )
+    device: str = setting("cpu", "device: auto, cpu, cuda, cuda:N, mps or xpu; only cpu was run, others are simulated")
 
     def __post_init__(self) -> None:
         """Refuses settings that contradict each other, and a device that has no such name."""

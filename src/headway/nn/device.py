@@ -7,7 +7,7 @@ on the device of its inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import chain
 from typing import Any, TypeVar, cast
@@ -36,23 +36,27 @@ def to_device(value: T, device: torch.device) -> T:
 def moved(value: Any, device: torch.device) -> Any:
     if isinstance(value, Tensor):
         return value if value.device == device else copied(value, device)
+    parts = parts_of(value)
+    found = {name: moved(part, device) for name, part in parts.items()}
+    if all(part is found[name] for name, part in parts.items()):
+        return value
     if isinstance(value, Mapping):
-        values = cast(Mapping[Any, Any], value)
-        return rebuilt(value, values.values(), device, lambda parts: dict(zip(values, parts, strict=True)))
+        return found
     if isinstance(value, tuple | list):
-        make = getattr(value, "_make", type(value))  # of a named tuple
-        return rebuilt(value, cast(Any, value), device, make)
+        make: Callable[[Any], Any] = getattr(cast(Any, value), "_make", type(cast(Any, value)))  # of a named tuple
+        return make(found.values())
+    return with_fields(value, found)
+
+
+def parts_of(value: Any) -> Mapping[Any, Any]:
+    """What a value is made of, by key, index or field; nothing, where it is no container."""
+    if isinstance(value, Mapping):
+        return cast(Mapping[Any, Any], value)
+    if isinstance(value, tuple | list):
+        return dict(enumerate(cast(Sequence[Any], value)))
     if is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in fields(value)]
-        parts = [getattr(value, name) for name in names]
-        return rebuilt(value, parts, device, lambda parts: with_fields(value, dict(zip(names, parts, strict=True))))
-    return value
-
-
-def rebuilt(value: Any, parts: Any, device: torch.device, make: Any) -> Any:
-    """The value made of its parts on a device; itself, where all of them are there."""
-    found = [(part, moved(part, device)) for part in parts]
-    return value if all(before is after for before, after in found) else make([after for _, after in found])
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return {}
 
 
 def with_fields(value: Any, parts: dict[str, Any]) -> Any:

@@ -243,9 +243,8 @@ def drop(x: Tensor, share: float) -> Tensor:
     if x.device.type != "cpu" or not 0.0 < share < 1.0:
         return F.dropout(x, share)
     out = min(max(round(share * STEPS), 1), STEPS - 1)
-    chance = (
-        torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(2**63), None).view(torch.int16)
-    )
+    chance = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(2**63), None)
+    chance = chance.view(torch.int16)
     kept = chance[: x.numel()].view(x.shape) >= out - STEPS // 2
     return x * (kept * torch.tensor(STEPS / (STEPS - out), dtype=x.dtype))
 

@@ -178,8 +178,7 @@ class Task(ABC):
         raise UserError(f"a model that {self.does} gives no vectors", do="leave out embed=")
 
     def embeddings(self, model: nn.Module, inputs: Sequence[str]) -> list[EmbeddingVector]:
-        vectors = self.embed(model, inputs).tolist()
-        return [EmbeddingVector(one, tuple(vector)) for one, vector in zip(inputs, vectors, strict=True)]
+        return list(map(EmbeddingVector, inputs, map(tuple, self.embed(model, inputs).tolist())))
 
     # ---- inspection: by default, of texts without a loss
 
@@ -361,9 +360,8 @@ class StatefulLoss(Protocol):
 @torch.inference_mode()
 def validation_loss(task: Task, model: nn.Module, batches: Sequence[Any]) -> float:
     """The loss of a target over validation batches."""
-    task, device = task.without_augmentation(), device_of(model)
-    losses = (task.loss(model, to_device(batch, device)).item() for batch in batches)
-    return sum(losses) / max(1, sum(batch.targets for batch in batches))
+    task, device, count = task.without_augmentation(), device_of(model), sum(batch.targets for batch in batches)
+    return sum(task.loss(model, to_device(batch, device)).item() for batch in batches) / max(1, count)
 
 
 @torch.inference_mode()

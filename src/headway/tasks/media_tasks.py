@@ -232,8 +232,7 @@ class MediaReader(Task):
         return self.opened(model, [self.locate(one) for one in inputs])
 
     def opened(self, model: nn.Module, stored: Sequence[str]) -> ModelInput:
-        never = random_for("unused")
-        plain = self.input.without_augmentation()
+        never, plain = random_for("unused"), self.input.without_augmentation()
         return to_device(plain.collate([plain.load(one, never) for one in stored]), device_of(model))
 
     @property

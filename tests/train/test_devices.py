@@ -25,7 +25,6 @@ from headway.generate.sampling import RandomSampler
 from headway.look.html_page import RecordingView
 from headway.look.recording import find_attention_sites
 from headway.nn.device import CPU, device_of, to_device
-from headway.ops import pattern
 from headway.tasks import base, batches, causal_lm
 from headway.tasks.base import Task
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
@@ -137,8 +136,10 @@ def evaluation(family: Family) -> list[Any]:
     """On records, as `headway eval` does it; then what a report shows besides, and simple methods."""
     made, model, task = family.made, family.model, family.made.task.without_augmentation()
     records = list(islice(made.splits.validation(), 6))
-    if not records and isinstance(task, LanguageModelling):  # of one long text, the end is held out: no record
-        records, task = list(made.splits.train()), replace(task, max_length=16)  # pyright: ignore[reportCallIssue]
+    if not records:  # of one long stream, the end is held out, which is no record
+        records = list(made.splits.train())
+    if isinstance(task, LanguageModelling):
+        task = replace(task, max_length=16)  # pyright: ignore[reportCallIssue, reportArgumentType]
     found = task.evaluate(model, records)
     batches = made.encoded.validation
     details = task.report_details(model, batches, records, found)
@@ -235,7 +236,6 @@ DEFECTS: dict[str, tuple[Any, str, Callable[[Family], Any]]] = {
     "the loss of validation": (base, "to_device", validation),
     "an embedding": (batches, "to_device", embeddings),
     "prompts": (session, "device_of", partial(answers, options=GREEDY_OPTIONS)),
-    "positions": (pattern.Positions, "run", partial(answers, options=WAYS["beam"])),
     "a trace": (causal_lm, "device_of", recorded),
 }
 

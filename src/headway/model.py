@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from headway.accelerator import CPU, device_named
 from headway.data.kinds import DataKind
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import read_sides
@@ -215,6 +216,7 @@ def load(
     heads: int | None = None,
     unsafe: bool = False,
     dtype: str | torch.dtype | None = None,
+    device: str = CPU,
     task: type[Task] | None = None,
     module: nn.Module | None = None,
 ) -> Model:
@@ -223,10 +225,10 @@ def load(
     `heads` is for a folder without config.json that holds a fairseq Transformer or an `nn.Transformer`, whose tensors
     show all the rest.  `task` is the class of a task that is none of headway's, and `module` takes the weights of a
     torch module of your own.  `dtype` is what it computes in: fp32, bf16, fp16 or int8 (`dtype.py`); by default fp32,
-    or int8 where the weights are.  Matrices lie in memory as decoding reads them fastest; shapes and values are the
-    file's.
+    or int8 where the weights are.  `device` is where: cpu, cuda, cuda:N, mps, xpu or auto.  On a CPU, matrices lie in
+    memory as decoding reads them fastest; shapes and values are the file's.
     """
-    place = Path(folder)
+    place, where = Path(folder), device_named(device)
     if place.suffix == OPENAI and place.is_file():
         loaded, tensors = read_openai_file(place, unsafe)
     elif not place.is_dir():
@@ -243,7 +245,10 @@ def load(
             given = f"{place} holds the weights of a torch module that is none of headway's"
             raise UserError(given, do="load it from Python, as in headway.load(folder, module=my_module)")
         loaded = replace(loaded, model=module)
+    if dtype == INT8 and where.type != CPU:
+        raise UserError(f"int8 on {device}", allowed="int8 on cpu", do="take another dtype=, or leave device= out")
     set_weights(loaded.model, tensors, dtype, stored)
+    loaded.model.to(where)
     source, target = (
         (loaded.tokenizer, loaded.target_tokenizer) if loaded.tokenizer else read_tokenizers(place, loaded.model_type)
     )

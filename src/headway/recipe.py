@@ -16,6 +16,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from headway.accelerator import check_device
 from headway.errors import UserError
 
 T = TypeVar("T")
@@ -295,10 +296,11 @@ class Recipe:
         max_value=2**63 - 1,
     )
     out: Path | None = setting(None, "output folder of the run; null: named after the data")
-    device: Literal["cpu"] = setting("cpu", "device to train on")
+    device: str = setting("cpu", "device: auto, cpu, cuda, cuda:N, mps or xpu; only cpu was run, others are simulated")
 
     def __post_init__(self) -> None:
-        """Refuses settings that contradict each other."""
+        """Refuses settings that contradict each other, and a device that has no such name."""
+        check_device(self.device)
         for rivals in EXCLUSIVE:
             given = [name for name in rivals if value_of(self, name) not in (None, ())]
             if len(given) > 1:

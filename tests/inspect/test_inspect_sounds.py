@@ -207,7 +207,7 @@ def test_the_loss_of_symbols_is_that_of_all_ways_to_say_them(speech: Path) -> No
     for file, text in lines_of(speech):
         wanted = torch.tensor([[1 + id for id in task.words().plain(text)]])
         with torch.no_grad():
-            found = model(*task.read([file])).transpose(0, 1)  # T 1 V
+            found = model(*task.read(model, [file])).transpose(0, 1)  # T 1 V
         lengths = torch.tensor([found.shape[0]]), torch.tensor([wanted.shape[1]])
         total += float(F.ctc_loss(found, wanted, *lengths, reduction="sum"))
         count += wanted.shape[1]
@@ -236,7 +236,7 @@ def test_the_loss_of_a_text_about_something_is_that_of_its_words(
     for file, text in lines_of(folder):
         ids = torch.tensor([[words.bos, *words.encode(text)]])
         with torch.no_grad():
-            logits = model(task.read([file]).inputs, ids[:, :-1])[0]
+            logits = model(task.read(model, [file]).inputs, ids[:, :-1])[0]
         total += float(F.cross_entropy(logits, ids[0, 1:], reduction="sum"))
         count += ids.shape[1] - 1
     site = "decoder.1.out" if name == "captioner, vit" else "decoder.0.out" if data == "speech" else "encoder.embed.out"

@@ -83,7 +83,7 @@ def examples(model: nn.Module, *pictures: str) -> AttentionExamples:
 def weights_at(model: nn.Module, site: str, picture: str) -> Tensor:
     """The weights at a site as they are recorded there, B H T S."""
     with record(model, f"{site}.weights") as trace, torch.no_grad():
-        encoder_of(model).features(TASK.read([picture]).inputs)
+        encoder_of(model).features(TASK.read(model, [picture]).inputs)
         weights = trace[f"{site}.weights"]
         assert isinstance(weights, Readable)
         return weights.full()

@@ -8,8 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway.accelerator import CPU
 from headway.cli.model_commands import WRITING, Writing, prepared, printed
-from headway.cli.options import LOAD_OPTIONS, Dtype, LoadOptions
+from headway.cli.options import LOAD_OPTIONS, Device, Dtype, LoadOptions
 from headway.errors import UserError, counted
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def chat(
     *,
     system: str | None = None,
     dtype: Dtype = None,
+    device: Device = CPU,
     loading: LoadOptions = LOAD_OPTIONS,
     writing: Writing = WRITING,
 ) -> None:
@@ -40,7 +42,7 @@ def chat(
         What the model is told before the conversation begins.
     """
     writing.check()
-    loaded, options = prepared(model, writing, loading, dtype)
+    loaded, options = prepared(model, writing, loading, dtype, device)
     from headway.serve.chat_template import load_chat_template
     from headway.serve.conversation import Conversation
     from headway.tasks.results import ContinuesText

@@ -12,11 +12,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from headway.accelerator import CPU
 from headway.cli.options import (
     LOAD_OPTIONS,
     SPLIT_OPTIONS,
     DataPath,
     Debug,
+    Device,
     Dtype,
     LoadOptions,
     ModelPath,
@@ -86,6 +88,7 @@ def evaluate(
     beam: int | None = None,
     max_new_tokens: int | None = None,
     dtype: Dtype = None,
+    device: Device = CPU,
     json: bool = False,
     loading: LoadOptions = LOAD_OPTIONS,
     debug: Debug = False,
@@ -123,12 +126,12 @@ def evaluate(
     keep_memory()
     query = EvalQuery.of(data, **vars(split), trained_label_from=trained_label_from(model))
     query.check()  # what is wrong with the data is said before the model is loaded
-    loaded, named = loading.load(model, dtype), f"the model in {model}"
+    loaded, named = loading.load(model, dtype, device), f"the model in {model}"
     decoding: dict[str, Any] = {"beam": beam, "max_new_tokens": max_new_tokens}
     compares = dtype not in (None, FP32) and not holds_int8(model)
     with phase("evaluating"):
         if compares:
-            full = load(model, dtype=FP32, **vars(loading))
+            full = load(model, dtype=FP32, device=device, **vars(loading))
             compared = compare_dtypes(loaded, full, loaded.dtype, query, named=named, **decoding)
             found, told, notes = compared.low, compared.to_dict(), [compared.to_text()] if compared.full else []
         else:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.cli.options import LOAD_OPTIONS, LoadOptions, ModelPath
+from headway.accelerator import CPU
+from headway.cli.options import LOAD_OPTIONS, Device, LoadOptions, ModelPath
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def look(
     site: str | None = None,
     live: Annotated[bool, Parameter(group=LIVE)] = False,
     port: Annotated[int | None, Parameter(group=LIVE)] = None,
+    device: Annotated[Device, Parameter(group=MODEL)] = CPU,
     loading: Annotated[LoadOptions, Parameter(name="*", group=MODEL)] = LOAD_OPTIONS,
 ) -> None:
     """Show the attention of every head of every layer on one input, as a self-contained HTML page.
@@ -78,7 +80,7 @@ def look(
 
         if tokens < 1:
             raise UserError(f"--tokens {tokens}", allowed="1 or more")
-        models = [loading.load(folder) for folder in folders]
+        models = [loading.load(folder, device=device) for folder in folders]
         return Explorer(dict(zip(titles(folders), models, strict=True)), tokens, site, effects, notify)
 
     if input is None or live:

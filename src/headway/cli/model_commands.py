@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 
+from headway.accelerator import CPU
 from headway.cli.options import (
     DATA_OPTIONS,
     LOAD_OPTIONS,
     DataOptions,
     DataPath,
+    Device,
     Dtype,
     LoadOptions,
     ModelPath,
@@ -166,6 +168,7 @@ def run(
     lines: bool = False,
     embed: bool = False,
     dtype: Dtype = None,
+    device: Device = CPU,
     json: bool = False,
     loading: LoadOptions = LOAD_OPTIONS,
     writing: Writing = WRITING,
@@ -195,7 +198,7 @@ def run(
             "headway run needs something to answer",
             do='give a text or a file, as in headway run MODEL "text", or --lines to read them',
         )
-    loaded, options = prepared(model, writing, loading, dtype)
+    loaded, options = prepared(model, writing, loading, dtype, device)
     for text in texts if loaded.task.noun == "texts" else ():
         if len(text) < MAX_NAME and Path(text).is_file():
             lines_of = f"headway run {path_argument(model)} --lines < {path_argument(text)}"
@@ -244,6 +247,7 @@ def generate(
     /,
     *,
     dtype: Dtype = None,
+    device: Device = CPU,
     loading: LoadOptions = LOAD_OPTIONS,
     writing: Writing = WRITING,
 ) -> None:
@@ -278,7 +282,7 @@ def generate(
         The prompt, or the source text.
     """
     writing.check()
-    loaded, options = prepared(model, writing, loading, dtype)
+    loaded, options = prepared(model, writing, loading, dtype, device)
     from headway.tasks.results import StreamsText
 
     if not isinstance(loaded.task, StreamsText):
@@ -304,10 +308,12 @@ def printed(pieces: Generator[str, None, Result]) -> Result:
             return end.value
 
 
-def prepared(model: Path, writing: Writing, loading: LoadOptions, dtype: str | None) -> tuple[Model, GenerationOptions]:
-    """A model and how it writes; a draft model computes in what its own folder says."""
-    loaded = loading.load(model, dtype)
-    draft = None if writing.draft is None else replace(loading, heads=None).load(writing.draft)
+def prepared(
+    model: Path, writing: Writing, loading: LoadOptions, dtype: str | None, device: str
+) -> tuple[Model, GenerationOptions]:
+    """A model and how it writes; a draft model computes in what its own folder says, on the same device."""
+    loaded = loading.load(model, dtype, device)
+    draft = None if writing.draft is None else replace(loading, heads=None).load(writing.draft, device=device)
     return loaded, loaded.generation_options(**writing.arguments(), draft=draft)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from headway.accelerator import CPU, check_present
 from headway.console import phase
 from headway.data.records import BUILTIN
 from headway.data.text_lines import check_exists
@@ -39,6 +40,10 @@ def check_name_of_dtype(_: type, name: str | None) -> None:
         check_dtype(name)
 
 
+def check_name_of_device(_: type, name: str) -> None:
+    check_present(name)
+
+
 DTYPE = (
     "What the model computes in: fp32, bf16, fp16 or int8 (linear layers in int8, all else in fp32); by default fp32, "
     "or int8 for a folder of int8 weights.  bf16 and fp16 are slower than fp32 on CPUs without instructions for them; "
@@ -47,8 +52,13 @@ DTYPE = (
 STORED_DTYPE = (
     "The dtype of the weights to write: fp32, bf16, fp16, or int8 for a folder that runs in int8; by default fp32."
 )
+DEVICE = (
+    "What the model computes on: cpu, cuda, cuda:N, mps, xpu, or auto, an accelerator where there is one.  "
+    "Accelerators are tested by simulation only."
+)
 StoredDtype = Annotated[str | None, Parameter(validator=check_name_of_dtype, help=STORED_DTYPE)]
 Dtype = Annotated[str | None, Parameter(validator=check_name_of_dtype, help=DTYPE)]
+Device = Annotated[str, Parameter(validator=check_name_of_device, help=DEVICE)]
 ModelPath = Annotated[Path, Parameter(validator=check_model)]
 DataPath = Annotated[Path, Parameter(validator=check_data)]
 
@@ -135,15 +145,16 @@ class LoadOptions:
     heads: int | None = None
     unsafe: bool = False
 
-    def load(self, folder: Path, dtype: str | None = None) -> Model:
+    def load(self, folder: Path, dtype: str | None = None, device: str = CPU) -> Model:
         check_model(Path, folder)
         import_torch()
         from headway.dtype import slow_dtype
         from headway.model import load
 
         with phase("loading the model", moving=True):
-            loaded = load(folder, heads=self.heads, unsafe=self.unsafe, dtype=dtype)
-        for note in (*loaded.notes, *filter(None, [slow_dtype(loaded.dtype)])):
+            loaded = load(folder, heads=self.heads, unsafe=self.unsafe, dtype=dtype, device=device)
+        slow = slow_dtype(loaded.dtype) if device == CPU else None
+        for note in (*loaded.notes, *filter(None, [slow])):
             print(f"note: {note}", file=sys.stderr)
         return loaded
 

@@ -75,7 +75,8 @@ class PooledState(FixedState):
             if owner in self.carried:
                 self.kept[owner] = rows
             else:
-                self.buffers[owner] = Buffers(torch.empty(1, 0), rows, torch.zeros(()), Positions.run(0, 0), True)
+                unread = torch.empty(1, 0, device="cpu")  # a pool counts lengths by itself
+                self.buffers[owner] = Buffers(unread, rows, torch.zeros(()), Positions.run(0, 0), True)
         for child in self.each_child():
             child.use(active)
 

@@ -32,6 +32,7 @@ from headway.errors import UserError
 from headway.native.library import large_pages
 from headway.nn.attention import SelfAttention, bias_of
 from headway.nn.context import EMPTY, Context, PackedLengths
+from headway.nn.device import device_of
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.head import LMHead
 from headway.nn.state import FixedState
@@ -51,7 +52,7 @@ class DecodingRows:
     """A model, its KV cache, and the batch rows that it continues."""
 
     def __init__(self, model: Trunk, state: FixedState, rows: int, ctx: Context):
-        self.model, self.device = model, next(model.parameters()).device
+        self.model, self.device = model, device_of(model)
         self.state, self.rows, self.ctx = state, rows, replace(ctx, state=state)
 
     def run_program(self, tokens: Tensor, slot: int, positions: Tensor | None) -> Tensor | None:
@@ -192,7 +193,7 @@ def encode_sources(model: EncoderDecoder, sources: Prompts) -> Context:
     rows = listed_prompts(sources)
     if any(not row for row in rows):
         raise UserError("an empty source", do="give each source at least its end token")
-    lengths, device = [len(row) for row in rows], next(model.parameters()).device
+    lengths, device = [len(row) for row in rows], device_of(model)
     if len(set(lengths)) == 1:
         return model.remember(torch.tensor(rows, device=device))
     packed = torch.tensor([[token for row in rows for token in row]], device=device)

@@ -73,7 +73,7 @@ def scorer(task: Task, model: nn.Module, records: Sequence[Record]) -> tuple[str
     if isinstance(task, RecordTask) and task.has_loss(model, described=False):
         task.check(records)
         plain = task.without_augmentation()
-        batches = [plain.batch(part) for part in batched(records, BATCH)]
+        batches = [plain.batch(model, part) for part in batched(records, BATCH)]
         return "loss", lambda: validation_loss(plain, model, batches)
     first = task.evaluate(model, records).scores
     name = "loss" if "loss" in first.numbers else first.main

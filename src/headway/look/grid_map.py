@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.nn.attention import Attention
+from headway.nn.device import device_of
 from headway.nn.learned_score import AdditiveScore
 from headway.nn.low_precision import Int8Linear
 from headway.nn.window_attention import First, LocalAttention, PooledAttention, Windowed
@@ -103,7 +104,7 @@ class GridMap(Readable):
         keep = cells >= 0
         if inside is not None:
             keep &= inside.expand(len(needed), -1, -1)[at, slots]
-        found = torch.zeros(len(tiles), area(self.tiling.k_grid) + 1, dtype=torch.bool)
+        found = keep.new_zeros(len(tiles), area(self.tiling.k_grid) + 1)
         found.scatter_(1, torch.where(keep, cells, area(self.tiling.k_grid)), True)
         return found[None, :, band.keys]
 
@@ -217,7 +218,7 @@ def detail_of(part: Attention, map: AttentionMap, v: Tensor, x: Tensor, tiling: 
         q, k, v, bias = q[0], k[0], v[0], None if bias is None else bias[0]
     else:
         # keys outside the tile of a query are hidden from it
-        bias = torch.zeros(1, 1, 1, 1) if bias is None else bias
+        bias = q.new_zeros(1, 1, 1, 1, dtype=torch.float32) if bias is None else bias
         bias = tiling.pairs(bias.expand(map.shape[0], -1, *map.shape[2:]), float("-inf"))
         q, k, v = tiling.queries(q), tiling.keys(k), tiling.keys(v)
     stride = getattr(part, "stride", 1)  # of a grid 1 Y X C, only the cells with a query
@@ -246,4 +247,4 @@ def output_matrix(part: Attention, wide: int) -> Tensor:
     if isinstance(out, nn.Linear):
         return out.weight
     dim = out.dim if isinstance(out, First) else wide
-    return torch.eye(wide)[:dim]  # without a matrix, the heads are passed on
+    return torch.eye(wide, device=device_of(part))[:dim]  # without a matrix, the heads are passed on

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from headway.errors import UserError, listed, nearest
 from headway.look.grid_map import Detail, GridMap, GridSize, NoGradMap, Tiling, detail_of, pooled_grids, tiling_of
 from headway.nn.attention import Attention
+from headway.nn.device import to_device
 from headway.nn.head import FirstToken, LastToken, RowHead, main_head
 from headway.nn.trace import HEAD_EDITS, Edit, EditKind, Trace, record, sites_of, unmatched
 from headway.nn.trunk import Trunk
@@ -293,7 +294,7 @@ def locate_on_grid(
     if isinstance(site.part, PooledAttention):
         queries, keys = pooled_grids(site.part, grid)
         return cells(queries), cells(keys), NoGradMap(map), None
-    tiling = tiling_of(site.part, site.grid_module, grid, map.shape[2])
+    tiling = to_device(tiling_of(site.part, site.grid_module, grid, map.shape[2]), input.device)
     return cells(tiling.q_grid), cells(tiling.k_grid), GridMap(map, tiling), tiling
 
 

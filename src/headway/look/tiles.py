@@ -92,7 +92,7 @@ def row_facts(map: Readable) -> RowFacts:
     for band in map.bands():
         weights = band.weights[0].float().nan_to_num(0)
         if len(band.keys) == 0:
-            weights, band = weights.new_zeros(*weights.shape[:2], 1), band._replace(keys=torch.zeros(1).long())
+            weights, band = weights.new_zeros(*weights.shape[:2], 1), band._replace(keys=band.keys.new_zeros(1))
         top, at = weights.max(-1)
         each = weights if len(weights) == 1 else torch.cat([weights, weights.mean(0, keepdim=True)])
         parts.append((torch.special.entr(each).sum(-1), each.amax(-1), band.keys[at], top))
@@ -166,7 +166,7 @@ class TiledMap:
         room = CELLS // (self.heads * self.map.shape[3] * self.map.depth)
         size = max(1, room // scale) * scale
         bands = (self.map.band(at, min(at + size, last)) for at in range(first, last, size))
-        return torch.cat([self.cells(band, scale) for band in bands], 1)
+        return torch.cat([self.cells(band, scale) for band in bands], 1).cpu()
 
     def cells(self, band: Band, scale: int) -> Tensor:
         """A band as cells over all keys, H h w.  Contiguous keys need not be spread first."""

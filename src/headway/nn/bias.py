@@ -108,7 +108,7 @@ class ContinuousBias(nn.Module):
         self.up, self.down = nn.Linear(2, hidden), nn.Linear(hidden, heads, bias=False)
 
     def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
-        offsets = log_offsets(self.window, self.pretrained).to(self.up.weight)
+        offsets = log_offsets(self.window, self.pretrained, self.up.weight.device).to(self.up.weight)
         values = 16 * self.down(F.relu(self.up(offsets))).sigmoid()  # (2·rows − 1)·(2·cols − 1) H
         return bias_by_offset(values, self.window, q_pos, k_pos)
 

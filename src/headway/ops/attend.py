@@ -243,7 +243,8 @@ def drop(x: Tensor, share: float) -> Tensor:
     if x.device.type != "cpu" or not 0.0 < share < 1.0:
         return F.dropout(x, share)
     out = min(max(round(share * STEPS), 1), STEPS - 1)
-    chance = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    chance = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(2**63), None)
+    chance = chance.view(torch.int16)
     kept = chance[: x.numel()].view(x.shape) >= out - STEPS // 2
     return x * (kept * torch.tensor(STEPS / (STEPS - out), dtype=x.dtype))
 
@@ -253,7 +254,8 @@ STEPS = 2**16  # values of the 16 bits that decide
 
 def no_autocast(x: Tensor) -> torch.autocast:
     """A context in which products keep the dtype of their inputs, in mixed precision too; `x` tells the device."""
-    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
+    kind = x.device.type  # the meta device has no autocast
+    return torch.autocast(kind if torch.amp.is_autocast_available(kind) else "cpu", enabled=False)
 
 
 def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None) -> None:

@@ -96,7 +96,7 @@ class Readable(ABC):
     def received(self, queries: Tensor | None = None) -> Tensor:
         """The mass that each key receives from all queries, B H S, or from those that are True in `queries` (B T)."""
         batch, heads, _, keys = self.shape
-        total = torch.zeros(batch, heads, keys)
+        total = torch.zeros(batch, heads, keys, device="cpu")  # it moves to the first band
         for band in self.bands():
             weights = band.weights
             if queries is not None:
@@ -328,5 +328,5 @@ class JoinedMap(Readable):
             if inside[0] < inside[1]:
                 rows = part.rows(*inside)
                 pieces.append(torch.nn.functional.pad(rows, (0, keys - rows.shape[3])))
-        weights = torch.cat(pieces, 2) if pieces else torch.zeros(batch, heads, 0, keys)
+        weights = torch.cat(pieces, 2) if pieces else torch.zeros(batch, heads, 0, keys, device="cpu")
         return Band(first, last, torch.arange(keys, device=weights.device), weights)

@@ -66,14 +66,16 @@ def relative_index_2d(q_pos: Tensor, k_pos: Tensor, grid: tuple[int, int]) -> Te
     return (dy + rows - 1) * (2 * cols - 1) + dx + cols - 1
 
 
-def log_offsets(window: tuple[int, int], pretrained: tuple[int, int] | None = None) -> Tensor:
+def log_offsets(
+    window: tuple[int, int], pretrained: tuple[int, int] | None = None, device: torch.device | None = None
+) -> Tensor:
     """Swin-V2's coordinates of every offset (dy, dx) in a window, in the order of `relative_index_2d`.
 
     Offsets, as shares of the window that was trained (`pretrained`; None: this one), are spaced by logarithm, so that
     a larger window asks the network for little that it has not seen.  ((2·rows − 1)·(2·cols − 1), 2), about −1 … 1.
     """
     sides = zip(window, pretrained or window, strict=True)
-    dy, dx = (torch.arange(1 - now, now).float() / max(then - 1, 1) * 8 for now, then in sides)
+    dy, dx = (torch.arange(1 - now, now, device=device).float() / max(then - 1, 1) * 8 for now, then in sides)
     offsets = torch.cartesian_prod(dy, dx)
     return offsets.sign() * torch.log2(offsets.abs() + 1) / math.log2(8)
 

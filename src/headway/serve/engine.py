@@ -323,7 +323,8 @@ class Engine:
         if len(rows) < len(self.rows) or not rows:
             return  # swept first
         try:
-            logits = self.pool.step(torch.tensor([ticket.request.tokens[-1] for ticket in rows]))
+            newest = [ticket.request.tokens[-1] for ticket in rows]
+            logits = self.pool.step(torch.tensor(newest, device=self.pool.device))
         except Exception as error:
             for ticket in rows:
                 ticket.cancelled = True

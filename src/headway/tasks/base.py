@@ -28,6 +28,7 @@ from headway.data.kinds import DataKind
 from headway.data.order import batched, random_for
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
+from headway.nn.device import device_of, to_device
 from headway.tasks.batches import DataRow, EncoderInput, Row, ids
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.model_parts import CUSTOM, ModelParts
@@ -177,8 +178,7 @@ class Task(ABC):
         raise UserError(f"a model that {self.does} gives no vectors", do="leave out embed=")
 
     def embeddings(self, model: nn.Module, inputs: Sequence[str]) -> list[EmbeddingVector]:
-        vectors = self.embed(model, inputs).tolist()
-        return [EmbeddingVector(one, tuple(vector)) for one, vector in zip(inputs, vectors, strict=True)]
+        return list(map(EmbeddingVector, inputs, map(tuple, self.embed(model, inputs).tolist())))
 
     # ---- inspection: by default, of texts without a loss
 
@@ -226,8 +226,8 @@ class Task(ABC):
         return None
 
     def loss_batch(self, model: nn.Module, rows: Sequence[DataRow]) -> Any:
-        """Rows with the same key as a batch."""
-        return self.collate([one.row for one in rows], random_for("unused"))
+        """Rows with the same key as a batch, on the device of the model."""
+        return to_device(self.collate([one.row for one in rows], random_for("unused")), device_of(model))
 
     # ---- for people
 
@@ -297,10 +297,10 @@ class RecordTask(Task):
                 key = tuple(map(len, row))
                 yield DataRow(key, sum(key), tuple(map(ids, row)), record.name)
 
-    def batch(self, records: Sequence[Record]) -> Any:
-        """Some records as one batch, without augmentation."""
+    def batch(self, model: nn.Module, records: Sequence[Record]) -> Any:
+        """Some records as one batch, without augmentation, on the device of the model."""
         rows = [tuple(map(ids, row)) for row in self.encode([record.handed for record in records])]
-        return self.collate(rows, random_for("unused"))
+        return to_device(self.collate(rows, random_for("unused")), device_of(model))
 
 
 class StreamTask(Task):
@@ -360,8 +360,8 @@ class StatefulLoss(Protocol):
 @torch.inference_mode()
 def validation_loss(task: Task, model: nn.Module, batches: Sequence[Any]) -> float:
     """The loss of a target over validation batches."""
-    task = task.without_augmentation()
-    return sum(task.loss(model, batch).item() for batch in batches) / max(1, sum(batch.targets for batch in batches))
+    task, device, count = task.without_augmentation(), device_of(model), sum(batch.targets for batch in batches)
+    return sum(task.loss(model, to_device(batch, device)).item() for batch in batches) / max(1, count)
 
 
 @torch.inference_mode()
@@ -369,8 +369,8 @@ def loss_scores(task: Task, model: nn.Module, batches: Iterable[Any], target: st
     """The loss of a target over validation batches as a score, and what follows from it: "perplexity"."""
     from headway.metrics.scoring import score_losses
 
-    task = task.without_augmentation()
-    parts = [part for batch in batches for part in task.loss_parts(model, batch)]
+    task, device = task.without_augmentation(), device_of(model)
+    parts = [part for batch in batches for part in task.loss_parts(model, to_device(batch, device))]
     losses, counts = zip(*(parts or [(0.0, 0)]), strict=True)
     return score_losses(losses, counts, f"{target}s", ("loss", *more))
 

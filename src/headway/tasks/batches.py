@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
 from headway.nn.context import EMPTY, Context, PackedLengths
+from headway.nn.device import device_of, to_device
 from headway.nn.head import WordHead
 
 Row = tuple[np.ndarray, ...]  # ids by column: the source, and where there is one the target
@@ -83,9 +84,10 @@ class PackedBatch:
         return PackedBatch(ids[None], PackedLengths.of(lengths))
 
     @staticmethod
-    def of_texts(rows: Sequence[FittedRow], tokenizer: Tokenizer) -> PackedBatch:
-        """Texts as a model reads them; one without tokens is a token of padding."""
-        return PackedBatch.of([np.array(row.ids or [tokenizer.pad or 0]) for row in rows])
+    def of_texts(model: nn.Module, rows: Sequence[FittedRow], tokenizer: Tokenizer) -> PackedBatch:
+        """Texts as a model reads them, on its device; one without tokens is a token of padding."""
+        read = PackedBatch.of([np.array(row.ids or [tokenizer.pad or 0]) for row in rows])
+        return to_device(read, device_of(model))
 
     @property
     def context(self) -> Context:

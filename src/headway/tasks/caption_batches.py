@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.nn.context import Context, PackedLengths
+from headway.nn.context import Context, PackedLengths, owners_of
 from headway.nn.head import word_head
 from headway.nn.trace import Trace, record, sites_of
 from headway.nn.trunk import Captioner, EncoderDecoder
@@ -42,8 +42,7 @@ class CaptionBatch(Batch):
     @property
     def captions(self) -> Tensor:
         """The caption of each word, M."""
-        rows, count = self.read.rows, len(self.owners)
-        return torch.arange(count).repeat_interleave(len(self.read) // count) if rows is None else rows.owners
+        return owners_of(self.read.ids, self.read.rows)
 
     @property
     def real(self) -> Tensor | None:
@@ -75,7 +74,8 @@ def shared(ctx: Context, owners: Tensor) -> Context:
     if rows is None:
         return replace(ctx, memory=memory[owners])
     parts = [memory[0].split(rows.lengths)[owner] for owner in owners.tolist()]
-    return replace(ctx, memory=torch.cat(parts)[None], memory_rows=PackedLengths.of([len(part) for part in parts]))
+    lengths = PackedLengths.of([len(part) for part in parts], memory.device)
+    return replace(ctx, memory=torch.cat(parts)[None], memory_rows=lengths)
 
 
 def has_soft_attention(model: nn.Module) -> bool:

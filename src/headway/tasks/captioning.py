@@ -217,7 +217,7 @@ class WritesAboutMedia(TextsAboutMedia):
         self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
     ) -> Iterator[TextPrediction]:
         for some in batched(inputs, TOGETHER):
-            job = self.job(model, self.read(some), options)
+            job = self.job(model, self.read(model, some), options)
             for one, found in zip(some, job.generate(options.decoding), strict=True):
                 yield TextPrediction(one, hypotheses(found, [job.stop.text(each.tokens) for each in found]))
 

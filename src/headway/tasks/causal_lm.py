@@ -28,6 +28,7 @@ from headway.generate.sampling import GREEDY, RandomSampler
 from headway.generate.session import context_of
 from headway.metrics.scores import Bucket, Scores, by_length
 from headway.metrics.scoring import score_losses, score_texts
+from headway.nn.device import device_of, to_device
 from headway.nn.head import LMHead, main_head, word_head
 from headway.nn.trunk import Trunk
 from headway.recipe import Recipe
@@ -141,7 +142,7 @@ class CausalLM(LanguageModelling):
 
     def right(self, predicted: TokenPrediction) -> Tensor:
         """Not asked for: perplexity is what says how good a language model is."""
-        return torch.zeros(len(predicted.wanted), dtype=torch.bool)
+        return torch.zeros_like(predicted.wanted, dtype=torch.bool)
 
     def scores(self, found: Sequence[DocumentLoss]) -> Scores:
         rows = [
@@ -207,7 +208,7 @@ class CausalLM(LanguageModelling):
 
         own, whole = written()
         forced, read = followed(prompt, own, tokenizer, model, options.forced_text)
-        inputs, at = torch.tensor([read[:-1]]), tuple(range(len(read) - 1))
+        inputs, at = torch.tensor([read[:-1]], device=device_of(model)), tuple(range(len(read) - 1))
         choices = Choices("next", at, tuple(read[1:]), reader(tokenizer), lambda best: written()[1], model.head)
         axes = text_axes(read[:-1], tokenizer)
         return TracedRun(model, lambda: model.features(inputs)[0], choices, axes, whole, forced_text=forced)
@@ -227,9 +228,9 @@ class CausalLM(LanguageModelling):
 
     def loss_by_position(self, model: nn.Module, batches: Sequence[CausalBatch]) -> tuple[Bucket, ...]:
         """The loss by how many tokens were read before: a model that has read more should predict better."""
-        runs, seen = list[tuple[float, int, int]](), 0
+        runs, seen, device = list[tuple[float, int, int]](), 0, device_of(model)
         for batch in batches:
-            each = self.predicted(model, batch).losses().double()
+            each = self.predicted(model, to_device(batch, device)).losses().double().cpu()
             for row in each.split(batch.read.lengths) if batch.targets else ():
                 parts = ((first + 1, row[first:last]) for first, last in pairwise((0, *POSITION_EDGES, sys.maxsize)))
                 runs += [(part.sum().item(), len(part), first) for first, part in parts if len(part)]

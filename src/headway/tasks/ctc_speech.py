@@ -159,7 +159,7 @@ class CTC(Transcribes, MediaTask):
 
     def loss(self, model: nn.Module, batch: CTCBatch) -> Tensor:
         log_probs, frames = symbol_log_probs(model, batch.read)
-        return ctc_loss(log_probs, torch.tensor(frames), batch.wanted, batch.lengths).sum()
+        return ctc_loss(log_probs, batch.lengths.new_tensor(frames), batch.wanted, batch.lengths).sum()
 
     def has_loss(self, model: nn.Module, described: bool) -> bool:
         """Vocabularies that count the blank among their words have other symbols than `encode`."""
@@ -189,7 +189,7 @@ class CTC(Transcribes, MediaTask):
         assert isinstance(head, CTCHead)
         first = first_symbol(words, head)
         for some in batched(inputs, TOGETHER):
-            log_probs, frames = symbol_log_probs(model, self.read(some))
+            log_probs, frames = symbol_log_probs(model, self.read(model, some))
             if isinstance(options.decoding, Beam):
                 found = [many[0] for many in PrefixBeam(options.decoding.width)(log_probs, frames)]
             else:

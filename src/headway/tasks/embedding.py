@@ -17,6 +17,7 @@ from headway.data.records import Record
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
+from headway.nn.device import device_of
 from headway.nn.towers import Projection
 from headway.nn.trunk import Trunk
 from headway.ops.losses import unit_vectors
@@ -68,12 +69,13 @@ class TextEmbedding(ReadsText, Headless):
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         assert isinstance(model, Trunk)
         tokenizer = self.tokenizer
-        read = torch.tensor([fitting_ids(tokenizer.encode(input), model, tokenizer, {}, options)])
+        row = fitting_ids(tokenizer.encode(input), model, tokenizer, {}, options)
+        read = torch.tensor([row], device=device_of(model))
 
         def call() -> Tensor:
             return self.pooled(model, read)[0]  # C
 
-        return TracedRun(model, call, Vector(), text_axes(read[0].tolist(), tokenizer))
+        return TracedRun(model, call, Vector(), text_axes(row, tokenizer))
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from headway.errors import UserError, counted
 from headway.metrics.intervals import Sums, columns
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import mean_of, scores_of
+from headway.nn.device import device_of, to_device
 from headway.nn.trunk import Forecaster
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_ANSWERS, StreamTask, TaskSetup, validation_loss
@@ -190,7 +191,7 @@ class Forecasting(MediaReader, StreamTask):
         assert isinstance(model, Forecaster)
         count = ROWS if options.max_new_tokens is None else options.max_new_tokens
         for some in batched(inputs, TOGETHER):
-            read = self.read(some)
+            read = self.read(model, some)
             series = read.inputs.flatten(0, 1).split(read.lengths)
             for one, rows in zip(some, series, strict=True):
                 ahead = self.input.unscaled(model.ahead(rows[None], count)[0])  # count F
@@ -281,10 +282,11 @@ class Forecasting(MediaReader, StreamTask):
 @torch.inference_mode()
 def predicted_rows(model: nn.Module, batches: Iterable[ForecastBatch]) -> list[PredictedRow]:
     """All rows that batches ask for."""
+    device = device_of(model)
     found = [
         PredictedRow(*rows)
-        for batch in batches
-        for rows in zip(batch.before(), batch.predicted(model), batch.wanted, strict=True)
+        for batch in (to_device(one, device) for one in batches)
+        for rows in zip(*(x.cpu() for x in (batch.before(), batch.predicted(model), batch.wanted)), strict=True)
     ]
     if not found:
         raise UserError("no row that is to be foreseen has one before it", do="give tables of two rows or more")

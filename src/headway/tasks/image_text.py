@@ -24,6 +24,7 @@ from headway.errors import UserError
 from headway.generate.session import context_of
 from headway.metrics.retrieval import KS, chance_recall, score_retrieval
 from headway.metrics.scores import MEASURES, Scores
+from headway.nn.device import device_of, to_device
 from headway.nn.towers import TwoTowers
 from headway.ops.losses import info_nce, unit_vectors
 from headway.recipe import Recipe
@@ -154,7 +155,7 @@ class ImageTextContrastive(TextsAboutMedia):
         assert isinstance(model, TwoTowers)
         longest = context_of(model.text)
         rows = [row if longest is None else cut(row, longest) for row in self.words().encode_batch(list(texts))]
-        read = PackedBatch.of([ids(row) for row in rows])
+        read = to_device(PackedBatch.of([ids(row) for row in rows]), device_of(model))
         return unit_vectors(model.text(read.ids, read.context))
 
     @torch.inference_mode()
@@ -165,7 +166,8 @@ class ImageTextContrastive(TextsAboutMedia):
         known = list(records)
         names, texts = [record.name for record in known], [text for record in known for text in record.fields[1:]]
         images = torch.cat([self.embed(model, some) for some in batched(names, IMAGES_TOGETHER)])
-        near = images @ torch.cat([self.embed_texts(model, some) for some in batched(texts, TEXTS_TOGETHER)]).mT  # N M
+        vectors = torch.cat([self.embed_texts(model, some) for some in batched(texts, TEXTS_TOGETHER)])
+        near = (images @ vectors.mT).cpu()  # N M
         owners = [at for at, record in enumerate(known) for _ in record.fields[1:]]
         scores, by_chance = score_retrieval(near, owners), recall_by_chance(known)
         told = {name: f"by chance {MEASURES[name].shown(value)}" for name, value in by_chance.items()}

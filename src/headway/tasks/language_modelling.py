@@ -26,6 +26,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.metrics.baselines import bigram_losses, unigram_losses
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_losses, score_words
+from headway.nn.device import device_of, to_device
 from headway.tasks.base import StreamTask, loss_scores
 from headway.tasks.batches import DataRow, TokenPrediction
 from headway.tasks.results import DEFAULT_EVALUATION, BaselineData, BaselineResult, EvalOptions, EvalResult, Sample
@@ -184,7 +185,7 @@ class LanguageModelling(StreamTask, ReadsText):
 
     def loss_parts(self, model: nn.Module, batch: Any) -> Iterator[tuple[float, int]]:
         """Runs of tokens."""
-        return runs_of(self.predicted(model, batch).losses().double().numpy())
+        return runs_of(self.predicted(model, batch).losses().double().cpu().numpy())
 
     def before(self, batch: Any) -> Tensor | None:
         """The token before each one that is to be predicted, where that is one of the text."""
@@ -218,8 +219,8 @@ class LanguageModelling(StreamTask, ReadsText):
     def add_losses(self, model: nn.Module, rows: Sequence[TextWindow]) -> None:
         """Adds what the model predicts of these windows to what was found of their texts."""
         batch, counts = self.windows([row.ids for row in rows])
-        predicted = self.predicted(model, batch)
-        losses, right = predicted.losses().double().split(counts), self.right(predicted).split(counts)
+        predicted = self.predicted(model, to_device(batch, device_of(model)))
+        losses, right = (x.cpu().split(counts) for x in (predicted.losses().double(), self.right(predicted)))
         for row, loss, hits in zip(rows, losses, right, strict=True):
             size = FINE_RUN if row.number * self.window < MIN_RUNS * RUN_TOKENS else RUN_TOKENS
             parts = zip(loss.split(size), hits.split(size), strict=True)
@@ -234,7 +235,7 @@ class LanguageModelling(StreamTask, ReadsText):
                 yield DataRow((size,), size, window.ids, "")
 
     def loss_batch(self, model: nn.Module, rows: Sequence[DataRow]) -> Any:
-        return self.windows([one.row for one in rows]).batch
+        return to_device(self.windows([one.row for one in rows]).batch, device_of(model))
 
     def right(self, predicted: TokenPrediction) -> Tensor:
         """Whether each token was predicted, M."""

@@ -25,6 +25,7 @@ from headway.data.text_lines import MediaLocation
 from headway.data.transforms.compose import generators
 from headway.errors import UserError
 from headway.metrics.scoring import score_losses
+from headway.nn.device import device_of, to_device
 from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
 from headway.ops.patches import Grid, hidden_mask, normalise, patch_grid, patchify, unpatchify
 from headway.recipe import Recipe
@@ -98,7 +99,8 @@ class MaskedImage(ImagesAlone):
 
     def loss_batch(self, model: nn.Module, rows: Sequence[DataRow]) -> MaskedImageBatch:
         """The same patches are hidden whenever these images are read."""
-        return self.collate([one.row for one in rows], random_for("hidden", *(one.name for one in rows)))
+        batch = self.collate([one.row for one in rows], random_for("hidden", *(one.name for one in rows)))
+        return to_device(batch, device_of(model))
 
     def loss(self, model: nn.Module, batch: MaskedImageBatch) -> Tensor:
         """The mean loss of an image's hidden patches, a sum over images."""
@@ -127,8 +129,9 @@ class MaskedImage(ImagesAlone):
             # each image hides what its own name says, whatever stands beside it
             alone = [task.hiding(record) for record in some]
             images, draws = torch.cat([one.images for one in alone]), torch.cat([one.draws for one in alone])
-            ours += task.loss_parts(masked, MaskedImageBatch(images, draws))
-            simple += task.loss_parts(constant, MaskedImageBatch(images, draws))
+            batch = to_device(MaskedImageBatch(images, draws), device_of(masked))
+            ours += task.loss_parts(masked, batch)
+            simple += task.loss_parts(constant, batch)
         scores, mean = (
             score_losses([loss for loss, _ in each], [count for _, count in each], "images", ("loss",))
             for each in (ours, simple)
@@ -151,7 +154,7 @@ class MaskedImage(ImagesAlone):
         mean = target_of(masked)(torch.cat(images)).mean(0)  # N P
 
         def mean_image(images: Tensor, *_: object) -> Tensor:
-            return mean.expand(len(images), -1, -1)
+            return mean.to(images).expand(len(images), -1, -1)
 
         constant = saying(masked, mean_image)
         yield BaselineResult("the mean image", loss_scores(self, constant, data.validation_batches, self.target))
@@ -162,7 +165,7 @@ class MaskedImage(ImagesAlone):
         """Some images with what the model predicts of their hidden patches, by draws that are always the same."""
         task, preprocess = self.without_augmentation(), self.input.preprocess
         rows = [tuple(map(ids, row)) for row in task.encode([record.handed for record in records])]
-        batch = task.collate(rows, random_for("pictures"))
+        batch = to_device(task.collate(rows, random_for("pictures")), device_of(model))
         panels = zip(*restored(model, batch), batch.images, strict=True)
         pictures = [
             PictureStrip(record.name, tuple(png(image, preprocess) for image in images), PANELS)

@@ -21,6 +21,7 @@ from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.session import context_of
+from headway.nn.device import device_of, to_device
 from headway.nn.head import MLMHead, main_head, word_head
 from headway.nn.trunk import Trunk
 from headway.recipe import Recipe
@@ -151,7 +152,7 @@ class MaskedLM(LanguageModelling):
                 spelled = self.tokenizer.token(mask)
                 where = f" among its first {len(row):,} tokens, which are all that the model reads" if cut else ""
                 raise UserError(f"{text[:60]!r} has no {spelled} to fill{where}", do=f"put {spelled} in")
-        read = PackedBatch.of([ids(row) for row in rows])
+        read = to_device(PackedBatch.of([ids(row) for row in rows]), device_of(model))
         places = (read.ids.flatten() == mask).nonzero().flatten()
         features = model.features(read.ids, read.context).flatten(0, 1)[places]
         probabilities = model.head(features).softmax(-1)  # M V
@@ -204,7 +205,7 @@ class MaskedLM(LanguageModelling):
 
         known = None if masks else tuple(read[at] for at in asked)
         choices = Choices("fill", tuple(asked), known, reader(tokenizer), whole, model.head)
-        inputs = torch.tensor([read])
+        inputs = torch.tensor([read], device=device_of(model))
         return TracedRun(model, lambda: model.features(inputs)[0, asked], choices, text_axes(read, tokenizer))
 
     # ---- for the report
@@ -214,7 +215,7 @@ class MaskedLM(LanguageModelling):
         self, model: nn.Module, batches: Sequence[MaskedBatch], records: Sequence[Record], found: EvalResult
     ) -> ReportDetails:
         """What the model fills in at the hidden places of some validation rows, and one of them to trace."""
-        batch = batches[0]
+        batch = to_device(batches[0], device_of(model))
         predicted = self.predicted(model, batch)
         filled = predicted.head(predicted.features).argmax(-1).tolist()
         rows, start, samples = [row.tolist() for row in batch.read.split()], 0, list[Sample]()

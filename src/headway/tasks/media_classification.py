@@ -142,7 +142,7 @@ class MediaClassification(Classification, MediaTask):
         self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
     ) -> Iterator[ClassProbabilities]:
         for some in batched(inputs, PREDICTED_TOGETHER):
-            for one, row in zip(some, model(*self.read(some)).softmax(-1), strict=True):  # K
+            for one, row in zip(some, model(*self.read(model, some)).softmax(-1), strict=True):  # K
                 yield ranked_classes(one, self.labels, row)
 
     @torch.inference_mode()
@@ -153,7 +153,7 @@ class MediaClassification(Classification, MediaTask):
         answers, inside = CollectedAnswers(), list[bool]()
         for some in batched(records, ANSWERED_TOGETHER):
             self.check(some)
-            logits = self.batch(some).logits(model)
+            logits = self.batch(model, some).logits(model)
             for record, best in zip(some, logits.topk(min(TOP, logits.shape[-1])).indices.tolist(), strict=True):
                 names, right = [self.labels[pick] for pick in best], record.fields[1]
                 answers.add([Sample(record.name, names[0], right)])

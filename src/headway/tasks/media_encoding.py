@@ -30,6 +30,7 @@ def picture_of(image: Tensor, ready: ImagePreprocess) -> InputImage:
 
 def png(image: Tensor, ready: ImagePreprocess) -> bytes:
     """An image as a model reads it, Ch H W, as a file."""
+    image = image.cpu()
     mean, std = (image.new_tensor(of)[:, None, None] for of in (ready.mean, ready.std))
     pixels = ((image * std + mean).clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
     return encoded(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels)
@@ -54,6 +55,7 @@ def wav(samples: np.ndarray, rate: int) -> bytes:
 
 def spectrogram(frames: Tensor) -> bytes:
     """Frames T M as an image, time along and pitch up, from the softest (black) to the loudest (white)."""
+    frames = frames.cpu()
     low, high = frames.min(), frames.max()
     grey = ((frames - low) / (high - low).clamp(min=1e-9) * 255).round().byte()
     return encoded(grey.mT.flip(0).numpy())

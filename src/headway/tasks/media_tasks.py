@@ -46,6 +46,7 @@ from headway.errors import UserError, listed, nearest
 from headway.metrics.baselines import most_frequent, nearest_neighbours
 from headway.metrics.scores import check
 from headway.metrics.scoring import exact, scores_of
+from headway.nn.device import device_of, to_device
 from headway.nn.head import MeanPool
 from headway.nn.trunk import encoder_of
 from headway.ops.losses import unit_vectors
@@ -226,14 +227,13 @@ class MediaReader(Task):
     def example(self, splits: DataSplits, samples: Sequence[Sample]) -> str:
         return example_of(samples) or next(splits.train()).name
 
-    def read(self, inputs: Sequence[str]) -> ModelInput:
+    def read(self, model: nn.Module, inputs: Sequence[str]) -> ModelInput:
         """What a model is called with for some files, or texts of numbers."""
-        return self.opened([self.locate(one) for one in inputs])
+        return self.opened(model, [self.locate(one) for one in inputs])
 
-    def opened(self, stored: Sequence[str]) -> ModelInput:
-        never = random_for("unused")
-        plain = self.input.without_augmentation()
-        return plain.collate([plain.load(one, never) for one in stored])
+    def opened(self, model: nn.Module, stored: Sequence[str]) -> ModelInput:
+        never, plain = random_for("unused"), self.input.without_augmentation()
+        return to_device(plain.collate([plain.load(one, never) for one in stored]), device_of(model))
 
     @property
     def noun(self) -> str:
@@ -249,11 +249,11 @@ class MediaReader(Task):
             yield DataRow((0 if self.noun == "images" else at,), UNKNOWN_TOKENS, one, name, at)
 
     def encoder_input(self, model: nn.Module, rows: Sequence[DataRow]) -> EncoderInput:
-        return EncoderInput(*self.opened([one.row for one in rows]))
+        return EncoderInput(*self.opened(model, [one.row for one in rows]))
 
     @torch.inference_mode()
     def embed(self, model: nn.Module, inputs: Sequence[str]) -> Tensor:
-        return self.pooled(model, self.read(inputs))
+        return self.pooled(model, self.read(model, inputs))
 
     def pooled(self, model: nn.Module, read: ModelInput) -> Tensor:
         """The mean of each sample's features, of length 1, B C."""
@@ -265,7 +265,7 @@ class MediaReader(Task):
     def shown(self, model: nn.Module, given: str) -> ShownInput:
         """One sample, opened to be traced."""
         stored = self.locate(given)
-        return self.input.shown(model, stored, self.opened([stored]))
+        return self.input.shown(model, stored, self.opened(model, [stored]))
 
     def traced_vector(self, model: nn.Module, given: str) -> TracedRun:
         """A vector for all of a sample."""
@@ -374,9 +374,9 @@ class ImagesAlone(GivesVectors, MediaTask):
         labels = [record.fields[1] for record in some]
         if len(set(labels)) < 2:
             return found
-        parts = [self.opened([record.handed[0] for record in part]) for part in batched(some, READ_TOGETHER)]
-        vectors = torch.cat([self.pooled(model, part) for part in parts]).numpy()
-        pixels = torch.cat([part.inputs.flatten(1) for part in parts]).numpy()
+        parts = [self.opened(model, [record.handed[0] for record in part]) for part in batched(some, READ_TOGETHER)]
+        vectors = torch.cat([self.pooled(model, part) for part in parts]).cpu().numpy()
+        pixels = torch.cat([part.inputs.flatten(1) for part in parts]).cpu().numpy()
         right = {
             "": exact(nearest_neighbours(vectors, labels, NEIGHBOURS), labels),
             "majority class": exact([most_frequent(labels)] * len(labels), labels),

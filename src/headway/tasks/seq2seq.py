@@ -20,6 +20,7 @@ from headway.errors import UserError
 from headway.generate.request import begin_of
 from headway.generate.session import context_of, encode_sources
 from headway.nn.context import EMPTY
+from headway.nn.device import device_of
 from headway.nn.head import word_head
 from headway.nn.trunk import EncoderDecoder
 from headway.tasks.base import TaskSetup
@@ -262,7 +263,8 @@ class Seq2Seq(TokenRows):
         [source] = self.sources([input])
         check_length(len(source), context_of(model.encoder))
         axis, target = tokens("source", source, self.tokenizer), self.target_tokenizer
-        read, write = (torch.tensor([source]), EMPTY), writing_of(lambda: self.job(model, [source], GREEDY_OPTIONS))
+        read = torch.tensor([source], device=device_of(model)), EMPTY
+        write = writing_of(lambda: self.job(model, [source], GREEDY_OPTIONS))
         return traced_writing(model, read, target, axis, axis, options.forced_text, write)
 
 

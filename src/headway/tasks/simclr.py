@@ -26,6 +26,7 @@ from headway.data.transforms.geometry import RandomResizedCrop
 from headway.metrics.intervals import Share
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_losses, scores_of
+from headway.nn.device import device_of, to_device
 from headway.ops.losses import cosines, nt_xent
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
@@ -122,7 +123,8 @@ class SimCLR(ImagesAlone):
                 for row, record in zip(rows, some, strict=True)
             ]
             views = torch.cat([*(one.one for one in alone), *(one.other for one in alone)])
-            near = cosines(*[model(views)] * 2).fill_diagonal_(-torch.inf)  # 2B 2B
+            vectors = model(to_device(views, device_of(model)))
+            near = cosines(vectors, vectors).fill_diagonal_(-torch.inf).cpu()  # 2B 2B
             found.append((near.argmax(1) == torch.arange(len(views)).roll(len(some)))[: len(some)])
             among += [len(views) - 1] * len(some)
         scores = scores_of({"view_accuracy": Share(torch.cat(found).numpy())}, "images")

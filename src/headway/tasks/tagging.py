@@ -18,6 +18,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.metrics.baselines import frequent_tags
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_tags
+from headway.nn.device import device_of
 from headway.nn.head import TokenClassifier
 from headway.tasks.batches import FittedRow, PackedBatch, Row, around, fitted, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
@@ -87,7 +88,7 @@ class Tagging(TextLabelTask):
         words = [text.split() for text in inputs]
         split = [split_words(one, self.tokenizer) for one in words]
         rows = [self.fitted_words(row.ids) for row in split]
-        read = PackedBatch.of([ids(row.ids or some(self.tokenizer.pad) or 0) for row in rows])
+        read = PackedBatch.of_texts(model, rows, self.tokenizer)
         picks = model(read.ids, read.context).argmax(-1).flatten().split(read.lengths)
         after = len(around(self.tokenizer)[1])
         for text, one, whole, row, pick in zip(inputs, words, split, rows, picks, strict=True):
@@ -97,7 +98,11 @@ class Tagging(TextLabelTask):
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         read = fitting_ids(self.tokenizer.encode(input), model, self.tokenizer, self.settings, options)
-        asked, inputs, label = own_tokens(read, self.tokenizer), torch.tensor([read]), self.labels.__getitem__
+        asked, inputs, label = (
+            own_tokens(read, self.tokenizer),
+            torch.tensor([read], device=device_of(model)),
+            self.labels.__getitem__,
+        )
 
         def whole(best: Sequence[int]) -> str:
             return " ".join(map(label, best))

@@ -26,6 +26,7 @@ from headway.errors import UserError, listed, nearest
 from headway.metrics.baselines import WordCounts, most_frequent, naive_bayes
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
+from headway.nn.device import device_of
 from headway.nn.head import Classifier, TokenClassifier
 from headway.nn.trunk import RereadingClassifier, VotingTrunk
 from headway.recipe import Recipe
@@ -168,7 +169,7 @@ class TextLabelTask(Classification, TokenRows):
             self.check(some)
             rows = self.tokenizer.encode_batch([record.fields[0] for record in some])
             cuts.update(row.cut for row in fitted(rows, self.max_length))
-            for record, row in zip(some, self.batch(some).likeliest(model), strict=True):
+            for record, row in zip(some, self.batch(model, some).likeliest(model), strict=True):
                 wanted = self.labels_in(record.fields[1])[: len(row)]  # cut too
                 answers.add([Sample(record.name, " ".join(self.labels[pick] for pick in row), " ".join(wanted))])
         return EvalResult(self.scores(answers), answers.samples, cut_notes(cuts), {"cut": cuts.total() - cuts[None]})
@@ -240,14 +241,14 @@ class TextClassification(TextLabelTask):
         self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
     ) -> Iterator[ClassProbabilities]:
         rows = fitted(self.tokenizer.encode_batch(inputs), self.max_length)
-        read = PackedBatch.of_texts(rows, self.tokenizer)
+        read = PackedBatch.of_texts(model, rows, self.tokenizer)
         for text, known, row in zip(inputs, rows, model(read.ids, read.context).softmax(-1), strict=True):  # K
             probabilities = dict(zip(self.labels, row.tolist(), strict=True))
             yield ClassProbabilities(text, self.labels[int(row.argmax())], probabilities, cut=known.cut)
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         read = fitting_ids(self.tokenizer.encode(input), model, self.tokenizer, self.settings, options)
-        inputs = torch.tensor([read])
+        inputs = torch.tensor([read], device=device_of(model))
         axes = text_axes(read, self.tokenizer)
         if isinstance(model, RereadingClassifier):
             axes = reread_axes(read, model.shifted(inputs)[0].tolist(), self.tokenizer)

@@ -195,7 +195,7 @@ class ReadsText(Task):
     @torch.inference_mode()
     def embed(self, model: nn.Module, inputs: Sequence[str]) -> Tensor:
         """Vectors of length 1, B C, on packed rows, so that padding costs nothing."""
-        read = PackedBatch.of_texts(self.fitted(model, inputs), self.tokenizer)
+        read = PackedBatch.of_texts(model, self.fitted(model, inputs), self.tokenizer)
         return self.pooled(model, read.ids, read.context)
 
     def pooled(self, model: nn.Module, ids: Tensor, context: Context = EMPTY) -> Tensor:
@@ -221,7 +221,7 @@ class ReadsText(Task):
 
     def encoder_input(self, model: nn.Module, rows: Sequence[DataRow]) -> EncoderInput:
         """Texts cut to the model's context, as they are in training."""
-        read = PackedBatch.of_texts(self.fitted(model, [one.row for one in rows]), self.tokenizer)
+        read = PackedBatch.of_texts(model, self.fitted(model, [one.row for one in rows]), self.tokenizer)
         return EncoderInput(read.ids, read.context)
 
 

@@ -20,6 +20,7 @@ from headway.generate.decoding import Job
 from headway.generate.sampling import GREEDY
 from headway.generate.session import context_of, vocab_of
 from headway.nn.context import Context
+from headway.nn.device import device_of
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.tasks.generation import first_token
 from headway.tasks.tracing import Axes, Axis, Choices, ForcedText, TokenAxis, TracedRun, TraceOptions
@@ -147,7 +148,7 @@ def traced_writing(
     prompt, own, text = write()
     first = len(prompt) - 1
     forced, ids = followed(prompt, own, tokenizer, model.decoder, forced)
-    target = torch.tensor([ids[:-1]])
+    target = torch.tensor([ids[:-1]], device=device_of(model))
 
     def call() -> Tensor:
         return model.decoder.features(target, model.remember(*source))[0, first:]  # N C

@@ -24,6 +24,7 @@ from headway.generate.beam import Beam
 from headway.generate.session import context_of
 from headway.generate.transcribe import PLAIN, MeanBeam, Transcriber, TranscriptionOptions, embedding
 from headway.nn.context import EMPTY, Context
+from headway.nn.device import device_of, to_device
 from headway.nn.frames import length_mask
 from headway.nn.head import word_head
 from headway.nn.trunk import EncoderDecoder
@@ -141,8 +142,9 @@ class WhisperTranscription(Transcribes):
             whole, real = known[sound]
             windows.append(ear.part(whole, at))
             counts.append(embed.length(min(ear.window, real - at)))
-        keep = length_mask(torch.tensor(counts), embed.length(ear.window))[:, None]  # B 1 T
-        return EncoderInput(torch.stack(windows), EMPTY, Context(keep=keep), torch.tensor(counts))
+        real = torch.tensor(counts, device=device_of(model))
+        keep = length_mask(real, embed.length(ear.window))[:, None]  # B 1 T
+        return EncoderInput(torch.stack(windows), EMPTY, Context(keep=keep), real)
 
     def has_loss(self, model: nn.Module, described: bool) -> bool:
         return described
@@ -182,7 +184,7 @@ class WhisperTranscription(Transcribes):
         prompts = [self.prompt(ear, language) for language in languages]
         wanted = torch.tensor([one.row[1] for one in rows])  # B T
         read = torch.cat([torch.tensor(prompts), wanted[:, :-1]], 1)
-        return WhisperBatch(frames, read, wanted, len(prompts[0]))
+        return to_device(WhisperBatch(frames, read, wanted, len(prompts[0])), device_of(model))
 
     # ---- vectors and traces
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from headway.accelerator import describe_device
 from headway.console import finite
 from headway.dtype import BF16
 from headway.errors import argument, counted, going_on, path_argument
@@ -166,7 +167,7 @@ def describe_choices(made: Plan) -> list[str]:
         *([("", made.setup.note, "")] if made.setup.note else []),
         ("model", model_line(made), "--from" if made.start and not recipe.model.preset else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
-        ("device", f"{recipe.device}, {counted(require(train.threads), 'thread')}", "--device"),
+        ("device", f"{describe_device(recipe.device)}, {counted(require(train.threads), 'thread')}", "--device"),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
         ("batch", f"{require(train.batch) * train.grad_accumulation:,} {made.encoded.unit}", "--train.batch"),
     ]

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from headway.accelerator import CPU, device_named
 from headway.data.records import Record
 from headway.dtype import BF16, FP32, check_bf16, has_instructions
 from headway.errors import UserError, counted
@@ -146,6 +147,9 @@ class TimeBudget:
 def with_dtype(made: Plan, clock: Clock = perf_counter) -> tuple[Plan, str]:
     """The plan with its precision, and why it has this one: asked for, or the faster where the CPU has both."""
     asked, able = made.recipe.train.dtype, has_instructions(BF16)
+    if (kind := device_named(made.recipe.device).type) != CPU and asked != FP32:  # below it is the CPU that is asked
+        how = f"{FP32}: on {kind}, mixed precision is for --train.dtype {BF16}"
+        return (made, BF16) if asked == BF16 else (decided(made, FP32), how)
     if asked == BF16:
         check_bf16()
         return made, BF16 if able else f"{BF16}, slower than {FP32}: {NO_BF16}"

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from headway.data.order import keyed
 from headway.errors import UserError, listed
+from headway.nn.device import device_of, to_device
 from headway.nn.moe import MoE
 from headway.nn.recompute import recomputed
 from headway.nn.trace import record
@@ -75,7 +76,7 @@ class Learner:
         """
         self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
         self.seed, self.max_grad_norm, self.average, self.memory = seed, max_grad_norm, average, memory
-        self.dtype, self.recompute = dtype, recompute
+        self.dtype, self.recompute, self.device = dtype, recompute, device_of(model)
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
         set_training(model)
 
@@ -104,6 +105,7 @@ class Learner:
     def backward(self, step: int, at: int, batch: Any, targets: int) -> float:
         """Accumulates the gradients of a batch; its loss, summed over its targets."""
         torch.manual_seed(keyed(self.seed, "step", step, at))
+        batch = to_device(batch, self.device)
         with ExitStack() as recording:  # open for the backward pass too, in which blocks may be computed again
             trace = recording.enter_context(record(self.model, "*.balance")) if self.balance else None
             with self.forward_pass():
@@ -121,7 +123,7 @@ class Learner:
     @contextmanager
     def forward_pass(self) -> Generator[None]:
         """The context of a forward pass in training: its precision, and what it keeps for the gradient."""
-        low = torch.autocast("cpu", self.dtype) if self.dtype is not torch.float32 else nullcontext()
+        low = torch.autocast(self.device.type, self.dtype) if self.dtype is not torch.float32 else nullcontext()
         with low, recomputed(self.model) if self.recompute else nullcontext():
             yield
 

@@ -18,6 +18,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from headway.accelerator import device_named
 from headway.console import phase
 from headway.data.order import keyed
 from headway.data.shards import digest
@@ -136,7 +137,7 @@ class Plan:
             take_over(model, found)
         elif (task := self.counting_task()) and self.encoded.train is not None:
             task.count_weights(model, self.encoded.train)
-        return model
+        return model.to(device_named(self.recipe.device))
 
     def counting_task(self) -> CountsWeights | None:
         """The task, where it counts first weights of the model."""

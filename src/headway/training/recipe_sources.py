@@ -24,6 +24,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO
 
+from headway.accelerator import check_present
 from headway.console import fitted, phase
 from headway.data.records import is_builtin
 from headway.data.text_lines import check_exists
@@ -356,6 +357,7 @@ def check_recipe(recipe: Recipe, own_data: object = None, own_module: object = N
     if recipe.model.freeze is not None and recipe.model.start is None and own_module is None:
         said = "model.freeze without model.from would freeze weights that were never trained"
         raise UserError(said, do="give model.from too, or leave model.freeze out")
+    check_present(recipe.device)
 
 
 def check_place(folder: Path) -> None:

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from headway import __version__
+from headway.accelerator import describe_device
 from headway.errors import counted, going_on, path_argument
 from headway.figures import Curve, Point
 from headway.look.recording import find_attention_sites
@@ -201,7 +202,7 @@ def machine(recipe: Recipe) -> Facts:
         ("processor", describe_processor()),
         ("cores", describe_cores()),
         ("threads", str(recipe.train.threads)),
-        ("device", str(recipe.device)),
+        ("device", describe_device(recipe.device)),
         ("memory", f"{peak_memory() / 2**30:.2f} GiB at most"),
         ("system", f"Python {describe_python()}"),
         ("torch", str(torch.__version__)),

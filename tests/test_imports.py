@@ -20,7 +20,6 @@ LAYERS = {
     "system": 1,
     "console": 1,
     "figures": 2,
-    "accelerator": 1,
     "recipe": 2,
     "ops": 1,
     "nn": 2,

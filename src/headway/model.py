@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from headway.accelerator import CPU, device_named
 from headway.data.kinds import DataKind
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import read_sides
@@ -27,7 +26,7 @@ from headway.interop.timm_folder import SETTINGS, is_timm, read_names, settings_
 from headway.interop.weights import OPENAI, foreign, model_for, read_weights, write_weights
 from headway.nn.embed import TokenEmbed
 from headway.nn.trunk import EncoderDecoder, tensors_of
-from headway.system import read_json, write_json
+from headway.system import CPU, device_named, read_json, write_json
 from headway.tasks.base import Task, task_of
 from headway.tasks.generation import GenerationOptions, check_draft, check_useful, generation_options
 from headway.tasks.model_parts import CLASS_NAMES, CUSTOM, check_class_names, class_list, required_tokenizer

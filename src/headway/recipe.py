@@ -16,8 +16,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from headway.accelerator import check_device
 from headway.errors import UserError
+from headway.system import check_device
 
 T = TypeVar("T")
 MAX_TOKENS, MAX_STEPS = 2**24, 10**12

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import headway
-from headway.accelerator import check_device, check_present, describe_device, device_named
 from headway.errors import UserError
 from headway.recipe import Recipe
+from headway.system import check_device, check_device_present, describe_device, device_named
 from headway.training.recipe_sources import read_layers, resolve
 
 
@@ -52,7 +52,7 @@ def test_devices_of_a_machine() -> None:
         with pytest.raises(UserError, match="no such device; allowed: auto, cpu, cuda, cuda:0, cuda:1"):
             device_named("cuda:2")
         with pytest.raises(UserError, match="no such device"):
-            check_present("mps")
+            check_device_present("mps")
 
 
 def test_without_an_accelerator() -> None:

@@ -16,9 +16,9 @@ from headway.generate.request import Generated, Stop
 from headway.generate.sampling import GREEDY, RandomSampler, Rules
 from headway.generate.session import DecodingSession
 from headway.generate.speculative import DraftModel, PromptLookup
-from headway.nn.device import device_of, to_device
 from headway.nn.state import FixedState
-from headway.nn.trunk import Trunk
+from headway.nn.trunk import Trunk, device_of
+from headway.tasks.batches import to_device
 from tests.generate.models import MODELS, PROMPTS, REWINDING, memory_of
 from tests.laws.subjects import Subject
 from tests.simulated_device import moved, simulated_device

@@ -19,8 +19,8 @@ from openai import AsyncOpenAI, OpenAI
 from headway.model import Model
 from headway.serve.app import LIMITS, create_app
 from headway.serve.engine import Engine
-from headway.serve.options import EngineLimits, ServeOptions
 from headway.serve.security import AccessRules
+from headway.serve.serve_options import EngineLimits, ServeOptions
 from headway.serve.served_models import ModelPool
 from headway.serve.server_state import RequestLimits
 from tests.cli.folders import FOLDERS

@@ -16,7 +16,7 @@ from headway.model import load
 from headway.serve.api_errors import ApiError
 from headway.serve.batching import MAX_TOGETHER, BatchQueue, QueuedCall, answered
 from headway.serve.engine import Overloaded
-from headway.serve.options import EngineLimits, ServeOptions
+from headway.serve.serve_options import EngineLimits, ServeOptions
 from headway.serve.served_models import ModelPool
 from tests.serve.server import GatedEngine
 

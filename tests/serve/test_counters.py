@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.serve.counters import WorkerCounters, forget_gauges, read_values
-from headway.serve.options import ServeOptions
+from headway.serve.serve_options import ServeOptions
 from headway.serve.served_models import ModelPool
 
 

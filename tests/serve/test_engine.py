@@ -21,7 +21,7 @@ from headway.generate.request import Reason
 from headway.generate.sampling import RandomSampler
 from headway.model import Model
 from headway.serve.engine import Engine, GenerationRequest, Overloaded, PrefixCache, Ticket, TokenEvent
-from headway.serve.options import EngineLimits
+from headway.serve.serve_options import EngineLimits
 from headway.tasks.generation import GenerationOptions
 from headway.zoo import gpt2, llama, workbench
 from tests.cli.folders import TEXTS, made, words

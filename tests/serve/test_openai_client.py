@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from headway.model import load
-from headway.serve.options import EngineLimits, ServeOptions
+from headway.serve.serve_options import EngineLimits, ServeOptions
 from tests.serve.server import RunningServer, serving
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,8 @@ import httpx2 as httpx
 import pytest
 
 from headway.serve.app import create_app
-from headway.serve.options import ServeOptions
 from headway.serve.security import AccessRules, deeper_than
+from headway.serve.serve_options import ServeOptions
 from headway.serve.served_models import ModelPool
 from headway.serve.server_state import RequestLimits
 from tests.serve.server import GatedEngine, RunningServer, serving

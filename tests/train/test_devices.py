@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
@@ -24,9 +25,10 @@ from headway.generate.beam import Beam
 from headway.generate.sampling import RandomSampler
 from headway.look.html_page import RecordingView
 from headway.look.recording import find_attention_sites
-from headway.nn.device import CPU, device_of, to_device
+from headway.nn.trunk import device_of
 from headway.tasks import base, batches, causal_lm
 from headway.tasks.base import Task
+from headway.tasks.batches import to_device
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.language_modelling import LanguageModelling
 from headway.tasks.results import BaselineData
@@ -228,7 +230,7 @@ def test_recordings_are_the_same(name: str) -> None:
 
 
 def kept_here(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *given, **named: to_device(function(*given, **named), CPU)
+    return lambda *given, **named: to_device(function(*given, **named), torch.device("cpu"))
 
 
 DEFECTS: dict[str, tuple[Any, str, Callable[[Family], Any]]] = {
@@ -244,7 +246,7 @@ DEFECTS: dict[str, tuple[Any, str, Callable[[Family], Any]]] = {
 @pytest.mark.parametrize("place", DEFECTS)
 def test_what_stays_on_the_cpu_is_found(place: str) -> None:
     owner, name, answer = DEFECTS[place]
-    planted = (lambda model: CPU) if name == "device_of" else kept_here(getattr(owner, name))
+    planted = (lambda model: torch.device("cpu")) if name == "device_of" else kept_here(getattr(owner, name))
     _, family = families("gpt2")
     with simulated_device(), patch.object(owner, name, planted), pytest.raises(RuntimeError, match="both devices"):
         answer(family)

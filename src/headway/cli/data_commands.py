@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from headway.accelerator import CPU
 from headway.cli.options import (
     LOAD_OPTIONS,
     SPLIT_OPTIONS,
@@ -30,6 +29,7 @@ from headway.console import fitted, phase
 from headway.dtype import FP32, holds_int8
 from headway.errors import UserError
 from headway.generate.option_checks import DecodingOptions
+from headway.system import CPU
 
 
 def check(

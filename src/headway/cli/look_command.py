@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.accelerator import CPU
 from headway.cli.options import LOAD_OPTIONS, Device, LoadOptions, ModelPath
 from headway.errors import UserError
+from headway.system import CPU
 
 if TYPE_CHECKING:
     from headway.look.bundle import Bundle

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 
-from headway.accelerator import CPU
 from headway.cli.options import (
     DATA_OPTIONS,
     LOAD_OPTIONS,
@@ -26,6 +25,7 @@ from headway.cli.options import (
     trained_label_from,
 )
 from headway.errors import UserError, argument, listed, path_argument
+from headway.system import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

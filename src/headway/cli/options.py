@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from headway.accelerator import CPU, check_present
 from headway.console import phase
 from headway.data.records import BUILTIN
 from headway.data.text_lines import check_exists
 from headway.dtype import check_dtype
 from headway.errors import UserError, no_model
+from headway.system import CPU, check_device_present
 
 if TYPE_CHECKING:
     from headway.inspect.presentation import Result
@@ -41,7 +41,7 @@ def check_name_of_dtype(_: type, name: str | None) -> None:
 
 
 def check_name_of_device(_: type, name: str) -> None:
-    check_present(name)
+    check_device_present(name)
 
 
 DTYPE = (

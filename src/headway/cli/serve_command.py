@@ -68,8 +68,8 @@ def serve(
         Number of processes that answer.  Each loads models of its own and has slots and a queue of its own; threads
         and memory are shared out among them.
     """
-    from headway.serve.options import EngineLimits, ServeOptions
     from headway.serve.run_server import ServerAddress, ServerProcess, banner, run_server
+    from headway.serve.serve_options import EngineLimits, ServeOptions
     from headway.serve.workers import Supervisor, share_threads
 
     if not models:

@@ -32,11 +32,10 @@ from headway.errors import UserError
 from headway.native.library import large_pages
 from headway.nn.attention import SelfAttention, bias_of
 from headway.nn.context import EMPTY, Context, PackedLengths
-from headway.nn.device import device_of
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.head import LMHead
 from headway.nn.state import FixedState
-from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk, device_of
 
 if TYPE_CHECKING:
     from headway.generate.step_program import StepProgram

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from headway.nn.attention import Attention
-from headway.nn.device import device_of
 from headway.nn.learned_score import AdditiveScore
 from headway.nn.low_precision import Int8Linear
+from headway.nn.trunk import device_of
 from headway.nn.window_attention import First, LocalAttention, PooledAttention, Windowed
 from headway.ops.attend import Additive, DotScore, causal_keep, per_head
 from headway.ops.attention_map import AttentionMap, Band, Readable, Weights

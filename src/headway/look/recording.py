@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from headway.errors import UserError, listed, nearest
 from headway.look.grid_map import Detail, GridMap, GridSize, NoGradMap, Tiling, detail_of, pooled_grids, tiling_of
 from headway.nn.attention import Attention
-from headway.nn.device import to_device
 from headway.nn.head import FirstToken, LastToken, RowHead, main_head
 from headway.nn.trace import HEAD_EDITS, Edit, EditKind, Trace, record, sites_of, unmatched
 from headway.nn.trunk import Trunk
@@ -28,6 +27,7 @@ from headway.nn.window_attention import LocalAttention, PooledAttention, Windowe
 from headway.ops.attention_map import AttentionMap, Readable, Weights
 from headway.ops.attention_rollout import mean_of_heads, rollout
 from headway.tasks.base import Task
+from headway.tasks.batches import to_device
 from headway.tasks.tracing import Axis, ForcedText, InputImage, InputSound, Outcome, TracedRun, TraceOptions, cells
 
 MAX_ROLLOUT_ROWS = 2048  # a layer of a rollout of that many rows is 16 MB

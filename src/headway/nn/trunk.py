@@ -12,6 +12,7 @@ Axes:  B batch   T tokens or words   S source tokens, or places of a grid   C wi
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TypeGuard
 
 import torch
@@ -194,6 +195,12 @@ def encoder_of(model: nn.Module) -> Trunk:
     if not isinstance(found, Trunk):
         raise UserError(f"there is no way to look into a {type(model).__name__}")
     return found
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of a model's weights."""
+    first = next(chain(model.parameters(), model.buffers()), None)
+    return torch.device("cpu") if first is None else first.device
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:

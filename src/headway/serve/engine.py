@@ -32,7 +32,7 @@ from headway.generate.session import DecodingSession, context_of
 from headway.model import Model
 from headway.nn.state import FixedState
 from headway.nn.trunk import Trunk
-from headway.serve.options import EngineLimits
+from headway.serve.serve_options import EngineLimits
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, StreamedText
 from headway.tasks.results import ContinuesText
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from headway.errors import UserError, counted, port_errors
 
 if TYPE_CHECKING:
-    from headway.serve.options import ServeOptions
+    from headway.serve.serve_options import ServeOptions
 
 PACKAGES = ("fastapi", "uvicorn", "python_multipart", "jinja2")
 MAX_CONNECTIONS = 512

@@ -23,7 +23,7 @@ from headway.serve.api_errors import ApiError, busy
 from headway.serve.batching import BatchQueue
 from headway.serve.chat_template import ChatTemplate, load_chat_template
 from headway.serve.engine import Engine, GenerationRequest, Ticket
-from headway.serve.options import EngineLimits, ServeOptions
+from headway.serve.serve_options import EngineLimits, ServeOptions
 from headway.serve.token_text import TokenText
 from headway.system import gibibytes
 from headway.tasks.base import Task

@@ -28,8 +28,8 @@ from headway.data.kinds import DataKind
 from headway.data.order import batched, random_for
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
-from headway.nn.device import device_of, to_device
-from headway.tasks.batches import DataRow, EncoderInput, Row, ids
+from headway.nn.trunk import device_of
+from headway.tasks.batches import DataRow, EncoderInput, Row, ids, to_device
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.model_parts import CUSTOM, ModelParts
 from headway.tasks.registry import TASKS

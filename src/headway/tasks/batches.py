@@ -7,9 +7,9 @@ Axes:  B batch   N tokens of all rows   T tokens of a row   M targets   C width 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
 from headway.nn.context import EMPTY, Context, PackedLengths
-from headway.nn.device import device_of, to_device
 from headway.nn.head import WordHead
+from headway.nn.trunk import device_of
 
+T = TypeVar("T")
 Row = tuple[np.ndarray, ...]  # ids by column: the source, and where there is one the target
 
 
@@ -172,3 +173,55 @@ def around(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 def cut(row: list[int], max_length: int) -> list[int]:
     """At most so many ids of a text; the last one, which ends it, stays."""
     return row if len(row) <= max_length else [*row[: max_length - 1], row[-1]]
+
+
+# ---- devices: data is read and collated on the CPU, and moves where a model is about to read it
+
+
+def to_device(value: T, device: torch.device) -> T:
+    """A value whose tensors, at any depth of tuples, lists, mappings and dataclasses, are on a device.
+
+    What is there already is returned as it is, without a copy.
+    """
+    return cast(T, moved(value, device))
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor):
+        return value if value.device == device else copied(value, device)
+    parts = parts_of(value)
+    found = {name: moved(part, device) for name, part in parts.items()}
+    if all(part is found[name] for name, part in parts.items()):
+        return value
+    if isinstance(value, Mapping):
+        return found
+    if isinstance(value, tuple | list):
+        make: Callable[[Any], Any] = getattr(cast(Any, value), "_make", type(cast(Any, value)))  # of a named tuple
+        return make(found.values())
+    return with_fields(value, found)
+
+
+def parts_of(value: Any) -> Mapping[Any, Any]:
+    """What a value is made of, by key, index or field; nothing, where it is no container."""
+    if isinstance(value, Mapping):
+        return cast(Mapping[Any, Any], value)
+    if isinstance(value, tuple | list):
+        return dict(enumerate(cast(Sequence[Any], value)))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return {}
+
+
+def with_fields(value: Any, parts: dict[str, Any]) -> Any:
+    """A dataclass with other fields; what it has computed of the old ones and remembers is left behind."""
+    made = object.__new__(type(value))
+    for name, part in parts.items():
+        object.__setattr__(made, name, part)
+    return made
+
+
+def copied(value: Tensor, device: torch.device) -> Tensor:
+    """From pinned memory to a CUDA device, so that the copy runs beside the computation."""
+    if device.type == "cuda" and value.device.type == "cpu":
+        return value.pin_memory().to(device, non_blocking=True)
+    return value.to(device)

@@ -28,12 +28,11 @@ from headway.generate.sampling import GREEDY, RandomSampler
 from headway.generate.session import context_of
 from headway.metrics.scores import Bucket, Scores, by_length
 from headway.metrics.scoring import score_losses, score_texts
-from headway.nn.device import device_of, to_device
 from headway.nn.head import LMHead, main_head, word_head
-from headway.nn.trunk import Trunk
+from headway.nn.trunk import Trunk, device_of
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
-from headway.tasks.batches import FittedRow, PackedBatch, Row, TextBatch, TokenPrediction, around, ids, some
+from headway.tasks.batches import FittedRow, PackedBatch, Row, TextBatch, TokenPrediction, around, ids, some, to_device
 from headway.tasks.generation import (
     DECODING,
     GREEDY_OPTIONS,

@@ -17,9 +17,8 @@ from headway.data.records import Record
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context
-from headway.nn.device import device_of
 from headway.nn.towers import Projection
-from headway.nn.trunk import Trunk
+from headway.nn.trunk import Trunk, device_of
 from headway.ops.losses import unit_vectors
 from headway.tasks.base import GivesVectors
 from headway.tasks.batches import Row

@@ -28,11 +28,10 @@ from headway.errors import UserError, counted
 from headway.metrics.intervals import Sums, columns
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import mean_of, scores_of
-from headway.nn.device import device_of, to_device
-from headway.nn.trunk import Forecaster
+from headway.nn.trunk import Forecaster, device_of
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_ANSWERS, StreamTask, TaskSetup, validation_loss
-from headway.tasks.batches import Batch, Row
+from headway.tasks.batches import Batch, Row, to_device
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import ModelInput, SeriesInput, input_of
 from headway.tasks.media_tasks import MediaReader, series_setup

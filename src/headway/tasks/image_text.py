@@ -24,12 +24,12 @@ from headway.errors import UserError
 from headway.generate.session import context_of
 from headway.metrics.retrieval import KS, chance_recall, score_retrieval
 from headway.metrics.scores import MEASURES, Scores
-from headway.nn.device import device_of, to_device
 from headway.nn.towers import TwoTowers
+from headway.nn.trunk import device_of
 from headway.ops.losses import info_nce, unit_vectors
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
-from headway.tasks.batches import Batch, PackedBatch, Row, cut, ids
+from headway.tasks.batches import Batch, PackedBatch, Row, cut, ids, to_device
 from headway.tasks.captioning import CAPTION_CROPS, CAPTION_TOKENS, TextsAboutMedia, opened_once, texts_of
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import ImageInput, Input, ModelInput, input_of

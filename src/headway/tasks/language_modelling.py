@@ -26,9 +26,9 @@ from headway.data.tokenizer import Tokenizer
 from headway.metrics.baselines import bigram_losses, unigram_losses
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_losses, score_words
-from headway.nn.device import device_of, to_device
+from headway.nn.trunk import device_of
 from headway.tasks.base import StreamTask, loss_scores
-from headway.tasks.batches import DataRow, TokenPrediction
+from headway.tasks.batches import DataRow, TokenPrediction, to_device
 from headway.tasks.results import DEFAULT_EVALUATION, BaselineData, BaselineResult, EvalOptions, EvalResult, Sample
 from headway.tasks.text_tasks import DEFAULT_CONTEXT, ReadsText
 

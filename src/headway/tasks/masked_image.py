@@ -25,12 +25,12 @@ from headway.data.text_lines import MediaLocation
 from headway.data.transforms.compose import generators
 from headway.errors import UserError
 from headway.metrics.scoring import score_losses
-from headway.nn.device import device_of, to_device
 from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
+from headway.nn.trunk import device_of
 from headway.ops.patches import Grid, hidden_mask, normalise, patch_grid, patchify, unpatchify
 from headway.recipe import Recipe
 from headway.tasks.base import UNKNOWN_TOKENS, TaskSetup, loss_scores
-from headway.tasks.batches import Batch, DataRow, Row, ids
+from headway.tasks.batches import Batch, DataRow, Row, ids, to_device
 from headway.tasks.inputs import ImageInput, input_of
 from headway.tasks.media_encoding import png
 from headway.tasks.media_tasks import AUGMENTATIONS, ImagesAlone, image_setup, stored_sample, stored_text

@@ -21,12 +21,11 @@ from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.session import context_of
-from headway.nn.device import device_of, to_device
 from headway.nn.head import MLMHead, main_head, word_head
-from headway.nn.trunk import Trunk
+from headway.nn.trunk import Trunk, device_of
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
-from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction, around, fitted, ids
+from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction, around, fitted, ids, to_device
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.language_modelling import TRACED_TOKENS, LanguageModelling, WindowBatch, own_random
 from headway.tasks.model_parts import ModelParts, required_tokenizer

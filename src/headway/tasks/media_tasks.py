@@ -46,14 +46,13 @@ from headway.errors import UserError, listed, nearest
 from headway.metrics.baselines import most_frequent, nearest_neighbours
 from headway.metrics.scores import check
 from headway.metrics.scoring import exact, scores_of
-from headway.nn.device import device_of, to_device
 from headway.nn.head import MeanPool
-from headway.nn.trunk import encoder_of
+from headway.nn.trunk import device_of, encoder_of
 from headway.ops.losses import unit_vectors
 from headway.ops.mel import LogMel
 from headway.recipe import Recipe
 from headway.tasks.base import ENCODED_TOGETHER, UNKNOWN_TOKENS, GivesVectors, RecordTask, Task
-from headway.tasks.batches import DataRow, EncoderInput, Row, ids
+from headway.tasks.batches import DataRow, EncoderInput, Row, ids, to_device
 from headway.tasks.inputs import ImageInput, Input, MelInput, ModelInput, SeriesInput, ShownInput
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (

@@ -20,9 +20,8 @@ from headway.errors import UserError
 from headway.generate.request import begin_of
 from headway.generate.session import context_of, encode_sources
 from headway.nn.context import EMPTY
-from headway.nn.device import device_of
 from headway.nn.head import word_head
-from headway.nn.trunk import EncoderDecoder
+from headway.nn.trunk import EncoderDecoder, device_of
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Batch, PackedBatch, Row, TokenPrediction, cut, ids
 from headway.tasks.generation import (

@@ -26,11 +26,11 @@ from headway.data.transforms.geometry import RandomResizedCrop
 from headway.metrics.intervals import Share
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_losses, scores_of
-from headway.nn.device import device_of, to_device
+from headway.nn.trunk import device_of
 from headway.ops.losses import cosines, nt_xent
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
-from headway.tasks.batches import Batch, Row, ids
+from headway.tasks.batches import Batch, Row, ids, to_device
 from headway.tasks.inputs import ImageInput, input_of
 from headway.tasks.media_tasks import AUGMENTATIONS, Augmentations, ImagesAlone, composed, image_setup, stored_text
 from headway.tasks.model_parts import ModelParts

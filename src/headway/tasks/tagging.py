@@ -18,8 +18,8 @@ from headway.data.tokenizer import Tokenizer
 from headway.metrics.baselines import frequent_tags
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_tags
-from headway.nn.device import device_of
 from headway.nn.head import TokenClassifier
+from headway.nn.trunk import device_of
 from headway.tasks.batches import FittedRow, PackedBatch, Row, around, fitted, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.results import CollectedAnswers, Sample, TaggedWords

@@ -26,9 +26,8 @@ from headway.errors import UserError, listed, nearest
 from headway.metrics.baselines import WordCounts, most_frequent, naive_bayes
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
-from headway.nn.device import device_of
 from headway.nn.head import Classifier, TokenClassifier
-from headway.nn.trunk import RereadingClassifier, VotingTrunk
+from headway.nn.trunk import RereadingClassifier, VotingTrunk, device_of
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_CLASSES, RecordTask, TaskSetup
 from headway.tasks.batches import PackedBatch, Row, TextBatch, cut, fitted, ids

@@ -20,8 +20,7 @@ from headway.generate.decoding import Job
 from headway.generate.sampling import GREEDY
 from headway.generate.session import context_of, vocab_of
 from headway.nn.context import Context
-from headway.nn.device import device_of
-from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.nn.trunk import EncoderDecoder, Trunk, device_of
 from headway.tasks.generation import first_token
 from headway.tasks.tracing import Axes, Axis, Choices, ForcedText, TokenAxis, TracedRun, TraceOptions
 

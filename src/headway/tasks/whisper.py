@@ -24,11 +24,10 @@ from headway.generate.beam import Beam
 from headway.generate.session import context_of
 from headway.generate.transcribe import PLAIN, MeanBeam, Transcriber, TranscriptionOptions, embedding
 from headway.nn.context import EMPTY, Context
-from headway.nn.device import device_of, to_device
 from headway.nn.frames import length_mask
 from headway.nn.head import word_head
-from headway.nn.trunk import EncoderDecoder
-from headway.tasks.batches import Batch, DataRow, EncoderInput, Row, TokenPrediction, cut
+from headway.nn.trunk import EncoderDecoder, device_of
+from headway.tasks.batches import Batch, DataRow, EncoderInput, Row, TokenPrediction, cut, to_device
 from headway.tasks.ctc_speech import Transcribes
 from headway.tasks.generation import AHEAD, DECODING, GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import file_named

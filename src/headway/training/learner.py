@@ -27,11 +27,11 @@ from torch import Tensor, nn
 
 from headway.data.order import keyed
 from headway.errors import UserError, listed
-from headway.nn.device import device_of, to_device
 from headway.nn.moe import MoE
 from headway.nn.recompute import recomputed
 from headway.nn.trace import record
-from headway.nn.trunk import tensors_of
+from headway.nn.trunk import device_of, tensors_of
+from headway.tasks.batches import to_device
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
 
 UPDATES = "/updates"  # no parameter's name begins so

@@ -18,7 +18,6 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from headway.accelerator import device_named
 from headway.console import phase
 from headway.data.order import keyed
 from headway.data.shards import digest
@@ -28,6 +27,7 @@ from headway.dtype import INT8
 from headway.errors import UserError, listed
 from headway.model import Model, load
 from headway.recipe import Recipe, flat, from_flat
+from headway.system import device_named
 from headway.tasks.base import Task, TaskSetup, task_class, tasks_for
 from headway.tasks.model_parts import CUSTOM, CountsWeights
 from headway.tasks.registry import TASKS

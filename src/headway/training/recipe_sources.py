@@ -24,7 +24,6 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO
 
-from headway.accelerator import check_present
 from headway.console import fitted, phase
 from headway.data.records import is_builtin
 from headway.data.text_lines import check_exists
@@ -41,7 +40,7 @@ from headway.recipe import (
     flat,
     from_flat,
 )
-from headway.system import regular
+from headway.system import check_device_present, regular
 from headway.tasks.registry import DATA_WORDS, TASKS
 from headway.training.setting_origins import (
     COMMAND_LINE,
@@ -357,7 +356,7 @@ def check_recipe(recipe: Recipe, own_data: object = None, own_module: object = N
     if recipe.model.freeze is not None and recipe.model.start is None and own_module is None:
         said = "model.freeze without model.from would freeze weights that were never trained"
         raise UserError(said, do="give model.from too, or leave model.freeze out")
-    check_present(recipe.device)
+    check_device_present(recipe.device)
 
 
 def check_place(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The dtype that a model computes in: fp32, bf16, fp16 or int8.
+"""The dtype that a model computes in: fp32, bf16, fp16 or int8; and the device that it computes on, by its name.
 
 bf16 and fp16 are that of all weights and activations.  int8 is that of the weights of linear layers and of what is
 multiplied by them, with a scale for each output channel and each row (`ops/int8.py`); all else is fp32.
@@ -6,6 +6,7 @@ multiplied by them, with a scale for each output channel and each row (`ops/int8
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 FP32, BF16, INT8 = "fp32", "bf16", "int8"
 DTYPES = {FP32: "float32", BF16: "bfloat16", "fp16": "float16", INT8: "int8"}  # and torch's names
+AUTO, CPU = "auto", "cpu"
+DEVICES = (AUTO, CPU, "cuda", "mps", "xpu")
+DEVICE_NAME = re.compile(r"auto|cpu|(cuda|mps|xpu)(:\d{1,3})?")
+DEVICES_TEXT = "auto, cpu, cuda, cuda:N, mps or xpu"
 
 
 def check_dtype(name: str) -> None:
@@ -115,3 +120,43 @@ def slow_dtype(dtype: str) -> str | None:
     """A note on a dtype for which this CPU has no instructions."""
     slow = f"this CPU has no instructions for {dtype}: it is slower than fp32"
     return None if has_instructions(dtype) else slow
+
+
+# ---- devices: cpu, an accelerator, or auto, an accelerator where there is one
+
+
+def check_device(name: str) -> None:
+    """Refuses what is no name of a device, without torch; whether it is there, `device_named` knows."""
+    if not DEVICE_NAME.fullmatch(name):
+        raise UserError(f"there is no device {name!r}", allowed=DEVICES_TEXT, meant=nearest(name, DEVICES))
+
+
+def device_named(name: str) -> torch.device:
+    """The device of a name, which this machine must have."""
+    import torch
+
+    check_device(name)
+    if name == CPU:
+        return torch.device(CPU)
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if name == AUTO:
+        return found or torch.device(CPU)
+    numbered = [] if found is None else [f"{found.type}:{n}" for n in range(torch.accelerator.device_count())]
+    here = [CPU] if found is None else [CPU, found.type, *numbered]
+    if name not in here:
+        do = "headway doctor names what torch finds"
+        raise UserError(f"device {name}: this machine has no such device", allowed=", ".join([AUTO, *here]), do=do)
+    return torch.device(name)
+
+
+def check_device_present(name: str) -> None:
+    """Refuses a device that is not there; torch is imported only where an accelerator is asked for."""
+    check_device(name)
+    if name not in (AUTO, CPU):
+        device_named(name)
+
+
+def describe_device(name: str) -> str:
+    """The device that a name stands for on this machine, and the name where it is another: cuda:0 (auto)."""
+    found = str(device_named(name))
+    return found if found == name else f"{found} ({name})"

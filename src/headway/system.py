@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import resource
 import signal
 import stat
@@ -27,19 +26,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headway.errors import UserError, nearest
-
-if TYPE_CHECKING:
-    import torch
+from headway.errors import UserError
 
 SignalHandler = Callable[[int, FrameType | None], None]
 OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory")  # as torch says it
-AUTO, CPU = "auto", "cpu"
-DEVICES = (AUTO, CPU, "cuda", "mps", "xpu")
-DEVICE_NAME = re.compile(r"auto|cpu|(cuda|mps|xpu)(:\d{1,3})?")
-DEVICES_TEXT = "auto, cpu, cuda, cuda:N, mps or xpu"
 CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes on from, until it is done
 
 
@@ -291,43 +283,6 @@ def describe_waiting() -> str:
 
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def check_device(name: str) -> None:
-    """Refuses what is no name of a device, without torch; whether it is there, `device_named` knows."""
-    if not DEVICE_NAME.fullmatch(name):
-        raise UserError(f"there is no device {name!r}", allowed=DEVICES_TEXT, meant=nearest(name, DEVICES))
-
-
-def device_named(name: str) -> torch.device:
-    """The device of a name, which this machine must have."""
-    import torch
-
-    check_device(name)
-    if name == CPU:
-        return torch.device(CPU)
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if name == AUTO:
-        return found or torch.device(CPU)
-    numbered = [] if found is None else [f"{found.type}:{n}" for n in range(torch.accelerator.device_count())]
-    here = [CPU] if found is None else [CPU, found.type, *numbered]
-    if name not in here:
-        do = "headway doctor names what torch finds"
-        raise UserError(f"device {name}: this machine has no such device", allowed=", ".join([AUTO, *here]), do=do)
-    return torch.device(name)
-
-
-def check_device_present(name: str) -> None:
-    """Refuses a device that is not there; torch is imported only where an accelerator is asked for."""
-    check_device(name)
-    if name not in (AUTO, CPU):
-        device_named(name)
-
-
-def describe_device(name: str) -> str:
-    """The device that a name stands for on this machine, and the name where it is another: cuda:0 (auto)."""
-    found = str(device_named(name))
-    return found if found == name else f"{found} ({name})"
 
 
 def describe_cores() -> str:

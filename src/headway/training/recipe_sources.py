@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from headway.console import fitted, phase
 from headway.data.records import is_builtin
 from headway.data.text_lines import check_exists
-from headway.dtype import FP32
+from headway.dtype import FP32, check_device_present
 from headway.errors import UserError, nearest, no_model
 from headway.recipe import (
     ALIASES,
@@ -40,7 +40,7 @@ from headway.recipe import (
     flat,
     from_flat,
 )
-from headway.system import check_device_present, regular
+from headway.system import regular
 from headway.tasks.registry import DATA_WORDS, TASKS
 from headway.training.setting_origins import (
     COMMAND_LINE,

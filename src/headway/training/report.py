@@ -18,13 +18,14 @@ import torch
 from torch import nn
 
 from headway import __version__
+from headway.dtype import describe_device
 from headway.errors import counted, going_on, path_argument
 from headway.figures import Curve, Point
 from headway.look.recording import find_attention_sites
 from headway.metrics.intervals import Interval
 from headway.metrics.scores import MEASURES, Scores, class_rows, score_rows
 from headway.recipe import Recipe
-from headway.system import describe_cores, describe_device, describe_processor, describe_python, peak_memory
+from headway.system import describe_cores, describe_processor, describe_python, peak_memory
 from headway.tasks.base import Task
 from headway.tasks.results import (
     SHOWN_SAMPLES,

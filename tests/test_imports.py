@@ -20,7 +20,7 @@ LAYERS = {
     "system": 1,
     "console": 1,
     "figures": 2,
-    "recipe": 1,
+    "recipe": 2,
     "ops": 1,
     "nn": 2,
     "zoo": 3,

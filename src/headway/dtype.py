@@ -6,7 +6,6 @@ multiplied by them, with a scale for each output channel and each row (`ops/int8
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.errors import UserError, nearest
-from headway.system import read_json
+from headway.system import AUTO, CPU, check_device, read_json
 
 if TYPE_CHECKING:
     import torch
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
 
 FP32, BF16, INT8 = "fp32", "bf16", "int8"
 DTYPES = {FP32: "float32", BF16: "bfloat16", "fp16": "float16", INT8: "int8"}  # and torch's names
-AUTO, CPU = "auto", "cpu"
-DEVICES = (AUTO, CPU, "cuda", "mps", "xpu")
-DEVICE_NAME = re.compile(r"auto|cpu|(cuda|mps|xpu)(:\d{1,3})?")
-DEVICES_TEXT = "auto, cpu, cuda, cuda:N, mps or xpu"
 
 
 def check_dtype(name: str) -> None:
@@ -123,12 +118,6 @@ def slow_dtype(dtype: str) -> str | None:
 
 
 # ---- devices: cpu, an accelerator, or auto, an accelerator where there is one
-
-
-def check_device(name: str) -> None:
-    """Refuses what is no name of a device, without torch; whether it is there, `device_named` knows."""
-    if not DEVICE_NAME.fullmatch(name):
-        raise UserError(f"there is no device {name!r}", allowed=DEVICES_TEXT, meant=nearest(name, DEVICES))
 
 
 def device_named(name: str) -> torch.device:

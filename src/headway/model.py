@@ -19,14 +19,14 @@ from headway.data.kinds import DataKind
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import read_sides
 from headway.data.tokenizer_readers import TARGET, read_tokenizers
-from headway.dtype import CPU, FP32, INT8, check_dtype, device_named, dtype_to_use, set_weights
+from headway.dtype import FP32, INT8, check_dtype, device_named, dtype_to_use, set_weights
 from headway.errors import UserError, listed, malformed, nearest, no_model
 from headway.generate.request import LENGTHS, MASKS, check_settings, is_setting
 from headway.interop.timm_folder import SETTINGS, is_timm, read_names, settings_of, with_settings
 from headway.interop.weights import OPENAI, foreign, model_for, read_weights, write_weights
 from headway.nn.embed import TokenEmbed
 from headway.nn.trunk import EncoderDecoder, tensors_of
-from headway.system import read_json, write_json
+from headway.system import CPU, read_json, write_json
 from headway.tasks.base import Task, task_of
 from headway.tasks.generation import GenerationOptions, check_draft, check_useful, generation_options
 from headway.tasks.model_parts import CLASS_NAMES, CUSTOM, check_class_names, class_list, required_tokenizer

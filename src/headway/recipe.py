@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headway.errors import UserError
+from headway.system import check_device
 
 T = TypeVar("T")
 MAX_TOKENS, MAX_STEPS = 2**24, 10**12
@@ -298,7 +299,8 @@ class Recipe:
     device: str = setting("cpu", "device: auto, cpu, cuda, cuda:N, mps or xpu; only cpu was run, others are simulated")
 
     def __post_init__(self) -> None:
-        """Refuses settings that contradict each other."""
+        """Refuses settings that contradict each other, and a device that has no such name."""
+        check_device(self.device)
         for rivals in EXCLUSIVE:
             given = [name for name in rivals if value_of(self, name) not in (None, ())]
             if len(given) > 1:

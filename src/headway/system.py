@@ -11,27 +11,29 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import hashlib
 import json
 import os
 import platform
+import re
 import resource
 import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from headway.errors import UserError
+from headway.errors import UserError, nearest
 
 SignalHandler = Callable[[int, FrameType | None], None]
 OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory")  # as torch says it
+AUTO, CPU = "auto", "cpu"
+DEVICES = (AUTO, CPU, "cuda", "mps", "xpu")
+DEVICE_NAME = re.compile(r"auto|cpu|(cuda|mps|xpu)(:\d{1,3})?")
+DEVICES_TEXT = "auto, cpu, cuda, cuda:N, mps or xpu"
 CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes on from, until it is done
 
 
@@ -285,6 +287,12 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def check_device(name: str) -> None:
+    """Refuses what is no name of a device, without torch; whether it is there, `dtype.py` knows."""
+    if not DEVICE_NAME.fullmatch(name):
+        raise UserError(f"there is no device {name!r}", allowed=DEVICES_TEXT, meant=nearest(name, DEVICES))
+
+
 def describe_cores() -> str:
     wished = os.environ.get("OMP_NUM_THREADS")
     return f"{usable_cores()} usable of {os.cpu_count()}" + (f", OMP_NUM_THREADS={wished}" if wished else "")
@@ -340,44 +348,6 @@ class Disk:
 
 
 DISK = Disk()
-
-
-@dataclass(frozen=True)
-class FileDigest:
-    """The size and SHA-256 that a file must have."""
-
-    size: int
-    sha256: str
-
-
-def write_file(disk: Disk, path: Path, chunks: Iterable[memoryview]) -> FileDigest:
-    """Writes a new file, reads each chunk back, and returns once its bytes are on the disk.
-
-    Hashing takes as long as all the rest, so it runs in a thread of its own, which is joined at the end.
-    """
-    size, digest, handle = 0, hashlib.sha256(), disk.create(path)
-    try:
-        with ThreadPoolExecutor(1) as hashing:
-            for chunk in chunks:
-                hashing.submit(digest.update, chunk)
-                write_chunk(disk, handle, chunk, size)
-                size += len(chunk)
-            disk.flush(handle)
-    except OSError as error:
-        error.filename = error.filename or str(path)  # a file descriptor has no name to report
-        raise
-    finally:
-        os.close(handle)
-    return FileDigest(size, digest.hexdigest())
-
-
-def write_chunk(disk: Disk, handle: int, chunk: memoryview, start: int) -> None:
-    rest, back = chunk, bytearray(len(chunk))
-    while len(rest):
-        rest = rest[disk.write(handle, rest) :]
-    os.preadv(handle, [back], start)
-    if not back.startswith(chunk):
-        raise OSError(errno.EIO, "what was written is not what is read back")
 
 
 def make_folders(disk: Disk, folder: Path) -> None:

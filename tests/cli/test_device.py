@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import headway
-from headway.dtype import check_device, check_device_present, describe_device, device_named
+from headway.dtype import check_device_present, describe_device, device_named
 from headway.errors import UserError
 from headway.recipe import Recipe
+from headway.system import check_device
 from headway.training.recipe_sources import read_layers, resolve
 
 

@@ -104,6 +104,6 @@ def test_a_cache_on_the_cpu_is_found() -> None:
     with (
         simulated_device(),
         patch.object(FixedState, "append", here),
-        pytest.raises(RuntimeError, match="both|same device type"),
+        pytest.raises(RuntimeError, match=r"both|same device type"),
     ):
         written(subject, model, GREEDY)  # type: ignore[arg-type]

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from headway.system import write_file
-from headway.training.store import Store
+from headway.training.store import Store, write_file
 from tests.train.disks import HURRIED, Hurried, Make, Torn, leftovers, same, snapshot, store
 
 Way = tuple[int, bool]  # the error, and whether the disk is lost for good

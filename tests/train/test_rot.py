@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.system import FileDigest, read_json
-from headway.training.store import MANIFEST, Manifest, problems
+from headway.system import read_json
+from headway.training.store import MANIFEST, FileDigest, Manifest, problems
 from tests.train.disks import same, snapshot, store
 
 Harm = Callable[[Path, Path, random.Random], object]  # to a checkpoint, with the one before it at hand

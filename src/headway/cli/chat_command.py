@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from headway.cli.model_commands import WRITING, Writing, prepared, printed
 from headway.cli.options import LOAD_OPTIONS, Device, Dtype, LoadOptions
-from headway.dtype import CPU
 from headway.errors import UserError, counted
+from headway.system import CPU
 
 if TYPE_CHECKING:
     from headway.model import Model

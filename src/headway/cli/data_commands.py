@@ -26,9 +26,10 @@ from headway.cli.options import (
     trained_label_from,
 )
 from headway.console import fitted, phase
-from headway.dtype import CPU, FP32, holds_int8
+from headway.dtype import FP32, holds_int8
 from headway.errors import UserError
 from headway.generate.option_checks import DecodingOptions
+from headway.system import CPU
 
 
 def check(

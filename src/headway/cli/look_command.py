@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from headway.cli.options import LOAD_OPTIONS, Device, LoadOptions, ModelPath
-from headway.dtype import CPU
 from headway.errors import UserError
+from headway.system import CPU
 
 if TYPE_CHECKING:
     from headway.look.bundle import Bundle

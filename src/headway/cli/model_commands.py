@@ -24,8 +24,8 @@ from headway.cli.options import (
     import_torch,
     trained_label_from,
 )
-from headway.dtype import CPU
 from headway.errors import UserError, argument, listed, path_argument
+from headway.system import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

@@ -14,8 +14,9 @@ from cyclopts import Parameter
 from headway.console import phase
 from headway.data.records import BUILTIN
 from headway.data.text_lines import check_exists
-from headway.dtype import CPU, check_device_present, check_dtype
+from headway.dtype import check_device_present, check_dtype
 from headway.errors import UserError, no_model
+from headway.system import CPU
 
 if TYPE_CHECKING:
     from headway.inspect.presentation import Result

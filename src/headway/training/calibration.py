@@ -23,10 +23,10 @@ import torch
 from torch import nn
 
 from headway.data.records import Record
-from headway.dtype import BF16, CPU, FP32, check_bf16, device_named, has_instructions
+from headway.dtype import BF16, FP32, check_bf16, device_named, has_instructions
 from headway.errors import UserError, counted
 from headway.recipe import Recipe, flat, from_flat
-from headway.system import peak_memory
+from headway.system import CPU, peak_memory
 from headway.training.build import StepTiming, batches_of, learner_of, require, units_of_step
 from headway.training.defaults import MIN_UPDATES, THROUGHPUT, max_epochs, training_memory, weights_per_token
 from headway.training.learner import Learner

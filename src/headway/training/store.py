@@ -24,6 +24,7 @@ import re
 import secrets
 import stat
 from collections.abc import Collection, Generator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.interop.weights import read_safetensors, safetensors_chunks
-from headway.system import DISK, Disk, FileDigest, make_folders, read_json, remove_tree, write_file
+from headway.system import DISK, Disk, make_folders, read_json, remove_tree
 
 MANIFEST, STATE = "manifest.json", "state.json"
 LAYOUT = 1  # version of the checkpoint format; newer ones are refused
@@ -330,3 +331,41 @@ def file_problem(path: Path, expected: FileDigest) -> str | None:
 
 def to_json(values: object) -> str:
     return json.dumps(values, indent=2, allow_nan=False) + "\n"
+
+
+@dataclass(frozen=True)
+class FileDigest:
+    """The size and SHA-256 that a file must have."""
+
+    size: int
+    sha256: str
+
+
+def write_file(disk: Disk, path: Path, chunks: Iterable[memoryview]) -> FileDigest:
+    """Writes a new file, reads each chunk back, and returns once its bytes are on the disk.
+
+    Hashing takes as long as all the rest, so it runs in a thread of its own, which is joined at the end.
+    """
+    size, digest, handle = 0, hashlib.sha256(), disk.create(path)
+    try:
+        with ThreadPoolExecutor(1) as hashing:
+            for chunk in chunks:
+                hashing.submit(digest.update, chunk)
+                write_chunk(disk, handle, chunk, size)
+                size += len(chunk)
+            disk.flush(handle)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a file descriptor has no name to report
+        raise
+    finally:
+        os.close(handle)
+    return FileDigest(size, digest.hexdigest())
+
+
+def write_chunk(disk: Disk, handle: int, chunk: memoryview, start: int) -> None:
+    rest, back = chunk, bytearray(len(chunk))
+    while len(rest):
+        rest = rest[disk.write(handle, rest) :]
+    os.preadv(handle, [back], start)
+    if not back.startswith(chunk):
+        raise OSError(errno.EIO, "what was written is not what is read back")

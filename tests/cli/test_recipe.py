@@ -52,7 +52,8 @@ from headway.zoo.presets import PRESETS
 names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=8)
 
 
-NAMED = {"model.preset": sorted(PRESETS), "data.task": [*DATA_WORDS]}  # texts of which only some are allowed
+# texts of which only some are allowed
+NAMED = {"model.preset": sorted(PRESETS), "data.task": [*DATA_WORDS], "device": ["cpu", "auto", "cuda:1"]}
 
 
 def values_of(one: Setting) -> st.SearchStrategy[Any]:

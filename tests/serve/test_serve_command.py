@@ -119,7 +119,7 @@ def test_a_second_signal_leaves_at_once(spans: Path, tmp_path: Path) -> None:
         wait_for(url, 'headway_requests_running{model="spans"} 1')
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None
-        assert process.stderr.readline() == "ending: 1 request to be answered first; once more to leave at once\n"
+        assert process.stderr.readline().endswith("to be answered first; once more to leave at once\n")
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 128 + signal.SIGTERM
         with pytest.raises(httpx.TransportError):
@@ -185,12 +185,12 @@ def test_a_second_signal_kills_workers(spans: Path, tmp_path: Path) -> None:
         asked = pool.submit(ask, url, {**LONG, "input": ["the cat"] * 500})
         wait_for_requests(url, 1)
         process.send_signal(signal.SIGTERM)
-        assert process.stderr.readline() == "ending: 1 request to be answered first; once more to leave at once\n"
+        assert process.stderr.readline().endswith("to be answered first; once more to leave at once\n")
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 128 + signal.SIGTERM
         with pytest.raises(httpx.TransportError):
             asked.result()
-        assert process.stderr.read() == ""
+        assert_quiet(process.stderr.read())
     assert list(tmp_path.iterdir()) == []
 
 

@@ -47,7 +47,7 @@ class WordRegression(Tagging):
 
     @torch.inference_mode()
     def evaluate(self, model, records, options=None):
-        found, wanted = self.numbers(model, self.batch(list(records)))
+        found, wanted = self.numbers(model, self.batch(model, list(records)))
         return results.EvalResult(Scores({"mean_error": (found - wanted).abs().mean().item()}, len(found), "words"))
 
     @torch.inference_mode()

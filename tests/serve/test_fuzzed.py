@@ -99,11 +99,6 @@ def test_fuzzed_bodies(target: tuple[RunningServer, httpx.Client]) -> None:
     attacked(target, 250)
 
 
-@pytest.mark.proof
-def test_many_fuzzed_bodies(target: tuple[RunningServer, httpx.Client]) -> None:
-    attacked(target, 5000)
-
-
 @settings(max_examples=100, **quiet)
 @given(
     st.sampled_from((*PATHS, "/v1/audio/transcriptions")),

@@ -24,7 +24,6 @@ from headway.serve.predictions import prediction_routes
 from headway.serve.security import AccessRules, Gate
 from headway.serve.served_models import ModelPool
 from headway.serve.server_state import RequestLimits, ServerState
-from headway.serve.streaming import ClientLeftError, on_client_left
 
 LIMITS = RequestLimits()
 
@@ -55,7 +54,6 @@ def create_app(pool: ModelPool, folder: Path, rules: AccessRules, limits: Reques
             ApiError: on_api_error,
             HTTPException: on_http_error,
             RequestValidationError: on_invalid_body,
-            ClientLeftError: on_client_left,
         },
     )
     app.state.ending = False

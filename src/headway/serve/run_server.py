@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from headway.serve.served_models import ServeOptions
 
 PACKAGES = ("fastapi", "uvicorn", "python_multipart", "jinja2")
-MAX_CONNECTIONS = 512
-BACKLOG = 256  # connections that the system holds until they are accepted
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class ServerAddress:
         with port_errors(self.port):
             try:
                 family = AF_INET6 if ":" in self.host else AF_INET
-                return listen((self.host, self.port), family=family, backlog=BACKLOG)
+                return listen((self.host, self.port), family=family)
             except OSError as error:
                 if (
                     error.errno != EADDRNOTAVAIL and (error.errno or 0) > 0
@@ -80,6 +78,7 @@ def run_server(folders: Mapping[str, Path], address: ServerAddress, options: Ser
     import uvicorn
 
     from headway.serve.app import create_app
+    from headway.serve.connections import server_config
     from headway.serve.security import AccessRules
     from headway.serve.served_models import ModelPool
 
@@ -96,16 +95,8 @@ def run_server(folders: Mapping[str, Path], address: ServerAddress, options: Ser
     with address.bind() as listening, TemporaryDirectory(prefix="headway-") as folder:
         pool = ModelPool(folders, options)
         app = create_app(pool, Path(folder), AccessRules(address.key, address.origins, address.log))
-        config = uvicorn.Config(
-            app,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=MAX_CONNECTIONS,
-        )
         print(banner(listening, pool.slots, address), flush=True)
-        DrainingServer(config).run(sockets=[listening])
+        DrainingServer(server_config(app)).run(sockets=[listening])
 
 
 def banner(listening: socket, names: Mapping[str, object], address: ServerAddress) -> str:

@@ -195,7 +195,7 @@ class Replayed:
 
 def too_large(limit: int) -> ApiError:
     said = f"a body of more than the {limit:,} bytes that are allowed"
-    return ApiError(413, said, code="request_too_large", headers={"Connection": "close"})
+    return ApiError(413, said, code="request_too_large")
 
 
 def deeper_than(body: bytes, depth: int) -> bool:

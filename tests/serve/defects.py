@@ -96,7 +96,7 @@ def nothing(*given: Any, **named: Any) -> None:
     pass
 
 
-async def at_once(*given: Any) -> None:
+async def at_once(*given: Any, **named: Any) -> None:
     pass
 
 
@@ -118,7 +118,7 @@ MUTANTS = [
     Mutant("leaving", "a client that leaves a stream is not noticed", "headway.serve.streaming:while_connected", deaf),
     Mutant("leaving", "a client that waits is not noticed", "headway.serve.completions:while_connected", deaf),
     Mutant("leaving", "a model is not given back", "headway.serve.served_models:ModelPool.give_back", instead(nothing)),
-    Mutant("signals", "SIGTERM waits for nobody", "uvicorn.server:Server._wait_tasks_to_complete", instead(at_once)),
+    Mutant("signals", "SIGTERM waits for nobody", "uvicorn.server:Server.shutdown", instead(at_once)),
     Mutant("signals", "a second SIGTERM is not heeded", "os:_exit", instead(nothing)),
     Mutant("fuzz", "a wrong field is an internal error", "headway.serve.app:on_invalid_body", instead(None)),
     Mutant(

@@ -112,6 +112,9 @@ def serving(
         try:
             port, connections = listening.getsockname()[1], server.server_state.connections
             yield RunningServer(app, pool, port, rules.key, Path(folder), connections)
+        except BaseException:
+            pool.close(drain=False)  # nobody waits for what was asked
+            raise
         finally:
             server.should_exit = True
             thread.join()

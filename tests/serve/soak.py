@@ -178,11 +178,13 @@ def leave_early(by: Visitor, *, path: str, body: Mapping[str, Any]) -> int:
     return LEFT
 
 
-def leave_body(by: Visitor) -> int:
-    close(asked(by.server.port, head(by.server.port, "POST /api/predict", "Content-Length: 100") + b"{"))
+def leave_body(by: Visitor, *, kind: str, start: bytes) -> int:
+    about = (f"Content-Type: {kind}", "Content-Length: 100000")
+    close(asked(by.server.port, head(by.server.port, "POST /api/predict", *about) + start))
     return LEFT
 
 
+FORM = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n' + b"a" * 2000
 MANY = {"model": "labels", "input": ["the cat"] * 40}
 KINDS: dict[str, tuple[Callable[[Visitor], int], int]] = {
     "completion": (partial(complete, stream=False), 200),
@@ -209,5 +211,6 @@ KINDS: dict[str, tuple[Callable[[Visitor], int], int]] = {
     "close": (partial(leave_stream, way=close), LEFT),
     "drop": (partial(leave_early, path=COMPLETIONS, body=completion(ENDLESS, 4000, stream=False)), LEFT),
     "drop predictions": (partial(leave_early, path="/api/predict", body=MANY), LEFT),
-    "drop a body": (leave_body, LEFT),
+    "drop a body": (partial(leave_body, kind="application/json", start=b"{"), LEFT),
+    "drop a form": (partial(leave_body, kind="multipart/form-data; boundary=x", start=FORM), LEFT),
 }

@@ -8,7 +8,7 @@ body may take that a route reads is up to `BoundedBody`.
 from __future__ import annotations
 
 from asyncio import TimerHandle, Transport
-from logging import CRITICAL, getLogger
+from logging import CRITICAL, ERROR, getLogger
 
 from fastapi import FastAPI
 from uvicorn import Config
@@ -21,7 +21,8 @@ PATIENCE = 20  # seconds
 
 def server_config(app: FastAPI, patience: int = PATIENCE) -> Config:
     """How uvicorn runs the application: over HTTP/1.1 alone, without logs and headers of its own."""
-    getLogger("python_multipart").setLevel(CRITICAL)  # it would print bytes of forms that are malformed
+    getLogger("python_multipart").setLevel(CRITICAL)  # which tells of the bytes of malformed forms
+    getLogger("asyncio").setLevel(ERROR)  # which warns of each client that has left
     return Config(
         app,
         http=TimedConnection,

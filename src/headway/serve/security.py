@@ -164,8 +164,10 @@ class BoundedBody:
                 message = await self.inner()
         except TimeoutError:
             raise ApiError(408, "the body took too long to arrive", headers={"Connection": "close"}) from None
+        if message["type"] == "http.disconnect":
+            raise ClientLeftError
         self.left -= len(message.get("body", b""))
-        self.ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        self.ended = not message.get("more_body", False)
         if self.left < 0:
             raise too_large(self.limit)
         return message
@@ -173,10 +175,7 @@ class BoundedBody:
     async def whole(self) -> bytes:
         parts = list[bytes]()
         while not self.ended:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientLeftError
-            parts.append(message.get("body", b""))
+            parts.append((await self.receive()).get("body", b""))
         return b"".join(parts)
 
 

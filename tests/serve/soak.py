@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from random import Random
 from statistics import median
 from threading import Event
@@ -21,7 +20,6 @@ from unittest.mock import patch
 
 import httpx2 as httpx
 
-from headway.serve.engine import EngineLimits
 from headway.serve.served_models import ServeOptions, weight_bytes
 from headway.system import resident_memory
 from tests.cli.folders import VOCABULARY
@@ -42,8 +40,9 @@ def nothing_grows_or_is_left(place: Place, seconds: float) -> None:
     temporary = place.folder / "temporary"
     temporary.mkdir()
     folders = {**place.folders, ENDLESS: place.endless(), **save_media(place.folder)}
+    options = ServeOptions(memory=int(SHARE * sum(map(weight_bytes, folders.values()))))
     before = held()
-    with patch("tempfile.tempdir", str(temporary)), serving(folders, options=bounded(folders)) as server:
+    with patch("tempfile.tempdir", str(temporary)), serving(folders, options=options) as server:
         memory, answers = visited(server, seconds)
         settle(server, 30)
         counted = metrics(server.url)
@@ -59,12 +58,6 @@ def nothing_grows_or_is_left(place: Place, seconds: float) -> None:
 
 
 METRICS = 'headway_requests_total{path="/metrics"'
-
-
-def bounded(folders: Mapping[str, Path]) -> ServeOptions:
-    """Prefixes fill their room within the warm-up."""
-    weights = sum(weight_bytes(folder) for folder in folders.values())
-    return ServeOptions(limits=EngineLimits(slots=4, queue=16, prefix_bytes=2**18), memory=int(SHARE * weights))
 
 
 def held() -> tuple[list[str], Counter[str]]:

@@ -17,6 +17,7 @@ from headway.serve.api_errors import ApiError
 from headway.serve.batching import MAX_TOGETHER, BatchQueue, QueuedCall, answered
 from headway.serve.engine import EngineLimits, Overloaded
 from headway.serve.served_models import ModelPool, ServeOptions
+from headway.serve.streaming import ClientLeftError
 from tests.serve.server import GatedEngine
 
 
@@ -134,6 +135,29 @@ def test_a_request_has_so_much_time() -> None:
         await asyncio.to_thread(waiting.close, drain=True)
 
     asyncio.run(ask())
+
+
+def test_who_leaves_while_it_waits_makes_room_at_once() -> None:
+    asked, released = Asked(), list[str]()
+
+    async def left() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def ask() -> None:
+        waiting = BatchQueue("test", 1)
+        first = waiting.submit(QueuedCall(["first"], asked))
+        await asyncio.to_thread(asked.begun.wait, 10)
+        for name in ("a", "b"):
+            with pytest.raises(ClientLeftError):
+                await answered(left, waiting, QueuedCall([name], asked, release=lambda: released.append("one")), 60)
+            assert waiting.waiting == 0
+        asked.may.set()
+        await first
+        await asyncio.to_thread(waiting.close, drain=True)
+
+    asyncio.run(ask())
+    assert asked.calls == [["first"]]
+    assert released == ["one"] * 2
 
 
 @pytest.mark.slow

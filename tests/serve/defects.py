@@ -1,12 +1,13 @@
 """A deliberate defect for each proof of the server, which must turn it red.
 
-`python -m tests.serve.defects DEFECT serve …` runs the command with one of them.
+`python -m tests.serve.defects DEFECT MODULE …` runs a module with one of them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from runpy import run_module
 from tempfile import mkdtemp
 from typing import Any
 
@@ -63,7 +64,7 @@ def patient(right: Callable[..., None]) -> Callable[..., None]:
 def hoarding(right: Callable[..., None]) -> Callable[..., None]:
     def answered(self: Any, path: str, status: int) -> None:
         right(self, path, status)
-        self.__dict__.setdefault("kept", []).append(bytearray(b"x" * 100_000))
+        self.__dict__.setdefault("kept", []).append(bytearray(b"x" * 10**6))
 
     return answered
 
@@ -148,8 +149,7 @@ MUTANTS = [
 ]
 
 if __name__ == "__main__":
-    from headway.cli.main import main
-
     [mutant] = [one for one in MUTANTS if one.defect == sys.argv[1]]
+    sys.argv[:] = sys.argv[2:]
     with mutant.planted():
-        sys.exit(main(sys.argv[2:]))
+        run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from asyncio import Task
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM
-from subprocess import Popen
+from subprocess import Popen, run
 from time import monotonic, sleep
 from typing import Any
 
@@ -43,7 +44,7 @@ from tests.serve.clients import (
 from tests.serve.server import RunningServer, serving
 from tests.serve.test_fuzzed import attacked, golden
 from tests.serve.test_security import refuse_without_key
-from tests.serve.test_serve_command import HEADWAY, running
+from tests.serve.test_serve_command import ROOT, running
 
 COMPLETIONS = "/v1/completions"
 ENDLESS = "endless"
@@ -51,11 +52,11 @@ ENDLESS = "endless"
 
 @dataclass(frozen=True)
 class Place:
-    """Saved models, a folder, and what a process runs in which the command is called."""
+    """Saved models, a folder, and how Python is told to run a module in a process of its own."""
 
     folders: Mapping[str, Path]
     folder: Path
-    launcher: Sequence[str] = HEADWAY
+    launcher: Sequence[str] = ("-m",)
 
     def endless(self) -> Path:
         """A model that never ends a text by itself: it writes as many tokens as it may, up to 4,096."""
@@ -175,13 +176,13 @@ def signals_cut_nothing(place: Place, processes: int) -> None:
     for number in range(processes):
         temporary = place.folder / f"drained-{number}"
         temporary.mkdir()
-        with running(temporary, place.endless(), launcher=place.launcher) as (process, url):
+        with running(temporary, place.endless(), launcher=(*place.launcher, "headway")) as (process, url):
             asyncio.run(drain(process, url))
             assert process.wait(60) == 0
         assert list(temporary.iterdir()) == []
     temporary = place.folder / "left"
     temporary.mkdir()
-    with running(temporary, place.endless(), launcher=place.launcher) as (process, url):
+    with running(temporary, place.endless(), launcher=(*place.launcher, "headway")) as (process, url):
         asyncio.run(leave(process, url))
         assert process.wait(60) == 128 + SIGTERM
     assert list(temporary.iterdir()) == []
@@ -224,11 +225,14 @@ def fuzzed_bodies_are_refused(place: Place, examples: int) -> None:
         attacked((server, client), examples)
 
 
-def large_deep_and_tricky_bodies_are_refused(place: Place, size: int) -> None:
+def large_deep_and_tricky_bodies_are_refused(place: Place, size: int, seconds: float = 30) -> None:
     """Bodies that would cost a careless server its memory, its stack or its time."""
-    with serving(place.folders) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with serving(place.folders) as server, httpx.Client(base_url=server.url, timeout=seconds) as client:
         expected = golden(client)
-        for path in (COMPLETIONS, "/v1/chat/completions", "/v1/embeddings", "/api/predict", "/api/attention"):
+        for path, about in TEXT_FIELDS.items():
+            for text in texts(min(size, 3_900 if path == "/api/attention" else 390_000)):
+                found = client.post(path, json=about(text))
+                assert found.status_code in (200, 400), (path, text[:20], found.text[:200])
             for body, kind, statuses in baits(size):
                 found = client.post(path, content=body, headers={"Content-Type": kind})
                 assert found.status_code in statuses, (path, body[:60], kind[:60], found.text[:200])
@@ -240,20 +244,29 @@ def large_deep_and_tricky_bodies_are_refused(place: Place, size: int) -> None:
         settle(server, 30)
 
 
+TEXT_FIELDS: dict[str, Callable[[str], dict[str, Any]]] = {
+    COMPLETIONS: lambda text: {"model": "causal", "prompt": text, "stop": [text[:at] + "b" for at in range(150, 166)]},
+    "/v1/chat/completions": lambda text: {"model": "chat", "messages": [{"role": "user", "content": text}]},
+    "/v1/embeddings": lambda text: {"model": "vectors", "input": text},
+    "/api/predict": lambda text: {"model": "labels", "input": text},
+    "/api/attention": lambda text: {"model": "pairs", "input": text},
+}
+
+
+def texts(size: int) -> list[str]:
+    """What tokenizers and searches may take long for."""
+    return [(part * size)[:size] for part in ("a", " ", "\\", "'s", "İ", "0", "a ", "[MASK]")]
+
+
 def baits(size: int) -> list[tuple[bytes, str, Sequence[int]]]:
     """Bodies of about a `size`, or of one that is refused, their type, and the statuses that may answer them."""
     plain, form = "application/json", "multipart/form-data; boundary=x"
-    texts = ("a" * size, " " * size, "\\\\" * (size // 2), "'s" * (size // 2), "\\u0130" * (size // 6), "0" * size)
-    long = [f'{{"model": "labels", "input": "{text}", "prompt": "{text}"}}'.encode() for text in texts]
-    stops = [{"model": "causal", "prompt": "a", "stop": ["a" * at + "b" for at in range(150, 166)], "max_tokens": 9}]
-    tricks = [b'"' + rb"\"" * (size // 2), b"[a" * (size // 2), b"9" * size, b"-" * size, b"\xff" * size]
+    tricks = [b'"' + rb"\"" * (size // 2), b'""' * (size // 2), b"9" * size, b"-" * size, b"\xff" * size]
     name = f'Content-Disposition: form-data; name="model"; {"x=;" * 2000}'.encode()
     forms = [b"--x\r\n" * (size // 5), b"--x\r\n" + name, b"--x\r\n" + b"a" * size, b"\r\n--x" * (size // 5)]
     large = json.dumps({"model": "causal", "prompt": "x" * (3 * 2**20)}).encode()
     return [
         (large, plain, (413,)),
-        *((body, plain, (200, 400, 404)) for body in long),
-        *((json.dumps(body).encode(), plain, (200, 400)) for body in stops),
         *((body, plain, (400,)) for body in tricks),
         *((body, form, (400, 404)) for body in forms),
         (b"", f"multipart/form-data; {'boundary=;' * 2000}", (400,)),
@@ -262,7 +275,9 @@ def baits(size: int) -> list[tuple[bytes, str, Sequence[int]]]:
 
 
 def deep(size: int) -> list[bytes]:
-    return [b"[" * size, b'{"a":' * (size // 5), b"[" * 5000 + b"]" * 5000, b'{"a":[' * 20 + b"]}" * 20]
+    shallow = b"[" * 30 + b"]" * 30 + b","  # and then what is deep
+    short = [b"[" * 5000 + b"]" * 5000, b'{"a":[' * 20 + b"]}" * 20]
+    return [b"[" * size, b"[a" * (size // 2), b'{"a":' * (size // 5), b"[" + shallow + b"[" * size, *short]
 
 
 def slow_clients_are_left(place: Place, each: int, seconds: float = 60) -> None:
@@ -356,3 +371,14 @@ def pipelined(port: int) -> socket.socket:
 def no_route_answers_without_the_key(place: Place, methods: Sequence[str]) -> None:
     with serving(place.folders, AccessRules("secret-key-1")) as server:
         refuse_without_key(server, methods)
+
+
+# 6: a long time
+
+
+def nothing_grows_or_is_left(place: Place, seconds: float, growth: int) -> None:
+    """`soak.py` in a process that has done nothing else, whose memory is its own."""
+    given = (*place.launcher, "tests.serve.soak", str(place.folder), str(seconds), str(growth))
+    done = run([sys.executable, *given], cwd=ROOT, capture_output=True, text=True)
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr[-4000:]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.laws.defects.planting import Mutant
-from tests.serve import proofs, soak
+from tests.serve import proofs
 from tests.serve.defects import MUTANTS
 from tests.serve.proofs import Place
 
@@ -39,7 +39,11 @@ PROOFS = {
     "bait": Proof(proofs.large_deep_and_tricky_bodies_are_refused, {"size": 20_000}, {"size": 1_900_000}),
     "slow": Proof(proofs.slow_clients_are_left, {"each": 2, "seconds": 20}, {"each": 20}),
     "keys": Proof(proofs.no_route_answers_without_the_key, {"methods": METHODS[:1]}, {"methods": METHODS}),
-    "soak": Proof(soak.nothing_grows_or_is_left, {"seconds": 8}, {"seconds": 20 * 60}),
+    "soak": Proof(
+        proofs.nothing_grows_or_is_left,
+        {"seconds": 8, "growth": 64 * 2**20},  # it has not seen everything yet
+        {"seconds": 20 * 60, "growth": 16 * 2**20},  # less than 400 bytes for each of some 50,000 requests
+    ),
 }
 
 

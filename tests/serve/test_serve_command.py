@@ -41,6 +41,7 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+ROOT = Path(__file__).parent.parent.parent
 HEADWAY = ("-m", "headway")  # what Python runs
 
 
@@ -83,7 +84,8 @@ def running(
 ) -> Generator[tuple[subprocess.Popen[str], str]]:
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     given = command(*words, "--port", 0, launcher=launcher)
-    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(given, **pipes, text=True, env=env, cwd=ROOT) as process:
         assert process.stdout is not None
         try:
             yield process, process.stdout.readline().split("/  ")[0]

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from headway.errors import UserError, counted
+from headway.system import share_arena
 
 if TYPE_CHECKING:
     from headway.serve.served_models import ServeOptions
@@ -92,6 +93,7 @@ def run_server(folders: Mapping[str, Path], address: ServerAddress, options: Ser
                 told = f"ending: {counted(count, 'request')} to be answered first; once more to leave at once"
                 print(told, file=sys.stderr, flush=True)
 
+    share_arena()
     with address.bind() as listening, TemporaryDirectory(prefix="headway-") as folder:
         pool = ModelPool(folders, options)
         app = create_app(pool, Path(folder), AccessRules(address.key, address.origins, address.log))

@@ -74,7 +74,7 @@ def left_open(right: Callable[..., None]) -> Callable[..., None]:
 
     def answered(self: Any, path: str, status: int) -> None:
         right(self, path, status)
-        if path == "/":
+        if path == "/v1/embeddings":
             OPENED.append(socket())
 
     return answered

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -86,15 +85,10 @@ def visited(server: RunningServer, seconds: float) -> tuple[list[int], Counter[t
         return memory, sum((one.result() for one in visits), Counter[tuple[str, int]]())
 
 
-@dataclass
 class Visitor:
-    server: RunningServer
-    seed: int
-    random: Random = field(init=False)
-    client: httpx.Client = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.random, self.client = Random(self.seed), httpx.Client(base_url=self.server.url, timeout=60)
+    def __init__(self, server: RunningServer, seed: int):
+        self.server, self.random = server, Random(seed)
+        self.client = httpx.Client(base_url=server.url, timeout=60)
 
     def text(self) -> str:
         return " ".join(self.random.choices(VOCABULARY, k=self.random.randint(1, 3)))
@@ -109,10 +103,11 @@ class Visitor:
 
 
 def visit(visitor: Visitor, stop: Event) -> Counter[tuple[str, int]]:
-    answers = Counter[tuple[str, int]]()
+    """Each kind once, then any."""
+    answers, names = Counter[tuple[str, int]](), visitor.random.sample([*KINDS], len(KINDS))
     with visitor.client:
-        while not stop.is_set():
-            name = visitor.random.choice([*KINDS])
+        while names or not stop.is_set():
+            name = names.pop() if names else visitor.random.choice([*KINDS])
             ask, expected = KINDS[name]
             status = ask(visitor)
             assert status in (expected, *BUSY), (name, status)
@@ -121,14 +116,10 @@ def visit(visitor: Visitor, stop: Event) -> Counter[tuple[str, int]]:
 
 
 def complete(by: Visitor, *, stream: bool) -> int:
-    how = {
-        "temperature": by.random.choice([0, 1]),
-        "logprobs": by.random.choice([None, 2]),
-        "n": by.random.randint(1, 2),
-    }
+    how = {"temperature": (0, 1), "logprobs": (None, 2), "n": (1, 2), "stop": (None, ["at", "zz"])}
+    chosen = {name: by.random.choice(values) for name, values in how.items()}
     model = by.random.choice(["causal", ENDLESS])
-    stop = by.random.choice([None, ["at", "zz"]])
-    body = completion(model, by.random.randint(1, 12), stream=stream, **how, stop=stop)
+    body = completion(model, by.random.randint(1, 12), stream=stream, **chosen)
     return by.post(COMPLETIONS, json={**body, "prompt": by.text()[:12]})
 
 

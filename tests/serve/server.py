@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,13 @@ from typing import Any
 
 import httpx2 as httpx
 import uvicorn
+from fastapi import FastAPI
 from openai import AsyncOpenAI, OpenAI
 
 from headway.model import Model
 from headway.serve.app import LIMITS, create_app
+from headway.serve.connections import PATIENCE, server_config
+from headway.serve.counters import Counters
 from headway.serve.engine import Engine
 from headway.serve.security import AccessRules
 from headway.serve.serve_options import EngineLimits, ServeOptions
@@ -55,10 +58,16 @@ class GatedEngine(Engine):
 
 @dataclass(frozen=True)
 class RunningServer:
+    app: FastAPI
     pool: ModelPool
-    url: str
+    port: int
     key: str | None
     folder: Path  # of uploaded files
+    connections: Collection[object]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def headers(self) -> dict[str, str]:
@@ -94,16 +103,20 @@ def serving(
     rules: AccessRules = OPEN,
     options: ServeOptions | None = None,
     limits: RequestLimits = LIMITS,
+    patience: float = PATIENCE,
 ) -> Generator[RunningServer]:
-    pool = ModelPool(folders, options or ServeOptions(), GatedEngine)
+    pool, counters = ModelPool(folders, options or ServeOptions(), GatedEngine), Counters()
     with TemporaryDirectory() as folder, create_server(("127.0.0.1", 0)) as listening:
-        app = create_app(pool, Path(folder), rules, limits)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
+        app = create_app(pool, Path(folder), rules, limits, counters)
+        server = uvicorn.Server(server_config(app, counters, patience))  # type: ignore[arg-type]
         thread = Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            port = listening.getsockname()[1]
-            yield RunningServer(pool, f"http://127.0.0.1:{port}", rules.key, Path(folder))
+            port, connections = listening.getsockname()[1], server.server_state.connections
+            yield RunningServer(app, pool, port, rules.key, Path(folder), connections)
+        except BaseException:
+            pool.close(drain=False)  # nobody waits for what was asked
+            raise
         finally:
             server.should_exit = True
             thread.join()

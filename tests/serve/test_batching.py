@@ -18,6 +18,7 @@ from headway.serve.batching import MAX_TOGETHER, BatchQueue, QueuedCall, answere
 from headway.serve.engine import Overloaded
 from headway.serve.serve_options import EngineLimits, ServeOptions
 from headway.serve.served_models import ModelPool
+from headway.serve.streaming import ClientLeftError
 from tests.serve.server import GatedEngine
 
 
@@ -135,6 +136,29 @@ def test_a_request_has_so_much_time() -> None:
         await asyncio.to_thread(waiting.close, drain=True)
 
     asyncio.run(ask())
+
+
+def test_who_leaves_while_it_waits_makes_room_at_once() -> None:
+    asked, released = Asked(), list[str]()
+
+    async def left() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def ask() -> None:
+        waiting = BatchQueue("test", 1)
+        first = waiting.submit(QueuedCall(["first"], asked))
+        await asyncio.to_thread(asked.begun.wait, 10)
+        for name in ("a", "b"):
+            with pytest.raises(ClientLeftError):
+                await answered(left, waiting, QueuedCall([name], asked, release=lambda: released.append("one")), 60)
+            assert waiting.waiting == 0
+        asked.may.set()
+        await first
+        await asyncio.to_thread(waiting.close, drain=True)
+
+    asyncio.run(ask())
+    assert asked.calls == [["first"]]
+    assert released == ["one"] * 2
 
 
 @pytest.mark.slow

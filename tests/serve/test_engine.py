@@ -20,7 +20,16 @@ from headway.generate.pool import DecodingPool
 from headway.generate.request import Reason
 from headway.generate.sampling import RandomSampler
 from headway.model import Model
-from headway.serve.engine import Engine, GenerationRequest, Overloaded, PrefixCache, Ticket, TokenEvent
+from headway.nn.state import FixedState
+from headway.serve.engine import (
+    MAX_PREFIXES,
+    Engine,
+    GenerationRequest,
+    Overloaded,
+    PrefixCache,
+    Ticket,
+    TokenEvent,
+)
 from headway.serve.serve_options import EngineLimits
 from headway.tasks.generation import GenerationOptions
 from headway.zoo import gpt2, llama, workbench
@@ -236,6 +245,13 @@ def test_prefixes_are_bounded_and_the_oldest_are_dropped(model: Model) -> None:
     assert 0 < engine.prefixes.size <= 20_000
     assert engine.prefixes.size == sum(size for _, size in engine.prefixes.entries.values())
     assert PrefixCache(10).longest([1, 2, 3]) is None
+
+
+def test_prefixes_are_no_more_than_a_prompt_can_be_compared_with() -> None:
+    known = PrefixCache(2**20)
+    for first in range(MAX_PREFIXES + 5):
+        known.add((first, 1), FixedState(2))
+    assert list(known.entries) == [(first, 1) for first in range(5, MAX_PREFIXES + 5)]
 
 
 @pytest.mark.parametrize(("name", "least"), [("slots", 1), ("queue", 0), ("context", 2), ("chunk", 1)])

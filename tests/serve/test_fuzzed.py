@@ -62,7 +62,9 @@ def target(folders: dict[str, Path]) -> Generator[tuple[RunningServer, httpx.Cli
 
 def golden(client: httpx.Client) -> Any:
     body = {"model": "causal", "prompt": "the cat", "temperature": 0, "max_tokens": 6}
-    return client.post("/v1/completions", json=body).json()["choices"]
+    found = client.post("/v1/completions", json=body)
+    assert found.status_code == 200, found.text
+    return found.json()["choices"]
 
 
 def attack(client: httpx.Client, path: str, body: Any) -> None:
@@ -97,11 +99,6 @@ def attacked(target: tuple[RunningServer, httpx.Client], examples: int) -> None:
 
 def test_fuzzed_bodies(target: tuple[RunningServer, httpx.Client]) -> None:
     attacked(target, 250)
-
-
-@pytest.mark.proof
-def test_many_fuzzed_bodies(target: tuple[RunningServer, httpx.Client]) -> None:
-    attacked(target, 5000)
 
 
 @settings(max_examples=100, **quiet)

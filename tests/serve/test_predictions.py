@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Generator
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import httpx2 as httpx
@@ -13,44 +12,24 @@ import numpy as np
 import openai
 import pytest
 import soundfile
-import torch
-from PIL import Image
 
-from headway.data.preprocess import ImagePreprocess
-from headway.model import Model, load
+from headway.model import load
 from headway.serve.server_state import RequestLimits
-from headway.zoo import clip, vit
-from tests.cli.folders import words
+from tests.serve.media import png, save_media
 from tests.serve.server import RunningServer, serving
 from tests.tasks.test_predict_media import whisper_folder
 
 pytestmark = pytest.mark.slow
-SIGHT = ImagePreprocess((8, 8), None, 3, (0.5,) * 3, (0.25,) * 3)
 TEXTS = ["the cat sat", "a dog", "on and on ran the dog", ""]
 
 
 @pytest.fixture(scope="module")
 def media(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer]:
     place = tmp_path_factory.mktemp("media")
-    torch.manual_seed(0)
-    config = vit.Config(image=8, patch=4, classes=3, dim=16, layers=1, heads=2)
-    names = {"id2label": {"0": "cat", "1": "dog", "2": "bird"}}
-    Model(vit.build(config).eval(), config, "vit", extra_config=names, preprocess=SIGHT).save(place / "seer")
-    known = words("wordpiece", before=True, after=True)
-    sizes: dict[str, Any] = {"dim": 16, "layers": 1, "heads": 2, "image_dim": 16, "image_layers": 1, "image_heads": 2}
-    two = clip.Config(known.vocab, known.eos or 0, 30, image=8, patch=4, width=8, **sizes)
-    Model(clip.build(two).eval(), two, "clip", "clip", tokenizer=known, preprocess=SIGHT).save(place / "clip")
-    whisper_folder(place / "ear")
-    copytree(Path(__file__).parent.parent / "fixtures" / "before" / "forecaster", place / "forecaster")
-    folders = {name: place / name for name in ("seer", "clip", "ear", "forecaster")}
+    folders = {**save_media(place), "ear": place / "ear"}
+    whisper_folder(folders["ear"])
     with serving(folders, limits=RequestLimits(image_pixels=10_000, audio_seconds=20)) as running:
         yield running
-
-
-def png(width: int, height: int) -> bytes:
-    out = io.BytesIO()
-    Image.fromarray(np.random.default_rng(width).integers(0, 255, (height, width, 3), np.uint8)).save(out, "PNG")
-    return out.getvalue()
 
 
 def wav(seconds: float, rate: int = 16_000) -> bytes:

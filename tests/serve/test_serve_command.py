@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,8 +43,12 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(*words: object) -> list[str]:
-    return [sys.executable, "-m", "headway", "serve", *map(str, words)]
+ROOT = Path(__file__).parent.parent.parent
+HEADWAY = ("-m", "headway")  # what Python runs
+
+
+def command(*words: object, launcher: Sequence[str] = HEADWAY) -> list[str]:
+    return [sys.executable, *launcher, "serve", *map(str, words)]
 
 
 @pytest.mark.parametrize(("words", "said"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
@@ -79,10 +83,13 @@ def test_missing_packages_are_told(spans: Path) -> None:
 
 
 @contextmanager
-def running(tmp_path: Path, *words: object) -> Generator[tuple[subprocess.Popen[str], str]]:
+def running(
+    tmp_path: Path, *words: object, launcher: Sequence[str] = HEADWAY
+) -> Generator[tuple[subprocess.Popen[str], str]]:
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    given = command(*words, "--port", 0)
-    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+    given = command(*words, "--port", 0, launcher=launcher)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(given, **pipes, text=True, env=env, cwd=ROOT) as process:
         assert process.stdout is not None
         try:
             yield process, process.stdout.readline().split("/  ")[0]

@@ -25,7 +25,6 @@ from headway.serve.predictions import prediction_routes
 from headway.serve.security import AccessRules, Gate
 from headway.serve.served_models import ModelPool
 from headway.serve.server_state import RequestLimits, ServerState
-from headway.serve.streaming import ClientLeftError, on_client_left
 
 LIMITS = RequestLimits()
 
@@ -62,7 +61,6 @@ def create_app(
             ApiError: on_api_error,
             HTTPException: on_http_error,
             RequestValidationError: on_invalid_body,
-            ClientLeftError: on_client_left,
         },
     )
     app.state.ending = False

@@ -65,6 +65,15 @@ class BatchQueue:
             self.changed.notify()
         return asyncio.wrap_future(call.future)
 
+    def leave_out(self, call: QueuedCall) -> None:
+        """Makes the room of a request free for others, where it still waits."""
+        with self.changed:
+            waited = call in self.calls
+            if waited:
+                self.calls.remove(call)
+        if waited:
+            call.release()
+
     @property
     def waiting(self) -> int:
         return len(self.calls)
@@ -124,6 +133,8 @@ async def answered(receive: Receive, queue: BatchQueue, call: QueuedCall, timeou
         raise timed_out(timeout) from None
     except UserError as error:
         raise bad_request(error) from None
+    finally:
+        queue.leave_out(call)
 
 
 def answer_together(batch: Sequence[QueuedCall]) -> None:

@@ -17,14 +17,13 @@ from socket import create_server as listen
 from typing import TYPE_CHECKING
 
 from headway.errors import UserError, counted, port_errors
+from headway.system import share_arena
 
 if TYPE_CHECKING:
     from headway.serve.serve_options import ServeOptions
 
 PACKAGES = ("fastapi", "uvicorn", "python_multipart", "jinja2")
-MAX_CONNECTIONS = 512
 BACKLOG = 256  # connections that the system holds until they are accepted
-ACCEPTED = 1  # of them in a turn of the event loop: the first worker to wake would else take all of a burst
 
 
 @dataclass(frozen=True)
@@ -97,6 +96,7 @@ def run_server(
     import uvicorn
 
     from headway.serve.app import create_app
+    from headway.serve.connections import server_config
     from headway.serve.counters import Counters, WorkerCounters
     from headway.serve.security import AccessRules
     from headway.serve.served_models import ModelPool
@@ -111,24 +111,13 @@ def run_server(
                 told = f"ending: {counted(count, 'request')} to be answered first; once more to leave at once"
                 print(told, file=sys.stderr, flush=True)
 
+    share_arena()
     pool = ModelPool(folders, options)
     counters = Counters() if process.counters is None else WorkerCounters(process.counters, pool)
     rules = AccessRules(address.key, address.origins, address.log)
     app = create_app(pool, process.folder, rules, counters=counters)
-    config = uvicorn.Config(
-        app,
-        loop="asyncio",
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
-        backlog=ACCEPTED,
-        callback_notify=counters.refresh,
-        timeout_notify=0,
-    )
     process.ready()
-    DrainingServer(config).run(sockets=[process.listening])
+    DrainingServer(server_config(app, counters)).run(sockets=[process.listening])
 
 
 def banner(listening: socket, names: Iterable[str], address: ServerAddress, workers: str = "") -> str:

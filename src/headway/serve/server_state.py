@@ -21,7 +21,7 @@ class RequestLimits:
     upload_files: int = 32
     body_seconds: float = 60.0  # to send the body in
     prompt_characters: int = 400_000  # of all texts of a request together
-    attention_characters: int = 20_000
+    attention_characters: int = 2_000  # each may be a token, and the cost grows with the square of their number
     image_pixels: int = 25_000_000
     audio_seconds: float = 900.0
 

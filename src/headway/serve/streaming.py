@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from fastapi import Request, Response
+from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
 CLIENT_LEFT = 499  # nobody reads it; for the counters
@@ -18,10 +18,6 @@ Result = TypeVar("Result")
 
 class ClientLeftError(Exception):
     """Nobody waits for the answer any more."""
-
-
-async def on_client_left(request: Request, error: Exception) -> Response:
-    return Response(status_code=CLIENT_LEFT)
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
@@ -61,8 +57,6 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await while_connected(receive, self.send_all(send))
-        except ClientLeftError:
-            pass
         finally:
             self.end()
 

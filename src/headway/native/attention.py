@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from headway.native.int8_linear import is_plain
-from headway.native.library import NativeLibrary, is_watched, native_library
+from headway.native.library import NativeLibrary, Unusable, is_watched, native_library
 
 MIN_QUERIES = 32  # of fewer, to arrange the keys takes as long as to multiply them: torch is as fast at 16
 MAX_KEYS = 8192  # of more, keys and values of a head no longer stay in the second cache
@@ -45,26 +45,20 @@ def native_attend(q: Tensor, k: Tensor, v: Tensor, *, keep: Tensor | None, causa
 
     `keep` is B 1 S, bool; `causal` hides the keys after the query's own index.
     """
-    if q.shape[2] < MIN_QUERIES or k.shape[2] > MAX_KEYS or (keep is not None and keep.shape[1] != 1):
+    if torch.compiler.is_compiling() or q.shape[2] < MIN_QUERIES or k.shape[2] > MAX_KEYS or scale <= 0.0:
         return None
     library = usable_library(q, k, v)
-    if library is None or q.shape[3] != v.shape[3] or scale <= 0.0:
+    if library is None or q.shape[3] != v.shape[3] or (keep is not None and keep.shape[1] != 1):
         return None
     batch, heads, queries, width = q.shape
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if keep is not None:
         keep = keep.expand(batch, 1, k.shape[1]).contiguous()
-    starts = [
-        (
-            *(b * x.stride(0) for x in (q, k, v)),
-            b * queries,
-            -1 if keep is None else b * k.shape[1],
-            queries,
-            k.shape[1],
-        )
-        for b in range(batch)
-    ]
-    out = torch.empty(batch, queries, heads, width)
+    keys, starts = k.shape[1], Starts()
+    for b in range(batch):
+        first = (*(b * x.stride(0) for x in (q, k, v)), b * queries, -1 if keep is None else b * keys)
+        starts.append((*first, queries, keys))
+    out = torch.empty(batch, queries, heads, width, dtype=torch.float32)
     call(library, library.best, (q, k, v), out, starts, keep, causal, scale)
     return out.transpose(1, 2)
 
@@ -74,7 +68,7 @@ def attend_packed(
 ) -> Tensor:
     """Queries N H D, keys and values N G D of sequences of these lengths → N H D: the same numbers, bit for bit, that
     their padded view gives."""
-    starts, first, out = Starts(), 0, torch.empty(q.shape)
+    starts, first, out = Starts(), 0, torch.empty(q.shape, dtype=torch.float32)
     for length in lengths:
         starts.append((*(first * x.stride(0) for x in (q, k, v)), first, -1, length, length))
         first += length
@@ -84,8 +78,8 @@ def attend_packed(
 
 def usable_library(*given: Tensor) -> NativeLibrary | None:
     """The library, if it can read these tensors, and nobody watches what torch does."""
-    library = native_library()
-    if torch.compiler.is_compiling() or not isinstance(library, NativeLibrary):
+    library = Unusable("compiling") if torch.compiler.is_compiling() else native_library()
+    if isinstance(library, Unusable):
         return None
     readable = all(type(x) is Tensor and is_plain(x) and x.stride(-1) == 1 and x.numel() for x in given)
     return library if readable and not is_watched() and not torch.is_autocast_enabled("cpu") else None
@@ -106,7 +100,7 @@ def call(
     threads, keys, width = torch.get_num_threads(), max(one[6] for one in starts), q.shape[-1]
     padded, wide = -(-keys // PAIR) * PAIR, -(-width // PAIR) * PAIR
     each = padded * width + keys * wide + ROWS * (padded + wide)
-    room, sequences = torch.empty(max(threads, 1), each), torch.tensor(starts)
+    room, sequences = torch.empty(max(threads, 1), each, dtype=torch.float32), torch.tensor(starts)
     arguments = AttentionCall(
         *(x.data_ptr() for x in (q, k, v, out)),
         None if keep is None else keep.data_ptr(),

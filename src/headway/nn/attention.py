@@ -162,9 +162,11 @@ class SelfAttention(Attention):
 
     def attend_rows(self, x: Tensor, rows: PackedLengths, ctx: Context) -> Tensor | None:
         """What the queries of packed rows see, 1 N (H D), by the native library; None: it cannot do this call."""
+        other = ctx.traces() or ctx.state is not None or ctx.keep is not None or torch.is_grad_enabled()
+        if other or not self.is_plain_dot() or (self.training and self.dropout):
+            return None
         library = usable_library(x) if MIN_QUERIES <= rows.longest <= MAX_KEYS else None
-        called = ctx.traces() or ctx.state is not None or ctx.keep is not None or torch.is_grad_enabled()
-        if library is None or called or not self.is_plain_dot() or (self.training and self.dropout):
+        if library is None:
             return None
         q, k, v = (y[0].unflatten(-1, (-1, self.head_dim)) for y in apply_each(x, self.q, self.k, self.v))  # N H D
         assert isinstance(self.score, Dot)
@@ -309,9 +311,9 @@ def apply_each(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
 
 def apply(layer: nn.Module, x: Tensor) -> Tensor:
     """layer(x), by `ops.linear` where it is torch's own and nobody is to be called."""
-    if isinstance(layer, nn.Linear) and is_plain(layer):
-        return linear(x, layer.weight, bias_of(layer))
-    return layer(x)
+    if torch.compiler.is_compiling() or not (isinstance(layer, nn.Linear) and is_plain(layer)):
+        return layer(x)
+    return linear(x, layer.weight, bias_of(layer))
 
 
 class FusedLinear(NamedTuple):
@@ -322,8 +324,10 @@ class FusedLinear(NamedTuple):
 
 def fuse(layers: Sequence[nn.Module], tokens: int) -> FusedLinear | None:
     """The layers as one; None: that would not be faster for so many tokens, or somebody needs each by itself."""
+    if torch.compiler.is_compiling():
+        return None
     plain = [layer for layer in layers if isinstance(layer, nn.Linear) and is_plain(layer)]
-    if len(plain) < len(layers) or torch.compiler.is_compiling():
+    if len(plain) < len(layers):
         return None
     if torch.is_grad_enabled():
         return fuse_by_copy(plain) if tokens > plain[0].in_features else None

@@ -26,9 +26,10 @@ MIN_PRODUCTS = 2**22  # of fewer, oneDNN takes longer to compile its code for a 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """… C → … O"""
+    if torch.compiler.is_compiling() or not prefers_onednn():
+        return F.linear(x, weight, bias)
     rows = x.numel() // max(weight.shape[1], 1)
-    few = rows < MIN_ROWS or rows * weight.numel() < MIN_PRODUCTS
-    if few or torch.compiler.is_compiling() or not prefers_onednn():
+    if rows < MIN_ROWS or rows * weight.numel() < MIN_PRODUCTS:
         return F.linear(x, weight, bias)
     readable = all(map(is_plain, (x, weight, bias))) and (weight.is_contiguous() or weight.mT.is_contiguous())
     if not readable or is_watched() or torch.is_autocast_enabled("cpu"):  # others take oneDNN's slow reference code

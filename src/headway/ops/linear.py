@@ -18,7 +18,6 @@ from torch import Tensor
 
 from headway.native.int8_linear import is_plain
 from headway.native.library import is_watched
-from headway.system import lines_of
 
 MIN_ROWS = 8  # of fewer, memory sets the time
 MIN_PRODUCTS = 2**22  # of fewer, oneDNN takes longer to compile its code for a new shape: about 1 ms
@@ -40,8 +39,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 @cache
 def prefers_onednn() -> bool:
     """Whether this processor has AVX-512 and is not Intel's, so that MKL leaves half of it unused."""
-    makers = {
-        line.partition(":")[2].strip() for line in lines_of(Path("/proc/cpuinfo")) if line.startswith("vendor_id")
-    }
+    told = Path("/proc/cpuinfo")
+    text = told.read_text() if told.is_file() else ""
+    other = "vendor_id" in text and "GenuineIntel" not in text
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512" and torch.backends.mkldnn.is_available()
-    return wide and bool(makers) and "GenuineIntel" not in makers and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return wide and other and hasattr(torch.ops.mkldnn, "_linear_pointwise")

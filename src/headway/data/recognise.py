@@ -1,8 +1,8 @@
 """What the files that a person gives hold, and which task they are for.
 
-.tsv, .csv and .jsonl files are tables, a .txt file is one document, a folder is all .txt files in it, and two files may
-be parallel; each may be gzipped.  Tagged words (CoNLL), images, sounds and numbers are tried first.  One sentence
-describes the choice, with the option that changes it.
+.tsv, .csv, .jsonl, .parquet and .arrow files are tables, a .txt file is one document, a folder is all .txt files in
+it, and two files may be parallel; each text may be gzipped.  Tagged words (CoNLL), images, sounds
+and numbers are tried first.  One sentence describes the choice, with the option that changes it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from headway.data.column_choice import SHOWN, choose, described, doubted_header,
 from headway.data.conll import recognise_conll
 from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
 from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile
-from headway.data.table import Table, as_number
+from headway.data.shards import hash_of
+from headway.data.table import Table, as_number, row_count
 from headway.data.table_preview import media_column, preview_rows, preview_texts
 from headway.data.text_lines import (
     ARCHIVE_SUFFIXES,
+    COLUMNAR_SUFFIXES,
+    OBJECT_SUFFIXES,
     TABLE_SUFFIXES,
     check_file,
     check_format,
@@ -31,8 +34,8 @@ from headway.data.text_lines import (
 from headway.errors import UserError, counted, listed
 
 ALLOWED = (
-    ".tsv, .csv, .jsonl, .txt or .conll, each also with .gz; a folder of .txt files, of images or of sounds; "
-    "or two parallel files, as data.source and data.target"
+    ".tsv, .csv, .jsonl, .txt or .conll, each also with .gz; .parquet or .arrow; "
+    "a folder of .txt files, of images or of sounds; or two parallel files, as data.source and data.target"
 )
 MAX_NUMBERS = 200  # lines of a text that are looked at
 
@@ -108,7 +111,7 @@ def recognise_media_or_numbers(query: DataQuery) -> RecognisedData | None:
 
         if found := recognise_idx(query) or recognise_media(query):
             return found
-    if plain and (kind or suffixes == {".jsonl"} or any_number(query)):
+    if plain and (kind or suffixes <= {*OBJECT_SUFFIXES} or any_number(query)):
         from headway.data.numbers import recognise_numbers
 
         return recognise_numbers(query)
@@ -172,6 +175,8 @@ def identity(file: Path) -> object:
 
 def have_same_lines(file: Path, other: Path) -> bool:
     """Whether two files say the same, packed or not; reading ends where they differ."""
+    if {suffix_of(file), suffix_of(other)} & {*COLUMNAR_SUFFIXES}:
+        return hash_of(file) == hash_of(other)
     pairs = zip_longest(read_lines(file), read_lines(other))
     return all(left and right and left.bare == right.bare for left, right in pairs)
 
@@ -243,7 +248,7 @@ def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
     doubts: list[str | None] = []
     lines = 0
     for file in files:
-        lines += line_count(file)
+        lines += row_count(file)
         suffix = meant_as(file, DataKind.PAIRS)
         table = preview_texts(query, file, suffix)
         kind, columns = choose(table, query)

@@ -33,9 +33,9 @@ from headway.data.records import DataQuery, RecognisedData
 from headway.data.shards import digest
 from headway.data.sounds import Sounds, commonest, rate_of
 from headway.data.splits import checked_pattern
-from headway.data.table import JsonLines, TextLists
+from headway.data.table import JsonLines, TextLists, row_count
 from headway.data.table_preview import BESIDES, CAPTION, LABEL, TEXT, TRANSCRIPT, TablePreview, media_column, words
-from headway.data.text_lines import MEDIA_SUFFIXES, TABLE_SUFFIXES, MediaLocation, leads_outside, line_count, suffix_of
+from headway.data.text_lines import MEDIA_SUFFIXES, TABLE_SUFFIXES, MediaLocation, leads_outside, suffix_of
 from headway.errors import UserError, counted, listed
 
 PARTS = words("train training val valid validation test testing dev eval")
@@ -189,7 +189,7 @@ def tabled(query: DataQuery, naming: MediaColumn, pool: FileSet | None) -> Recog
     within = isinstance(pool, TarFiles) and pool.path in table.parents
     own = within or pool.path.stem == table.name.partition(".")[0]
     strays = own or len([file for file in table.parent.iterdir() if is_table(file)]) == 1
-    lines = line_count(table) - naming.preview.header_lines
+    lines = row_count(table) - naming.preview.header_lines
     said = f"{counted(lines, 'line')} of {medium.noun}s{rates} and {TEXT_NOUNS[kind][1]}"
     why = f"{table}{'' if within else f' and {pool.path}'}: {said}"
     files = MediaTable(pool, medium, table=source, strays=strays, grouped=captions)

@@ -127,6 +127,19 @@ def test_validation_that_is_the_training_data_is_refused(tmp_path: Path) -> None
 
 
 @needs_pyarrow
+def test_folders_as_datasets_writes_them(tmp_path: Path) -> None:
+    rows = [{"text": f"text {n}", "label": "ab"[n % 2]} for n in range(12)]
+    for part, count in (("train-00000-of-00002", 8), ("train-00001-of-00002", 4), ("validation", 6)):
+        write(tmp_path / f"{part}.parquet", rows[:count])
+    with pytest.raises(UserError, match=r"look like parts of a data set; give one, as in headway train '.*train\*'"):
+        recognise([tmp_path])
+    given = recognise([tmp_path / "train*"])
+    assert len(read(given)) == 12
+    (tmp_path / "validation.parquet").unlink()
+    assert read(recognise([tmp_path])) == read(given)
+
+
+@needs_pyarrow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_damaged_files_are_refused_in_one_sentence(tmp_path: Path, layout: str) -> None:
     rows = [{"text": f"some text {n}", "label": "ab"[n % 2]} for n in range(300)]

@@ -8,8 +8,10 @@ and numbers are tried first.  One sentence describes the choice, with the option
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from glob import glob, has_magic
 from itertools import islice, zip_longest
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from headway.data.text_lines import (
     ARCHIVE_SUFFIXES,
     COLUMNAR_SUFFIXES,
     OBJECT_SUFFIXES,
+    PARTS,
     TABLE_SUFFIXES,
     check_file,
     check_format,
@@ -66,6 +69,7 @@ def recognise(
         return parallel(paths, source, target, kind)
     if not paths:
         raise UserError("no data was given", allowed=ALLOWED)
+    paths = [one for path in paths for one in expanded(path)]
     for path in paths:
         check_path(path)
     query = DataQuery(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless, header)
@@ -263,8 +267,18 @@ def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
     return RecognisedData(query.kind, tuple(sources), said, other_header=doubts[0])
 
 
+def expanded(path: Path) -> list[Path]:
+    """The files that a pattern such as data/*.parquet finds, in the order of their names; other paths as they are."""
+    if not has_magic(str(path)) or path.exists():
+        return [path]
+    found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
+    if not found:
+        raise UserError(f"{path} finds no file", do="check the names with ls, and put quotes around the pattern")
+    return found
+
+
 def unfolded(path: Path) -> list[Path]:
-    """A file, or the texts in a folder and the folders in it, in the order of their names."""
+    """A file, or the texts in a folder and the folders in it, in the order of their names; else the tables in it."""
     if not path.is_dir():
         check_file(path)
         return [path]
@@ -274,12 +288,26 @@ def unfolded(path: Path) -> list[Path]:
     # os.path says no where Path raises an error: of what may not be looked at
     inside = sorted((file for file in files if os.path.isfile(file)), key=lambda file: file.parts)
     texts = [file for file in inside if suffix_of(file) == ".txt"]
+    if not texts and (stored := [file for file in inside if suffix_of(file) in COLUMNAR_SUFFIXES]):
+        refuse_splits(path, stored)
+        return stored
     if not texts:
         if not inside:
             raise UserError(f"the folder {path} is empty", allowed=ALLOWED)
         names = listed((str(file.relative_to(path)) for file in inside), 4)
         raise UserError(f"the folder {path} holds no .txt files, only {names}", do="name the files that are meant")
     return texts
+
+
+def refuse_splits(folder: Path, files: Sequence[Path]) -> None:
+    """Files that are named like parts of a data set, as `datasets` writes them, are not all for training."""
+    parts = dict.fromkeys(re.split(r"[-_.]", file.stem.lower())[0] for file in files)
+    if len(parts) > 1 and parts.keys() <= PARTS:
+        first, *others = sorted(parts, key=lambda part: "train" not in part)
+        raise UserError(
+            f"the files of {folder} ({listed(parts)}) look like parts of a data set",
+            do=f"give one, as in headway train '{folder / first}*' --validation '{folder / others[0]}*'",
+        )
 
 
 def meant_as(file: Path, kind: DataKind | None) -> str:

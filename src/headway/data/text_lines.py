@@ -47,6 +47,9 @@ CONVERSIONS = {  # of formats that are not read, by pandas
     ".xls": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
     ".json": ('read_json("{name}").to_json("{stem}.jsonl", orient="records", lines=True)', "one JSON value"),
 }
+PARTS = frozenset(  # of a data set, by name
+    ["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"]
+)
 GZIP, BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 BREAKS = ("Cc", "Zl", "Zp")  # Unicode's categories of what would break a line or move a cursor

@@ -52,6 +52,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("vocab source_vocab target_vocab", 0, MAX_TOKENS),  # a Transformer of vectors has no vocabulary
     **each("context source_context window longest original_context", 1, MAX_TOKENS),
     **each("first end start", 0, MAX_TOKENS),
+    **each("local_layers unplaced_layers", 0, MAX_LAYERS),
     **each("classes", 0, MAX_WIDTH),
     **each("segments", 0, MAX_WIDTH),
     **each("buckets", 2, MAX_WIDTH),
@@ -65,6 +66,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("ratio temperature", 1e-6, 1e3),
     **each("base", 1e-3, 1e12),
     **each("part", 0, 1),
+    **each("embed residual score logit_divisor", 1e-6, 1e6),
     **each("low high beta_fast beta_slow short long mscale mscale_all", 0, 1e6),
 }
 

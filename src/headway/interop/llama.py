@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from headway.errors import UserError
-from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, written_as
+from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, refuse_fields, written_as
 from headway.interop.decoders import HEAD, prefixes, read_top, settle, write_top
 from headway.interop.keymap import KeyMap, Rule
+from headway.interop.keymap import linear as plain_linear
 from headway.interop.rotary import read_frequencies, write_frequencies
 from headway.nn.attention import share
 from headway.zoo import mixtral
-from headway.zoo.choices import check_range
-from headway.zoo.llama import Config, gated_hidden, window_of
+from headway.zoo.choices import check_range, window_of
+from headway.zoo.llama import Config, gated_hidden
 
 __all__ = ["keymap", "read_config", "settle", "write_config"]
 
@@ -72,10 +73,7 @@ OTHERS = {
 
 def refuse_others(c: Config, name: str, *known: str) -> None:
     """Refuses what a family does not compute there."""
-    for field, other in OTHERS.items():
-        value = getattr(c, field)
-        if field not in known and value != getattr(Config, field):
-            raise UserError(f"there, a {name} has no {field}, and this model {value!r}", do=written_as(other))
+    refuse_fields(c, name, {field: other for field, other in OTHERS.items() if field not in known})
 
 
 def write_mistral(c: Config) -> dict[str, Any]:
@@ -153,9 +151,9 @@ def write_named(c: Config, model_type: str, name: str, *, parts: bool = False) -
     return {**write_top(c, model_type, name, f"{name}ForCausalLM"), **write_decoder(c, parts=parts)}
 
 
-def read_decoder(o: Options, *, parts: bool = False) -> dict[str, Any]:
+def read_decoder(o: Options, fields: ConfigMap = FIELDS, *, parts: bool = False) -> dict[str, Any]:
     """The fields that all these architectures have."""
-    found = FIELDS.read(o)
+    found = fields.read(o)
     return {
         **found,
         "kv_heads": o.take("num_key_value_heads", found["heads"]),
@@ -184,16 +182,19 @@ def attention() -> tuple[Rule, ...]:
     return tuple(rule for theirs, ours in pairs for rule in linear(f"self_attn.{theirs}", f"attn.body.{ours}"))
 
 
-def decoder_keymap(tied: bool, *layers: Rule, top: str = "words") -> KeyMap:
+PRE_NORM = {"input_layernorm": "attn.before", "post_attention_layernorm": "ffn.before"}
+
+
+def decoder_keymap(
+    tied: bool, *layers: Rule, top: str = "words", norms: Mapping[str, str] = PRE_NORM, last: str = "norm"
+) -> KeyMap:
     """Embedding, norms and head, with the rules of the attention and feed-forward layers given."""
-    block = "stack.blocks.*"
     return KeyMap(
         rules=(
             Rule("embed_tokens.weight", "embed.token.weight"),
-            Rule("layers.*.input_layernorm.weight", f"{block}.attn.before.weight"),
-            Rule("layers.*.post_attention_layernorm.weight", f"{block}.ffn.before.weight"),
+            *(rule for theirs, ours in norms.items() for rule in linear(theirs, ours)),
             *layers,
-            Rule("norm.weight", "stack.norm.weight"),
+            *plain_linear(last, "stack.norm"),
             *HEAD,
         ),
         prefixes=prefixes("model.", top),

@@ -26,7 +26,7 @@ from headway.ops.attend import Dot
 from headway.ops.pattern import Causal
 from headway.ops.rotary import UNSCALED, Rotary, Scaling
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
-from headway.zoo.choices import activation, decoder_top, named, normal
+from headway.zoo.choices import activation, decoder_top, named, normal, window_of
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,6 @@ def build(c: Config) -> Trunk:
     model = Trunk(embed, stack, decoder_top(c.top, c.dim, c.classes, words))
     normal(model, 0.02)
     return model
-
-
-def window_of(layer: int, window: int | None, local_layers: tuple[int, ...] | None) -> int | None:
-    """The window of a layer, where only some have one."""
-    return window if local_layers is None or layer in local_layers else None
 
 
 def gated_hidden(dim: int) -> int:

@@ -15,8 +15,10 @@ import torch
 from torch import nn
 
 from headway.console import finite
+from headway.data.order import WHOLE, Share
+from headway.distributed.world import ALONE, World
 from headway.dtype import BF16, describe_device
-from headway.errors import argument, counted, going_on, path_argument
+from headway.errors import UserError, argument, counted, going_on, path_argument
 from headway.metrics.scores import MEASURES, score_cell
 from headway.recipe import Recipe
 from headway.system import gibibytes, write_json
@@ -41,6 +43,7 @@ from headway.training.optimiser import (
     OptimiserChoice,
     Schedule,
 )
+from headway.training.parallel import DataParallel, without_exchange
 from headway.training.plan import Plan
 
 T = TypeVar("T")
@@ -52,8 +55,8 @@ FEW_STEPS = 500  # after which nothing is said about the learning rate
 LONGER, SLOWER = 4, 4  # times as many steps, and a fourth of the learning rate, are what is advised
 
 
-def learner_of(made: Plan) -> Learner:
-    """The model with all that changes it."""
+def learner_of(made: Plan, world: World = ALONE) -> Learner:
+    """The model with all that changes it, in one of the processes of a world."""
     recipe, model = made.recipe, made.build()
     train = recipe.train
     if recipe.model.freeze is not None:
@@ -63,9 +66,11 @@ def learner_of(made: Plan) -> Learner:
     average = EMA(model, train.ema_decay) if train.ema_decay else None
     task = made.task
     memory = task.memory(model) if isinstance(task, StatefulLoss) else None
+    loss = task.loss_after if isinstance(task, StatefulLoss) and memory is not None else task.loss
+    parallel = DataParallel(model, loss) if world.size > 1 else None
     return Learner(
         model,
-        task.loss_after if isinstance(task, StatefulLoss) and memory is not None else task.loss,
+        loss if parallel is None else parallel.loss,
         optimiser_of(recipe, model),
         schedule_of(recipe, config_dim(made.config)),
         seed=recipe.seed,
@@ -74,7 +79,33 @@ def learner_of(made: Plan) -> Learner:
         memory=memory,
         dtype=torch.bfloat16 if train.dtype == BF16 else torch.float32,
         recompute=train.recompute or False,
+        world=world,
+        share=made.share,
+        exchange=without_exchange if parallel is None else parallel.exchange,
     )
+
+
+def share_of(made: Plan, world: World) -> Share:
+    """What one of several processes computes of each step; refused where a batch cannot be shared.
+
+    Where the batches of a step can be dealt out evenly, each process reads whole ones, and the step is that of a single
+    process in every number that is drawn; else each reads its part of the rows of every batch.
+    """
+    if world.size == 1:
+        return WHOLE
+    train, task, processes = made.recipe.train, made.task, f"{world.size} processes"
+    if isinstance(task, StatefulLoss) and task.memory(made.shape()) is not None:
+        said = f"{made.architecture} remembers from batch to batch, which {processes} cannot do"
+        raise UserError(said, do="train it in one process")
+    split = train.grad_accumulation % world.size != 0
+    if split and task.compares_rows:
+        said = f"the loss of {task.name} compares the rows of a batch, which {processes} would split"
+        raise UserError(said, do=f"give train.grad_accumulation={world.size}, and a smaller train.batch")
+    sizes = [len(rows) for rows in made.encoded.batches(require(train.batch), 1).steps.batches(0)]
+    if split and sum(sizes) < world.size * len(sizes):
+        said = f"{processes} would share batches of {sum(sizes) / len(sizes):.1f} rows"
+        raise UserError(said, do="give a larger train.batch, or fewer processes")
+    return Share(world.rank, world.size, split)
 
 
 def optimiser_of(recipe: Recipe, model: nn.Module) -> Optimiser:
@@ -104,7 +135,8 @@ def schedule_of(recipe: Recipe, dim: int) -> Schedule:
 
 def batches_of(made: Plan) -> Callable[[int, int], Iterator[list[Any]]]:
     train = made.recipe.train
-    return partial(made.encoded.batches(require(train.batch), train.grad_accumulation).between, workers=train.workers)
+    batches = made.encoded.batches(require(train.batch), train.grad_accumulation).of(made.share)
+    return partial(batches.between, workers=train.workers)
 
 
 def limits_of(recipe: Recipe) -> RunLimits:
@@ -159,6 +191,7 @@ def describe_choices(made: Plan) -> list[str]:
     """What is known of a run before anything of it is timed."""
     recipe, train = made.recipe, made.recipe.train
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
+    share = made.share
     vocab, reuse, left_out, augment = vocabulary(made), reuse_line(made), made.splits.left_out, recipe.data.augment
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
@@ -167,10 +200,15 @@ def describe_choices(made: Plan) -> list[str]:
         ("model", model_line(made), "--from" if made.start and not recipe.model.preset else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{describe_device(recipe.device)}, {counted(require(train.threads), 'thread')}", "--device"),
+        *([("", f"{share.processes} processes, {how_shared(share)}", "--processes")] if share != WHOLE else []),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
         ("batch", f"{require(train.batch) * train.grad_accumulation:,} {made.encoded.unit}", "--train.batch"),
     ]
     return [*([] if left_out is None else [f"--skip-bad: {left_out}"]), *table(lines)]
+
+
+def how_shared(share: Share) -> str:
+    return "each with its rows of every batch" if share.split else "each with whole batches"
 
 
 def describe_timing(made: Plan, timing: StepTiming) -> list[str]:

@@ -1,9 +1,9 @@
 """The attention operator, its scores, and dropout.
 
 The explicit text of `attend` is its definition; the fused kernels, torch's and the native library's, are evaluations of
-it, and so is `LearnedBias` where they have no gradient.  Three of the five scores (dot product, bilinear, cosine) are dot
-products once query and key are prepared (`dotted`), so the fused kernels evaluate them too; the additive and the capped
-score are written out.
+it, and so is `LearnedBias` where they have no gradient.  Three of the five scores (dot product, bilinear, cosine) are
+dot products once query and key are prepared (`dotted`), so the fused kernels evaluate them too; the additive and the
+capped score are written out.
 
 Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
        A width of the additive score

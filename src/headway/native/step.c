@@ -86,7 +86,7 @@ typedef struct { /* what a panel writes to, and by what its sums are multiplied 
     int64_t step, ahead;
 } Panel;
 
-/* Attention of many queries, as those of whole sequences; `headway.native.attention` writes the same structures. */
+/* Attention of many queries, as those of whole sequences; `headway.native.sequence_attention` writes the same structures. */
 typedef struct {
     int64_t q, k, v;  /* where its first tokens are, in numbers */
     int64_t out;      /* its first row of `out` */

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.native.attention import MAX_KEYS, MIN_QUERIES, attend_packed, usable_library
+from headway.native.sequence_attention import MAX_KEYS, MIN_QUERIES, attend_packed, usable_library
 from headway.nn.block import Identity
 from headway.nn.context import EMPTY, Context, PackedLengths, TokenSelection, packed, padded
 from headway.ops.attend import DOT, Dot, Score, divisors, shape_text
@@ -170,8 +170,8 @@ class SelfAttention(Attention):
             return None
         q, k, v = (y[0].unflatten(-1, (-1, self.head_dim)) for y in apply_each(x, self.q, self.k, self.v))  # N H D
         assert isinstance(self.score, Dot)
-        options = {"causal": self.pattern == Causal(), "scale": self.score.dotted(q, k)[2]}
-        return attend_packed(library, q, k, v, rows.lengths, **options).flatten(1)[None]
+        causal, scale = self.pattern == Causal(), self.score.dotted(q, k)[2]
+        return attend_packed(library, q, k, v, rows.lengths, causal=causal, scale=scale).flatten(1)[None]
 
     def is_plain_dot(self) -> bool:
         """Whether all that happens to queries and keys is their product, over all keys or those up to the query's."""
@@ -237,7 +237,8 @@ class CrossAttention(Attention):
         stand = Positions.run(0, memory.shape[1] if rows is None else rows.longest, x.device)
 
         def make() -> tuple[Tensor, Tensor]:
-            return self.keys_values(*apply_each(memory, self.k, self.v), stand, rows)
+            k, v = apply_each(memory, self.k, self.v)
+            return self.keys_values(k, v, stand, rows)
 
         k, v = make() if ctx.state is None else ctx.state.once(self, make)
         if ctx.state is not None and self.is_ordered():

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from headway.errors import UserError
-from headway.native.attention import native_attend
+from headway.native.sequence_attention import native_attend
 from headway.ops.pattern import Causal, Positions, both
 
 Edit = Callable[[Tensor], Tensor]

@@ -11,9 +11,9 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 import headway
-from headway.native import attention as module
-from headway.native.attention import MIN_QUERIES, attend_packed, native_attend
+from headway.native import sequence_attention as module
 from headway.native.library import Unusable
+from headway.native.sequence_attention import MIN_QUERIES, attend_packed, native_attend
 from headway.nn.attention import SelfAttention
 from headway.nn.context import Context, PackedLengths
 from headway.ops.attend import DOT, attend, attention_weights, per_head
@@ -48,7 +48,6 @@ def test_every_set_gives_the_definition(
     keep = torch.rand(sizes[0], 1, sizes[4]) < 0.6 if masked else None
     expected = definition(q, k, v, keep, causal)
     for instructions in range(len(library().sets)):
-        monkeypatch.setattr(module, "usable_library", lambda *given: library())
         monkeypatch.setattr(type(library()), "best", instructions)
         found = native_attend(q, k, v, keep=keep, causal=causal, scale=sizes[5] ** -0.5)
         assert found is not None

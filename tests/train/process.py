@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from headway.distributed.world import ALONE, World
+import torch
+
+from headway.distributed import world as world_module
+from headway.distributed.world import ALONE, World, joined
+from headway.errors import UserError
 from headway.training.build import batches_of, learner_of, share_of
 from headway.training.plan import Plan
 from tests.train.runs import planned

@@ -163,9 +163,9 @@ def test_what_does_not_fit_is_refused(model: Model) -> None:
     held = threading.Event()
     choose = Ticket.choose
 
-    def waits(self: Ticket, logits: Tensor) -> None:
+    def waits(self: Ticket, logits: Tensor, logprobs: Tensor) -> None:
         held.wait()
-        choose(self, logits)
+        choose(self, logits, logprobs)
 
     try:
         Ticket.choose = waits  # type: ignore[method-assign]
@@ -218,15 +218,15 @@ def test_it_drains_or_ends_at_once(model: Model) -> None:
 
 
 def test_one_that_fails_does_not_fail_the_others(engine: Engine, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = DecodingPool.step
+    read = DecodingPool.read
 
-    def poisoned(self: DecodingPool, tokens: Tensor) -> Tensor:
-        logits = step(self, tokens).clone()
-        bad = [row for row, ticket in enumerate(engine.rows) if ticket.request.sampler.seed == 7]
-        logits[bad] = torch.nan
+    def poisoned(self: DecodingPool, pieces: Sequence[Sequence[int]]) -> Tensor:
+        logits = read(self, pieces).clone()
+        rows = [ticket for ticket, piece in zip(engine.rows, pieces, strict=True) if piece]
+        logits[[at for at, ticket in enumerate(rows) if ticket.request.sampler.seed == 7]] = torch.nan
         return logits
 
-    monkeypatch.setattr(DecodingPool, "step", poisoned)
+    monkeypatch.setattr(DecodingPool, "read", poisoned)
     options = GenerationOptions(max_new_tokens=6)
     bad = replace(options, decoding=RandomSampler(seed=7))
     tickets = [asked(engine, model, "a cat", one) for one in (options, bad, options)]

@@ -90,7 +90,7 @@ class Job:
         windows = {request.row: 0 for request in requests}  # where what the model reads of a row begins
         session, logits = self.begin([(request.prompt, request.room) for request in requests])
         while True:
-            yield choose_tokens(requests, logits)
+            yield choose_tokens(requests, logits, logits.log_softmax(-1))
             going = [index for index, request in enumerate(requests) if request.reason is None]
             if not going:
                 return
@@ -159,9 +159,11 @@ def generate(
     return [best[0] for best in job.generate(how)]
 
 
-def choose_tokens(requests: list[Request], logits: Tensor) -> list[Step]:
-    """Each request chooses its next token by its row of the logits, B V."""
-    logprobs = logits.log_softmax(-1)  # one fused pass: 0.10 against 0.21 ms for the logsumexp of 50k
+def choose_tokens(requests: list[Request], logits: Tensor, logprobs: Tensor) -> list[Step]:
+    """Each request chooses its next token by its row of the logits, B V; `logprobs` are their log-softmax.
+
+    One fused pass for all rows: 0.10 against 0.21 ms for the logsumexp of 50k.
+    """
     if logprobs[:, 0].isnan().any():  # a logit of NaN or +∞ makes a whole row NaN
         raise UserError("the model's logits are not finite", do="look for NaN or ±∞ in its weights")
     rows = zip(requests, logits, strict=True)

@@ -72,8 +72,8 @@ class GenerationRequest:
 class Ticket:
     """A request that an engine has taken.  In an event loop read `events()`, elsewhere the ticket itself."""
 
-    def __init__(self, request: Request, text: StreamedText, top_logprobs: int, wake: Callable[[], None]):
-        self.request, self.text, self.top_logprobs, self.wake = request, text, top_logprobs, wake
+    def __init__(self, request: Request, text: StreamedText, top_logprobs: int, leave: Callable[[Ticket], None]):
+        self.request, self.text, self.top_logprobs, self.leave = request, text, top_logprobs, leave
         self.cached_tokens = 0  # of the prompt, which were read for an earlier request
         self.number = 0  # in the order in which the engine has given rows
         self.cancelled = self.failed = False
@@ -109,7 +109,7 @@ class Ticket:
     def cancel(self) -> None:
         """Frees the row before the next step; nothing follows.  From any thread, any number of times."""
         self.cancelled = True
-        self.wake()
+        self.leave(self)
 
     def choose(self, logits: Tensor, logprobs: Tensor) -> None:
         """Chooses the next token by the logits after the last one, 1 V, and delivers it, or what went wrong."""
@@ -229,11 +229,10 @@ class Engine:
         [(prompt, room)] = replace(job, reread=None, context=self.context).rows()
         row = Request(0, prompt, request.options.decoding, job.stop, room, job.rules)
         text = StreamedText(job.stop, self.tokenizer.stream(prompt))
-        ticket = Ticket(row, text, request.top_logprobs, self.wake)
+        ticket = Ticket(row, text, request.top_logprobs, self.leave_out)
         with self.changed:
             if self.closing or self.draining:
                 raise Overloaded(1)
-            self.waits = deque(one for one in self.waits if not one.ended)
             if len(self.waits) + len(self.rows) >= self.limits.slots + self.limits.queue:
                 raise Overloaded(1 + len(self.waits) // self.limits.slots)
             self.waits.append(ticket)
@@ -247,11 +246,13 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        with self.changed:
-            return sum(not ticket.ended for ticket in self.waits)
+        return len(self.waits)
 
-    def wake(self) -> None:
+    def leave_out(self, ticket: Ticket) -> None:
+        """Makes the room of a request free for others, where it still waits."""
         with self.changed:
+            if ticket in self.waits:
+                self.waits.remove(ticket)
             self.changed.notify_all()
 
     def close(self, *, drain: bool) -> None:
@@ -302,9 +303,9 @@ class Engine:
             for ticket in [*self.waits]:
                 if len(self.rows) == self.limits.slots:
                     break
-                if ticket.ended or not self.is_being_read(ticket.request.prompt):
+                if not self.is_being_read(ticket.request.prompt):
                     self.waits.remove(ticket)
-                    self.rows += [] if ticket.ended else [ticket]
+                    self.rows.append(ticket)
         for ticket in self.rows[self.pool.rows :]:
             self.admitted += 1
             ticket.number = self.admitted

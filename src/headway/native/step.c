@@ -90,6 +90,27 @@ typedef struct { /* what a panel writes to, and by what its sums are multiplied 
     int64_t step, ahead;
 } Panel;
 
+/* Attention of many queries, as those of whole sequences; `headway.native.sequence_attention` writes the same structures. */
+typedef struct {
+    int64_t q, k, v;  /* where its first tokens are, in numbers */
+    int64_t out;      /* its first row of `out` */
+    int64_t keep;     /* its first byte of `keep`; -1: all keys are seen */
+    int64_t queries, keys;
+} Sequence;
+
+typedef struct {
+    const float *q, *k, *v;
+    float *out; /* tokens x heads x head_dim, dense */
+    const uint8_t *keep;
+    const Sequence *sequences;
+    int64_t count, heads, kv_heads, head_dim;
+    int64_t q_token, k_token, v_token, q_head, k_head, v_head; /* steps in numbers */
+    float *room;       /* `room_each` numbers for each thread */
+    int64_t room_each;
+    float scale;       /* above 0 */
+    int32_t causal;    /* the query at i sees the keys up to that at i */
+} Attention;
+
 #if defined(__x86_64__)
 static inline int32_t four_bytes(const uint8_t *p) {
     int32_t found;
@@ -110,6 +131,7 @@ typedef struct {
     void (*linear_int8)(const Product *, int64_t, int64_t);
     void (*attend)(const float *, const float *, int64_t, const float *, int64_t, int64_t, int64_t, int64_t, float,
                    const uint8_t *, const float *, float *, float *);
+    void (*attend_sequence)(const Attention *, const Sequence *, int64_t, float *);
 } Kernels;
 
 #define SET portable
@@ -117,6 +139,7 @@ typedef struct {
 #define LANES 4
 #define UNSIGNED8 0
 #define ROWS8 6
+#define PANELS8 1
 #define ROWS32 6
 #if defined(__aarch64__)
 #define bytes8 int8x16_t
@@ -149,6 +172,7 @@ static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
 #define LANES 8
 #define UNSIGNED8 1
 #define ROWS8 6
+#define PANELS8 1
 #define ROWS32 6
 #define bytes8 __m256i
 #define SPREAD8(p) _mm256_set1_epi32(four_bytes(p))
@@ -163,6 +187,7 @@ static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
 #define LANES 16
 #define UNSIGNED8 1
 #define ROWS8 12
+#define PANELS8 2
 #define ROWS32 12
 #define bytes8 __m512i
 #define SPREAD8(p) _mm512_set1_epi32(four_bytes(p))
@@ -512,5 +537,27 @@ EXPORT void headway_linear_int8(const float *x, int64_t rows, int64_t inputs, in
     Product one = {codes, steps, panels, offsets, scale, bias, 0, inputs, 0, outputs, out, style};
     threads = take_threads(threads);
     run_product(one, SETS[set].kernels, x, rows, threads);
+    if (threads > 1) pthread_mutex_unlock(&pool.owner);
+}
+
+typedef struct {
+    const Kernels *kernels;
+    const Attention *attention;
+} AttentionJob;
+
+static void attend_sequences(void *given, int part, int parts) {
+    const AttentionJob *job = given;
+    const Attention *all = job->attention;
+    for (int64_t one = part; one < all->count * all->heads; one += parts)
+        job->kernels->attend_sequence(all, all->sequences + one / all->heads, one % all->heads, all->room + part * all->room_each);
+}
+
+/* Attention of whole sequences; each has a query and a key. */
+EXPORT void headway_attend(const Attention *all, int threads, int set) {
+    AttentionJob job = {SETS[set].kernels, all};
+    int64_t work = 0;
+    for (int64_t i = 0; i < all->count; i++) work += all->sequences[i].queries * all->sequences[i].keys;
+    threads = take_threads(threads);
+    spread(attend_sequences, &job, parts_for(work * all->heads * all->head_dim, threads));
     if (threads > 1) pthread_mutex_unlock(&pool.owner);
 }

@@ -1,8 +1,9 @@
 """The attention operator, its scores, and dropout.
 
-The explicit text of `attend` is its definition; the fused kernel is an evaluation of it, and so is `LearnedBias` where
-that kernel has no gradient.  Three of the four scores (dot product, additive, bilinear, cosine) are dot products once
-query and key are prepared (`dotted`), so the fused kernel evaluates them too; only the additive score is written out.
+The explicit text of `attend` is its definition; the fused kernels, torch's and the native library's, are evaluations of
+it, and so is `LearnedBias` where they have no gradient.  Three of the five scores (dot product, bilinear, cosine) are
+dot products once query and key are prepared (`dotted`), so the fused kernels evaluate them too; the additive and the
+capped score are written out.
 
 Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
        A width of the additive score
@@ -22,6 +23,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from headway.errors import UserError
+from headway.native.sequence_attention import native_attend
 from headway.ops.pattern import Causal, Positions, both
 
 Edit = Callable[[Tensor], Tensor]
@@ -124,11 +126,15 @@ def fused(
     score: DotScore,
     dropout: float,
 ) -> Tensor:
-    """`attend` by torch's kernel, which takes one mask or the causal flag, not both."""
+    """`attend` by the native library's kernel, or by torch's, which takes one mask or the causal flag, not both."""
+    q, k, scale = score.dotted(q, k)
+    if bias is None and dropout == 0.0:
+        found = native_attend(q, k, v, keep=keep, causal=causal, scale=scale)
+        if found is not None:
+            return found
     if causal and (keep is not None or bias is not None):
         keep, causal = both(keep, causal_keep(q, k)), False
     mask = None if keep is None else keep[:, None]  # B 1 T S
-    q, k, scale = score.dotted(q, k)
     if bias is not None:
         bias = bias.to(q.dtype)
         if dropout == 0.0 and needs_bias_gradient(bias, q, k):
@@ -231,6 +237,22 @@ class Cosine(DotScore):
     def dotted(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         factor = self.log_factor.clamp(max=log(self.most)).exp()
         return F.normalize(q, dim=-1) * factor, F.normalize(k, dim=-1), 1.0
+
+
+@dataclass(frozen=True)
+class SoftCapped:
+    """cap · tanh(scale · q kᵀ / cap): a scaled dot product that never passes ±cap (Gemma 2)."""
+
+    cap: float
+    scale: float | None = None
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        return soft_cap(Dot(self.scale)(q, k), self.cap)
+
+
+def soft_cap(x: Tensor, cap: float) -> Tensor:
+    """cap · tanh(x / cap): about x where that is small, and never beyond ±cap."""
+    return (x / cap).tanh() * cap
 
 
 def drop(x: Tensor, share: float) -> Tensor:

@@ -299,31 +299,37 @@ class Engine:
 
     def admit(self) -> None:
         """Gives free rows to the requests that have waited longest, behind what is known of their prompts."""
+        while ticket := self.next_waiting():
+            self.admitted += 1
+            ticket.number = self.admitted
+            try:
+                self.pool.join(self.prefixes.longest(ticket.request.prompt))
+                ticket.cached_tokens = self.pool.lengths[-1]
+            except Exception as error:  # of this request alone
+                self.pool.join()
+                ticket.fail(error)
+
+    def next_waiting(self) -> Ticket | None:
         with self.changed:
-            for ticket in [*self.waits]:
-                if len(self.rows) == self.limits.slots:
-                    break
+            for ticket in self.waits if len(self.rows) < self.limits.slots else ():
                 if not self.is_being_read(ticket.request.prompt):
                     self.waits.remove(ticket)
                     self.rows.append(ticket)
-        for ticket in self.rows[self.pool.rows :]:
-            self.admitted += 1
-            ticket.number = self.admitted
-            found = self.prefixes.longest(ticket.request.prompt)
-            self.pool.join(found)
-            ticket.cached_tokens = self.pool.lengths[-1]
+                    return ticket
+        return None
 
     def is_being_read(self, prompt: list[int]) -> bool:
-        """Whether much of a prompt will soon be known: another that begins alike is being read."""
+        """Whether more of a prompt will soon be known: another that begins like it is being read."""
         if not self.prefixes.most or not can_be_cut(self.pool.state):
             return False
-        reading = (ticket.request for ticket in self.rows if not ticket.request.tokens)
-        return any(alike(request.prompt, prompt) >= WORTH_WAITING for request in reading)
+        reading = [ticket for ticket in self.rows if not ticket.request.tokens]
+        return any(alike(one.request.prompt, prompt) >= one.cached_tokens + WORTH_WAITING for one in reading)
 
     def pieces(self) -> list[list[int]]:
         """What a pass reads in each row: the newest token, or of prompts as many together as a chunk has."""
         left, found = self.limits.chunk, [list[int]() for _ in self.rows]
-        for row in sorted(range(len(self.rows)), key=lambda row: self.rows[row].number):
+        going = [row for row, ticket in enumerate(self.rows) if not ticket.ended]
+        for row in sorted(going, key=lambda row: self.rows[row].number):
             request, read = self.rows[row].request, self.pool.lengths[row]
             if request.tokens:
                 found[row] = request.tokens[-1:]
@@ -334,10 +340,10 @@ class Engine:
 
     def read(self) -> None:
         """A pass: those whose prompt is read choose a token."""
-        if not self.rows:
-            return
         pieces = self.pieces()
         rows = [row for row, piece in enumerate(pieces) if piece]
+        if not rows:
+            return
         try:
             logits = self.pool.read(pieces)
             logprobs = logits.log_softmax(-1)

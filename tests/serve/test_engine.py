@@ -119,6 +119,18 @@ def test_the_same_prompt_again_reads_only_its_last_token(engine: Engine, model: 
     assert (again.cached_tokens == 0) == carried
 
 
+@pytest.mark.slow
+def test_a_beginning_that_several_share_is_read_once(engine: Engine, model: Model) -> None:
+    """Those that come later wait for it, where a state can be cut; each then reads the rest of its own."""
+    begun, options = [2 + at % 7 for at in range(40)], GenerationOptions(max_new_tokens=3)
+    tickets = [engine.submit(GenerationRequest((*begun, end), options)) for end in (2, 3, 4)]
+    for end, ticket in zip((2, 3, 4), tickets, strict=True):
+        job = engine.task.job(engine.model, [[*begun, end]], options)
+        assert tuple(event.token for event in ticket) == job.generate()[0][0].tokens
+    carried = bool(engine.pool.state.carried)
+    assert [ticket.cached_tokens for ticket in tickets] == ([0, 0, 0] if carried else [0, 40, 40])
+
+
 def test_likeliest_tokens_are_told(engine: Engine, model: Model) -> None:
     for event in asked(engine, model, "the cat", GenerationOptions(max_new_tokens=5), top=3):
         assert len(event.top) == 3

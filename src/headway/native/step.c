@@ -1,4 +1,5 @@
 /* A decoding step as a program: an array of operations on the rows of a batch, one new token each, run in one call.
+   Several tokens may follow one another in one row of the KV cache (`owners`): so prompts are read.
 
    Plain C with GNU vectors; nothing of Python or torch.  `headway.generate.step_program` writes the same structures from
    Python, and is their documentation; what each operation computes is defined by the parts of headway.nn.  Memory
@@ -23,7 +24,7 @@
 #define CHUNK 96 /* rows of int8 codes that are multiplied at a time, at most: they stay in the second cache */
 #define AHEAD 1024 /* bytes of weights that are fetched before they are needed: 17 to 20 instead of 15 to 18 GB/s */
 
-enum { EMBED, LAYER_NORM, RMS_NORM, LINEAR, LINEAR_INT8, ROTARY, APPEND, ATTEND, ACTIVATE, ADD, SCALE };
+enum { EMBED, LAYER_NORM, RMS_NORM, LINEAR, LINEAR_INT8, ROTARY, APPEND, ATTEND, ACTIVATE, ADD, SCALE, SELECT };
 enum { PLAIN = -1, RELU, GELU, GELU_TANH, QUICK_GELU, SILU, SIGMOID };
 enum { HALVES, PAIRS };
 
@@ -63,6 +64,9 @@ typedef struct {
     int64_t keys;
     uint8_t *codes; /* int8 inputs, rows x widest, up to CHUNK rows */
     float *steps;   /* their scales */
+    const int64_t *owners;   /* rows of the caches that the tokens stand in; NULL: each in its own */
+    const int64_t *selected; /* rows that SELECT leaves, rising; NULL: all */
+    int64_t selections;
 } Call;
 
 /* A product of int8: codes of rows, and weights in panels of PANEL outputs, of which four inputs at a time lie side by
@@ -397,6 +401,11 @@ static void rotate(const Op *op, const Call *call) {
     }
 }
 
+/* The row of a cache that a token stands in. */
+static int64_t owner_of(const Call *call, const Cache *cache, int64_t row) {
+    return call->owners ? call->owners[row] : row / cache->beams;
+}
+
 static int64_t slot_of(const Call *call, int64_t row) { return call->slot < 0 ? call->positions[row] : call->slot; }
 
 static void append(const Op *op, const Call *call) {
@@ -405,10 +414,10 @@ static void append(const Op *op, const Call *call) {
     for (int64_t b = 0; b < call->rows; b++)
         for (int h = 0; h < op->kv_heads; h++) {
             int64_t from = (b * op->kv_heads + h) * op->head_dim;
-            int64_t slot = slot_of(call, b);
-            memcpy(cache->k + b * cache->k_row + h * cache->k_head + slot * cache->k_key, k + from,
+            int64_t slot = slot_of(call, b), owner = owner_of(call, cache, b);
+            memcpy(cache->k + owner * cache->k_row + h * cache->k_head + slot * cache->k_key, k + from,
                    (size_t)op->head_dim * sizeof(float));
-            memcpy(cache->v + b * cache->v_row + h * cache->v_head + slot * cache->v_key, v + from,
+            memcpy(cache->v + owner * cache->v_row + h * cache->v_head + slot * cache->v_key, v + from,
                    (size_t)op->head_dim * sizeof(float));
         }
 }
@@ -419,17 +428,17 @@ static void attend(void *given, int part, int parts) {
     const Call *call = job->call;
     const Cache *cache = call->caches + op->cache;
     for (int64_t one = part; one < call->rows * op->heads; one += parts) {
-        int64_t b = one / op->heads, h = one % op->heads;
+        int64_t b = one % call->rows, h = one / call->rows; /* tokens of one row read the same keys */
         int64_t last = cache->keys ? cache->keys : slot_of(call, b) + 1;
         int64_t first = op->window && op->window < last ? last - op->window : 0;
-        int64_t memory = b / cache->beams, group = h / (op->heads / op->kv_heads);
-        job->kernels->attend(call->registers[op->source] + one * op->head_dim,
+        int64_t memory = owner_of(call, cache, b), group = h / (op->heads / op->kv_heads);
+        job->kernels->attend(call->registers[op->source] + (b * op->heads + h) * op->head_dim,
                              cache->k + memory * cache->k_row + group * cache->k_head, cache->k_key,
                              cache->v + memory * cache->v_row + group * cache->v_head, cache->v_key, op->head_dim,
                              first, last, op->number,
                              cache->keep ? cache->keep + memory * cache->keep_row : NULL,
                              op->bias ? op->bias + h * op->row : NULL, call->weights + part * call->keys,
-                             call->registers[op->target] + one * op->head_dim);
+                             call->registers[op->target] + (b * op->heads + h) * op->head_dim);
     }
 }
 
@@ -478,6 +487,10 @@ static void run(const Op *op, const Call *call, const Kernels *kernels, int thre
         for (int64_t b = 0; b < rows; b++) /* some columns of the source, from `column` on */
             for (int64_t i = 0; i < width; i++) out[b * width + i] = in[b * op->inputs + op->column + i] * op->number;
         break;
+    case SELECT:
+        for (int64_t b = 0; b < call->selections; b++)
+            memmove(out + b * width, in + call->selected[b] * width, (size_t)width * sizeof(float));
+        break;
     }
 }
 
@@ -487,7 +500,12 @@ EXPORT int headway_step(const Call *call, int64_t vocab, int64_t positions) {
         if (call->tokens[b] < 0 || call->tokens[b] >= vocab || call->positions[b] < 0 || call->positions[b] >= positions)
             return 1;
     int threads = take_threads(call->threads);
-    for (int32_t i = 0; i < call->count; i++) run(call->ops + i, call, SETS[call->set].kernels, threads);
+    Call now = *call;
+    for (int32_t i = 0; i < call->count; i++) {
+        if (call->ops[i].kind == SELECT && !call->selected) continue;
+        run(call->ops + i, &now, SETS[call->set].kernels, threads);
+        if (call->ops[i].kind == SELECT) now.rows = call->selections;
+    }
     if (threads > 1) pthread_mutex_unlock(&pool.owner);
     return 0;
 }

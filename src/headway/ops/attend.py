@@ -1,9 +1,9 @@
 """The attention operator, its scores, and dropout.
 
 The explicit text of `attend` is its definition; the fused kernel is an evaluation of it, and so is `KeptWeights` where
-that kernel has no gradient, or a slow one.  Three of the four scores (dot product, additive, bilinear, cosine) are dot
-products once query and key are prepared (`dotted`), so the fused kernel evaluates them too; only the additive score is
-written out.
+that kernel has no gradient, or a slow one.  Three of the five scores (dot product, bilinear, cosine) are dot products
+once query and key are prepared (`dotted`), so the fused kernel evaluates them too; the additive and the capped score
+are written out.
 
 Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
        A width of the additive score
@@ -12,17 +12,18 @@ Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E va
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
 
 from headway.errors import UserError
+from headway.ops.kept_weights import keeps_weights, with_kept_weights
+from headway.ops.mixed_precision import at_least_float32
 from headway.ops.pattern import Causal, Positions, both
 
 Edit = Callable[[Tensor], Tensor]
@@ -131,7 +132,7 @@ def fused(
     if causal and (keep is not None or bias is not None or kept_weights):
         keep, causal = both(keep, causal_keep(q, k)), False
     if kept_weights:
-        return with_kept_weights(q, k, v, keep, bias, scale)
+        return with_kept_weights(q, per_head(k, q.shape[1]), per_head(v, q.shape[1]), keep, bias, scale)
     mask = None if keep is None else keep[:, None]  # B 1 T S
     if bias is not None:
         bias = bias.to(q.dtype)
@@ -144,124 +145,6 @@ def fused(
         y = F.scaled_dot_product_attention(folded, k, v, mask, dropout, scale=scale)
         return y.reshape(*q.shape[:3], v.shape[3])
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=grouped)
-
-
-MAX_KEPT = 512 * 512  # weights of a head: beyond, to keep them takes more memory than the rest of a layer, or as much
-PART = 2**19  # logits that are computed at a time, 2 MB in float32, so that they stay in the cache
-
-
-def keeps_weights(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
-    """Whether a gradient is wanted for which torch's kernel is slow: that of a learned bias, and any in bf16.
-
-    In bf16 that kernel computes no faster than in float32, and its gradient of short rows slower (`KeptWeights`).
-    """
-    given = [x for x in (q, k, v, bias) if x is not None]
-    if not (torch.is_grad_enabled() and any(x.requires_grad for x in given)) or torch.compiler.is_compiling():
-        return False
-    dtype, learned = dtype_of_products(q), bias is not None and bias.requires_grad
-    if dtype is torch.bfloat16:
-        wanted = q.shape[2] * k.shape[2] <= MAX_KEPT
-    else:
-        wanted = learned and q.dtype is dtype and dtype in (torch.float32, torch.float64) and q.shape[1] == k.shape[1]
-    return wanted and q.device.type == "cpu" and not (bias is not None and bool(bias.detach().isneginf().any()))
-
-
-def with_kept_weights(
-    q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None, scale: float
-) -> Tensor:
-    dtype = dtype_of_products(q)
-    q, k, v = (x.to(dtype) for x in (q, per_head(k, q.shape[1]), per_head(v, q.shape[1])))
-    bias = None if bias is None else bias.to(dtype)
-    if keep is None:
-        return KeptWeights.apply(q, k, v, bias, None, scale)
-    hidden = q.new_zeros(keep.shape).masked_fill_(~keep, HIDDEN)[:, None]  # B 1 T S
-    y, some = KeptWeights.apply(q, k, v, bias, hidden, scale), keep.any(-1)
-    return y if bool(some.all()) else y * some[:, None, :, None]  # a query that may see no key gives zeros
-
-
-HIDDEN = -1e30  # a logit beside which any other is infinite, and which is equal to itself
-
-
-class KeptWeights(torch.autograd.Function):
-    """softmax(scale · q kᵀ + bias + hidden) v, for a `bias` that may learn and `hidden`, B 1 T S, that does not.
-
-    The weights are kept for the gradient; they are computed for a few rows or heads at a time.  The softmax and its
-    gradient are in float32 or better.  torch's path for a mask with a gradient takes 1.2 times as long, and 1.5 times
-    where something is hidden (256 windows of 49 cells, 3 heads, forward and backward), looking for rows that see
-    nothing in the whole matrix.  In bf16 (AVX-512 with its instructions, forward and backward) torch's kernel takes
-    38 ms for 8 rows of 256 causal tokens, 6 heads of 64, against 17; for 128 rows of 15, 4 heads, 31 against 6.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: FunctionCtx,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        bias: Tensor | None,
-        hidden: Tensor | None,
-        scale: float,
-    ) -> Tensor:
-        weights = q.new_empty(*q.shape[:3], k.shape[2])
-        y = q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[3]).transpose(1, 2)  # as heads are merged
-        for part in parts(weights):
-            added = [within(x, part).expand_as(weights[part]) for x in (bias, hidden) if x is not None]
-            whole = sum(added[1:], added[0]).flatten(0, 1) if added else q.new_zeros(())
-            q_flat, k_flat = q[part].flatten(0, 1), k[part].flatten(0, 1)
-            logits = torch.baddbmm(whole, q_flat, k_flat.mT, beta=1 if added else 0, alpha=scale)
-            weights[part] = at_least_float32(logits).softmax(-1).view_as(weights[part])
-            y[part] = weights[part] @ v[part]
-        ctx.save_for_backward(q, k, v, weights)
-        ctx.scale, ctx.bias = scale, None if bias is None else bias.shape  # pyright: ignore[reportAttributeAccessIssue]
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *grads: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        q, k, v, weights = ctx.saved_tensors
-        grad_q, grad_k, grad_v = (torch.empty_like(x) for x in (q, k, v))
-        grad_bias = at_least_float32(q.new_zeros(ctx.bias)) if ctx.needs_input_grad[3] else None
-        for part in parts(weights):
-            grad, own = grads[0][part], at_least_float32(weights[part])
-            grad_v[part] = weights[part].mT @ grad
-            inner = torch.ops.aten._softmax_backward_data(at_least_float32(grad @ v[part].mT), own, -1, own.dtype)
-            if grad_bias is not None:
-                some = within(grad_bias, part)
-                some += inner.sum_to_size(some.shape)
-            inner = inner.mul_(ctx.scale).to(q.dtype)
-            grad_q[part], grad_k[part] = inner @ k[part], inner.mT @ q[part]
-        return grad_q, grad_k, grad_v, grad_bias, None, None
-
-
-def parts(weights: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Some rows, or some heads of one, at a time."""
-    batch, heads, queries, keys = weights.shape
-    size = max(1, queries * keys)
-    some_rows, some_heads = max(1, PART // (size * heads)), max(1, PART // size)
-    for row in range(0, batch, some_rows):
-        for head in range(0, heads, some_heads):
-            yield slice(row, row + some_rows), slice(head, head + some_heads)
-
-
-def within(x: Tensor, part: tuple[slice, slice]) -> Tensor:
-    """That part of a tensor in which rows and heads may be 1."""
-    rows, heads = (one if length > 1 else slice(None) for one, length in zip(part, x.shape[:2], strict=True))
-    return x[rows, heads]
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """Sums over many keys, words or rows lose too much in bf16."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def dtype_of_products(x: Tensor) -> torch.dtype:
-    """The dtype of products with `x`: its own, or that of mixed precision where it is on."""
-    kind = x.device.type
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
-        return x.dtype
-    return torch.get_autocast_dtype(kind)
 
 
 def causal_keep(q: Tensor, k: Tensor) -> Tensor:
@@ -301,6 +184,22 @@ class Cosine(DotScore):
         return F.normalize(q, dim=-1) * factor, F.normalize(k, dim=-1), 1.0
 
 
+@dataclass(frozen=True)
+class SoftCapped:
+    """cap · tanh(scale · q kᵀ / cap): a scaled dot product that never passes ±cap (Gemma 2)."""
+
+    cap: float
+    scale: float | None = None
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        return soft_cap(Dot(self.scale)(q, k), self.cap)
+
+
+def soft_cap(x: Tensor, cap: float) -> Tensor:
+    """cap · tanh(x / cap): about x where that is small, and never beyond ±cap."""
+    return (x / cap).tanh() * cap
+
+
 def drop(x: Tensor, share: float) -> Tensor:
     """`x` with about `share` of its values replaced by 0, in expectation unchanged.
 
@@ -318,12 +217,6 @@ def drop(x: Tensor, share: float) -> Tensor:
 
 
 STEPS = 2**16  # values of the 16 bits that decide
-
-
-def no_autocast(x: Tensor) -> torch.autocast:
-    """A context in which products keep the dtype of their inputs, in mixed precision too; `x` tells the device."""
-    kind = x.device.type  # the meta device has no autocast
-    return torch.autocast(kind if torch.amp.is_autocast_available(kind) else "cpu", enabled=False)
 
 
 def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None) -> None:

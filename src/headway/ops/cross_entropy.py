@@ -22,7 +22,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from headway.errors import UserError
-from headway.ops.attend import dtype_of_products, shape_text
+from headway.ops.attend import shape_text
+from headway.ops.mixed_precision import dtype_of_products
 
 BUFFER = 2**23  # logits of a chunk, 32 MB: twice as many are 3 % faster at a vocabulary of 50k, 6 % slower at 8k
 FEW = 2**18  # logits that are sooner made all at once

@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.ops.attend import at_least_float32, no_autocast, shape_text
+from headway.ops.attend import shape_text
+from headway.ops.mixed_precision import at_least_float32, no_autocast
 
 
 def info_nce(a: Tensor, b: Tensor, scale: float | Tensor, owners: Tensor | None = None) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.ops import kept_weights as module
+from headway.ops import attend as module
 from headway.ops.attend import attend
 
 BF16 = torch.bfloat16

@@ -278,6 +278,11 @@ class TrainSettings:
         "activation checkpointing: true recomputes the activations of each block in the backward pass, which takes "
         "less memory and about a third more time; null: only where the memory does not suffice without",
     )
+    parallel: Literal["ddp", "fsdp"] = setting(
+        "ddp",
+        "how several processes share the work; ddp: each has the whole model; fsdp: each has a part of every "
+        "parameter, of its gradient and of its optimiser state",
+    )
     threads: int | None = setting(None, "CPU threads of the computation; null: one per core", min_value=1, limit=1024)
     log_every: int | None = setting(None, "steps between lines of metrics; null: chosen", min_value=1, limit=MAX_STEPS)
 

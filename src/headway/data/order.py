@@ -136,6 +136,9 @@ class Share:
         """Which batch of the step is the one that this process reads at a place in its order."""
         return at if self.split else at * self.processes + self.rank
 
+    def describe(self) -> str:
+        return f"{self.processes} processes, {'rows of every batch each' if self.split else 'whole batches each'}"
+
     @property
     def key(self) -> tuple[int | str, ...]:
         """What random numbers depend on besides their batch."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
 
-from headway.distributed.world import ADDRESS, LOCAL_SIZE, PORT, RANK, WORLD_SIZE
+from headway.distributed.world import ADDRESS, JOIN_SECONDS, LOCAL_SIZE, PORT, RANK, WORLD_SIZE
 from headway.errors import UserError, port_errors
 from headway.system import CHECKPOINTS, die_with_parent, handled, share_threads
 
@@ -27,6 +27,11 @@ LOOPBACK = "127.0.0.1"
 GRACE_SECONDS = 60.0  # more than a process needs to miss another one, and to say so
 LEAVE_SECONDS = 3.0  # that the others have after process 0 has said why it ends
 POLL_SECONDS = 0.05
+MEET = """
+from headway.distributed.world import joined
+with joined() as world:
+    assert world.totals(1.0) == [2.0]
+"""
 MAX_RESTARTS = 3  # in a row, without a new checkpoint
 ASKED = (0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes after which nothing is started again
 
@@ -88,15 +93,7 @@ class Processes:
         self.running = [self.start(words, rank, count, port) for rank in range(count)]
 
     def start(self, words: Sequence[str], rank: int, count: int, port: int | None) -> subprocess.Popen[bytes]:
-        variables = dict(os.environ)
-        if port is not None:
-            place = {
-                ADDRESS: LOOPBACK,
-                PORT: str(port),
-                "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
-            }
-            numbers = {RANK: rank, "LOCAL_RANK": rank, WORLD_SIZE: count, LOCAL_SIZE: count}
-            variables |= place | {name: str(number) for name, number in numbers.items()}
+        variables = {**os.environ, **({} if port is None else variables_of(rank, count, port))}
         return subprocess.Popen([sys.executable, "-m", "headway", *words], env=variables, preexec_fn=die_with_parent)
 
     def run(self) -> list[int]:
@@ -131,6 +128,31 @@ class Processes:
         for one in self.running:
             if one.poll() is None:
                 one.kill()
+
+
+def variables_of(rank: int, count: int, port: int) -> dict[str, str]:
+    """What torchrun would set for one of the processes of this machine."""
+    loopback = {ADDRESS: LOOPBACK, "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
+    numbers = {RANK: rank, "LOCAL_RANK": rank, WORLD_SIZE: count, LOCAL_SIZE: count, PORT: port}
+    return loopback | {name: str(number) for name, number in numbers.items()}
+
+
+def rendezvous_problem() -> str | None:
+    """Why two processes of this machine cannot train together; None where they have met and added two numbers."""
+    command, port = [sys.executable, "-c", MEET], free_port()
+    both = [
+        subprocess.Popen(command, env={**os.environ, **variables_of(rank, 2, port)}, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    try:
+        said = [one.communicate(timeout=2 * JOIN_SECONDS)[1].strip() for one in both]
+    except subprocess.TimeoutExpired:
+        return f"they have not met in {2 * JOIN_SECONDS:.0f} seconds"
+    finally:
+        for one in both:
+            one.kill()
+    failed = [text.splitlines()[-1:] for one, text in zip(both, said, strict=True) if one.wait() != 0]
+    return None if not failed else next(iter(failed[0]), "one of them ended without a word")
 
 
 def free_port() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sized
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from json import dumps
@@ -15,10 +16,10 @@ import torch
 from torch import nn
 
 from headway.console import finite
-from headway.data.order import WHOLE, Share
+from headway.data.order import WHOLE
 from headway.distributed.world import ALONE, World
 from headway.dtype import BF16, describe_device
-from headway.errors import UserError, argument, counted, going_on, path_argument
+from headway.errors import argument, counted, going_on, path_argument
 from headway.metrics.scores import MEASURES, score_cell
 from headway.recipe import Recipe
 from headway.system import gibibytes, write_json
@@ -43,7 +44,7 @@ from headway.training.optimiser import (
     OptimiserChoice,
     Schedule,
 )
-from headway.training.parallel import DataParallel, without_exchange
+from headway.training.parallel import ENGINES, FSDP, SingleProcess
 from headway.training.plan import Plan
 
 T = TypeVar("T")
@@ -67,10 +68,12 @@ def learner_of(made: Plan, world: World = ALONE) -> Learner:
     task = made.task
     memory = task.memory(model) if isinstance(task, StatefulLoss) else None
     loss = task.loss_after if isinstance(task, StatefulLoss) and memory is not None else task.loss
-    parallel = DataParallel(model, loss) if world.size > 1 else None
+    sharded = world.size > 1 and train.parallel == FSDP
+    whole_model = deepcopy(model) if sharded else None
+    engine = (ENGINES[train.parallel] if world.size > 1 else SingleProcess)(model, loss)
     return Learner(
         model,
-        loss if parallel is None else parallel.loss,
+        engine.loss,
         optimiser_of(recipe, model),
         schedule_of(recipe, config_dim(made.config)),
         seed=recipe.seed,
@@ -81,31 +84,9 @@ def learner_of(made: Plan, world: World = ALONE) -> Learner:
         recompute=train.recompute or False,
         world=world,
         share=made.share,
-        exchange=without_exchange if parallel is None else parallel.exchange,
+        exchange=engine.exchange,
+        whole_model=whole_model,
     )
-
-
-def share_of(made: Plan, world: World) -> Share:
-    """What one of several processes computes of each step; refused where a batch cannot be shared.
-
-    Where the batches of a step can be dealt out evenly, each process reads whole ones, and the step is that of a single
-    process in every number that is drawn; else each reads its part of the rows of every batch.
-    """
-    if world.size == 1:
-        return WHOLE
-    train, task, processes = made.recipe.train, made.task, f"{world.size} processes"
-    if isinstance(task, StatefulLoss) and task.memory(made.shape()) is not None:
-        said = f"{made.architecture} remembers from batch to batch, which {processes} cannot do"
-        raise UserError(said, do="train it in one process")
-    split = train.grad_accumulation % world.size != 0
-    if split and task.compares_rows:
-        said = f"the loss of {task.name} compares the rows of a batch, which {processes} would split"
-        raise UserError(said, do=f"give train.grad_accumulation={world.size}, and a smaller train.batch")
-    sizes = [len(rows) for rows in made.encoded.batches(require(train.batch), 1).steps.batches(0)]
-    if split and sum(sizes) < world.size * len(sizes):
-        said = f"{processes} would share batches of {sum(sizes) / len(sizes):.1f} rows"
-        raise UserError(said, do="give a larger train.batch, or fewer processes")
-    return Share(world.rank, world.size, split)
 
 
 def optimiser_of(recipe: Recipe, model: nn.Module) -> Optimiser:
@@ -200,15 +181,11 @@ def describe_choices(made: Plan) -> list[str]:
         ("model", model_line(made), "--from" if made.start and not recipe.model.preset else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{describe_device(recipe.device)}, {counted(require(train.threads), 'thread')}", "--device"),
-        *([("", f"{share.processes} processes, {how_shared(share)}", "--processes")] if share != WHOLE else []),
+        *([] if share == WHOLE else [("", f"{train.parallel}: {share.describe()}", "--processes")]),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
         ("batch", f"{require(train.batch) * train.grad_accumulation:,} {made.encoded.unit}", "--train.batch"),
     ]
     return [*([] if left_out is None else [f"--skip-bad: {left_out}"]), *table(lines)]
-
-
-def how_shared(share: Share) -> str:
-    return "each with its rows of every batch" if share.split else "each with whole batches"
 
 
 def describe_timing(made: Plan, timing: StepTiming) -> list[str]:

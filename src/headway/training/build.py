@@ -200,7 +200,7 @@ def describe_timing(made: Plan, timing: StepTiming) -> list[str]:
     recomputed = "the activations of each block are recomputed"
     lines = [
         *([("dtype", timing.precision, "--train.dtype")] if timing.precision else []),
-        ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
+        ("length", f"{counted(steps, 'step')}, {epochs:.1f} epochs", "--train.steps, --minutes"),
         *([("", f"enough for this data: not all of {timing.minutes:g} minutes", "--train.epochs")] if enough else []),
         ("time", about.format(duration(seconds)), "--minutes"),
         ("memory", about.format(gibibytes(timing.memory)), "--train.batch"),
@@ -216,13 +216,17 @@ def table(lines: Iterable[tuple[str, str, str]]) -> list[str]:
 
 def too_short(made: Plan, timing: StepTiming) -> list[str]:
     """A warning where the given minutes let a model see less than all of its data, and what to give instead."""
-    epoch = max(1, round(made.encoded.tokens / units_of_step(made)))
+    epoch = steps_of_epoch(made)
     if timing.minutes is None or require(made.recipe.train.steps) >= epoch:
         return []
     needed = -(-timing.seconds(epoch, 2) // 60)
     said = f"too short: about {needed:.0f} minutes for one epoch; give --minutes {needed:.0f} or more"
     smaller = smaller_preset(made, timing, epoch)
     return [said, *([f"or a smaller model: --preset {smaller}"] if smaller else [])]
+
+
+def steps_of_epoch(made: Plan) -> int:
+    return max(1, round(made.encoded.tokens / units_of_step(made)))
 
 
 def smaller_preset(made: Plan, timing: StepTiming, epoch: int) -> str | None:
@@ -345,7 +349,7 @@ def verdict(made: Plan, end: RunResult) -> str | None:
     scores, main = found.scores, found.scores.main
     how, value = MEASURES[main], found.scores.numbers[found.scores.main]
     if not math.isfinite(value):
-        return f"has not learned: {how.title} is no number after {end.step:,} steps; try {advice(made)}"
+        return f"has not learned: {how.title} is no number after {counted(end.step, 'step')}; try {advice(made)}"
     if not found.baselines:
         return None
     first, limits = found.baselines[0], scores.intervals[main]
@@ -355,7 +359,7 @@ def verdict(made: Plan, end: RunResult) -> str | None:
     ours = f"{how.title} {scores.told(main)}"
     against = " and ".join(f"{score_cell(one.scores, main)} by {one.name}" for one in found.baselines)
     against += f" on the same {scores.count:,} {scores.things}"
-    loss = "" if found.loss is None else f"; the loss is {found.loss:.2f} after {end.step:,} steps"
+    loss = "" if found.loss is None else f"; the loss is {found.loss:.2f} after {counted(end.step, 'step')}"
     if not how.better(value, first.scores.numbers[main]):
         return f"has not learned: {ours} against {against}{loss}; try {advice(made)}"
     if first.scores.numbers[main] in limits:
@@ -373,9 +377,12 @@ def verdict(made: Plan, end: RunResult) -> str | None:
 
 
 def advice(made: Plan) -> str:
-    """Another run that may do better, as it is typed; where a recipe cannot say all of a run, its settings."""
+    """Another run that may do better, as it is typed; where a recipe cannot say all of a run, its settings.
+
+    A longer run is one epoch at least.
+    """
     train = made.recipe.train
-    steps, lr = LONGER * (train.steps or 1), (train.lr or 1e-3) / SLOWER
+    steps, lr = max(LONGER * (train.steps or 1), steps_of_epoch(made)), (train.lr or 1e-3) / SLOWER
     data, name = made.recipe.data, made.task.name
     repeatable = bool(data.path or data.source) and name in TASKS and task_class(name) is type(made.task)
     if not repeatable or made.module is not None or not (made.recipe.model.preset or made.start):

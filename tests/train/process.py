@@ -15,9 +15,10 @@ import torch
 from headway.distributed import world as rendezvous
 from headway.distributed.world import ALONE, World, joined
 from headway.errors import UserError
-from headway.training.build import batches_of, learner_of, share_of
+from headway.training.build import batches_of, learner_of
 from headway.training.parallel import whole
 from headway.training.plan import Plan
+from headway.training.processes import share_of
 from tests.train.runs import planned
 
 STEPS = 3

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import index
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,6 +146,14 @@ class Share:
 
 
 WHOLE = Share()
+
+
+class UncountedBatch(NamedTuple):
+    """What a process without rows of a batch computes, so that it takes part in the exchange of gradients: times 0."""
+
+    batch: Any
+    targets: int = 0
+    tokens: int = 0
 
 
 class Steps:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sized
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from json import dumps
@@ -44,7 +43,7 @@ from headway.training.optimiser import (
     OptimiserChoice,
     Schedule,
 )
-from headway.training.parallel import ENGINES, FSDP, SingleProcess
+from headway.training.parallel import ENGINES
 from headway.training.plan import Plan
 
 T = TypeVar("T")
@@ -58,19 +57,15 @@ LONGER, SLOWER = 4, 4  # times as many steps, and a fourth of the learning rate,
 
 def learner_of(made: Plan, world: World = ALONE) -> Learner:
     """The model with all that changes it, in one of the processes of a world."""
-    recipe, model = made.recipe, made.build()
-    train = recipe.train
+    recipe, train, model = made.recipe, made.recipe.train, made.build()
     if recipe.model.freeze is not None:
         freeze(model, recipe.model.freeze)
         if recipe.model.freeze == (ENCODER,) and (found := made.reused(model)):
             leave(model, [name for name in found.tensors if not name.startswith(OUT)])  # a norm that the head took over
-    average = EMA(model, train.ema_decay) if train.ema_decay else None
-    task = made.task
+    task, average = made.task, EMA(model, train.ema_decay) if train.ema_decay else None
     memory = task.memory(model) if isinstance(task, StatefulLoss) else None
     loss = task.loss_after if isinstance(task, StatefulLoss) and memory is not None else task.loss
-    sharded = world.size > 1 and train.parallel == FSDP
-    whole_model = deepcopy(model) if sharded else None
-    engine = (ENGINES[train.parallel] if world.size > 1 else SingleProcess)(model, loss)
+    engine = ENGINES[train.parallel if world.size > 1 else None](model, loss)
     return Learner(
         model,
         engine.loss,
@@ -84,8 +79,7 @@ def learner_of(made: Plan, world: World = ALONE) -> Learner:
         recompute=train.recompute or False,
         world=world,
         share=made.share,
-        exchange=engine.exchange,
-        whole_model=whole_model,
+        engine=engine,
     )
 
 
@@ -172,7 +166,6 @@ def describe_choices(made: Plan) -> list[str]:
     """What is known of a run before anything of it is timed."""
     recipe, train = made.recipe, made.recipe.train
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
-    share = made.share
     vocab, reuse, left_out, augment = vocabulary(made), reuse_line(made), made.splits.left_out, recipe.data.augment
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
@@ -181,7 +174,7 @@ def describe_choices(made: Plan) -> list[str]:
         ("model", model_line(made), "--from" if made.start and not recipe.model.preset else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{describe_device(recipe.device)}, {counted(require(train.threads), 'thread')}", "--device"),
-        *([] if share == WHOLE else [("", f"{train.parallel}: {share.describe()}", "--processes")]),
+        *([] if made.share == WHOLE else [("", f"{train.parallel}: {made.share.describe()}", "--processes")]),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
         ("batch", f"{require(train.batch) * train.grad_accumulation:,} {made.encoded.unit}", "--train.batch"),
     ]

@@ -25,6 +25,7 @@ from headway.data.order import (
     Share,
     Steps,
     StreamWindows,
+    UncountedBatch,
     batched,
     random_for,
     spans,
@@ -343,10 +344,7 @@ class HistoryExamples(SpanExamples):
 
 
 class Batches:
-    """`batches[step]` holds the batches of a step, counted from 1: several with gradient accumulation.
-
-    With a `share` they are those of one of several processes.
-    """
+    """`batches[step]` holds this `share` of the batches of a step, counted from 1: several with accumulation."""
 
     def __init__(self, task: Task, examples: Examples, steps: Steps, seed: int, share: Share = WHOLE):
         self.task, self.examples, self.steps, self.seed, self.share = task, examples, steps, seed, share
@@ -358,8 +356,6 @@ class Batches:
     def batch(self, mine: BatchPosition, whole: BatchPosition) -> Any:
         random = random_for("batch", self.seed, whole.epoch, whole.batch, *self.share.key)
         if len(mine.rows) == 0:  # fewer rows than processes
-            from headway.tasks.batches import UncountedBatch  # late, as torch is
-
             return UncountedBatch(self.task.collate(self.examples.rows(whole.rows[:1]), random))
         return self.task.collate(self.examples.rows(mine.rows), random)
 

@@ -23,24 +23,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headway.data.order import WHOLE, Share, keyed
+from headway.data.order import WHOLE, Share, UncountedBatch, keyed
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, listed
 from headway.nn.moe import MoE, load_balance
 from headway.nn.recompute import recomputed
 from headway.nn.trace import Trace, record
 from headway.nn.trunk import device_of, tensors_of
-from headway.tasks.batches import UncountedBatch, to_device
+from headway.tasks.batches import to_device
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
-from headway.training.parallel import part_like, whole
+from headway.training.parallel import Engine, SingleProcess, part_like, whole
 
 LOAD, PROBS = ".load", ".probs"  # of a mixture of experts, which its load-balancing loss is computed of
 UPDATES = "/updates"  # no parameter's name begins so
@@ -78,24 +78,22 @@ class Learner:
         recompute: bool = False,
         world: World = ALONE,
         share: Share = WHOLE,
-        exchange: Callable[[bool], AbstractContextManager[object]] = nullcontext,
-        whole_model: nn.Module | None = None,
+        engine: Engine | None = None,
     ):
         """`loss(model, batch)` is that of a task; `balance` is the weight of the routers' load-balancing loss.
 
         `dtype` is that of products in the forward pass; `recompute` is activation checkpointing.
 
-        `share` is what this process of the `world` computes of each step; its gradients are exchanged in the last of
-        several backward passes, and `exchange(False)` is a context of the others.  `whole_model` is what is evaluated
-        in the place of a model whose parameters processes have parts of.
+        `share` is what this process of the `world` computes of each step, and `engine` exchanges the gradients.
 
         With a `memory` it is `loss(model, batch, memory)` and returns the memory after the batch, too.
         """
         self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
         self.seed, self.max_grad_norm, self.average, self.memory = seed, max_grad_norm, average, memory
         self.dtype, self.recompute, self.device = dtype, recompute, device_of(model)
-        self.world, self.share, self.exchange = world, share, exchange
-        self.whole_model = whole_model or model
+        self.world, self.share = world, share
+        self.engine = engine or SingleProcess(model, loss)
+        self.whole_model = self.engine.whole_model
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
         set_training(model)
 
@@ -109,7 +107,7 @@ class Learner:
         self.optimiser.zero_grad()
         last, loss = len(batches) - 1, 0.0
         for at, batch in enumerate(batches):
-            with self.exchange(at == last):
+            with self.engine.exchange(at == last):
                 loss += self.backward(step, at, batch, targets)
         [loss] = self.world.totals(loss)
         self.average_statistics()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -34,7 +35,12 @@ class StepLoss(nn.Module):
 
 
 class Engine(Protocol):
-    """Computes losses whose gradients are exchanged in the backward pass."""
+    """Computes losses whose gradients are exchanged in the backward pass.
+
+    `whole_model` is what is evaluated: the model, or a copy of it where processes have parts of its parameters.
+    """
+
+    whole_model: nn.Module
 
     def loss(self, model: nn.Module, *inputs: Any) -> Any:
         """The loss of a batch by the model that the engine was made for."""
@@ -49,7 +55,7 @@ class SingleProcess:
     """That of a process alone."""
 
     def __init__(self, model: nn.Module, loss: Loss):
-        self.step_loss = loss
+        self.whole_model, self.step_loss = model, loss
 
     def loss(self, model: nn.Module, *inputs: Any) -> Any:
         return self.step_loss(model, *inputs)
@@ -64,6 +70,7 @@ class DataParallel:
     def __init__(self, model: nn.Module, loss: Loss):
         from torch.nn.parallel import DistributedDataParallel
 
+        self.whole_model = model
         with warnings.catch_warnings():  # newer versions have another name for it
             warnings.filterwarnings("ignore", message="`broadcast_buffers`", category=FutureWarning)
             # experts without tokens have no gradient; and without it, buckets would change after the first step
@@ -84,6 +91,7 @@ class FullyShardedDataParallel:
     def __init__(self, model: nn.Module, loss: Loss):
         from torch.distributed.fsdp import fully_shard
 
+        self.whole_model = deepcopy(model)
         for block in innermost_blocks(model):
             fully_shard(block)
         self.wrapped: Any = fully_shard(StepLoss(model, loss))
@@ -96,7 +104,11 @@ class FullyShardedDataParallel:
         return nullcontext()
 
 
-ENGINES: Mapping[str, Callable[[nn.Module, Loss], Engine]] = {DDP: DataParallel, FSDP: FullyShardedDataParallel}
+ENGINES: Mapping[str | None, Callable[[nn.Module, Loss], Engine]] = {
+    None: SingleProcess,
+    DDP: DataParallel,
+    FSDP: FullyShardedDataParallel,
+}
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from headway.data.order import WHOLE
 from headway.distributed import world as rendezvous
 from headway.distributed.world import ALONE, World, joined
 from headway.errors import UserError
@@ -19,6 +20,7 @@ from headway.training.build import batches_of, learner_of
 from headway.training.parallel import whole
 from headway.training.plan import Plan
 from headway.training.processes import share_of
+from tests.train.disks import same_tensors
 from tests.train.runs import planned
 
 STEPS = 3
@@ -58,6 +60,24 @@ def steps_of(name: str, world: World = ALONE) -> list[list[float]]:
     return found
 
 
+def layouts(world: World) -> list[Any]:
+    """Whether each layout that restores a checkpoint gives the same, and the norm of the next step's gradient."""
+    made = in_case("uneven lengths", world)
+    sharded = in_case("fsdp", world)
+    first = learner_of(made, world)
+    first.learn(1, next(batches_of(made)(1, 2)))
+    tensors, same, norms = first.tensors(), list[bool](), list[float]()
+    for plan, where in ((replace(made, share=WHOLE), ALONE), (sharded, world), (made, world)):
+        learner = learner_of(plan, where)
+        learner.restore(tensors)
+        found = {part: {name: one.clone() for name, one in kept.items()} for part, kept in learner.tensors().items()}
+        same.append(all(same_tensors(found[part], tensors[part]) for part in tensors))
+        [batches] = batches_of(plan)(2, 3)
+        norms.append(learner.learn(2, batches).norm)
+        tensors = found
+    return [same, *norms]
+
+
 def refusals(world: World) -> list[str]:
     """What is said of runs that several processes cannot share."""
     said = list[str]()
@@ -74,7 +94,12 @@ def compare(folder: Path) -> None:
     with joined() as world:
         found = {name: steps_of(name, world) for name in CASES}
         world.check_same({"the same": "everywhere"})
-        told = {"steps": found, "refusals": refusals(world), "total": world.totals(1.0, world.rank)}
+        told = {
+            "layouts": layouts(world),
+            "steps": found,
+            "refusals": refusals(world),
+            "total": world.totals(1.0, world.rank),
+        }
         (folder / f"{world.rank} of {world.size}.json").write_text(json.dumps(told))
 
 

@@ -107,6 +107,16 @@ def test_steps_are_those_of_one_process(count: int) -> None:
 
 
 @pytest.mark.long
+def test_checkpoints_know_no_layout() -> None:
+    """From DDP to one process to FSDP2 to DDP: the same weights and optimiser, bit for bit, and the same next step."""
+    for process in computed(2):
+        names, *steps = process["layouts"]
+        assert names == [True, True, True]
+        assert len(steps) == 3
+        np.testing.assert_allclose(steps, [steps[0]] * 3, rtol=2e-6)
+
+
+@pytest.mark.long
 def test_what_cannot_be_shared_is_said() -> None:
     for process in computed(2):
         assert process["total"] == [2.0, 1.0]
@@ -137,13 +147,13 @@ def test_a_process_that_does_not_answer_is_missed(stopped: int) -> None:
 
 RUN = (
     *("train", "pairs.tsv", "--preset", "transformer-nano", "--model.layers", "1", "--model.dim", "16"),
-    *("--model.heads", "2", "--train.steps", "60", "--train.batch", "100", "--train.checkpoint-every", "10"),
+    *("--model.heads", "2", "--train.batch", "100", "--train.checkpoint-every", "10"),
     *("--train.evaluate-every", "1000", "--train.dtype", "fp32", "--train.keep-last", "9", "--train.log-every", "10"),
 )
 
 
-def train(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "headway", *RUN, *words]
+def train(*words: str, steps: int = 60) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "headway", *RUN, "--train.steps", str(steps), *words]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True)
 
@@ -200,7 +210,7 @@ def test_a_killed_process_is_replaced_and_nothing_is_lost(undisturbed: str) -> N
 
 @pytest.mark.long
 def test_a_signal_to_any_process_saves_once() -> None:
-    run = train("--out", "asked", "--processes", "2", "--train.steps", "2000")
+    run = train("--out", "asked", "--processes", "2", steps=3000)
     wait_for(Path("asked/checkpoints/step-0000010"), run)
     os.kill(ranks_of(run.pid)[1], signal.SIGTERM)
     out, said = run.communicate(timeout=PATIENCE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,11 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.data.order import WHOLE, BatchPosition, Share
+from headway.cli.main import main
+from headway.data.order import WHOLE, BatchPosition, StepShare
 from headway.distributed.launcher import free_port, plain
+from headway.distributed.world import joined
+from headway.errors import UserError
 from headway.training.store import Store
 from tests.train.disks import same
-from tests.train.process import CASES, steps_of
+from tests.train.process import CASES, FEW, steps_of
 from tests.train.runs import data_in
 
 ROOT = Path(__file__).parent.parent.parent
@@ -31,20 +35,63 @@ PATIENCE = 300  # seconds; only a test that fails waits so long
 @pytest.mark.parametrize("split", [False, True])
 def test_the_shares_are_the_step(processes: int, split: bool) -> None:
     places = [BatchPosition(0, number, np.arange(4 * number, 4 * number + 4)) for number in range(5)]
-    shares = [Share(rank, processes, split).of(places) for rank in range(processes)]
+    shares = [StepShare(rank, processes, split).of(places) for rank in range(processes)]
     rows = [place.rows.tolist() for share in shares for place in share]
     assert sorted(row for some in rows for row in some) == list(range(20))
     for rank, share in enumerate(shares):
         for at, place in enumerate(share):
-            assert place.batch == places[Share(rank, processes, split).number(at)].batch
+            assert place.batch == places[StepShare(rank, processes, split).number(at)].batch
     assert WHOLE.of(places) == places
-    assert WHOLE.key == Share(1, 2).key == ()
-    assert Share(1, 2, split=True).key != Share(0, 2, split=True).key
+    assert WHOLE.key == StepShare(1, 2).key == ()
+    assert StepShare(1, 2, split=True).key != StepShare(0, 2, split=True).key
 
 
 def test_words_for_the_parent_alone() -> None:
     words = ["train", "a.tsv", "--processes", "2", "--supervise", "--out", "run", "--processes=4"]
     assert plain(words) == ["train", "a.tsv", "--out", "run"]
+
+
+def test_a_port_that_is_taken_and_one_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
+        with pytest.raises(
+            UserError, match=r"^MASTER_PORT=\d+ cannot be used: Address already in use; give another, or"
+        ):
+            free_port()
+    for wrong, said in (("70000", "MASTER_PORT=70000 is no port"), ("x", "MASTER_PORT='x' is not a whole number")):
+        monkeypatch.setenv("MASTER_PORT", wrong)
+        with pytest.raises(UserError, match=said):
+            free_port()
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 with WORLD_SIZE=2; allowed: RANK from 0 to WORLD_SIZE - 1"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK='one' is not a whole number"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "RANK and WORLD_SIZE are set, but not MASTER_ADDR"),
+    ],
+)
+def test_a_world_that_cannot_be(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str) -> None:
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    with pytest.raises(UserError, match=f"^{said}"), joined():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--processes", "0"], "--processes 0; allowed: 1 to 256"),
+        (["--supervise"], "--supervise needs the folder of the run; give --out DIR"),
+        (["--processes", "2", "--dry-run"], "a run that is only described needs one process; leave out --processes"),
+    ],
+)
+def test_what_the_parent_refuses(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert main(["train", "pairs.tsv", *words]) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -97,7 +144,8 @@ def computed(count: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("count", [2, 4])
 def test_steps_are_those_of_one_process(count: int) -> None:
     found = computed(count)
-    for name in CASES:
+    assert list(found[0]["steps"]) == [name for name in CASES if count == 2 or name in FEW]
+    for name in found[0]["steps"]:
         expected = steps_of(name)
         assert len(expected) == 3
         for process in found:

@@ -116,7 +116,7 @@ class BatchPosition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Share:
+class StepShare:
     """What one of several processes reads of each step: whole batches in turn, or with `split` rows of every batch.
 
     Together the shares are the step, whatever the number of processes.  A whole batch has the random numbers that it
@@ -145,7 +145,7 @@ class Share:
         return ("share", self.rank, self.processes) if self.split else ()
 
 
-WHOLE = Share()
+WHOLE = StepShare()
 
 
 class UncountedBatch(NamedTuple):

@@ -18,8 +18,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
 
-from headway.distributed.world import ADDRESS, JOIN_SECONDS, LOCAL_SIZE, PORT, RANK, WORLD_SIZE
-from headway.errors import UserError, port_errors
+from headway.distributed.world import ADDRESS, JOIN_SECONDS, LOCAL_SIZE, PORT, RANK, WORLD_SIZE, read_number
+from headway.errors import UserError
 from headway.system import CHECKPOINTS, die_with_parent, handled, share_threads
 
 MAX_PROCESSES = 256
@@ -157,9 +157,11 @@ def rendezvous_problem() -> str | None:
 
 def free_port() -> int:
     """The port where the processes meet: as the environment says, or any that is free."""
-    wanted = os.environ.get(PORT, "0")
-    if not wanted.isdecimal():
-        raise UserError(f"{PORT}={wanted!r} is not a whole number", do=f"give a port, or unset {PORT}")
-    with port_errors(int(wanted)), socket.socket() as probe:
-        probe.bind((LOOPBACK, int(wanted)))
+    wanted = read_number(PORT) or 0
+    with socket.socket() as probe:
+        try:
+            probe.bind((LOOPBACK, wanted))
+        except (OverflowError, OSError) as error:
+            why = "is no port" if isinstance(error, OverflowError) else f"cannot be used: {error.strerror}"
+            raise UserError(f"{PORT}={wanted} {why}", do=f"give another, or unset {PORT}") from None
         return probe.getsockname()[1]

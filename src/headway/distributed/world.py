@@ -25,7 +25,7 @@ from threading import Event, Lock, Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from headway.errors import LostProcessError, UserError, port_errors
+from headway.errors import LostProcessError, UserError
 
 if TYPE_CHECKING:
     import torch
@@ -173,8 +173,7 @@ def meet(rank: int, size: int) -> KeyStore:
         raise UserError(said, do="start the processes by torchrun, or --processes")
     place = f"{os.environ[ADDRESS]}:{os.environ[PORT]}"
     try:
-        with port_errors(read_number(PORT) or 0):
-            store: Any = next(rendezvous("env://", timeout=limit))[0]
+        store: Any = next(rendezvous("env://", timeout=limit))[0]
         store.set(here(rank), "")
         with suppress(distributed.DistError):
             store.wait([here(other) for other in range(size)], limit)
@@ -313,6 +312,7 @@ class Heartbeat:
         self.publish(error, code)
         if self.world.first:
             with suppress(RuntimeError):
+                self.store.set(f"{TOLD}/0", "")
                 self.wait_for_others()
             self.finished.set()
             if isinstance(error, LostProcessError):

@@ -22,7 +22,7 @@ from headway.data.order import (
     WHOLE,
     BatchPosition,
     Buckets,
-    Share,
+    StepShare,
     Steps,
     StreamWindows,
     UncountedBatch,
@@ -346,7 +346,7 @@ class HistoryExamples(SpanExamples):
 class Batches:
     """`batches[step]` holds this `share` of the batches of a step, counted from 1: several with accumulation."""
 
-    def __init__(self, task: Task, examples: Examples, steps: Steps, seed: int, share: Share = WHOLE):
+    def __init__(self, task: Task, examples: Examples, steps: Steps, seed: int, share: StepShare = WHOLE):
         self.task, self.examples, self.steps, self.seed, self.share = task, examples, steps, seed, share
 
     def __getitem__(self, step: int) -> list[Any]:
@@ -359,7 +359,7 @@ class Batches:
             return UncountedBatch(self.task.collate(self.examples.rows(whole.rows[:1]), random))
         return self.task.collate(self.examples.rows(mine.rows), random)
 
-    def of(self, share: Share) -> Batches:
+    def of(self, share: StepShare) -> Batches:
         """Those of one of several processes."""
         return Batches(self.task, self.examples, self.steps, self.seed, share)
 

@@ -11,7 +11,7 @@ In mixed precision (`dtype` bf16) the forward pass is autocast: products of matr
 of weights and activations, and add in float32; softmax, norms and losses are computed in float32.  Weights, gradients,
 optimiser state and EMA are float32, so that a checkpoint does not know of it, and evaluations compute in float32.
 
-One of several processes computes the gradients of its `Share` of the step, which torch averages over all of them
+One of several processes computes the gradients of its `StepShare` of the step, which torch averages over all of them
 (`training/parallel.py`); counts of targets, losses and the routers' loads are summed over all, so that the update is
 that of a single process.  A batch norm normalises by the rows of its own process, as by those of one of several
 batches, and its running statistics are the mean of all.
@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.order import WHOLE, Share, UncountedBatch, keyed
+from headway.data.order import WHOLE, StepShare, UncountedBatch, keyed
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, listed
 from headway.nn.moe import MoE, load_balance
@@ -40,7 +40,7 @@ from headway.nn.trace import Trace, record
 from headway.nn.trunk import device_of, tensors_of
 from headway.tasks.batches import to_device
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
-from headway.training.parallel import Engine, SingleProcess, part_like, whole
+from headway.training.parallel import ParallelEngine, SingleProcess, part_like, whole
 
 LOAD, PROBS = ".load", ".probs"  # of a mixture of experts, which its load-balancing loss is computed of
 UPDATES = "/updates"  # no parameter's name begins so
@@ -77,8 +77,8 @@ class Learner:
         dtype: torch.dtype = torch.float32,
         recompute: bool = False,
         world: World = ALONE,
-        share: Share = WHOLE,
-        engine: Engine | None = None,
+        share: StepShare = WHOLE,
+        engine: ParallelEngine | None = None,
     ):
         """`loss(model, batch)` is that of a task; `balance` is the weight of the routers' load-balancing loss.
 

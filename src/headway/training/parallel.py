@@ -34,7 +34,7 @@ class StepLoss(nn.Module):
         return self.loss(self.model, *inputs)
 
 
-class Engine(Protocol):
+class ParallelEngine(Protocol):
     """Computes losses whose gradients are exchanged in the backward pass.
 
     `whole_model` is what is evaluated: the model, or a copy of it where processes have parts of its parameters.
@@ -104,7 +104,7 @@ class FullyShardedDataParallel:
         return nullcontext()
 
 
-ENGINES: Mapping[str | None, Callable[[nn.Module, Loss], Engine]] = {
+ENGINES: Mapping[str | None, Callable[[nn.Module, Loss], ParallelEngine]] = {
     None: SingleProcess,
     DDP: DataParallel,
     FSDP: FullyShardedDataParallel,
@@ -113,8 +113,12 @@ ENGINES: Mapping[str | None, Callable[[nn.Module, Loss], Engine]] = {
 
 def whole(tensor: Tensor) -> Tensor:
     """All of a tensor that processes have parts of; all of them call it."""
-    gather: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
-    return tensor if gather is None else gather()
+    if not hasattr(tensor, "full_tensor"):
+        return tensor
+    from torch.distributed.tensor import DTensor
+
+    assert isinstance(tensor, DTensor)
+    return tensor.detach().full_tensor()
 
 
 def part_like(tensor: Tensor, own: Tensor) -> Tensor:
@@ -124,4 +128,4 @@ def part_like(tensor: Tensor, own: Tensor) -> Tensor:
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     assert isinstance(own, DTensor)
-    return distribute_tensor(tensor.to(own.device), own.device_mesh, own.placements)
+    return distribute_tensor(tensor.detach().to(own.device), own.device_mesh, own.placements)

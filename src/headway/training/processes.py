@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from headway import __version__
-from headway.data.order import WHOLE, Share
+from headway.data.order import WHOLE, StepShare
 from headway.data.shards import digest
 from headway.distributed.world import World
 from headway.errors import UserError
@@ -61,7 +61,7 @@ def in_world(made: Plan, world: World) -> Plan:
     return replace(made, share=share_of(made, world))
 
 
-def share_of(made: Plan, world: World) -> Share:
+def share_of(made: Plan, world: World) -> StepShare:
     """What one of several processes computes of each step; refused where a batch cannot be shared.
 
     Where the batches of a step can be dealt out evenly, each process reads whole ones, and the step is that of a single
@@ -84,4 +84,4 @@ def share_of(made: Plan, world: World) -> Share:
     if split and sum(sizes) < world.size * len(sizes):
         said = f"{processes} would share batches of {sum(sizes) / len(sizes):.1f} rows"
         raise UserError(said, do="give a larger train.batch, or fewer processes")
-    return Share(world.rank, world.size, split)
+    return StepShare(world.rank, world.size, split)

@@ -102,6 +102,7 @@ def train(
         made, end = run(made, resume=resume, callbacks=callbacks if world.first else (), out=stream, world=world)
         if world.first:
             print(fitted(describe_end(made, end), stream), file=stream)
+        world.totals()  # all of them leave when the model is there
     return made, end
 
 

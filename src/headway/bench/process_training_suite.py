@@ -1,7 +1,7 @@
 """The suite of training in several processes: a step of a GPT by one process, and by two that share it.
 
-Each process has one thread.  A contender of two processes is process 0 of them; it starts the other one, which takes
-the same steps with its half of the rows until its parent ends.
+The processes of a contender are started as torchrun would, with one thread each.  Process 0 reads a line for each step
+and writes the answer; the others take the same steps with their rows.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+import weakref
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,54 +24,68 @@ from headway.distributed.launcher import free_port, variables_of
 from headway.distributed.world import World, joined
 from headway.system import die_with_parent
 
-NEXT = "next"  # step
+STEP = "step\n"
 
 
-def steps_in(world: World, work: Workspace, engine: str | None) -> Run:
+class TrainingProcesses:
+    """Processes that train together, which end with this object; called, they take a step."""
+
+    def __init__(self, engine: str, count: int, work: Workspace):
+        port, sizes = free_port(), json.dumps(dict(work.sizes))
+        command = [sys.executable, "-m", __name__, str(work.folder), sizes, str(work.threads), engine]
+        pipe = subprocess.PIPE
+        self.started = [
+            subprocess.Popen(
+                command,
+                env={**os.environ, **(variables_of(rank, count, port) if count > 1 else {})},
+                stdin=pipe,
+                stdout=pipe,
+                text=True,
+                preexec_fn=die_with_parent,
+            )
+            for rank in range(count)
+        ]
+        weakref.finalize(self, end, self.started)
+        self.answer()  # they are ready
+
+    def answer(self) -> Any:
+        output = self.started[0].stdout
+        assert output is not None
+        return json.loads(output.readline())
+
+    def __call__(self, case: Case) -> Any:
+        given = self.started[0].stdin
+        assert given is not None
+        given.write(STEP)
+        given.flush()
+        return self.answer()
+
+
+def end(started: Sequence[subprocess.Popen[str]]) -> None:
+    for process in started:
+        process.communicate()
+
+
+def main(folder: str, sizes: str, threads: str, engine: str) -> None:
+    """What each of the processes does."""
+    work = Workspace(Path(folder), json.loads(sizes), int(threads))
+    [case] = GPT.cases(work.sizes)
+    with joined() as world:
+        steps = steps_in(world, work, engine)
+        world.totals()
+        print(json.dumps(None), flush=True)
+        while world.told(sys.stdin.readline() if world.first else ""):
+            print(json.dumps(steps(case)), flush=True)
+
+
+def steps_in(world: World, work: Workspace, engine: str) -> Run:
     """Steps of which this process computes its rows."""
     from headway.tasks.batches import PackedBatch
     from headway.tasks.causal_lm import CausalBatch
 
     shown, wanted = (tokens[world.rank :: world.size] for tokens in tokens_of(work))
     batch = CausalBatch(PackedBatch(shown, None), wanted.flatten())
-    return headway_steps(work, built(work, gpt_config(work)), gpt_loss, [batch], world=world, engine=engine)
-
-
-def processes(engine: str, count: int = 2) -> Callable[[Workspace], Run]:
-    """Process 0 of so many, which starts the others."""
-
-    def prepare(work: Workspace) -> Run:
-        port, open_world = free_port(), ExitStack()
-        arguments = [str(work.folder), json.dumps(dict(work.sizes)), str(work.threads), engine]
-        for rank in range(1, count):
-            command = [sys.executable, "-m", __name__, *arguments]
-            variables = {**os.environ, **variables_of(rank, count, port)}
-            subprocess.Popen(command, env=variables, preexec_fn=die_with_parent)
-        os.environ.update(variables_of(0, count, port))
-        world = open_world.enter_context(joined())
-        steps = steps_in(world, work, engine)
-
-        def run(case: Case) -> Any:
-            world.told(NEXT)
-            return steps(case)
-
-        return run
-
-    return prepare
-
-
-def one_process(work: Workspace) -> Run:
-    return steps_in(World(), work, None)
-
-
-def main(folder: str, sizes: str, threads: str, engine: str) -> None:
-    """What the other processes do."""
-    work = Workspace(Path(folder), json.loads(sizes), int(threads))
-    [case] = GPT.cases(work.sizes)
-    with joined() as world:
-        steps = steps_in(world, work, engine)
-        while world.told() == NEXT:
-            steps(case)
+    return headway_steps(work, built(work, gpt_config(work)), gpt_loss, [batch], world=world, engine=engine or None)
 
 
 TRAIN_PROCESSES = Suite(
@@ -79,9 +94,9 @@ TRAIN_PROCESSES = Suite(
     write_gpt,
     GPT.cases,
     (
-        Contender("one process", one_process),
-        Contender("DDP, 2 processes", processes("ddp")),
-        Contender("FSDP2, 2 processes", processes("fsdp")),
+        Contender("one process", partial(TrainingProcesses, "", 1)),
+        Contender("DDP, 2 processes", partial(TrainingProcesses, "ddp", 2)),
+        Contender("FSDP2, 2 processes", partial(TrainingProcesses, "fsdp", 2)),
     ),
     GPT.sizes,
     GPT.tiny,

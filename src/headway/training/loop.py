@@ -205,9 +205,10 @@ class Run:
         self.state = RunState.of(json.loads(self.world.told(json.dumps(asdict(self.state)))))
 
     def wanted(self, interruption: Interruption) -> bool:
-        """Whether a signal for any of the processes has asked for the end."""
-        interruption.asked = self.world.highest(interruption.asked or 0) or None
-        return interruption.asked is not None
+        """Whether a signal for any of the processes has asked for the end; one that comes meanwhile waits a step."""
+        asked = self.world.highest(interruption.asked or 0)
+        interruption.asked = asked or interruption.asked
+        return asked > 0
 
     def notify(self, event: str, *values: object) -> None:
         """Calls the method of that name of each callback that has one."""

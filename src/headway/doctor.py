@@ -96,14 +96,13 @@ def findings() -> Iterator[MachineCheck]:
     for module, (package, use) in EXTRAS.items():
         yield extra(module, package, use)
     yield native_step()
-    if find_spec("torch"):
-        yield processes()
     yield cores()
     yield memory()
     yield space("disk here", here(), "change to a folder of yours, or give --out to headway train")
     yield cache()
     if find_spec("torch") and here():  # MKL ends the process where the current folder is gone
         yield from computing()
+        yield processes()
 
 
 def python() -> MachineCheck:

@@ -46,7 +46,6 @@ class World:
     """All processes of a run; this class is that of a process alone."""
 
     rank, size, local_size = 0, 1, 1
-    advice: str | None = None  # what to do after a process was lost
 
     @property
     def first(self) -> bool:
@@ -70,6 +69,9 @@ class World:
     def add(self, tensors: Sequence[torch.Tensor]) -> None:
         """Gives tensors the sum of those of all processes."""
 
+    def advise(self, text: str) -> None:
+        """Says what people can do after a process was lost."""
+
     def check_same(self, mine: Mapping[str, str]) -> None:
         """Refuses a process where what is compared differs from that of process 0."""
         theirs: dict[str, str] = json.loads(self.told(json.dumps(dict(mine))))
@@ -88,6 +90,10 @@ class JoinedWorld(World):
 
     def __init__(self, rank: int, size: int, local_size: int):
         self.rank, self.size, self.local_size = rank, size, local_size
+        self.advice = ""
+
+    def advise(self, text: str) -> None:
+        self.advice = text
 
     def totals(self, *numbers: float) -> list[float]:
         import torch
@@ -206,7 +212,7 @@ class KeyStore(Protocol):
 class Heartbeat:
     """A thread that tells the others that this process lives, and ends it where they do not, or fail."""
 
-    world: World
+    world: JoinedWorld
     store: KeyStore
     beats: int = 0
     stopped: Event = field(default_factory=Event)  # the main thread ends this process

@@ -196,7 +196,7 @@ def run(
 ) -> tuple[Plan, RunResult]:
     """Trains, and leaves the folder of a model, or of a run that can be resumed."""
     again = going_on(made.out)
-    world.advice = f"nothing is lost since the last checkpoint: go on with {again}"
+    world.advise(f"nothing is lost up to the last checkpoint: go on with {again}")
     with lock_folder(made.out) if world.first else nullcontext(), Interruption() as interruption:
         try:
             return trained(made, interruption, resume=resume, callbacks=callbacks, out=out or sys.stdout, world=world)

@@ -118,7 +118,7 @@ def whole(tensor: Tensor) -> Tensor:
     from torch.distributed.tensor import DTensor
 
     assert isinstance(tensor, DTensor)
-    return tensor.detach().full_tensor()
+    return tensor.full_tensor().detach()
 
 
 def part_like(tensor: Tensor, own: Tensor) -> Tensor:

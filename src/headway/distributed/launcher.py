@@ -41,7 +41,8 @@ def launch(words: Sequence[str], processes: int, folder: Path | None = None, *, 
     if not 1 <= processes <= MAX_PROCESSES:
         raise UserError(f"processes={processes}", allowed=f"1 to {MAX_PROCESSES}")
     if WORLD_SIZE in os.environ:
-        raise UserError(f"processes={processes} inside of torchrun, which starts processes itself", do="leave it out")
+        said = f"{WORLD_SIZE} is set, as torchrun does, which starts and watches processes itself"
+        raise UserError(said, do="leave out processes= and supervise=")
     if supervise and folder is None:
         raise UserError("supervise= needs the folder of the run", do="give out= DIR")
     words, restarts, before = plain(words), 0, newest(folder)

@@ -1,0 +1,47 @@
+"""`headway plan`: training past this machine, as numbers."""
+
+from __future__ import annotations
+
+
+def plan(
+    preset: str,
+    /,
+    *,
+    devices: str,
+    tokens: float,
+    batch: float | None = None,
+    length: int | None = None,
+    network: float | None = None,
+    json: bool = False,
+) -> None:
+    """Estimate memory, communication, time and MFU of training on many devices, and recommend a layout.
+
+    Parameters
+    ----------
+    preset
+        One of headway list.
+    devices
+        How many of which, as in 64xH100 or 8xA100-40GB; cpu is one process on this machine, whose speed is measured.
+    tokens
+        Tokens (images, frames) of the whole training run, as in 300e9.
+    batch
+        Tokens (images, frames) of a batch, over all devices; by default as published for models of this size.
+    length
+        Sequence length in tokens; by default the model's context length.
+    network
+        Speed of the network between nodes in GB a second for each device; by default that of the maker's system.
+    json
+        Print the plan as JSON, and nothing else.
+    """
+    from json import dumps
+
+    from headway.errors import UserError
+    from headway.zoo import presets
+
+    presets.preset(preset)  # a mistyped name is told before torch is imported
+    if length is not None and length < 1:
+        raise UserError(f"length={length}", allowed="1 or more")
+    from headway.training.cluster_plan import cluster_plan
+
+    found = cluster_plan(preset, devices, tokens, batch=batch, length=length, network=network)
+    print(dumps(found.to_dict(), indent=1) if json else found.to_text())

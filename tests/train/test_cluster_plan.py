@@ -11,7 +11,7 @@ import pytest
 from headway.cli.main import main
 from headway.errors import UserError
 from headway.training.accelerators import ACCELERATORS, devices
-from headway.training.cluster_plan import ClusterPlan, Layout, StepEstimate, Workload, cluster_plan
+from headway.training.cluster_plan import ClusterPlan, ParallelLayout, StepEstimate, Workload, cluster_plan
 from headway.zoo.cost import cost
 
 
@@ -66,7 +66,7 @@ DEVICE = replace(ACCELERATORS["A100"], sustained=0.5)
 
 
 def estimate(tp: int = 1, shard: int = 1, replicas: int = 1, recompute: bool = False) -> StepEstimate:
-    return StepEstimate(WORK, DEVICE, Layout(tp, shard, replicas, 2, 4, recompute))
+    return StepEstimate(WORK, DEVICE, ParallelLayout(tp, shard, replicas, 2, 4, recompute))
 
 
 def test_memory_by_hand() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from cyclopts import Parameter
+
 
 def plan(
     preset: str,
@@ -12,6 +16,7 @@ def plan(
     batch: float | None = None,
     length: int | None = None,
     network: float | None = None,
+    sizes: Annotated[dict[str, str] | None, Parameter(name="--model")] = None,
     json: bool = False,
 ) -> None:
     """Estimate memory, communication, time and MFU of training on many devices, and recommend a layout.
@@ -30,6 +35,8 @@ def plan(
         Sequence length in tokens; by default the model's context length.
     network
         Speed of the network between nodes in GB a second for each device; by default that of the maker's system.
+    sizes
+        Sizes other than the preset's, as in --model.layers 48.
     json
         Print the plan as JSON, and nothing else.
     """
@@ -42,6 +49,8 @@ def plan(
     if length is not None and length < 1:
         raise UserError(f"length={length}", allowed="1 or more")
     from headway.training.cluster_plan import cluster_plan
+    from headway.training.settings import lists_to_tuples, parse_size
 
-    found = cluster_plan(preset, devices, tokens, batch=batch, length=length, network=network)
+    own = {name.replace("-", "_"): lists_to_tuples(parse_size(word, name)) for name, word in (sizes or {}).items()}
+    found = cluster_plan(preset, devices, tokens, batch=batch, length=length, network=network, sizes=own)
     print(dumps(found.to_dict(), indent=1) if json else found.to_text())

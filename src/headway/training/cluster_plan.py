@@ -21,7 +21,7 @@ and reading data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -61,9 +61,8 @@ class Workload:
     heads: int  # which tensor parallelism must divide; 1 where it is not to be had
 
     @staticmethod
-    def of(name: str, length: int | None) -> Workload:
-        preset(name)  # a mistyped name is told before shapes are computed
-        config: Any = config_of(name)
+    def of(name: str, length: int | None, **sizes: Any) -> Workload:
+        config: Any = config_of(name, **sizes)
         costs = cost(config, length=length)
         pairs = reads_pairs(on_meta(config))
         rows = 1 if costs.unit == "image" else costs.length * (1 + pairs if costs.unit == "token" else 1)
@@ -94,7 +93,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParallelLayout:
     """`tp` × `shard` × `replicas` devices, each of which computes `accumulate` micro-batches of `micro` rows a step."""
 
     tp: int
@@ -127,7 +126,7 @@ class StepEstimate:
 
     work: Workload
     device: Accelerator
-    layout: Layout
+    layout: ParallelLayout
 
     @cached_property
     def memory(self) -> dict[str, float]:
@@ -299,10 +298,11 @@ def cluster_plan(
     batch: float | None = None,
     length: int | None = None,
     network: float | None = None,
+    sizes: Mapping[str, Any] | None = None,
 ) -> ClusterPlan:
     """The fastest layout that fits for training a preset on devices such as 64xH100; of nearly equal ones the simplest.
 
-    `batch` is in tokens (images, frames), `network` in GB a second for each device.
+    `batch` is in tokens (images, frames), `network` in GB a second for each device; `sizes` replace the preset's.
     """
     for said, value in (("tokens", tokens), ("batch", batch), ("network", network)):
         if value is not None and not 0 < value < inf:
@@ -311,7 +311,7 @@ def cluster_plan(
     count, device = devices(where)
     if network is not None:
         device = replace(device, network=network * GIGA)
-    work = Workload.of(name, length)
+    work = Workload.of(name, length, **(sizes or {}))
     rows = max(1, round((work.usual_batch if batch is None else batch) / work.units))
     estimates = [StepEstimate(work, device, one) for one in layouts(work, device, count, rows)]
     if not estimates:
@@ -325,7 +325,7 @@ def cluster_plan(
     return ClusterPlan(count, tokens, best, tuple(best_of_others(estimates, best)))
 
 
-def layouts(work: Workload, device: Accelerator, count: int, rows: int) -> Iterator[Layout]:
+def layouts(work: Workload, device: Accelerator, count: int, rows: int) -> Iterator[ParallelLayout]:
     """All that use every device, with about so many rows in a batch."""
     for tp in powers(min(count, device.per_node, work.heads)):
         data = count // tp
@@ -337,7 +337,7 @@ def layouts(work: Workload, device: Accelerator, count: int, rows: int) -> Itera
             for micro in powers(rows // data):
                 accumulate = max(1, round(rows / (data * micro)))
                 for recompute in (False, True):
-                    yield Layout(tp, shard, data // shard, micro, accumulate, recompute)
+                    yield ParallelLayout(tp, shard, data // shard, micro, accumulate, recompute)
 
 
 def powers(most: int) -> list[int]:

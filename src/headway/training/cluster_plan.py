@@ -70,9 +70,9 @@ class Workload:
             activation_bytes(config, on_meta(config), f"{costs.unit}s", costs.length, recompute=r)
             for r in (False, True)
         )
-        dim, layers, heads = (getattr(config, name, None) for name in ("dim", "layers", "heads"))
-        plain = isinstance(dim, int) and isinstance(layers, int) and isinstance(heads, int)
-        shared = getattr(config, "kv_heads", None) or heads
+        names = ("dim", "layers", "heads", "kv_heads")
+        own = {key: size for key in names if isinstance(size := getattr(config, key, None), int)}
+        alike = own.keys() >= {*names[:3]}  # stages of their own sizes have no tensor parallelism here
         return Workload(
             name,
             costs.unit,
@@ -81,7 +81,7 @@ class Workload:
             max(layer.parameters for layer in costs.layers.values()),
             3 * costs.total.flops,
             (rows * next(kept), rows * next(kept)),
-            *((dim, layers, min(heads, shared)) if plain else (0, 0, 1)),
+            *((own["dim"], own["layers"], own.get("kv_heads", own["heads"])) if alike else (0, 0, 1)),
         )
 
     @property

@@ -1,7 +1,7 @@
 """What the files that a person gives hold, and which task they are for.
 
-.tsv, .csv, .jsonl, .parquet and .arrow files are tables, a .txt file is one document, a folder is all .txt files in
-it, and two files may be parallel; each text may be gzipped.  Tagged words (CoNLL), images, sounds
+.tsv, .csv, .jsonl, .json, .parquet and .arrow files are tables, a .txt file is one document, a folder is all .txt
+files in it, and two files may be parallel; each text may be gzipped.  Tagged words (CoNLL), images, sounds
 and numbers are tried first.  One sentence describes the choice, with the option that changes it.
 """
 
@@ -37,7 +37,7 @@ from headway.data.text_lines import (
 from headway.errors import UserError, counted, listed
 
 ALLOWED = (
-    ".tsv, .csv, .jsonl, .txt or .conll, each also with .gz; .parquet or .arrow; "
+    ".tsv, .csv, .jsonl, .json, .txt or .conll, each also with .gz; .parquet or .arrow; "
     "a folder of .txt files, of images or of sounds; or two parallel files, as data.source and data.target"
 )
 MAX_NUMBERS = 200  # lines of a text that are looked at

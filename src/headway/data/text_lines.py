@@ -36,7 +36,7 @@ MAX_LAST_BLANKS = 1000  # lines at the end of a file that are let pass
 # What files hold, by suffix (in lower case, without .gz).
 ALIASES = {".ndjson": ".jsonl", ".tab": ".tsv"}
 COLUMNAR_SUFFIXES = (".parquet", ".arrow", ".feather")
-OBJECT_SUFFIXES = (".jsonl", *COLUMNAR_SUFFIXES)  # of rows that are objects
+OBJECT_SUFFIXES = (".jsonl", ".json", *COLUMNAR_SUFFIXES)  # of rows that are objects
 TABLE_SUFFIXES = (".csv", ".tsv", *OBJECT_SUFFIXES)
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
@@ -45,7 +45,6 @@ ARCHIVE_SUFFIXES = (".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z")
 CONVERSIONS = {  # of formats that are not read, by pandas
     ".xlsx": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
     ".xls": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
-    ".json": ('read_json("{name}").to_json("{stem}.jsonl", orient="records", lines=True)', "one JSON value"),
 }
 PARTS = frozenset(  # of a data set, by name
     ["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"]

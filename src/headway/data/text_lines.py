@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import posixpath
 import tarfile
 import zlib
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from glob import glob, has_magic
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
 from unicodedata import category
@@ -204,6 +206,16 @@ def check_exists(path: Path) -> None:
         beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         like = nearest(path.name, beside)
         raise UserError(f"{path} does not exist", meant=like and str(path.with_name(like)))
+
+
+def expanded(path: Path) -> list[Path]:
+    """The files that a pattern such as data/*.parquet finds, in the order of their names; other paths as they are."""
+    if not has_magic(str(path)) or os.path.exists(path):
+        return [path]
+    found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
+    if not found:
+        raise UserError(f"{path} finds no file", do="check the names with ls, and put quotes around the pattern")
+    return found
 
 
 def check_format(file: Path) -> None:

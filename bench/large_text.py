@@ -39,10 +39,18 @@ def main() -> None:
         text.mkdir()
         size = write(text, megabytes, files)
         command = [sys.executable, "-m", "headway", "train", str(text), "--out", str(out), "--preset", "gpt-nano"]
-        command += ["--train.steps", str(steps), "--data.max-length", "128", *sys.argv[4:]]
+        command += [
+            "--train.steps",
+            str(steps),
+            "--data.max-length",
+            "128",
+            "--data.validation-split",
+            "0.0005",
+            *sys.argv[4:],
+        ]
         print(" ".join(command), flush=True)
         start = time.monotonic()
-        done = subprocess.run(command, env=None, check=False)
+        done = subprocess.run(command, check=False)
         seconds = time.monotonic() - start
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         print(f"exit code {done.returncode}; {size:,} bytes in {files} files; {seconds:,.0f} s; peak {peak:,.0f} MiB")

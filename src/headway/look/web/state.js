@@ -16,6 +16,8 @@ export const START = {
   sort: "layer",
   root: true, // colours by the root of the weight
   theme: "auto",
+  palette: "theme", // colours of weights: those of the theme, or cividis
+  drawer: true, // whether the way to a weight is shown
   heat: 0.75, // how much of the picture the colours cover
   zoom: 1,
   x: 0,
@@ -23,7 +25,7 @@ export const START = {
   edits: [], // [{site, head, how}, …]
 };
 
-const PRIVATE = ["pinned", "heat", "edits"];
+const PRIVATE = ["pinned", "heat", "edits", "drawer"];
 const SHARED = Object.keys(START).filter((key) => !PRIVATE.includes(key));
 
 export function toHash(state) {

@@ -7,16 +7,20 @@ import { counted, visible } from "./text.js";
 const THEMES = { auto: "light", light: "dark", dark: "auto" };
 
 export class TopPart {
-  constructor(app, box, help) {
+  constructor(app, box, help, tour) {
     Object.assign(this, { app, box });
     this.title = make("h1", { testid: "title", dir: "auto" });
     this.facts = make("p", { class: "fact" });
     this.runs = make("span", { class: "row" });
     this.theme = make("button", { testid: "theme", onclick: () => app.change({ theme: THEMES[app.state.theme] }) });
+    const other = () => (app.state.palette === "cividis" ? "theme" : "cividis");
+    const tip = "cividis reads the same with and without colour blindness";
+    this.palette = make("button", { testid: "palette", title: tip, onclick: () => app.change({ palette: other() }) }, "cividis");
     this.share = make("button", { testid: "share", onclick: () => this.shared() }, "share");
     this.said = make("output", { class: "said", "aria-live": "polite" });
     const ask = make("button", { testid: "help", onclick: () => help.open(), "aria-keyshortcuts": "?" }, "help");
-    const tools = make("div", { class: "row tools" }, this.runs, this.said, this.theme, this.share, ask);
+    const lead = make("button", { testid: "tour", onclick: () => tour.open() }, "tour");
+    const tools = make("div", { class: "row tools" }, this.runs, this.said, this.palette, this.theme, this.share, lead, ask);
     fill(box, make("div", { class: "model" }, this.title, this.facts), tools);
   }
 
@@ -29,6 +33,7 @@ export class TopPart {
       fill(this.facts, foreign(visible(app.run.architecture ?? "", 60)), size);
     }
     if (any("run", "compare")) this.choices();
+    this.palette.setAttribute("aria-pressed", String(app.state.palette === "cividis"));
     if (any("theme")) this.theme.textContent = app.state.theme === "auto" ? "theme: auto" : `theme: ${app.state.theme}`;
   }
 
@@ -37,13 +42,12 @@ export class TopPart {
     const names = app.bundle.runs.map((run, at) => [String(at), visible(`${run.title} · ${run.input}`, 48)]);
     const pick = (key) => (event) => app.change({ [key]: Number(event.target.value) });
     const others = [[String(NONE), "nothing"], ...names.filter(([at]) => Number(at) !== app.state.run)];
-    const tip = names.length > 1 ? null : "headway look MODEL INPUT --compare OTHER adds a second run to the page";
-    const tell = { testid: "compare", onchange: pick("compare"), title: tip, disabled: names.length < 2 };
+    const tell = { testid: "compare", onchange: pick("compare") };
     const compare = labelled("compare with", chooser(tell, others, String(app.state.compare)));
     const runs = chooser({ testid: "run", onchange: pick("run") }, names, String(app.state.run));
     const run = names.length > 1 ? labelled("run", runs) : null;
     const held = this.runs.contains(document.activeElement) ? document.activeElement.dataset.testid : null;
-    fill(this.runs, run, compare);
+    fill(this.runs, run, names.length > 1 ? compare : null);
     if (held !== null) this.runs.querySelector(`[data-testid=${held}]`)?.focus();
   }
 

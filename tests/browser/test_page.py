@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +172,38 @@ def test_what_is_chosen_is_in_the_address(shown: Shown) -> None:
     again = shown(made, hash)
     state = again.evaluate("headway.state")
     assert {key: state[key] for key in chosen} == chosen
+
+
+def test_a_file_does_not_claim_to_have_a_link(shown: Shown) -> None:
+    """What is shared of a file is the end of its address, with the edit, and it is said so."""
+    made = sample("language")
+    page = shown(made, "#site=1.attn&head=2")
+    page.click("edit-off")
+    page.click("share")
+    page.wait("document.querySelector('.said').innerText !== ''")
+    told = page.evaluate(
+        "document.querySelector('.said').innerText + (document.querySelector('.said input')?.value ?? '')"
+    )
+    assert "file" in told
+    assert "file://" not in told
+    again = shown(made, page.evaluate("location.hash"))
+    assert again.evaluate("headway.state.edits") == [{"site": "1.attn", "head": 2, "how": "off"}]
+    assert again.text("edit-delta") != ""
+    none = shown(made, "#edit=nowhere:1:off&edit=1.attn:99:off&edit=1.attn:1:gone")
+    assert none.evaluate("headway.state.edits") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_a_map_are_saved_as_they_are_shown(shown: Shown, kind: str) -> None:
+    made = sample(kind)
+    page = shown(made)
+    state = page.evaluate("headway.state")
+    lines = list(csv.reader(page.evaluate("headway.table()").splitlines()))
+    weights = made.weights[state["run"], state["site"]][state["head"]]
+    assert [len(lines) - 1, len(lines[0]) - 1] == list(weights.shape)
+    for line, row in zip(lines[1:], weights, strict=True):
+        for text, weight in zip(line[1:], row, strict=True):
+            assert weight == 0 if text == "masked" else float(text) == pytest.approx(weight, abs=0.0005 + 1e-6)
 
 
 def test_an_address_that_makes_no_sense_does_no_harm(shown: Shown) -> None:

@@ -185,6 +185,9 @@ export class App {
     const site = sites.find((one) => one.name === state.site) ?? sites.find((one) => !one.derived) ?? sites[0];
     state.site = site.name;
     state.head = site.heads === 1 ? 0 : clamp(Math.round(state.head), MEAN, site.heads - 1);
+    const known = ({ site: name, head }) => sites.some((one) => one.name === name && !one.derived && head < one.heads);
+    if (!state.edits.every(known)) state.edits = state.edits.filter(known);
+    if (!this.source.live && state.edits.length > 1) state.edits = state.edits.slice(0, 1); // a file has one at a time
     state.row = clamp(Math.round(state.row), 0, site.shape[0] - 1);
     state.column = clamp(Math.round(state.column), 0, site.shape[1] - 1);
     state.step = clamp(Math.round(state.step), 0, Math.max(0, outcome.steps.length - 1));
@@ -287,12 +290,13 @@ export class App {
   }
 
   address() {
+    const hash = toHash(this.state);
     try {
-      if (toHash(this.state) !== location.hash) history.replaceState(null, "", toHash(this.state));
+      if (hash !== location.hash) history.replaceState(null, "", hash);
     } catch {
       // a page inside another page has no address of its own
     }
-    return location.href;
+    return /^https?:$/.test(location.protocol) ? { link: location.href, hash } : { link: null, hash };
   }
 
   dress() {

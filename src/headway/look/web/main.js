@@ -4,6 +4,7 @@ import { alignmentView } from "./alignment.js";
 import { App } from "./app.js";
 import { CentrePart } from "./centre.js";
 import { EditsPart } from "./edits.js";
+import { tableOfView } from "./export.js";
 import { flowView } from "./flow.js";
 import { FootPart } from "./foot.js";
 import { Help } from "./help.js";
@@ -38,7 +39,7 @@ async function start() {
   const prompt = new PromptPart(app, place("prompt"));
   app.parts = [
     { update: (any) => any("theme") && app.dress() },
-    new TopPart(app, place("top"), help, tour),
+    new TopPart(app, place("top"), help, tour, centre.scene),
     prompt,
     new LivePart(app, prompt.left),
     new SidePart(app, place("side")),
@@ -68,6 +69,7 @@ function exposed(app, scene) {
     get state() {
       return { ...app.state };
     },
+    table: () => tableOfView(app),
     views: () => app.fitting().map((view) => view.name),
     change: (patch) => app.change(patch),
     settled: () => app.settled(),

@@ -231,7 +231,8 @@ def test_a_window_is_of_every_layer_or_none(values: dict[str, Any], window: int 
 @pytest.mark.parametrize(
     ("known", "values", "told"),
     [
-        (qwen2, {"use_sliding_window": True, "max_window_layers": 3}, "full_attention and of sliding_attention in one"),
+        (qwen2, {"layer_types": ["chunked"] * 32}, "layer_types=['chunked'"),
+        (qwen2, {"layer_types": ["full_attention"]}, "allowed: 32 of sliding_attention and full_attention"),
         (qwen2, {"quantization_config": {"bits": 4}}, "not known here: quantization_config="),
         (phi3, {"rope_scaling": {"type": "linear", "factor": 2.0}}, "Linear scaling is not supported for phi3 models"),
         (phi3, {"full_attn_mod": 2}, "full_attn_mod=2 is not supported for phi3"),

@@ -212,6 +212,14 @@ class ConfigMap:
         """Our fields under their names."""
         return {field.theirs: field.form.save(getattr(config, field.ours)) for field in self.fields}
 
+    def renamed(self, **theirs: str) -> ConfigMap:
+        """The same fields in a family that calls some of them otherwise, {ours: theirs}."""
+        return ConfigMap(*(replace(field, theirs=theirs.get(field.ours, field.theirs)) for field in self.fields))
+
+    def without(self, *ours: str) -> ConfigMap:
+        """The same fields but for these of ours."""
+        return ConfigMap(*(field for field in self.fields if field.ours not in ours))
+
     def with_defaults(self, **defaults: object) -> ConfigMap:
         """The same options in a family where other values are taken where they are absent."""
         return ConfigMap(*(replace(field, default=defaults.get(field.ours, field.default)) for field in self.fields))
@@ -228,6 +236,14 @@ def without_aliases(values: Mapping[str, Any], aliases: Mapping[str, str], famil
     return found
 
 
+def refuse_fields(config: object, name: str, fields: Mapping[str, str]) -> None:
+    """Refuses fields of ours that a family there does not compute, {field: the model_type that does, or nothing}."""
+    for field, other in fields.items():
+        if (value := getattr(config, field)) != getattr(type(config), field):
+            do = written_as(other) if other else "keep it in headway's own layout"
+            raise UserError(f"there, a {name} has no {field}, and this model {value!r}", do=do)
+
+
 def written_as(model_type: str) -> str:
     """What helps where a model has a place in another family's layout than its own."""
     way = f"dataclasses.replace(load(folder), model_type={model_type!r}).save_hf(target)"
@@ -237,7 +253,8 @@ def written_as(model_type: str) -> str:
 # what transformers computes with in some family here, beside what the readers name; a test compares them with it
 UNSUPPORTED = frozenset(
     """
-    quantization_config compression_config layer_types sliding_window attention_chunk_size
+    quantization_config compression_config text_config vision_config audio_config image_token_id
+    image_token_index mm_tokens_per_image boi_token_index eoi_token_index layer_types sliding_window attention_chunk_size
     head_dim hidden_act hidden_size image_size intermediate_size layer_norm_eps max_position_embeddings n_positions
     num_attention_heads num_channels num_hidden_layers num_key_value_heads patch_size vocab_size
     """.split()  # noqa: SIM905

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from headway.interop.config_reader import Options
 from headway.interop.encoders import classes, labels
 from headway.interop.keymap import Rule
-from headway.zoo import gpt2, llama
+from headway.zoo import bloom, gemma, gpt2, gpt_neox, llama, olmo2
 
-C = TypeVar("C", gpt2.Config, llama.Config)
+C = TypeVar("C", gpt2.Config, llama.Config, gemma.Config, olmo2.Config, gpt_neox.Config, bloom.Config)
 OUTPUT, SCORE = "lm_head.weight", "score.weight"
 HEAD = (Rule(OUTPUT, "head.weight", outside=True), Rule(SCORE, "head.out.weight", outside=True))
 
@@ -30,7 +30,16 @@ def read_top(o: Options, name: str, words: str, *, tied: bool) -> dict[str, Any]
     return {"top": top, "classes": classes(o)} if top == "rows" else {"top": top}
 
 
-def write_top(c: gpt2.Config | llama.Config, model_type: str, name: str, words: str) -> dict[str, Any]:
+class Topped(Protocol):
+    """The config of a decoder that has one of several tops."""
+
+    @property
+    def top(self) -> str: ...
+    @property
+    def classes(self) -> int: ...
+
+
+def write_top(c: Topped, model_type: str, name: str, words: str) -> dict[str, Any]:
     names = {"words": words, "none": f"{name}Model", "rows": f"{name}ForSequenceClassification"}
     return {"model_type": model_type, "architectures": [names[c.top]], **labels(c.top, c.classes)}
 

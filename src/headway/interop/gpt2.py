@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, without_aliases
+from headway.interop.config_reader import ACTIVATION, ConfigMap, Field, Options, refuse_fields, without_aliases
 from headway.interop.decoders import HEAD, prefixes, read_top, settle, write_top
 from headway.interop.keymap import KeyMap, Rule, Split, Transpose
 from headway.zoo.gpt2 import Config
@@ -44,6 +44,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
 
 
 def write_config(c: Config) -> dict[str, Any]:
+    refuse_fields(c, "GPT-2", {"first": "opt", "window": "gpt_neo", "score": "gpt_neo", "biases": "gpt_neo"})
     return {**write_top(c, "gpt2", NAME, WORDS), **FIELDS.write(c)}
 
 

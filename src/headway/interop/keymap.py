@@ -59,6 +59,31 @@ class Portions:
 
 
 @dataclass(frozen=True)
+class Grouped:
+    """One tensor there, whose rows are of `groups` groups, in each so many heads of every tensor here.
+
+    GPT-NeoX has a query, a key and a value of the first head, then of the second; Falcon the queries of a group, then
+    their one key and value.
+    """
+
+    groups: int
+    heads: tuple[int, ...]
+
+    def load(self, tensors: list[Tensor]) -> list[Tensor]:
+        count = self.groups * sum(self.heads)
+        if len(tensors[0]) % count:
+            allowed = f"a multiple of {count}, as the config says"
+            raise UserError(f"a tensor of several layers has {len(tensors[0])} rows", allowed=allowed)
+        return [
+            x.flatten(0, 2) for x in tensors[0].unflatten(0, (self.groups, sum(self.heads), -1)).split(self.heads, 1)
+        ]
+
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
+        pairs = zip(tensors, self.heads, strict=True)
+        return [torch.cat([x.unflatten(0, (self.groups, heads, -1)) for x, heads in pairs], 1).flatten(0, 2)]
+
+
+@dataclass(frozen=True)
 class Unstack:
     """Each tensor there holds `parts` tensors of here along a first axis of its own."""
 

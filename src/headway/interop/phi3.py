@@ -9,7 +9,7 @@ from typing import Any
 from headway.errors import UserError
 from headway.interop.config_reader import Options, written_as
 from headway.interop.keymap import KeyMap, Portions, Rule, Split
-from headway.interop.llama import decoder_keymap, named_top, read_decoder, settle, write_named
+from headway.interop.llama import decoder_keymap, named_top, read_decoder, refuse_others, settle, write_named
 from headway.interop.rotary import ORIGINAL
 from headway.nn.attention import share
 from headway.ops.rotary import UNSCALED, LongRope
@@ -45,6 +45,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
 
 def write_config(c: Config) -> dict[str, Any]:
     check(c)
+    refuse_others(c, "Phi-3", "biases", "window")
     if c.biases != "none":
         raise UserError(f"there, a Phi-3 has no bias vectors, and this model {c.biases!r}", do=written_as("llama"))
     scaling = c.rotary.scaling

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.errors import UserError
 from headway.interop.config_reader import Options
-from headway.interop.llama import keymap, named_top, read_decoder, settle, write_qwen2
+from headway.interop.llama import keymap, named_top, read_decoder, read_windows, settle, write_qwen2
 from headway.zoo.llama import Config
 
 __all__ = ["keymap", "read_config", "settle", "write_config"]
@@ -28,16 +27,4 @@ write_config = write_qwen2
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "qwen2")
-    return o.done(Config(**read_decoder(o), **named_top(o, "Qwen2"), biases="qkv", window=window(o)))
-
-
-def window(o: Options) -> int | None:
-    """The window of all layers; some layers with and some without are two kinds of layer, which we do not build."""
-    layers, given = o.take("num_hidden_layers", 32), o.take("sliding_window", None)
-    used, first = o.take("use_sliding_window", False), o.take("max_window_layers", 28)
-    usual = ["sliding_attention" if used and given and i >= first else "full_attention" for i in range(layers)]
-    kinds = set(o.take("layer_types", usual))
-    if len(kinds) > 1:
-        said = f"layers of {' and of '.join(sorted(kinds))} in one model are not supported for qwen2 models"
-        raise UserError(said, allowed="the same for all layers")
-    return given if used and kinds == {"sliding_attention"} else None
+    return o.done(Config(**read_decoder(o), **named_top(o, "Qwen2"), biases="qkv", **read_windows(o)))

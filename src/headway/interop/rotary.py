@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.errors import UserError
 from headway.interop.config_reader import Arguments, Options, written_as
@@ -34,6 +34,34 @@ def read_frequencies(o: Options, context: int, *, parts: bool = False) -> Freque
     scaling = SCALINGS[r.take("rope_type", r.take("type", "default"))](r, context)
     r.ignore(*WORDS)
     return r.done(Frequencies(r.number("rope_theta"), scaling, r.number("partial_rotary_factor", 1.0)))
+
+
+class TwoFrequencies(NamedTuple):
+    """Those of the layers without a window, and of the layers with one."""
+
+    rotary: Frequencies
+    local_rotary: Frequencies
+
+
+def read_two_frequencies(o: Options, context: int, *, base: float, local_base: float) -> TwoFrequencies:
+    """Frequencies by the type of a layer, in either spelling; a scaling that stands alone is of the full layers."""
+    told = o.values.get("rope_parameters")
+    if not isinstance(told, Mapping) or not set(told) & {*LAYER_TYPES}:
+        o.ignore("rope_theta")
+        local = Options({"rope_theta": local_base}, o.family)
+        return TwoFrequencies(
+            read_frequencies(Options({"rope_theta": base, **o.values}, o.family), context),
+            read_frequencies(local, context),
+        )
+    o.ignore("rope_parameters", "rope_scaling", "rope_theta")
+    inner = [
+        {"rope_theta": usual, "rope_parameters": told.get(name)}
+        for name, usual in zip(LAYER_TYPES, (base, local_base), strict=True)
+    ]
+    return TwoFrequencies(*(read_frequencies(Options(one, o.family), context) for one in inner))
+
+
+LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
 def write_frequencies(f: Frequencies, context: int, *, parts: bool = False) -> dict[str, Any]:

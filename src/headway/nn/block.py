@@ -61,7 +61,11 @@ class Residual(nn.Module):
 
     def combine(self, x: Tensor, change: Tensor, ctx: Context) -> Tensor:
         """The residual connection around the body's output `change`."""
-        return self.after(self.skip(x) + self.scale(self.drop(self.inside(change), ctx)))
+        return self.after(self.skip(x) + self.weighed(change, ctx))
+
+    def weighed(self, change: Tensor, ctx: Context = EMPTY) -> Tensor:
+        """What is added to x for the body's output `change`."""
+        return self.scale(self.drop(self.inside(change), ctx))
 
 
 class Parallel(nn.Module):
@@ -91,6 +95,20 @@ class Block(nn.Module):
             assert sublayer is not None
             x = sublayer(x, ctx)
         return ctx.emit(self, "out", x)
+
+
+class ParallelBlock(Block):
+    """x + the changes of all its residual sublayers, each of which reads x: GPT-J's layer, and PaLM's.
+
+    Sublayers that share a norm hold the same one in `before`.
+    """
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        y = x
+        for part in self.children():
+            assert isinstance(part, Residual)
+            y = y + part.weighed(part.body(part.before(x), ctx), ctx)
+        return ctx.emit(self, "out", y)
 
 
 class Stack(nn.Module):

@@ -9,17 +9,19 @@ Axes:  B batch   T tokens   Y X grid   C width   V vocabulary   K classes   N to
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from headway.errors import UserError
 from headway.nn.attention import CrossAttention
 from headway.nn.block import Dropout, Scale, add_modules
 from headway.nn.context import EMPTY, Context, PackedLengths, TokenSelection, padded
 from headway.nn.ffn import Activation
-from headway.ops.attend import shape_text
+from headway.ops.attend import shape_text, soft_cap
 
 
 class WordHead(nn.Module):
@@ -71,6 +73,34 @@ class LMHead(WordHead):
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[1]} → {self.weight.shape[0]}"
+
+
+class SoftCappedHead(LMHead):
+    """cap · tanh(LMHead(x) / cap), … C → … V: no logit passes ±cap (Gemma 2)."""
+
+    def __init__(self, dim: int, vocab: int, *, cap: float, tied: nn.Parameter | nn.Embedding | None = None):
+        super().__init__(dim, vocab, tied=tied)
+        self.cap = cap
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return soft_cap(super().forward(x), self.cap)
+
+    def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        def part(x: Tensor, targets: Tensor) -> Tensor:
+            return F.cross_entropy(self(x).float(), targets, reduction="sum", label_smoothing=smoothing)
+
+        pairs = zip(x.split(CAPPED_TOKENS), targets.split(CAPPED_TOKENS), strict=True)
+        # each part's logits are computed again for the gradient, so that only one part's are ever held
+        parts = [checkpoint(part, *pair, use_reentrant=False) for pair in pairs]
+        return torch.stack(cast(list[Tensor], parts)).sum()
+
+    @torch.no_grad()
+    def losses(self, x: Tensor, targets: Tensor) -> Tensor:
+        pairs = zip(x.split(CAPPED_TOKENS), targets.split(CAPPED_TOKENS), strict=True)
+        return torch.cat([F.cross_entropy(self(x).float(), target, reduction="none") for x, target in pairs])
+
+
+CAPPED_TOKENS = 128  # of which the logits are held at a time
 
 
 class MLMHead(WordHead):

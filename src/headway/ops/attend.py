@@ -1,8 +1,8 @@
 """The attention operator, its scores, and dropout.
 
 The explicit text of `attend` is its definition; the fused kernel is an evaluation of it, and so is `LearnedBias` where
-that kernel has no gradient.  Three of the four scores (dot product, additive, bilinear, cosine) are dot products once
-query and key are prepared (`dotted`), so the fused kernel evaluates them too; only the additive score is written out.
+that kernel has no gradient.  Three of the five scores (dot product, bilinear, cosine) are dot products once query and key
+are prepared (`dotted`), so the fused kernel evaluates them too; the additive and the capped score are written out.
 
 Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
        A width of the additive score
@@ -231,6 +231,22 @@ class Cosine(DotScore):
     def dotted(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         factor = self.log_factor.clamp(max=log(self.most)).exp()
         return F.normalize(q, dim=-1) * factor, F.normalize(k, dim=-1), 1.0
+
+
+@dataclass(frozen=True)
+class SoftCapped:
+    """cap · tanh(scale · q kᵀ / cap): a scaled dot product that never passes ±cap (Gemma 2)."""
+
+    cap: float
+    scale: float | None = None
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        return soft_cap(Dot(self.scale)(q, k), self.cap)
+
+
+def soft_cap(x: Tensor, cap: float) -> Tensor:
+    """cap · tanh(x / cap): about x where that is small, and never beyond ±cap."""
+    return (x / cap).tanh() * cap
 
 
 def drop(x: Tensor, share: float) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from headway.errors import UserError
-from headway.ops.attend import DOT, DotScore, Edit, Score, attend, attention_weights, causal_keep
+from headway.ops.attend import DOT, DotScore, Edit, Score, SoftCapped, attend, attention_weights, causal_keep
 from headway.ops.pattern import Causal, Full, Pattern, Positions, Span, both, merge_spans
 
 CELLS = 2**23  # weights that a band may hold: 32 MiB of float32
@@ -144,8 +144,8 @@ class AttentionMap(Readable):
 
     @property
     def depth(self) -> int:
-        # a score that is no dot product holds a vector for each pair
-        return 1 if isinstance(self.score, DotScore) else self.q.shape[3]
+        # the additive score holds a vector for each pair
+        return 1 if isinstance(self.score, DotScore | SoftCapped) else self.q.shape[3]
 
     def times(self, v: Tensor, *, dropout: float = 0.0, edit: Edit | None = None) -> Tensor:
         """This matrix times `v` (B G S E), B H T E; `edit` sees and may replace the whole matrix first."""

@@ -52,6 +52,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("vocab source_vocab target_vocab", 0, MAX_TOKENS),  # a Transformer of vectors has no vocabulary
     **each("context source_context window longest original_context", 1, MAX_TOKENS),
     **each("first end start", 0, MAX_TOKENS),
+    **each("local_layers unplaced_layers", 0, MAX_LAYERS),
     **each("classes", 0, MAX_WIDTH),
     **each("segments", 0, MAX_WIDTH),
     **each("buckets", 2, MAX_WIDTH),
@@ -65,6 +66,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("ratio temperature", 1e-6, 1e3),
     **each("base", 1e-3, 1e12),
     **each("part", 0, 1),
+    **each("embed residual score logit_divisor score_dim score_cap logit_cap", 1e-6, 1e6),
     **each("low high beta_fast beta_slow short long mscale mscale_all", 0, 1e6),
 }
 
@@ -164,6 +166,11 @@ def decoder_top(name: str, dim: int, classes: int, words: Callable[[], LMHead]) 
         "none": lambda: IgnoreContext(nn.Identity()),  # B T C
     }
     return named("top of a decoder", name, tops)()
+
+
+def window_of(layer: int, window: int | None, local_layers: tuple[int, ...] | None) -> int | None:
+    """The window of a layer, where only some have one."""
+    return window if local_layers is None or layer in local_layers else None
 
 
 def check_stages(**sizes: tuple[int, ...]) -> None:

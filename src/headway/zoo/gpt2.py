@@ -1,6 +1,7 @@
 """GPT-2 and GPT-3: a causal decoder, pre-norm, GELU, learned positions, output tied to the embedding.
 
-Radford et al. 2019, Brown et al. 2020.
+Radford et al. 2019, Brown et al. 2020.  GPT-Neo (Black et al. 2021) sees through a window in every second layer and
+divides no scores; OPT (Zhang et al. 2022) takes ReLU, and its positions begin at row 2.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from functools import partial
 
 from torch import nn
 
-from headway.nn.attention import SelfAttention
+from headway.nn.attention import BIASED, Biases, SelfAttention
 from headway.nn.block import Block, Residual, Stack
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import FFN
 from headway.nn.head import LMHead
 from headway.nn.trunk import Trunk
+from headway.ops.attend import Dot
 from headway.ops.pattern import Causal
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
-from headway.zoo.choices import activation, decoder_top, normal
+from headway.zoo.choices import activation, decoder_top, named, normal, window_of
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class Config:
     act: str = "gelu_tanh"
     eps: float = 1e-5
     dropout: float = 0.1
+    first: int = 0  # the row of the table that position 0 has; OPT: 2
+    window: int | None = None
+    local_layers: tuple[int, ...] | None = None  # those that have the window; all
+    score: float | None = None  # what scores are multiplied by; head_dim ** -0.5
+    biases: str = "all"
     tied: bool = True
     attention_dropout: float = 0.1
     embed_dropout: float = 0.1
@@ -40,21 +47,26 @@ class Config:
 
 
 VOCABULARY = VOCABULARY_AND_CONTEXT
+BIASES = {"all": BIASED, "out": Biases(q=False, k=False, v=False)}
 
 
 def build(c: Config) -> Trunk:
     norm = partial(nn.LayerNorm, c.dim, eps=c.eps)
+    bias = named("biases", c.biases, BIASES)
 
-    def block() -> Block:
-        attention = SelfAttention(c.dim, c.heads, pattern=Causal(), dropout=c.attention_dropout)
+    def block(layer: int) -> Block:
+        pattern = Causal(window_of(layer, c.window, c.local_layers))
+        score, dropout = Dot(c.score), c.attention_dropout
+        attention = SelfAttention(c.dim, c.heads, bias=bias, pattern=pattern, score=score, dropout=dropout)
         return Block(
             attn=Residual(attention, before=norm(), drop=c.dropout),
             ffn=Residual(FFN(c.dim, c.hidden, act=activation(c.act)), before=norm(), drop=c.dropout),
         )
 
-    embed = TokenEmbed(c.vocab, c.dim, position=LearnedPosition(c.context, c.dim), dropout=c.embed_dropout)
+    position = LearnedPosition(c.first + c.context, c.dim, first=c.first)
+    embed = TokenEmbed(c.vocab, c.dim, position=position, dropout=c.embed_dropout)
     words = partial(LMHead, c.dim, c.vocab, tied=embed.token if c.tied else None)
-    stack = Stack([block() for _ in range(c.layers)], norm())
+    stack = Stack([block(layer) for layer in range(c.layers)], norm())
     model = Trunk(embed, stack, decoder_top(c.top, c.dim, c.classes, words))
     normal(model, 0.02)
     return model

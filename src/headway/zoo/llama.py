@@ -1,11 +1,14 @@
 """Llama and its like: a causal decoder, pre-norm by RMSNorm, SwiGLU, rotary positions, keys shared by groups of heads.
 
 Touvron et al. 2023.  Mistral (Jiang et al. 2023) sees through a window, Qwen2 (Yang et al. 2024) adds a bias to
-queries, keys and values, Phi-3 (Abdin et al. 2024) stretches every pair of dims by a factor of its own.
+queries, keys and values, Phi-3 (Abdin et al. 2024) stretches every pair of dims by a factor of its own, Qwen3 (Yang et
+al. 2025) norms the queries and keys of each head, SmolLM3 (2025) leaves some layers without positions, Granite (2024)
+multiplies embedding, changes, scores and logits by constants.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -14,15 +17,16 @@ from typing import NamedTuple
 from torch import nn
 
 from headway.nn.attention import BIASED, UNBIASED, Biases, SelfAttention, share
-from headway.nn.block import Block, Residual, Stack
+from headway.nn.block import Block, Identity, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import GatedFFN
 from headway.nn.head import LMHead
 from headway.nn.trunk import Trunk
+from headway.ops.attend import Dot
 from headway.ops.pattern import Causal
 from headway.ops.rotary import UNSCALED, Rotary, Scaling
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
-from headway.zoo.choices import activation, decoder_top, named, normal
+from headway.zoo.choices import activation, decoder_top, named, normal, window_of
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,16 @@ class Frequencies:
 
     def rotary(self, head_dim: int) -> Rotary:
         return Rotary(head_dim, self.base, turned=int(self.part * head_dim), scaling=self.scaling)
+
+
+@dataclass(frozen=True)
+class Multipliers:
+    """Granite's constants."""
+
+    embed: float = 1.0
+    residual: float = 1.0  # of each sublayer's change
+    score: float | None = None  # head_dim ** -0.5
+    logit_divisor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,11 @@ class Config:
     eps: float = 1e-6
     rotary: Frequencies = Frequencies()
     window: int | None = None
+    local_layers: tuple[int, ...] | None = None  # those that have the window; all
+    unplaced_layers: tuple[int, ...] = ()  # those that turn nothing
     biases: str = "none"
+    qk_norm: str = "none"
+    multipliers: Multipliers = Multipliers()
     tied: bool = False
     attention_dropout: float = 0.0
     top: str = "words"
@@ -75,6 +93,10 @@ BIASES = {
     "ffn": Vectors(UNBIASED, ffn=True),
     "all": Vectors(BIASED, ffn=True),
 }
+QK_NORMS: dict[str, Callable[[int, float], nn.Module]] = {
+    "none": lambda head_dim, eps: Identity(),
+    "heads": lambda head_dim, eps: nn.RMSNorm(head_dim, eps=eps),
+}
 
 
 def build(c: Config) -> Trunk:
@@ -82,24 +104,29 @@ def build(c: Config) -> Trunk:
     head_dim = share(c.dim, c.heads) if c.head_dim is None else c.head_dim
     hidden = gated_hidden(c.dim) if c.hidden is None else c.hidden
     biases = named("biases", c.biases, BIASES)
+    qk_norm = named("norm of queries and keys", c.qk_norm, QK_NORMS)
 
-    def block() -> Block:
+    def block(layer: int) -> Block:
         attention = SelfAttention(
             c.dim,
             c.heads,
             kv_heads=c.kv_heads,
             head_dim=head_dim,
             bias=biases.attention,
-            pattern=Causal(c.window),
-            rotary=c.rotary.rotary(head_dim),
+            pattern=Causal(window_of(layer, c.window, c.local_layers)),
+            rotary=None if layer in c.unplaced_layers else c.rotary.rotary(head_dim),
+            qk_norm=partial(qk_norm, eps=c.eps),
+            score=Dot(c.multipliers.score),
             dropout=c.attention_dropout,
         )
         ffn = GatedFFN(c.dim, hidden, act=activation(c.act), bias=biases.ffn)
-        return Block(attn=Residual(attention, before=norm()), ffn=Residual(ffn, before=norm()))
+        sublayer = partial(Residual, scale=c.multipliers.residual)
+        return Block(attn=sublayer(attention, before=norm()), ffn=sublayer(ffn, before=norm()))
 
-    embed = TokenEmbed(c.vocab, c.dim)
-    words = partial(LMHead, c.dim, c.vocab, tied=embed.token if c.tied else None)
-    stack = Stack([block() for _ in range(c.layers)], norm())
+    embed = TokenEmbed(c.vocab, c.dim, scale=c.multipliers.embed)
+    scale = 1 / c.multipliers.logit_divisor
+    words = partial(LMHead, c.dim, c.vocab, tied=embed.token if c.tied else None, scale=scale)
+    stack = Stack([block(layer) for layer in range(c.layers)], norm())
     model = Trunk(embed, stack, decoder_top(c.top, c.dim, c.classes, words))
     normal(model, 0.02)
     return model

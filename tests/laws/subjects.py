@@ -39,13 +39,19 @@ from headway.ops.rotary import HALVES, Rotary
 from headway.zoo import albert as albert_zoo
 from headway.zoo import bart as bart_zoo
 from headway.zoo import bert as bert_zoo
+from headway.zoo import bloom as bloom_zoo
 from headway.zoo import captioner as captioner_zoo
 from headway.zoo import clip_text as clip_text_zoo
 from headway.zoo import conformer as conformer_zoo
 from headway.zoo import forecaster as forecaster_zoo
+from headway.zoo import gemma as gemma_zoo
 from headway.zoo import gpt2 as gpt2_zoo
+from headway.zoo import gpt_neox as gpt_neox_zoo
 from headway.zoo import llama as llama_zoo
+from headway.zoo import mbart as mbart_zoo
 from headway.zoo import mixtral as mixtral_zoo
+from headway.zoo import modernbert as modernbert_zoo
+from headway.zoo import olmo2 as olmo2_zoo
 from headway.zoo import rnn as rnn_zoo
 from headway.zoo import seq2seq as seq2seq_zoo
 from headway.zoo import t5 as t5_zoo
@@ -60,6 +66,8 @@ from headway.zoo.choices import normal
 
 DIM, HEADS, VOCAB, CONTEXT = 16, 4, 23, 24
 PARTLY = llama_zoo.Frequencies(part=0.5)  # as in Phi-3's small models
+CONSTANTS = llama_zoo.Multipliers(2.0, 0.5, 0.3, 3.0)
+GEMMA2 = {"window": 4, "local_layers": (0,), "score_cap": 0.7, "logit_cap": 2.0}
 
 
 class Trait(Enum):
@@ -282,8 +290,30 @@ def zoo_albert() -> nn.Module:
     return lively(albert_zoo.build(albert_zoo.Config(VOCAB, CONTEXT, width=8, dim=DIM, **sizes)))
 
 
+def zoo_mpnet() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "first": 2, "segments": 0, "buckets": 8, "width": 6}
+    return lively(bert_zoo.build(bert_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))
+
+
+def zoo_modernbert(**options: Any) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "window": 2, "local_layers": (1,)}
+    return lively(modernbert_zoo.build(modernbert_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+
+
+def zoo_mbart(positions: str) -> EncoderDecoder:
+    sizes = {"layers": 1, "heads": HEADS, "hidden": DIM, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
+    model = mbart_zoo.build(mbart_zoo.Config(VOCAB, CONTEXT, DIM, decoder_layers=2, positions=positions, **sizes))
+    normal(model, 0.3)
+    return model
+
+
 def zoo_gpt2(top: str = "words") -> nn.Module:
     return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, top=top)))
+
+
+def zoo_gpt_neo() -> nn.Module:
+    local = {"window": 4, "local_layers": (1,), "score": 1.0, "biases": "out", "first": 2}
+    return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, **local)))  # type: ignore[arg-type]
 
 
 def zoo_forecaster() -> nn.Module:
@@ -293,6 +323,25 @@ def zoo_forecaster() -> nn.Module:
 def zoo_llama(**options: Any) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM}
     return lively(llama_zoo.build(llama_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+
+
+def zoo_gemma(**options: Any) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "head_dim": 8, "hidden": 2 * DIM}
+    return lively(gemma_zoo.build(gemma_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+
+
+def zoo_olmo2(**options: Any) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM}
+    return lively(olmo2_zoo.build(olmo2_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+
+
+def zoo_gpt_neox(**options: Any) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "rotary": PARTLY}
+    return lively(gpt_neox_zoo.build(gpt_neox_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+
+
+def zoo_bloom(**options: Any) -> nn.Module:
+    return lively(bloom_zoo.build(bloom_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, **options)))
 
 
 def zoo_bart_classes() -> nn.Module:
@@ -417,9 +466,39 @@ SUBJECTS = [
     Subject("zoo forecaster", zoo_forecaster, DECODER | RELATIVE, vectors),
     Subject("zoo llama", zoo_llama, DECODER | RELATIVE, tokens),
     Subject("zoo mistral", lambda: zoo_llama(window=4), DECODER | RELATIVE, tokens),
+    Subject(
+        "zoo granite, normed, some layers local and some unplaced",
+        lambda: zoo_llama(window=4, local_layers=(0,), unplaced_layers=(1,), qk_norm="heads", multipliers=CONSTANTS),
+        DECODER | RELATIVE,
+        tokens,
+    ),
+    Subject("zoo gpt-neo", zoo_gpt_neo, DECODER, tokens),
+    Subject("zoo gemma", lambda: zoo_gemma(**GEMMA2), DECODER | RELATIVE, tokens),
+    Subject(
+        "zoo gemma, normed", lambda: zoo_gemma(qk_norm=True, local_rotary=PARTLY, window=3), DECODER | RELATIVE, tokens
+    ),
+    Subject("zoo olmo2", lambda: zoo_olmo2(window=4, local_layers=(1,)), DECODER | RELATIVE, tokens),
+    Subject("zoo gpt-neox", zoo_gpt_neox, DECODER | RELATIVE, tokens),
+    Subject(
+        "zoo falcon",
+        lambda: zoo_gpt_neox(order="parallel, one norm", kv_heads=1, norm="affine, queries and keys", layout="pairs"),
+        DECODER | RELATIVE,
+        tokens,
+    ),
+    Subject(
+        "zoo olmo", lambda: zoo_gpt_neox(order="sequential", norm="fixed", ffn="gated"), DECODER | RELATIVE, tokens
+    ),
+    Subject("zoo bloom", zoo_bloom, DECODER | RELATIVE, tokens),
+    Subject("zoo mpt", lambda: zoo_bloom(biased=False, embed_norm=False), DECODER | RELATIVE, tokens),
+    Subject("zoo gemma classes", lambda: zoo_gemma(**GEMMA2, top="rows"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),
     Subject("zoo bert", zoo_bert, ENCODER, tokens),
     Subject("zoo albert", zoo_albert, ENCODER, tokens),
+    Subject("zoo mpnet, narrow", zoo_mpnet, ENCODER, tokens),
+    Subject("zoo modernbert", zoo_modernbert, ENCODER | RELATIVE, tokens),
+    Subject("zoo modernbert classes", lambda: zoo_modernbert(top="rows", pool="mean"), CLASSIFIER | RELATIVE, tokens),
+    Subject("zoo mbart decoder", lambda: zoo_mbart("learned").decoder, DECODER, tokens, memory),
+    Subject("zoo m2m-100 encoder", lambda: zoo_mbart("sinusoidal, fairseq").encoder, ENCODER, tokens),
     Subject("zoo vit blocks", lambda: zoo_vit().stack, SEQUENCE | {Trait.ORDERLESS}, vectors),
     Subject("zoo transformer decoder", lambda: zoo_transformer().decoder, DECODER, tokens, memory),
     Subject("zoo t5 decoder", lambda: zoo_t5("plain").decoder, DECODER | RELATIVE, tokens, memory),

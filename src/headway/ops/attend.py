@@ -1,8 +1,8 @@
 """The attention operator, its scores, and dropout.
 
 The explicit text of `attend` is its definition; the fused kernel is an evaluation of it, and so is `LearnedBias` where
-that kernel has no gradient.  Three of the five scores (dot product, bilinear, cosine) are dot products once query and key
-are prepared (`dotted`), so the fused kernel evaluates them too; the additive and the capped score are written out.
+that kernel has no gradient.  Dot product, bilinear and cosine score are dot products once query and key are prepared
+(`dotted`), so the fused kernel evaluates them too; the additive and the capped score are written out.
 
 Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
        A width of the additive score

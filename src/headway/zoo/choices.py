@@ -55,7 +55,8 @@ BOUNDS: Mapping[str, Range] = {
     **each("local_layers unplaced_layers", 0, MAX_LAYERS),
     **each("classes", 0, MAX_WIDTH),
     **each("segments", 0, MAX_WIDTH),
-    **each("buckets", 2, MAX_WIDTH),
+    **each("registers", 0, MAX_CELLS),
+    **each("buckets", 0, MAX_WIDTH),
     **each("image", *IMAGE),
     **each("mels", *MELS),
     **each("patch stride strides kernel kernels size share windows", 1, MAX_CELLS),
@@ -141,8 +142,8 @@ def top(name: str, dim: int, classes: int, dropout: float, words: Callable[[], M
     def rows() -> nn.Module:
         return Classifier(dim, classes, inside=TanhLayer(dim), dropout=dropout)
 
-    def rows_relu() -> nn.Module:
-        return Classifier(dim, classes, inside=Hidden(dim, F.relu, bias=True), dropout=dropout)
+    def rows_by(act: Activation) -> nn.Module:
+        return Classifier(dim, classes, inside=Hidden(dim, act, bias=True), dropout=dropout)
 
     tops: dict[str, Callable[[], nn.Module]] = {
         "none": bare,  # B T C
@@ -151,7 +152,9 @@ def top(name: str, dim: int, classes: int, dropout: float, words: Callable[[], M
         "pretraining": lambda: AuxHeads(words(), pair=rows()),  # B T V; whether two sentences belong together: B K
         "pair": rows,  # B K
         "rows": rows,  # B K
-        "rows, relu": rows_relu,  # B K, as DistilBERT has it
+        "rows, relu": partial(rows_by, F.relu),  # B K, as DistilBERT has it
+        "rows, gelu": partial(rows_by, F.gelu),  # B K, as ELECTRA has it
+        "replaced": lambda: TokenClassifier(dim, 1, inside=Hidden(dim, F.gelu, bias=True)),  # B T 1, ELECTRA's
         "tokens": partial(TokenClassifier, dim, classes, dropout=dropout),  # B T K
         "spans": partial(TokenClassifier, dim, classes),  # B T 2, where an answer begins and ends
     }

@@ -14,6 +14,17 @@ NARROW = {**BERT, "embedding_size": 8}
 DISTANT = {name: size for name, size in BERT.items() if name != "type_vocab_size"} | {
     "relative_attention_num_buckets": 8
 }
+DISENTANGLED = {
+    **BERT,
+    "type_vocab_size": 0,
+    "relative_attention": True,
+    "position_buckets": 4,
+    "max_relative_positions": 8,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+}
 MODERN = {
     **BERT,
     "local_attention": 4,
@@ -63,6 +74,12 @@ CASES = [
     encoder("mpnet", "MPNetModel", DISTANT),
     encoder("mpnet, masked words", "MPNetForMaskedLM", DISTANT, layer_norm_eps=1e-5),
     encoder("mpnet, classes of rows", "MPNetForSequenceClassification", DISTANT, num_labels=3),
+    encoder("deberta-v2", "DebertaV2Model", DISENTANGLED),
+    encoder("deberta-v2, masked words", "DebertaV2ForMaskedLM", DISENTANGLED, pos_att_type="p2c|c2p"),
+    encoder("deberta-v2, classes of rows", "DebertaV2ForSequenceClassification", DISENTANGLED, num_labels=3),
+    encoder(
+        "deberta-v2, answer spans, positions", "DebertaV2ForQuestionAnswering", DISENTANGLED, position_biased_input=True
+    ),
     encoder("modernbert", "ModernBertModel", MODERN),
     encoder("modernbert, masked words", "ModernBertForMaskedLM", MODERN),
     encoder("modernbert, classes of rows", "ModernBertForSequenceClassification", MODERN, num_labels=3),

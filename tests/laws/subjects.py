@@ -43,6 +43,7 @@ from headway.zoo import bloom as bloom_zoo
 from headway.zoo import captioner as captioner_zoo
 from headway.zoo import clip_text as clip_text_zoo
 from headway.zoo import conformer as conformer_zoo
+from headway.zoo import deberta as deberta_zoo
 from headway.zoo import forecaster as forecaster_zoo
 from headway.zoo import gemma as gemma_zoo
 from headway.zoo import gpt2 as gpt2_zoo
@@ -295,6 +296,11 @@ def zoo_mpnet() -> nn.Module:
     return lively(bert_zoo.build(bert_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))
 
 
+def zoo_deberta() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "buckets": 4, "farthest": 9}
+    return lively(deberta_zoo.build(deberta_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
+
+
 def zoo_modernbert(**options: Any) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "window": 2, "local_layers": (1,)}
     return lively(modernbert_zoo.build(modernbert_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
@@ -495,6 +501,7 @@ SUBJECTS = [
     Subject("zoo bert", zoo_bert, ENCODER, tokens),
     Subject("zoo albert", zoo_albert, ENCODER, tokens),
     Subject("zoo mpnet, narrow", zoo_mpnet, ENCODER, tokens),
+    Subject("zoo deberta", zoo_deberta, ENCODER | RELATIVE, tokens),
     Subject("zoo modernbert", zoo_modernbert, ENCODER | RELATIVE, tokens),
     Subject("zoo modernbert classes", lambda: zoo_modernbert(top="rows", pool="mean"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo mbart decoder", lambda: zoo_mbart("learned").decoder, DECODER, tokens, memory),

@@ -50,7 +50,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("dim decoder_dim image_dim width widths head_dim align readout channels features steps", 1, MAX_WIDTH),
     **each("hidden decoder_hidden image_hidden", 1, MAX_WIDTH),
     **each("vocab source_vocab target_vocab", 0, MAX_TOKENS),  # a Transformer of vectors has no vocabulary
-    **each("context source_context window longest original_context", 1, MAX_TOKENS),
+    **each("context source_context window longest farthest original_context", 1, MAX_TOKENS),
     **each("first end start", 0, MAX_TOKENS),
     **each("local_layers unplaced_layers", 0, MAX_LAYERS),
     **each("classes", 0, MAX_WIDTH),

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.errors import UserError
 from headway.interop.bert import read_sizes, write_sizes
-from headway.interop.config_reader import ConfigMap, Field, Options, written_as
+from headway.interop.config_reader import Options, written_as
 from headway.interop.encoders import FIELDS as BERT
 from headway.interop.encoders import WORDS, architecture, norm, out
 from headway.interop.keymap import KeyMap, Rule, linear
@@ -18,27 +18,28 @@ from headway.zoo.bert import Config
 __all__ = ["keymap", "read_config", "settle", "write_config"]
 
 ARCHITECTURES = {f"MPNet{kind}": top for kind, top in TOPS.items()}
-FIELDS = ConfigMap(
-    *BERT.without("segments").with_defaults(vocab=30_527).fields,
-    Field("relative_attention_num_buckets", "buckets", 32),
-)
+FIELDS = BERT.without("segments").with_defaults(vocab=30_527)
 FIRST = 2  # of the positions, behind the padding's
+BUCKETS = 32  # of distances, whatever its config says
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "mpnet")
-    config = replace(read_sizes(o, ARCHITECTURES, FIELDS, first=FIRST), segments=0)
+    o.expect(relative_attention_num_buckets=BUCKETS)
+    config = replace(read_sizes(o, ARCHITECTURES, FIELDS, first=FIRST), segments=0, buckets=BUCKETS)
     if config.top in WORDS:
         o.expect(hidden_act="gelu")  # the head's own activation, whatever the layers have
     return o.done(config)
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    if c.first != FIRST or c.segments or not c.buckets:
-        said = f"there, an MPNet's positions begin at {FIRST}, and it has a bias of distances and no segments"
+    if c.first != FIRST or c.segments or c.buckets != BUCKETS:
+        said = (
+            f"there, an MPNet's positions begin at {FIRST}, and it has {BUCKETS} buckets of distances and no segments"
+        )
         raise UserError(f"{said}, unlike this model", do=written_as("roberta" if c.first else "bert"))
     special = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
-    sizes = {**write_sizes(c, "buckets"), "relative_attention_num_buckets": c.buckets}
+    sizes = {**write_sizes(c, "buckets"), "relative_attention_num_buckets": BUCKETS}
     sizes.pop("type_vocab_size")
     return {**architecture(c.top, ARCHITECTURES, "mpnet"), **sizes, **special}
 

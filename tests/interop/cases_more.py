@@ -11,9 +11,7 @@ from tests.interop.cases_seq2seq import PAIR, biased
 from tests.interop.parity import Case, Kind
 
 NARROW = {**BERT, "embedding_size": 8}
-DISTANT = {name: size for name, size in BERT.items() if name != "type_vocab_size"} | {
-    "relative_attention_num_buckets": 8
-}
+DISTANT = {name: size for name, size in BERT.items() if name != "type_vocab_size"}
 DISENTANGLED = {
     **BERT,
     "type_vocab_size": 0,

@@ -23,7 +23,7 @@ from headway.nn.attention import UNBIASED, Attention, CrossAttention, SelfAttent
 from headway.nn.bias import Alibi, T5Bias, TransformerXLBias
 from headway.nn.block import Block, LayerScale, Parallel, Repeat, Residual, Stack
 from headway.nn.context import EMPTY, Context, to_front
-from headway.nn.convnet import CausalConv, ConvModule, SequenceConv
+from headway.nn.convnet import CausalConv, ConvModule, ConvPosition, SequenceConv
 from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.frames import ConvEmbed
@@ -468,6 +468,7 @@ SUBJECTS = [
     Subject("gru", lambda: RecurrentEncoder(DIM, DIM, layers=2), RECURRENT - SEEING, vectors),
     Subject("convolution", lambda: CausalConv(DIM, 3), RECURRENT - SEEING, vectors),
     Subject("convolution of both sides", lambda: SequenceConv(DIM, 3), ENCODER - SEEING | RELATIVE, vectors),
+    Subject("convolution of positions", lambda: ConvPosition(DIM, 4, 2), ENCODER - SEEING | RELATIVE, vectors),
     Subject("zoo gpt2", zoo_gpt2, DECODER, tokens),
     Subject("zoo forecaster", zoo_forecaster, DECODER | RELATIVE, vectors),
     Subject("zoo llama", zoo_llama, DECODER | RELATIVE, tokens),

@@ -34,7 +34,7 @@ clip-nano clip-vit-b32 clip-vit-b16 clip-vit-l14 clip-vit-l14-336 clip-resnet-18
 mvit-b mvit-nano mvitv2-t mvitv2-s mvitv2-b
 resnet-nano resnet-nano-attention resnet-18 resnet-26 resnet-50 resnet-50-attention lrnet-nano lrnet-26 lrnet-50
 seq2seq-lstm rnn-small rnnsearch-small rnnencdec-50 rnnsearch-50
-conformer-nano conformer-s conformer-m conformer-l wav2vec2-conformer-large
+conformer-nano conformer-s conformer-m conformer-l wav2vec2-base wav2vec2-conformer-large
 whisper-tiny whisper-tiny.en whisper-base whisper-base.en whisper-small whisper-small.en
 whisper-medium whisper-medium.en
 whisper-large whisper-large-v2 whisper-large-v3 whisper-turbo vectors-small forecaster-small workbench-nano workbench

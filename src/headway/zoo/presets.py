@@ -353,6 +353,7 @@ PRESETS: dict[str, Preset] = {
     "conformer-s": conformer(144, 16, 4),
     "conformer-m": conformer(256, 16, 4),
     "conformer-l": conformer(512, 17, 8),
+    "wav2vec2-base": of("wav2vec2"),
     "wav2vec2-conformer-large": sized("wav2vec2_conformer", 1024, 24, 16, hidden=4096),
     # Radford et al. 2022; of English alone: .en
     "whisper-tiny": whisper(384, 4, 6),

@@ -192,7 +192,7 @@ class SequenceConv(nn.Module):
 
 
 class ConvPosition(nn.Module):
-    """x + gelu(conv(x)), the convolution over `kernel` tokens around each, in groups of channels: wav2vec 2.0's positions.
+    """x + gelu(conv(x)), over `kernel` tokens around each, in groups of channels: wav2vec 2.0's positions.
 
     Its weight is g · v / ‖v‖, a length g for each of the kernel's places.  B T C → B T C
     """

@@ -27,14 +27,14 @@ browser:  ## install Debian's chromium for the browser tests, where that is poss
 	  >/dev/null 2>&1; then echo "installed chromium"; \
 	else echo "browser tests will be skipped: apt-get could not install chromium"; fi
 
-test: $(READY)  ## every case of every test but the long ones and the proofs (12 to 15 minutes on two cores)
+test: $(READY)  ## every case of every test but the long ones and the proofs (11 minutes on two cores)
 	@start=$$(date +%s); $(PYTEST) $(PAIR) -m "not long and not proof"; code=$$?; \
 	echo "make test took $$(( $$(date +%s) - start )) s"; exit $$code
 
-test-long: $(READY)  ## the long tests: torch's compiler, runs of every family, browser, hostile files, examples (ten minutes)
+test-long: $(READY)  ## the long tests: torch's compiler, runs of every family, browser, hostile files, examples (20 minutes)
 	@$(PYTEST) $(PAIR) -m long
 
-check: $(READY)  ## before each commit: format, lint, types, and a case of each fast test (two minutes on two cores)
+check: $(READY)  ## before each commit: format, lint, types, and a case of each fast test (80 seconds on two idle cores)
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target check-types check-tests

@@ -21,6 +21,7 @@ LAYERS = {
     "console": 1,
     "figures": 2,
     "recipe": 2,
+    "distributed": 2,
     "ops": 1,
     "nn": 2,
     "zoo": 3,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from errno import EACCES, EADDRINUSE
 from pathlib import Path
+from typing import ClassVar
 
 MAX_ALLOWED = 50  # characters of a list that a sentence has room for before its advice
 
@@ -19,6 +20,8 @@ class UserError(ValueError):
     name; `do` is the next thing to try.  A long list of what is allowed comes last: `advice` is all before it.
     """
 
+    code: ClassVar[int] = 2  # with which a command ends
+
     def __init__(self, said: str, *, allowed: str | None = None, meant: str | None = None, do: str | None = None):
         asked = f"did you mean {meant!r}?" if meant else None
         choices = f"allowed: {allowed}" if allowed else None
@@ -27,6 +30,12 @@ class UserError(ValueError):
         behind = " " if self.advice.endswith("?") else "; "
         super().__init__(f"{self.advice}{behind}{long_list}" if long_list else self.advice)
         self.said, self.allowed, self.meant, self.do, self.long_list = said, allowed, meant, do, long_list
+
+
+class LostProcessError(UserError):
+    """Another process of the same run is gone: no mistake, so a run may be started again."""
+
+    code = 1
 
 
 def nearest(word: str, names: Iterable[str], likeness: float = 0.6) -> str | None:

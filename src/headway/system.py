@@ -34,6 +34,8 @@ AUTO, CPU = "auto", "cpu"
 DEVICES = (AUTO, CPU, "cuda", "mps", "xpu")
 DEVICE_NAME = re.compile(r"auto|cpu|(cuda|mps|xpu)(:\d{1,3})?")
 DEVICES_TEXT = "auto, cpu, cuda, cuda:N, mps or xpu"
+THREADS = "OMP_NUM_THREADS"  # which torch reads when it is loaded
+PR_SET_PDEATHSIG = 1
 CHECKPOINTS = "checkpoints"  # in the folder of a model: what its training goes on from, until it is done
 
 
@@ -297,6 +299,17 @@ def describe_waiting() -> str:
 
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def share_threads(processes: int) -> str:
+    """Gives each process to be started its share of the cores, unless a number of threads is set; the number."""
+    return os.environ.setdefault(THREADS, str(max(1, usable_cores() // processes)))
+
+
+def die_with_parent() -> None:
+    """Lets the system end this process, once it is started, by SIGTERM where its parent is killed; on Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def check_device(name: str) -> None:

@@ -104,7 +104,7 @@ def test_random_decoders_over_ragged_rows(seed: int) -> None:
             assert_near(x[:, :, : len(mine.known)], y[:, :, : len(mine.known)])
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 6, 7, 13])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 6, 7, 12, 13, 40])
 @pytest.mark.parametrize("sizes", [(5, 3), (70, 21), (130, 1040), (64, 530)], ids=str)
 def test_products_of_float32(sizes: tuple[int, int], rows: int) -> None:
     """Weights that lie output by output and input by input, in tiles that are not whole, on every instruction set."""

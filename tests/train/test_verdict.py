@@ -22,7 +22,7 @@ from headway.tasks.base import Task, task_class
 from headway.tasks.registry import TASKS
 from headway.tasks.results import BaselineResult, EvalResult
 from headway.training import build as verdicts
-from headway.training.build import advice, conclusions, verdict
+from headway.training.build import advice, conclusions, steps_of_epoch, verdict
 from headway.training.loop import RunResult
 from headway.training.plan import Plan
 from headway.training.recipe_sources import read_layers, to_yaml
@@ -162,6 +162,10 @@ def test_advice_works_when_it_is_typed(place: Path) -> None:
     many = replace(recipe, train=replace(recipe.train, steps=600, lr=0.002))
     slower = advice(replace(made, recipe=many))
     assert slower.endswith(" --out NEW --train.lr 0.0005, or --train.steps 2400")
+    small = replace(made, recipe=replace(recipe, train=replace(recipe.train, steps=1, batch=1)))
+    epoch = steps_of_epoch(small)
+    assert epoch > 4
+    assert advice(small).endswith(f" --train.steps {epoch}")
 
 
 CLASSES = ["a"] * 60 + ["b"] * 40

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from headway.bench.answers import LOSSES
 from headway.bench.peers import TORCH
-from headway.bench.suite import BF16, Case, Contender, Run, Suite, Workspace
-from headway.bench.training_steps import common_steps, headway_steps
+from headway.bench.suite import FP32, Case, Contender, Run, Suite, Workspace
+from headway.bench.training_steps import common_steps, headway_steps, in_both
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,7 +70,7 @@ def smoothed_loss(logits: Tensor, wanted: Tensor) -> Tensor:
     return cross_entropy(rows, wanted.flatten(), ignore_index=0, label_smoothing=SMOOTHING)
 
 
-def headway_pairs(config: Callable[[Workspace], Any]) -> Callable[[Workspace], Run]:
+def headway_pairs(config: Callable[[Workspace], Any], precision: str) -> Callable[[Workspace], Run]:
     def prepare(work: Workspace) -> Run:
         import torch
 
@@ -82,7 +82,11 @@ def headway_pairs(config: Callable[[Workspace], Any]) -> Callable[[Workspace], R
         torch.manual_seed(0)
         batches = [pair_batch(rows, START) for rows in batches_of(work.sizes, ordered=True)]
         model = build(config(work))
-        return headway_steps(work, model, lambda m, batch: target_predictions(m, batch).loss(SMOOTHING), batches)
+
+        def loss(model: Any, batch: Any) -> Tensor:
+            return target_predictions(model, batch).loss(SMOOTHING)
+
+        return headway_steps(work, model, loss, batches, precision)
 
     return prepare
 
@@ -96,7 +100,7 @@ def transformer_config(work: Workspace) -> Any:
     return transformer.Config(**work.given("vocab", "dim", "layers", "heads"), tied="all", dropout=0.1)
 
 
-def torch_transformer(ordered: bool, precision: str = "fp32") -> Callable[[Workspace], Run]:
+def torch_transformer(ordered: bool, precision: str = FP32) -> Callable[[Workspace], Run]:
     """Tables, `nn.Transformer`, all logits, padding masked."""
 
     def prepare(work: Workspace) -> Run:
@@ -131,12 +135,9 @@ SEQ2SEQ = Suite(
     lambda work: None,
     pair_cases,
     (
-        Contender("headway fp32", headway_pairs(transformer_config)),
+        *in_both("headway", partial(headway_pairs, transformer_config)),
         Contender("nn.Transformer, random batches", torch_transformer(False), peer=TORCH, same_weights=False),
-        Contender("nn.Transformer, like lengths", torch_transformer(True), peer=TORCH, same_weights=False),
-        Contender(
-            "nn.Transformer bf16, like lengths", torch_transformer(True, "bf16"), "bf16", TORCH, None, None, False, BF16
-        ),
+        *in_both("nn.Transformer, like lengths", partial(torch_transformer, True), TORCH, same=False),
     ),
     {"vocab": 8000, "dim": 256, "layers": 3, "heads": 4, "pairs": 512, "batch": 128},
     {"vocab": 99, "dim": 32, "layers": 1, "heads": 2, "pairs": 8, "batch": 4},
@@ -155,7 +156,7 @@ def recurrent_config(work: Workspace) -> Any:
     return rnn.Config(vocab=work.sizes["vocab"], dim=dim, hidden=hidden, align=hidden, readout=dim)
 
 
-def torch_loop(ordered: bool) -> Callable[[Workspace], Run]:
+def torch_loop(ordered: bool, precision: str = FP32) -> Callable[[Workspace], Run]:
     """RNNsearch (Bahdanau et al. 2015) as tutorials write it: a cell and an additive attention, step by step."""
 
     def prepare(work: Workspace) -> Run:
@@ -185,7 +186,7 @@ def torch_loop(ordered: bool) -> Callable[[Workspace], Run]:
             return smoothed_loss(torch.stack(logits, 1), wanted)
 
         losses = [partial(loss, *padded_pairs(rows)) for rows in batches_of(sizes, ordered)]
-        return common_steps(work, nn.ModuleList(parts), losses)
+        return common_steps(work, nn.ModuleList(parts), losses, precision)
 
     return prepare
 
@@ -196,9 +197,9 @@ RNN = Suite(
     lambda work: None,
     pair_cases,
     (
-        Contender("headway fp32", headway_pairs(recurrent_config)),
+        *in_both("headway", partial(headway_pairs, recurrent_config)),
         Contender("torch, a loop over steps, random batches", torch_loop(False), peer=TORCH, same_weights=False),
-        Contender("torch, a loop over steps, like lengths", torch_loop(True), peer=TORCH, same_weights=False),
+        *in_both("torch, a loop over steps, like lengths", partial(torch_loop, True), TORCH, same=False),
     ),
     {"vocab": 4000, "dim": 256, "hidden": 256, "pairs": 128, "batch": 32},
     {"vocab": 99, "dim": 16, "hidden": 16, "pairs": 8, "batch": 4},

@@ -8,27 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from headway.bench.suite import Case, Run, Workspace
+from headway.bench.peers import Peer
+from headway.bench.suite import BF16, FP32, Case, Contender, Run, Workspace
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def headway_steps(work: Workspace, model: nn.Module, loss: Callable[[Any, Any], Tensor], batches: Sequence[Any]) -> Run:
+def in_both(
+    name: str, prepare: Callable[[str], Callable[[Workspace], Run]], peer: Peer | None = None, *, same: bool = True
+) -> tuple[Contender, Contender]:
+    """A contender in fp32, and one in mixed precision where the processor has bf16; `same`: their weights are ours."""
+    exact = f"{name} {FP32}" if peer is None else name
+    return (
+        Contender(exact, prepare(FP32), peer=peer, same_weights=same),
+        Contender(f"{name} bf16", prepare("bf16"), "bf16", peer, same_weights=same, cpu=BF16),
+    )
+
+
+def headway_steps(
+    work: Workspace, model: nn.Module, loss: Callable[[Any, Any], Tensor], batches: Sequence[Any], precision: str = FP32
+) -> Run:
     """A run learns from each of the batches; `loss` is the sum over targets."""
     import torch
 
+    from headway.dtype import DTYPES
     from headway.training.groups import groups
     from headway.training.learner import Learner
     from headway.training.optimiser import AdamW, Constant, Optimiser
 
     torch.set_num_threads(work.threads)
-    learner, numbers = (
-        Learner(model, loss, Optimiser(AdamW(), groups(model)), Constant(), seed=0),
-        iter(range(1, 10**9)),
-    )
+    dtype, numbers = getattr(torch, DTYPES[precision]), count(1)
+    learner = Learner(model, loss, Optimiser(AdamW(), groups(model)), Constant(), seed=0, dtype=dtype)
 
     def run(case: Case) -> list[list[float]]:
         found = [learner.learn(next(numbers), [batch]) for batch in batches]
@@ -52,7 +66,7 @@ def built(work: Workspace, config: Any) -> nn.Module:
 
 
 def common_steps(
-    work: Workspace, model: nn.Module, losses: Sequence[Callable[[], Tensor]], precision: str = "fp32"
+    work: Workspace, model: nn.Module, losses: Sequence[Callable[[], Tensor]], precision: str = FP32
 ) -> Run:
     """A run makes a step by each of the mean losses; bf16 is torch's autocast."""
     import torch

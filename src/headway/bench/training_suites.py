@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headway.bench.answers import LOSSES
 from headway.bench.peers import TORCH, TRANSFORMERS, X_TRANSFORMERS, library
-from headway.bench.suite import BF16, Case, Contender, Run, Suite, Workspace
-from headway.bench.training_steps import built, common_steps, headway_steps, load_to_train
+from headway.bench.suite import FP32, Case, Run, Suite, Workspace
+from headway.bench.training_steps import built, common_steps, headway_steps, in_both, load_to_train
 from headway.bench.weights import write_model
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def write_gpt(work: Workspace) -> None:
     write_model(work.folder, gpt_config(work))
 
 
-def headway_gpt(config: Callable[[Workspace], Any]) -> Callable[[Workspace], Run]:
+def headway_gpt(config: Callable[[Workspace], Any], precision: str = FP32) -> Callable[[Workspace], Run]:
     def prepare(work: Workspace) -> Run:
         from headway.nn.head import word_head
         from headway.tasks.batches import PackedBatch
@@ -67,7 +68,7 @@ def headway_gpt(config: Callable[[Workspace], Any]) -> Callable[[Workspace], Run
             return word_head(model.head).loss(model.features(batch.read.ids).flatten(0, 1), batch.wanted)
 
         batch = CausalBatch(PackedBatch(shown, None), wanted.flatten())
-        return headway_steps(work, built(work, config(work)), loss, [batch])
+        return headway_steps(work, built(work, config(work)), loss, [batch], precision)
 
     return prepare
 
@@ -125,28 +126,10 @@ def x_transformers_gpt(precision: str) -> Callable[[Workspace], Run]:
 
 
 GPTS = (
-    Contender("headway fp32", headway_gpt(gpt_config)),
-    *(
-        Contender(
-            f"transformers{name}", transformers_gpt("GPT2LMHeadModel", precision), precision, TRANSFORMERS, cpu=cpu
-        )
-        for name, precision, cpu in (("", "fp32", ()), (" bf16", "bf16", BF16))
-    ),
-    *(
-        Contender(f"nn.TransformerEncoder{name}", torch_gpt(precision), precision, TORCH, same_weights=False, cpu=cpu)
-        for name, precision, cpu in (("", "fp32", ()), (" bf16", "bf16", BF16))
-    ),
-    *(
-        Contender(
-            f"x-transformers{name}",
-            x_transformers_gpt(precision),
-            precision,
-            X_TRANSFORMERS,
-            same_weights=False,
-            cpu=cpu,
-        )
-        for name, precision, cpu in (("", "fp32", ()), (" bf16", "bf16", BF16))
-    ),
+    *in_both("headway", partial(headway_gpt, gpt_config)),
+    *in_both("transformers", partial(transformers_gpt, "GPT2LMHeadModel"), TRANSFORMERS),
+    *in_both("nn.TransformerEncoder", torch_gpt, TORCH, same=False),
+    *in_both("x-transformers", x_transformers_gpt, X_TRANSFORMERS, same=False),
 )
 GPT = Suite(
     "train-gpt",
@@ -198,17 +181,8 @@ MOE = Suite(
     write_moe,
     token_cases(moe_matrices),
     (
-        Contender("headway fp32", headway_gpt(moe_config)),
-        *(
-            Contender(
-                f"transformers{name}",
-                transformers_gpt("MixtralForCausalLM", precision),
-                precision,
-                TRANSFORMERS,
-                cpu=cpu,
-            )
-            for name, precision, cpu in (("", "fp32", ()), (" bf16", "bf16", BF16))
-        ),
+        *in_both("headway", partial(headway_gpt, moe_config)),
+        *in_both("transformers", partial(transformers_gpt, "MixtralForCausalLM"), TRANSFORMERS),
     ),
     {
         **{"vocab": 1000, "context": 128, "dim": 256, "layers": 4, "heads": 4, "batch": 8},
@@ -252,19 +226,22 @@ def masked_tokens(work: Workspace) -> tuple[Tensor, Tensor]:
     return ids, torch.rand(ids.shape, generator=torch.Generator().manual_seed(1)) < 0.15
 
 
-def headway_mlm(work: Workspace) -> Run:
-    from headway.nn.head import word_head
-    from headway.tasks.batches import PackedBatch
-    from headway.tasks.masked_lm import MaskedBatch
+def headway_mlm(precision: str) -> Callable[[Workspace], Run]:
+    def prepare(work: Workspace) -> Run:
+        from headway.nn.head import word_head
+        from headway.tasks.batches import PackedBatch
+        from headway.tasks.masked_lm import MaskedBatch
 
-    ids, chosen = masked_tokens(work)
-    places = chosen.flatten().nonzero()[:, 0]
+        ids, chosen = masked_tokens(work)
+        places = chosen.flatten().nonzero()[:, 0]
 
-    def loss(model: Any, batch: MaskedBatch) -> Tensor:
-        return word_head(model.head).loss(model.features(batch.read.ids).flatten(0, 1)[batch.chosen], batch.wanted)
+        def loss(model: Any, batch: MaskedBatch) -> Tensor:
+            return word_head(model.head).loss(model.features(batch.read.ids).flatten(0, 1)[batch.chosen], batch.wanted)
 
-    batch = MaskedBatch(PackedBatch(ids, None), places, ids.flatten()[places])
-    return headway_steps(work, built(work, mlm_config(work)), loss, [batch])
+        batch = MaskedBatch(PackedBatch(ids, None), places, ids.flatten()[places])
+        return headway_steps(work, built(work, mlm_config(work)), loss, [batch], precision)
+
+    return prepare
 
 
 def transformers_mlm(precision: str) -> Callable[[Workspace], Run]:
@@ -278,24 +255,30 @@ def transformers_mlm(precision: str) -> Callable[[Workspace], Run]:
     return prepare
 
 
-def torch_mlm(work: Workspace) -> Run:
+def torch_mlm(precision: str) -> Callable[[Workspace], Run]:
     """`nn.TransformerEncoder`, with logits of every token."""
-    import torch
-    from torch import nn
 
-    sizes, (ids, chosen) = work.sizes, masked_tokens(work)
-    dim = sizes["dim"]
-    words, places = nn.Embedding(sizes["vocab"], dim), nn.Embedding(sizes["context"], dim)
-    layer = nn.TransformerEncoderLayer(dim, sizes["heads"], 4 * dim, dropout=0.0, activation="gelu", batch_first=True)
-    body = nn.TransformerEncoder(layer, sizes["layers"], enable_nested_tensor=False)
-    model, order = nn.ModuleList([words, places, body]), torch.arange(sizes["context"])
-    labels = ids.where(chosen, torch.tensor(-100))
+    def prepare(work: Workspace) -> Run:
+        import torch
+        from torch import nn
 
-    def loss() -> Tensor:
-        states = body(words(ids) + places(order))
-        return next_token_loss(nn.functional.linear(states, words.weight), labels)
+        sizes, (ids, chosen) = work.sizes, masked_tokens(work)
+        dim = sizes["dim"]
+        words, places = nn.Embedding(sizes["vocab"], dim), nn.Embedding(sizes["context"], dim)
+        layer = nn.TransformerEncoderLayer(
+            dim, sizes["heads"], 4 * dim, dropout=0.0, activation="gelu", batch_first=True
+        )
+        body = nn.TransformerEncoder(layer, sizes["layers"], enable_nested_tensor=False)
+        model, order = nn.ModuleList([words, places, body]), torch.arange(sizes["context"])
+        labels = ids.where(chosen, torch.tensor(-100))
 
-    return common_steps(work, model, [loss])
+        def loss() -> Tensor:
+            states = body(words(ids) + places(order))
+            return next_token_loss(nn.functional.linear(states, words.weight), labels)
+
+        return common_steps(work, model, [loss], precision)
+
+    return prepare
 
 
 MLM = Suite(
@@ -304,10 +287,9 @@ MLM = Suite(
     write_mlm,
     mlm_cases,
     (
-        Contender("headway fp32", headway_mlm),
-        Contender("transformers", transformers_mlm("fp32"), peer=TRANSFORMERS),
-        Contender("transformers bf16", transformers_mlm("bf16"), "bf16", TRANSFORMERS, cpu=BF16),
-        Contender("nn.TransformerEncoder", torch_mlm, peer=TORCH, same_weights=False),
+        *in_both("headway", headway_mlm),
+        *in_both("transformers", transformers_mlm, TRANSFORMERS),
+        *in_both("nn.TransformerEncoder", torch_mlm, TORCH, same=False),
     ),
     {"vocab": 30_522, "context": 128, "dim": 256, "layers": 4, "heads": 4, "batch": 8},
     {"vocab": 99, "context": 16, "dim": 32, "layers": 2, "heads": 2, "batch": 4},

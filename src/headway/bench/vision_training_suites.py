@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.bench.answers import LOSSES, VECTORS
 from headway.bench.peers import TIMM, TORCH, TRANSFORMERS, library
-from headway.bench.suite import BF16, Case, Contender, Run, Suite, Workspace
-from headway.bench.training_steps import built, common_steps, headway_steps, load_to_train
+from headway.bench.suite import Case, Contender, Run, Suite, Workspace
+from headway.bench.training_steps import built, common_steps, headway_steps, in_both, load_to_train
 from headway.bench.weights import write_model
 
 if TYPE_CHECKING:
@@ -44,12 +45,12 @@ def class_loss(logits: Tensor, classes: Tensor, reduction: str = "mean") -> Tens
     return torch.nn.functional.cross_entropy(logits.float(), classes, reduction=reduction)
 
 
-def headway_images(config: Callable[[Workspace], Any]) -> Callable[[Workspace], Run]:
+def headway_images(config: Callable[[Workspace], Any], precision: str) -> Callable[[Workspace], Run]:
     def prepare(work: Workspace) -> Run:
         def loss(model: Any, batch: ImageBatch) -> Tensor:
             return class_loss(model(batch.pixels), batch.classes, "sum")
 
-        return headway_steps(work, built(work, config(work)), loss, [image_batch(work)])
+        return headway_steps(work, built(work, config(work)), loss, [image_batch(work)], precision)
 
     return prepare
 
@@ -74,11 +75,9 @@ def image_contenders(
     config: Callable[[Workspace], Any], name: str, model_of: Callable[[Mapping[str, int]], Any]
 ) -> tuple[Contender, ...]:
     return (
-        Contender("headway fp32", headway_images(config)),
-        Contender("transformers", transformers_images(name, "fp32"), peer=TRANSFORMERS),
-        Contender("transformers bf16", transformers_images(name, "bf16"), "bf16", TRANSFORMERS, cpu=BF16),
-        Contender("timm", timm_images(model_of, "fp32"), peer=TIMM, same_weights=False),
-        Contender("timm bf16", timm_images(model_of, "bf16"), "bf16", TIMM, same_weights=False, cpu=BF16),
+        *in_both("headway", partial(headway_images, config)),
+        *in_both("transformers", partial(transformers_images, name), TRANSFORMERS),
+        *in_both("timm", partial(timm_images, model_of), TIMM, same=False),
     )
 
 

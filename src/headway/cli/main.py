@@ -43,6 +43,7 @@ from headway.cli import (
     serve_command,
     train_commands,
 )
+from headway.cli.options import TYPED
 from headway.console import fitted, is_terminal, progress_on
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
@@ -125,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         trace(words)
         print(fitted("\n".join(told(error, words)), sys.stderr), file=sys.stderr)
-        return 2
+        return error.code
     except KeyboardInterrupt:
         return 130
     except Terminated:
@@ -195,6 +196,7 @@ def silence(stream: TextIO) -> None:
 def dispatch(words: list[str]) -> int:
     """Runs a command; the exit code is what it returns, and 0 if that is nothing."""
     SPELLING.set(COMMAND_LINE.spell)
+    TYPED.set(words)
     if not words:
         print(START, end="")
         return 0

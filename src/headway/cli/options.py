@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -21,6 +22,9 @@ from headway.system import CPU
 if TYPE_CHECKING:
     from headway.inspect.presentation import Result
     from headway.model import Model
+
+
+TYPED: ContextVar[Sequence[str]] = ContextVar("headway.typed", default=())  # the words of the command
 
 
 def check_model(_: type, place: Path | None) -> None:

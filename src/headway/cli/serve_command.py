@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from headway.cli.options import Dtype, ModelPath, import_torch
 from headway.errors import UserError
-from headway.system import sigterm_raises
+from headway.system import share_threads, sigterm_raises
 
 KEY = "HEADWAY_API_KEY"
 ADDRESS = Group("Address and access", sort_key=10)
@@ -70,7 +70,7 @@ def serve(
     """
     from headway.serve.run_server import ServerAddress, ServerProcess, banner, run_server
     from headway.serve.serve_options import EngineLimits, ServeOptions
-    from headway.serve.workers import Supervisor, share_threads
+    from headway.serve.workers import Supervisor
 
     if not models:
         raise UserError("headway serve needs a model", do="give a folder, as in headway serve MODEL")

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from headway.cli.options import Debug, check_data, import_torch
+from headway.cli.options import TYPED, Debug, check_data, import_torch
 from headway.console import progress_on
+from headway.errors import UserError
 from headway.recipe import ALIASES, SETTINGS, Setting, kinds_of
 from headway.tasks.registry import DATA_WORDS
 from headway.training.setting_origins import SHORT_OPTIONS, TRAINER_OPTIONS, CommandLineOption, setting_called
@@ -126,6 +127,8 @@ def train(
     resume: bool = False,
     dry_run: bool = False,
     print_config: bool = False,
+    processes: int = 1,
+    supervise: bool = False,
     debug: Debug = False,
 ) -> int:
     """Train a model on your data: texts, images, recordings or numbers.
@@ -137,9 +140,9 @@ def train(
     Parameters
     ----------
     data
-        Tables and texts (.tsv, .csv, .jsonl, .txt, each also .gz); words with tags (.conll: a word and its tag on
-        each line, a blank line after each sentence); a folder or .tar of images or sounds, in a folder per class or
-        with a table beside them; IDX files; or dates, the built-in data set.
+        Tables and texts (.tsv, .csv, .jsonl, .txt, each also .gz; .parquet, .arrow); words with tags (.conll: a word
+        and its tag on each line, a blank line after each sentence); a folder or .tar of images or sounds, in a folder
+        per class or with a table beside them; IDX files; or dates, the built-in data set.
     config
         A recipe, as headway init and --print-config write it.
     resume
@@ -148,30 +151,44 @@ def train(
         Print what would be done, and write nothing.
     print_config
         Print the resolved recipe, and do not train.
+    processes
+        Number of processes on this machine that train one model together, each on its share of every step; torchrun
+        starts them on several machines.
+    supervise
+        Start the training again from its last checkpoint where a process is killed or does not answer any more;
+        needs --out.
     """
     from headway.training.recipe_sources import read_layers
 
     asked, splits = read_layers(given(data, options, sizes or {}), config), None
     from headway.training.recipe_sources import preflight, run_to_resume
 
-    if resume and run_to_resume(asked) is None:
-        resume = False
-        print(f"{asked.value('out')} holds no run yet, so it starts")
-    with nullcontext() if print_config else progress_on(sys.stdout):  # a recipe is printed alone
-        if not resume:  # what is wrong, and what the data is, is told before torch is imported
+    if processes != 1 or supervise:
+        from headway.distributed.launcher import launch
+
+        if dry_run or print_config:
+            raise UserError("a run that is only described needs one process", do="leave out processes=")
+        return launch(TYPED.get(), processes, asked.value("out") if supervise else None, supervise=supervise)
+    from headway.distributed.world import joined
+
+    with joined() as world, nullcontext() if print_config else progress_on(sys.stdout):  # a recipe is printed alone
+        if resume and run_to_resume(asked) is None:
+            resume = False
+            print(f"{asked.value('out')} holds no run yet, so it starts")
+        if world.first and not resume:  # what is wrong, and what the data is, is told before torch is imported
             splits = preflight(asked, None if print_config else sys.stdout)
         import_torch()
         from headway.training.run import dry_run as describe_run
         from headway.training.run import finished_in, resolved_yaml, train
 
-        if resume and (folder := finished_in(asked)):
-            print(f"the run in {folder} is finished: nothing is left to do")
+        if finished := world.told(str((finished_in(asked) if resume and world.first else None) or "")):
+            print(f"the run in {finished} is finished: nothing is left to do")
         elif print_config:
             print(resolved_yaml(asked, resume=resume, splits=splits), end="")
         elif dry_run:
             describe_run(asked, resume=resume, splits=splits)
         else:
-            _, end = train(asked, resume=resume, splits=splits)
+            _, end = train(asked, resume=resume, splits=splits, world=world)
             return 0 if end.signal is None else 128 + end.signal
     return 0
 

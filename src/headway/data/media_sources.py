@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar, TypeAlias
 
 from headway.data.records import Record, RecordSource
-from headway.data.table import grouped_by_file
+from headway.data.table import grouped_by_file, written_lines
 from headway.data.text_lines import (
     MAX_FILE_BYTES,
     REMEDIES,
@@ -30,7 +30,6 @@ from headway.data.text_lines import (
     leads_outside,
     members,
     on_disk,
-    read_lines,
     shown,
 )
 from headway.errors import UserError
@@ -377,7 +376,7 @@ class MediaTable(MediaSource):
     def entries(self) -> Iterator[MediaEntry | BadEntry]:
         named, nameless = set[str](), 0
         file = self.table.files[0]
-        lines = read_lines(file)
+        lines = written_lines(file)
         for row in grouped_by_file(self.table.read()) if self.grouped else self.table.read():
             if isinstance(row, Record):
                 name, *texts = row.fields

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from headway.data.column_choice import ColumnChoice, described, is_quantity
 from headway.data.kinds import NUMERIC, DataKind
 from headway.data.records import DataQuery, RecognisedData, Record, records
-from headway.data.table import JsonLines, Table, as_number, is_number, shortened
+from headway.data.table import JsonLines, Table, as_number, is_number, row_count, shortened
 from headway.data.table_preview import BESIDES, LABEL, TablePreview, is_numeric, preview_rows, sample_objects, words
-from headway.data.text_lines import Flaw, Problem, check_file, line_count, suffix_of
+from headway.data.text_lines import OBJECT_SUFFIXES, Flaw, Problem, check_file, suffix_of
 from headway.errors import UserError, counted, listed
 
 MIN_VECTOR_SHARE = 0.9  # of the values under a key of JSON that are to be lists of numbers
@@ -77,7 +77,7 @@ class NumberTable(Table):
 
 @dataclass(frozen=True)
 class Sets(JsonLines):
-    """Lines of JSON with a list of vectors, each of `width` numbers, and a label."""
+    """Objects with a list of vectors, each of `width` numbers, and a label."""
 
     width: int
 
@@ -112,7 +112,7 @@ def recognise_numbers(query: DataQuery) -> RecognisedData | None:
     kind, suffixes = query.kind, {suffix_of(path) for path in query.paths}
     if kind not in {None, *NUMERIC} or not all(path.is_file() for path in query.paths):
         return None
-    if suffixes == {".jsonl"} and kind in (None, DataKind.SETS):
+    if suffixes <= {*OBJECT_SUFFIXES} and kind in (None, DataKind.SETS):
         return recognise_sets(query)
     if suffixes <= {".csv", ".tsv", ".txt"} and kind is not DataKind.SETS:
         return recognise_rows(query)
@@ -132,7 +132,7 @@ def recognise_rows(query: DataQuery) -> RecognisedData | None:
         assert preview.dialect is not None
         labelled = kind is DataKind.SERIES
         sources.append(NumberTable(file, preview.dialect, preview.width, columns, preview.names, labelled))
-        lines += line_count(file) - preview.header_lines
+        lines += row_count(file) - preview.header_lines
         columns_said = columns_said or (described(preview, columns) if preview.names else "")
     assert kind is not None
     labelled = kind is DataKind.SERIES
@@ -189,14 +189,14 @@ def label_columns(preview: TablePreview, columns: Sequence[int], kind: DataKind 
 
 
 def recognise_sets(query: DataQuery) -> RecognisedData | None:
-    """Lines of JSON, of which one key has lists of vectors and another the label."""
+    """Objects, of which one key has lists of vectors and another the label."""
     sources: list[Sets] = []
     for file in query.paths:
         found = sets_in(file, sample_objects(query, file), query)
         if found is None:
             return None
         sources.append(found)
-    lines = counted(sum(line_count(file) for file in query.paths), "line")
+    lines = counted(sum(row_count(file) for file in query.paths), "line")
     said = f"{lines} of sets of vectors of {counted(sources[0].width, 'number')} and a label"
     return RecognisedData(DataKind.SETS, tuple(sources), f"{listed(map(str, query.paths), 3)}: {said}")
 

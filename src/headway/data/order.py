@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import index
@@ -113,6 +113,36 @@ class BatchPosition(NamedTuple):
     epoch: int
     batch: int
     rows: Numbers
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one of several processes reads of each step: whole batches in turn, or with `split` rows of every batch.
+
+    Together the shares are the step, whatever the number of processes.  A whole batch has the random numbers that it
+    has in one process; those of a split one depend on the share too.
+    """
+
+    rank: int = 0
+    processes: int = 1
+    split: bool = False
+
+    def of(self, places: Sequence[BatchPosition]) -> Sequence[BatchPosition]:
+        """The batches of a step that this process reads, or its rows of them, of which there may be none."""
+        mine = slice(self.rank, None, self.processes)
+        return [place._replace(rows=place.rows[mine]) for place in places] if self.split else places[mine]
+
+    def number(self, at: int) -> int:
+        """Which batch of the step is the one that this process reads at a place in its order."""
+        return at if self.split else at * self.processes + self.rank
+
+    @property
+    def key(self) -> tuple[int | str, ...]:
+        """What random numbers depend on besides their batch."""
+        return ("share", self.rank, self.processes) if self.split else ()
+
+
+WHOLE = Share()
 
 
 class Steps:

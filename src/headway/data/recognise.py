@@ -1,15 +1,17 @@
 """What the files that a person gives hold, and which task they are for.
 
-.tsv, .csv and .jsonl files are tables, a .txt file is one document, a folder is all .txt files in it, and two files may
-be parallel; each may be gzipped.  Tagged words (CoNLL), images, sounds and numbers are tried first.  One sentence
-describes the choice, with the option that changes it.
+.tsv, .csv, .jsonl, .parquet and .arrow files are tables, a .txt file is one document, a folder is all .txt files in
+it, and two files may be parallel; each text may be gzipped.  Tagged words (CoNLL), images, sounds
+and numbers are tried first.  One sentence describes the choice, with the option that changes it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from glob import glob, has_magic
 from itertools import islice, zip_longest
 from pathlib import Path
 
@@ -17,10 +19,14 @@ from headway.data.column_choice import SHOWN, choose, described, doubted_header,
 from headway.data.conll import recognise_conll
 from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
 from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile
-from headway.data.table import Table, as_number
+from headway.data.shards import hash_of
+from headway.data.table import Table, as_number, row_count
 from headway.data.table_preview import media_column, preview_rows, preview_texts
 from headway.data.text_lines import (
     ARCHIVE_SUFFIXES,
+    COLUMNAR_SUFFIXES,
+    OBJECT_SUFFIXES,
+    PARTS,
     TABLE_SUFFIXES,
     check_file,
     check_format,
@@ -31,8 +37,8 @@ from headway.data.text_lines import (
 from headway.errors import UserError, counted, listed
 
 ALLOWED = (
-    ".tsv, .csv, .jsonl, .txt or .conll, each also with .gz; a folder of .txt files, of images or of sounds; "
-    "or two parallel files, as data.source and data.target"
+    ".tsv, .csv, .jsonl, .txt or .conll, each also with .gz; .parquet or .arrow; "
+    "a folder of .txt files, of images or of sounds; or two parallel files, as data.source and data.target"
 )
 MAX_NUMBERS = 200  # lines of a text that are looked at
 
@@ -63,6 +69,7 @@ def recognise(
         return parallel(paths, source, target, kind)
     if not paths:
         raise UserError("no data was given", allowed=ALLOWED)
+    paths = [one for path in paths for one in expanded(path)]
     for path in paths:
         check_path(path)
     query = DataQuery(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless, header)
@@ -108,7 +115,7 @@ def recognise_media_or_numbers(query: DataQuery) -> RecognisedData | None:
 
         if found := recognise_idx(query) or recognise_media(query):
             return found
-    if plain and (kind or suffixes == {".jsonl"} or any_number(query)):
+    if plain and (kind or suffixes <= {*OBJECT_SUFFIXES} or any_number(query)):
         from headway.data.numbers import recognise_numbers
 
         return recognise_numbers(query)
@@ -172,6 +179,8 @@ def identity(file: Path) -> object:
 
 def have_same_lines(file: Path, other: Path) -> bool:
     """Whether two files say the same, packed or not; reading ends where they differ."""
+    if {suffix_of(file), suffix_of(other)} & {*COLUMNAR_SUFFIXES}:
+        return hash_of(file) == hash_of(other)
     pairs = zip_longest(read_lines(file), read_lines(other))
     return all(left and right and left.bare == right.bare for left, right in pairs)
 
@@ -243,7 +252,7 @@ def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
     doubts: list[str | None] = []
     lines = 0
     for file in files:
-        lines += line_count(file)
+        lines += row_count(file)
         suffix = meant_as(file, DataKind.PAIRS)
         table = preview_texts(query, file, suffix)
         kind, columns = choose(table, query)
@@ -258,8 +267,18 @@ def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
     return RecognisedData(query.kind, tuple(sources), said, other_header=doubts[0])
 
 
+def expanded(path: Path) -> list[Path]:
+    """The files that a pattern such as data/*.parquet finds, in the order of their names; other paths as they are."""
+    if not has_magic(str(path)) or path.exists():
+        return [path]
+    found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
+    if not found:
+        raise UserError(f"{path} finds no file", do="check the names with ls, and put quotes around the pattern")
+    return found
+
+
 def unfolded(path: Path) -> list[Path]:
-    """A file, or the texts in a folder and the folders in it, in the order of their names."""
+    """A file, or the texts in a folder and the folders in it, in the order of their names; else the tables in it."""
     if not path.is_dir():
         check_file(path)
         return [path]
@@ -269,12 +288,26 @@ def unfolded(path: Path) -> list[Path]:
     # os.path says no where Path raises an error: of what may not be looked at
     inside = sorted((file for file in files if os.path.isfile(file)), key=lambda file: file.parts)
     texts = [file for file in inside if suffix_of(file) == ".txt"]
+    if not texts and (stored := [file for file in inside if suffix_of(file) in COLUMNAR_SUFFIXES]):
+        refuse_splits(path, stored)
+        return stored
     if not texts:
         if not inside:
             raise UserError(f"the folder {path} is empty", allowed=ALLOWED)
         names = listed((str(file.relative_to(path)) for file in inside), 4)
         raise UserError(f"the folder {path} holds no .txt files, only {names}", do="name the files that are meant")
     return texts
+
+
+def refuse_splits(folder: Path, files: Sequence[Path]) -> None:
+    """Files that are named like parts of a data set, as `datasets` writes them, are not all for training."""
+    parts = dict.fromkeys(re.split(r"[-_.]", file.stem.lower())[0] for file in files)
+    if len(parts) > 1 and parts.keys() <= PARTS:
+        first, *others = sorted(parts, key=lambda part: "train" not in part)
+        raise UserError(
+            f"the files of {folder} ({listed(parts)}) look like parts of a data set",
+            do=f"give one, as in headway train '{folder / first}*' --validation '{folder / others[0]}*'",
+        )
 
 
 def meant_as(file: Path, kind: DataKind | None) -> str:

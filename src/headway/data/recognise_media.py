@@ -31,14 +31,14 @@ from headway.data.media_sources import (
 )
 from headway.data.records import DataQuery, RecognisedData
 from headway.data.shards import digest
+from headway.data.sidecars import SidecarFiles, archives_in, choose_sidecars
 from headway.data.sounds import Sounds, commonest, rate_of
 from headway.data.splits import checked_pattern
-from headway.data.table import JsonLines, TextLists
-from headway.data.table_preview import BESIDES, CAPTION, LABEL, TEXT, TRANSCRIPT, TablePreview, media_column, words
-from headway.data.text_lines import MEDIA_SUFFIXES, TABLE_SUFFIXES, MediaLocation, leads_outside, line_count, suffix_of
+from headway.data.table import JsonLines, TextLists, row_count
+from headway.data.table_preview import BESIDES, CAPTION, LABEL, TEXT, TRANSCRIPT, TablePreview, media_column
+from headway.data.text_lines import MEDIA_SUFFIXES, PARTS, TABLE_SUFFIXES, MediaLocation, leads_outside, suffix_of
 from headway.errors import UserError, counted, listed
 
-PARTS = words("train training val valid validation test testing dev eval")
 HOMES = ("images", "image", "img", "photos", "pictures", "audio", "sounds", "clips", "recordings", "wavs", "wav")
 ALLOWED = "class folders; a folder or .tar archive of files with a table (.csv, .tsv, .jsonl) in it or beside it"
 # by medium: with a class, with texts
@@ -61,15 +61,20 @@ def recognise_media(query: DataQuery) -> RecognisedData | None:
     """Images or sounds; None where something else was given."""
     if query.kind is not None and query.kind not in PICTURED | HEARD:
         return None
-    pools, tables = [pool for path in query.paths if (pool := pool_at(path))], [p for p in query.paths if is_table(p)]
-    if len(pools) + len(tables) < len(query.paths):
+    shards = {path: archives for path in query.paths if (archives := archives_in(path))}
+    pools = [pool for path in query.paths for pool in shards.get(path) or filter(None, [pool_at(path)])]
+    tables = [path for path in query.paths if is_table(path)]
+    if not all(path in shards or path in tables or pool_at(path) for path in query.paths):
         return refuse_single(query)
     if len(tables) > 1 or (tables and len(pools) > 1):
         if not pools:
             return None
         raise UserError(f"{listed(map(str, query.paths), 3)}: which table belongs to which files?", allowed=ALLOWED)
     if not tables:
-        return joined([pooled(query, pool) for pool in pools])
+        first = pooled(query, pools[0])
+        if len(pools) > 1 and isinstance(source := first.sources[0], SidecarFiles):
+            return in_shards(first, source, pools)
+        return joined([first, *(pooled(query, pool) for pool in pools[1:])])
     naming = find_names(query, tables[0])
     if naming is None:
         return None
@@ -189,7 +194,7 @@ def tabled(query: DataQuery, naming: MediaColumn, pool: FileSet | None) -> Recog
     within = isinstance(pool, TarFiles) and pool.path in table.parents
     own = within or pool.path.stem == table.name.partition(".")[0]
     strays = own or len([file for file in table.parent.iterdir() if is_table(file)]) == 1
-    lines = line_count(table) - naming.preview.header_lines
+    lines = row_count(table) - naming.preview.header_lines
     said = f"{counted(lines, 'line')} of {medium.noun}s{rates} and {TEXT_NOUNS[kind][1]}"
     why = f"{table}{'' if within else f' and {pool.path}'}: {said}"
     files = MediaTable(pool, medium, table=source, strays=strays, grouped=captions)
@@ -201,6 +206,7 @@ def by_names(query: DataQuery, pool: FileSet) -> RecognisedData:
     noun = medium_in(query, pool)
     names = list(named_like(pool, MEDIA_SUFFIXES[noun]))
     medium, rates = exact(noun, query, [pool.place(name) for name in names])
+    kinds = (query.kind,) if query.kind else KINDS[noun]
     kind = KINDS[noun][0]
     if query.label_from is not None:
         kind = query.kind or kind
@@ -208,14 +214,25 @@ def by_names(query: DataQuery, pool: FileSet) -> RecognisedData:
         said = texts_in_names(source, names, *TEXT_NOUNS[kind])
     elif query.nameless and kind is DataKind.IMAGES and query.kind in (None, kind):
         source, said = UnlabelledFiles(pool, medium), ""
+    elif not several_folders(names) and (found := choose_sidecars(pool, names, kinds, NAMES)):
+        kind = found.kind
+        source = SidecarFiles(pool, medium, suffix=found.suffix, key=found.key)
+        said = f" with a {TEXT_NOUNS[kind][0]} each, in a {found.suffix} file of the same name"
     else:
         source, said = ClassFolders(pool, medium), class_folders(query, pool, noun, names)
     why = f"{pool.path}: {counted(len(names), noun)}{rates}{said}"
     others = [path for name in pool.names() if (path := PurePosixPath(name)).suffix.lower() not in medium.suffixes]
-    others = [path for path in others if not path.name.startswith(".")]
+    own = source.suffix if isinstance(source, SidecarFiles) else None
+    others = [path for path in others if not path.name.startswith(".") and path.suffix != own]
     suffixes = listed(sorted({path.suffix or path.name for path in others}), 3)
     why += f" ({counted(len(others), 'other file')} not read: {suffixes})" if others else ""
     return recognised(query, kind, source, why, names)
+
+
+def in_shards(first: RecognisedData, source: SidecarFiles, pools: Sequence[FileSet]) -> RecognisedData:
+    """Archives or folders of one layout, which is that of the first."""
+    said = f"{first.description}, and {counted(len(pools) - 1, 'more archive')} like it"
+    return replace(first, sources=tuple(replace(source, pool=pool) for pool in pools), description=said)
 
 
 def texts_in_names(source: LabelFromName, names: Sequence[str], text: str, texts: str) -> str:
@@ -227,6 +244,11 @@ def texts_in_names(source: LabelFromName, names: Sequence[str], text: str, texts
         raise UserError(f"data.label_from {source.pattern!r} finds nothing in {where}")
     count = f"{len(found)} {texts}" if len(found) > 1 else f"1 {text}"
     return f" with {count} in their names ({listed(found, 5)})"
+
+
+def several_folders(names: Sequence[str]) -> bool:
+    """Whether files are in more than one folder, which are then classes."""
+    return len({PurePosixPath(name).parts[0] for name in names if "/" in name}) > 1
 
 
 def class_folders(query: DataQuery, pool: FileSet, noun: str, names: Sequence[str]) -> str:

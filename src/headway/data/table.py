@@ -1,4 +1,4 @@
-"""Tables: rows of cells in lines of text, and objects in lines of JSON, as records.
+"""Tables: rows of cells in lines of text, and objects in lines of JSON or in columns, as records.
 
 A .tsv file has no quotes: a sentence in it may begin with one.  In a .csv file (RFC 4180) a quoted cell may hold the
 separator, line ends and doubled quotes; a quote inside an unquoted cell is a character like any other.  After broken
@@ -18,9 +18,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from headway.data.columnar import read_columns, stored_rows
 from headway.data.kinds import DataKind
 from headway.data.records import FileSource, Record, flaw_of
-from headway.data.text_lines import MAX_LINE_BYTES, Flaw, Problem, TextLine, read_lines, without_last_blanks
+from headway.data.text_lines import (
+    COLUMNAR_SUFFIXES,
+    MAX_LINE_BYTES,
+    Flaw,
+    Problem,
+    TextLine,
+    line_count,
+    read_lines,
+    suffix_of,
+    without_last_blanks,
+)
 from headway.errors import counted
 
 MAX_QUOTED_LINES = 1000  # lines of a quoted cell: an unclosed quote takes no more with it, nor more than MAX_LINE_BYTES
@@ -136,7 +147,7 @@ class JsonLines(FileSource):
         return self.keys
 
     def read(self) -> Iterator[Record | Problem]:
-        for found in read_objects(self.file):
+        for found in read_objects(self.file, self.keys):
             if isinstance(found, Problem):
                 yield found
                 continue
@@ -204,10 +215,24 @@ def grouped_by_file(rows: Iterable[Record | Problem]) -> Iterator[Record | Probl
         yield row if isinstance(row, Problem) else replace(row, fields=(*row.fields, *texts))
 
 
-def read_objects(file: Path) -> Iterator[JsonRow | Problem]:
-    """The objects of a file of JSON lines, with their line numbers."""
+def read_objects(file: Path, keys: tuple[str, ...] = ()) -> Iterator[JsonRow | Problem]:
+    """The objects of a file, with the numbers of their lines or rows; those of columns with the columns of `keys`."""
+    if suffix_of(file) in COLUMNAR_SUFFIXES:
+        for found in read_columns(file, keys):
+            yield found if isinstance(found, Problem) else (found[0], flat(found[1]))
+        return
     for line in without_last_blanks(read_lines(file)):
         yield line.problem or read_object(line, file)
+
+
+def written_lines(file: Path) -> Iterator[TextLine]:
+    """The lines of a table as they are written; columns have none."""
+    return iter(()) if suffix_of(file) in COLUMNAR_SUFFIXES else read_lines(file)
+
+
+def row_count(file: Path) -> int:
+    """Lines or rows; a UserError where there are none."""
+    return stored_rows(file) if suffix_of(file) in COLUMNAR_SUFFIXES else line_count(file)
 
 
 def read_object(line: TextLine, file: Path) -> JsonRow | Problem:
@@ -215,6 +240,7 @@ def read_object(line: TextLine, file: Path) -> JsonRow | Problem:
         return Problem(file, line.number, Flaw.EMPTY, "a blank line")
     try:
         value = json.loads(line.text, object_pairs_hook=unique_keys)
+        value = flat(value) if isinstance(value, dict) else value
     except (ValueError, RecursionError) as error:
         said = str(error).partition(": line ")[0]
         at = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
@@ -222,6 +248,20 @@ def read_object(line: TextLine, file: Path) -> JsonRow | Problem:
     if not isinstance(value, dict):
         return Problem(file, line.number, Flaw.JSON, f"{shortened(value)} is no JSON object")
     return line.number, value
+
+
+def flat(value: dict[str, Any]) -> dict[str, Any]:
+    """What is nested by its path: {"translation": {"de": "ja"}} as {"translation.de": "ja"}."""
+
+    def pairs(inner: dict[str, Any], before: str) -> Iterator[tuple[str, Any]]:
+        for key, one in inner.items():
+            if one and isinstance(one, dict):
+                yield from pairs(one, f"{before}{key}.")
+            else:
+                yield f"{before}{key}", one
+
+    nested = any(isinstance(one, dict) for one in value.values())
+    return unique_keys(list(pairs(value, ""))) if nested else value
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -271,5 +311,5 @@ def is_number(value: object) -> bool:
 
 
 def shortened(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, default=lambda one: type(one).__name__)
     return text if len(text) <= 40 else f"{text[:39]}…"

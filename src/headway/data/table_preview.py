@@ -31,7 +31,7 @@ from headway.data.table import (
     read_objects,
     sniff,
 )
-from headway.data.text_lines import MEDIA_SUFFIXES, Problem, suffix_of
+from headway.data.text_lines import MEDIA_SUFFIXES, OBJECT_SUFFIXES, Problem, suffix_of
 from headway.errors import UserError, counted, listed, nearest
 
 T = TypeVar("T", TableRow, JsonRow)
@@ -68,7 +68,9 @@ class TablePreview:
         return int(self.names is not None and self.dialect is not None)
 
     def name(self, column: int) -> str:
-        return self.names[column].strip().casefold() if self.names else ""
+        """The name of a column in small letters; of a path the last part, as of translation.de."""
+        name = self.names[column].strip().casefold() if self.names else ""
+        return name if self.dialect else name.rpartition(".")[2]
 
     def columns_besides(self, names: Container[str]) -> tuple[int, ...]:
         """Columns with other names than these; one without a name, beside others that have one, is an index."""
@@ -97,8 +99,8 @@ class TablePreview:
 
 
 def preview_texts(query: DataQuery, file: Path, suffix: str) -> TablePreview:
-    """The preview of a file that is named or meant as one of .tsv, .csv and .jsonl."""
-    if suffix != ".jsonl":
+    """The preview of a file that is named or meant as a table."""
+    if suffix not in OBJECT_SUFFIXES:
         return preview_rows(query, file, suffix)
     found, objects = preview_objects(query, file, as_text), sample_objects(query, file)
     if not found.names:
@@ -145,7 +147,7 @@ def sample_rows(query: DataQuery, file: Path, suffix: str) -> tuple[Dialect, lis
 
 
 def sample_objects(query: DataQuery, file: Path) -> list[dict[str, Any]]:
-    """The first objects of a file of JSON lines."""
+    """The first objects of a file."""
     return query.once((file, ".jsonl"), lambda: [value for _, value in sample(read_objects(file), file)])
 
 
@@ -184,7 +186,7 @@ def sample(rows: Iterable[T | Problem], file: Path) -> list[T]:
 def media_column(query: DataQuery, file: Path) -> tuple[TablePreview, int, str] | None:
     """A table, its column that names files, and whether these are images or sounds; None where no column does."""
     suffix = suffix_of(file)
-    objects = suffix == ".jsonl"
+    objects = suffix in OBJECT_SUFFIXES
     preview = preview_objects(query, file, media_cell) if objects else preview_rows(query, file, suffix)
     named = {at: noun for at in range(preview.width) if (noun := medium_of(preview.values(at)))}
     if not named:

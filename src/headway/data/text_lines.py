@@ -35,17 +35,21 @@ MIN_CARRIAGE_RETURNS = 3  # and no line end, in a file whose lines they end; few
 MAX_LAST_BLANKS = 1000  # lines at the end of a file that are let pass
 # What files hold, by suffix (in lower case, without .gz).
 ALIASES = {".ndjson": ".jsonl", ".tab": ".tsv"}
-TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl")
+COLUMNAR_SUFFIXES = (".parquet", ".arrow", ".feather")
+OBJECT_SUFFIXES = (".jsonl", *COLUMNAR_SUFFIXES)  # of rows that are objects
+TABLE_SUFFIXES = (".csv", ".tsv", *OBJECT_SUFFIXES)
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
 MEDIA_SUFFIXES = {"image": IMAGE_SUFFIXES, "sound": SOUND_SUFFIXES}
 ARCHIVE_SUFFIXES = (".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z")
 CONVERSIONS = {  # of formats that are not read, by pandas
-    ".parquet": ('read_parquet("{name}").to_csv("{stem}.csv", index=False)', "a Parquet file"),
     ".xlsx": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
     ".xls": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
     ".json": ('read_json("{name}").to_json("{stem}.jsonl", orient="records", lines=True)', "one JSON value"),
 }
+PARTS = frozenset(  # of a data set, by name
+    ["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"]
+)
 GZIP, BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 BREAKS = ("Cc", "Zl", "Zp")  # Unicode's categories of what would break a line or move a cursor

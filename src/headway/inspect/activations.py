@@ -27,7 +27,7 @@ from headway.data.recognise import recognise
 from headway.data.recognise_media import media_inputs
 from headway.data.records import Record, as_records, is_paths
 from headway.data.splits import place
-from headway.data.text_lines import read_lines, suffix_of
+from headway.data.text_lines import TABLE_SUFFIXES, read_lines, suffix_of
 from headway.errors import UserError, counted, listed
 from headway.evaluation import EvalData, EvalQuery, Evaluable, recognised
 from headway.inspect.presentation import check_counts
@@ -42,7 +42,6 @@ from headway.tasks.base import Task
 FEATURES = "features"  # the input of the head, where layers have no site: of a recurrent encoder
 WEIGHTS = "weights"  # of attention: a map, no vectors
 BY_HEADS = ("values", "heads")
-TABLES = (".tsv", ".csv", ".jsonl")
 KINDS = {"texts": TEXTUAL, "images": PICTURED, "sounds": HEARD, "numbers": NUMERIC}  # of data, by what models read
 
 T = TypeVar("T")
@@ -141,7 +140,7 @@ def samples_in(data: str | Path | Iterable[Any], most: int | None = None) -> Sam
         inputs = [one if isinstance(one, str) else as_records([one])[0].handed[0] for one in data]
         return Samples(tuple(subsample(inputs, str, most)), None, Path("samples"))
     path = Path(data)
-    if suffix_of(path) in TABLES and not path.is_dir():
+    if suffix_of(path) in TABLE_SUFFIXES and not path.is_dir():
         given = recognise([path])
         kept = subsample(recognised(given), lambda record: record.fields[0], most)
         return Samples(tuple(record.handed[0] for record in kept), given.kind, path)

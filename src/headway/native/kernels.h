@@ -6,7 +6,7 @@
      DOT8(sums, w, x)  adds to LANES int32 sums the products of four weights of each at w and four codes: x, made of
                        their address by SPREAD8, of type bytes8
      UNSIGNED8         whether codes are to be 128 more than they stand for
-     ROWS8             rows whose sums fit the registers
+     ROWS8, ROWS32     rows whose sums fit the registers, of int8 and of float32
      ROUNDED(v)        keeps the compiler from fusing the product v with a sum
 
    Products of int8 are exact integers, so that every set gives the same bits; float32 sums differ by their order.
@@ -172,13 +172,15 @@ TARGET static void NAME(normalise)(const float *x, float *y, int64_t width, int 
    four outputs at `next` are fetched in their order, as memory is fastest. */
 INLINE void NAME(four_outputs)(const int R, const float *x, int64_t inputs, const float *w, int64_t step,
                                const float *next, const float *bias, float *y, int64_t outputs) {
-    vec sums[3][4] = {{{0}}};
+    vec sums[ROWS32 / 2][4] = {{{0}}};
     int64_t i = 0;
     for (; i + LANES <= inputs; i += LANES) {
+        vec from[ROWS32 / 2];
         for (int at = 0; at < 4 * LANES && next; at += 16) __builtin_prefetch(next + 4 * i + at);
+        for (int r = 0; r < R; r++) from[r] = LOAD(x + r * inputs + i);
         for (int k = 0; k < 4; k++) {
             vec m = LOAD(w + k * step + i);
-            for (int r = 0; r < R; r++) sums[r][k] += LOAD(x + r * inputs + i) * m;
+            for (int r = 0; r < R; r++) sums[r][k] += from[r] * m;
         }
     }
     for (int r = 0; r < R; r++)
@@ -190,39 +192,46 @@ INLINE void NAME(four_outputs)(const int R, const float *x, int64_t inputs, cons
 }
 
 /* Outputs first ... last - 1 of x W^T + b where the inputs of an output lie side by side.  A single row reads one output
-   after the other; several read four at a time, three rows together, and the others find them in the cache. */
+   after the other; several read four at a time, some rows together, and the others find them in the cache. */
 TARGET static void NAME(linear_by_output)(const float *x, int64_t rows, int64_t inputs, const float *w, int64_t step,
                                           const float *bias, float *y, int64_t outputs, int64_t first, int64_t last) {
-    int64_t n = first, ahead = step * 4 > AHEAD ? AHEAD / 4 : 0;
+    int64_t n = first, ahead = step * 4 > AHEAD ? AHEAD / 4 : 0, blocks = (rows + ROWS32 / 2 - 1) / (ROWS32 / 2);
     for (; rows > 1 && n + 4 <= last; n += 4)
-        for (int64_t b = 0; b < rows; b += 3) {
+        for (int64_t block = 0; block < blocks; block++) {
+            int64_t b = rows * block / blocks, many = rows * (block + 1) / blocks - b;
             const float *from = x + b * inputs, *four = w + n * step, *next = b ? NULL : four + 4 * step;
             const float *shift = bias ? bias + n : NULL;
             float *to = y + b * outputs + n;
-            if (rows - b >= 3)
-                NAME(four_outputs)(3, from, inputs, four, step, next, shift, to, outputs);
-            else if (rows - b == 2)
-                NAME(four_outputs)(2, from, inputs, four, step, next, shift, to, outputs);
-            else
-                NAME(four_outputs)(1, from, inputs, four, step, next, shift, to, outputs);
+            switch (many) {
+#define ROWS_(R) case R: NAME(four_outputs)(R, from, inputs, four, step, next, shift, to, outputs); break;
+            ROWS_(1) ROWS_(2) ROWS_(3)
+#if ROWS32 > 6
+            ROWS_(4) ROWS_(5) ROWS_(6)
+#endif
+#undef ROWS_
+            }
         }
     for (; n < last; n++)
         for (int64_t b = 0; b < rows; b++)
             y[b * outputs + n] = NAME(dot)(x + b * inputs, w + n * step, inputs, ahead) + (bias ? bias[n] : 0.0f);
 }
 
-#define TILE 64   /* inputs and outputs of a tile of weights, which stays in the second cache */
-#define WIDTH 512
+#define TILE 64   /* inputs of a tile of weights, which is copied for many rows */
+#define WIDTH 512 /* outputs that are added to at a time */
+#define RUN 8     /* inputs that few rows read at a time, each in a long run of memory */
 
-/* y += x W for two vectors of outputs of R rows, R a constant, where the outputs of an input lie side by side;
-   meanwhile the weights at `next` are fetched. */
+/* y += x W for two vectors of outputs of R rows and `count` inputs, R a constant; the weights of an input lie side by
+   side, `step` from those of the one before.  Those at `next` are fetched; those that are read are written to `copy`. */
 INLINE void NAME(two_vectors)(const int R, const float *x, int64_t inputs, int64_t count, const float *w, int64_t step,
-                              const float *next, float *y, int64_t outputs) {
-    vec sums[6][2];
+                              const float *next, float *copy, float *y, int64_t outputs) {
+    vec sums[ROWS32][2];
     for (int r = 0; r < R; r++) sums[r][0] = LOAD(y + r * outputs), sums[r][1] = LOAD(y + r * outputs + LANES);
     for (int64_t k = 0; k < count; k++) {
         vec a = LOAD(w + k * step), b = LOAD(w + k * step + LANES);
-        if (next) __builtin_prefetch(next + k / (WIDTH / 16) * step + k % (WIDTH / 16) * 16, 0, 2);
+        for (int at = 0; at < 2 * LANES && next; at += 16)
+            if (R < 4) __builtin_prefetch(next + k * step + at);
+            else __builtin_prefetch(next + k * step + at, 0, 2); /* the first cache has no room for them */
+        if (copy) STORE(copy + k * 2 * LANES, a), STORE(copy + k * 2 * LANES + LANES, b);
         for (int r = 0; r < R; r++) {
             float one = x[r * inputs + k];
             sums[r][0] += one * a, sums[r][1] += one * b;
@@ -231,40 +240,44 @@ INLINE void NAME(two_vectors)(const int R, const float *x, int64_t inputs, int64
     for (int r = 0; r < R; r++) STORE(y + r * outputs, sums[r][0]), STORE(y + r * outputs + LANES, sums[r][1]);
 }
 
-/* The same for rows of a batch, tile by tile; `next` is the tile that follows. */
-INLINE void NAME(add_tile)(const float *x, int64_t rows, int64_t inputs, int64_t count, const float *w, int64_t step,
-                           const float *next, float *y, int64_t outputs, int64_t width) {
-    int64_t n = 0;
-    for (; n + 2 * LANES <= width; n += 2 * LANES) {
-        int64_t blocks = (rows + 5) / 6;
-        for (int64_t block = 0; block < blocks; block++) {
-            int64_t b = rows * block / blocks, many = rows * (block + 1) / blocks - b;
-            const float *fetch = block || !next ? NULL : next + n / (2 * LANES) * (TILE * 16 / WIDTH) * step;
-            switch (many) {
-#define ROWS_(R) case R: NAME(two_vectors)(R, x + b * inputs, inputs, count, w + n, step, fetch, y + b * outputs + n, outputs); break;
-            ROWS_(1) ROWS_(2) ROWS_(3) ROWS_(4) ROWS_(5) ROWS_(6)
+/* The same for any number of rows.  The first of them copy the weights for the others: lines of a cache whose addresses
+   are a power of two apart displace each other. */
+INLINE void NAME(add_vectors)(const float *x, int64_t rows, int64_t inputs, int64_t count, const float *w, int64_t step,
+                              const float *next, float *y, int64_t outputs) {
+    float copied[TILE * 2 * LANES];
+    int64_t blocks = (rows + ROWS32 - 1) / ROWS32;
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t b = rows * block / blocks, many = rows * (block + 1) / blocks - b;
+        const float *from = block ? copied : w;
+        float *copy = block || blocks == 1 ? NULL : copied;
+        switch (many) {
+#define ROWS_(R) case R: NAME(two_vectors)(R, x + b * inputs, inputs, count, from, block ? 2 * LANES : step, block ? NULL : next, copy, y + b * outputs, outputs); break;
+        ROWS_(1) ROWS_(2) ROWS_(3) ROWS_(4) ROWS_(5) ROWS_(6)
+#if ROWS32 > 6
+        ROWS_(7) ROWS_(8) ROWS_(9) ROWS_(10) ROWS_(11) ROWS_(12)
+#endif
 #undef ROWS_
-            }
         }
     }
-    for (int64_t k = 0; k < count && n < width; k++)
-        for (int64_t b = 0; b < rows; b++) NAME(add)(y + b * outputs + n, w + k * step + n, x[b * inputs + k], width - n);
 }
 
-/* x W^T + b where the outputs of an input lie side by side.  A single row reads each weight once, in long runs: eight
-   inputs at a time are added to a block of outputs.  Several rows take tiles. */
+/* x W^T + b where the outputs of an input lie side by side.  Each weight is read once, in long runs: eight inputs at a
+   time, or a tile for many rows, are added to a block of outputs. */
 TARGET static void NAME(linear_by_input)(const float *x, int64_t rows, int64_t inputs, const float *w, int64_t step,
                                          const float *bias, float *y, int64_t outputs, int64_t first, int64_t last) {
-    const int64_t block = rows == 1 ? 16384 : WIDTH;
+    const int64_t block = rows == 1 ? 16384 : WIDTH, run = rows > ROWS32 ? TILE : RUN;
     for (int64_t start = first; start < last; start += block) {
         int64_t width = last - start < block ? last - start : block, i = 0;
         for (int64_t b = 0; b < rows; b++)
             for (int64_t n = 0; n < width; n++) y[b * outputs + start + n] = bias ? bias[start + n] : 0.0f;
-        for (; rows > 1 && i < inputs; i += TILE) {
-            int64_t count = inputs - i < TILE ? inputs - i : TILE;
-            const float *tile = w + i * step + start, *after = i + TILE < inputs ? tile + TILE * step : w + start + block;
-            NAME(add_tile)(x + i, rows, inputs, count, tile, step, start + block < last || i + TILE < inputs ? after : NULL,
-                           y + start, outputs, width);
+        for (; rows > 1 && i < inputs; i += run) {
+            int64_t count = inputs - i < run ? inputs - i : run, n = 0;
+            const float *m = w + i * step + start, *next = i + 2 * run <= inputs ? m + run * step : NULL;
+            for (; n + 2 * LANES <= width; n += 2 * LANES)
+                NAME(add_vectors)(x + i, rows, inputs, count, m + n, step, next ? next + n : NULL, y + start + n, outputs);
+            for (int64_t k = 0; k < count && n < width; k++)
+                for (int64_t b = 0; b < rows; b++)
+                    NAME(add)(y + b * outputs + start + n, m + k * step + n, x[b * inputs + i + k], width - n);
         }
         for (; i + 8 <= inputs; i += 8) {
             const float *p = x + i, *m = w + i * step + start;
@@ -438,6 +451,7 @@ static const Kernels NAME(kernels) = {
 #undef SHIFT
 #undef TILE
 #undef WIDTH
+#undef RUN
 #undef NAME
 #undef JOIN
 #undef JOIN_
@@ -449,4 +463,5 @@ static const Kernels NAME(kernels) = {
 #undef DOT8
 #undef UNSIGNED8
 #undef ROWS8
+#undef ROWS32
 #undef ROUNDED

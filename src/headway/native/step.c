@@ -113,6 +113,7 @@ typedef struct {
 #define LANES 4
 #define UNSIGNED8 0
 #define ROWS8 6
+#define ROWS32 6
 #if defined(__aarch64__)
 #define bytes8 int8x16_t
 #define SPREAD8(p) vreinterpretq_s8_s32(vld1q_dup_s32((const int32_t *)(p)))
@@ -144,6 +145,7 @@ static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
 #define LANES 8
 #define UNSIGNED8 1
 #define ROWS8 6
+#define ROWS32 6
 #define bytes8 __m256i
 #define SPREAD8(p) _mm256_set1_epi32(four_bytes(p))
 #define DOT8(sums, w, x)                                                                                   \
@@ -157,6 +159,7 @@ static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
 #define LANES 16
 #define UNSIGNED8 1
 #define ROWS8 12
+#define ROWS32 12
 #define bytes8 __m512i
 #define SPREAD8(p) _mm512_set1_epi32(four_bytes(p))
 #define DOT8(sums, w, x) ((ivec)_mm512_dpbusd_epi32((__m512i)(sums), x, _mm512_loadu_si512(w)))

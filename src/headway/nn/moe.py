@@ -17,14 +17,14 @@ from headway.nn.context import EMPTY, Context
 class MoE(nn.Module):
     """Σ over a token's `top` experts of gate · expert(x), the gates being the softmax over these experts' logits.
 
-    Shows the router's `probs` (N E) and two losses for training to add: `balance` (Switch Transformer: E Σ share of
-    tokens · mean probability, K when perfectly even) and `z` (mean squared log-sum-exp of the logits).
+    Shows the router's `probs` (N E), the `load` of each expert (E: its share of the tokens) and two losses for training
+    to add: `balance` (`load_balance`, K when perfectly even) and `z` (mean squared log-sum-exp of the logits).
     """
 
     tokenwise = False  # its losses count all tokens
     in_float32 = ("router",)  # its near ties would flip in int8
 
-    emits = ("probs", "balance", "z")
+    emits = ("probs", "load", "balance", "z")
 
     def __init__(self, expert: Callable[[], nn.Module], dim: int, experts: int, *, top: int = 2):
         super().__init__()
@@ -72,10 +72,16 @@ class MoE(nn.Module):
         if real is not None:
             logits, picks = logits[real], picks[real]
         probs = logits.softmax(-1)
-        share = torch.zeros_like(probs).scatter(1, picks, 1.0).mean(0)  # E
+        load = torch.zeros_like(probs).scatter(1, picks, 1.0).mean(0)  # E
         ctx.emit(self, "probs", probs)
-        ctx.emit(self, "balance", len(self.experts) * (share * probs.mean(0)).sum())
+        ctx.emit(self, "load", load)
+        ctx.emit(self, "balance", load_balance(load, probs))
         ctx.emit(self, "z", logits.logsumexp(-1).square().mean())
+
+
+def load_balance(load: Tensor, probs: Tensor) -> Tensor:
+    """E Σ load · mean probability, over the experts (Switch Transformer)."""
+    return len(load) * (load * probs.mean(0)).sum()
 
 
 def visible_tokens(x: Tensor, ctx: Context) -> Tensor | None:

@@ -24,17 +24,11 @@ from time import monotonic
 from headway.errors import UserError
 from headway.serve.counters import forget_gauges
 from headway.serve.run_server import ServerProcess
-from headway.system import handled, usable_cores
+from headway.system import handled
 
 RESTART_SECONDS = 5.0  # between two starts of a worker, at least
-THREADS = "OMP_NUM_THREADS"  # which torch reads when it is loaded
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 Start = Callable[[ServerProcess], None]
-
-
-def share_threads(workers: int) -> str:
-    """Gives each worker its share of the cores, unless the user has said how many threads; the number."""
-    return os.environ.setdefault(THREADS, str(max(1, usable_cores() // workers)))
 
 
 class Worker:

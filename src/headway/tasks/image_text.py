@@ -77,6 +77,7 @@ class ImageTextContrastive(TextsAboutMedia):
     does = "finds the texts that belong to an image"
     target = "pair"
     asks_together = True
+    compares_rows = True
     architectures = ("clip", "image_text")
     presets_by_size = ("clip-nano", "clip-vit-b32")
 

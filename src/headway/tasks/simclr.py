@@ -70,6 +70,7 @@ class SimCLR(ImagesAlone):
 
     name = "simclr"
     architectures = ("simclr",)
+    compares_rows = True
     presets_by_size = ("simclr-nano", "simclr-resnet-50")
 
     input: ImageInput

@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from headway.data.records import is_paths
+from headway.distributed.world import joined
 from headway.errors import UserError
 from headway.model import Model, load
 from headway.recipe import SETTINGS, canonical
@@ -48,14 +49,15 @@ def train(
 
     Settings have the names of a recipe, with their section (`**{"train.steps": 100}`) or without it (`steps=100`); any
     other name is a size of the model (`layers=4`).  The folder of the run is `out`; with `resume` the run in it goes
-    on, given the same data, task and model again.  Each of `callbacks` has one or more of the methods of `Callback`.
+    on, given the same data, task and model again.  A script that torchrun starts trains in all of its processes, and
+    in each of them the model is returned.  Each of `callbacks` has one or more of the methods of `Callback`.
     """
     layers, own = requested(data, task, model, config, settings)
     folder = finished_in(layers) if resume else None
     if folder is None:
-        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere, joined() as world:
             out = nowhere if quiet else None
-            made, end = run_training(layers, resume=resume, own=own, callbacks=callbacks, out=out)
+            made, end = run_training(layers, resume=resume, own=own, callbacks=callbacks, out=out, world=world)
         if end.signal is not None:
             raise KeyboardInterrupt(f"interrupted at step {end.step}, and saved in {made.out}; go on with resume=True")
         folder = made.out

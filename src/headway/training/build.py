@@ -15,8 +15,10 @@ import torch
 from torch import nn
 
 from headway.console import finite
+from headway.data.order import WHOLE, Share
+from headway.distributed.world import ALONE, World
 from headway.dtype import BF16, describe_device
-from headway.errors import argument, counted, going_on, path_argument
+from headway.errors import UserError, argument, counted, going_on, path_argument
 from headway.metrics.scores import MEASURES, score_cell
 from headway.recipe import Recipe
 from headway.system import gibibytes, write_json
@@ -41,6 +43,7 @@ from headway.training.optimiser import (
     OptimiserChoice,
     Schedule,
 )
+from headway.training.parallel import DataParallel, without_exchange
 from headway.training.plan import Plan
 
 T = TypeVar("T")
@@ -52,8 +55,8 @@ FEW_STEPS = 500  # after which nothing is said about the learning rate
 LONGER, SLOWER = 4, 4  # times as many steps, and a fourth of the learning rate, are what is advised
 
 
-def learner_of(made: Plan) -> Learner:
-    """The model with all that changes it."""
+def learner_of(made: Plan, world: World = ALONE) -> Learner:
+    """The model with all that changes it, in one of the processes of a world."""
     recipe, model = made.recipe, made.build()
     train = recipe.train
     if recipe.model.freeze is not None:
@@ -63,9 +66,11 @@ def learner_of(made: Plan) -> Learner:
     average = EMA(model, train.ema_decay) if train.ema_decay else None
     task = made.task
     memory = task.memory(model) if isinstance(task, StatefulLoss) else None
+    loss = task.loss_after if isinstance(task, StatefulLoss) and memory is not None else task.loss
+    parallel = DataParallel(model, loss) if world.size > 1 else None
     return Learner(
         model,
-        task.loss_after if isinstance(task, StatefulLoss) and memory is not None else task.loss,
+        loss if parallel is None else parallel.loss,
         optimiser_of(recipe, model),
         schedule_of(recipe, config_dim(made.config)),
         seed=recipe.seed,
@@ -74,7 +79,33 @@ def learner_of(made: Plan) -> Learner:
         memory=memory,
         dtype=torch.bfloat16 if train.dtype == BF16 else torch.float32,
         recompute=train.recompute or False,
+        world=world,
+        share=made.share,
+        exchange=without_exchange if parallel is None else parallel.exchange,
     )
+
+
+def share_of(made: Plan, world: World) -> Share:
+    """What one of several processes computes of each step; refused where a batch cannot be shared.
+
+    Where the batches of a step can be dealt out evenly, each process reads whole ones, and the step is that of a single
+    process in every number that is drawn; else each reads its part of the rows of every batch.
+    """
+    if world.size == 1:
+        return WHOLE
+    train, task, processes = made.recipe.train, made.task, f"{world.size} processes"
+    if isinstance(task, StatefulLoss) and task.memory(made.shape()) is not None:
+        said = f"{made.architecture} remembers from batch to batch, which {processes} cannot do"
+        raise UserError(said, do="train it in one process")
+    split = train.grad_accumulation % world.size != 0
+    if split and task.compares_rows:
+        said = f"the loss of {task.name} compares the rows of a batch, which {processes} would split"
+        raise UserError(said, do=f"give train.grad_accumulation={world.size}, and a smaller train.batch")
+    sizes = [len(rows) for rows in made.encoded.batches(require(train.batch), 1).steps.batches(0)]
+    if split and sum(sizes) < world.size * len(sizes):
+        said = f"{processes} would share batches of {sum(sizes) / len(sizes):.1f} rows"
+        raise UserError(said, do="give a larger train.batch, or fewer processes")
+    return Share(world.rank, world.size, split)
 
 
 def optimiser_of(recipe: Recipe, model: nn.Module) -> Optimiser:
@@ -104,7 +135,8 @@ def schedule_of(recipe: Recipe, dim: int) -> Schedule:
 
 def batches_of(made: Plan) -> Callable[[int, int], Iterator[list[Any]]]:
     train = made.recipe.train
-    return partial(made.encoded.batches(require(train.batch), train.grad_accumulation).between, workers=train.workers)
+    batches = made.encoded.batches(require(train.batch), train.grad_accumulation).of(made.share)
+    return partial(batches.between, workers=train.workers)
 
 
 def limits_of(recipe: Recipe) -> RunLimits:
@@ -159,6 +191,7 @@ def describe_choices(made: Plan) -> list[str]:
     """What is known of a run before anything of it is timed."""
     recipe, train = made.recipe, made.recipe.train
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
+    share = made.share
     vocab, reuse, left_out, augment = vocabulary(made), reuse_line(made), made.splits.left_out, recipe.data.augment
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
@@ -167,10 +200,15 @@ def describe_choices(made: Plan) -> list[str]:
         ("model", model_line(made), "--from" if made.start and not recipe.model.preset else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{describe_device(recipe.device)}, {counted(require(train.threads), 'thread')}", "--device"),
+        *([("", f"{share.processes} processes, {how_shared(share)}", "--processes")] if share != WHOLE else []),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
         ("batch", f"{require(train.batch) * train.grad_accumulation:,} {made.encoded.unit}", "--train.batch"),
     ]
     return [*([] if left_out is None else [f"--skip-bad: {left_out}"]), *table(lines)]
+
+
+def how_shared(share: Share) -> str:
+    return "each with its rows of every batch" if share.split else "each with whole batches"
 
 
 def describe_timing(made: Plan, timing: StepTiming) -> list[str]:
@@ -185,7 +223,7 @@ def describe_timing(made: Plan, timing: StepTiming) -> list[str]:
     recomputed = "the activations of each block are recomputed"
     lines = [
         *([("dtype", timing.precision, "--train.dtype")] if timing.precision else []),
-        ("length", f"{steps:,} steps, {epochs:.1f} epochs", "--train.steps, --minutes"),
+        ("length", f"{counted(steps, 'step')}, {epochs:.1f} epochs", "--train.steps, --minutes"),
         *([("", f"enough for this data: not all of {timing.minutes:g} minutes", "--train.epochs")] if enough else []),
         ("time", about.format(duration(seconds)), "--minutes"),
         ("memory", about.format(gibibytes(timing.memory)), "--train.batch"),
@@ -201,13 +239,17 @@ def table(lines: Iterable[tuple[str, str, str]]) -> list[str]:
 
 def too_short(made: Plan, timing: StepTiming) -> list[str]:
     """A warning where the given minutes let a model see less than all of its data, and what to give instead."""
-    epoch = max(1, round(made.encoded.tokens / units_of_step(made)))
+    epoch = steps_of_epoch(made)
     if timing.minutes is None or require(made.recipe.train.steps) >= epoch:
         return []
     needed = -(-timing.seconds(epoch, 2) // 60)
     said = f"too short: about {needed:.0f} minutes for one epoch; give --minutes {needed:.0f} or more"
     smaller = smaller_preset(made, timing, epoch)
     return [said, *([f"or a smaller model: --preset {smaller}"] if smaller else [])]
+
+
+def steps_of_epoch(made: Plan) -> int:
+    return max(1, round(made.encoded.tokens / units_of_step(made)))
 
 
 def smaller_preset(made: Plan, timing: StepTiming, epoch: int) -> str | None:
@@ -330,7 +372,7 @@ def verdict(made: Plan, end: RunResult) -> str | None:
     scores, main = found.scores, found.scores.main
     how, value = MEASURES[main], found.scores.numbers[found.scores.main]
     if not math.isfinite(value):
-        return f"has not learned: {how.title} is no number after {end.step:,} steps; try {advice(made)}"
+        return f"has not learned: {how.title} is no number after {counted(end.step, 'step')}; try {advice(made)}"
     if not found.baselines:
         return None
     first, limits = found.baselines[0], scores.intervals[main]
@@ -340,7 +382,7 @@ def verdict(made: Plan, end: RunResult) -> str | None:
     ours = f"{how.title} {scores.told(main)}"
     against = " and ".join(f"{score_cell(one.scores, main)} by {one.name}" for one in found.baselines)
     against += f" on the same {scores.count:,} {scores.things}"
-    loss = "" if found.loss is None else f"; the loss is {found.loss:.2f} after {end.step:,} steps"
+    loss = "" if found.loss is None else f"; the loss is {found.loss:.2f} after {counted(end.step, 'step')}"
     if not how.better(value, first.scores.numbers[main]):
         return f"has not learned: {ours} against {against}{loss}; try {advice(made)}"
     if first.scores.numbers[main] in limits:
@@ -358,9 +400,12 @@ def verdict(made: Plan, end: RunResult) -> str | None:
 
 
 def advice(made: Plan) -> str:
-    """Another run that may do better, as it is typed; where a recipe cannot say all of a run, its settings."""
+    """Another run that may do better, as it is typed; where a recipe cannot say all of a run, its settings.
+
+    A longer run is one epoch at least.
+    """
     train = made.recipe.train
-    steps, lr = LONGER * (train.steps or 1), (train.lr or 1e-3) / SLOWER
+    steps, lr = max(LONGER * (train.steps or 1), steps_of_epoch(made)), (train.lr or 1e-3) / SLOWER
     data, name = made.recipe.data, made.task.name
     repeatable = bool(data.path or data.source) and name in TASKS and task_class(name) is type(made.task)
     if not repeatable or made.module is not None or not (made.recipe.model.preset or made.start):

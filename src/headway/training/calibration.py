@@ -232,7 +232,8 @@ def estimated(made: Plan, clock: Clock) -> StepTiming:
     times = timed_steps(learner, steps, clock)
     evaluation, _ = evaluation_seconds(small, learner.model.eval(), clock, 0.0)
     times += timed_steps(learner, steps, clock)
-    step = units_of_step(made) * median([one / units for one, units in times[1:]])
+    units = units_of_step(made) / made.share.processes
+    step = units * median([one / read for one, read in times[1:]])
     memory = round(training_memory(made.config, made.recipe, made.encoded).total)
     return StepTiming(times_deeper * step, times_deeper * evaluation, memory, estimated=True)
 

@@ -18,7 +18,17 @@ import numpy as np
 from headway.console import phase
 from headway.data.checks import Skipped, good_records
 from headway.data.kinds import DataKind
-from headway.data.order import Buckets, Steps, StreamWindows, batched, random_for, spans
+from headway.data.order import (
+    WHOLE,
+    BatchPosition,
+    Buckets,
+    Share,
+    Steps,
+    StreamWindows,
+    batched,
+    random_for,
+    spans,
+)
 from headway.data.recognise import recognise, recognise_validation
 from headway.data.records import BUILTIN, Record, as_records, by_document, is_builtin
 from headway.data.shards import Shards, cached_shards, digest, write_shards
@@ -333,16 +343,29 @@ class HistoryExamples(SpanExamples):
 
 
 class Batches:
-    """`batches[step]` holds the batches of a step, counted from 1: several with gradient accumulation."""
+    """`batches[step]` holds the batches of a step, counted from 1: several with gradient accumulation.
 
-    def __init__(self, task: Task, examples: Examples, steps: Steps, seed: int):
-        self.task, self.examples, self.steps, self.seed = task, examples, steps, seed
+    With a `share` they are those of one of several processes.
+    """
+
+    def __init__(self, task: Task, examples: Examples, steps: Steps, seed: int, share: Share = WHOLE):
+        self.task, self.examples, self.steps, self.seed, self.share = task, examples, steps, seed, share
 
     def __getitem__(self, step: int) -> list[Any]:
-        return [
-            self.task.collate(self.examples.rows(place.rows), random_for("batch", self.seed, place.epoch, place.batch))
-            for place in self.steps.at(step - 1)
-        ]
+        places = self.steps.at(step - 1)
+        return [self.batch(place, places[self.share.number(at)]) for at, place in enumerate(self.share.of(places))]
+
+    def batch(self, mine: BatchPosition, whole: BatchPosition) -> Any:
+        random = random_for("batch", self.seed, whole.epoch, whole.batch, *self.share.key)
+        if len(mine.rows) == 0:  # fewer rows than processes
+            from headway.tasks.batches import UncountedBatch  # late, as torch is
+
+            return UncountedBatch(self.task.collate(self.examples.rows(whole.rows[:1]), random))
+        return self.task.collate(self.examples.rows(mine.rows), random)
+
+    def of(self, share: Share) -> Batches:
+        """Those of one of several processes."""
+        return Batches(self.task, self.examples, self.steps, self.seed, share)
 
     def between(self, first: int, last: int, workers: int = 0) -> Iterator[list[Any]]:
         """The batches of steps `first` to `last` (exclusive), prefetched by a number of worker processes."""

@@ -11,11 +11,17 @@ In mixed precision (`dtype` bf16) the forward pass is autocast: products of matr
 of weights and activations, and add in float32; softmax, norms and losses are computed in float32.  Weights, gradients,
 optimiser state and EMA are float32, so that a checkpoint does not know of it, and evaluations compute in float32.
 
+One of several processes computes the gradients of its `Share` of the step, which torch averages over all of them
+(`training/parallel.py`); counts of targets, losses and the routers' loads are summed over all, so that the update is
+that of a single process.  A batch norm normalises by the rows of its own process, as by those of one of several
+batches, and its running statistics are the mean of all.
+
 The learner also keeps the exponential moving average of the weights (EMA); `mean_tensors` is the mean of checkpoints.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -25,15 +31,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.order import keyed
+from headway.data.order import WHOLE, Share, keyed
+from headway.distributed.world import ALONE, World
 from headway.errors import UserError, listed
-from headway.nn.moe import MoE
+from headway.nn.moe import MoE, load_balance
 from headway.nn.recompute import recomputed
-from headway.nn.trace import record
+from headway.nn.trace import Trace, record
 from headway.nn.trunk import device_of, tensors_of
-from headway.tasks.batches import to_device
+from headway.tasks.batches import UncountedBatch, to_device
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
+from headway.training.parallel import Exchange, without_exchange
 
+LOAD, PROBS = ".load", ".probs"  # of a mixture of experts, which its load-balancing loss is computed of
 UPDATES = "/updates"  # no parameter's name begins so
 
 
@@ -67,16 +76,23 @@ class Learner:
         memory: Mapping[str, Tensor] | None = None,
         dtype: torch.dtype = torch.float32,
         recompute: bool = False,
+        world: World = ALONE,
+        share: Share = WHOLE,
+        exchange: Exchange = without_exchange,
     ):
         """`loss(model, batch)` is that of a task; `balance` is the weight of the routers' load-balancing loss.
 
         `dtype` is that of products in the forward pass; `recompute` is activation checkpointing.
+
+        `share` is what this process of the `world` computes of each step; its gradients are exchanged in the last of
+        several backward passes, and `exchange(False)` is a context of the others.
 
         With a `memory` it is `loss(model, batch, memory)` and returns the memory after the batch, too.
         """
         self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
         self.seed, self.max_grad_norm, self.average, self.memory = seed, max_grad_norm, average, memory
         self.dtype, self.recompute, self.device = dtype, recompute, device_of(model)
+        self.world, self.share, self.exchange = world, share, exchange
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
         set_training(model)
 
@@ -85,9 +101,15 @@ class Learner:
         if not self.model.training:  # after an evaluation; visiting all modules in every step would take time
             set_training(self.model)
         before, memory = [buffer.clone() for buffer in self.model.buffers()], self.memory
-        targets, tokens = sum(batch.targets for batch in batches), sum(batch.tokens for batch in batches)
+        here = sum(batch.targets for batch in batches), sum(batch.tokens for batch in batches)
+        targets, tokens = map(int, self.world.totals(*here))
         self.optimiser.zero_grad()
-        loss = sum(self.backward(step, at, batch, targets) for at, batch in enumerate(batches))
+        last, loss = len(batches) - 1, 0.0
+        for at, batch in enumerate(batches):
+            with self.exchange(at == last):
+                loss += self.backward(step, at, batch, targets)
+        [loss] = self.world.totals(loss)
+        self.average_statistics()
         norm = clip_grad_norm(self.optimiser.parameters, self.max_grad_norm)
         lr = self.optimiser.set_lr(self.schedule.factor(step))
         skipped = not (math.isfinite(loss) and math.isfinite(norm))
@@ -104,21 +126,48 @@ class Learner:
 
     def backward(self, step: int, at: int, batch: Any, targets: int) -> float:
         """Accumulates the gradients of a batch; its loss, summed over its targets."""
-        torch.manual_seed(keyed(self.seed, "step", step, at))
-        batch = to_device(batch, self.device)
+        torch.manual_seed(keyed(self.seed, "step", step, self.share.number(at), *self.share.key))
+        counts = not isinstance(batch, UncountedBatch)
+        read = to_device(batch if counts else batch.batch, self.device)
         with ExitStack() as recording:  # open for the backward pass too, in which blocks may be computed again
-            trace = recording.enter_context(record(self.model, "*.balance")) if self.balance else None
+            trace = recording.enter_context(record(self.model, f"*{LOAD}", f"*{PROBS}")) if self.balance else None
             with self.forward_pass():
                 if self.memory is None:
-                    loss = self.loss(self.model, batch)
+                    loss = self.loss(self.model, read)
                 else:
-                    loss, self.memory = self.loss(self.model, batch, self.memory)
-            total = loss / max(1, targets)  # a text of unknown characters may have no targets
+                    loss, self.memory = self.loss(self.model, read, self.memory)
+            # a text of unknown characters may have no targets; gradients are averaged over processes, and losses summed
+            targets_each = max(1, targets) / self.world.size
+            total = loss / targets_each
             if trace is not None:
-                routers = [value for name in trace.values for value in trace.all(name) if isinstance(value, Tensor)]
-                total = total + self.balance * torch.stack(routers).mean() * (batch.targets / max(1, targets))
-            total.backward()
-        return loss.item()
+                total = total + self.balance * self.balance_loss(trace, batch.targets) / targets_each
+            (total if counts else 0.0 * total).backward()
+        return loss.item() if counts else 0.0
+
+    def balance_loss(self, trace: Trace, targets: int) -> Tensor:
+        """The mean over the routers of their load-balancing losses for a batch, times its targets.
+
+        Where processes split the batch, the load is that of all its tokens, and the losses of all processes add up to
+        that of the whole batch.
+        """
+        routers = [name.removesuffix(LOAD) for name in trace.values if name.endswith(LOAD)]
+        loads, probs = ([value for name in routers for value in trace.all(name + what)] for what in (LOAD, PROBS))
+        if not self.share.split:
+            return torch.stack([load_balance(*one) for one in zip(loads, probs, strict=True)]).mean() * targets
+        tokens = torch.tensor([float(len(one)) for one in probs], device=self.device)[:, None] * (targets > 0)
+        summed = torch.cat([torch.stack(loads) * tokens, tokens, torch.full_like(tokens, targets)], 1)  # routers, E + 2
+        self.world.add([summed])
+        counted = summed[:, -2:-1].clamp(min=1)
+        losses = [load_balance(*one) for one in zip(summed[:, :-2] / counted, probs, strict=True)]
+        return (torch.stack(losses) * (tokens / counted)[:, 0]).mean() * summed[0, -1]
+
+    def average_statistics(self) -> None:
+        """Gives batch norms the mean of the running statistics of all processes."""
+        if self.world.size > 1:
+            with torch.no_grad():
+                for buffer in running_statistics(self.model):
+                    self.world.add([buffer])
+                    buffer /= self.world.size
 
     @contextmanager
     def forward_pass(self) -> Generator[None]:
@@ -135,6 +184,23 @@ class Learner:
             kept["memory"] = self.memory
         return kept if self.average is None else {**kept, "average": self.average.tensors()}
 
+    def share_state(self) -> None:
+        """Gives all processes the tensors of process 0, whose optimiser may have state where theirs has none yet."""
+        if self.world.size == 1:
+            return
+        own = self.tensors()
+        layout = {part: {name: (one.shape, str(one.dtype)) for name, one in kept.items()} for part, kept in own.items()}
+        layout = json.loads(self.world.told(json.dumps(layout)))
+        tensors = own if self.world.first else {part: self.empty(kept) for part, kept in layout.items()}
+        self.world.send([one.contiguous() for kept in tensors.values() for one in kept.values()])
+        if not self.world.first:
+            self.restore(tensors)
+
+    def empty(self, layout: Mapping[str, tuple[Sequence[int], str]]) -> dict[str, Tensor]:
+        """Tensors of these shapes and dtypes by name."""
+        found = {name: (shape, getattr(torch, dtype.removeprefix("torch."))) for name, (shape, dtype) in layout.items()}
+        return {name: torch.empty(shape, dtype=dtype, device=self.device) for name, (shape, dtype) in found.items()}
+
     def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
         fill(self.model, tensors["model"])
         self.optimiser.load_state_tensors(tensors["optimiser"])
@@ -142,6 +208,13 @@ class Learner:
             self.average.load(tensors["average"])
         if self.memory is not None:
             self.memory = dict(tensors["memory"])
+
+
+def running_statistics(model: nn.Module) -> list[Tensor]:
+    """The running means and variances of batch norms."""
+    norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]  # pyright: ignore[reportPrivateUsage]
+    found = [buffer for norm in norms for buffer in (norm.running_mean, norm.running_var)]
+    return [buffer for buffer in found if buffer is not None]
 
 
 def set_training(model: nn.Module) -> None:

@@ -4,11 +4,15 @@ The batches and random numbers of a step depend on its number alone, so a checkp
 the rest of the run.  All decisions depend on numbers that a resumed run sees again, never on the clock, but for the
 length of a run that was given minutes, which is recorded (`Recount`).
 
+Where several processes train, each of them runs this loop.  Process 0 alone evaluates, logs and saves, and tells the
+others its `RunState` after an evaluation; a signal for one of them is one for all, after the same step.
+
 After Ctrl-C or SIGTERM the loop finishes its step, saves and exits; a second signal exits at once (`Interruption`).
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -22,6 +26,7 @@ from typing import Any, Protocol, Self
 from torch import Tensor, nn
 
 from headway.console import phase
+from headway.distributed.world import ALONE, World
 from headway.errors import UserError, malformed
 from headway.metrics.scores import plain_limits
 from headway.tasks.results import EvalResult
@@ -176,19 +181,33 @@ class Run:
     recount: Recount | None = None
     counted: bool = False  # the first weights are good already: they are evaluated too
     clock: Callable[[], float] = perf_counter
+    world: World = ALONE
     seconds: list[float] = field(default_factory=list[float])  # of each step up to the recount
 
     def resume(self) -> list[str]:
         """Restores the latest complete checkpoint, or starts over; messages about it."""
-        found = self.store.latest()
-        if found is None:
-            self.metrics_log.truncate(0)
-            return ["no checkpoint was written yet, so the run starts from the beginning"]
-        snapshot, said = found
-        with malformed(f"the checkpoint of step {snapshot.step}"):
-            self.learner.restore(snapshot.tensors)
-            self.state, self.saved_step = RunState.of(snapshot.state), snapshot.step
-        return [*said, *self.metrics_log.truncate(self.state.journal), f"resumed at step {snapshot.step}"]
+        found = self.store.latest() if self.world.first else None
+        said = ["no checkpoint was written yet, so the run starts from the beginning"]
+        if found is not None:
+            snapshot, said = found
+            with malformed(f"the checkpoint of step {snapshot.step}"):
+                self.learner.restore(snapshot.tensors)
+                self.state = RunState.of(snapshot.state)
+            said = [*said, f"resumed at step {snapshot.step}"]
+        self.learner.share_state()
+        self.share_run_state()
+        self.saved_step = self.state.step if self.world.highest(found is not None) else None
+        truncated = self.metrics_log.truncate(self.state.journal) if self.world.first else []
+        return [*said[:-1], *truncated, said[-1]]
+
+    def share_run_state(self) -> None:
+        """Gives all processes the state of process 0."""
+        self.state = RunState.of(json.loads(self.world.told(json.dumps(asdict(self.state)))))
+
+    def wanted(self, interruption: Interruption) -> bool:
+        """Whether a signal for any of the processes has asked for the end."""
+        interruption.asked = self.world.highest(interruption.asked or 0) or None
+        return interruption.asked is not None
 
     def notify(self, event: str, *values: object) -> None:
         """Calls the method of that name of each callback that has one."""
@@ -201,7 +220,7 @@ class Run:
         if self.counted and self.evaluator is not None and self.state == RunState():
             self.evaluate()
             self.save()
-        while interruption.asked is None and not self.done():
+        while not self.wanted(interruption) and not self.done():
             self.train(interruption)
         if self.done():
             return self.finish()
@@ -214,7 +233,7 @@ class Run:
         limits, clock = self.limits, self.clock()
         for batches in self.batches(self.state.step + 1, limits.steps + 1):
             self.advance(self.learner.learn(self.state.step + 1, batches), clock)
-            if interruption.asked is not None or self.done() or self.limits is not limits:
+            if self.wanted(interruption) or self.done() or self.limits is not limits:
                 return
             clock = self.clock()
 
@@ -261,12 +280,19 @@ class Run:
         line = {"step": result.step, "loss": loss, "targets": now.targets, "rate": result.lr, "norm": result.norm}
         if now.skipped:
             line["skipped"] = now.skipped
-        self.metrics_log.append(**line)
+        if self.world.first:
+            self.metrics_log.append(**line)
         self.notify("on_log", line)
         self.state = replace(now, loss=0.0, targets=0, skipped=0)
 
     def evaluate(self) -> bool:
         """Evaluates the current weights; whether they are among the best.  Of equal scores the later ranks higher."""
+        if self.world.first:
+            self.rank_weights()
+        self.share_run_state()
+        return any(step == self.state.step for step, _ in self.state.ranking)
+
+    def rank_weights(self) -> None:
         found, step, before = self.evaluate_weights(), self.state.step, self.state.ranking
         score = self.score(found)
         of = {"count": found.scores.count, "things": found.scores.things, "intervals": plain_limits(found.scores)}
@@ -280,7 +306,6 @@ class Run:
         waited = 0 if better else self.state.waited + 1
         self.state = replace(self.state, ranking=tuple(ranking), waited=waited, first=first)
         self.notify("on_evaluate", step, found, better)
-        return any(step == kept for kept, _ in ranking)
 
     def score(self, found: EvalResult) -> float:
         """What ranks weights, the higher the better.
@@ -299,16 +324,19 @@ class Run:
             return self.evaluator(self.learner.model)
 
     def save(self) -> None:
-        step = self.state.step
-        self.state = replace(self.state, journal=self.metrics_log.length())
-        protect = {kept for kept, _ in self.state.ranking}
-        self.store.save(Snapshot(step, self.learner.tensors(), asdict(self.state)), protect=protect)
+        step, tensors = self.state.step, self.learner.tensors()
+        if self.world.first:
+            self.state = replace(self.state, journal=self.metrics_log.length())
+            protect = {kept for kept, _ in self.state.ranking}
+            self.store.save(Snapshot(step, tensors, asdict(self.state)), protect=protect)
         self.saved_step = step
         self.notify("on_save", step)
 
     def finish(self) -> RunResult:
-        """Gives the model the best weights: of one checkpoint, or the mean of several."""
+        """Gives the model the best weights: of one checkpoint, or the mean of several; that of process 0 alone."""
         self.notify("on_last_step")
+        if not self.world.first:
+            return RunResult(self.state.step, None, "those of process 0", None)
         with phase("evaluating the best weights"):
             return self.chosen_result()
 

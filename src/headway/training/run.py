@@ -7,6 +7,10 @@ Whatever ended a run early, resuming continues it as its own recipe says, on the
 that is given again must be what it was.  Only what changes no number may differ: paths, where the folder or the files
 were moved, the number of processes that prepare batches, and whether activations are recomputed.
 
+Several processes (`distributed/world.py`) make the same plan: process 0 makes the choices and tells the others its
+recipe; each reads its own copy of the data, and hashes of it and the recipes are compared.  Process 0 alone writes,
+prints and evaluates.  The number of processes is not part of the recipe: a run may be resumed by more or fewer of them.
+
 The weights that were chosen are evaluated once, at the end: console, report, model card and `scores.json` show these
 numbers.  Simple methods (`Task.baselines`) learn from the training records alone and are scored on the same records.
 """
@@ -15,10 +19,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import math
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
@@ -29,13 +34,15 @@ from typing import Any, TextIO
 import torch
 from torch import nn
 
+from headway import __version__
 from headway.console import fitted, phase, progress_on
 from headway.data.records import Record, is_builtin
 from headway.data.shards import digest
 from headway.data.splits import DataSplits
+from headway.distributed.world import ALONE, World
 from headway.errors import UserError, going_on, malformed
-from headway.recipe import Recipe, flat
-from headway.system import CHECKPOINTS, keep_memory, memory_errors, read_json, write_json, write_text
+from headway.recipe import Recipe, flat, from_flat
+from headway.system import CHECKPOINTS, keep_memory, memory_errors, read_json, usable_cores, write_json, write_text
 from headway.tasks.results import BaselineData
 from headway.training.build import (
     StepTiming,
@@ -47,6 +54,7 @@ from headway.training.build import (
     learner_of,
     limits_of,
     schedule_of,
+    share_of,
 )
 from headway.training.calibration import TimeBudget, timed, with_dtype
 from headway.training.defaults import config_dim
@@ -84,23 +92,61 @@ def train(
     callbacks: Sequence[object] = (),
     out: TextIO | None = None,
     splits: DataSplits | None = None,
+    world: World = ALONE,
 ) -> tuple[Plan, RunResult]:
     """Plans, runs and writes the folder, and describes all of it on `out` (standard output) as soon as it is known.
 
-    `splits` are the data of a new run, where they have been read and described already.
+    `splits` are the data of a new run, where they have been read and described already.  All processes of a `world`
+    call it alike.
     """
     stream = out or sys.stdout
-    resume = resume and run_to_resume(layers) is not None
     do = "give a smaller train.batch, a smaller data.max_length or a smaller model.preset"
     with progress_on(stream), memory_errors(do):
-        if resume:
-            made = prepared(layers, resume=True, own=own)
+        if not world.first:
+            made, resume = followed(own, world)
+        elif resume := resume and run_to_resume(layers) is not None:
+            made = prepared(layers, resume=True, own=own, world=world)
         else:
-            asked, made, timing = described(layers, stream, own=own, splits=splits)
+            asked, made, timing = described(layers, stream, own=own, splits=splits, world=world)
             begin(made, TimeBudget.of(asked, made, timing))
-        made, end = run(made, resume=resume, callbacks=callbacks, out=stream)
-        print(fitted(describe_end(made, end), stream), file=stream)
+        if world.size > 1:
+            lead(made, world, resume=resume)
+        made, end = run(made, resume=resume, callbacks=callbacks if world.first else (), out=stream, world=world)
+        if world.first:
+            print(fitted(describe_end(made, end), stream), file=stream)
     return made, end
+
+
+def followed(own: OwnParts, world: World) -> tuple[Plan, bool]:
+    """The plan of process 0 with this process's own copy of the data, and whether the run is resumed."""
+    told = json.loads(world.told())
+    keep_memory()
+    with TemporaryDirectory(prefix="headway-") as scratch:
+        file = Path(scratch) / RECIPE
+        file.write_text(told["recipe"], encoding="utf-8")
+        made = plan(begun_with(file), own=own)
+    return in_world(made, world), told["resume"]
+
+
+def lead(made: Plan, world: World, *, resume: bool) -> None:
+    """Tells the others the recipe, where process 0 calls it; all compare what their plans were made of."""
+    recipe = to_yaml(made.recipe)
+    if world.first:
+        world.told(json.dumps({"recipe": recipe, "resume": resume}))
+    hashes = data_hashes(made)
+    world.check_same({
+        "the version of headway": __version__,
+        "the recipe": recipe,
+        "the data": digest((), *hashes["files"].values(), hashes["records"]),
+        "the tokenizer": hashes["words"],
+    })  # fmt: skip
+
+
+def in_world(made: Plan, world: World) -> Plan:
+    """The plan with what this process computes of it, and its threads, of which it has no more than its part."""
+    threads = made.recipe.train.threads or 1
+    torch.set_num_threads(threads if world.size == 1 else min(threads, max(1, usable_cores() // world.local_size)))
+    return replace(made, share=share_of(made, world))
 
 
 def described(
@@ -111,13 +157,14 @@ def described(
     resume: bool = False,
     own: OwnParts = NO_PARTS,
     splits: DataSplits | None = None,
+    world: World = ALONE,
 ) -> tuple[Plan, Plan, StepTiming]:
     """The plan of a run as asked, the same with its steps, and what was timed; facts are printed as they are known."""
 
     def say(lines: Iterable[str]) -> None:
         print(fitted("\n".join(lines), out), file=out, flush=True)
 
-    asked = prepared(layers, scratch, resume=resume, own=own, splits=splits)
+    asked = prepared(layers, scratch, resume=resume, own=own, splits=splits, world=world)
     if splits is None:
         say([asked.splits.description])
     say(describe_choices(asked))
@@ -159,6 +206,7 @@ def prepared(
     anywhere: bool = False,
     own: OwnParts = NO_PARTS,
     splits: DataSplits | None = None,
+    world: World = ALONE,
 ) -> Plan:
     """The plan of a run, new or resumed; a new folder is checked, before the data is read if it was named."""
     keep_memory()
@@ -168,8 +216,7 @@ def prepared(
     made = resumed_plan(layers, scratch, own) if resume else plan(layers, scratch, own, splits)
     if not anywhere and not resume:
         check_place(made.out)
-    torch.set_num_threads(made.recipe.train.threads or 1)
-    return made
+    return in_world(made, world)
 
 
 def begin(made: Plan, budget: TimeBudget | None = None) -> None:
@@ -183,13 +230,19 @@ def begin(made: Plan, budget: TimeBudget | None = None) -> None:
 
 
 def run(
-    made: Plan, *, resume: bool, callbacks: Sequence[object] = (), out: TextIO | None = None
+    made: Plan,
+    *,
+    resume: bool,
+    callbacks: Sequence[object] = (),
+    out: TextIO | None = None,
+    world: World = ALONE,
 ) -> tuple[Plan, RunResult]:
     """Trains, and leaves the folder of a model, or of a run that can be resumed."""
     again = going_on(made.out)
-    with lock_folder(made.out), Interruption() as interruption:
+    world.advice = f"nothing is lost since the last checkpoint: go on with {again}"
+    with lock_folder(made.out) if world.first else nullcontext(), Interruption() as interruption:
         try:
-            return trained(made, interruption, resume=resume, callbacks=callbacks, out=out or sys.stdout)
+            return trained(made, interruption, resume=resume, callbacks=callbacks, out=out or sys.stdout, world=world)
         except OSError as error:
             error.add_note(f"nothing is lost: when that is mended, go on with {again}")
             raise
@@ -217,22 +270,22 @@ def lock_folder(folder: Path) -> Generator[None]:
 
 
 def trained(
-    made: Plan, interruption: Interruption, *, resume: bool, callbacks: Sequence[object], out: TextIO
+    made: Plan, interruption: Interruption, *, resume: bool, callbacks: Sequence[object], out: TextIO, world: World
 ) -> tuple[Plan, RunResult]:
     """The run itself, with the plan that it followed in the end, and the model where it came to its end."""
-    folder, log, learner, limits = made.out, MetricsLog(made.out), learner_of(made), limits_of(made.recipe)
+    folder, log, learner, limits = made.out, MetricsLog(made.out), learner_of(made, world), limits_of(made.recipe)
     store = Store(folder / CHECKPOINTS, keep=made.recipe.train.keep_last)
-    length = RunLength(made, log)
-    with progress_to(out, limits.steps, log, made.encoded.unit) as progress:
-        callbacks = (progress, *callbacks)
+    length = RunLength(made, log, world)
+    with progress_to(out, limits.steps, log, made.encoded.unit) if world.first else nullcontext() as progress:
+        callbacks = () if progress is None else (progress, *callbacks)
         evaluators = evaluator_of(made), evaluator_of(made, FINAL_ANSWERS)
         parts, counted = (learner, batches_of(made), limits, store, log, callbacks), made.counting_task() is not None
-        training = Run(*parts, *evaluators, recount=length.recount(), counted=counted)
+        training = Run(*parts, *evaluators, recount=length.recount(), counted=counted, world=world)
         for sentence in training.resume() if resume else ():
             training.notify("on_message", sentence)
         end = training.run(interruption)
     made = length.made
-    if end.signal is None:
+    if end.signal is None and world.first:
         with phase("comparing with simple methods", moving=True):
             end = with_baselines(made, end, learner.model)
         with phase("writing the model and its report", moving=True):
@@ -248,19 +301,27 @@ class RunLength:
 
     made: Plan
     log: MetricsLog
+    world: World = ALONE
 
     def recount(self) -> Recount | None:
         """When that is to be done, if it still is."""
         with malformed(str(self.log.times)):
-            budget = TimeBudget.latest(self.log.time_lines())
-        return None if budget is None else Recount(budget.step, partial(self.decide, budget))
+            budget = TimeBudget.latest(self.log.time_lines()) if self.world.first else None
+        told = json.loads(self.world.told(json.dumps(None if budget is None else asdict(budget))))
+        return None if told is None else Recount(told["step"], partial(self.decide, TimeBudget(**told)))
 
     def decide(self, budget: TimeBudget, seconds: Sequence[float]) -> tuple[RunLimits, Schedule]:
-        recipe = budget.recounted(self.made.recipe, seconds)
-        if recipe != self.made.recipe:
-            self.made = replace(self.made, recipe=recipe)
-            write_text(self.made.out / RECIPE, to_yaml(recipe))
-        self.log.append_time(step=budget.step, budget=None, steps=recipe.train.steps)
+        """The new length, by the clock of process 0."""
+        before = flat(self.made.recipe)
+        found = flat(budget.recounted(self.made.recipe, seconds)) if self.world.first else before
+        changed = {name: value for name, value in found.items() if value != before[name]}
+        if changed := json.loads(self.world.told(json.dumps(changed))):
+            self.made = replace(self.made, recipe=from_flat({**before, **changed}))
+            if self.world.first:
+                write_text(self.made.out / RECIPE, to_yaml(self.made.recipe))
+        recipe = self.made.recipe
+        if self.world.first:
+            self.log.append_time(step=budget.step, budget=None, steps=recipe.train.steps)
         return limits_of(recipe), schedule_of(recipe, config_dim(self.made.config))
 
 

@@ -1,0 +1,143 @@
+"""The parent of the processes of a run: it starts them as torchrun does, passes signals on, and ends them together.
+
+It imports nothing heavy.  A process that fails tells the others, and process 0 says why (`world.py`); what is left
+after `GRACE_SECONDS` is killed.  With `supervise` a run that has lost a process is started again from its last
+checkpoint, as often as there is a new checkpoint in between; a mistake (code 2) is not tried again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic, sleep
+from types import FrameType
+
+from headway.distributed.world import ADDRESS, LOCAL_SIZE, PORT, RANK, WORLD_SIZE
+from headway.errors import UserError, port_errors
+from headway.system import CHECKPOINTS, die_with_parent, handled, share_threads
+
+MAX_PROCESSES = 256
+LOOPBACK = "127.0.0.1"
+GRACE_SECONDS = 60.0  # more than a process needs to miss another one, and to say so
+LEAVE_SECONDS = 3.0  # that the others have after process 0 has said why it ends
+POLL_SECONDS = 0.05
+MAX_RESTARTS = 3  # in a row, without a new checkpoint
+ASKED = (0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes after which nothing is started again
+
+
+def launch(words: Sequence[str], processes: int, folder: Path | None = None, *, supervise: bool = False) -> int:
+    """Runs the words of a command in so many processes; the exit code."""
+    if not 1 <= processes <= MAX_PROCESSES:
+        raise UserError(f"processes={processes}", allowed=f"1 to {MAX_PROCESSES}")
+    if WORLD_SIZE in os.environ:
+        raise UserError(f"processes={processes} inside of torchrun, which starts processes itself", do="leave it out")
+    if supervise and folder is None:
+        raise UserError("supervise= needs the folder of the run", do="give out= DIR")
+    words, restarts, before = plain(words), 0, newest(folder)
+    while True:
+        codes = Processes(words, processes).run()
+        code = next((code for code in codes if code > 0), 1 if any(codes) else 0)
+        if not supervise or code in ASKED:
+            return code
+        restarts, before = (restarts + 1 if newest(folder) == before else 1), newest(folder)
+        if restarts > MAX_RESTARTS:
+            said = f"the run ended {MAX_RESTARTS + 1} times without a new checkpoint"
+            raise UserError(said, do="see what is said above")
+        print(f"{how_ended(codes)}; the run is started again from its last checkpoint", file=sys.stderr, flush=True)
+        words = words if "--resume" in words else [*words[:1], "--resume", *words[1:]]
+
+
+def plain(words: Sequence[str]) -> list[str]:
+    """The words of a command without what is for the parent alone."""
+    found, left = list[str](), iter(words)
+    for word in left:
+        if word == "--processes":
+            next(left, None)
+        elif word != "--supervise" and not word.startswith(("--processes=", "--supervise=")):
+            found.append(word)
+    return found
+
+
+def newest(folder: Path | None) -> str:
+    """The name of the latest checkpoint of a run."""
+    return max((place.name for place in (folder / CHECKPOINTS).glob("step-*")), default="") if folder else ""
+
+
+def how_ended(codes: Sequence[int]) -> str:
+    """What is known of the processes that have not ended well."""
+    killed = [
+        f"process {rank} was killed by {signal.Signals(-code).name}" for rank, code in enumerate(codes) if code < 0
+    ]
+    ended = [f"process {rank} ended with code {code}" for rank, code in enumerate(codes) if code > 0]
+    return (killed or ended)[0]
+
+
+class Processes:
+    """The processes of one attempt."""
+
+    def __init__(self, words: Sequence[str], count: int):
+        port = free_port() if count > 1 else None
+        if count > 1:
+            share_threads(count)
+        self.running = [self.start(words, rank, count, port) for rank in range(count)]
+
+    def start(self, words: Sequence[str], rank: int, count: int, port: int | None) -> subprocess.Popen[bytes]:
+        variables = dict(os.environ)
+        if port is not None:
+            place = {
+                ADDRESS: LOOPBACK,
+                PORT: str(port),
+                "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
+            }
+            numbers = {RANK: rank, "LOCAL_RANK": rank, WORLD_SIZE: count, LOCAL_SIZE: count}
+            variables |= place | {name: str(number) for name, number in numbers.items()}
+        return subprocess.Popen([sys.executable, "-m", "headway", *words], env=variables, preexec_fn=die_with_parent)
+
+    def run(self) -> list[int]:
+        """Waits until all have ended; their exit codes."""
+        with ExitStack() as handlers:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                handlers.enter_context(handled(number, self.pass_on))
+            try:
+                return self.wait()
+            finally:
+                self.kill()
+
+    def wait(self) -> list[int]:
+        ended: float | None = None  # when the first of them did
+        while None in (codes := [one.poll() for one in self.running]):
+            ended = monotonic() if ended is None and any(codes) else ended
+            said = codes[0] is not None and codes[0] >= 0  # process 0 has said why
+            if ended is not None and monotonic() - ended > (LEAVE_SECONDS if said else GRACE_SECONDS):
+                break
+            sleep(POLL_SECONDS)
+        self.kill()
+        return [one.wait() for one in self.running]
+
+    def pass_on(self, number: int, _: FrameType | None) -> None:
+        if number == signal.SIGINT and sys.stdin.isatty():
+            return  # a terminal sends Ctrl-C to all of them itself
+        for one in self.running:
+            if one.poll() is None:
+                one.send_signal(number)
+
+    def kill(self) -> None:
+        for one in self.running:
+            if one.poll() is None:
+                one.kill()
+
+
+def free_port() -> int:
+    """The port where the processes meet: as the environment says, or any that is free."""
+    wanted = os.environ.get(PORT, "0")
+    if not wanted.isdecimal():
+        raise UserError(f"{PORT}={wanted!r} is not a whole number", do=f"give a port, or unset {PORT}")
+    with port_errors(int(wanted)), socket.socket() as probe:
+        probe.bind((LOOPBACK, int(wanted)))
+        return probe.getsockname()[1]

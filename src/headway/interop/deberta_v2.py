@@ -32,7 +32,7 @@ KINDS = ("c2p", "p2c")
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "deberta-v2")
-    kinds = o.take("pos_att_type", None)
+    kinds: Any = o.take("pos_att_type", None)
     kinds = kinds.split("|") if isinstance(kinds, str) else kinds
     if sorted(kinds or []) != sorted(KINDS):
         o.require("pos_att_type", "|".join(KINDS), default=None)

@@ -26,7 +26,7 @@ FIELDS = ConfigMap(
     Field("hidden_act", "act", "gelu", ACTIVATION),
     Field("layer_norm_eps", "eps", 1e-6),
     Field("qkv_bias", "biased", True),
-    Field("layerscale_value", "factor", 1.0, NUMBER),
+    Field("layerscale_value", "layer_scale", 1.0, NUMBER),
     Field("hidden_dropout_prob", "dropout", 0.0, NUMBER),
     Field("attention_probs_dropout_prob", "attention_dropout", 0.0, NUMBER),
     Field("drop_path_rate", "depth_dropout", 0.0, NUMBER),

@@ -24,7 +24,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from headway.errors import UserError, listed, nearest
-from headway.zoo.choices import check_blocks, check_range
+from headway.zoo.choices import check_blocks, check_range, range_of
 
 C = TypeVar("C")
 Sizes = Mapping[str, Any]
@@ -269,11 +269,13 @@ def dropouts(name: str, known: set[str], dropout: float, sizes: Sizes) -> Sizes:
 
 
 def check_sizes(name: str, sizes: Sizes) -> None:
-    """Refuses sizes below 1, but 0 where that is an architecture's default."""
+    """Refuses sizes below 1, but 0 where that is an architecture's default, or is in the range of a list."""
     for known in fields(architecture(name).Config):
         value: Any = sizes.get(known.name)
-        for number in value if isinstance(value, tuple | list) else (value,):
-            if type(number) is int and number < (0 if known.default == 0 else 1):
+        is_list = isinstance(value, tuple | list)
+        low, _ = (range_of(known.name) if is_list else None) or (1, 0)
+        for number in value if is_list else (value,):
+            if type(number) is int and number < (0 if known.default == 0 else low):
                 raise UserError(f"model.{known.name} {value}", allowed="whole numbers of 1 or more")
 
 

@@ -68,7 +68,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("base", 1e-3, 1e12),
     **each("part", 0, 1),
     **each("embed residual score logit_divisor score_dim score_cap logit_cap", 1e-6, 1e6),
-    **each("low high beta_fast beta_slow short long mscale mscale_all", 0, 1e6),
+    **each("layer_scale low high beta_fast beta_slow short long mscale mscale_all", 0, 1e6),
 }
 
 

@@ -40,7 +40,7 @@ class Config:
     act: str = "gelu"
     eps: float = 1e-6
     biased: bool = True  # queries, keys and values
-    factor: float = 1.0  # of the changes, at first
+    layer_scale: float = 1.0  # of the changes, at first
     dropout: float = 0.0
     attention_dropout: float = 0.0
     depth_dropout: float = 0.0  # how often the last layer is left out; those before it less, the first never
@@ -66,7 +66,7 @@ def build(c: Config) -> Trunk:
     feed_forward = named("feed-forward layer", c.ffn, FFNS)
 
     def residual(body: nn.Module, rate: float) -> Residual:
-        return Residual(body, before=norm(), inside=LayerScale(c.dim, c.factor), drop=StochasticDepth(rate))
+        return Residual(body, before=norm(), inside=LayerScale(c.dim, c.layer_scale), drop=StochasticDepth(rate))
 
     def block(rate: float) -> Block:
         attention = SelfAttention(c.dim, c.heads, bias=bias, dropout=c.attention_dropout)

@@ -59,7 +59,7 @@ MODELS: dict[str, Callable[[], Trunk]] = {
     ),
     "clip": clip_tower,
     "dinov2": lambda: shaken(
-        dinov2.build(dinov2.Config(16, CHANNELS, 4, CLASSES, 8, 2, 2, registers=2, top="classes"))
+        dinov2.build(dinov2.Config(16, CHANNELS, 2, CLASSES, 8, 2, 2, registers=2, top="classes"))
     ),
     "simclr": lambda: shaken(simclr.build(simclr.Config("resnet-nano-attention", 16, CHANNELS, width=CLASSES))),
 }

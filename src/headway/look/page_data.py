@@ -184,8 +184,8 @@ class PageData:
         _, heads, rows, columns = self.sites[at].map.shape
         if self.derived[at] or heads * rows * columns > MAX_DETAIL_WEIGHTS:
             return False
-        part = self.recording.sources[self.sites[at].name].site.part
-        return not isinstance(part.score, SoftCapped)  # the page adds up dot products
+        source = self.recording.sources.get(self.sites[at].name)
+        return source is None or not isinstance(source.site.part.score, SoftCapped)  # the page adds up dot products
 
     def blob(self, id: str) -> bytes:
         """Any blob by its id."""

@@ -480,10 +480,7 @@ SUBJECTS = [
         tokens,
     ),
     Subject("zoo gpt-neo", zoo_gpt_neo, DECODER, tokens),
-    Subject("zoo gemma", lambda: zoo_gemma(**GEMMA2), DECODER | RELATIVE, tokens),
-    Subject(
-        "zoo gemma, normed", lambda: zoo_gemma(qk_norm=True, local_rotary=PARTLY, window=3), DECODER | RELATIVE, tokens
-    ),
+    Subject("zoo gemma", lambda: zoo_gemma(qk_norm=True, local_rotary=PARTLY, **GEMMA2), DECODER | RELATIVE, tokens),
     Subject("zoo olmo2", lambda: zoo_olmo2(window=4, local_layers=(1,)), DECODER | RELATIVE, tokens),
     Subject("zoo gpt-neox", zoo_gpt_neox, DECODER | RELATIVE, tokens),
     Subject(
@@ -492,21 +489,14 @@ SUBJECTS = [
         DECODER | RELATIVE,
         tokens,
     ),
-    Subject(
-        "zoo olmo", lambda: zoo_gpt_neox(order="sequential", norm="fixed", ffn="gated"), DECODER | RELATIVE, tokens
-    ),
     Subject("zoo bloom", zoo_bloom, DECODER | RELATIVE, tokens),
-    Subject("zoo mpt", lambda: zoo_bloom(biased=False, embed_norm=False), DECODER | RELATIVE, tokens),
-    Subject("zoo gemma classes", lambda: zoo_gemma(**GEMMA2, top="rows"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),
     Subject("zoo bert", zoo_bert, ENCODER, tokens),
     Subject("zoo albert", zoo_albert, ENCODER, tokens),
     Subject("zoo mpnet, narrow", zoo_mpnet, ENCODER, tokens),
     Subject("zoo deberta", zoo_deberta, ENCODER | RELATIVE, tokens),
     Subject("zoo modernbert", zoo_modernbert, ENCODER | RELATIVE, tokens),
-    Subject("zoo modernbert classes", lambda: zoo_modernbert(top="rows", pool="mean"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo mbart decoder", lambda: zoo_mbart("learned").decoder, DECODER, tokens, memory),
-    Subject("zoo m2m-100 encoder", lambda: zoo_mbart("sinusoidal, fairseq").encoder, ENCODER, tokens),
     Subject("zoo vit blocks", lambda: zoo_vit().stack, SEQUENCE | {Trait.ORDERLESS}, vectors),
     Subject("zoo transformer decoder", lambda: zoo_transformer().decoder, DECODER, tokens, memory),
     Subject("zoo t5 decoder", lambda: zoo_t5("plain").decoder, DECODER | RELATIVE, tokens, memory),

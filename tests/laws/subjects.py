@@ -301,14 +301,14 @@ def zoo_deberta() -> nn.Module:
     return lively(deberta_zoo.build(deberta_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
 
 
-def zoo_modernbert(**options: Any) -> nn.Module:
+def zoo_modernbert() -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "window": 2, "local_layers": (1,)}
-    return lively(modernbert_zoo.build(modernbert_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+    return lively(modernbert_zoo.build(modernbert_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))
 
 
-def zoo_mbart(positions: str) -> EncoderDecoder:
+def zoo_mbart() -> EncoderDecoder:
     sizes = {"layers": 1, "heads": HEADS, "hidden": DIM, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
-    model = mbart_zoo.build(mbart_zoo.Config(VOCAB, CONTEXT, DIM, decoder_layers=2, positions=positions, **sizes))
+    model = mbart_zoo.build(mbart_zoo.Config(VOCAB, CONTEXT, DIM, decoder_layers=2, **sizes))
     normal(model, 0.3)
     return model
 
@@ -346,8 +346,8 @@ def zoo_gpt_neox(**options: Any) -> nn.Module:
     return lively(gpt_neox_zoo.build(gpt_neox_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
 
 
-def zoo_bloom(**options: Any) -> nn.Module:
-    return lively(bloom_zoo.build(bloom_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, **options)))
+def zoo_bloom() -> nn.Module:
+    return lively(bloom_zoo.build(bloom_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS)))
 
 
 def zoo_bart_classes() -> nn.Module:
@@ -496,7 +496,7 @@ SUBJECTS = [
     Subject("zoo mpnet, narrow", zoo_mpnet, ENCODER, tokens),
     Subject("zoo deberta", zoo_deberta, ENCODER | RELATIVE, tokens),
     Subject("zoo modernbert", zoo_modernbert, ENCODER | RELATIVE, tokens),
-    Subject("zoo mbart decoder", lambda: zoo_mbart("learned").decoder, DECODER, tokens, memory),
+    Subject("zoo mbart decoder", lambda: zoo_mbart().decoder, DECODER, tokens, memory),
     Subject("zoo vit blocks", lambda: zoo_vit().stack, SEQUENCE | {Trait.ORDERLESS}, vectors),
     Subject("zoo transformer decoder", lambda: zoo_transformer().decoder, DECODER, tokens, memory),
     Subject("zoo t5 decoder", lambda: zoo_t5("plain").decoder, DECODER | RELATIVE, tokens, memory),

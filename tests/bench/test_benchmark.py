@@ -16,6 +16,8 @@ from headway.bench.growth import growth_of, growth_rows
 from headway.bench.limits import merge_limits
 from headway.bench.peers import CTRANSLATE2, TORCH, TRANSFORMERS, Peer
 from headway.bench.suite import Case, Contender
+from headway.bench.suites import SUITES
+from headway.cli.bench_command import bench
 from headway.errors import UserError
 from headway.figures import exponent
 
@@ -196,6 +198,24 @@ def test_the_page_holds_results_of_several_processors(tmp_path: Path) -> None:
     write_page(path, [replace(wide, rounds=99)], order)  # measured again
     stored = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     assert sorted(one["rounds"] for one in stored["suites"]) == [RESULT.rounds, 99]
+
+
+def test_a_page_is_written_anew_and_takes_results_of_another_run(tmp_path: Path) -> None:
+    path, other = tmp_path / "B.md", tmp_path / "other.json"
+    with pytest.raises(UserError, match=r"there are no results beside .*B\.md; name suites, which are then measured"):
+        bench(out=path)
+    write_page(path, [RESULT], list(SUITES))
+    other.write_text(json_text([replace(RESULT, name="load")]))
+    as_it_was = path.read_text()
+    path.unlink()
+    assert bench(out=path) == 0
+    assert path.read_text() == as_it_was
+    assert bench(out=path, results=other) == 0
+    assert [one["name"] for one in json.loads(path.with_suffix(".json").read_text())["suites"]] == [RESULT.name, "load"]
+    assert "\n## load, " in path.read_text()
+    for wrong in ({"out": path, "results": tmp_path / "none"}, {"results": other}):
+        with pytest.raises(UserError, match=r"results=.*"):
+            bench(**wrong)
 
 
 def strip(values: dict[str, object]) -> dict[str, object]:

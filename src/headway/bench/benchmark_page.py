@@ -238,12 +238,7 @@ def machines(results: Sequence[SuiteResult]) -> str:
 def write_page(path: Path, results: Iterable[SuiteResult], order: Sequence[str]) -> None:
     """Writes the page and its JSON; suites that were not measured now, or on another CPU, stay as they were."""
     store = path.with_suffix(".json")
-    stored = list[SuiteResult]()
-    if store.exists():
-        try:
-            stored = [SuiteResult.from_dict(one) for one in read_json(store)["suites"]]
-        except (KeyError, TypeError, AttributeError):
-            raise UserError(f"{store} does not hold results of headway bench", do="move it away") from None
+    stored = read_results(store) if store.exists() else []
     # sizes that grow are compared on one machine
     known = {(one.name, one.name.startswith(PREFIX) or instructions(one)): one for one in (*stored, *results)}
     ordered = sorted((one for one in known.values() if one.name in order), key=lambda one: order.index(one.name))
@@ -252,6 +247,14 @@ def write_page(path: Path, results: Iterable[SuiteResult], order: Sequence[str])
         draw_growth(growing, path.with_name(FIGURE))
     measured = {one.name for one in ordered}
     write_text(path, page(ordered, [name for name in order if name not in measured]))
+
+
+def read_results(store: Path) -> list[SuiteResult]:
+    """What the JSON beside a page holds."""
+    try:
+        return [SuiteResult.from_dict(one) for one in read_json(store)["suites"]]
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(f"{store} does not hold results of headway bench", do="move it away") from None
 
 
 def to_json(results: Sequence[SuiteResult]) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@
 #endif
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_THREADS 64
-#define CHUNK 96 /* rows of int8 codes that are multiplied at a time: they stay in the second cache */
+#define CHUNK 96 /* rows of int8 codes that are multiplied at a time, at most: they stay in the second cache */
 #define AHEAD 1024 /* bytes of weights that are fetched before they are needed: 17 to 20 instead of 15 to 18 GB/s */
 
 enum { EMBED, LAYER_NORM, RMS_NORM, LINEAR, LINEAR_INT8, ROTARY, APPEND, ATTEND, ACTIVATE, ADD, SCALE, SELECT };
@@ -367,14 +367,16 @@ static void multiply_int8(void *given, int part, int parts) {
     job->kernels->linear_int8(job->product, first / PANEL, (last + PANEL - 1) / PANEL);
 }
 
-/* x (rows x inputs) to out, CHUNK rows at a time, whose codes stay in the cache. */
+/* x (rows x inputs) to out, some rows at a time, whose codes stay in the cache: even parts, since few rows take as long
+   to read the weights for as many. */
 static void run_product(Product one, const Kernels *kernels, const float *x, int64_t rows, int threads) {
     one.depth = (one.inputs + 3) / 4 * 4;
-    for (int64_t start = 0; start < rows; start += CHUNK, one.out += CHUNK * one.outputs) {
-        one.rows = rows - start < CHUNK ? rows - start : CHUNK;
+    int64_t chunks = (rows + CHUNK - 1) / CHUNK;
+    for (int64_t chunk = 0; chunk < chunks; chunk++, one.out += one.rows * one.outputs, x += one.rows * one.inputs) {
+        one.rows = rows * (chunk + 1) / chunks - rows * chunk / chunks;
         for (int64_t b = 0; b < one.rows; b++) {
             uint8_t *codes = one.codes + b * one.depth;
-            one.steps[b] = kernels->quantise(x + (start + b) * one.inputs, codes, one.inputs);
+            one.steps[b] = kernels->quantise(x + b * one.inputs, codes, one.inputs);
             memset(codes + one.inputs, 0, (size_t)(one.depth - one.inputs));
         }
         Int8Job job = {kernels, &one};

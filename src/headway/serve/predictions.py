@@ -99,7 +99,7 @@ async def recorded(state: ServerState, request: Request) -> tuple[AttentionReque
 
             def record(inputs: list[str], interrupt: Interrupt) -> Sequence[Bundle]:
                 runs = explorer.record(inputs[0])
-                return [pack_bundle(runs, explorer.focus(runs))]
+                return [pack_bundle(runs, explorer.focus(runs, {}))]
 
             call = QueuedCall(given.inputs, record, release=given.folder.cleanup)
             [bundle] = await given.ask(state, request, served, call)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -165,12 +166,14 @@ class DecodingPool(DecodingRows):
 
     def read_natively(self, rows: list[int], pieces: Sequence[Sequence[int]]) -> dict[int, Tensor]:
         """The logits of these rows by one call of the library; none where that is for torch."""
+        if not rows:
+            return {}
         tokens = [token for row in rows for token in pieces[row]]
         owners = [row for row in rows for _ in pieces[row]]
         positions = [at for row in rows for at in range(self.lengths[row], self.lengths[row] + len(pieces[row]))]
-        ends = torch.tensor([len(pieces[row]) for row in rows]).cumsum(0) - 1
-        place = CacheRows(torch.tensor(owners), ends)
-        logits = self.run_program(torch.tensor(tokens), BY_POSITION, torch.tensor(positions)[:, None], place)
+        ends = [end - 1 for end in accumulate(len(pieces[row]) for row in rows)]
+        ids, at, *place = (torch.tensor(x, device=self.device) for x in (tokens, positions, owners, ends))
+        logits = self.run_program(ids, BY_POSITION, at[:, None], CacheRows(*place))
         return {} if logits is None else dict(zip(rows, logits, strict=True))
 
     def step(self, rows: list[int], tokens: list[int]) -> Tensor:

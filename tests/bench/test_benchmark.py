@@ -160,6 +160,7 @@ def test_bars_are_met_or_missed_by_processor() -> None:
     assert ["speed ≥ 5.8", "6.00", "met"] in [row[5:] for row in bar_rows([wide])]
     memory = Bar("generate-gpt2", "headway fp32", 0.6, memory=True)
     reached = memory.reached(CASE)
+    assert reached is not None
     assert reached == 0.75
     assert not memory.met(reached, RESULT)
     rows = bar_rows([replace(RESULT, name="train-gpt-50k")])[1:]

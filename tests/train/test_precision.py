@@ -24,7 +24,8 @@ from headway.training.calibration import timed, with_dtype
 from headway.training.learner import Learner
 from headway.training.plan import Plan
 from headway.training.recipe_sources import RecipeLayers, begun_with, read_layers, resolve, to_yaml
-from headway.training.run import begin, check_same, resolved_yaml, resumed_plan
+from headway.training.resuming import check_same, resumed_plan
+from headway.training.run import begin, resolved_yaml
 from tests.train.disks import same
 from tests.train.runs import FAMILIES, MORE, STEPS, Trial, data_in, planned
 

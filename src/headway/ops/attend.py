@@ -1,9 +1,9 @@
 """The attention operator, its scores, and dropout.
 
-The explicit text of `attend` is its definition; the fused kernel is an evaluation of it, and so is `KeptWeights` where
-that kernel has no gradient, or a slow one.  Three of the five scores (dot product, bilinear, cosine) are dot products
-once query and key are prepared (`dotted`), so the fused kernel evaluates them too; the additive and the capped score
-are written out.
+The explicit text of `attend` is its definition; the fused kernels, torch's and the native library's, are evaluations of
+it, and so is `KeptWeights` where they have no gradient, or a slow one.  Dot product, bilinear and cosine score are dot
+products once query and key are prepared (`dotted`), so the fused kernels evaluate them too; the additive and the capped
+score are written out.
 
 Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
        A width of the additive score
@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from headway.errors import UserError
+from headway.native.sequence_attention import native_attend
 from headway.ops.mixed_precision import at_least_float32, dtype_of_products
 from headway.ops.pattern import Causal, Positions, both
 
@@ -126,8 +127,12 @@ def fused(
     score: DotScore,
     dropout: float,
 ) -> Tensor:
-    """`attend` by torch's kernel, which takes one mask or the causal flag, not both."""
+    """`attend` by the native library's kernel, or by torch's, which takes one mask or the causal flag, not both."""
     q, k, scale = score.dotted(q, k)
+    if bias is None and dropout == 0.0:
+        found = native_attend(q, k, v, keep=keep, causal=causal, scale=scale)
+        if found is not None:
+            return found
     kept_weights = dropout == 0.0 and keeps_weights(q, k, v, bias)
     if causal and (keep is not None or bias is not None or kept_weights):
         keep, causal = both(keep, causal_keep(q, k)), False

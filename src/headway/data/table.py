@@ -243,7 +243,7 @@ def read_value(file: Path) -> list[Any]:
     try:
         value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
-        known = {UnicodeDecodeError: "it is not UTF-8", RecursionError: "nested too deeply"}
+        known: dict[type[Exception], str] = {UnicodeDecodeError: "it is not UTF-8", RecursionError: "nested too deeply"}
         raise UserError(f"{file} is not JSON: {known.get(type(error), error)}", do=do) from None
     except CUT:
         raise UserError(f"{file} is damaged", do="get the file again") from None

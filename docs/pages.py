@@ -48,7 +48,8 @@ def pages() -> Iterator[tuple[Path, str]]:
     models = readme_table("model")
     for row in models:
         yield DOCS / "models" / f"{quoted(row[0])[-1]}.md", model_page(row)
-    yield DOCS / "models" / "README.md", index("Models", [(row[0], quoted(row[0])[-1]) for row in models])
+    names = index("Models", [(row[0], quoted(row[0])[-1]) for row in models])
+    yield DOCS / "models" / "README.md", joined([names, *section("Families", families_table(models), FAMILIES_NOTE)])
     for name in TASKS:
         yield DOCS / "tasks" / f"{name}.md", task_page(name)
     summaries = [(f"`{name}`: {summary(task_class(name))}", name) for name in TASKS]
@@ -77,6 +78,33 @@ def model_page(row: Row) -> str:
     sections += section("Parity", parity_table(quoted(types)), "The largest relative differences from the reference.")
     sections += section("Results", results_table(lambda recipe: architecture_of(recipe) == name))
     return joined([*sections, "## Look closer", commands(name)])
+
+
+FAMILIES_NOTE = (
+    "By the `model_type` of Hugging Face's config.json; those that begin with `timm_`, and `mvitv2`, are folders of "
+    "timm. Parity is the largest relative difference from the reference over logits, hidden states, attention maps and "
+    "gradients of all cases in [PARITY.md](../PARITY.md)."
+)
+
+
+def families_table(models: Sequence[Row]) -> str:
+    """What can be done with each family that is read."""
+    rows = dict[str, Row]()
+    for title, trained, types, written in models:
+        name, tasks = quoted(title)[-1], [f"`{task}`" for task in quoted(trained)]
+        serve = "`/v1/completions`, `/v1/chat/completions`" if "`causal-lm`" in tasks else "`/api/predict`"
+        serve = "`/v1/audio/transcriptions`" if name == "whisper" else serve if tasks else "–"
+        for one in quoted(types):
+            cells = [f"[{name}]({name}.md)", "yes", written, ", ".join(tasks) or "–", serve, largest_difference(one)]
+            rows[one] = [f"`{one}`", *cells]
+    head = ["family", "model", "read", "write", "train", "serve", "parity"]
+    return table(head, [rows[one] for one in sorted(rows)])
+
+
+def largest_difference(model_type: str) -> str:
+    _, *rows = markdown_rows((DOCS / "PARITY.md").read_text(encoding="utf-8"), "family")
+    found = [cell for row in rows if row[0].split(",")[0] == model_type for cell in row[1:-1] if cell != "–"]
+    return max(found, key=float, default="–")
 
 
 def presets_table(name: str) -> str:

@@ -36,6 +36,11 @@ def plain(name: str, architecture: str, sizes: dict[str, Any]) -> Case:
     return Case(name, make, Kind.DECODER)
 
 
+def neox(name: str, architecture: str, **options: Any) -> Case:
+    sizes = {name: size for name, size in SIZES.items() if name not in ("num_key_value_heads", "vocab_size", *SPECIAL)}
+    return plain(name, architecture, sizes | options)
+
+
 def gptj(name: str, architecture: str, **options: Any) -> Case:
     return plain(
         name, architecture, {"n_positions": 32, "n_embd": 32, "n_layer": 3, "n_head": 4, "rotary_dim": 4} | options
@@ -107,7 +112,7 @@ CASES = [
     case("granite", "GraniteForCausalLM", **MULTIPLIERS),
     case("granite, biased, tied", "GraniteForCausalLM", attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
     case("gemma", "GemmaForCausalLM", head_dim=16),
-    case("gemma, biased, untied, GELU", "GemmaForCausalLM", **UNTIED, attention_bias=True, hidden_act="gelu"),
+    case("gemma, classes of rows", "GemmaForSequenceClassification", num_labels=3),
     case("gemma2", "Gemma2ForCausalLM", **CAPPED),
     case("gemma2, no caps, other layers", "Gemma2ForCausalLM", **UNCAPPED, layer_types=[WHOLE, LOCAL, LOCAL]),
     case("gemma2, classes of rows", "Gemma2ForSequenceClassification", **CAPPED, num_labels=3),
@@ -131,8 +136,8 @@ CASES = [
     case(
         "olmo3, YaRN", "Olmo3ForCausalLM", sliding_window=3, layer_types=[LOCAL, WHOLE, LOCAL], **rope("yarn", **YARN)
     ),
-    case("gpt_neox", "GPTNeoXForCausalLM"),
-    case(
+    neox("gpt_neox", "GPTNeoXForCausalLM"),
+    neox(
         "gpt_neox, in turn, tied, half",
         "GPTNeoXForCausalLM",
         **TIED,
@@ -140,7 +145,7 @@ CASES = [
         attention_bias=False,
         rope_parameters=HALF,
     ),
-    case("gpt_neox, classes of rows", "GPTNeoXForSequenceClassification", num_labels=3),
+    neox("gpt_neox, classes of rows", "GPTNeoXForSequenceClassification", num_labels=3),
     gptj("gptj", "GPTJForCausalLM"),
     gptj("gptj, classes of rows, all turned", "GPTJForSequenceClassification", rotary_dim=8, n_inner=24),
     case("phi", "PhiForCausalLM"),

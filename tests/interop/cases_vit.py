@@ -14,6 +14,7 @@ SIZES = {
     "num_attention_heads": 4,
     "intermediate_size": 24,
 }
+DINO = {"mlp_ratio": 2, "layerscale_value": 0.7}
 DECODER = {
     "decoder_hidden_size": 8,
     "decoder_num_hidden_layers": 2,
@@ -27,7 +28,10 @@ def case(name: str, architecture: str, kind: Kind = Kind.IMAGE, **options: Any) 
         import transformers
 
         known = getattr(transformers, architecture)
-        config = known.config_class(**{**SIZES, **options}, architectures=[architecture])
+        sizes = {**SIZES, **options}
+        if "mlp_ratio" in sizes:
+            del sizes["intermediate_size"]
+        config = known.config_class(**sizes, architectures=[architecture])
         return known._from_config(config, attn_implementation="eager")
 
     return Case(name, make, kind)
@@ -42,4 +46,9 @@ CASES = [
     case("vit, patches of a pixel, ReLU", "ViTForImageClassification", image_size=4, patch_size=1, hidden_act="relu"),
     case("vit_mae", "ViTMAEForPreTraining", Kind.PATCHES, **DECODER),
     case("vit_mae, normalised", "ViTMAEForPreTraining", Kind.PATCHES, norm_pix_loss=True, mask_ratio=0.5, **DECODER),
+    case("dinov2", "Dinov2Model", **DINO),
+    case("dinov2, classes, gated", "Dinov2ForImageClassification", **DINO, num_labels=5, use_swiglu_ffn=True),
+    case("dinov2, one channel, no biases", "Dinov2Model", **DINO, num_channels=1, qkv_bias=False, hidden_act="relu"),
+    case("dinov2_with_registers", "Dinov2WithRegistersModel", **DINO, num_register_tokens=2),
+    case("dinov2_with_registers, classes", "Dinov2WithRegistersForImageClassification", **DINO, num_labels=5),
 ]

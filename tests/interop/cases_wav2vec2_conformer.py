@@ -47,4 +47,12 @@ CASES = [
     case("wav2vec2-conformer, CTC, group norm", "Wav2Vec2ConformerForCTC", hidden_act="relu"),
     case("wav2vec2-conformer, classes of clips", "Wav2Vec2ConformerForSequenceClassification", num_labels=5),
     case("wav2vec2-conformer, classes of tokens", "Wav2Vec2ConformerForAudioFrameClassification", **LAYERED),
+    case("wav2vec2", "Wav2Vec2Model"),
+    case("wav2vec2, CTC", "Wav2Vec2ForCTC", hidden_act="relu"),
+    case(
+        "wav2vec2, CTC, norms before", "Wav2Vec2ForCTC", **LAYERED, do_stable_layer_norm=True, num_conv_pos_embeddings=3
+    ),
+    case("wav2vec2, classes of clips", "Wav2Vec2ForSequenceClassification", num_labels=5),
+    case("hubert", "HubertModel", **LAYERED, do_stable_layer_norm=True),
+    case("hubert, CTC", "HubertForCTC"),
 ]

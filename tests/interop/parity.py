@@ -136,6 +136,7 @@ def compare_stack(theirs: Any, ours: nn.Module) -> dict[str, float]:
     trace = Trace(ours, "*")
     logits = ours(ids, Context(keep=real[:, None], trace=trace), *marks.values())
     expected = answer(out)
+    expected = expected[..., None] if expected.dim() == logits.dim() - 1 else expected  # one number for each token
     here = real if expected.dim() == 3 else slice(None)  # a head of whole rows has an answer for each
     out.__dict__["scored"] = (expected * pull(expected))[here].sum()
     found = {"logits": difference(logits[here], expected[here])}

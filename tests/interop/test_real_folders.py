@@ -24,6 +24,8 @@ from headway.model import Model, load
 from headway.nn.trunk import EncoderDecoder
 from tests.data.test_tokenizer_parity import learn, learn_merges, learn_words
 from tests.interop.cases_bert import model as encoder
+from tests.interop.cases_decoders import CAPPED
+from tests.interop.cases_decoders import model as decoder
 from tests.interop.cases_gpt2 import gpt2
 from tests.interop.cases_llama import llama
 from tests.interop.cases_seq2seq import bart, t5
@@ -113,6 +115,18 @@ FOLDERS = {
     "Llama in bf16": Found("llama", llama, spelled, safe, precision=torch.bfloat16),
     "Llama in fp16, without a type": Found("llama", llama, spelled, safe, ("model_type",), OWN, torch.float16, notes=2),
 }
+# of today: what they add to the above is the model
+MODERN = {
+    "Qwen3 with keys of its own": Found(
+        "qwen3", partial(decoder, "Qwen3ForCausalLM", head_dim=16), learn_merges, safe, extra=OWN, notes=1
+    ),
+    "Gemma 2 in bf16": Found(
+        "gemma2", partial(decoder, "Gemma2ForCausalLM", **CAPPED), learn_merges, safe, precision=torch.bfloat16
+    ),
+    "StarCoder 2": Found("starcoder2", partial(decoder, "Starcoder2ForCausalLM", sliding_window=3), learn_merges, safe),
+}
+FOLDERS_OF_TODAY = [pytest.param(name, marks=pytest.mark.long) for name in MODERN]
+FOLDERS |= MODERN
 
 
 def logits(loaded: Model, ids: Tensor) -> Tensor:
@@ -121,7 +135,7 @@ def logits(loaded: Model, ids: Tensor) -> Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", [*(name for name in FOLDERS if name not in MODERN), *FOLDERS_OF_TODAY])
 def test_a_folder_as_people_have_it_works(name: str, tmp_path: Path) -> None:
     found, folder = FOLDERS[name], tmp_path / "found"
     theirs = found.write(folder)

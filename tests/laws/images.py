@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from headway.nn.image import PatchEmbed
 from headway.nn.trunk import Trunk
 from headway.nn.window_attention import Windowed
-from headway.zoo import clip, lrnet, mvit, mvitv2, resnet, simclr, swin, swinv2
+from headway.zoo import clip, dinov2, lrnet, mvit, mvitv2, resnet, simclr, swin, swinv2
 
 CHANNELS, CLASSES = 2, 3
 PYRAMID = {"channels": CHANNELS, "patch": 2, "dim": 4, "layers": (2, 2), "heads": (1, 2), "classes": CLASSES}
@@ -58,6 +58,9 @@ MODELS: dict[str, Callable[[], Trunk]] = {
         lrnet.build(lrnet.Config(16, **CONVOLUTIONS, hidden=(8, 9), share=2, size=3, stem="small", prior=True))
     ),
     "clip": clip_tower,
+    "dinov2": lambda: shaken(
+        dinov2.build(dinov2.Config(16, CHANNELS, 2, CLASSES, 8, 2, 2, registers=2, top="classes"))
+    ),
     "simclr": lambda: shaken(simclr.build(simclr.Config("resnet-nano-attention", 16, CHANNELS, width=CLASSES))),
 }
 every_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)

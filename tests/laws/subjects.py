@@ -23,7 +23,7 @@ from headway.nn.attention import UNBIASED, Attention, CrossAttention, SelfAttent
 from headway.nn.bias import Alibi, T5Bias, TransformerXLBias
 from headway.nn.block import Block, LayerScale, Parallel, Repeat, Residual, Stack
 from headway.nn.context import EMPTY, Context, to_front
-from headway.nn.convnet import CausalConv, ConvModule, SequenceConv
+from headway.nn.convnet import CausalConv, ConvModule, ConvPosition, SequenceConv
 from headway.nn.embed import LearnedPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.frames import ConvEmbed
@@ -39,13 +39,20 @@ from headway.ops.rotary import HALVES, Rotary
 from headway.zoo import albert as albert_zoo
 from headway.zoo import bart as bart_zoo
 from headway.zoo import bert as bert_zoo
+from headway.zoo import bloom as bloom_zoo
 from headway.zoo import captioner as captioner_zoo
 from headway.zoo import clip_text as clip_text_zoo
 from headway.zoo import conformer as conformer_zoo
+from headway.zoo import deberta as deberta_zoo
 from headway.zoo import forecaster as forecaster_zoo
+from headway.zoo import gemma as gemma_zoo
 from headway.zoo import gpt2 as gpt2_zoo
+from headway.zoo import gpt_neox as gpt_neox_zoo
 from headway.zoo import llama as llama_zoo
+from headway.zoo import mbart as mbart_zoo
 from headway.zoo import mixtral as mixtral_zoo
+from headway.zoo import modernbert as modernbert_zoo
+from headway.zoo import olmo2 as olmo2_zoo
 from headway.zoo import rnn as rnn_zoo
 from headway.zoo import seq2seq as seq2seq_zoo
 from headway.zoo import t5 as t5_zoo
@@ -60,6 +67,8 @@ from headway.zoo.choices import normal
 
 DIM, HEADS, VOCAB, CONTEXT = 16, 4, 23, 24
 PARTLY = llama_zoo.Frequencies(part=0.5)  # as in Phi-3's small models
+CONSTANTS = llama_zoo.Multipliers(2.0, 0.5, 0.3, 3.0)
+GEMMA2 = {"window": 4, "local_layers": (0,), "score_cap": 0.7, "logit_cap": 2.0}
 
 
 class Trait(Enum):
@@ -282,8 +291,35 @@ def zoo_albert() -> nn.Module:
     return lively(albert_zoo.build(albert_zoo.Config(VOCAB, CONTEXT, width=8, dim=DIM, **sizes)))
 
 
+def zoo_mpnet() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "first": 2, "segments": 0, "buckets": 8, "width": 6}
+    return lively(bert_zoo.build(bert_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))
+
+
+def zoo_deberta() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "buckets": 4, "farthest": 9}
+    return lively(deberta_zoo.build(deberta_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
+
+
+def zoo_modernbert() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "window": 2, "local_layers": (1,)}
+    return lively(modernbert_zoo.build(modernbert_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))
+
+
+def zoo_mbart() -> EncoderDecoder:
+    sizes = {"layers": 1, "heads": HEADS, "hidden": DIM, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
+    model = mbart_zoo.build(mbart_zoo.Config(VOCAB, CONTEXT, DIM, decoder_layers=2, **sizes))
+    normal(model, 0.3)
+    return model
+
+
 def zoo_gpt2(top: str = "words") -> nn.Module:
     return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, top=top)))
+
+
+def zoo_gpt_neo() -> nn.Module:
+    local = {"window": 4, "local_layers": (1,), "score": 1.0, "biases": "out", "first": 2}
+    return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, **local)))  # type: ignore[arg-type]
 
 
 def zoo_forecaster() -> nn.Module:
@@ -293,6 +329,25 @@ def zoo_forecaster() -> nn.Module:
 def zoo_llama(**options: Any) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM}
     return lively(llama_zoo.build(llama_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+
+
+def zoo_gemma(**options: Any) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "head_dim": 8, "hidden": 2 * DIM}
+    return lively(gemma_zoo.build(gemma_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+
+
+def zoo_olmo2(**options: Any) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM}
+    return lively(olmo2_zoo.build(olmo2_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+
+
+def zoo_gpt_neox(**options: Any) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "rotary": PARTLY}
+    return lively(gpt_neox_zoo.build(gpt_neox_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
+
+
+def zoo_bloom() -> nn.Module:
+    return lively(bloom_zoo.build(bloom_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS)))
 
 
 def zoo_bart_classes() -> nn.Module:
@@ -413,13 +468,35 @@ SUBJECTS = [
     Subject("gru", lambda: RecurrentEncoder(DIM, DIM, layers=2), RECURRENT - SEEING, vectors),
     Subject("convolution", lambda: CausalConv(DIM, 3), RECURRENT - SEEING, vectors),
     Subject("convolution of both sides", lambda: SequenceConv(DIM, 3), ENCODER - SEEING | RELATIVE, vectors),
+    Subject("convolution of positions", lambda: ConvPosition(DIM, 4, 2), ENCODER - SEEING | RELATIVE, vectors),
     Subject("zoo gpt2", zoo_gpt2, DECODER, tokens),
     Subject("zoo forecaster", zoo_forecaster, DECODER | RELATIVE, vectors),
     Subject("zoo llama", zoo_llama, DECODER | RELATIVE, tokens),
     Subject("zoo mistral", lambda: zoo_llama(window=4), DECODER | RELATIVE, tokens),
+    Subject(
+        "zoo granite, normed, some layers local and some unplaced",
+        lambda: zoo_llama(window=4, local_layers=(0,), unplaced_layers=(1,), qk_norm="heads", multipliers=CONSTANTS),
+        DECODER | RELATIVE,
+        tokens,
+    ),
+    Subject("zoo gpt-neo", zoo_gpt_neo, DECODER, tokens),
+    Subject("zoo gemma", lambda: zoo_gemma(qk_norm=True, local_rotary=PARTLY, **GEMMA2), DECODER | RELATIVE, tokens),
+    Subject("zoo olmo2", lambda: zoo_olmo2(window=4, local_layers=(1,)), DECODER | RELATIVE, tokens),
+    Subject("zoo gpt-neox", zoo_gpt_neox, DECODER | RELATIVE, tokens),
+    Subject(
+        "zoo falcon",
+        lambda: zoo_gpt_neox(order="parallel, one norm", kv_heads=1, norm="affine, queries and keys", layout="pairs"),
+        DECODER | RELATIVE,
+        tokens,
+    ),
+    Subject("zoo bloom", zoo_bloom, DECODER | RELATIVE, tokens),
     Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),
     Subject("zoo bert", zoo_bert, ENCODER, tokens),
     Subject("zoo albert", zoo_albert, ENCODER, tokens),
+    Subject("zoo mpnet, narrow", zoo_mpnet, ENCODER, tokens),
+    Subject("zoo deberta", zoo_deberta, ENCODER | RELATIVE, tokens),
+    Subject("zoo modernbert", zoo_modernbert, ENCODER | RELATIVE, tokens),
+    Subject("zoo mbart decoder", lambda: zoo_mbart().decoder, DECODER, tokens, memory),
     Subject("zoo vit blocks", lambda: zoo_vit().stack, SEQUENCE | {Trait.ORDERLESS}, vectors),
     Subject("zoo transformer decoder", lambda: zoo_transformer().decoder, DECODER, tokens, memory),
     Subject("zoo t5 decoder", lambda: zoo_t5("plain").decoder, DECODER | RELATIVE, tokens, memory),

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.ops import attention_map as maps
-from headway.ops.attend import DOT, Additive, Bilinear, Cosine, Dot, Score, attend
+from headway.ops.attend import DOT, Additive, Bilinear, Cosine, Dot, Score, SoftCapped, attend
 from headway.ops.attention_map import AttentionMap, JoinedMap, Weights
 from headway.ops.pattern import Causal, Chunked, Full, Global, Pattern, Positions, Prefix, Window, both
 
@@ -37,6 +37,7 @@ SCORES = {
     "unscaled": lambda: Dot(scale=1.0),
     "bilinear": lambda: Bilinear(torch.randn(8, 8)),
     "cosine": lambda: Cosine(torch.randn(4, 1, 1)),
+    "capped": lambda: SoftCapped(0.8),
 }
 
 patterns = st.sampled_from(PATTERNS)
@@ -129,6 +130,13 @@ def test_cosine_score_is_its_formula() -> None:
     factor = torch.tensor([0.0, 1.0, 2.0, 9.0])[:, None, None]
     angle = torch.nn.functional.cosine_similarity(q[:, :, :, None], k[:, :, None], dim=-1)
     assert_close(Cosine(factor)(q, k), angle * factor.exp().clamp(max=100.0))
+
+
+def test_capped_score_is_its_formula() -> None:
+    q, k, v = qkv(5, 7)
+    logits = 0.8 * torch.tanh(q @ k.mT * 8**-0.5 / 0.8)
+    assert logits.abs().max() < 0.8 < (q @ k.mT * 8**-0.5).abs().max()
+    assert_close(attend(q, k, v, score=SoftCapped(0.8)), logits.softmax(-1) @ v)
 
 
 def test_dropout_is_of_weights() -> None:

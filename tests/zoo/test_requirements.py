@@ -50,7 +50,7 @@ def test_vocabularies_literally() -> None:
     assert (other.vocab, other.source_vocab, other.tied) == (60, 50, "target")
     assert config("seq2seq", JOINT).target_vocab is None
     assert (config("rnn", APART).vocab, config("rnn", APART).target_vocab) == (50, 60)
-    assert [name for name in ARCHITECTURES if vocabulary_of(name).joint_only] == ["bart", "marian", "t5"]
+    assert [name for name in ARCHITECTURES if vocabulary_of(name).joint_only] == ["bart", "marian", "mbart", "t5"]
 
 
 def test_a_head_is_chosen_where_there_are_several() -> None:

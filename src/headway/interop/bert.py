@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.config_reader import ConfigMap, Options, written_as
+from headway.interop.config_reader import ConfigMap, Options, refuse_fields, written_as
 from headway.interop.encoders import FIELDS, architecture, classes, norm, out, plain_encoder, settled, top, write_common
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.zoo.bert import Config
@@ -21,6 +21,7 @@ ARCHITECTURES = {
     "BertForTokenClassification": "tokens",
     "BertForQuestionAnswering": "spans",
 }
+OTHERS = {"width": "electra", "buckets": "mpnet"}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
@@ -49,7 +50,8 @@ def write_config(c: Config) -> dict[str, Any]:
     return {**architecture(c.top, ARCHITECTURES, "bert"), **write_sizes(c), "pad_token_id": 0}
 
 
-def write_sizes(c: Config) -> dict[str, Any]:
+def write_sizes(c: Config, *known: str) -> dict[str, Any]:
+    refuse_fields(c, "BERT", {field: other for field, other in OTHERS.items() if field not in known})
     return {
         **write_common(c),
         "max_position_embeddings": c.first + c.context,

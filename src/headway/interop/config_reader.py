@@ -212,10 +212,6 @@ class ConfigMap:
         """Our fields under their names."""
         return {field.theirs: field.form.save(getattr(config, field.ours)) for field in self.fields}
 
-    def renamed(self, **theirs: str) -> ConfigMap:
-        """The same fields in a family that calls some of them otherwise, {ours: theirs}."""
-        return ConfigMap(*(replace(field, theirs=theirs.get(field.ours, field.theirs)) for field in self.fields))
-
     def without(self, *ours: str) -> ConfigMap:
         """The same fields but for these of ours."""
         return ConfigMap(*(field for field in self.fields if field.ours not in ours))
@@ -253,9 +249,9 @@ def written_as(model_type: str) -> str:
 # what transformers computes with in some family here, beside what the readers name; a test compares them with it
 UNSUPPORTED = frozenset(
     """
-    quantization_config compression_config text_config vision_config audio_config image_token_id
-    image_token_index mm_tokens_per_image boi_token_index eoi_token_index layer_types sliding_window attention_chunk_size
-    head_dim hidden_act hidden_size image_size intermediate_size layer_norm_eps max_position_embeddings n_positions
+    quantization_config compression_config text_config vision_config audio_config image_token_id image_token_index
+    mm_tokens_per_image boi_token_index eoi_token_index layer_types sliding_window attention_chunk_size head_dim
+    hidden_act hidden_size image_size intermediate_size layer_norm_eps max_position_embeddings n_positions
     num_attention_heads num_channels num_hidden_layers num_key_value_heads patch_size vocab_size
     """.split()  # noqa: SIM905
 )

@@ -9,8 +9,7 @@ from headway.errors import UserError
 from headway.interop.config_reader import ConfigMap, Options, refuse_fields, written_as
 from headway.interop.decoders import read_top, settle, write_top
 from headway.interop.keymap import KeyMap
-from headway.interop.llama import FIELDS as LLAMA
-from headway.interop.llama import PRE_NORM, attention, decoder_keymap, linear
+from headway.interop.llama import FIELDS, PRE_NORM, attention, decoder_keymap, linear
 from headway.interop.rotary import read_frequencies, write_frequencies
 from headway.zoo.gemma import Config
 
@@ -30,21 +29,23 @@ ABSENT = {
     "rms_norm_eps": 1e-6,
     "rope_theta": 10_000.0,
 }
+LLAMA = FIELDS.without("act")
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "gemma")
+    o.expect(hidden_act="gelu_pytorch_tanh")
+    o.ignore("hidden_activation")  # the other library takes hidden_act
     fields = read_fields(o, LLAMA)
     rotary = read_frequencies(o, fields["context"])
-    top = read_top(o, "Gemma", "GemmaForCausalLM", tied=fields["tied"])
+    top = read_top(o, "Gemma", "GemmaForCausalLM", tied=True)
     return o.done(Config(**fields, **top, rotary=rotary, norms="pre"))
 
 
 def read_fields(o: Options, fields: ConfigMap) -> dict[str, Any]:
     """What all Gemmas have."""
-    o.expect(use_bidirectional_attention=False)
-    found = {"biased": o.take("attention_bias", False), "tied": o.take("tie_word_embeddings", True)}
-    return {**fields.read(o), **found, "attention_dropout": o.take("attention_dropout", 0.0)}
+    o.expect(use_bidirectional_attention=False, attention_bias=False, tie_word_embeddings=True)
+    return {**fields.read(o), "attention_dropout": o.number("attention_dropout", 0.0)}
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -53,18 +54,22 @@ def write_config(c: Config) -> dict[str, Any]:
     others = ("window", "score_dim", "score_cap", "logit_cap", "qk_norm")
     refuse_fields(c, "Gemma", dict.fromkeys(others, ""))
     rotary = write_frequencies(c.rotary, c.context)
-    return {**write_top(c, "gemma", "Gemma", "GemmaForCausalLM"), **write_fields(c, LLAMA), **rotary}
+    return {
+        **write_top(c, "gemma", "Gemma", "GemmaForCausalLM"),
+        **write_fields(c, LLAMA),
+        "hidden_act": "gelu_pytorch_tanh",
+        **rotary,
+    }
 
 
 def write_fields(c: Config, fields: ConfigMap) -> dict[str, Any]:
-    found = {"attention_bias": c.biased, "tie_word_embeddings": c.tied, "attention_dropout": c.attention_dropout}
-    return {**fields.write(c), **found}
+    return {**fields.write(c), "tie_word_embeddings": True, "attention_dropout": c.attention_dropout}
 
 
 def keymap(c: Config) -> KeyMap:
     ffn = (rule for part in ("gate", "up", "down") for rule in linear(f"mlp.{part}_proj", f"ffn.body.{part}"))
     norms = PRE_NORM if c.norms == "pre" else SANDWICH
-    return decoder_keymap(c.tied, *attention(), *ffn, top=c.top, norms=norms)
+    return decoder_keymap(True, *attention(), *ffn, top=c.top, norms=norms)
 
 
 # of Gemma 2 and 3: their names, ours

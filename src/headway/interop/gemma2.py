@@ -8,8 +8,7 @@ from typing import Any
 from headway.errors import UserError
 from headway.interop.config_reader import ConfigMap, Field, Options, written_as
 from headway.interop.decoders import read_top, settle, write_top
-from headway.interop.gemma import keymap, read_fields, write_fields
-from headway.interop.llama import FIELDS as LLAMA
+from headway.interop.gemma import LLAMA, keymap, read_fields, write_fields
 from headway.interop.llama import WHOLE, WINDOWED, layer_types, local_layers
 from headway.interop.rotary import read_frequencies, write_frequencies
 from headway.zoo.gemma import Config
@@ -34,7 +33,7 @@ ABSENT = {
     "attn_logit_softcapping": 50.0,
 }
 FIELDS = ConfigMap(
-    *LLAMA.renamed(act="hidden_activation").fields,
+    *LLAMA.fields,
     Field("query_pre_attn_scalar", "score_dim", 256.0),
     Field("attn_logit_softcapping", "score_cap", None),
     Field("final_logit_softcapping", "logit_cap", None),
@@ -43,12 +42,13 @@ FIELDS = ConfigMap(
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "gemma2")
+    o.expect(hidden_activation="gelu_pytorch_tanh")
     o.ignore("hidden_act", "cache_implementation")  # the other library takes hidden_activation
     fields = read_fields(o, FIELDS)
     rotary = read_frequencies(o, fields["context"])
     usual = [WHOLE if i % 2 else WINDOWED for i in range(fields["layers"])]
     windows = local_layers(o, usual, o.take("sliding_window", None))
-    top = read_top(o, "Gemma2", "Gemma2ForCausalLM", tied=fields["tied"])
+    top = read_top(o, "Gemma2", "Gemma2ForCausalLM", tied=True)
     return o.done(Config(**fields, **top, **windows, rotary=rotary, norms="sandwich"))
 
 
@@ -62,6 +62,7 @@ def write_config(c: Config) -> dict[str, Any]:
 
 
 def write_sandwich(c: Config) -> dict[str, Any]:
+    act = {"hidden_activation": "gelu_pytorch_tanh"}
     score = {"query_pre_attn_scalar": c.head_dim if c.score_dim is None else c.score_dim}
     windows = {"sliding_window": c.window, "layer_types": layer_types(c)}
-    return {**write_fields(c, FIELDS), **score, **windows, **write_frequencies(c.rotary, c.context)}
+    return {**write_fields(c, FIELDS), **act, **score, **windows, **write_frequencies(c.rotary, c.context)}

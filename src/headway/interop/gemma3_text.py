@@ -35,6 +35,7 @@ ABSENT = {
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "gemma3_text")
+    o.expect(hidden_activation="gelu_pytorch_tanh")
     o.ignore("hidden_act", "cache_implementation")  # the other library takes hidden_activation
     o.expect(attn_logit_softcapping=None)  # the other library does not cap scores, whatever the file says
     fields = read_fields(o, FIELDS)
@@ -43,7 +44,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
     period = o.take("sliding_window_pattern", o.take("_sliding_window_pattern", 6))
     usual = [WINDOWED if (i + 1) % max(period, 1) else WHOLE for i in range(fields["layers"])]
     windows = local_layers(o, usual, o.take("sliding_window", None))
-    top = read_top(o, "Gemma3Text", "Gemma3ForCausalLM", tied=fields["tied"])
+    top = read_top(o, "Gemma3Text", "Gemma3ForCausalLM", tied=True)
     return o.done(Config(**fields, **top, **windows, **both._asdict(), norms="sandwich", qk_norm=True))
 
 

@@ -56,7 +56,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
 
 def layer_kinds(o: Options, layers: int) -> list[str]:
     """Kinds of layers in turn, told by groups that are repeated: [[["global", "local"], 12]]."""
-    told = o.take("attention_types", [[[GLOBAL, LOCAL], 12]])
+    told: Any = o.take("attention_types", [[[GLOBAL, LOCAL], 12]])
     try:
         kinds = [kind for group, times in told for _ in range(min(int(times), layers)) for kind in group]
     except (TypeError, ValueError):

@@ -72,7 +72,6 @@ USUAL: dict[str, tuple[object, ...]] = {
     "ffn": ("plain",),
     "layout": ("halves",),
     "window": (None,),
-    "qk_norm": ("none",),
     "head_bias": (False,),
     "embed_dropout": (0.0,),
 }
@@ -82,7 +81,7 @@ HOMES = {
     ("norm", "fixed"): "olmo",
     ("ffn", "gated"): "stablelm",
     ("head_bias", True): "phi",
-    ("qk_norm", "heads"): "phi",
+    ("norm", "affine, queries and keys"): "phi",
 }
 
 
@@ -113,10 +112,10 @@ def keymap(c: Config) -> KeyMap:
             *grouped_qkv("layers.*.attention.query_key_value", Grouped(c.heads, (1, 1, 1))),
             *linears("layers.*", "stack.blocks.*", PARTS),
             *linear("final_layer_norm", "stack.norm"),
-            Rule("embed_out.weight", "head.weight", outside=True),
-            *HEAD[1:],
+            Rule("embed_out.weight", "head.weight", outside=True),  # in files; in memory as in other families
+            *HEAD,
         ),
         prefixes=prefixes("gpt_neox.", c.top),
         ignored=tuple(f"layers.*.{name}" for name in stored),
-        ties={"embed_out.weight": "embed_in.weight"} if c.tied else None,
+        ties=dict.fromkeys(("embed_out.weight", "lm_head.weight"), "embed_in.weight") if c.tied else None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.interop.config_reader import ConfigMap, Field, Options
+from headway.interop.config_reader import ConfigMap, Field, Options, refuse_fields
 from headway.interop.keymap import KeyMap, Rule, Split, Unstack
 from headway.interop.llama import attention, decoder_keymap, read_decoder, write_decoder
 from headway.zoo.mixtral import Config
@@ -34,6 +34,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
 
 
 def write_config(c: Config) -> dict[str, Any]:
+    refuse_fields(c, "Mixtral", {"qk_norm": "qwen3_moe"})
     return {
         "model_type": "mixtral",
         "architectures": ["MixtralForCausalLM"],

@@ -36,18 +36,18 @@ FIELDS = ConfigMap(
     Field("attention_dropout", "attention_dropout", 0.0, NUMBER),
     Field("tie_word_embeddings", "tied", False),
 )
-QK_NORMS = {True: "heads", False: "none"}
+NORMS = {True: "affine, queries and keys", False: "affine"}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "phi")
     o.expect(tie_word_embeddings=False)  # its output has a bias of its own
     fields = FIELDS.read(o)
-    qk_norm = QK_NORMS[o.take("qk_layernorm", False)]
+    norm = NORMS[o.take("qk_layernorm", False)]
     top = read_top(o, "Phi", "PhiForCausalLM", tied=fields["tied"])
     rotary = read_frequencies(o, fields["context"], parts=True)
     plain = {"order": "parallel, one norm", "head_bias": top["top"] == "words"}
-    return o.done(Config(**fields, **plain, **top, rotary=rotary, qk_norm=qk_norm))
+    return o.done(Config(**fields, **plain, **top, rotary=rotary, norm=norm))
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def write_config(c: Config) -> dict[str, Any]:
         "head_bias": (c.top == "words",),
         "tied": (False,),
         "kv_heads": (c.kv_heads,),
-        "qk_norm": tuple(QK_NORMS.values()),
+        "norm": tuple(NORMS.values()),
     }
     check(c, "Phi", order=("parallel, one norm",), biases=("all",), embed_dropout=(c.embed_dropout,), **heads)
     return {
@@ -63,7 +63,7 @@ def write_config(c: Config) -> dict[str, Any]:
         **FIELDS.write(c),
         **write_frequencies(c.rotary, c.context, parts=True),
         "intermediate_size": ffn_width(c.dim, c.hidden),
-        "qk_layernorm": c.qk_norm == "heads",
+        "qk_layernorm": c.norm != "affine",
     }
 
 

@@ -20,12 +20,13 @@ from math import isqrt
 import torch
 from torch import Tensor, nn
 
+from headway.errors import UserError
 from headway.nn.attention import Attention
 from headway.nn.learned_score import AdditiveScore
 from headway.nn.low_precision import Int8Linear
 from headway.nn.trunk import device_of
 from headway.nn.window_attention import First, LocalAttention, PooledAttention, Windowed
-from headway.ops.attend import Additive, DotScore, causal_keep, per_head
+from headway.ops.attend import Additive, DotScore, SoftCapped, causal_keep, per_head
 from headway.ops.attention_map import AttentionMap, Band, Readable, Weights
 from headway.ops.pattern import Positions, both
 
@@ -210,6 +211,8 @@ def detail_of(part: Attention, map: AttentionMap, v: Tensor, x: Tensor, tiling: 
     if isinstance(score, DotScore):
         q, k, scale = score.dotted(map.q, map.k)
         kind, additive = "dot", None
+    elif isinstance(score, SoftCapped):
+        raise UserError("the details of capped scores are not shown", do="look at the weights")
     else:
         assert isinstance(score, Additive | AdditiveScore)
         q, k, scale, kind, additive = map.q, map.k, 1.0, "additive", score.v

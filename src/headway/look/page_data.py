@@ -33,6 +33,7 @@ from headway.look.run_data import (
 )
 from headway.look.tiles import TILE, RowFacts, TiledMap, row_facts
 from headway.look.weight_codes import STRONGEST
+from headway.ops.attend import SoftCapped
 from headway.ops.attention_statistics import STATISTICS
 from headway.tasks.tracing import Axis, FrameAxis, GridAxis
 
@@ -194,7 +195,7 @@ class PageData:
         return f"{self.number}.d{at}"
 
     def detail(self, at: int) -> Detail | None:
-        """The detail of a site, unless it is too large."""
+        """The detail of a site, unless it is too large or its scores are capped."""
         return self.recording.detail(self.sites[at].name) if self.has_detail(at) else None
 
     def details(self) -> dict[int, Detail]:
@@ -205,7 +206,10 @@ class PageData:
 
     def has_detail(self, at: int) -> bool:
         _, heads, rows, columns = self.sites[at].map.shape
-        return not self.derived[at] and heads * rows * columns <= MAX_DETAIL_WEIGHTS
+        if self.derived[at] or heads * rows * columns > MAX_DETAIL_WEIGHTS:
+            return False
+        source = self.recording.sources.get(self.sites[at].name)
+        return source is None or not isinstance(source.site.part.score, SoftCapped)  # the page adds up dot products
 
     def blob(self, id: str) -> bytes:
         """Any blob by its id."""

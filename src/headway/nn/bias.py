@@ -26,6 +26,7 @@ from headway.ops.pattern import Positions
 from headway.ops.relative import (
     alibi_slopes,
     decomposed_index,
+    log_bucket,
     log_offsets,
     relative_index_2d,
     t5_bucket_both_ways,
@@ -199,6 +200,47 @@ class TransformerXLBias(nn.Module):
         r = self.place(sinusoid(-runs, self.waves.head_dim).to(asked.dtype))  # L (H D)
         r = r.unflatten(-1, (asked.shape[1], -1)).transpose(0, 1)  # H L D
         return skew(asked @ r.mT)
+
+
+class DistanceVectors(nn.Module):
+    """norm(table): a vector for each of 2 · buckets buckets of distances, N C, which the layers of a model share."""
+
+    def __init__(self, dim: int, buckets: int, longest: int, eps: float):
+        super().__init__()
+        log_bucket(torch.zeros(1, device="cpu"), buckets, longest)  # impossible numbers are told here, not in a call
+        self.buckets, self.longest = buckets, longest
+        self.table, self.norm = nn.Embedding(2 * buckets, dim), nn.LayerNorm(dim, eps)
+
+    def forward(self) -> Tensor:
+        return self.norm(self.table.weight)
+
+    def rows(self, q_pos: Positions, k_pos: Positions) -> Tensor:
+        """Which of the vectors each pair has, by query − key, B|1 T S."""
+        distance = q_pos.at[:, :, None] - k_pos.at[:, None, :]
+        return (log_bucket(distance, self.buckets, self.longest) + self.buckets).clamp(0, 2 * self.buckets - 1)
+
+
+class DisentangledBias(nn.Module):
+    """(q · K r + k · Q r) · scale, r being the vector of the distance query − key: DeBERTa's.
+
+    K and Q are the projections of keys and of queries of the attention itself.
+    """
+
+    weight_decay = True
+
+    def __init__(self, distance: DistanceVectors, query: nn.Linear, key: nn.Linear, scale: float):
+        super().__init__()
+        self.distance, self.query, self.key, self.scale = distance, query, key, scale
+
+    def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
+        vectors, rows = self.distance(), self.distance.rows(q_pos, k_pos)[:, None]  # N C, B|1 1 T S
+        keys, queries = (
+            layer(vectors).unflatten(-1, (q.shape[1], -1)).movedim(0, -1) for layer in (self.key, self.query)
+        )
+        rows = rows.expand(q.shape[0], q.shape[1], -1, -1)
+        asked = (q @ keys).gather(-1, rows)  # keys, queries: H D N
+        told = (k @ queries).gather(-1, rows.mT).mT
+        return (asked + told) * self.scale
 
 
 def distances(q_pos: Positions, k_pos: Positions) -> Tensor | None:

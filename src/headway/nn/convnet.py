@@ -22,7 +22,7 @@ from headway.errors import UserError
 from headway.nn.context import EMPTY, Context, packed, padded
 from headway.nn.ffn import Activation
 from headway.nn.recurrent import load_hidden, real_steps, store_hidden
-from headway.ops.attend import shape_text
+from headway.ops.attend import divisors, shape_text
 
 
 class Stem(nn.Module):
@@ -189,6 +189,36 @@ class SequenceConv(nn.Module):
         x = only_real(padded(x, ctx.rows), ctx.real)
         x = F.pad(x, (0, 0, self.others // 2, self.others - self.others // 2))
         return packed(self.conv(x.mT).mT, ctx.rows)
+
+
+class ConvPosition(nn.Module):
+    """x + gelu(conv(x)), over `kernel` tokens around each, in groups of channels: wav2vec 2.0's positions.
+
+    Its weight is g · v / ‖v‖, a length g for each of the kernel's places.  B T C → B T C
+    """
+
+    tokenwise = False
+    weight_decay = True
+
+    def __init__(self, dim: int, kernel: int, groups: int):
+        super().__init__()
+        if dim % groups:
+            raise UserError(f"groups={groups} of dim={dim} channels", allowed=f"groups of {divisors(dim)}")
+        conv = nn.Conv1d(dim, dim, kernel, groups=groups)
+        assert conv.bias is not None
+        self.groups, self.kernel = groups, kernel
+        self.v, self.bias = conv.weight, conv.bias
+        self.g = nn.Parameter(self.lengths().detach().clone())
+
+    def lengths(self) -> Tensor:
+        return self.v.norm(dim=(0, 1), keepdim=True)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        y = only_real(padded(x, ctx.rows), ctx.real)
+        before = self.kernel // 2
+        y = F.pad(y, (0, 0, before, self.kernel - 1 - before))
+        y = F.conv1d(y.mT, self.g * self.v / self.lengths(), self.bias, groups=self.groups)
+        return x + packed(F.gelu(y).mT, ctx.rows)
 
 
 class CausalConv(SequenceConv):

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.block import Dropout
+from headway.nn.block import Dropout, Identity
 from headway.nn.context import EMPTY, Context, PackedLengths, packed, padded, to_front
 from headway.nn.embed import NoPosition
 from headway.nn.ffn import Activation
@@ -151,7 +151,10 @@ class ConvEmbed(Shortening):
 
 
 class WaveEmbed(Shortening):
-    """drop(project(norm(stages))), stages of act(norm(conv(x))): B N 1 → B T C."""
+    """drop(project(norm(stages))), stages of act(norm(conv(x))): B N 1 → B T C.
+
+    wav2vec 2.0 has then a `position`, the norm `after` it, and dropout once more.
+    """
 
     emits = ("out",)
     reads_waveforms = True
@@ -165,6 +168,9 @@ class WaveEmbed(Shortening):
         bias: bool = False,
         eps: float = 1e-5,
         dropout: float = 0.0,
+        position: nn.Module | None = None,
+        after: nn.Module | None = None,
+        last_dropout: float = 0.0,
     ):
         super().__init__(prod(window.stride for window in windows))
         if not windows or min(min(window[:3]) for window in windows) < 1:
@@ -178,7 +184,8 @@ class WaveEmbed(Shortening):
         self.norms = nn.ModuleList(window.norm for window in windows)
         self.sizes, self.act = [(window.kernel, window.stride) for window in windows], act
         self.norm, self.project = nn.LayerNorm(widths[-1], eps=eps), nn.Linear(widths[-1], dim)
-        self.drop = Dropout(dropout)
+        self.drop, self.last_drop = Dropout(dropout), Dropout(last_dropout)
+        self.position, self.after = position or NoPosition(), after or Identity()
 
     def forward(self, frames: Tensor, ctx: Context = EMPTY) -> Tensor:
         x, count = self.aligned(frames, ctx)
@@ -187,8 +194,9 @@ class WaveEmbed(Shortening):
         for conv, norm, (kernel, stride) in zip(self.convs, self.norms, self.sizes, strict=True):
             count = (count - kernel) // stride + 1
             x = self.act(norm(conv(x), count))  # B K N′
-        x = packed(x.mT, self.shortened(ctx).rows)  # B T K
-        return ctx.emit(self, "out", self.drop(self.project(self.norm(x))))
+        inner = self.shortened(ctx)
+        x = self.drop(self.project(self.norm(packed(x.mT, inner.rows))))  # B T C
+        return ctx.emit(self, "out", self.last_drop(self.after(self.position(x, inner))))
 
     def length(self, frames: Count) -> Count:
         for kernel, stride in self.sizes:

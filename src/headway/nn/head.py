@@ -22,6 +22,7 @@ from headway.nn.block import Dropout, Scale, add_modules
 from headway.nn.context import EMPTY, Context, PackedLengths, TokenSelection, padded
 from headway.nn.ffn import Activation
 from headway.ops.attend import shape_text, soft_cap
+from headway.ops.linear import linear
 
 
 class WordHead(nn.Module):
@@ -59,7 +60,7 @@ class LMHead(WordHead):
         self.multiplier = Scale(scale)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return F.linear(self.multiplier(x), self.weight, self.bias)
+        return linear(self.multiplier(x), self.weight, self.bias)
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         from headway.ops.cross_entropy import linear_cross_entropy  # late: for training alone
@@ -106,7 +107,7 @@ CAPPED_TOKENS = 128  # of which the logits are held at a time
 class MLMHead(WordHead):
     """words(norm(act(dense(x)))): BERT's head of masked words, … C → … V.
 
-    `width` is that of the words' vectors: C unless given, less in ALBERT.
+    `width` is that of the words' vectors: C unless given, less in ALBERT.  ModernBERT has `dense` without a bias.
     """
 
     def __init__(
@@ -117,11 +118,12 @@ class MLMHead(WordHead):
         width: int | None = None,
         act: Activation = F.gelu,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        bias: bool = True,
         tied: nn.Parameter | nn.Embedding | None = None,
     ):
         super().__init__()
         width = dim if width is None else width
-        self.dense, self.act, self.norm = nn.Linear(dim, width), act, norm(width)
+        self.dense, self.act, self.norm = nn.Linear(dim, width, bias), act, norm(width)
         self.words = LMHead(width, vocab, bias=True, tied=tied)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
@@ -152,14 +154,15 @@ class CTCHead(nn.Linear):
 
 
 class TokenClassifier(nn.Module):
-    """out(drop(x)): classes of each token, … C → … K."""
+    """out(drop(inside(x))): classes of each token, … C → … K."""
 
-    def __init__(self, dim: int, classes: int, *, dropout: float = 0.0):
+    def __init__(self, dim: int, classes: int, *, inside: nn.Module | None = None, dropout: float = 0.0):
         super().__init__()
+        self.inside = inside or nn.Identity()
         self.drop, self.out = Dropout(dropout), nn.Linear(dim, classes)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return self.out(self.drop(x))
+        return self.out(self.drop(self.inside(x)))
 
 
 class RowHead(nn.Module):
@@ -279,6 +282,17 @@ class MeanPool(Pool):
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:
         real = real[..., None]
         return x.masked_fill(~real, 0.0).sum(1) / real.sum(1).clamp(min=1)
+
+
+class ClassAndMean(Pool):
+    """The class token beside the mean of the patches, which stand behind `first` tokens: B T C → B 2·C (DINOv2)."""
+
+    def __init__(self, first: int):
+        super().__init__()
+        self.first = first
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        return torch.cat([x[:, 0], x[:, self.first :].mean(1)], -1)
 
 
 class SumPool(Pool):

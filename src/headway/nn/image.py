@@ -117,6 +117,22 @@ class PlacedClassToken(ClassToken):
         return torch.cat([(self.token + self.position).expand(x.shape[0], 1, -1), x], 1)
 
 
+class RegisteredClassToken(PlacedClassToken):
+    """A placed class token and then `registers` learned tokens without positions: B T C → B (1 + registers + T) C.
+
+    Darcet et al. 2023: room for what belongs to no patch.
+    """
+
+    def __init__(self, dim: int, registers: int):
+        super().__init__(dim)
+        self.registers = nn.Parameter(torch.zeros(1, registers, dim))
+        nn.init.normal_(self.registers, std=0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = super().forward(x)
+        return torch.cat([found[:, :1], self.registers.expand(x.shape[0], -1, -1), found[:, 1:]], 1)
+
+
 class PatchDropout(TrainingOnly):
     """While training, leaves out a share of the patches of each image, and costs as much less: B N C → B V C.
 

@@ -41,6 +41,22 @@ def bucket(far: Tensor, buckets: int, longest: int) -> Tensor:
     return torch.where(far < exact, far, spaced.clamp(max=buckets - 1))
 
 
+def log_bucket(distance: Tensor, buckets: int, longest: int) -> Tensor:
+    """DeBERTa's bucket of each distance, −buckets … buckets: itself up to half of them, and then spaced by logarithm.
+
+    `distance` may have either sign, which its bucket keeps; the bucket of `longest` − 1 is the last.
+    """
+    half = buckets // 2
+    if half < 2 or longest - 1 <= half:
+        said = f"{buckets} buckets cannot reach distance {longest}"
+        raise UserError(said, allowed="4 buckets or more, and a longest distance above half of them")
+    far = distance.abs().clamp(min=half)
+    # float32 in this order, as in DeBERTa: a distance on the edge of two buckets must fall on the same side
+    scale = torch.log(torch.tensor((longest - 1) / half, device=distance.device))
+    spaced = torch.ceil(torch.log(far / half) / scale * (half - 1)) + half
+    return torch.where(distance.abs() <= half, distance, spaced.long() * distance.sign())
+
+
 def alibi_slopes(heads: int, device: torch.device | None = None) -> Tensor:
     """How much each head's logits fall per position of distance, (H,): 2^(−8/n), 2^(−16/n), … 2^(−8) for n heads.
 

@@ -78,7 +78,7 @@ class CausalLM(LanguageModelling):
     decoding = DECODING
     name = "causal-lm"
     does = "continues texts"
-    architectures = ("gpt2", "llama", "mixtral", "workbench")
+    architectures = ("bloom", "gemma", "gpt2", "gpt_neox", "llama", "mixtral", "olmo2", "workbench")
     presets_by_size = ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2")
     overlap = 1
     sampling: ClassVar[Mapping[str, float]] = {"temperature": TEMPERATURE}

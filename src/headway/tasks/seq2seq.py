@@ -116,7 +116,7 @@ class Seq2Seq(TokenRows):
     does = "writes a text from a text"
     target = "token"
     beams = True
-    architectures = ("transformer", "rnn", "seq2seq", "t5", "bart", "marian")
+    architectures = ("transformer", "rnn", "seq2seq", "t5", "bart", "marian", "mbart")
     presets_by_size = ("transformer-nano", "transformer-tiny", "transformer-small", "transformer-base")
 
     tokenizer: Tokenizer

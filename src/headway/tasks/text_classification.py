@@ -123,7 +123,7 @@ class LabelBatch(TextBatch):
 class TextLabelTask(Classification, TokenRows):
     """Predict classes of a text, or of its words; texts are cut to `max_length` tokens."""
 
-    architectures = ("bert", "albert")
+    architectures = ("bert", "albert", "deberta", "modernbert")
     presets_by_size = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
     head_type: ClassVar[type[Classifier] | type[TokenClassifier]]
     min_vocab: ClassVar[int] = 0  # tokens of a vocabulary that is trained, if the texts have as many

@@ -24,7 +24,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from headway.errors import UserError, listed, nearest
-from headway.zoo.choices import check_blocks, check_range
+from headway.zoo.choices import check_blocks, check_range, range_of
 
 C = TypeVar("C")
 Sizes = Mapping[str, Any]
@@ -127,46 +127,14 @@ class Architecture(Protocol):
     build: Callable[[Any], nn.Module]
 
 
-ARCHITECTURES = {
-    "albert": "headway.zoo.albert",
-    "bart": "headway.zoo.bart",
-    "bert": "headway.zoo.bert",
-    "bloom": "headway.zoo.bloom",
-    "captioner": "headway.zoo.captioner",
-    "clip": "headway.zoo.clip",
-    "clip_image": "headway.zoo.clip_image",
-    "clip_text": "headway.zoo.clip_text",
-    "conformer": "headway.zoo.conformer",
-    "forecaster": "headway.zoo.forecaster",
-    "gemma": "headway.zoo.gemma",
-    "gpt2": "headway.zoo.gpt2",
-    "gpt_neox": "headway.zoo.gpt_neox",
-    "image_text": "headway.zoo.image_text",
-    "llama": "headway.zoo.llama",
-    "lrnet": "headway.zoo.lrnet",
-    "mae": "headway.zoo.mae",
-    "marian": "headway.zoo.marian",
-    "mixtral": "headway.zoo.mixtral",
-    "mvit": "headway.zoo.mvit",
-    "mvitv2": "headway.zoo.mvitv2",
-    "olmo2": "headway.zoo.olmo2",
-    "resnet": "headway.zoo.resnet",
-    "rnn": "headway.zoo.rnn",
-    "seq2seq": "headway.zoo.seq2seq",
-    "simclr": "headway.zoo.simclr",
-    "simmim": "headway.zoo.simmim",
-    "swin": "headway.zoo.swin",
-    "swinv2": "headway.zoo.swinv2",
-    "t5": "headway.zoo.t5",
-    "text_classifier": "headway.zoo.text_classifier",
-    "transformer": "headway.zoo.transformer",
-    "vectors": "headway.zoo.vectors",
-    "vit": "headway.zoo.vit",
-    "whisper": "headway.zoo.whisper",
-    "vit_captioner": "headway.zoo.vit_captioner",
-    "wav2vec2_conformer": "headway.zoo.wav2vec2_conformer",
-    "workbench": "headway.zoo.workbench",
-}
+# each a file of `zoo`
+ARCHITECTURE_NAMES = """
+    albert bart bert bloom captioner clip clip_image clip_text conformer deberta dinov2 forecaster gemma gpt2
+    gpt_neox image_text llama lrnet mae marian mbart mixtral modernbert mvit mvitv2 olmo2 resnet rnn seq2seq
+    simclr simmim swin swinv2 t5 text_classifier transformer vectors vit vit_captioner wav2vec2
+    wav2vec2_conformer whisper workbench
+""".split()  # noqa: SIM905  easier to read than forty strings
+ARCHITECTURES = {name: f"headway.zoo.{name}" for name in ARCHITECTURE_NAMES}
 
 
 def to_plain(config: Any) -> dict[str, Any]:
@@ -301,11 +269,13 @@ def dropouts(name: str, known: set[str], dropout: float, sizes: Sizes) -> Sizes:
 
 
 def check_sizes(name: str, sizes: Sizes) -> None:
-    """Refuses sizes below 1, but 0 where that is an architecture's default."""
+    """Refuses sizes below 1, but 0 where that is an architecture's default, or is in the range of a list."""
     for known in fields(architecture(name).Config):
         value: Any = sizes.get(known.name)
-        for number in value if isinstance(value, tuple | list) else (value,):
-            if type(number) is int and number < (0 if known.default == 0 else 1):
+        is_list = isinstance(value, tuple | list)
+        low, _ = (range_of(known.name) if is_list else None) or (1, 0)
+        for number in value if is_list else (value,):
+            if type(number) is int and number < (0 if known.default == 0 else low):
                 raise UserError(f"model.{known.name} {value}", allowed="whole numbers of 1 or more")
 
 

@@ -50,12 +50,13 @@ BOUNDS: Mapping[str, Range] = {
     **each("dim decoder_dim image_dim width widths head_dim align readout channels features steps", 1, MAX_WIDTH),
     **each("hidden decoder_hidden image_hidden", 1, MAX_WIDTH),
     **each("vocab source_vocab target_vocab", 0, MAX_TOKENS),  # a Transformer of vectors has no vocabulary
-    **each("context source_context window longest original_context", 1, MAX_TOKENS),
+    **each("context source_context window longest farthest original_context", 1, MAX_TOKENS),
     **each("first end start", 0, MAX_TOKENS),
     **each("local_layers unplaced_layers", 0, MAX_LAYERS),
     **each("classes", 0, MAX_WIDTH),
     **each("segments", 0, MAX_WIDTH),
-    **each("buckets", 2, MAX_WIDTH),
+    **each("registers", 0, MAX_CELLS),
+    **each("buckets", 0, MAX_WIDTH),
     **each("image", *IMAGE),
     **each("mels", *MELS),
     **each("patch stride strides kernel kernels size share windows", 1, MAX_CELLS),
@@ -67,7 +68,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("base", 1e-3, 1e12),
     **each("part", 0, 1),
     **each("embed residual score logit_divisor score_dim score_cap logit_cap", 1e-6, 1e6),
-    **each("low high beta_fast beta_slow short long mscale mscale_all", 0, 1e6),
+    **each("layer_scale low high beta_fast beta_slow short long mscale mscale_all", 0, 1e6),
 }
 
 
@@ -141,8 +142,8 @@ def top(name: str, dim: int, classes: int, dropout: float, words: Callable[[], M
     def rows() -> nn.Module:
         return Classifier(dim, classes, inside=TanhLayer(dim), dropout=dropout)
 
-    def rows_relu() -> nn.Module:
-        return Classifier(dim, classes, inside=Hidden(dim, F.relu, bias=True), dropout=dropout)
+    def rows_by(act: Activation) -> nn.Module:
+        return Classifier(dim, classes, inside=Hidden(dim, act, bias=True), dropout=dropout)
 
     tops: dict[str, Callable[[], nn.Module]] = {
         "none": bare,  # B T C
@@ -151,7 +152,9 @@ def top(name: str, dim: int, classes: int, dropout: float, words: Callable[[], M
         "pretraining": lambda: AuxHeads(words(), pair=rows()),  # B T V; whether two sentences belong together: B K
         "pair": rows,  # B K
         "rows": rows,  # B K
-        "rows, relu": rows_relu,  # B K, as DistilBERT has it
+        "rows, relu": partial(rows_by, F.relu),  # B K, as DistilBERT has it
+        "rows, gelu": partial(rows_by, F.gelu),  # B K, as ELECTRA has it
+        "replaced": lambda: TokenClassifier(dim, 1, inside=Hidden(dim, F.gelu, bias=True)),  # B T 1, ELECTRA's
         "tokens": partial(TokenClassifier, dim, classes, dropout=dropout),  # B T K
         "spans": partial(TokenClassifier, dim, classes),  # B T 2, where an answer begins and ends
     }

@@ -13,7 +13,7 @@ from functools import partial
 
 from torch import nn
 
-from headway.nn.attention import BIASED, UNBIASED, SelfAttention
+from headway.nn.attention import UNBIASED, SelfAttention
 from headway.nn.block import Block, Identity, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import GatedFFN
@@ -41,7 +41,6 @@ class Config:
     hidden: int = 9216
     norms: str = "sandwich"
     qk_norm: bool = False
-    act: str = "gelu_tanh"
     eps: float = 1e-6
     rotary: Frequencies = FREQUENCIES
     local_rotary: Frequencies | None = None  # of the layers that have the window; `rotary`
@@ -50,8 +49,6 @@ class Config:
     score_dim: float | None = None  # scores are divided by its root; head_dim
     score_cap: float | None = None
     logit_cap: float | None = None
-    biased: bool = False
-    tied: bool = True
     attention_dropout: float = 0.0
     top: str = "words"
     classes: int = 2  # where the top has some
@@ -79,23 +76,23 @@ def build(c: Config) -> Trunk:
             c.heads,
             kv_heads=c.kv_heads,
             head_dim=c.head_dim,
-            bias=BIASED if c.biased else UNBIASED,
+            bias=UNBIASED,
             pattern=Causal(window),
             rotary=frequencies.rotary(c.head_dim),
             qk_norm=partial(OffsetRMSNorm, eps=c.eps) if c.qk_norm else Identity,
             score=score,
             dropout=c.attention_dropout,
         )
-        ffn = GatedFFN(c.dim, c.hidden, act=activation(c.act), bias=False)
+        ffn = GatedFFN(c.dim, c.hidden, act=activation("gelu_tanh"), bias=False)
         return Block(
             attn=Residual(attention, before=norm(), inside=change_norm(c)),
             ffn=Residual(ffn, before=norm(), inside=change_norm(c)),
         )
 
     embed = TokenEmbed(c.vocab, c.dim, scale=c.dim**0.5)
-    words = partial(LMHead if c.logit_cap is None else partial(SoftCappedHead, cap=c.logit_cap), c.dim, c.vocab)
+    words = LMHead if c.logit_cap is None else partial(SoftCappedHead, cap=c.logit_cap)
     stack = Stack([block(layer) for layer in range(c.layers)], norm())
-    tied = embed.token if c.tied else None
-    model = Trunk(embed, stack, decoder_top(c.top, c.dim, c.classes, partial(words, tied=tied)))
+    tied = partial(words, c.dim, c.vocab, tied=embed.token)
+    model = Trunk(embed, stack, decoder_top(c.top, c.dim, c.classes, tied))
     normal(model, 0.02)
     return model

@@ -45,7 +45,6 @@ class Config:
     rotary: Frequencies = QUARTER
     layout: str = "halves"
     window: int | None = None
-    qk_norm: str = "none"
     biases: str = "all"
     head_bias: bool = False
     dropout: float = 0.0
@@ -57,13 +56,18 @@ class Config:
 
 
 VOCABULARY = VOCABULARY_AND_CONTEXT
-NORMS: dict[str, Callable[[int, float], nn.Module]] = {
-    "affine": lambda dim, eps: nn.LayerNorm(dim, eps=eps),
-    "fixed": lambda dim, eps: nn.LayerNorm(dim, eps=eps, elementwise_affine=False),
-}
-QK_NORMS: dict[str, Callable[[int, float], nn.Module]] = {
-    "none": lambda head_dim, eps: Identity(),
-    "heads": lambda head_dim, eps: nn.LayerNorm(head_dim, eps=eps),
+Norm = Callable[[int, float], nn.Module]
+
+
+def no_norm(dim: int, eps: float) -> nn.Module:
+    return Identity()
+
+
+# the norm of a sublayer, and that of the queries and keys of each head
+NORMS: dict[str, tuple[Norm, Norm]] = {
+    "affine": (nn.LayerNorm, no_norm),
+    "affine, queries and keys": (nn.LayerNorm, nn.LayerNorm),
+    "fixed": (partial(nn.LayerNorm, elementwise_affine=False), no_norm),
 }
 FFNS: dict[str, type[FFN]] = {"plain": FFN, "gated": GatedFFN}
 LAYOUTS: dict[str, Layout] = {"halves": HALVES, "pairs": PAIRS}
@@ -76,8 +80,8 @@ ORDERS: dict[str, tuple[type[Block], bool]] = {
 
 
 def build(c: Config) -> Trunk:
-    norm = partial(named("norm", c.norm, NORMS), c.dim, c.eps)
-    qk_norm = partial(named("norm of queries and keys", c.qk_norm, QK_NORMS), eps=c.eps)
+    norm, qk_norm = named("norm", c.norm, NORMS)
+    norm = partial(norm, c.dim, c.eps)
     layer, shares_norm = named("order", c.order, ORDERS)
     biases, head_dim = named("biases", c.biases, BIASES), share(c.dim, c.heads)
     rotary = replace(c.rotary.rotary(head_dim), layout=named("layout", c.layout, LAYOUTS))
@@ -91,7 +95,7 @@ def build(c: Config) -> Trunk:
             bias=biases.attention,
             pattern=Causal(c.window),
             rotary=rotary,
-            qk_norm=qk_norm,
+            qk_norm=lambda head_dim: qk_norm(head_dim, c.eps),
             dropout=c.attention_dropout,
         )
         ffn = feed_forward(c.dim, ffn_width(c.dim, c.hidden), act=activation(c.act), bias=biases.ffn)

@@ -115,7 +115,7 @@ def build(c: Config) -> Trunk:
             bias=biases.attention,
             pattern=Causal(window_of(layer, c.window, c.local_layers)),
             rotary=None if layer in c.unplaced_layers else c.rotary.rotary(head_dim),
-            qk_norm=partial(qk_norm, eps=c.eps),
+            qk_norm=lambda head_dim: qk_norm(head_dim, c.eps),
             score=Dot(c.multipliers.score),
             dropout=c.attention_dropout,
         )

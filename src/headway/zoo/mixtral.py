@@ -1,6 +1,6 @@
 """Mixtral: Mistral's decoder, each feed-forward layer a mixture of gated experts of which a token takes a few.
 
-Jiang et al. 2024.
+Jiang et al. 2024.  Qwen3-MoE (Yang et al. 2025) norms the queries and keys of each head.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from headway.nn.moe import MoE
 from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
-from headway.zoo.choices import activation, normal
-from headway.zoo.llama import Frequencies
+from headway.zoo.choices import activation, named, normal
+from headway.zoo.llama import QK_NORMS, Frequencies
 
 FREQUENCIES = Frequencies(1e6)
 
@@ -41,6 +41,7 @@ class Config:
     eps: float = 1e-5
     rotary: Frequencies = FREQUENCIES
     window: int | None = None
+    qk_norm: str = "none"
     tied: bool = False
     attention_dropout: float = 0.0
 
@@ -53,6 +54,8 @@ def build(c: Config) -> Trunk:
     head_dim = share(c.dim, c.heads) if c.head_dim is None else c.head_dim
     expert = partial(GatedFFN, c.dim, c.hidden, act=activation(c.act), bias=False)
 
+    qk_norm = named("norm of queries and keys", c.qk_norm, QK_NORMS)
+
     def block() -> Block:
         attention = SelfAttention(
             c.dim,
@@ -62,6 +65,7 @@ def build(c: Config) -> Trunk:
             bias=UNBIASED,
             pattern=Causal(c.window),
             rotary=c.rotary.rotary(head_dim),
+            qk_norm=lambda head_dim: qk_norm(head_dim, c.eps),
             dropout=c.attention_dropout,
         )
         mixture = MoE(expert, c.dim, c.experts, top=c.top)

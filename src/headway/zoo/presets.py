@@ -57,6 +57,48 @@ llama2 = partial(llama, context=4096, eps=1e-5)
 llama3 = partial(llama, kv_heads=8, vocab=128_256, context=8192, rotary={"kind": "Frequencies", "base": 5e5}, eps=1e-5)
 
 
+QWEN3 = llama(
+    1024,
+    28,
+    16,
+    3072,
+    kv_heads=8,
+    head_dim=128,
+    vocab=151_936,
+    context=40_960,
+    rotary={"kind": "Frequencies", "base": 1e6},
+    qk_norm="heads",
+    tied=True,
+)
+GEMMA2 = sized(
+    "gemma",
+    2304,
+    26,
+    8,
+    hidden=9216,
+    window=4096,
+    local_layers=tuple(range(0, 26, 2)),
+    score_dim=256.0,
+    score_cap=50.0,
+    logit_cap=30.0,
+)
+
+
+NLLB = sized(
+    "mbart",
+    1024,
+    12,
+    16,
+    vocab=256_206,
+    decoder_layers=12,
+    decoder_heads=16,
+    positions="sinusoidal, fairseq",
+    embed_norm=False,
+    head_bias=False,
+    act="relu",
+)
+
+
 def t5(dim: int, layers: int, heads: int, hidden: int, head_dim: int = 64, **more: Size) -> Preset:
     return sized("t5", dim, layers, heads, head_dim=head_dim, hidden=hidden, **more)
 
@@ -174,6 +216,16 @@ PRESETS: dict[str, Preset] = {
     # Jiang et al. 2023 and 2024
     "mistral-7b": llama(4096, 32, 32, 14_336, kv_heads=8, context=32_768, window=4096, eps=1e-5),
     "mixtral-8x7b": sized("mixtral", 4096, 32, 32, kv_heads=8, hidden=14_336, experts=8, top=2),
+    # Qwen team 2025; Riviere et al. 2024; Walsh et al. 2024; Biderman et al. 2023; Le Scao et al. 2022
+    "qwen3-0.6b": QWEN3,
+    "gemma2-2b": GEMMA2,
+    "olmo2-1b": sized("olmo2", 2048, 16, 16, hidden=8192),
+    "pythia-160m": sized("gpt_neox", 768, 12, 12, hidden=3072),
+    "bloom-560m": sized("bloom", 1024, 24, 16),
+    # He et al. 2021; Warner et al. 2024; NLLB team 2022
+    "deberta-v3-base": sized("deberta", 768, 12, 12, top="none"),
+    "modernbert-base": sized("modernbert", 768, 22, 12, hidden=1152, top="none"),
+    "nllb-600m": NLLB,
     # Raffel et al. 2020, and its version 1.1; tiny and mini: Tay et al. 2021
     "t5-tiny": t5(256, 4, 4, 1024),
     "t5-mini": t5(384, 4, 8, 1536),
@@ -199,6 +251,7 @@ PRESETS: dict[str, Preset] = {
     "vit-b16": vit(768, 12, 12),
     "vit-l16": vit(1024, 24, 16),
     "vit-h14": vit(1280, 32, 16, patch=14),
+    "dinov2-s14": sized("dinov2", 384, 12, 6),
     # every pixel a token; 128: the size at which lectures count what its attention would take
     "pixels-nano": vit(64, 4, 4, image=28, channels=1, patch=1, classes=10, pool="mean"),
     "pixels-128": vit(1024, 48, 16, image=128, patch=1, pool="mean"),
@@ -300,6 +353,7 @@ PRESETS: dict[str, Preset] = {
     "conformer-s": conformer(144, 16, 4),
     "conformer-m": conformer(256, 16, 4),
     "conformer-l": conformer(512, 17, 8),
+    "wav2vec2-base": of("wav2vec2"),
     "wav2vec2-conformer-large": sized("wav2vec2_conformer", 1024, 24, 16, hidden=4096),
     # Radford et al. 2022; of English alone: .en
     "whisper-tiny": whisper(384, 4, 6),

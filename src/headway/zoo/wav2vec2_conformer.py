@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from torch import nn
 
@@ -51,11 +52,6 @@ VOCABULARY = FROM_FIELDS
 
 
 def build(c: Config) -> Trunk:
-    if not len(c.channels) == len(c.kernels) == len(c.strides) > 0:
-        said = f"channels={c.channels}, kernels={c.kernels} and strides={c.strides} are not of the same convolutions"
-        raise UserError(said, allowed="as many numbers in each as there are convolutions")
-    norms = named("norms", c.norms, NORMS)(c.channels)
-    windows = [ConvWindow(*sizes) for sizes in zip(c.channels, c.kernels, c.strides, norms, strict=True)]
     block = partial(
         conformer_block,
         c.dim,
@@ -69,9 +65,21 @@ def build(c: Config) -> Trunk:
         act_dropout=c.act_dropout,
         conv_dropout=c.conv_dropout,
     )
+    windows = conv_windows(c.channels, c.kernels, c.strides, c.norms)
     embed = WaveEmbed(c.dim, windows, bias=c.biased, dropout=c.wave_dropout)
     head = named("top of a Wav2Vec2-Conformer", c.top, TOPS)(c)
     return Trunk(embed, Stack([block() for _ in range(c.layers)], nn.LayerNorm(c.dim)), head)
+
+
+def conv_windows(
+    channels: tuple[int, ...], kernels: tuple[int, ...], strides: tuple[int, ...], norms: str
+) -> list[ConvWindow]:
+    """The convolutions over a waveform, with their norms."""
+    if not len(channels) == len(kernels) == len(strides) > 0:
+        said = f"channels={channels}, kernels={kernels} and strides={strides} are not of the same convolutions"
+        raise UserError(said, allowed="as many numbers in each as there are convolutions")
+    made = named("norms", norms, NORMS)(channels)
+    return [ConvWindow(*sizes) for sizes in zip(channels, kernels, strides, made, strict=True)]
 
 
 def all_normed(channels: tuple[int, ...]) -> list[nn.Module]:
@@ -82,12 +90,27 @@ def first_normed(channels: tuple[int, ...]) -> list[nn.Module]:
     return [TimeNorm(channels[0]), *(Identity() for _ in channels[1:])]
 
 
-def clip(c: Config) -> nn.Module:
+class SoundConfig(Protocol):
+    """A config of an encoder of sounds with one of several heads."""
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def vocab(self) -> int: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def class_dropout(self) -> float: ...
+
+
+def clip(c: SoundConfig) -> nn.Module:
     return Classifier(c.width, c.classes, pool=MeanPool(), inside=nn.Linear(c.dim, c.width))
 
 
 NORMS = {"all": all_normed, "first": first_normed}
-TOPS: dict[str, Callable[[Config], nn.Module]] = {
+TOPS: dict[str, Callable[[SoundConfig], nn.Module]] = {
     "none": lambda c: IgnoreContext(nn.Identity()),  # B T C
     "ctc": lambda c: CTCHead(c.dim, c.vocab, dropout=c.class_dropout),  # B T V
     "rows": clip,  # B K

@@ -1,0 +1,98 @@
+"""Encoders, encoder–decoders and mixtures beside BERT's, BART's and Mixtral's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.interop.cases_bert import SIZES as BERT
+from tests.interop.cases_decoders import LOCAL, WHOLE
+from tests.interop.cases_decoders import case as decoder
+from tests.interop.cases_seq2seq import PAIR, biased
+from tests.interop.parity import Case, Kind
+
+NARROW = {**BERT, "embedding_size": 8}
+DISTANT = {name: size for name, size in BERT.items() if name != "type_vocab_size"}
+DISENTANGLED = {
+    **BERT,
+    "type_vocab_size": 0,
+    "relative_attention": True,
+    "position_buckets": 4,
+    "max_relative_positions": 8,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+}
+MODERN = {
+    **BERT,
+    "local_attention": 4,
+    "layer_types": [WHOLE, LOCAL, LOCAL],
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "cls_token_id": 1,
+    "sep_token_id": 2,
+}
+EXPERTS = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "norm_topk_prob": True,
+    "head_dim": 8,
+}
+
+
+def model(architecture: str, sizes: dict[str, Any]) -> Any:
+    import transformers
+
+    kind = getattr(transformers, architecture)
+    config = kind.config_class(**sizes, architectures=[architecture])
+    return kind._from_config(config, attn_implementation="eager")
+
+
+def encoder(name: str, architecture: str, sizes: dict[str, Any], **options: Any) -> Case:
+    return Case(name, lambda: model(architecture, {**sizes, **options}), Kind.ENCODER)
+
+
+def pair(name: str, architecture: str, **options: Any) -> Case:
+    def make() -> Any:
+        made = model(architecture, {**PAIR, **options})
+        return biased(made) if hasattr(made, "final_logits_bias") else made
+
+    return Case(name, make, Kind.SEQ2SEQ)
+
+
+CASES = [
+    encoder("electra", "ElectraModel", NARROW),
+    encoder("electra, masked words", "ElectraForMaskedLM", NARROW),
+    encoder("electra, replaced words", "ElectraForPreTraining", BERT, embedding_size=16),
+    encoder("electra, classes of rows", "ElectraForSequenceClassification", NARROW, num_labels=3, hidden_act="relu"),
+    encoder("electra, classes of tokens", "ElectraForTokenClassification", NARROW, num_labels=4),
+    encoder("electra, answer spans", "ElectraForQuestionAnswering", NARROW),
+    encoder("mpnet", "MPNetModel", DISTANT),
+    encoder("mpnet, masked words", "MPNetForMaskedLM", DISTANT, layer_norm_eps=1e-5),
+    encoder("mpnet, classes of rows", "MPNetForSequenceClassification", DISTANT, num_labels=3),
+    encoder("deberta-v2", "DebertaV2Model", DISENTANGLED),
+    encoder("deberta-v2, masked words", "DebertaV2ForMaskedLM", DISENTANGLED, pos_att_type="p2c|c2p"),
+    encoder("deberta-v2, classes of rows", "DebertaV2ForSequenceClassification", DISENTANGLED, num_labels=3),
+    encoder(
+        "deberta-v2, answer spans, positions", "DebertaV2ForQuestionAnswering", DISENTANGLED, position_biased_input=True
+    ),
+    encoder("modernbert", "ModernBertModel", MODERN),
+    encoder("modernbert, masked words", "ModernBertForMaskedLM", MODERN),
+    encoder("modernbert, classes of rows", "ModernBertForSequenceClassification", MODERN, num_labels=3),
+    encoder("modernbert, classes of means", "ModernBertForSequenceClassification", MODERN, classifier_pooling="mean"),
+    encoder("modernbert, classes of tokens", "ModernBertForTokenClassification", MODERN, num_labels=4),
+    pair("mbart", "MBartForConditionalGeneration", scale_embedding=True),
+    pair("m2m_100", "M2M100ForConditionalGeneration"),
+    pair("pegasus", "PegasusForConditionalGeneration", activation_function="relu"),
+    decoder("qwen3_moe", "Qwen3MoeForCausalLM", **EXPERTS),
+    decoder(
+        "qwen3_moe, window, tied",
+        "Qwen3MoeForCausalLM",
+        **EXPERTS,
+        use_sliding_window=True,
+        sliding_window=3,
+        tie_word_embeddings=True,
+    ),
+]

@@ -1,0 +1,108 @@
+"""Parts that a family of published models needed: each is its formula."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from headway.interop.keymap import Grouped
+from headway.nn.bias import DisentangledBias, DistanceVectors
+from headway.nn.block import LayerScale, ParallelBlock, Residual
+from headway.nn.head import CAPPED_TOKENS, ClassAndMean, SoftCappedHead
+from headway.nn.image import RegisteredClassToken
+from headway.nn.norm import JointRMSNorm, OffsetRMSNorm
+from headway.ops.pattern import Positions
+from headway.ops.relative import log_bucket
+
+
+def rows(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(3))
+
+
+def test_an_offset_norm_begins_as_a_plain_one_and_adds_one() -> None:
+    norm, x = OffsetRMSNorm(4, eps=1e-6), rows(3, 4)
+    assert_close(norm(x), nn.RMSNorm(4, eps=1e-6)(x))
+    norm.weight.data[:] = torch.tensor([-1.0, 0.0, 1.0, 2.0])
+    rms = (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    assert_close(norm(x), x / rms * torch.tensor([0.0, 1.0, 2.0, 3.0]))
+
+
+def test_a_joint_norm_is_over_all_heads_of_a_token() -> None:
+    norm, x = JointRMSNorm(2, 3, eps=1e-6), rows(1, 2, 5, 3)  # B H T D
+    norm.weight.data = rows(6)
+    rms = (x.square().mean((1, 3), keepdim=True) + 1e-6).sqrt()
+    assert_close(norm(x), x / rms * norm.weight.view(1, 2, 1, 3))
+
+
+def test_sublayers_side_by_side_read_the_same_input() -> None:
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    class Sublayer(nn.Module):
+        def __init__(self, body: nn.Module):
+            super().__init__()
+            self.body = body
+
+        def forward(self, x: Tensor, ctx: object = None) -> Tensor:
+            return self.body(x)
+
+    norm = nn.LayerNorm(4)
+    parts = {
+        "attn": Residual(Sublayer(first), before=norm),
+        "ffn": Residual(Sublayer(second), scale=LayerScale(4, 0.5)),
+    }
+    block, x = ParallelBlock(**parts), rows(2, 3, 4)
+    assert_close(block(x), x + first(norm(x)) + 0.5 * second(x))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_of_capped_logits_is_their_cross_entropy(smoothing: float) -> None:
+    head, x = SoftCappedHead(4, 7, cap=0.5), rows(CAPPED_TOKENS + 9, 4).requires_grad_()
+    head.weight.data = 2 * rows(7, 4)
+    targets = torch.arange(len(x)) % 7
+    logits = 0.5 * torch.tanh(F.linear(x, head.weight) / 0.5)
+    assert_close(head(x), logits)
+    assert logits.abs().max() <= 0.5
+    expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    loss = head.loss(x, targets, smoothing)
+    assert_close(loss, expected)
+    for found, there in zip(*(torch.autograd.grad(y, (x, head.weight)) for y in (loss, expected)), strict=True):
+        assert_close(found, there)
+    assert_close(head.losses(x, targets), F.cross_entropy(logits, targets, reduction="none"))
+
+
+def test_registers_stand_behind_the_class_token_and_are_not_averaged() -> None:
+    token, x = RegisteredClassToken(4, 2), rows(3, 5, 4)
+    y = token(x)
+    assert_close(y[:, 0], (token.token + token.position)[0].expand(3, 4))
+    assert_close(y[:, 1:3], token.registers.expand(3, 2, 4))
+    assert_close(y[:, 3:], x)
+    assert_close(ClassAndMean(3)(y), torch.cat([y[:, 0], x.mean(1)], -1))
+
+
+def test_near_distances_are_buckets_of_their_own_and_far_ones_share_them() -> None:
+    near, far = torch.arange(-4, 5), torch.tensor([5, 6, 8, 11, 15, 31, 99])
+    assert torch.equal(log_bucket(near, 8, 32), near)
+    assert log_bucket(far, 8, 32).tolist() == [5, 5, 6, 6, 6, 7, 9]
+    assert torch.equal(log_bucket(-far, 8, 32), -log_bucket(far, 8, 32))
+
+
+def test_scores_tell_content_from_distance() -> None:
+    distance, q_layer, k_layer = DistanceVectors(6, 4, 8, 1e-7), nn.Linear(6, 6), nn.Linear(6, 6)
+    bias, q, k = DisentangledBias(distance, q_layer, k_layer, 0.25), rows(1, 2, 3, 3), rows(1, 2, 5, 3)
+    found = bias(q, k, Positions.run(2, 3, torch.device("cpu")), Positions.run(0, 5, torch.device("cpu")))
+    vectors = distance.norm(distance.table.weight)
+    for i, j in ((0, 0), (0, 4), (2, 1)):
+        row = vectors[4 + int(log_bucket(torch.tensor(2 + i - j), 4, 8))]
+        by_key, by_query = k_layer(row).view(2, 3), q_layer(row).view(2, 3)
+        assert_close(found[0, :, i, j], 0.25 * (q[0, :, i] * by_key + k[0, :, j] * by_query).sum(-1))
+
+
+def test_rows_of_groups_go_there_and_back() -> None:
+    """Of two groups, each with two queries, a key and a value of width 1: q q k v q q k v."""
+    change, there = Grouped(2, (2, 1, 1)), torch.arange(8)[:, None]
+    q, k, v = change.load([there])
+    assert (q.flatten().tolist(), k.flatten().tolist(), v.flatten().tolist()) == ([0, 1, 4, 5], [2, 6], [3, 7])
+    assert_close(change.save([q, k, v])[0], there)

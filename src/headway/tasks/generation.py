@@ -6,7 +6,7 @@ Axes:  B rows
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace, field
+from dataclasses import dataclass, field, fields, replace
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, NamedTuple
 

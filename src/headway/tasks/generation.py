@@ -6,7 +6,7 @@ Axes:  B rows
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,7 +76,7 @@ class GenerationOptions:
     stop: tuple[str, ...] = ()
     mask_candidates: int = 5
     draft: PromptLookup | nn.Module | None = None
-    interrupt: Interrupt = go_on
+    interrupt: Interrupt = field(default=go_on, repr=False)
 
 
 GREEDY_OPTIONS = GenerationOptions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import subprocess
@@ -160,6 +161,16 @@ def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
         recognise([tmp_path / "a.json"])
     assert BAD_JSON[text] in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_packed_json(tmp_path: Path) -> None:
+    packed = gzip.compress(json.dumps([{"source": f"a {n}", "target": f"b {n}"} for n in range(900)]).encode())
+    file = tmp_path / "a.json.gz"
+    file.write_bytes(packed)
+    assert len(read(recognise([file]))) == 900
+    file.write_bytes(packed[:-100])
+    with pytest.raises(UserError, match="is damaged; get the file again"):
+        recognise([file])
 
 
 @needs_pyarrow

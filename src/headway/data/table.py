@@ -235,18 +235,19 @@ def read_objects(file: Path, keys: tuple[str, ...] = ()) -> Iterator[JsonRow | P
 
 def read_value(file: Path) -> list[Any]:
     """The list that a .json file is, or the one list among the values of its object; read as a whole."""
-    with open_bytes(file) as stream:
-        data = stream.read(MAX_FILE_BYTES + 1)
+    try:
+        with open_bytes(file) as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except CUT:
+        raise UserError(f"{file} is damaged", do="get the file again") from None
     do = "write a list of objects, or one object on each line of a .jsonl file"
     if len(data) > MAX_FILE_BYTES:
         raise UserError(f"{file} has more than {MAX_FILE_BYTES:,} bytes, and is read as a whole", do=do)
     try:
         value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
-        known = {UnicodeDecodeError: "it is not UTF-8", RecursionError: "nested too deeply"}
+        known: dict[type[Exception], str] = {UnicodeDecodeError: "it is not UTF-8", RecursionError: "nested too deeply"}
         raise UserError(f"{file} is not JSON: {known.get(type(error), error)}", do=do) from None
-    except CUT:
-        raise UserError(f"{file} is damaged", do="get the file again") from None
     lists = [one for one in value.values() if isinstance(one, list)] if isinstance(value, dict) else [value]
     if len(lists) != 1 or not isinstance(lists[0], list):
         raise UserError(f"{file} is one JSON value and no list of objects", do=do)

@@ -70,7 +70,7 @@ ACCELERATORS = {
     )
 }
 CPU = "cpu"  # a process on this machine, whose speed is measured
-CPU_SUSTAINED = 0.6  # of products of 1024 × 1024; see docs/SCALE.md
+CPU_SUSTAINED = 0.6  # of products of 1024 × 1024: a guess, which bench/planned_steps.py compares with trainings
 LOOPBACK, MEMORY_SPEED = 2 * GIGA, 10 * GIGA  # bytes a second between processes here, and of main memory, roughly
 
 

@@ -15,7 +15,7 @@ from headway.conversion import convert
 from headway.data.sounds import read_sound
 from headway.data.text_lines import MediaLocation
 from headway.interop.registry import family
-from headway.interop.wav2vec2_conformer import keymap, read_config, write_config
+from headway.interop.wav2vec2_conformer import keymap, read_config
 from headway.system import write_json
 from headway.zoo.wav2vec2_conformer import Config, build
 from tests.data.files import wav

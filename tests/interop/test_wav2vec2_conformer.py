@@ -14,7 +14,8 @@ from headway import load as read
 from headway.conversion import convert
 from headway.data.sounds import read_sound
 from headway.data.text_lines import MediaLocation
-from headway.interop.wav2vec2_conformer import keymap, read_config, write_config
+from headway.interop.registry import family
+from headway.interop.wav2vec2_conformer import keymap, read_config
 from headway.system import write_json
 from headway.zoo.wav2vec2_conformer import Config, build
 from tests.data.files import wav
@@ -31,9 +32,10 @@ def test_what_is_written_makes_the_same_model_there(case: Case) -> None:
     import transformers
 
     theirs: Any = shaken(case.make()).eval()
-    ours = read_config(theirs.config.to_dict())
-    written, names = write_config(ours), keymap(ours)
-    assert read_config(written) == ours
+    known = family(theirs.config.model_type)
+    ours = known.read_config(theirs.config.to_dict())
+    written, names = known.write_config(ours), known.keymap(ours)
+    assert known.read_config(written) == ours
     kind = getattr(transformers, written["architectures"][0])
     assert isinstance(theirs, kind)
     again = kind._from_config(kind.config_class.from_dict(written)).eval()

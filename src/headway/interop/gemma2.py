@@ -34,7 +34,7 @@ ABSENT = {
 }
 FIELDS = ConfigMap(
     *LLAMA.fields,
-    Field("query_pre_attn_scalar", "score_dim", 256.0),
+    Field("query_pre_attn_scalar", "score_dim", 256),
     Field("attn_logit_softcapping", "score_cap", None),
     Field("final_logit_softcapping", "logit_cap", None),
 )

@@ -46,7 +46,7 @@ class Config:
     local_rotary: Frequencies | None = None  # of the layers that have the window; `rotary`
     window: int | None = None
     local_layers: tuple[int, ...] | None = None  # those that have the window; all
-    score_dim: float | None = None  # scores are divided by its root; head_dim
+    score_dim: int | None = None  # scores are divided by its root; head_dim
     score_cap: float | None = None
     logit_cap: float | None = None
     attention_dropout: float = 0.0

@@ -78,7 +78,7 @@ GEMMA2 = sized(
     hidden=9216,
     window=4096,
     local_layers=tuple(range(0, 26, 2)),
-    score_dim=256.0,
+    score_dim=256,
     score_cap=50.0,
     logit_cap=30.0,
 )

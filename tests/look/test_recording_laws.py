@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 from headway import record
 from headway.look.recording import HeadEdit
+from headway.native.sequence_attention import native_attend
 from headway.nn.trace import Off, Only
 from tests.look.readers import READERS, read
 
@@ -39,7 +40,13 @@ def test_reading_leaves_the_output_and_the_kernel_alone(name: str, monkeypatch: 
         calls.append(1)
         return fused(*given, **more)  # type: ignore[arg-type]
 
+    def native(*given: Tensor, **more: object) -> Tensor | None:
+        found = native_attend(*given, **more)  # type: ignore[arg-type]
+        calls.extend([1] if found is not None else [])
+        return found
+
     monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
+    monkeypatch.setattr("headway.ops.attend.native_attend", native)
     with torch.no_grad():
         plain = run.call()
         before = len(calls)

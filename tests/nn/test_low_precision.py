@@ -21,7 +21,7 @@ from tests.laws.images import CHANNELS, MODELS
 from tests.laws.subjects import SUBJECTS, Subject, zoo_gpt2, zoo_mixtral
 
 # made of recurrent cells or convolutions alone
-WITHOUT_LINEAR = {"gru", "both ways", "convolution", "convolution of both sides"}
+WITHOUT_LINEAR = {"gru", "both ways", "convolution", "convolution of both sides", "convolution of positions"}
 
 
 def quantised(model: nn.Module) -> nn.Module:

@@ -203,19 +203,19 @@ def check_exists(path: Path) -> None:
     if path.is_symlink() and not path.exists():
         raise UserError(f"{path} is a link to {path.readlink()}, which is not there", do="give the file itself")
     if not path.exists():
+        if has_magic(str(path)):
+            raise UserError(f"{path} finds no file", do="check the names with ls, and put quotes around the pattern")
         beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         like = nearest(path.name, beside)
         raise UserError(f"{path} does not exist", meant=like and str(path.with_name(like)))
 
 
 def expanded(path: Path) -> list[Path]:
-    """The files that a pattern such as data/*.parquet finds, in the order of their names; other paths as they are."""
+    """The files that a pattern such as data/*.parquet finds, in the order of their names; else the path as it is."""
     if not has_magic(str(path)) or os.path.exists(path):
         return [path]
     found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
-    if not found:
-        raise UserError(f"{path} finds no file", do="check the names with ls, and put quotes around the pattern")
-    return found
+    return found or [path]
 
 
 def check_format(file: Path) -> None:

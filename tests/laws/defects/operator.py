@@ -65,6 +65,12 @@ MUTANTS = [
         lambda right: lambda self, q, k: (right(self, q, k)[0], k, 1.0),
     ),
     Mutant(
+        "test_operator.py::test_capped_score_is_its_formula",
+        "scores are cut off at the cap",
+        f"{ATTEND}:soft_cap",
+        instead(lambda x, cap: x.clamp(-cap, cap)),
+    ),
+    Mutant(
         "test_operator.py::test_dropout_is_of_weights",
         "dropped weights are not made up for",
         f"{ATTEND}:drop",

@@ -7,7 +7,6 @@ from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from socket import create_server
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
@@ -23,6 +22,7 @@ from headway.serve.batching import BatchQueue
 from headway.serve.connections import PATIENCE, server_config
 from headway.serve.counters import Counters
 from headway.serve.engine import Engine
+from headway.serve.run_server import ServerAddress
 from headway.serve.security import AccessRules
 from headway.serve.serve_options import EngineLimits, ServeOptions
 from headway.serve.served_models import ModelPool, ServedModel
@@ -114,7 +114,7 @@ def serving(
     patience: float = PATIENCE,
 ) -> Generator[RunningServer]:
     pool, counters = ModelPool(folders, options or ServeOptions(), GatedEngine), Counters()
-    with TemporaryDirectory() as folder, create_server(("127.0.0.1", 0)) as listening:
+    with TemporaryDirectory() as folder, ServerAddress(port=0).bind() as listening:
         app = create_app(pool, Path(folder), rules, limits, counters)
         server = uvicorn.Server(server_config(app, counters, patience))  # type: ignore[arg-type]
         thread = Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -1,6 +1,7 @@
-"""Where a training step spends its time: `python bench/profiles.py [WORK …]`, by torch.profiler, one thread.
+"""Where a training step spends its time: `python bench/profiles.py [bf16] [WORK …]`, by torch.profiler, one thread.
 
-Shares are of elapsed time in operations, so a busy machine blurs them; in brackets calls in a step.
+With bf16 the steps are in mixed precision.  Shares are of elapsed time in operations, so a busy machine blurs them; in
+brackets calls in a step.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ from headway.zoo import bert, gpt2
 from headway.zoo.build import build, config_of
 
 STEPS, SHOWN = 3, 16
-Step = Callable[[], object]
+Learning = tuple[nn.Module, Callable[[Any, Any], Tensor], Any]  # a model, its loss and a batch
 
 
 def main(names: list[str]) -> None:
     torch.set_num_threads(1)
     keep_memory()
-    for name in names or list(WORKS):
+    dtype = torch.bfloat16 if "bf16" in names else torch.float32
+    for name in [name for name in names if name != "bf16"] or list(WORKS):
         torch.manual_seed(0)
-        step = WORKS[name]()
+        model, loss, batch = WORKS[name]()
+        step = step_on(learner_of(model, loss, dtype), batch)
         step()
         step()
         with profile(activities=[ProfilerActivity.CPU]) as found:
@@ -50,29 +53,28 @@ def main(names: list[str]) -> None:
         print(f"{name}: {told}", flush=True)
 
 
-def text(dim: int, layers: int, heads: int, rows: int, length: int) -> Step:
+def text(dim: int, layers: int, heads: int, rows: int, length: int) -> Learning:
     config = gpt2.Config(vocab=65, context=length, dim=dim, layers=layers, heads=heads, attention_dropout=0.0)
     ids = torch.randint(0, 65, (rows, length + 1))
     batch = CausalBatch(PackedBatch(ids[:, :-1].contiguous(), None), ids[:, 1:].flatten())
-    return step_on(learner_of(gpt2.build(replace(config, dropout=0.1)), causal_loss), batch)
+    return gpt2.build(replace(config, dropout=0.1)), causal_loss, batch
 
 
-def pairs() -> Step:
+def pairs() -> Learning:
     """128 pairs as long as those of Multi30k, of like length."""
     draw = np.random.default_rng(0)
     lengths = np.clip(draw.lognormal(2.65, 0.1, (128, 1)) * [1.0, 1.05], 4, 60).astype(np.int64)
     rows = [(draw.integers(4, 8000, one), draw.integers(4, 8000, other)) for one, other in lengths]
     model = build(replace(cast(Any, config_of("transformer-small")), dropout=0.1))
-    learner = learner_of(model, lambda model, batch: target_predictions(model, batch).loss(0.1))
-    return step_on(learner, pair_batch(rows, 1))
+    return model, lambda model, batch: target_predictions(model, batch).loss(0.1), pair_batch(rows, 1)
 
 
-def masked() -> Step:
+def masked() -> Learning:
     ids = torch.randint(5, 30_522, (16, 128))
     places = (torch.rand(16, 128) < 0.15).flatten().nonzero()[:, 0]
     batch = MaskedBatch(PackedBatch(ids, None), places, ids.flatten()[places])
     model = bert.build(bert.Config(dim=256, layers=4, heads=4, dropout=0.1, attention_dropout=0.0))
-    return step_on(learner_of(model, masked_loss), batch)
+    return model, masked_loss, batch
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Images:
     targets = tokens
 
 
-def images(preset: str, rows: int) -> Step:
+def images(preset: str, rows: int) -> Learning:
     config = cast(Any, config_of(preset))
     pixels = torch.randn(rows, config.channels, config.image, config.image)
     batch = Images(pixels, torch.randint(0, config.classes, (rows,)))
@@ -95,10 +97,10 @@ def images(preset: str, rows: int) -> Step:
     def loss(model: nn.Module, batch: Images) -> Tensor:
         return F.cross_entropy(model(batch.pixels), batch.classes, reduction="sum")
 
-    return step_on(learner_of(build(config), loss), batch)
+    return build(config), loss, batch
 
 
-WORKS: dict[str, Callable[[], Step]] = {
+WORKS: dict[str, Callable[[], Learning]] = {
     "gpt-nano": lambda: text(48, 3, 3, 16, 128),
     "gpt 6 layers/384": lambda: text(384, 6, 6, 4, 256),
     "transformer-small": pairs,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from headway.nn.head import word_head
@@ -16,8 +17,10 @@ from headway.training.learner import Learner
 from headway.training.optimiser import AdamW, Constant, Optimiser
 
 
-def learner_of(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor]) -> Learner:
-    return Learner(model, loss, Optimiser(AdamW(), groups(model)), Constant(), seed=0)
+def learner_of(
+    model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], dtype: torch.dtype = torch.float32
+) -> Learner:
+    return Learner(model, loss, Optimiser(AdamW(), groups(model)), Constant(), seed=0, dtype=dtype)
 
 
 def step_on(learner: Learner, batch: Any) -> Callable[[], object]:

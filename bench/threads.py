@@ -21,7 +21,12 @@ POLICIES: dict[str, dict[str, str]] = {
     "spin 1,000": {"GOMP_SPINCOUNT": "1000"},
     "spin 10,000": {"GOMP_SPINCOUNT": "10000"},
 }
-WORKS = ("gpt-nano", "4 layers of 256", "dates")
+WORKS = {  # size, and the length of rows
+    "gpt-nano": ({"vocab": 65, "dim": 48, "layers": 3, "heads": 3}, 128),
+    "4 layers of 256": ({"vocab": 8000, "dim": 256, "layers": 4, "heads": 4}, 128),
+    "6 layers of 384": ({"vocab": 65, "dim": 384, "layers": 6, "heads": 6}, 256),
+    "dates": None,
+}
 THREADS, ROWS = 2, 8
 BUSY = "while True: pass"
 
@@ -100,7 +105,7 @@ def train(work: str) -> None:
 
 
 def step_of(work: str) -> Callable[[], object]:
-    """A training step: decoders on rows of 128 tokens, and the demo's on its dates."""
+    """A training step: decoders on rows of text, and the demo's on its dates."""
     import torch
 
     from bench.steps import causal_loss, learner_of, step_on
@@ -111,13 +116,11 @@ def step_of(work: str) -> Callable[[], object]:
 
     keep_memory()
     torch.set_num_threads(THREADS)
-    if work == "dates":
+    if (decoder := WORKS[work]) is None:
         return demo_step()
-    sizes = {"vocab": 65, "dim": 48, "layers": 3, "heads": 3}
-    if work != "gpt-nano":
-        sizes = {"vocab": 8000, "dim": 256, "layers": 4, "heads": 4}
-    config = gpt2.Config(**sizes, context=128, dropout=0.0, attention_dropout=0.0)
-    ids = torch.randint(0, 65, (ROWS, 129))
+    sizes, length = decoder
+    config = gpt2.Config(**sizes, context=length, dropout=0.0, attention_dropout=0.0)
+    ids = torch.randint(0, 65, (ROWS, length + 1))
     batch = CausalBatch(PackedBatch(ids[:, :-1].contiguous(), None), ids[:, 1:].flatten())
     return step_on(learner_of(gpt2.build(config), causal_loss), batch)
 

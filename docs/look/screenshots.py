@@ -28,14 +28,18 @@ TRAINED = {  # model: arguments of headway train
 }
 STORY = "Once upon a time"
 DATE, TROUSERS = "the 5th of March 1987", "{data}/fashion_mnist/t10k-images-idx3-ubyte.gz/3"
-# picture: the model (trained, or of --weights), its input, the state of the page, and the size of the window
+# picture: the model (trained, or of --weights), its input, the state of the page, the size of the window and its theme
+LLAMA = ("llama_stories260k", STORY)
 SHOTS = {
-    "translator": ("dates", DATE, {"site": "decoder.1.cross", "view": "matrix"}, (1440, 900)),
-    "alignment": ("dates", DATE, {"site": "decoder.1.cross", "view": "alignment"}, (1440, 900)),
-    "vit": ("fashion", TROUSERS, {"site": "2.attn", "view": "picture"}, (1440, 900)),
-    "matrix": ("llama_stories260k", STORY, {"site": "2.attn", "head": 5, "view": "matrix"}, (1440, 900)),
-    "lines": ("llama_stories260k", STORY, {"site": "2.attn", "head": 5, "view": "lines"}, (1440, 900)),
-    "phone": ("llama_stories260k", STORY, {"site": "2.attn", "head": 5, "view": "matrix"}, (390, 844)),
+    "translator": ("dates", DATE, {"site": "decoder.1.cross", "view": "matrix"}, (1400, 1000), "light"),
+    "alignment": ("dates", DATE, {"site": "decoder.1.cross", "view": "alignment"}, (1400, 1000), "dark"),
+    "vit": ("fashion", TROUSERS, {"site": "2.attn", "view": "picture"}, (1400, 1000), "light"),
+    "opening": (*LLAMA, {}, (1366, 768), "light"),
+    "matrix": (*LLAMA, {"site": "2.attn", "head": 5, "view": "matrix"}, (1400, 1000), "dark"),
+    "lines": (*LLAMA, {"site": "2.attn", "head": 5, "view": "lines"}, (1400, 1000), "light"),
+    "lens": (*LLAMA, {"view": "lens"}, (1400, 1000), "dark"),
+    "flow": (*LLAMA, {"view": "flow"}, (1366, 768), "light"),
+    "phone": (*LLAMA, {"site": "2.attn", "head": 5, "view": "matrix"}, (390, 844), "dark"),
 }
 
 
@@ -52,7 +56,6 @@ def main() -> None:
     chrome = Chrome()
     try:
         page = Page(chrome)
-        page.prefer(color_scheme="light")
         for name in given.only or SHOTS:
             take(name, page, given.models, given.weights, given.data)
     finally:
@@ -60,7 +63,7 @@ def main() -> None:
 
 
 def take(name: str, page: Page, models: Path, weights: Path, data: Path) -> None:
-    model, text, state, size = SHOTS[name]
+    model, text, state, size, theme = SHOTS[name]
     words = [word.format(data=data) for word in TRAINED.get(model, [])]
     folder = models / model if words else weights / model
     if not (folder.exists() or words == TRAINED["dates"] or (words and Path(words[0]).exists())):
@@ -72,6 +75,7 @@ def take(name: str, page: Page, models: Path, weights: Path, data: Path) -> None
         file = Path(scratch) / "page.html"
         headway("look", str(folder), text.format(data=data), "--out", str(file))
         page.size(*size)
+        page.prefer(color_scheme=theme)
         page.open(file)
         page.evaluate(f"headway.change({json.dumps(state)})")
         page.settle()

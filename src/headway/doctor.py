@@ -15,6 +15,7 @@ from typing import Any
 
 from headway import __version__
 from headway.console import binary
+from headway.distributed.launcher import rendezvous_problem
 from headway.dtype import BF16, has_instructions
 from headway.native.library import NativeLibrary, native_library
 from headway.system import describe_cores, describe_python, describe_waiting, lines_of, usable_cores
@@ -101,6 +102,7 @@ def findings() -> Iterator[MachineCheck]:
     yield cache()
     if find_spec("torch") and here():  # MKL ends the process where the current folder is gone
         yield from computing()
+        yield processes()
 
 
 def python() -> MachineCheck:
@@ -132,6 +134,15 @@ def native_step() -> MachineCheck:
         return MachineCheck("native step", told, do, needed=False)
     lacking = f"; this processor has no {' and no '.join(library.missing)}" if library.missing else ""
     return MachineCheck("native step", f"{library.sets[library.best]}, for decoding on the CPU{lacking}")
+
+
+def processes() -> MachineCheck:
+    """Whether two processes of this machine find each other, as those of a training do."""
+    problem = rendezvous_problem()
+    if problem is None:
+        return MachineCheck("processes", "two of them have met and added numbers by gloo (--processes)")
+    do = "see that the loopback interface is up and that nothing filters its ports"
+    return MachineCheck("processes", f"two of them cannot train together: {problem}", do, needed=False)
 
 
 def cores() -> MachineCheck:

@@ -226,17 +226,13 @@ class TrainSettings:
         min_value=0,
         limit=MAX_STEPS,
     )
-    min_lr_ratio: float = setting(
-        0.0, "final learning rate as a fraction of the peak learning rate", min_value=0, max_value=1
-    )
+    min_lr_ratio: float = setting(0.0, "final learning rate as a fraction of the peak", min_value=0, max_value=1)
     weight_decay: float = setting(0.01, "weight decay, decoupled from the gradient", min_value=0, limit=1e6)
     betas: tuple[float, float] = setting(
         (0.9, 0.98), "Adam's beta1 and beta2: decay rates of its moving averages", min_value=0, max_value=0.999999
     )
     eps: float = setting(1e-8, "Adam's epsilon, for numerical stability of the division", min_value=0, limit=1)
-    max_grad_norm: float = setting(
-        1.0, "gradient clipping: maximum norm of the gradient; 0: no clipping", min_value=0, limit=1e30
-    )
+    max_grad_norm: float = setting(1.0, "gradient clipping: maximum norm; 0: no clipping", min_value=0, limit=1e30)
     label_smoothing: float | None = setting(None, "label smoothing; null: the task's", min_value=0, max_value=0.99)
     dropout: float | None = setting(None, "dropout probability; null: the preset's", min_value=0, max_value=0.99)
     ema_decay: float = setting(
@@ -277,6 +273,9 @@ class TrainSettings:
         None,
         "activation checkpointing: true recomputes the activations of each block in the backward pass, which takes "
         "less memory and about a third more time; null: only where the memory does not suffice without",
+    )
+    parallel: Literal["ddp", "fsdp"] = setting(
+        "ddp", "engine of several processes: ddp, each has the whole model; fsdp, each has a part of every parameter"
     )
     threads: int | None = setting(None, "CPU threads of the computation; null: one per core", min_value=1, limit=1024)
     log_every: int | None = setting(None, "steps between lines of metrics; null: chosen", min_value=1, limit=MAX_STEPS)

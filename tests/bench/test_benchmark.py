@@ -16,6 +16,8 @@ from headway.bench.growth import growth_of, growth_rows
 from headway.bench.limits import merge_limits
 from headway.bench.peers import CTRANSLATE2, TORCH, TRANSFORMERS, Peer
 from headway.bench.suite import Case, Contender
+from headway.bench.suites import SUITES
+from headway.cli.bench_command import bench
 from headway.errors import UserError
 from headway.figures import exponent
 
@@ -150,19 +152,20 @@ def test_a_table_has_the_fastest_first_and_says_what_differs() -> None:
 
 
 def test_bars_are_met_or_missed_by_processor() -> None:
-    found = {(row[2], row[3]): row[4:] for row in bar_rows([RESULT])[1:]}
+    found = {(row[3], row[4]): row[5:] for row in bar_rows([RESULT])[1:]}
     assert found["headway int8", "transformers"] == ["speed ≥ 4.8", "6.00", "met"]
     assert found["headway fp32", "transformers"] == ["speed ≥ 1.9", "2.00", "met"]
     assert found["headway int8", "CTranslate2 int8"] == ["speed ≥ 1", "2.00", "met"]
     wide = replace(RESULT, machine={**RESULT.machine, "features": "avx512f"}, name="generate-gpt2")
-    assert ["speed ≥ 5.8", "6.00", "met"] in [row[4:] for row in bar_rows([wide])]
+    assert ["speed ≥ 5.8", "6.00", "met"] in [row[5:] for row in bar_rows([wide])]
     memory = Bar("generate-gpt2", "headway fp32", 0.6, memory=True)
     reached = memory.reached(CASE)
+    assert reached is not None
     assert reached == 0.75
     assert not memory.met(reached, RESULT)
     rows = bar_rows([replace(RESULT, name="train-gpt-50k")])[1:]
-    assert [row[4:] for row in rows] == [["speed ≥ 1.5", "2.00", "met"], ["peak memory ≤ 0.6", "0.75", "missed"]]
-    assert final_rows([RESULT])[1][2:] == ["headway int8", "6.00", "CTranslate2 int8", "3.00", "2.00"]
+    assert [row[5:] for row in rows] == [["speed ≥ 1.5", "2.00", "met"], ["peak memory ≤ 0.6", "0.75", "missed"]]
+    assert final_rows([RESULT])[1][3:] == ["headway int8", "6.00", "CTranslate2 int8", "3.00", "2.00"]
 
 
 def test_results_survive_json_and_the_page_keeps_other_suites(tmp_path: Path) -> None:
@@ -172,7 +175,7 @@ def test_results_survive_json_and_the_page_keeps_other_suites(tmp_path: Path) ->
     write_page(path, [other], ["generate-gpt2", "load"])
     write_page(path, [RESULT], ["generate-gpt2", "load", "tokenise"])
     text = path.read_text(encoding="utf-8")
-    assert "These suites have not run on this machine: tokenise." in text
+    assert "These suites have run on none of these machines: tokenise." in text
     assert text.index("## generate-gpt2") < text.index("## load") < text.index("## Bars")
     assert text == page([RESULT, other], ["tokenise"])
     kept = json.loads((tmp_path / "BENCHMARKS.json").read_text(encoding="utf-8"))
@@ -181,6 +184,38 @@ def test_results_survive_json_and_the_page_keeps_other_suites(tmp_path: Path) ->
     (tmp_path / "BENCHMARKS.json").write_text('{"suites": [{"name": "load"}]}')
     with pytest.raises(UserError, match="does not hold results"):
         write_page(path, [RESULT], ["generate-gpt2"])
+
+
+def test_the_page_holds_results_of_several_processors(tmp_path: Path) -> None:
+    path, order = tmp_path / "BENCHMARKS.md", ["generate-gpt2"]
+    wide = replace(RESULT, machine={**RESULT.machine, "features": "avx2, avx512f"})
+    write_page(path, [RESULT], order)
+    write_page(path, [wide], order)
+    text = path.read_text(encoding="utf-8")
+    assert "## generate-gpt2, AVX2\n" in text
+    assert "## generate-gpt2, AVX-512\n" in text
+    assert {row[2] for row in final_rows([RESULT, wide])[1:]} == {"AVX2", "AVX-512"}
+    write_page(path, [replace(wide, rounds=99)], order)  # measured again
+    stored = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    assert sorted(one["rounds"] for one in stored["suites"]) == [RESULT.rounds, 99]
+
+
+def test_a_page_is_written_anew_and_takes_results_of_another_run(tmp_path: Path) -> None:
+    path, other = tmp_path / "B.md", tmp_path / "other.json"
+    with pytest.raises(UserError, match=r"there are no results beside .*B\.md; name suites, which are then measured"):
+        bench(out=path)
+    write_page(path, [RESULT], list(SUITES))
+    other.write_text(json_text([replace(RESULT, name="load")]))
+    as_it_was = path.read_text()
+    path.unlink()
+    assert bench(out=path) == 0
+    assert path.read_text() == as_it_was
+    assert bench(out=path, results=other) == 0
+    assert [one["name"] for one in json.loads(path.with_suffix(".json").read_text())["suites"]] == [RESULT.name, "load"]
+    assert "\n## load, " in path.read_text()
+    for wrong in ({"out": path, "results": tmp_path / "none"}, {"results": other}):
+        with pytest.raises(UserError, match=r"results=.*"):
+            bench(**wrong)
 
 
 def strip(values: dict[str, object]) -> dict[str, object]:

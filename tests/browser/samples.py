@@ -66,7 +66,8 @@ class Sample:
     def run(self, title: str, given: str, axes: Mapping[str, Plain], outcome: Plain, **more: object) -> Plain:
         told = {"title": title, "architecture": "sample", "parameters": 1_234_567, "input": given, "outcome": outcome}
         media = {"picture": None, "sound": None, "effects": None, "follows": None}
-        run = told | media | {"id": len(self.data["runs"]), "axes": dict(axes), "sites": []} | more
+        read = {"written": len(outcome["steps"]) if outcome["kind"] in ("next", "written", "heard") else 0}
+        run = told | read | media | {"id": len(self.data["runs"]), "axes": dict(axes), "sites": []} | more
         self.data["runs"].append(run)
         return run
 

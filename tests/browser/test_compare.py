@@ -77,7 +77,7 @@ def test_translators_that_write_different_words(page: Page, tmp_path: Path, caps
     assert page.evaluate("headway.state.compare") == 1
     assert page.text("compared") == "difference: one − two; two reads what one wrote"
     for site in seen.one.sites:
-        page.evaluate(f"headway.change({{site: {json.dumps(site)}, head: 1}})")
+        page.evaluate(f"headway.change({{site: {json.dumps(site)}, head: 1, view: 'matrix'}})")
         page.settle()
         pointed(seen)
     assert page.asked_for() == []

@@ -45,7 +45,7 @@ def test_what_is_not_in_the_file_is_said_to_be_missing(shown: Shown, sample: Sam
 
 def test_a_thin_diagonal_survives(shown: Shown, sample: Sample) -> None:
     """In every line of the whole map: of 4 096 cells of a row, one is bright."""
-    page = shown(sample)
+    page = shown(sample, "#view=matrix&palette=cividis")
     bright, all = page.evaluate(f"""(() => {{
       const node = {found("canvas")};
       const data = node.getContext("2d").getImageData(0, 0, node.width, node.height).data;

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
 
 from headway.cli import main as cli
+from headway.generate.sampling import RandomSampler
+from headway.learn.lesson import LESSONS
+from headway.look.module_flow import module_flow
+from headway.look.output_lens import TEMPERATURES, OutputLens, output_lens
 from headway.look.recording import HeadEdit, Recording
 from headway.model import load
 from headway.nn.trace import Off, Only, Uniform
+from headway.tasks.tracing import Choices
 from tests.look.readers import READERS, loaded
 
 from .page import Page, found
@@ -19,19 +25,19 @@ from .page import Page, found
 pytestmark = pytest.mark.long
 
 MODELS = {  # and the views that the sites of each must offer, taken together
-    "gpt2": {"matrix", "lines", "row", "table"},
-    "bert": {"matrix", "lines", "row", "table"},
-    "transformer": {"matrix", "lines", "row", "alignment", "table"},
-    "rnn": {"matrix", "lines", "row", "alignment", "table"},
-    "vit": {"matrix", "row", "picture", "table"},
-    "swin": {"matrix", "row", "picture", "table"},
-    "mvitv2": {"matrix", "row", "picture", "table"},
-    "captioner, soft": {"matrix", "row", "picture", "strip", "table"},
-    "captioner, hard": {"matrix", "row", "picture", "strip", "table"},
-    "captioner, vit": {"matrix", "lines", "row", "picture", "strip", "table"},
-    "conformer, decoder": {"matrix", "lines", "row", "alignment", "sound", "table"},
-    "whisper": {"matrix", "lines", "row", "alignment", "sound", "table"},
-    "sets": {"matrix", "lines", "row", "table"},
+    "gpt2": {"flow", "lens", "matrix", "lines", "row", "table"},
+    "bert": {"flow", "lens", "matrix", "lines", "row", "table"},
+    "transformer": {"flow", "lens", "matrix", "lines", "row", "alignment", "table"},
+    "rnn": {"flow", "matrix", "lines", "row", "alignment", "table"},
+    "vit": {"flow", "matrix", "row", "picture", "table"},
+    "swin": {"flow", "matrix", "row", "picture", "table"},
+    "mvitv2": {"flow", "matrix", "row", "picture", "table"},
+    "captioner, soft": {"flow", "matrix", "row", "picture", "strip", "table"},
+    "captioner, hard": {"flow", "matrix", "row", "picture", "strip", "table"},
+    "captioner, vit": {"flow", "lens", "matrix", "lines", "row", "picture", "strip", "table"},
+    "conformer, decoder": {"flow", "lens", "matrix", "lines", "row", "alignment", "sound", "table"},
+    "whisper": {"flow", "lens", "matrix", "lines", "row", "alignment", "sound", "table"},
+    "sets": {"flow", "matrix", "lines", "row", "table"},
 }
 EDITS = {"off": Off(), "uniform": Uniform(), "only": Only()}
 
@@ -122,3 +128,105 @@ def edits(page: Page, recording: Recording) -> None:
         assert told_by(page, "edit-delta") == pytest.approx(outcome.total - recording.outcome.total, abs=1e-3)
         if outcome.text != recording.outcome.text:
             assert page.evaluate("document.querySelector('.edit-output ins') !== null")
+
+
+LENSES = ["gpt2", "bert", "transformer", "captioner, vit", "conformer, decoder", "whisper"]
+
+
+@pytest.mark.parametrize("name", LENSES)
+def test_the_lens_says_what_python_says(opened: tuple[Page, Recording], name: str) -> None:
+    """Every cell, what is summed, and the distribution at another temperature among the likeliest tokens."""
+    page, recording = opened
+    lens = output_lens(recording)
+    assert lens is not None
+    page.evaluate(f"headway.change({{view: 'lens', step: {lens.first}}})")
+    page.settle()
+    rows = page.evaluate(
+        "[...document.querySelectorAll('.lens-grid tbody tr')].map(n => [...n.cells].slice(1).map(c => c.title))"
+    )
+    for line, layer in zip(rows, range(len(lens.layers) - 1, -1, -1), strict=True):
+        ranks = [int(title.rpartition(" ")[2]) for title in line]
+        assert ranks == [step[layer].rank + 1 for step in lens.choices]
+    if lens.parts is None:
+        assert "norms inside" in page.text("logit-parts")
+    else:
+        told = page.evaluate("[...document.querySelectorAll('.lens-parts .probable .number')].map(n => n.innerText)")
+        values = sorted(lens.parts.values[0], key=abs, reverse=True)[:8]
+        assert [float(text.replace("−", "-")) for text in told] == pytest.approx(values, abs=0.005 + 1e-4)
+        assert f"{lens.parts.total[0]:+.2f}".replace("-", "−") in page.text("logit-parts")
+    sampled(page, recording, lens)
+    assert page.errors == []
+
+
+def sampled(page: Page, recording: Recording, lens: OutputLens) -> None:
+    """Temperature 0.5, then the two likeliest alone."""
+    if page.evaluate(f"{found('temperature')}.closest('.sliders').hidden"):
+        return
+    for testid, value in (("temperature", TEMPERATURES.index(0.5)), ("top-k", 2)):
+        page.evaluate(f"(n => (n.value = {value}, n.dispatchEvent(new Event('input'))))({found(testid)})")
+    reader = recording.run.reader
+    assert isinstance(reader, Choices)
+    logits = reader.head(recording.run.call().detach())[lens.first]
+    sampler = RandomSampler(temperature=0.5, top_k=2)
+    expected = sampler.probabilities(sampler.process(logits, [])).topk(2).values.tolist()
+    told = page.evaluate("[...document.querySelectorAll('.next .number')].map(n => n.innerText)")[:2]
+    assert [float(text.removesuffix(" %")) / 100 for text in told] == pytest.approx(expected, abs=0.006)
+
+
+def test_the_whole_model_is_shown_as_it_ran(opened: tuple[Page, Recording]) -> None:
+    """Every module of the tree can be opened, with its sizes; attention leads into its heads."""
+    page, recording = opened
+    page.evaluate("headway.change({view: 'flow'})")
+    page.settle()
+    page.evaluate("""(() => {
+      for (;;) {
+        const closed = document.querySelector('.module-name[aria-expanded="false"]');
+        if (closed === null) return;
+        closed.click();
+      }
+    })()""")
+    told = page.evaluate("[...document.querySelectorAll('.module-name')].map(n => n.dataset.path)")
+    nodes = {node.path: node for node in module_flow(recording).walk()}
+    assert set(told) == nodes.keys() - {""}
+    added = page.evaluate("""[...document.querySelectorAll('.module.residual > .module-head')].map((n) => [
+      n.querySelector('.module-name').dataset.path,
+      ...[...n.querySelectorAll('.number')].map((m) => m.innerText),
+    ])""")
+    for path, *numbers in added:
+        node = nodes[path]
+        assert node.before is not None
+        assert node.added is not None
+        assert node.size is not None
+        expected = [node.before, node.added, node.size]
+        assert [float(text) for text in numbers] == pytest.approx(expected, abs=0.005 + 1e-6)
+    site = next(iter(recording.sites))
+    page.click(f"flow-{site}")
+    assert page.evaluate("[headway.state.site, headway.state.view !== 'flow']") == [site, True]
+    page.collect()
+    assert page.errors == []
+
+
+def test_a_tour_goes_through_every_kind_of_model(opened: tuple[Page, Recording]) -> None:
+    """Six steps with the numbers of this input, each with a lesson that there is; it can be left at any time."""
+    page, recording = opened
+    page.click("tour")
+    told = list[str]()
+    for at in range(6):
+        page.settle()
+        assert page.evaluate("document.querySelectorAll('.toured').length") == 1
+        told.append(page.text("tour-text"))
+        lesson = page.evaluate("document.querySelector('.tour code').innerText").split()[-1]
+        assert lesson in LESSONS
+        if at == 3 and not recording.is_hard(page.evaluate("headway.state.site")):
+            assert float(page.evaluate(f"{found('foot-softmax')}.dataset.value")) == pytest.approx(
+                float(re.search(r"the weight ([\d.]+)\.", told[-1])[1]),
+                abs=0.0005 + 1e-6,  # type: ignore[index]
+            )
+        page.click("tour-next")
+    assert len(set(told)) == 6
+    assert page.evaluate("document.querySelector('.tour').hidden")
+    page.click("tour")
+    page.key("Escape")
+    assert page.evaluate("document.querySelector('.tour').hidden")
+    page.collect()
+    assert page.errors == []

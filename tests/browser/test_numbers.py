@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ BRIGHTEST = f"""(() => {{
 def test_the_brightest_cell_is_the_one_of_the_largest_weight(shown: Shown, kind: str, view: str) -> None:
     """The pointer reads the cell that it stands on, and not its neighbour."""
     made = sample(kind)
-    page = shown(made, f"#view={view}")
+    page = shown(made, f"#view={view}&palette=cividis")
     page.hover(*page.evaluate(BRIGHTEST))
     state = page.evaluate("headway.state")
     weights = made.weights[0, state["site"]][state["head"]]
@@ -153,3 +154,46 @@ def test_entropy_is_that_of_the_row(shown: Shown) -> None:
     row = made.weights[0, "0.attn"][0, 15]
     told = float(page.text("entropy").split()[1])
     assert told == pytest.approx(float(-(row * np.log(row)).sum()), abs=0.01)
+
+
+def share(text: str) -> float:
+    """Of a number that is shown as 59.4 %."""
+    return float(text.removesuffix(" %")) / 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sentence_is_made_of_the_numbers(shown: Shown, kind: str) -> None:
+    """Who looks at whom, with the two largest weights of the row; it follows the query, and is what is heard."""
+    made = sample(kind)
+    run = made.data["runs"][0]
+    page = shown(made)
+    for site in run["sites"]:
+        for row in (0, site["shape"][0] - 1):
+            page.evaluate(f"headway.change({{site: '{site['name']}', head: 0, row: {row}}})")
+            page.settle()
+            told = page.text("story")
+            best = np.sort(made.weights[0, site["name"]][0, row])[::-1][:2]
+            shares = [share(found) for found in re.findall(r"[\d.]+ %", told.split(" · ")[0])]
+            assert shares == pytest.approx([each for each in best if each > 0], abs=0.0005 + 1e-6)
+            effect = (site["stats"]["effect"] or [None])[0]
+            assert ("switched off" in told) == (effect is not None)
+            if effect is not None:
+                assert told.endswith(f"{effect:+.3f}".replace("-", "−"))
+    page.wait(f"{found('announced')}.innerText.includes('looks at')", 5)
+
+
+def test_the_sentence_says_what_a_head_usually_does(shown: Shown) -> None:
+    made = sample("language")
+    site = made.data["runs"][0]["sites"][1]
+    before = dict(site["stats"])
+    site["stats"] |= {"previous": [0.62, 0.1, None, 0.2, 0.2, 0.2], "induction": [0.1, 0.45, 0.2, 0.2, 0.2, 0.2]}
+    try:
+        page = shown(made, "#site=1.attn&head=0")
+        assert "this head gives the token before 62.0 % of its weight" in page.text("story")
+        badges = page.evaluate("[...document.querySelectorAll('.thumb .badge')].map(n => n.parentNode.dataset.testid)")
+        assert badges == ["head-1.attn-0", "head-1.attn-1"]
+        page.evaluate("headway.change({head: 3})")
+        page.settle()
+        assert f"looks {site['stats']['distance'][3]:.1f} tokens away on average" in page.text("story")
+    finally:
+        site["stats"] = before

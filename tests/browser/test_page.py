@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headway.look.bundle import Bundle
@@ -72,10 +74,11 @@ def test_an_edit_tells_the_new_output_and_how_much_less_likely_the_old_one_is(sh
     assert page.evaluate(f"{found('edit-off')}.disabled")
 
 
-def test_an_edit_that_is_not_in_the_file_is_said_to_be_missing(shown: Shown) -> None:
+def test_why_an_edit_cannot_be_tried_is_said_before_the_click(shown: Shown) -> None:
     page = shown(sample("picture"))
-    page.click("edit-off")
-    assert "not in this file" in page.text("edit-output")
+    assert page.evaluate(f"{found('edit-off')}.disabled")
+    assert "take too long" in page.evaluate(f"{found('edit-off')}.title")
+    assert "--effects tries them" in page.text("edit-output")
     assert page.text("edit-delta") == ""
 
 
@@ -144,7 +147,16 @@ def test_a_step_moves_the_query_and_shows_what_was_likely(shown: Shown) -> None:
     assert made.data["runs"][0]["outcome"]["steps"][3]["said"] in page.text("probable")
 
 
-@pytest.mark.parametrize(("kind", "view"), [("language", "matrix"), ("picture", "picture"), ("caption", "strip")])
+@pytest.mark.parametrize(
+    ("kind", "view"),
+    [
+        ("language", "lines"),
+        ("translation", "alignment"),
+        ("picture", "picture"),
+        ("caption", "strip"),
+        ("sound", "sound"),
+    ],
+)
 def test_a_page_opens_with_the_view_that_says_most(shown: Shown, kind: str, view: str) -> None:
     page = shown(sample(kind))
     assert page.evaluate("headway.state.view") == view
@@ -162,10 +174,42 @@ def test_what_is_chosen_is_in_the_address(shown: Shown) -> None:
     assert {key: state[key] for key in chosen} == chosen
 
 
+def test_a_file_does_not_claim_to_have_a_link(shown: Shown) -> None:
+    """What is shared of a file is the end of its address, with the edit, and it is said so."""
+    made = sample("language")
+    page = shown(made, "#site=1.attn&head=2")
+    page.click("edit-off")
+    page.click("share")
+    page.wait("document.querySelector('.said').innerText !== ''")
+    told = page.evaluate(
+        "document.querySelector('.said').innerText + (document.querySelector('.said input')?.value ?? '')"
+    )
+    assert "file" in told
+    assert "file://" not in told
+    again = shown(made, page.evaluate("location.hash"))
+    assert again.evaluate("headway.state.edits") == [{"site": "1.attn", "head": 2, "how": "off"}]
+    assert again.text("edit-delta") != ""
+    none = shown(made, "#edit=nowhere:1:off&edit=1.attn:99:off&edit=1.attn:1:gone")
+    assert none.evaluate("headway.state.edits") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_a_map_are_saved_as_they_are_shown(shown: Shown, kind: str) -> None:
+    made = sample(kind)
+    page = shown(made)
+    state = page.evaluate("headway.state")
+    lines = list(csv.reader(page.evaluate("headway.table()").splitlines()))
+    weights = made.weights[state["run"], state["site"]][state["head"]]
+    assert [len(lines) - 1, len(lines[0]) - 1] == list(weights.shape)
+    for line, row in zip(lines[1:], weights, strict=True):
+        for text, weight in zip(line[1:], row, strict=True):
+            assert weight == 0 if text == "masked" else float(text) == pytest.approx(weight, abs=0.0005 + 1e-6)
+
+
 def test_an_address_that_makes_no_sense_does_no_harm(shown: Shown) -> None:
     page = shown(sample("language"), "#site=nowhere&head=99&row=-5&view=flight&zoom=x&run=7&__proto__=1&compare=0.5")
     state = page.evaluate("headway.state")
-    assert (state["site"], state["head"], state["row"], state["view"], state["run"]) == ("0.attn", 5, 0, "matrix", 0)
+    assert (state["site"], state["head"], state["row"], state["view"], state["run"]) == ("0.attn", 5, 0, "lines", 0)
     page.collect()
     assert page.errors == []
 
@@ -274,15 +318,16 @@ def test_legends_say_what_is_drawn(shown: Shown) -> None:
         hidden = page.evaluate(f"[{found('legend')}.querySelector('canvas').hidden, {found('scale')}.hidden]")
         return page.text("peak"), not hidden[0], not hidden[1]
 
-    assert legend("matrix") == (f"{weights.max():.3f}, the largest of this head", True, True)
-    assert legend("picture") == (f"{weights[3, 1:].max():.3f}, the largest of this query", True, True)
-    assert legend("strip") == ("the largest of each query", True, True)
+    assert legend("matrix") == (f"{weights.max():.3f}, largest of this head", True, True)
+    brightest = f"brightest: {weights[3, 1:].max():.3f}; the line holds half of the weight"
+    assert legend("picture") == (brightest, False, True)
+    assert legend("strip") == ("brightest: the largest of each query; lines hold half of the weight", False, True)
     assert legend("row") == ("bars below: full width is 1; above: relative to the largest", False, False)
     assert legend("table") == ("", False, False)
     page.evaluate("headway.change({site: 'decoder.0.attn', head: 0})")
     page.settle()
     peak = made.weights[0, "decoder.0.attn"][0].max()
-    assert legend("lines") == (f"wider is stronger, up to {peak:.3f}, the largest of this head", False, True)
+    assert legend("lines") == (f"wider is stronger, up to {peak:.3f}", False, True)
     page = shown(sample("translation"), "#site=decoder.0.cross")
     assert legend("alignment") == ("the area of a disc is its weight: full at 1", False, False)
 
@@ -314,3 +359,48 @@ def test_masked_cells_are_blank(shown: Shown) -> None:
 def test_a_page_opens_with_the_row_that_decides(shown: Shown) -> None:
     """The class token's, of a model that reads its class there."""
     assert shown(sample("picture")).evaluate("headway.state.row") == 0
+
+
+def test_written_tokens_are_underlined_as_far_as_they_were_likely(shown: Shown) -> None:
+    made = sample("translation")
+    page = shown(made)
+    steps = made.data["runs"][0]["outcome"]["steps"]
+    lengths = page.evaluate(
+        "[...document.querySelectorAll('.written .token')].map(n => n.style.getPropertyValue('--p'))"
+    )
+    assert lengths == [f"{np.exp(step['logprob']):.0%}" for step in steps]
+    page.click("play-text")
+    page.wait(f"headway.state.step === {len(steps) - 1}", 20)
+    page.wait(f"{found('play-text')}.innerText === '▶'", 5)
+    assert page.evaluate("document.querySelector('.written .chosen').innerText") == steps[-1]["said"]
+
+
+def test_a_small_window_is_mostly_map(shown: Shown, page: Page) -> None:
+    """At 1366 × 768 nothing is outside the window, and the map has two fifths of its height."""
+    page.size(1366, 768)
+    shown(sample("language"))
+    assert page.evaluate("document.documentElement.scrollHeight") == 768
+    assert page.evaluate(f"{found('canvas')}.clientHeight") > 0.4 * 768
+    page.click("drawer")
+    assert page.evaluate("document.querySelector('.way').hidden") is False
+    assert page.evaluate("document.documentElement.scrollHeight") == 768
+
+
+def test_colours_are_those_of_the_theme_or_cividis(shown: Shown, page: Page) -> None:
+    """Largest and smallest weights by luminance: dark on light paper, light on dark; cividis everywhere on demand."""
+    brightness = """(() => {
+      const pen = document.querySelector("[data-testid=legend] canvas").getContext("2d");
+      const { data } = pen.getImageData(0, 2, 64, 1);
+      const light = (at) => 0.299 * data[at] + 0.587 * data[at + 1] + 0.114 * data[at + 2];
+      return [light(0), light(63 * 4)];
+    })()"""
+    for scheme, rises in (("light", False), ("dark", True)):
+        page.prefer(color_scheme=scheme)
+        shown(sample("language"), "#view=matrix")
+        least, most = page.evaluate(brightness)
+        assert (most > least) == rises
+        assert abs(most - least) > 150
+        page.click("palette")
+        least, most = page.evaluate(brightness)
+        assert most > 200
+        assert least < 60

@@ -59,7 +59,7 @@ def test_arrows_reach_what_tab_passes_over(shown: Shown) -> None:
 
 
 def test_keys_move_the_cell_the_head_the_layer_and_the_view(shown: Shown) -> None:
-    page = shown(cases.continued(layers=3, heads=4), "#site=1.attn&head=1&row=5&column=5")
+    page = shown(cases.continued(layers=3, heads=4), "#site=1.attn&head=1&row=5&column=5&view=matrix")
     page.evaluate(f"{found('canvas')}.focus()")
 
     def after(*keys: str, shift: bool = False) -> list[object]:

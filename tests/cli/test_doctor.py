@@ -13,10 +13,13 @@ import pytest
 
 from headway import doctor
 from headway.cli import main as cli
+from headway.distributed import launcher
+from headway.distributed.launcher import rendezvous_problem
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "rendezvous_problem", lambda: None)  # two processes that import torch
     monkeypatch.setattr(doctor, "SECONDS", 0.02)
     monkeypatch.setattr(doctor, "SLOW", 0.0)
 
@@ -121,3 +124,14 @@ def test_no_home_and_no_folder_are_no_crash(tmp_path: Path, gone: bool) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert ("change to a folder of yours" in done.stdout) == gone
     assert ("GFLOP/s" in done.stdout) != gone
+
+
+@pytest.mark.long
+def test_two_processes_of_this_machine_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rendezvous_problem() is None
+    monkeypatch.setattr(launcher, "MEET", "raise SystemExit('no way')")
+    assert rendezvous_problem() == "no way"
+    monkeypatch.setattr(doctor, "rendezvous_problem", rendezvous_problem)
+    check = doctor.processes()
+    assert (check.ok, check.needed) == (False, False)
+    assert check.found == "two of them cannot train together: no way"

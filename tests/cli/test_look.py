@@ -67,6 +67,25 @@ def test_a_page_is_written_and_told_in_one_line(look: Look, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_the_page_of_another_input_is_left_alone(look: Look, tmp_path: Path) -> None:
+    """The same input again replaces its page; another one gets a number; `--out` means what it says."""
+    look("causal", "the cat")
+    first = (tmp_path / "causal-look.html").read_bytes()
+    assert look("causal", "a dog")[1].startswith("wrote causal-look-2.html")
+    assert look("causal", "a cat")[1].startswith("wrote causal-look-3.html")
+    assert look("causal", "the cat")[1].startswith("wrote causal-look.html")
+    assert look("causal", "a dog")[1].startswith("wrote causal-look-2.html")
+    assert (tmp_path / "causal-look.html").read_bytes() == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "causal-look-2.html",
+        "causal-look-3.html",
+        "causal-look.html",
+    ]
+    assert look("causal", "the dog", "--out", "causal-look.html")[1].startswith("wrote causal-look.html")
+    assert content(tmp_path / "causal-look.html")["runs"][0]["input"] == "the dog"
+
+
+@pytest.mark.slow
 def test_a_page_has_what_python_says(look: Look, tmp_path: Path, folders: Path) -> None:
     look("pairs", "the cat sat", "--out", "page.html")
     [run] = content(tmp_path / "page.html")["runs"]

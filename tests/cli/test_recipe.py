@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from headway.cli import main as cli
 from headway.cli import train_commands as cli_train
+from headway.distributed.world import ALONE
 from headway.errors import UserError
 from headway.recipe import (
     ALIASES,
@@ -397,7 +398,7 @@ def test_the_command_hands_on_only_what_was_given(monkeypatch: pytest.MonkeyPatc
         "data.path": ("a.tsv", "b c.tsv"),
         "train.checkpoint_every": 50,
     }
-    assert how == {"resume": True, "splits": None}
+    assert how == {"resume": True, "splits": None, "world": ALONE}
 
 
 @pytest.mark.slow

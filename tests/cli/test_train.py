@@ -14,7 +14,7 @@ import pytest
 import headway.training.calibration
 from headway.training.build import StepTiming
 from headway.training.recipe_sources import from_yaml
-from headway.training.run import check_files
+from headway.training.resuming import check_files
 from tests.cli.command import SIX, TINY, Done, Place, full_after, left, made_place, names
 
 SHORT = ["--train.steps", "3", "--train.threads", "1"]

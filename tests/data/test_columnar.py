@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import subprocess
@@ -124,6 +125,52 @@ def test_validation_that_is_the_training_data_is_refused(tmp_path: Path) -> None
     assert recognise_validation(given, [other]).kind is DataKind.LABELS
     with pytest.raises(UserError, match="is the training data"):
         recognise_validation(given, [again])
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["list", "within an object"])
+def test_one_list_of_json(tmp_path: Path, inside: bool) -> None:
+    rows = [{"source": f"a {n}", "target": {"de": f"b {n}"}} for n in range(9)]
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"version": 1, "data": rows} if inside else rows), "utf-8")
+    given = recognise([file], columns=["source", "target.de"])
+    assert read(given)[8] == (("a 8", "b 8"), 9)
+    assert "9 lines" in given.description
+    file.write_text(json.dumps([*rows, 3]))
+    (problem,) = [
+        one for one in records(recognise([file], columns=["source", "target.de"])) if isinstance(one, Problem)
+    ]
+    assert str(problem).endswith("a.json:10: 3 is no JSON object")
+
+
+BAD_JSON = {
+    "3": "is one JSON value and no list of objects; write a list",
+    '{"a": [], "b": []}': "no list of objects",
+    "[]": "is empty",
+    "[1, 2": "is not JSON: Expecting ',' delimiter: line 1 column 6 (char 5)",
+    "[" * 10**5: "is not JSON: nested too deeply",
+    '[{"a": "b", "a": "c"}]': "is not JSON: a key occurs twice",
+    '["\udcff"]': "is not JSON: it is not UTF-8",
+    "[1, 2]": "1 is no JSON object",
+}
+
+
+@pytest.mark.parametrize("text", BAD_JSON, ids=lambda text: text[:20])
+def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UserError) as caught:
+        recognise([tmp_path / "a.json"])
+    assert BAD_JSON[text] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_packed_json(tmp_path: Path) -> None:
+    packed = gzip.compress(json.dumps([{"source": f"a {n}", "target": f"b {n}"} for n in range(900)]).encode())
+    file = tmp_path / "a.json.gz"
+    file.write_bytes(packed)
+    assert len(read(recognise([file]))) == 900
+    file.write_bytes(packed[:-100])
+    with pytest.raises(UserError, match="is damaged; get the file again"):
+        recognise([file])
 
 
 @needs_pyarrow

@@ -312,7 +312,6 @@ CONVERTED = {
     "a.xlsx": "a.xlsx is an Excel file, which is not read directly; convert it with "
     'pandas.read_excel("a.xlsx").to_csv("a.csv", index=False)',
     "a.xls": 'pandas.read_excel("a.xls").to_csv("a.csv", index=False)',
-    "a.json": 'pandas.read_json("a.json").to_json("a.jsonl", orient="records", lines=True)',
 }
 
 

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from headway.cli.main import main
 from headway.data.kinds import DataKind
 from headway.data.recognise import recognise
 from headway.data.records import RecognisedData, Record, records
 from headway.data.text_lines import Flaw, Problem
 from headway.errors import UserError
+from headway.training.recipe_sources import checked
+from headway.training.setting_origins import COMMAND_LINE
 from tests.data.files import jpg, png, put, tarred, wav
 
 CAPTIONS = {f"{at}.txt": f"a picture of number {at}\n".encode() for at in range(8)}
@@ -122,3 +125,17 @@ def test_a_pattern_of_tables(tmp_path: Path) -> None:
         (tmp_path / f"{name}.tsv").write_text(f"from {name}\tto {name}\n" * 2)
     given = recognise([tmp_path / "?.tsv"])
     assert [one.fields[0] for one in records(given) if isinstance(one, Record)] == ["from a"] * 2 + ["from b"] * 2
+
+
+def test_commands_and_recipes_take_patterns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("b", "a"):
+        Path(f"{name}.tsv").write_text("".join(f"{name} from {n}\t{name} to {n}\n" for n in range(9)))
+    found = checked("data.path", ["*.tsv", "./b.tsv"], COMMAND_LINE)
+    assert found == ("a.tsv", "b.tsv", "./b.tsv")
+    assert main(["check", "*.tsv"]) == 0
+    assert "18 records, 18 good" in capsys.readouterr().out
+    assert main(["check", "*.csv"]) == 2
+    assert "*.csv finds no file" in capsys.readouterr().err

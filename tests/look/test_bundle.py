@@ -15,6 +15,7 @@ from torch import Tensor
 from headway import UserError
 from headway.look.bundle import FILE_LIMITS, Focus, PageLimits, check_comparable, choose_focus, pack_bundle, script_json
 from headway.look.html_page import render_page
+from headway.look.output_lens import TEMPERATURES
 from headway.look.page_data import site_label
 from headway.look.recording import RecordedSite, Recording, head_effects
 from headway.look.tiles import THUMB_LEVELS, TILE
@@ -27,7 +28,7 @@ from tests.cli.folders import made
 from tests.cli.folders import words as words_of
 from tests.look.read_back import DecodedRows, entropies_of, level_of, parts_of, sites_of, strongest_of
 from tests.look.readers import READERS, loaded, two_texts
-from tests.look.recordings import Drawn, across, drawn, numbered, site, traced
+from tests.look.recordings import Drawn, across, drawn, numbered, site, traced, weights
 
 LONG = PageLimits(page=60_000, light=0, share=0, code=0)  # room for a part of a map of 600 tokens
 
@@ -108,13 +109,13 @@ def test_the_format_is_as_agreed() -> None:
     assert {name: told[name] for name in ("format", "live", "focus", "codes")} == {
         "format": 2,
         "live": False,
-        "focus": {"run": 0, "site": "1.cross", "head": 0},
-        "codes": {"classes": CLASSES, "thumbs": THUMB_LEVELS},
+        "focus": {"run": 0, "site": "1.cross", "head": 1},  # the costlier head
+        "codes": {"classes": CLASSES, "thumbs": THUMB_LEVELS, "temperatures": TEMPERATURES},
     }
     [run] = told["runs"]
     assert set(run) == {
         *("id", "title", "architecture", "parameters", "input", "outcome", "picture", "sound", "axes", "sites"),
-        *("effects", "follows"),
+        *("effects", "follows", "written", "lens", "flow"),
     }
     assert run["outcome"] == {
         "kind": "next",
@@ -199,11 +200,37 @@ def test_numbers_that_json_lacks_are_none() -> None:
 # ---- where it begins
 
 
+def sharpest(*sites: RecordedSite) -> tuple[str, int]:
+    """The head of the lowest mean entropy, computed here from whole maps."""
+    means = {
+        (each.name, head): -(w * w.clamp(min=1e-30).log()).sum(-1).mean().item()
+        for each in sites
+        for head, w in enumerate(each.map.full()[0])
+    }
+    return min(means, key=lambda key: means[key])
+
+
 def test_it_begins_where_it_looks_across() -> None:
-    sides = TokenAxis("target", ("x",)), TokenAxis("source", ("y",))
-    both = drawn(site("0.attn", ("a",)), across("1.cross", *sides), across("2.cross", *sides), site("3.attn", ("a",)))
-    assert choose_focus(both) == Focus("2.cross")
-    assert choose_focus(drawn(*(site(f"{at}.attn", ("a",)) for at in range(4)))) == Focus("2.attn")
+    rows, columns = TokenAxis("target", ("x", "y", "z")), TokenAxis("source", ("u", "v", "w"))
+    first, second = (
+        across("1.cross", rows, columns),
+        RecordedSite("2.cross", rows, columns, Weights(weights(3, 3, 3, 8))),
+    )
+    both = drawn(site("0.attn", ("a",)), first, second, site("3.attn", ("a",)))
+    assert choose_focus(both) == Focus(*sharpest(first, second))
+    alike = [site(f"{at}.attn", ("a", "b", "c"), seed=at) for at in range(4)]
+    assert choose_focus(drawn(*alike)) == Focus(*sharpest(*alike))
+    one_key = drawn(across("0.attn", rows, TokenAxis("query", ("q",))), alike[1])
+    assert choose_focus(one_key) == Focus("0.attn")  # a cross site, though it has no choice of keys
+
+
+def test_it_begins_with_the_head_that_matters_most() -> None:
+    recording = drawn(site("0.attn", ("a", "b"), heads=3), site("1.attn", ("a", "b"), seed=1))
+    effects = list(head_effects(recording))  # each costs 1 + its number
+    assert choose_focus(recording, effects=effects) == Focus("0.attn", 2)
+    assert choose_focus(recording, "1.attn", effects=effects) == Focus("1.attn", 1)
+    opened = pack_bundle([recording], effects={0: effects}).data["focus"]
+    assert (opened["site"], opened["head"]) == ("0.attn", 2)
 
 
 def test_it_begins_with_a_difference_where_there_is_one() -> None:
@@ -211,7 +238,7 @@ def test_it_begins_with_a_difference_where_there_is_one() -> None:
     assert choose_focus(one, None, drawn(site("0.attn", ("a",)))) == Focus("0.attn", compare=1)
     assert choose_focus(one, "3.attn", drawn(site("0.attn", ("a",)))) == Focus("3.attn", compare=1)
     assert choose_focus(one, None, drawn(site("2.attn", ("a",), heads=1))) == Focus(
-        "2.attn", compare=1
+        "0.attn", compare=1
     )  # nothing shared
 
 

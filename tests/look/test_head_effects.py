@@ -11,8 +11,8 @@ import pytest
 
 from headway import UserError
 from headway.look.bundle import pack_bundle
-from headway.look.page_data import effects_to_json, outcome_to_json
-from headway.look.recording import HeadEdit, head_effects, is_fast, parse_head_edit
+from headway.look.recording import CALL_FLOPS, MAX_FLOPS, HeadEdit, affordable_edits, head_effects, parse_head_edit
+from headway.look.run_data import effects_to_json, outcome_to_json
 from headway.nn.trace import HEAD_EDITS, Off
 from headway.tasks.tracing import Outcome, OutcomeStep
 from tests.look.readers import loaded
@@ -35,7 +35,7 @@ def test_effects_are_every_edit_of_every_head() -> None:
 @pytest.mark.slow
 def test_effects_are_what_python_gives() -> None:
     recording = loaded("gpt2").attend("the cat")
-    assert is_fast(recording)
+    assert affordable_edits(recording) == tuple(HEAD_EDITS)
     told = pack_bundle([recording], effects={0: list(head_effects(recording))}).data["runs"][0]
     [off] = [each for each in told["effects"] if (each["head"], each["how"]) == (1, "off")]
     again = recording.edited(HeadEdit("0.attn", 1, Off()))
@@ -50,10 +50,18 @@ def test_unknown_effects_are_none() -> None:
     assert told["sites"][0]["stats"]["effect"] is None
 
 
-def test_what_takes_long_is_not_quick() -> None:
+def test_effects_fit_a_budget_that_is_counted() -> None:
+    """All kinds of edits, or switching off alone, or none: by parameters, tokens and heads, and not by a clock."""
     small = drawn(site("0.attn", numbered(10)))
-    assert is_fast(small)
-    assert not is_fast(replace(small, parameters=10**9))
+    assert affordable_edits(small) == tuple(HEAD_EDITS)
+    one = 2 * 11  # FLOPs of a parameter: 10 keys and a step
+    every, off = ((MAX_FLOPS // (2 * kinds) - CALL_FLOPS) // one for kinds in (3, 1))  # of two heads
+    assert affordable_edits(replace(small, parameters=every)) == tuple(HEAD_EDITS)
+    assert affordable_edits(replace(small, parameters=every + 1)) == ("off",)
+    assert affordable_edits(replace(small, parameters=off)) == ("off",)
+    assert affordable_edits(replace(small, parameters=off + 1)) == ()
+    assert affordable_edits(replace(small, parameters=every), 0.5) == ("off",)
+    assert {each.how for each in head_effects(small, ("off",))} == {"off"}
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_what_is_typed_is_compared_too(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_sites_can_be_named(tmp_path: Path) -> None:
     with served(loaded("llama"), tmp_path, "the cat", site="0.attn") as client:
-        assert client.content()["focus"] == {"run": 0, "site": "0.attn", "head": 0}
+        assert client.content()["focus"].items() >= {"run": 0, "site": "0.attn"}.items()
 
 
 STARTED = [

@@ -21,16 +21,17 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 RUN = """
 import sys
 from pathlib import Path
+import pytest
 import torch
 from headway.generate import lowering
-from headway.native import int8_linear
+from headway.native import int8_linear, sequence_attention
 from headway.native.library import NativeLibrary, open_library
-from tests.native import decoders, test_int8, test_step
+from tests.native import decoders, test_int8, test_sequence_attention, test_step
 
 library = open_library(Path(sys.argv[1]))
 assert isinstance(library, NativeLibrary), library
 decoders.LIBRARY = library
-lowering.native_library = int8_linear.native_library = lambda: library
+lowering.native_library = int8_linear.native_library = sequence_attention.native_library = lambda: library
 for seed in range(100, 104):
     torch.set_num_threads(1 + seed % 2)
     test_step.test_random_decoders_over_ragged_rows(seed)
@@ -43,6 +44,12 @@ for sizes in (*test_int8.SIZES, *test_int8.MANY):
 test_int8.test_nothing_saturates(-1, (-128, 0))
 test_int8.test_an_activation_in_the_same_call(decoders.ACTS[0])
 test_int8.test_rows_of_zeros_and_of_no_numbers()
+for sizes in test_sequence_attention.SIZES:
+    for masked in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            test_sequence_attention.test_every_set_gives_the_definition(sizes, masked, masked, patch)
+test_sequence_attention.test_packed_rows_give_the_bits_of_their_padded_view()
+test_sequence_attention.test_threads_give_the_same_bits()
 print("clean")
 """
 

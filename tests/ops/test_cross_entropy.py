@@ -220,3 +220,32 @@ def test_impossible_shapes_are_told() -> None:
         linear_cross_entropy(x, weight, None, targets, smoothing=1.0)
     with pytest.raises((IndexError, RuntimeError)):
         linear_cross_entropy(x, weight, None, targets + 9)
+
+
+def mixed(loss: Loss) -> Loss:
+    def in_mixed_precision(*given: Any, **options: float) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return loss(*given, **options)
+
+    return in_mixed_precision
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_mixed_precision_is_the_definition_rounded(smoothing: float) -> None:
+    """Products in bf16: as near to the definition in float32 as it is itself in mixed precision, up to a half more."""
+    inputs, targets = drawn(60, 16, 200, torch.float32), torch.randint(200, (60,))
+    exact = with_gradients(linear_cross_entropy_plain, inputs, targets, smoothing=smoothing)
+    plain = with_gradients(mixed(linear_cross_entropy_plain), inputs, targets, smoothing=smoothing)
+    ours = with_gradients(mixed(linear_cross_entropy), inputs, targets, smoothing=smoothing)
+    assert {one.dtype for one in ours} == {torch.float32}
+    assert any(not torch.equal(one, other) for one, other in zip(ours, exact, strict=True))
+    for one, other, right in zip(ours[1:], plain[1:], exact[1:], strict=True):
+        assert (one - right).norm() <= 1.5 * (other - right).norm() <= 0.03 * right.norm()
+
+
+def test_sums_over_words_are_float32_in_mixed_precision() -> None:
+    """2,000 equal logits: in bf16 a sum of them would stop at 256."""
+    x, weight = torch.zeros(3, 8), torch.randn(2000, 8)
+    for loss in (linear_cross_entropy, linear_cross_entropy_plain):
+        found = mixed(loss)(x, weight, None, torch.zeros(3, dtype=torch.int64))
+        assert found.item() == pytest.approx(3 * math.log(2000), rel=1e-6)

@@ -118,6 +118,12 @@ MUTANTS = [
     ),
     Mutant("leaving", "a client that leaves a stream is not noticed", "headway.serve.streaming:while_connected", deaf),
     Mutant("leaving", "a client that waits is not noticed", "headway.serve.completions:while_connected", deaf),
+    Mutant(
+        "leaving",
+        "a prediction is not interrupted",
+        "headway.serve.predictions:replace",
+        lambda right: lambda options, **how: options,
+    ),
     Mutant("leaving", "a model is not given back", "headway.serve.served_models:ModelPool.give_back", instead(nothing)),
     Mutant("signals", "SIGTERM waits for nobody", "uvicorn.server:Server.shutdown", instead(at_once)),
     Mutant("signals", "a second SIGTERM is not heeded", "os:_exit", instead(nothing)),

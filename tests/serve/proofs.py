@@ -124,7 +124,7 @@ def requests_total(path: str, status: int) -> str:
 
 
 def nothing_runs_for_those_who_left(place: Place, resets: int, closes: int, drops: int, seconds: float) -> None:
-    """Clients that leave in mid-stream, by a reset or in order, and such that wait for a whole answer."""
+    """Clients that leave in mid-stream, by a reset or in order; others that wait for a whole answer or a prediction."""
     options = ServeOptions(limits=EngineLimits(slots=16, queue=60))
     with serving({ENDLESS: place.endless()}, options=options) as server:
         expected = server.post(COMPLETIONS, completion(ENDLESS, 9, stream=False, temperature=0)).json()["choices"]
@@ -137,12 +137,20 @@ def nothing_runs_for_those_who_left(place: Place, resets: int, closes: int, drop
         while engine.running + engine.waiting < drops:
             assert monotonic() < limit
             sleep(0.01)
+        dropped.append(asked(server.port, posted(server.port, "/api/predict", prediction(4000))))
+        while not server.queue(ENDLESS).running:
+            assert monotonic() < limit
+            sleep(0.01)
         for at, connection in enumerate(dropped):
             ways[at % 2](connection)
         settle(server, seconds)
-        assert metrics(server.url)["headway_requests_cancelled_total"] == resets + closes + drops
+        assert metrics(server.url)["headway_requests_cancelled_total"] == resets + closes + len(dropped)
         again = server.post(COMPLETIONS, completion(ENDLESS, 9, stream=False, temperature=0)).json()["choices"]
         assert again == expected
+
+
+def prediction(tokens: int) -> dict[str, Any]:
+    return {"model": ENDLESS, "input": "the cat", "options": {"max_new_tokens": tokens}}
 
 
 def settle(server: RunningServer, seconds: float) -> None:

@@ -19,12 +19,13 @@ from openai import AsyncOpenAI, OpenAI
 
 from headway.model import Model
 from headway.serve.app import LIMITS, create_app
+from headway.serve.batching import BatchQueue
 from headway.serve.connections import PATIENCE, server_config
 from headway.serve.counters import Counters
 from headway.serve.engine import Engine
 from headway.serve.security import AccessRules
 from headway.serve.serve_options import EngineLimits, ServeOptions
-from headway.serve.served_models import ModelPool
+from headway.serve.served_models import ModelPool, ServedModel
 from headway.serve.server_state import RequestLimits
 from tests.cli.folders import FOLDERS
 
@@ -90,11 +91,18 @@ class RunningServer:
             **({"json": body} if body is not None else {}),
         )
 
+    def loaded(self, name: str) -> ServedModel:
+        found = self.pool.slots[name].loaded
+        assert found is not None
+        return found
+
     def engine(self, name: str) -> GatedEngine:
-        loaded = self.pool.slots[name].loaded
-        assert loaded is not None
-        assert isinstance(loaded.engine, GatedEngine)
-        return loaded.engine
+        engine = self.loaded(name).engine
+        assert isinstance(engine, GatedEngine)
+        return engine
+
+    def queue(self, name: str) -> BatchQueue:
+        return self.loaded(name).queue
 
 
 @contextmanager

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from headway.errors import UserError
+from headway.generate.request import Interrupt, InterruptedCall
 from headway.model import load
 from headway.serve.api_errors import ApiError
-from headway.serve.batching import MAX_TOGETHER, BatchQueue, QueuedCall, answered
+from headway.serve.batching import MAX_TOGETHER, BatchQueue, QueuedCall, answer_together, answered
 from headway.serve.engine import Overloaded
 from headway.serve.serve_options import EngineLimits, ServeOptions
 from headway.serve.served_models import ModelPool
@@ -28,10 +29,11 @@ class Asked:
     def __init__(self) -> None:
         self.calls, self.may, self.begun = list[list[str]](), Event(), Event()
 
-    def __call__(self, inputs: list[str]) -> list[str]:
+    def __call__(self, inputs: list[str], interrupt: Interrupt) -> list[str]:
         self.calls.append(inputs)
         self.begun.set()
         assert self.may.wait(10)
+        interrupt()
         if "bad" in inputs:
             raise UserError("bad")
         return [one.upper() for one in inputs]
@@ -91,6 +93,19 @@ def test_who_has_left_is_not_answered() -> None:
     assert isinstance(found[0], asyncio.CancelledError)
     assert found[1] == ["B"]
     assert asked.calls == [["first"], ["b"]]
+
+
+def test_what_is_written_for_nobody_is_interrupted() -> None:
+    """While somebody of a batch still waits it goes on."""
+    asked, call = Asked(), [QueuedCall([name], Asked()) for name in ("leaves", "stays", "leaves too")]
+    for one in (call[0], call[2]):
+        one.left.set()
+    asked.may.set()
+    together = [QueuedCall(one.inputs, asked, "x", left=one.left) for one in call]
+    answer_together(together[:2])
+    answer_together(together[2:])
+    assert [one.future.exception() is None for one in together] == [True, True, False]
+    assert isinstance(together[2].future.exception(), InterruptedCall)
 
 
 def test_inputs_are_released_however_a_request_ends() -> None:

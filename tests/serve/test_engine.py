@@ -119,6 +119,18 @@ def test_the_same_prompt_again_reads_only_its_last_token(engine: Engine, model: 
     assert (again.cached_tokens == 0) == carried
 
 
+@pytest.mark.slow
+def test_a_beginning_that_several_share_is_read_once(engine: Engine, model: Model) -> None:
+    """Those that come later wait for it, where a state can be cut; each then reads the rest of its own."""
+    begun, options = [2 + at % 7 for at in range(40)], GenerationOptions(max_new_tokens=3)
+    tickets = [engine.submit(GenerationRequest((*begun, end), options)) for end in (2, 3, 4)]
+    for end, ticket in zip((2, 3, 4), tickets, strict=True):
+        job = engine.task.job(engine.model, [[*begun, end]], options)
+        assert tuple(event.token for event in ticket) == job.generate()[0][0].tokens
+    carried = bool(engine.pool.state.carried)
+    assert [ticket.cached_tokens for ticket in tickets] == ([0, 0, 0] if carried else [0, 40, 40])
+
+
 def test_likeliest_tokens_are_told(engine: Engine, model: Model) -> None:
     for event in asked(engine, model, "the cat", GenerationOptions(max_new_tokens=5), top=3):
         assert len(event.top) == 3
@@ -163,9 +175,9 @@ def test_what_does_not_fit_is_refused(model: Model) -> None:
     held = threading.Event()
     choose = Ticket.choose
 
-    def waits(self: Ticket, logits: Tensor) -> None:
+    def waits(self: Ticket, logits: Tensor, logprobs: Tensor) -> None:
         held.wait()
-        choose(self, logits)
+        choose(self, logits, logprobs)
 
     try:
         Ticket.choose = waits  # type: ignore[method-assign]
@@ -218,15 +230,15 @@ def test_it_drains_or_ends_at_once(model: Model) -> None:
 
 
 def test_one_that_fails_does_not_fail_the_others(engine: Engine, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = DecodingPool.step
+    read = DecodingPool.read
 
-    def poisoned(self: DecodingPool, tokens: Tensor) -> Tensor:
-        logits = step(self, tokens).clone()
-        bad = [row for row, ticket in enumerate(engine.rows) if ticket.request.sampler.seed == 7]
-        logits[bad] = torch.nan
+    def poisoned(self: DecodingPool, pieces: Sequence[Sequence[int]]) -> Tensor:
+        logits = read(self, pieces).clone()
+        rows = [ticket for ticket, piece in zip(engine.rows, pieces, strict=True) if piece]
+        logits[[at for at, ticket in enumerate(rows) if ticket.request.sampler.seed == 7]] = torch.nan
         return logits
 
-    monkeypatch.setattr(DecodingPool, "step", poisoned)
+    monkeypatch.setattr(DecodingPool, "read", poisoned)
     options = GenerationOptions(max_new_tokens=6)
     bad = replace(options, decoding=RandomSampler(seed=7))
     tickets = [asked(engine, model, "a cat", one) for one in (options, bad, options)]

@@ -183,7 +183,7 @@ def test_logs_hold_no_prompt(folders: dict[str, Path], capfd: pytest.CaptureFixt
         server.post("/v1/completions", {"model": "marzipan", "prompt": "marzipan"})
         server.get("/marzipan")
         engine = server.engine("causal")
-        engine.session_for = broken  # type: ignore[method-assign]
+        engine.pool.read = broken  # type: ignore[method-assign]
         failed = server.post("/v1/completions", {"model": "causal", "prompt": "marzipan"})
         assert failed.status_code == 503
         assert "marzipan" not in failed.text
@@ -193,7 +193,7 @@ def test_logs_hold_no_prompt(folders: dict[str, Path], capfd: pytest.CaptureFixt
     assert "marzipan" not in log.err + log.out
 
 
-def broken(ticket: Any) -> None:
+def broken(pieces: Any) -> None:
     raise KeyError("marzipan")
 
 

@@ -24,7 +24,8 @@ from headway.training.calibration import timed, with_dtype
 from headway.training.learner import Learner
 from headway.training.plan import Plan
 from headway.training.recipe_sources import RecipeLayers, begun_with, read_layers, resolve, to_yaml
-from headway.training.run import begin, check_same, resolved_yaml, resumed_plan
+from headway.training.resuming import check_same, resumed_plan
+from headway.training.run import begin, resolved_yaml
 from tests.train.disks import same
 from tests.train.runs import FAMILIES, MORE, STEPS, Trial, data_in, planned
 
@@ -36,7 +37,6 @@ FLOAT32 = {
     *("_softmax_backward_data", "_log_softmax_backward_data", "_ctc_loss_backward", "nll_loss_backward"),
     *("_fused_adamw_", "_fused_adam_", "lerp_", "pow", "sqrt", "rsqrt", "linalg_vector_norm"),
 }
-RECURRENT = {"seq2seq"}  # torch's recurrent layers compute in float32, and these models have no others
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -76,7 +76,7 @@ def test_products_are_bf16_and_sums_float32(name: str) -> None:
     exact = learner_of(planned(name)).learn(1, batches)
     with Dtypes() as trace:
         low = learner.learn(1, batches)
-    assert bool(trace.of(PRODUCTS, torch.bfloat16)) == (name not in RECURRENT)
+    assert trace.of(PRODUCTS, torch.bfloat16)
     assert trace.of(FLOAT32, torch.bfloat16) == set()
     assert trace.of(FLOAT32, torch.float32)
     kept = [tensor for tensors in learner.tensors().values() for tensor in tensors.values()]

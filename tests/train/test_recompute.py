@@ -20,7 +20,8 @@ from headway.training.dataset import EncodedDataset
 from headway.training.defaults import fitted_to_memory, training_memory
 from headway.training.plan import OwnParts, Plan, plan
 from headway.training.recipe_sources import read_layers
-from headway.training.run import begin, resumed_plan
+from headway.training.resuming import resumed_plan
+from headway.training.run import begin
 from headway.zoo.build import build, config_of
 from headway.zoo.cost import activation_bytes, address
 from tests.train.models import same, weights

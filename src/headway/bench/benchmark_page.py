@@ -75,6 +75,12 @@ BARS = (
 )
 
 
+def instructions(result: SuiteResult) -> str:
+    """The widest vectors of a result's processor, by which its machine is told from others."""
+    features = result.machine["features"]
+    return next((name for flag, name in (("avx512", "AVX-512"), ("avx2", "AVX2")) if flag in features), features)
+
+
 def case_rows(result: SuiteResult, case: CaseResult) -> list[list[str]]:
     """The table of a case: a row for each contender, the fastest first."""
     clock = "wall" if any(one.wall_clock for one in case.measured) else "CPU"
@@ -137,7 +143,7 @@ def about(result: SuiteResult) -> list[str]:
 
 def bar_rows(results: Sequence[SuiteResult]) -> list[list[str]]:
     """Bars and what was reached."""
-    rows = [["suite", "case", "contender", "against", "bar", "reached", ""]]
+    rows = [["suite", "case", "CPU", "contender", "against", "bar", "reached", ""]]
     for bar in BARS:
         for result in results:
             for case in result.cases if result.name == bar.suite else ():
@@ -149,16 +155,17 @@ def bar_rows(results: Sequence[SuiteResult]) -> list[list[str]]:
                     or (bar.case is not None and not case.name.startswith(bar.case))
                 ):
                     continue
-                what = "peak memory ≤" if bar.memory else "speed ≥"
+                target = f"{'peak memory ≤' if bar.memory else 'speed ≥'} {bar.target(result):g}"
                 met = "met" if bar.met(reached, result) else "missed"
-                target = f"{what} {bar.target(result):g}"
-                rows.append([result.name, case.name, own.name, other.name, target, f"{reached:.2f}", met])
+                what = [instructions(result), own.name, other.name, target, f"{reached:.2f}", met]
+                rows.append([result.name, case.name, *what])
     return rows
 
 
 def final_rows(results: Sequence[SuiteResult]) -> list[list[str]]:
     """headway's best against the best peer, case by case."""
-    rows = [["suite", "case", "headway", "÷ transformers", "best peer", "its ÷ transformers", "headway ÷ best peer"]]
+    head = ["suite", "case", "CPU", "headway", "÷ transformers", "best peer"]
+    rows = [[*head, "its ÷ transformers", "headway ÷ best peer"]]
     for result in results:
         for case in result.cases:
             own, peer = case.best_own, case.best_peer
@@ -166,7 +173,7 @@ def final_rows(results: Sequence[SuiteResult]) -> list[list[str]]:
                 continue
             theirs = NONE if peer is None else number(case.ratio(peer, case.transformers))
             cells = [own.name, number(case.ratio(own, case.transformers)), peer.name if peer else NONE, theirs]
-            rows.append([result.name, case.name, *cells, number(case.ratio(own, peer))])
+            rows.append([result.name, case.name, instructions(result), *cells, number(case.ratio(own, peer))])
     return rows
 
 
@@ -186,8 +193,8 @@ time over rounds (of servers: of wall-clock time), with the least and the larges
 ratio is the other's time divided by the contender's: above 1 the contender is faster. *Of the limit* is the least time
 that the machine needs for the matrix products and for reading the weights (measured in the same run), divided by the
 contender's. The last column says how far answers agree with those of headway in fp32. Weights are random unless said;
-conversions and loading are not timed. On a busy machine absolute times mean little: read the ratios. The limits are
-measured beside the same load, so that a share may exceed 100 %.
+conversions and loading are not timed. A suite stands here once for each kind of processor. On a busy machine absolute
+times mean little: read the ratios. The limits are measured beside the same load, so that a share may exceed 100 %.
 """
 
 
@@ -202,16 +209,17 @@ def page(results: Sequence[SuiteResult], unmeasured: Sequence[str] = ()) -> str:
     """The whole page; suites that were not measured are named."""
     growing = [result for result in results if result.name.startswith(PREFIX)]
     results = [result for result in results if result not in growing]
-    parts = [INTRODUCTION, "## Machine\n", machines([*results, *growing])]
+    parts = [INTRODUCTION, "## Machines\n", machines([*results, *growing])]
     for result in results:
-        parts += [f"\n## {result.name}\n", f"{result.title}. `{result.command}`\n", "  \n".join(about(result)), ""]
+        parts += [f"\n## {result.name}, {instructions(result)}\n", f"{result.title}. `{result.command}`\n"]
+        parts += ["  \n".join(about(result)), ""]
         for case in result.cases:
             parts += [f"**{case.name}**\n", markdown(case_rows(result, case)), ""]
     if growing:
         parts += ["## How cost grows\n", GROWING, f"![time and memory over sizes]({FIGURE})\n"]
         parts += [markdown(growth_rows(growing)), ""]
     if unmeasured:
-        parts += ["## Not measured\n", f"These suites have not run on this machine: {', '.join(unmeasured)}.\n"]
+        parts += ["## Not measured\n", f"These suites have run on none of these machines: {', '.join(unmeasured)}.\n"]
     parts += ["## Bars\n", markdown(bar_rows(results)), ""]
     parts += ["## headway against the best peer\n", markdown(final_rows(results)), ""]
     return "\n".join(parts)
@@ -228,20 +236,25 @@ def machines(results: Sequence[SuiteResult]) -> str:
 
 
 def write_page(path: Path, results: Iterable[SuiteResult], order: Sequence[str]) -> None:
-    """Writes the page and its JSON; suites that were not measured now stay as they were."""
+    """Writes the page and its JSON; suites that were not measured now, or on another CPU, stay as they were."""
     store = path.with_suffix(".json")
-    known: dict[str, SuiteResult] = {}
-    if store.exists():
-        try:
-            known = {one["name"]: SuiteResult.from_dict(one) for one in read_json(store)["suites"]}
-        except (KeyError, TypeError, AttributeError):
-            raise UserError(f"{store} does not hold results of headway bench", do="move it away") from None
-    known |= {one.name: one for one in results}
-    ordered = [known[name] for name in order if name in known]
+    stored = read_results(store) if store.exists() else []
+    # sizes that grow are compared on one machine
+    known = {(one.name, one.name.startswith(PREFIX) or instructions(one)): one for one in (*stored, *results)}
+    ordered = sorted((one for one in known.values() if one.name in order), key=lambda one: order.index(one.name))
     write_json(store, to_json(ordered))
     if growing := [one for one in ordered if one.name.startswith(PREFIX)]:
         draw_growth(growing, path.with_name(FIGURE))
-    write_text(path, page(ordered, [name for name in order if name not in known]))
+    measured = {one.name for one in ordered}
+    write_text(path, page(ordered, [name for name in order if name not in measured]))
+
+
+def read_results(store: Path) -> list[SuiteResult]:
+    """What the JSON beside a page holds."""
+    try:
+        return [SuiteResult.from_dict(one) for one in read_json(store)["suites"]]
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(f"{store} does not hold results of headway bench", do="move it away") from None
 
 
 def to_json(results: Sequence[SuiteResult]) -> Mapping[str, Any]:

@@ -26,11 +26,11 @@ def prepare(work: Workspace) -> Run:
     from headway.dtype import slow_dtype
     from headway.generate.session import large_pages
     from headway.ops.int8 import has_int8_kernel
+    from headway.ops.linear import linear
 
     torch.set_num_threads(work.threads)
     a, b, block = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE), large_pages(4 * READ).view(torch.float32).fill_(1.0)
-    product = torch.empty(SIDE, SIDE)
-    products: dict[str, Callable[[], object]] = {"fp32": lambda: torch.mm(a, b, out=product)}
+    products: dict[str, Callable[[], object]] = {"fp32": lambda: linear(a, b)}
     if slow_dtype("bf16") is None:
         low = a.bfloat16()
         products["bf16"] = lambda: low @ low

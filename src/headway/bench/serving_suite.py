@@ -239,7 +239,6 @@ SERVE = Suite(
         Contender("headway fp32", headway_server("fp32")),
         Contender("headway int8", headway_server("int8"), "int8"),
         Contender("transformers", transformers_server(*BATCHING), peer=TRANSFORMERS_SERVER),
-        Contender("transformers, no batching", transformers_server(), peer=TRANSFORMERS_SERVER),
         *(
             Contender(f"llama.cpp {name}", llama_cpp_server(name), name, LLAMA_CPP, to_gguf(name))
             for name in ("fp32", "q8_0")
@@ -247,7 +246,7 @@ SERVE = Suite(
     ),
     {
         **{"vocab": 50_257, "context": 1024, "dim": 768, "layers": 12, "heads": 12},
-        **{"prompt": 64, "new": 64, "few": 4, "many": 16, "requests": 4, "each": 2},
+        **{"prompt": 64, "new": 64, "few": 4, "many": 16, "requests": 2, "each": 2},
     },
     {
         **{"vocab": 67, "context": 32, "dim": 64, "layers": 2, "heads": 2},

@@ -7,6 +7,7 @@ from headway.bench.encoding_suites import BERT, MINILM, VIT
 from headway.bench.growth import GROWTH
 from headway.bench.pair_training_suites import RNN, SEQ2SEQ
 from headway.bench.process_suites import LOAD, STARTUP, TOKENISE
+from headway.bench.process_training_suite import TRAIN_PROCESSES
 from headway.bench.seq2seq_suites import TRANSLATE, WHISPER
 from headway.bench.serving_suite import SERVE
 from headway.bench.suite import Suite
@@ -18,7 +19,7 @@ SUITES: dict[str, Suite] = {
     for suite in (
         *(GPT2, LLAMA, TRANSLATE, BERT, MINILM, VIT, WHISPER, SERVE),
         *(GPT, GPT_50K, SEQ2SEQ, MLM, RNN, MOE, TRAIN_VIT, TRAIN_SWIN),
-        *(ATTENTION, STARTUP, LOAD, TOKENISE),
+        *(TRAIN_PROCESSES, ATTENTION, STARTUP, LOAD, TOKENISE),
         *GROWTH,
     )
 }

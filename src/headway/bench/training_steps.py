@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.bench.peers import Peer
 from headway.bench.suite import BF16, FP32, Case, Contender, Run, Workspace
+from headway.distributed.world import ALONE, World
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -30,19 +31,27 @@ def in_both(
 
 
 def headway_steps(
-    work: Workspace, model: nn.Module, loss: Callable[[Any, Any], Tensor], batches: Sequence[Any], precision: str = FP32
+    work: Workspace,
+    model: nn.Module,
+    loss: Callable[[Any, Any], Tensor],
+    batches: Sequence[Any],
+    precision: str = FP32,
+    world: World = ALONE,
+    engine: str | None = None,
 ) -> Run:
-    """A run learns from each of the batches; `loss` is the sum over targets."""
+    """A run learns from each of the batches; `loss` is the sum over targets, `engine` that of several processes."""
     import torch
 
     from headway.dtype import DTYPES
     from headway.training.groups import groups
     from headway.training.learner import Learner
     from headway.training.optimiser import AdamW, Constant, Optimiser
+    from headway.training.parallel import ENGINES
 
     torch.set_num_threads(work.threads)
-    dtype, numbers = getattr(torch, DTYPES[precision]), count(1)
-    learner = Learner(model, loss, Optimiser(AdamW(), groups(model)), Constant(), seed=0, dtype=dtype)
+    dtype, numbers, exchange = getattr(torch, DTYPES[precision]), count(1), ENGINES[engine](model, loss)
+    optimiser = Optimiser(AdamW(), groups(model))
+    learner = Learner(model, exchange.loss, optimiser, Constant(), seed=0, dtype=dtype, world=world, engine=exchange)
 
     def run(case: Case) -> list[list[float]]:
         found = [learner.learn(next(numbers), [batch]) for batch in batches]

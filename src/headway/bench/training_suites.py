@@ -56,19 +56,20 @@ def write_gpt(work: Workspace) -> None:
     write_model(work.folder, gpt_config(work))
 
 
+def gpt_loss(model: Any, batch: Any) -> Tensor:
+    from headway.nn.head import word_head
+
+    return word_head(model.head).loss(model.features(batch.read.ids).flatten(0, 1), batch.wanted)
+
+
 def headway_gpt(config: Callable[[Workspace], Any], precision: str = FP32) -> Callable[[Workspace], Run]:
     def prepare(work: Workspace) -> Run:
-        from headway.nn.head import word_head
         from headway.tasks.batches import PackedBatch
         from headway.tasks.causal_lm import CausalBatch
 
         shown, wanted = tokens_of(work)
-
-        def loss(model: Any, batch: CausalBatch) -> Tensor:
-            return word_head(model.head).loss(model.features(batch.read.ids).flatten(0, 1), batch.wanted)
-
         batch = CausalBatch(PackedBatch(shown, None), wanted.flatten())
-        return headway_steps(work, built(work, config(work)), loss, [batch], precision)
+        return headway_steps(work, built(work, config(work)), gpt_loss, [batch], precision)
 
     return prepare
 

@@ -22,6 +22,7 @@ def bench(
     threads: int = 1,
     tiny: bool = False,
     out: Path | None = None,
+    results: Path | None = None,
     json: bool = False,
 ) -> int:
     """Measure headway and other libraries on the same weights and inputs, in turn.
@@ -29,6 +30,7 @@ def bench(
     Without suites, list them, and which peers are installed.
       headway bench generate-gpt2 --peers
       headway bench all --peers --out docs/BENCHMARKS.md
+      headway bench --out docs/BENCHMARKS.md             the page anew, from its JSON
 
     Parameters
     ----------
@@ -45,6 +47,8 @@ def bench(
     out
         Markdown file to write, as docs/BENCHMARKS.md; the measurements are beside it as JSON, and suites that were
         measured before stay in both.
+    results
+        JSON of another such file, whose measurements are to be on the page, too.
     json
         Print the measurements as JSON, and nothing else.
     """
@@ -57,27 +61,33 @@ def bench(
             raise UserError(f"there is no suite {name!r}", allowed=", ".join(names), meant=nearest(name, names))
     if out is not None and (out.suffix != ".md" or not out.absolute().parent.is_dir()):
         raise UserError(f"out={out}", allowed="a file of an existing folder whose name ends in .md")
-    if not suites:
+    if results is not None and (out is None or not results.is_file()):
+        raise UserError(f"results={results}", allowed="a file that exists, together with --out")
+    if not suites and results is None and out is not None and not out.with_suffix(".json").is_file():
+        raise UserError(f"there are no results beside {out}", do="name suites, which are then measured")
+    if not suites and out is None:
         print(overview())
         return 0
     from headway.bench.benchmark import SuiteResult
-    from headway.bench.benchmark_page import json_text, to_text, write_page
+    from headway.bench.benchmark_page import json_text, read_results, to_text, write_page
     from headway.bench.race import measure
 
-    results = list[SuiteResult]()
+    found = list[SuiteResult]()
+    if out is not None and (results is not None or not suites):
+        write_page(out, read_results(results) if results is not None else [], list(SUITES))
     for name in dict.fromkeys(one for given in suites for one in GROUPS.get(given, [given])):
         with sigterm_raises():  # so that the contenders' processes end, too
             command = (
                 f"headway bench {name}{' --peers' * peers} --rounds {rounds} --threads {threads}{' --tiny' * tiny}"
             )
             result = measure(SUITES[name], peers=peers, rounds=rounds, threads=threads, tiny=tiny, command=command)
-        results.append(result)
+        found.append(result)
         if not json:
             print(f"{to_text(result)}\n", flush=True)
         if out is not None:  # after each, so that an interruption loses none
-            write_page(out, results, list(SUITES))
+            write_page(out, found, list(SUITES))
     if json:
-        print(json_text(results))
+        print(json_text(found))
     return 0
 
 

@@ -50,7 +50,7 @@ def look(
     input
         The input: a text, or a file for a model of images or sounds.
     out
-        The page to write; by default the model's name and -look.html.
+        The page to write; by default the model's name and -look.html, with a number beside the page of another input.
     open
         Open the page in a browser.
     compare
@@ -86,21 +86,26 @@ def look(
     if input is None or live:
         serve(port, explorer, input, show=open)
     else:
-        print(write(out or Path(f"{title(model)}-look.html"), explorer, input, show=open))
+        print(write(out, Path(f"{title(model)}-look.html"), explorer, input, show=open))
 
 
-def write(path: Path, explorer: Callable[[], Explorer], input: str, *, show: bool) -> str:
-    """Write the page of an input, open it if asked to, and say what was written."""
+def write(out: Path | None, usual: Path, explorer: Callable[[], Explorer], input: str, *, show: bool) -> str:
+    """Write the page of an input, open it if asked to, and say what was written.
+
+    Without `out` the page of another input is left alone: the usual name gets a number.
+    """
     import webbrowser
 
     from headway.look.bundle import pack_bundle
-    from headway.look.html_page import check_page_path, render_page
+    from headway.look.html_page import check_page_path, free_page_path, render_page
     from headway.system import write_text
 
-    check_page_path(path)
+    check_page_path(out or usual)
     models = explorer()
     runs = models.record(input)
-    bundle = pack_bundle(runs, models.focus(runs), models.effects(runs))
+    effects = models.effects(runs)
+    bundle = pack_bundle(runs, models.focus(runs, effects), effects)
+    path = out or free_page_path(usual, bundle)
     write_text(path, render_page(bundle))
     size = path.stat().st_size
     written = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"

@@ -40,6 +40,7 @@ from headway.cli import (
     lesson_commands,
     look_command,
     model_commands,
+    plan_command,
     serve_command,
     train_commands,
 )
@@ -100,6 +101,7 @@ app.command(model_commands.doctor)
 app.command(train_commands.demo)
 app.command(model_commands.list_presets, name="list")
 app.command(model_commands.cost)
+app.command(plan_command.plan)
 app.command(model_commands.run)
 app.command(model_commands.generate)
 app.command(chat_command.chat)

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from headway.console import phase
 from headway.data.records import BUILTIN
-from headway.data.text_lines import check_exists
+from headway.data.text_lines import check_exists, expanded
 from headway.dtype import check_device_present, check_dtype
 from headway.errors import UserError, no_model
 from headway.system import CPU
@@ -36,7 +36,8 @@ def check_model(_: type, place: Path | None) -> None:
 def check_data(_: type, file: Path | None) -> None:
     """Refuses data that is not there."""
     if file is not None and str(file) != BUILTIN:
-        check_exists(file)
+        for one in expanded(file):
+            check_exists(one)
 
 
 def check_name_of_dtype(_: type, name: str | None) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import index
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +116,7 @@ class BatchPosition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Share:
+class StepShare:
     """What one of several processes reads of each step: whole batches in turn, or with `split` rows of every batch.
 
     Together the shares are the step, whatever the number of processes.  A whole batch has the random numbers that it
@@ -136,13 +136,24 @@ class Share:
         """Which batch of the step is the one that this process reads at a place in its order."""
         return at if self.split else at * self.processes + self.rank
 
+    def describe(self) -> str:
+        return f"{self.processes} processes, {'rows of every batch each' if self.split else 'whole batches each'}"
+
     @property
     def key(self) -> tuple[int | str, ...]:
         """What random numbers depend on besides their batch."""
         return ("share", self.rank, self.processes) if self.split else ()
 
 
-WHOLE = Share()
+WHOLE = StepShare()
+
+
+class UncountedBatch(NamedTuple):
+    """What a process without rows of a batch computes, so that it takes part in the exchange of gradients: times 0."""
+
+    batch: Any
+    targets: int = 0
+    tokens: int = 0
 
 
 class Steps:

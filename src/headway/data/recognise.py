@@ -1,7 +1,7 @@
 """What the files that a person gives hold, and which task they are for.
 
-.tsv, .csv, .jsonl, .parquet and .arrow files are tables, a .txt file is one document, a folder is all .txt files in
-it, and two files may be parallel; each text may be gzipped.  Tagged words (CoNLL), images, sounds
+.tsv, .csv, .jsonl, .json, .parquet and .arrow files are tables, a .txt file is one document, a folder is all .txt
+files in it, and two files may be parallel; each text may be gzipped.  Tagged words (CoNLL), images, sounds
 and numbers are tried first.  One sentence describes the choice, with the option that changes it.
 """
 
@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from glob import glob, has_magic
 from itertools import islice, zip_longest
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from headway.data.text_lines import (
     TABLE_SUFFIXES,
     check_file,
     check_format,
+    expanded,
     line_count,
     read_lines,
     suffix_of,
@@ -37,7 +37,7 @@ from headway.data.text_lines import (
 from headway.errors import UserError, counted, listed
 
 ALLOWED = (
-    ".tsv, .csv, .jsonl, .txt or .conll, each also with .gz; .parquet or .arrow; "
+    ".tsv, .csv, .jsonl, .json, .txt or .conll, each also with .gz; .parquet or .arrow; "
     "a folder of .txt files, of images or of sounds; or two parallel files, as data.source and data.target"
 )
 MAX_NUMBERS = 200  # lines of a text that are looked at
@@ -265,16 +265,6 @@ def tables(query: DataQuery, files: Sequence[Path]) -> RecognisedData:
     assert query.kind is not None
     said = f"{listed(map(str, files), 3)}: {counted(lines, 'line')} of {descriptions[0]}"
     return RecognisedData(query.kind, tuple(sources), said, other_header=doubts[0])
-
-
-def expanded(path: Path) -> list[Path]:
-    """The files that a pattern such as data/*.parquet finds, in the order of their names; other paths as they are."""
-    if not has_magic(str(path)) or path.exists():
-        return [path]
-    found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
-    if not found:
-        raise UserError(f"{path} finds no file", do="check the names with ls, and put quotes around the pattern")
-    return found
 
 
 def unfolded(path: Path) -> list[Path]:

@@ -341,9 +341,10 @@ def pool_at(path: Path) -> FileSet | None:
 
 def tables_of(pool: FileSet) -> list[Path]:
     """Tables at the top of a pool, and beside an archive one of its name."""
-    files = [pool.path / name for name in pool.names() if "/" not in name and suffix_of(Path(name)) in TABLE_SUFFIXES]
+    suffixes = [suffix for suffix in TABLE_SUFFIXES if suffix != ".json"]  # which settings have, too
+    files = [pool.path / name for name in pool.names() if "/" not in name and suffix_of(Path(name)) in suffixes]
     if isinstance(pool, TarFiles):
-        files += [file for suffix in TABLE_SUFFIXES if (file := pool.path.with_suffix(suffix)).is_file()]
+        files += [file for suffix in suffixes if (file := pool.path.with_suffix(suffix)).is_file()]
     return files
 
 

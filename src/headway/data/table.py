@@ -23,16 +23,19 @@ from headway.data.kinds import DataKind
 from headway.data.records import FileSource, Record, flaw_of
 from headway.data.text_lines import (
     COLUMNAR_SUFFIXES,
+    CUT,
+    MAX_FILE_BYTES,
     MAX_LINE_BYTES,
     Flaw,
     Problem,
     TextLine,
     line_count,
+    open_bytes,
     read_lines,
     suffix_of,
     without_last_blanks,
 )
-from headway.errors import counted
+from headway.errors import UserError, counted
 
 MAX_QUOTED_LINES = 1000  # lines of a quoted cell: an unclosed quote takes no more with it, nor more than MAX_LINE_BYTES
 MAX_FLOAT = 3e38  # what four bytes hold
@@ -221,18 +224,48 @@ def read_objects(file: Path, keys: tuple[str, ...] = ()) -> Iterator[JsonRow | P
         for found in read_columns(file, keys):
             yield found if isinstance(found, Problem) else (found[0], flat(found[1]))
         return
+    if suffix_of(file) == ".json":
+        for number, value in enumerate(read_value(file), 1):
+            said = f"{shortened(value)} is no JSON object"
+            yield (number, flat(value)) if isinstance(value, dict) else Problem(file, number, Flaw.JSON, said)
+        return
     for line in without_last_blanks(read_lines(file)):
         yield line.problem or read_object(line, file)
 
 
+def read_value(file: Path) -> list[Any]:
+    """The list that a .json file is, or the one list among the values of its object; read as a whole."""
+    try:
+        with open_bytes(file) as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except CUT:
+        raise UserError(f"{file} is damaged", do="get the file again") from None
+    do = "write a list of objects, or one object on each line of a .jsonl file"
+    if len(data) > MAX_FILE_BYTES:
+        raise UserError(f"{file} has more than {MAX_FILE_BYTES:,} bytes, and is read as a whole", do=do)
+    try:
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        known: dict[type[Exception], str] = {UnicodeDecodeError: "it is not UTF-8", RecursionError: "nested too deeply"}
+        raise UserError(f"{file} is not JSON: {known.get(type(error), error)}", do=do) from None
+    lists = [one for one in value.values() if isinstance(one, list)] if isinstance(value, dict) else [value]
+    if len(lists) != 1 or not isinstance(lists[0], list):
+        raise UserError(f"{file} is one JSON value and no list of objects", do=do)
+    if not lists[0]:
+        raise UserError(f"{file} is empty")
+    return lists[0]
+
+
 def written_lines(file: Path) -> Iterator[TextLine]:
-    """The lines of a table as they are written; columns have none."""
-    return iter(()) if suffix_of(file) in COLUMNAR_SUFFIXES else read_lines(file)
+    """The lines of a table as they are written, where its rows are lines."""
+    return iter(()) if suffix_of(file) in (".json", *COLUMNAR_SUFFIXES) else read_lines(file)
 
 
 def row_count(file: Path) -> int:
     """Lines or rows; a UserError where there are none."""
-    return stored_rows(file) if suffix_of(file) in COLUMNAR_SUFFIXES else line_count(file)
+    if suffix_of(file) in COLUMNAR_SUFFIXES:
+        return stored_rows(file)
+    return len(read_value(file)) if suffix_of(file) == ".json" else line_count(file)
 
 
 def read_object(line: TextLine, file: Path) -> JsonRow | Problem:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import posixpath
 import tarfile
 import zlib
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from glob import glob, has_magic
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
 from unicodedata import category
@@ -36,7 +38,7 @@ MAX_LAST_BLANKS = 1000  # lines at the end of a file that are let pass
 # What files hold, by suffix (in lower case, without .gz).
 ALIASES = {".ndjson": ".jsonl", ".tab": ".tsv"}
 COLUMNAR_SUFFIXES = (".parquet", ".arrow", ".feather")
-OBJECT_SUFFIXES = (".jsonl", *COLUMNAR_SUFFIXES)  # of rows that are objects
+OBJECT_SUFFIXES = (".jsonl", ".json", *COLUMNAR_SUFFIXES)  # of rows that are objects
 TABLE_SUFFIXES = (".csv", ".tsv", *OBJECT_SUFFIXES)
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
@@ -45,7 +47,6 @@ ARCHIVE_SUFFIXES = (".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z")
 CONVERSIONS = {  # of formats that are not read, by pandas
     ".xlsx": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
     ".xls": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
-    ".json": ('read_json("{name}").to_json("{stem}.jsonl", orient="records", lines=True)', "one JSON value"),
 }
 PARTS = frozenset(  # of a data set, by name
     ["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"]
@@ -205,6 +206,16 @@ def check_exists(path: Path) -> None:
         beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         like = nearest(path.name, beside)
         raise UserError(f"{path} does not exist", meant=like and str(path.with_name(like)))
+
+
+def expanded(path: Path) -> list[Path]:
+    """The files that a pattern such as data/*.parquet finds, in the order of their names; other paths as they are."""
+    if not has_magic(str(path)) or os.path.exists(path):
+        return [path]
+    found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
+    if not found:
+        raise UserError(f"{path} finds no file", do="check the names with ls, and put quotes around the pattern")
+    return found
 
 
 def check_format(file: Path) -> None:

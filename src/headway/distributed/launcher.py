@@ -18,8 +18,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
 
-from headway.distributed.world import ADDRESS, LOCAL_SIZE, PORT, RANK, WORLD_SIZE
-from headway.errors import UserError, port_errors
+from headway.distributed.world import ADDRESS, JOIN_SECONDS, LOCAL_SIZE, PORT, RANK, WORLD_SIZE, read_number
+from headway.errors import UserError
 from headway.system import CHECKPOINTS, die_with_parent, handled, share_threads
 
 MAX_PROCESSES = 256
@@ -27,6 +27,11 @@ LOOPBACK = "127.0.0.1"
 GRACE_SECONDS = 60.0  # more than a process needs to miss another one, and to say so
 LEAVE_SECONDS = 3.0  # that the others have after process 0 has said why it ends
 POLL_SECONDS = 0.05
+MEET = """
+from headway.distributed.world import joined
+with joined() as world:
+    assert world.totals(1.0) == [2.0]
+"""
 MAX_RESTARTS = 3  # in a row, without a new checkpoint
 ASKED = (0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes after which nothing is started again
 
@@ -36,7 +41,8 @@ def launch(words: Sequence[str], processes: int, folder: Path | None = None, *, 
     if not 1 <= processes <= MAX_PROCESSES:
         raise UserError(f"processes={processes}", allowed=f"1 to {MAX_PROCESSES}")
     if WORLD_SIZE in os.environ:
-        raise UserError(f"processes={processes} inside of torchrun, which starts processes itself", do="leave it out")
+        said = f"{WORLD_SIZE} is set, as torchrun does, which starts and watches processes itself"
+        raise UserError(said, do="leave out processes= and supervise=")
     if supervise and folder is None:
         raise UserError("supervise= needs the folder of the run", do="give out= DIR")
     words, restarts, before = plain(words), 0, newest(folder)
@@ -88,15 +94,7 @@ class Processes:
         self.running = [self.start(words, rank, count, port) for rank in range(count)]
 
     def start(self, words: Sequence[str], rank: int, count: int, port: int | None) -> subprocess.Popen[bytes]:
-        variables = dict(os.environ)
-        if port is not None:
-            place = {
-                ADDRESS: LOOPBACK,
-                PORT: str(port),
-                "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
-            }
-            numbers = {RANK: rank, "LOCAL_RANK": rank, WORLD_SIZE: count, LOCAL_SIZE: count}
-            variables |= place | {name: str(number) for name, number in numbers.items()}
+        variables = {**os.environ, **({} if port is None else variables_of(rank, count, port))}
         return subprocess.Popen([sys.executable, "-m", "headway", *words], env=variables, preexec_fn=die_with_parent)
 
     def run(self) -> list[int]:
@@ -133,11 +131,38 @@ class Processes:
                 one.kill()
 
 
+def variables_of(rank: int, count: int, port: int) -> dict[str, str]:
+    """What torchrun would set for one of the processes of this machine."""
+    loopback = {ADDRESS: LOOPBACK, "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
+    numbers = {RANK: rank, "LOCAL_RANK": rank, WORLD_SIZE: count, LOCAL_SIZE: count, PORT: port}
+    return loopback | {name: str(number) for name, number in numbers.items()}
+
+
+def rendezvous_problem() -> str | None:
+    """Why two processes of this machine cannot train together; None where they have met and added two numbers."""
+    command, port = [sys.executable, "-c", MEET], free_port()
+    both = [
+        subprocess.Popen(command, env={**os.environ, **variables_of(rank, 2, port)}, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    try:
+        said = [one.communicate(timeout=2 * JOIN_SECONDS)[1].strip() for one in both]
+    except subprocess.TimeoutExpired:
+        return f"they have not met in {2 * JOIN_SECONDS:.0f} seconds"
+    finally:
+        for one in both:
+            one.kill()
+    failed = [text.splitlines()[-1:] for one, text in zip(both, said, strict=True) if one.wait() != 0]
+    return None if not failed else next(iter(failed[0]), "one of them ended without a word")
+
+
 def free_port() -> int:
     """The port where the processes meet: as the environment says, or any that is free."""
-    wanted = os.environ.get(PORT, "0")
-    if not wanted.isdecimal():
-        raise UserError(f"{PORT}={wanted!r} is not a whole number", do=f"give a port, or unset {PORT}")
-    with port_errors(int(wanted)), socket.socket() as probe:
-        probe.bind((LOOPBACK, int(wanted)))
+    wanted = read_number(PORT) or 0
+    with socket.socket() as probe:
+        try:
+            probe.bind((LOOPBACK, wanted))
+        except (OverflowError, OSError) as error:
+            why = "is no port" if isinstance(error, OverflowError) else f"cannot be used: {error.strerror}"
+            raise UserError(f"{PORT}={wanted} {why}", do=f"give another, or unset {PORT}") from None
         return probe.getsockname()[1]

@@ -23,18 +23,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Event, Lock, Thread
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from headway.errors import LostProcessError, UserError, port_errors
+from headway.errors import LostProcessError, UserError
 
 if TYPE_CHECKING:
     import torch
-    from torch.distributed import Store
 
 JOIN_SECONDS = 60.0  # until all processes have come
 EXCHANGE_LIMIT = timedelta(days=30)  # heartbeats tell who is gone, so no exchange has a limit of its own
 BEAT_SECONDS, MISSED = 1.0, 30
-STORE_SECONDS = 15.0  # after which a store that does not answer is gone
+STORE_BEATS = 20  # without an answer of the store
 GOODBYE_SECONDS = 5.0  # until another process has read why this one fails
 RANK, WORLD_SIZE, LOCAL_SIZE = "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"
 QUIET = "TORCH_CPP_LOG_LEVEL"  # which torch reads when it is loaded
@@ -47,7 +46,6 @@ class World:
     """All processes of a run; this class is that of a process alone."""
 
     rank, size, local_size = 0, 1, 1
-    advice: str | None = None  # what to do after a process was lost
 
     @property
     def first(self) -> bool:
@@ -71,6 +69,9 @@ class World:
     def add(self, tensors: Sequence[torch.Tensor]) -> None:
         """Gives tensors the sum of those of all processes."""
 
+    def advise(self, text: str) -> None:
+        """Says what people can do after a process was lost."""
+
     def check_same(self, mine: Mapping[str, str]) -> None:
         """Refuses a process where what is compared differs from that of process 0."""
         theirs: dict[str, str] = json.loads(self.told(json.dumps(dict(mine))))
@@ -78,6 +79,7 @@ class World:
         if different:
             said = f"{different[0]} of process {self.rank} is not that of process 0"
             raise UserError(said, do="give all processes the same data, the same recipe and the same headway")
+        self.totals()  # where another process refuses, this one waits here to be ended
 
 
 ALONE = World()
@@ -88,13 +90,17 @@ class JoinedWorld(World):
 
     def __init__(self, rank: int, size: int, local_size: int):
         self.rank, self.size, self.local_size = rank, size, local_size
+        self.advice = ""
+
+    def advise(self, text: str) -> None:
+        self.advice = text
 
     def totals(self, *numbers: float) -> list[float]:
         import torch
 
-        total = torch.tensor(numbers, dtype=torch.float64, device="cpu")
+        total = torch.tensor(numbers or [0.0], dtype=torch.float64, device="cpu")
         self.add([total])
-        return total.tolist()
+        return total.tolist()[: len(numbers)]
 
     def highest(self, number: int) -> int:
         import torch
@@ -159,11 +165,12 @@ def read_number(variable: str) -> int | None:
     return int(text) if text else None
 
 
-def meet(rank: int, size: int) -> Store:
+def meet(rank: int, size: int) -> KeyStore:
     """Waits for the other processes, and makes the process group; what texts are exchanged by."""
     os.environ.setdefault(QUIET, "ERROR")  # DDP warns where every parameter was used; what fails is raised
     import torch
     from torch import distributed
+    from torch.distributed.rendezvous import rendezvous
 
     here, limit = f"headway/here/{{}}/{size}".format, timedelta(seconds=JOIN_SECONDS)
     missing = [name for name in (ADDRESS, PORT) if not os.environ.get(name)]
@@ -172,8 +179,7 @@ def meet(rank: int, size: int) -> Store:
         raise UserError(said, do="start the processes by torchrun, or --processes")
     place = f"{os.environ[ADDRESS]}:{os.environ[PORT]}"
     try:
-        with port_errors(read_number(PORT) or 0):
-            store, _, _ = next(distributed.rendezvous("env://", timeout=limit))
+        store: Any = next(rendezvous("env://", timeout=limit))[0]
         store.set(here(rank), "")
         with suppress(distributed.DistError):
             store.wait([here(other) for other in range(size)], limit)
@@ -194,42 +200,67 @@ def meet(rank: int, size: int) -> Store:
     return store.clone()
 
 
+class KeyStore(Protocol):
+    """Texts by name that all processes of a run see."""
+
+    def set(self, key: str, value: str, /) -> None: ...
+    def get(self, key: str, /) -> bytes: ...
+    def check(self, keys: list[str], /) -> bool: ...
+
+
 @dataclass
 class Heartbeat:
     """A thread that tells the others that this process lives, and ends it where they do not, or fail."""
 
-    world: World
-    store: Store
-    stopped: Event = field(default_factory=Event)
+    world: JoinedWorld
+    store: KeyStore
+    beats: int = 0
+    stopped: Event = field(default_factory=Event)  # the main thread ends this process
+    finished: Event = field(default_factory=Event)  # it needs the store no more
     speaking: Lock = field(default_factory=Lock)  # whoever holds it says why the process ends
 
     def __post_init__(self) -> None:
-        self.store.set_timeout(timedelta(seconds=STORE_SECONDS))
         self.store.set(self.pulse(self.world.rank), "0")
-        self.thread = Thread(target=self.run, daemon=True)
-        self.thread.start()
+        for work in (self.run, self.guard):
+            Thread(target=work, daemon=True).start()
 
     def pulse(self, rank: int) -> str:
         return f"headway/pulse/{rank}"
 
     def run(self) -> None:
         watched = range(1, self.world.size) if self.world.first else range(1)
-        seen, silent, beat = dict.fromkeys(watched, ""), dict.fromkeys(watched, 0), 0
+        seen, silent = dict.fromkeys(watched, ""), dict.fromkeys(watched, 0)
         while not self.stopped.wait(BEAT_SECONDS):
-            beat += 1
+            self.beats += 1
             try:
-                self.store.set(self.pulse(self.world.rank), str(beat))
-                if self.store.check([FAILED]):
-                    self.follow(json.loads(self.store.get(FAILED)))
-                pulses = {one: self.store.get(self.pulse(one)).decode() if self.known(one) else "" for one in watched}
+                pulses = self.beat(watched)
             except RuntimeError:  # process 0 keeps the store
                 self.leave(LostProcessError("process 0 has ended or does not answer"), aloud=self.world.rank == 1)
+                return
             silent = {one: silent[one] + 1 if pulse == seen[one] != DONE else 0 for one, pulse in pulses.items()}
             seen = pulses
             for one in (one for one, beats in silent.items() if beats > MISSED):
                 error = LostProcessError(f"process {one} has not answered for {MISSED * BEAT_SECONDS:.0f} seconds")
                 self.publish(error)
                 self.leave(error, aloud=self.world.rank == 0 or self.world.rank == 1)
+
+    def beat(self, watched: Sequence[int]) -> dict[int, str]:
+        """Tells that this process lives, and follows one that fails; what the others tell."""
+        self.store.set(self.pulse(self.world.rank), str(self.beats))
+        if self.store.check([FAILED]):
+            self.follow(json.loads(self.store.get(FAILED)))
+        return {one: self.store.get(self.pulse(one)).decode() if self.known(one) else "" for one in watched}
+
+    def guard(self) -> None:
+        """Ends this process where the store does not answer: its questions have no limit of their own."""
+        seen, silent = -1, 0
+        while not self.finished.wait(BEAT_SECONDS):
+            seen, silent = self.beats, silent + 1 if self.beats == seen else 0
+            if silent > STORE_BEATS:
+                error = LostProcessError("process 0 has not answered, which keeps the store")
+                if self.world.rank == 1 and not self.stopped.is_set():
+                    print(f"error: {self.sentence(error)}", file=sys.stderr, flush=True)
+                os._exit(error.code)
 
     def known(self, rank: int) -> bool:
         return self.store.check([self.pulse(rank)])
@@ -287,7 +318,9 @@ class Heartbeat:
         self.publish(error, code)
         if self.world.first:
             with suppress(RuntimeError):
+                self.store.set(f"{TOLD}/0", "")
                 self.wait_for_others()
+            self.finished.set()
             if isinstance(error, LostProcessError):
                 raise LostProcessError(self.sentence(error))
             raise error
@@ -317,11 +350,11 @@ class Heartbeat:
         from torch import distributed
 
         self.stopped.set()
-        self.thread.join()
         with suppress(RuntimeError):
             self.store.set(self.pulse(self.world.rank), DONE)
             if self.world.first:
                 self.wait_for_others()
+        self.finished.set()
         distributed.destroy_process_group()
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.generate.option_checks import check_best
-from headway.generate.request import Generated, Reason, Stop, StopMatcher
+from headway.generate.request import Generated, Interrupt, Reason, Stop, StopMatcher
 from headway.generate.sampling import FREE, Rules, forbid_tokens, largest, logprobs_at
 from headway.generate.session import DecodingSession
 
@@ -46,13 +46,16 @@ class Beam:
 BEAM = Beam()
 
 
-def beam_search(session: DecodingSession, logits: Tensor, searches: list[Search], stop: Stop, rules: Rules) -> None:
+def beam_search(
+    session: DecodingSession, logits: Tensor, searches: list[Search], stop: Stop, rules: Rules, interrupt: Interrupt
+) -> None:
     """Searches on from the logits after the prompts, N V, until every search is done; all have the same beam."""
     width = searches[0].beam.width
     opened = OpenBeams.start(len(searches), stop, session.device)
     stops = torch.tensor(stop.tokens, device=session.device)
     count = width * (1 + len(stop.tokens) + bool(stop.strings))  # however many of them end, `width` go on
     for length in range(1, stop.max_new_tokens + 1):
+        interrupt()
         beams = opened.totals.shape[1]
         masked, forced = mask_logits(logits, opened, searches, stop, rules)
         grown, parents = opened.extend(logits, masked, forced, count)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from headway.errors import UserError
+from headway.generate.request import Interrupt, go_on
 from headway.ops.attend import shape_text
 from headway.ops.ctc import BLANK, collapse
 
@@ -39,13 +40,15 @@ class PrefixBeam:
     """CTC prefix beam search: the `width` most probable prefixes are kept after each frame.
 
     Each frame may go on with its `candidates` most probable symbols (None: all).  A result has from `shortest` to
-    `longest` symbols; prefixes that can no longer become long enough are dropped.
+    `longest` symbols; prefixes that can no longer become long enough are dropped.  `interrupt` is called before each
+    frame, and may raise.
     """
 
     width: int = 8
     candidates: int | None = 32
     shortest: int = 0
     longest: int | None = None
+    interrupt: Interrupt = go_on
 
     def __post_init__(self) -> None:
         if self.width < 1 or (self.candidates is not None and self.candidates < 1):
@@ -64,6 +67,7 @@ class PrefixBeam:
         likely = (log_probs[:, 1:].topk(count).indices + 1).tolist()  # the blank is always among what may come
         beams = self.best({(): PrefixScore(0.0, -inf)}, left=len(log_probs))
         for t, scores in enumerate(log_probs.tolist()):
+            self.interrupt()
             left = len(log_probs) - t - 1
             beams = self.best(self.grown(beams, scores, likely[t], left), left)
         found = [CTCHypothesis(symbols, ends.total) for symbols, ends in beams.items()]

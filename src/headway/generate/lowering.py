@@ -55,6 +55,7 @@ def lower(model: nn.Module, capacity: int) -> StepProgram | None:
 
 def lower_trunk(program: StepProgram, model: Trunk) -> None:
     x = lower_part(program, model.stack, embedded(program, model.embed))
+    program.add(OpKind.SELECT, x, x)
     head = exactly(LMHead, model.head, Int8LMHead)
     if (scale := exactly(Scale, head.multiplier)).factor != 1.0:
         program.add(OpKind.SCALE, x, x, number=scale.factor)
@@ -176,6 +177,7 @@ def lower_self_attention(program: StepProgram, part: nn.Module, x: Register) -> 
     sizes = {"kv_heads": part.kv_heads, "head_dim": part.head_dim, "cache": cache}
     program.add(OpKind.APPEND, k, k, second=v.index, **sizes)
     require(type(part.pattern) in (Causal, Full))
+    program.causal = program.causal and type(part.pattern) is Causal
     window = part.pattern.window if isinstance(part.pattern, Causal) else None
     return lower_queries(program, part, q, cache, window, bias_table(program, part))
 

@@ -30,6 +30,17 @@ MASKS = (
 )
 
 
+class InterruptedCall(Exception):  # noqa: N818
+    """Nobody waits any more for what was being written."""
+
+
+Interrupt = Callable[[], None]  # called before each step; it raises `InterruptedCall` where nobody waits any more
+
+
+def go_on() -> None:
+    """Interrupts nothing."""
+
+
 class Reason(StrEnum):
     """Why a continuation ended."""
 

@@ -22,6 +22,7 @@ from headway.generate.option_checks import check_repetition, check_sampling
 
 Tokens = tuple[int, ...]
 WIDTH = 64  # tokens of a piece: of 32 to 256 the fastest from 4×50k to 256×32k
+NUCLEUS = 256  # tokens among which those of top-p are looked for first
 CELLS = 2**18  # logits that are normalised at a time: 1 MiB of float32 stays in the cache
 
 
@@ -113,15 +114,20 @@ def keep_top_k(logits: Tensor, count: int) -> Tensor:
     """`logits` (V) with −∞ at all but the `count` largest; among equals the first are kept."""
     if count >= len(logits):
         return logits
-    least = logits.topk(count).values[-1]
+    least = largest(logits[None], count)[0][0, -1]
     above, equal = logits > least, logits == least
     return logits.masked_fill(~(above | equal & (equal.cumsum(0) <= count - above.sum())), -inf)
 
 
 def keep_top_p(logits: Tensor, mass: float) -> Tensor:
-    """The fewest likeliest tokens whose probabilities sum to `mass` or more.  Holtzman et al. 2020."""
-    ordered = logits.double().sort(descending=True).values
-    reached = ordered.log_softmax(-1).exp().cumsum(-1)
+    """The fewest likeliest tokens whose probabilities sum to `mass` or more.  Holtzman et al. 2020.
+
+    They are mostly among the first few, so that a vocabulary need not be sorted: 145 of 50k 3.6 → 0.45 ms.
+    """
+    logprobs = logits.log_softmax(-1, dtype=torch.float64)
+    reached = largest(logprobs[None], NUCLEUS)[0][0].exp().cumsum(-1)
+    if reached[-1] < mass:
+        reached = logprobs.sort(descending=True).values.exp().cumsum(-1)
     return keep_top_k(logits, int((reached < mass).sum()) + 1)
 
 

@@ -38,7 +38,7 @@ from headway.nn.state import FixedState
 from headway.nn.trunk import EncoderDecoder, Trunk, device_of
 
 if TYPE_CHECKING:
-    from headway.generate.step_program import StepProgram
+    from headway.generate.step_program import CacheRows, StepProgram
 
 # above which torch is not slower.  Torch's time of a step ÷ the library's, GPT-2 and Marian: 64 rows 1.18 and 1.15,
 # 128 rows of Marian 0.89; in int8 64 rows 1.23 and 1.47, 128 rows 1.07 and 1.28
@@ -54,13 +54,15 @@ class DecodingRows:
         self.model, self.device = model, device_of(model)
         self.state, self.rows, self.ctx = state, rows, replace(ctx, state=state)
 
-    def run_program(self, tokens: Tensor, slot: int, positions: Tensor | None) -> Tensor | None:
-        """The logits after one more token in each row by one call of the native library; None: that is for torch."""
+    def run_program(
+        self, tokens: Tensor, slot: int, positions: Tensor | None, rows: CacheRows | None = None
+    ) -> Tensor | None:
+        """The logits after more tokens by one call of the native library; None: that is for torch."""
         if self.rows > self.native_rows or self.ctx.traces() or torch.is_autocast_enabled("cpu"):
             return None
         if self.program is None or self.model.training:
             return None
-        return self.program.run(tokens, slot, positions, self.ctx)
+        return self.program.run(tokens, slot, positions, self.ctx, rows)
 
     @cached_property
     def native_rows(self) -> int:
@@ -103,10 +105,6 @@ class DecodingSession(DecodingRows):
     def prompt(self, chunk: int | None = None) -> Tensor:
         """The logits after each prompt, B V, which is read in pieces of `chunk` tokens."""
         return self.head(self.features(self.ids, chunk)[:, 0])
-
-    def resume(self, state: FixedState, read: int) -> None:
-        """Begins behind the first `read` tokens of the prompts, which a state has read."""
-        self.state, self.ctx, self.read = state, replace(self.ctx, state=state), read
 
     def step(self, tokens: Tensor) -> Tensor:
         """The logits after one more token in each row: B → B V."""

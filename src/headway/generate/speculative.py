@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from headway.errors import UserError
-from headway.generate.request import Request, Step
+from headway.generate.request import Interrupt, Request, Step, go_on
 from headway.generate.sampling import draw_index, logprobs_at
 from headway.generate.session import DecodingSession, context_of, memory_row, vocab_of
 from headway.nn.context import EMPTY, Context
@@ -27,7 +27,13 @@ from headway.nn.trunk import Trunk
 
 
 def speculate(
-    model: Trunk, requests: list[Request], draft: Draft, *, memory: Context = EMPTY, chunk: int | None = None
+    model: Trunk,
+    requests: list[Request],
+    draft: Draft,
+    *,
+    memory: Context = EMPTY,
+    chunk: int | None = None,
+    interrupt: Interrupt = go_on,
 ) -> Iterator[list[Step]]:
     """The steps of each request in turn: the number of right guesses differs, so each has its own state."""
     for request in requests:
@@ -35,6 +41,7 @@ def speculate(
         session = RowSession(model, request.prompt, request.room, memory=own, chunk=chunk)
         drafter, guess = draft.begin(request), DraftTokens([], [])
         while request.reason is None:
+            interrupt()
             ids = [*request.prompt, *request.tokens, *guess.tokens]
             logits = session.logits(ids, len(guess.tokens) + 1)  # T V, before the first guess and after each
             for token, logprob in verify(request, guess, logits):

@@ -1,9 +1,9 @@
-"""A decoding step as a program for the library: operations on registers, each B rows wide.
+"""A decoding step as a program for the library: operations on registers, each B rows wide, one for each new token.
 
 `StepProgram` is written once for a model and a capacity (`headway.generate.lowering`), and then run token after token
 on the KV cache of a `FixedState`, which the torch path reads and writes too.  The structures are those of step.c.
 
-Axes:  B rows   C width   S room for tokens   V vocabulary
+Axes:  B rows   C width   S room for tokens   V vocabulary   M selected rows
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import ctypes
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,7 @@ class OpKind(IntEnum):
     ACTIVATE = 8
     ADD = 9
     SCALE = 10
+    SELECT = 11
 
 
 I32, I64, POINTER = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
@@ -68,7 +70,8 @@ class StepCall(ctypes.Structure):
         *((name, I32) for name in ("count", "threads", "set", "unused")),
         ("weights", POINTER),
         ("keys", I64),
-        *((name, POINTER) for name in ("codes", "steps")),
+        *((name, POINTER) for name in ("codes", "steps", "owners", "selected")),
+        ("selections", I64),
     )
 
 
@@ -78,6 +81,13 @@ class Register:
 
     index: int
     width: int
+
+
+class CacheRows(NamedTuple):
+    """Where tokens stand that are not one for each row of the KV cache; those of a row follow one another."""
+
+    owners: Tensor  # B  the row of the KV cache of each token
+    selected: Tensor  # M  the tokens whose logits are wanted, rising
 
 
 class StepProgram:
@@ -92,6 +102,7 @@ class StepProgram:
         self.attentions: list[tuple[nn.Module, bool]] = []  # whose keys are read; True: those of a memory
         self.alive: list[Tensor] = []  # what the operations point at
         self.tables: dict[Hashable, tuple[Tensor, ...]] = {}  # that several of them share
+        self.causal = True  # no attention looks ahead: several tokens of a row may be read in one call
         self.frame: StepFrame | None = None
 
     def register(self, name: str, width: int) -> Register:
@@ -142,21 +153,24 @@ class StepProgram:
     def logits(self) -> Register:
         return list(self.registers.values())[-1]
 
-    def run(self, tokens: Tensor, slot: int, positions: Tensor | None, ctx: Context) -> Tensor | None:
-        """The logits after `tokens` (B) at `slot` of the KV cache, B V; None: that is for the torch path to do.
+    def run(
+        self, tokens: Tensor, slot: int, positions: Tensor | None, ctx: Context, rows: CacheRows | None = None
+    ) -> Tensor | None:
+        """The logits after `tokens` (B) at `slot` of the KV cache, B V, or of the selected of them, M V.
 
-        `positions` (B 1) are where the tokens stand; None: at their slot.
+        `positions` (B 1) are where the tokens stand; None: at their slot.  No result: that is for the torch path to do.
         """
-        state, rows, threads = ctx.state, len(tokens), torch.get_num_threads()
+        state, threads = ctx.state, torch.get_num_threads()
         if not isinstance(state, FixedState) or slot >= self.capacity:
             return None
-        if self.frame is None or (self.frame.rows, self.frame.threads) != (rows, threads):
-            self.frame = StepFrame(self, rows, threads)
-        if not self.frame.bind(state, ctx):
+        if self.frame is None or self.frame.threads != threads or self.frame.room < len(tokens):
+            self.frame = StepFrame(self, len(tokens), threads)
+        if not self.frame.bind(state, ctx, len(tokens) if rows is None else None):
             return None
-        at = torch.full((rows,), slot) if positions is None else positions.expand(rows, 1).contiguous()
-        logits, tokens = torch.empty(rows, self.logits.width), tokens.contiguous()
-        if not self.frame.call(tokens, at, slot, logits):
+        at = torch.full((len(tokens),), slot) if positions is None else positions.expand(len(tokens), 1).contiguous()
+        wanted = len(tokens) if rows is None else len(rows.selected)
+        logits, tokens = torch.empty(wanted, self.logits.width), tokens.contiguous()
+        if not self.frame.call(tokens, at, slot, logits, rows):
             return None
         place = Positions.run(slot, 1, tokens.device) if positions is None else Positions(positions)
         state.extend_each([state.buffers[owner] for owner in self.owners], place)
@@ -164,15 +178,16 @@ class StepProgram:
 
 
 class StepFrame:
-    """Memory for a program of so many rows, and the arguments of its call."""
+    """Memory for a program of up to `room` rows, and the arguments of its call."""
 
-    def __init__(self, program: StepProgram, rows: int, threads: int):
-        self.program, self.rows, self.threads = program, rows, threads
+    def __init__(self, program: StepProgram, room: int, threads: int):
+        self.program, self.room, self.threads = program, room, threads
         registers = list(program.registers.values())
         codes = [op for op in program.ops if op.kind == OpKind.LINEAR_INT8]
-        self.values = [torch.empty(rows, register.width) for register in registers]
-        self.codes = torch.empty(rows, max((op.inputs + 3 for op in codes), default=0), dtype=torch.uint8)
-        self.steps = torch.empty(rows)
+        # logits are written to where the caller wants them
+        self.values = [torch.empty(room, register.width) for register in registers if register != program.logits]
+        self.codes = torch.empty(room, max((op.inputs + 3 for op in codes), default=0), dtype=torch.uint8)
+        self.steps = torch.empty(room)
         self.ops = (StepOp * len(program.ops))(*program.ops)
         self.caches = (StepCache * max(len(program.attentions), 1))()
         self.bound: list[tuple[object, ...]] = [()] * len(program.attentions)
@@ -181,7 +196,6 @@ class StepFrame:
             ops=ctypes.addressof(self.ops),
             caches=ctypes.addressof(self.caches),
             registers=ctypes.addressof(self.registers),
-            rows=rows,
             count=len(program.ops),
             threads=threads,
             set=program.set,
@@ -195,8 +209,11 @@ class StepFrame:
         self.weights = torch.empty(max(self.threads, 1), keys)
         self.arguments.weights, self.arguments.keys = self.weights.data_ptr(), keys
 
-    def bind(self, state: FixedState, ctx: Context) -> bool:
-        """Points at the keys and values of a state, wherever they lie now; False: they are not as they should be."""
+    def bind(self, state: FixedState, ctx: Context, rows: int | None) -> bool:
+        """Points at the keys and values of a state, wherever they lie now; False: they are not as they should be.
+
+        There are those of `rows`; None: any.
+        """
         for index, (owner, memory) in enumerate(self.program.attentions):
             if memory:
                 found, keep, beams = state.kept.get(owner), ctx.memory_keep, state.beams
@@ -206,8 +223,10 @@ class StepFrame:
             if found is None:
                 return False
             k, v = found
+            if rows not in (None, len(k) * beams):
+                return False
             if not is_same(self.bound[index], wanted := (k, v, keep, beams)):
-                if len(k) * beams != self.rows or not all(map(is_readable, (k, v))) or not is_row_mask(keep, k):
+                if not all(map(is_readable, (k, v))) or not is_row_mask(keep, k):
                     return False
                 self.point(self.caches[index], k, v, keep, beams, k.shape[2] if memory else 0)
                 self.bound[index] = wanted
@@ -222,10 +241,18 @@ class StepFrame:
         if keys > self.arguments.keys:
             self.make_room(keys)
 
-    def call(self, tokens: Tensor, positions: Tensor, slot: int, logits: Tensor) -> bool:
+    def call(self, tokens: Tensor, positions: Tensor, slot: int, logits: Tensor, rows: CacheRows | None = None) -> bool:
         program, given = self.program, self.arguments
         self.registers[program.logits.index] = logits.data_ptr()
-        given.tokens, given.positions, given.slot = tokens.data_ptr(), positions.data_ptr(), slot
+        given.rows, given.tokens, given.positions, given.slot = (
+            len(tokens),
+            tokens.data_ptr(),
+            positions.data_ptr(),
+            slot,
+        )
+        owners, selected = (None, None) if rows is None else (rows.owners.contiguous(), rows.selected.contiguous())
+        given.owners = None if owners is None else owners.data_ptr()
+        given.selected, given.selections = (None, 0) if selected is None else (selected.data_ptr(), len(selected))
         return not program.library.handle.headway_step(ctypes.byref(given), program.vocab, program.positions)
 
 

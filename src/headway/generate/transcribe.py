@@ -28,7 +28,7 @@ from headway.data.whisper_tokenizer import LATEST, Marks, marks_of, usual_settin
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.decoding import generate
-from headway.generate.request import Generated, Reason, Stop, rules_of
+from headway.generate.request import Generated, Interrupt, Reason, Stop, go_on, rules_of
 from headway.generate.sampling import FREE, GREEDY, Rules, Sampler
 from headway.generate.session import context_of, vocab_of
 from headway.nn.context import Context
@@ -64,6 +64,7 @@ class TranscriptionOptions:
     timed: bool = False
     how: Sampler | Beam = GREEDY
     most: int | None = None
+    interrupt: Interrupt = go_on
 
 
 PLAIN = TranscriptionOptions()
@@ -191,7 +192,8 @@ class Transcriber:
         room = context - len(prompt)
         stop = Stop(room if options.most is None else min(room, options.most), (self.marks.end,))
         rules = self.time_rules() if timed else self.rules
-        [found] = generate(self.model.decoder, [prompt], options.how, stop, memory=memory, rules=rules)
+        decoder, how, interrupt = self.model.decoder, options.how, options.interrupt
+        [found] = generate(decoder, [prompt], how, stop, memory=memory, rules=rules, interrupt=interrupt)
         return found
 
     def hear(self, frames: Tensor, at: int) -> Context:

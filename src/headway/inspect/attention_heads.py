@@ -9,15 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from headway.errors import UserError, listed, nearest
 from headway.figures import Plot, printable
 from headway.inspect.presentation import LazyModel, Result, head_map, plain, resolve, table
-from headway.look.page_data import axis_positions
 from headway.look.recording import RecordedSite
-from headway.ops.attention_statistics import STATISTICS, MapFacts, statistics
-from headway.tasks.tracing import TokenAxis
+from headway.ops.attention_statistics import STATISTICS
 
 LEGEND = """\
 entropy    of the attention weights of a query, in nats
@@ -51,14 +47,10 @@ class SiteStatistics:
 
     @staticmethod
     def of(site: RecordedSite) -> SiteStatistics:
-        rows, keys, tokens = site.rows, site.columns, None
-        if isinstance(rows, TokenAxis) and rows == keys:  # tokens with the same text have the same number
-            numbers = {label: at for at, label in enumerate(dict.fromkeys(rows.labels))}
-            tokens = torch.tensor([numbers[label] for label in rows.labels])
-        values = statistics(site.map, MapFacts(keys.special, axis_positions(rows, keys), tokens))
+        values = site.statistics
         unknown = [None] * len(values.entropy)
         columns = {name: plain(getattr(values, name)) or unknown for name in STATISTICS}
-        return SiteStatistics(len(rows), len(keys), rows.kind, columns)
+        return SiteStatistics(len(site.rows), len(site.columns), site.rows.kind, columns)
 
     def by_head(self) -> list[dict[str, float | None]]:
         """All statistics of each head."""

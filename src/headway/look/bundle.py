@@ -12,10 +12,13 @@ import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 
 from headway.errors import UserError, listed, nearest
-from headway.look.page_data import PARTS, Json, PageData, detail_bytes, detail_to_json
+from headway.look.output_lens import TEMPERATURES
+from headway.look.page_data import PARTS, PageData, detail_bytes, detail_to_json
 from headway.look.recording import HeadEffect, Recording
+from headway.look.run_data import Json
 from headway.look.tiles import THUMB_LEVELS
 from headway.look.weight_codes import CLASSES, STRONGEST
 from headway.tasks.tracing import Axis
@@ -38,16 +41,20 @@ class PageLimits:
     """Sizes in bytes: at most `page`, of which `code` is the page's own.
 
     All weights are rounded, and details may fill a page, up to `light`; in a larger one they get a `share` of its size.
+    `effects` is the share of the budget for effects of head edits.
     """
 
     page: int
     light: int = 1_480_000
     share: float = 0.25
-    code: int = 200_000
+    code: int = 250_000
+    effects: float = 1.0
 
 
 FILE_LIMITS = PageLimits(15_000_000)
-NOTEBOOK_LIMITS = PageLimits(4_000_000, light=600_000)  # the notebook stores a copy for each time it is shown
+NOTEBOOK_LIMITS = PageLimits(
+    4_000_000, light=600_000, effects=0.2
+)  # the notebook stores a copy for each time it is shown
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,8 @@ def pack_bundle(
     limits: PageLimits = FILE_LIMITS,
 ) -> Bundle:
     """The contents of a page; `effects` of head edits by the index of the run, where they are known."""
-    focus, known = focus or choose_focus(runs[0]), effects or {}
+    known = effects or {}
+    focus = focus or choose_focus(runs[0], effects=known.get(0, ()))
     pages = [PageData(run, number, SIDES[0]) for number, run in enumerate(runs)]
     bare = sum(len(script_json(page.to_json(known.get(page.number), {}, lambda _: None))) for page in pages)
     packing = pack_coarse(pages, limits, limits.code + bare)
@@ -87,7 +95,7 @@ def pack_bundle(
 def page_json(runs: list[Json], focus: Focus, *, live: bool = False) -> Json:
     """The data of a page: all recordings, and what to open with."""
     opened = {"run": 0, **{name: value for name, value in asdict(focus).items() if value is not None}}
-    codes = {"classes": CLASSES, "thumbs": THUMB_LEVELS}
+    codes = {"classes": CLASSES, "thumbs": THUMB_LEVELS, "temperatures": TEMPERATURES}
     return {"format": FORMAT, "live": live, "focus": opened, "codes": codes, "runs": runs}
 
 
@@ -97,22 +105,40 @@ def script_json(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def choose_focus(recording: Recording, site: str | None = None, beside: Recording | None = None) -> Focus:
-    """The site to open with: the requested one; else the last cross-attention; else one in the middle.
+def choose_focus(
+    recording: Recording,
+    site: str | None = None,
+    beside: Recording | None = None,
+    effects: Sequence[HeadEffect] = (),
+) -> Focus:
+    """The head to open with: of the requested site; else of cross-attention, where a model has that; else of any site.
 
-    With another recording `beside` it, the page opens with their difference, if possible at a site of the same shape.
+    Of these heads it is the one that matters most when it is off, by the `effects` that are known, and else the one of
+    the lowest entropy.  With another recording `beside` it, the page opens with their difference, if possible at a site
+    of the same shape.
     """
     names, compare = list(recording.sites), None if beside is None else 1
     if site is not None:
         name = site.removesuffix(".weights")
         if name not in names:
             raise UserError(f"the model has no site {site!r}", allowed=listed(names), meant=nearest(site, names))
-        return Focus(name, compare=compare)
-    if beside is not None:
+        names = [name]
+    elif beside is not None:
         shapes = {name: each.map.shape for name, each in beside.sites.items()}
         names = [name for name in names if recording.sites[name].map.shape == shapes.get(name)] or names
-    across = [name for name in names if recording.sites[name].rows.name != recording.sites[name].columns.name]
-    return Focus(across[-1] if across else names[len(names) // 2], compare=compare)
+    sites = [recording.sites[name] for name in names]
+    across = [each for each in sites if each.rows.name != each.columns.name]
+    sites = [each for each in across or sites if len(each.columns) > 1] or across or sites  # one key has no choice
+    off = {
+        (one.site, one.head): -abs(one.outcome.total - recording.outcome.total) for one in effects if one.how == "off"
+    }
+    ranks = [
+        (off[each.name, head] if off else float(each.statistics.entropy[head]), number, head)
+        for number, each in enumerate(sites)
+        for head in range(each.heads)
+    ]
+    _, number, head = min(ranks, key=lambda rank: (isnan(rank[0]), *rank))
+    return Focus(sites[number].name, head, compare)
 
 
 def check_comparable(first: Recording, second: Recording) -> None:

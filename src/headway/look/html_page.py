@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 
 from headway.errors import UserError
 from headway.look.bundle import FILE_LIMITS, NOTEBOOK_LIMITS, Bundle, PageLimits, pack_bundle, script_json
-from headway.look.recording import Recording, head_effects, is_fast
+from headway.look.recording import Recording, affordable_edits, head_effects
 from headway.system import write_text
 
 MARK = "<!-- a page of headway look -->"  # marks a file that may be overwritten
@@ -47,9 +49,11 @@ class RecordingView(Recording):
         return iframe(self.page_within(NOTEBOOK_LIMITS))
 
     def page_within(self, limits: PageLimits) -> str:
-        """The page, with the effects of all heads if these take only a few seconds."""
-        effects = {0: list(head_effects(self))} if is_fast(self) else {}
-        return render_page(pack_bundle([self], effects=effects, limits=limits))
+        """The page, with those effects of all heads that fit the budget."""
+        kinds = affordable_edits(self, limits.effects)
+        return render_page(
+            pack_bundle([self], effects={0: list(head_effects(self, kinds))} if kinds else {}, limits=limits)
+        )
 
 
 def check_page_path(path: Path) -> None:
@@ -63,6 +67,24 @@ def check_page_path(path: Path) -> None:
             beginning = file.read(MARK_BYTES).decode("utf-8", "replace")
         if not is_look_page(beginning):
             raise UserError(f"{path} is there, and is no page of headway look", do="remove it, or give another out=")
+
+
+def free_page_path(path: Path, bundle: Bundle) -> Path:
+    """The path, or with a number the first that holds no page of another input: `name-look-2.html`."""
+    own = input_mark(bundle)
+    for number in count(2):
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            if own not in file.read(MARK_BYTES).decode("utf-8", "replace"):
+                path = path.with_name(f"{path.stem.removesuffix(f'-{number - 1}')}-{number}{path.suffix}")
+                continue
+        return path
+    raise AssertionError("numbers do not end")
+
+
+def input_mark(bundle: Bundle) -> str:
+    """Marks the page of a model's input."""
+    read = [[run.get(name) for name in ("title", "input", "picture", "sound")] for run in bundle.data["runs"]]
+    return f"<!-- input {sha256(script_json(read).encode('ascii')).hexdigest()[:16]} -->"
 
 
 def is_look_page(beginning: str) -> bool:
@@ -94,7 +116,7 @@ def assemble(texts: Mapping[str, str], bundle: Bundle) -> str:
     }
     # one pass: inserted text is not searched again
     filled = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], texts["page.html"])
-    return filled.replace("<!doctype html>\n", f"<!doctype html>\n{MARK}\n", 1)
+    return filled.replace("<!doctype html>\n", f"<!doctype html>\n{MARK}\n{input_mark(bundle)}\n", 1)
 
 
 def content_security_policy(style: str, script: str, *, live: bool) -> str:

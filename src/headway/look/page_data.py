@@ -10,34 +10,38 @@ Axes:  H heads   T queries   S keys   h w rows and columns of cells
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from math import isfinite
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from headway.errors import UserError
 from headway.look.grid_map import Detail
+from headway.look.module_flow import module_flow
+from headway.look.output_lens import OutputLens, output_lens
 from headway.look.recording import ROLLOUT_PREFIX, WHOLE_INPUT, HeadEffect, RecordedSite, Recording
+from headway.look.run_data import (
+    Json,
+    effects_to_json,
+    flow_to_json,
+    json_number,
+    lens_to_json,
+    outcome_to_json,
+    run_to_json,
+)
 from headway.look.tiles import TILE, RowFacts, TiledMap, row_facts
 from headway.look.weight_codes import STRONGEST
 from headway.ops.attend import SoftCapped
-from headway.ops.attention_statistics import CellGrid, MapFacts, TokenPositions, statistics
-from headway.tasks.tracing import Axis, FrameAxis, GridAxis, Outcome
+from headway.ops.attention_statistics import STATISTICS
+from headway.tasks.tracing import Axis, FrameAxis, GridAxis
 
 EXACT_PARTS = ("q", "k", "bias", "additive")  # float32: what weights are computed from again
 PARTS = (*EXACT_PARTS, "x", "v", "out")  # of a detail, in the order of their bytes
 FLOAT16_MAX = 65504.0
-STEP_BYTES, ALTERNATIVE_BYTES = 50, 25  # about, of a step and of an alternative token
-MAX_OUTCOME_BYTES, MAX_EFFECTS_BYTES = 1_000_000, 400_000  # for the steps of an outcome, and of all edited ones
 MAX_ROLLOUT_CELLS = 2**25  # of all rollouts together
 MAX_DETAIL_WEIGHTS = 2**24  # of a site that has a detail: its bias may have as many
-
-Json = dict[str, Any]
 
 
 class TileKey(NamedTuple):
@@ -85,6 +89,9 @@ class PageData:
         return {
             "id": self.number,
             **run_to_json(self.recording),
+            "outcome": self.outcome_json,
+            "lens": None if self.lens is None else lens_to_json(self.lens),
+            "flow": self.flow_json,
             "axes": {axis.name: axis_to_json(axis) for site in self.sites for axis in (site.rows, site.columns)},
             "sites": [
                 {
@@ -97,6 +104,23 @@ class PageData:
             ],
             "effects": None if effects is None else effects_to_json(effects),
         }
+
+    @cached_property
+    def lens(self) -> OutputLens | None:
+        return output_lens(self.recording)
+
+    @cached_property
+    def flow_json(self) -> Json:
+        return flow_to_json(module_flow(self.recording))
+
+    @property
+    def outcome_json(self) -> Json:
+        """The outcome, with what its probabilities at other temperatures follow from."""
+        found = outcome_to_json(self.recording.outcome)
+        if self.lens is not None and found["steps"]:
+            for step, partitions in zip(found["steps"][self.lens.first :], self.lens.partitions, strict=True):
+                step["partitions"] = [json_number(value) for value in partitions]
+        return found
 
     @cached_property
     def facts(self) -> list[RowFacts]:
@@ -226,66 +250,6 @@ class PageData:
         return found.float().cpu().numpy().astype("<f4").tobytes()
 
 
-def run_to_json(recording: Recording) -> Json:
-    """All that belongs to no site."""
-    forced, picture, sound = recording.followed_text, recording.picture, recording.sound
-    return {
-        "title": recording.title,
-        "architecture": recording.architecture,
-        "parameters": recording.parameters,
-        "input": input_label(recording),
-        "outcome": outcome_to_json(recording.outcome),
-        "follows": None if forced is None else {"by": forced.by, "text": forced.text},
-        "picture": picture
-        and {"src": data_url("image/png", picture.png), "width": picture.width, "height": picture.height},
-        "sound": sound
-        and {
-            "src": data_url("audio/wav", sound.wav),
-            "seconds": sound.seconds,
-            "spectrogram": data_url("image/png", sound.spectrogram),
-        },
-    }
-
-
-def input_label(recording: Recording) -> str:
-    """The text; or the name of a file without its folders, which are private where a page is shared."""
-    if recording.picture is None and recording.sound is None:
-        return recording.input
-    path = Path(recording.input)
-    return f"{path.parent.name}/{path.name}" if path.parent.is_file() else path.name  # one of many in a file
-
-
-def outcome_to_json(outcome: Outcome) -> Json:
-    return truncated_outcome(outcome, alternatives_per_step(len(outcome.steps), MAX_OUTCOME_BYTES))
-
-
-def effects_to_json(effects: Sequence[HeadEffect]) -> list[Json]:
-    """Edited outcomes, with as many of their steps as there is room for: there may be thousands."""
-    most = alternatives_per_step(sum(len(effect.outcome.steps) for effect in effects), MAX_EFFECTS_BYTES)
-    return [
-        {"site": one.site, "head": one.head, "how": one.how, "outcome": truncated_outcome(one.outcome, most)}
-        for one in effects
-    ]
-
-
-def alternatives_per_step(steps: int, room: int) -> int | None:
-    """How many alternatives of each step fit into `room` bytes; None if not even the steps fit."""
-    return next((most for most in (10, 5, 3, 1) if steps * (STEP_BYTES + most * ALTERNATIVE_BYTES) <= room), None)
-
-
-def truncated_outcome(outcome: Outcome, most: int | None) -> Json:
-    steps = [
-        {
-            "at": step.at,
-            "said": step.said,
-            "logprob": json_number(step.logprob),
-            "top": [[label, json_number(probability)] for label, probability in step.top[:most]],
-        }
-        for step in (outcome.steps if most is not None else ())
-    ]
-    return {"kind": outcome.kind, "text": outcome.text, "total": json_number(outcome.total), "steps": steps}
-
-
 def axis_to_json(axis: Axis) -> Json:
     """An axis, without the labels that the page can derive."""
     common: Json = {"kind": axis.kind, "count": len(axis), "special": list(axis.special)}
@@ -352,24 +316,9 @@ def site_label(name: str) -> str:
     return " · ".join(words)
 
 
-def data_url(kind: str, data: bytes) -> str:
-    return f"data:{kind};base64,{b64encode(data).decode('ascii')}"
-
-
-def json_number(value: float) -> float | None:
-    """A number with six digits; JSON has none that is not finite."""
-    return float(f"{value:.6g}") if isfinite(value) else None
-
-
 def site_statistics(site: RecordedSite) -> Json:
-    """The mean entropy of each head's rows and, where positions are known, its mean attention distance."""
-    found = statistics(site.map, MapFacts(positions=axis_positions(site.rows, site.columns)))
-    distance = None if found.distance is None else [json_number(value) for value in found.distance.tolist()]
-    return {"entropy": [json_number(value) for value in found.entropy.tolist()], "distance": distance}
-
-
-def axis_positions(rows: Axis, columns: Axis) -> TokenPositions | None:
-    """The positions of rows and columns, if they can be compared."""
-    if isinstance(rows, GridAxis) and isinstance(columns, GridAxis):
-        return TokenPositions.on_grids(CellGrid(rows.grid, rows.first), CellGrid(columns.grid, columns.first))
-    return TokenPositions.in_order(len(rows)) if rows == columns else None
+    """A number for each head, where one applies: its mean over the queries."""
+    found = {name: getattr(site.statistics, name) for name in STATISTICS}
+    return {
+        name: value if value is None else [json_number(one) for one in value.tolist()] for name, value in found.items()
+    }

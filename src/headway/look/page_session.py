@@ -14,8 +14,10 @@ from typing import Any, Protocol
 from headway.errors import UserError
 from headway.look.bundle import SIDES, Bundle, Focus, check_comparable, choose_focus, page_json
 from headway.look.html_page import render_page
-from headway.look.page_data import Json, PageData, detail_to_json, outcome_to_json
-from headway.look.recording import HeadEffect, Recording, edit_count, head_effects, is_fast, parse_head_edit
+from headway.look.page_data import PageData, detail_to_json
+from headway.look.recording import HeadEffect, Recording, affordable_edits, edit_count, head_effects, parse_head_edit
+from headway.look.run_data import Json, outcome_to_json
+from headway.nn.trace import HEAD_EDITS
 from headway.tasks.base import Task
 
 MAX_RECORDINGS = 8  # whose blobs are still served: a page that was opened before may ask for them
@@ -64,19 +66,20 @@ class Explorer:
             check_comparable(*runs)
         return runs
 
-    def focus(self, runs: Sequence[Recording]) -> Focus:
-        """The site to open with."""
-        return choose_focus(runs[0], self.site, runs[1] if len(runs) == 2 else None)
+    def focus(self, runs: Sequence[Recording], effects: Mapping[int, Sequence[HeadEffect]]) -> Focus:
+        """The site and head to open with; `effects` by the index of the run."""
+        return choose_focus(runs[0], self.site, runs[1] if len(runs) == 2 else None, effects.get(0, ()))
 
     def effects(self, runs: Sequence[Recording], share: float = 1.0) -> dict[int, list[HeadEffect]]:
         """Effects of head edits by the index of the run, where they are fast (in a share of the time) or asked for."""
         found = dict[int, list[HeadEffect]]()
         for number, run in enumerate(runs):
-            fast = is_fast(run, share)
-            if self.all_effects and not fast:
+            kinds = affordable_edits(run, share)
+            if self.all_effects and len(kinds) < len(HEAD_EDITS):
+                kinds = tuple(HEAD_EDITS)
                 self.notify(f"trying {edit_count(run)} edits of heads; this may take minutes")
-            if fast or self.all_effects:
-                found[number] = list(head_effects(run))
+            if kinds:
+                found[number] = list(head_effects(run, kinds))
         return found
 
 
@@ -104,7 +107,8 @@ class PageSession:
     def record(self, input: str, label: str | None = None) -> Json:
         """Record an input and show it, with `label` in place of the name of a dropped file."""
         runs = self.explorer.record(input)
-        effects, focus = self.explorer.effects(runs, EFFECTS_SHARE), self.explorer.focus(runs)
+        effects = self.explorer.effects(runs, EFFECTS_SHARE)
+        focus = self.explorer.focus(runs, effects)
         shown = [PageData(run, next(self.numbers), SIDE) for run in runs]
         override, runs_json = {} if label is None else {"input": label}, list[Json]()
         for at, data in enumerate(shown):

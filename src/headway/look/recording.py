@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from operator import index
 from typing import NamedTuple, Self, SupportsIndex
@@ -26,14 +27,26 @@ from headway.nn.trunk import Trunk
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
 from headway.ops.attention_map import AttentionMap, Readable, Weights
 from headway.ops.attention_rollout import mean_of_heads, rollout
+from headway.ops.attention_statistics import CellGrid, HeadStatistics, MapFacts, TokenPositions, statistics
 from headway.tasks.base import Task
 from headway.tasks.batches import to_device
-from headway.tasks.tracing import Axis, ForcedText, InputImage, InputSound, Outcome, TracedRun, TraceOptions, cells
+from headway.tasks.tracing import (
+    Axis,
+    ForcedText,
+    GridAxis,
+    InputImage,
+    InputSound,
+    Outcome,
+    TokenAxis,
+    TracedRun,
+    TraceOptions,
+    cells,
+)
 
 MAX_ROLLOUT_ROWS = 2048  # a layer of a rollout of that many rows is 16 MB
 WHOLE_INPUT = ("classes", "vector")  # outcomes that are about all of an input
 ROLLOUT_PREFIX = "rollout."  # of the name of a site that is the rollout up to another
-MAX_FLOPS = 10**11  # of all head effects: a few seconds of one core
+MAX_FLOPS = 3 * 10**11  # of all head effects: about 15 seconds of one core, which does 1 to 6 · 10¹⁰ in a second
 CALL_FLOPS = 10**7  # FLOPs that cost as much as the call of a site, measured on sites of a few tokens
 
 
@@ -56,6 +69,22 @@ class RecordedSite:
         if isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) not in range(self.heads):
             raise UserError(f"{self.name} has no head {number!r}", allowed=f"0 to {self.heads - 1}")
         return index(number)
+
+    @cached_property
+    def statistics(self) -> HeadStatistics:
+        """What each head does: one pass over the map."""
+        rows, keys, tokens = self.rows, self.columns, None
+        if isinstance(rows, TokenAxis) and rows == keys:  # tokens with the same text have the same number
+            numbers = {label: at for at, label in enumerate(dict.fromkeys(rows.labels))}
+            tokens = torch.tensor([numbers[label] for label in rows.labels])  # statistics are gathered on the CPU
+        return statistics(self.map, MapFacts(keys.special, axis_positions(rows, keys), tokens))
+
+
+def axis_positions(rows: Axis, columns: Axis) -> TokenPositions | None:
+    """The positions of rows and columns, if they can be compared."""
+    if isinstance(rows, GridAxis) and isinstance(columns, GridAxis):
+        return TokenPositions.on_grids(CellGrid(rows.grid, rows.first), CellGrid(columns.grid, columns.first))
+    return TokenPositions.in_order(len(rows)) if rows == columns else None
 
 
 @dataclass(frozen=True)
@@ -324,23 +353,26 @@ class HeadEffect:
     outcome: Outcome
 
 
-def head_effects(recording: Recording) -> Iterator[HeadEffect]:
-    """Every head of every site, with each kind of edit."""
+def head_effects(recording: Recording, kinds: Iterable[str] = HEAD_EDITS) -> Iterator[HeadEffect]:
+    """Every head of every site, with each of these kinds of edit."""
+    names = list(kinds)
     for site in recording.sites.values():
         for head in range(site.heads):
-            for name, how in HEAD_EDITS.items():
-                yield HeadEffect(site.name, head, name, recording.edited(HeadEdit(site.name, head, how)))
+            for name in names:
+                outcome = recording.edited(HeadEdit(site.name, head, HEAD_EDITS[name]))
+                yield HeadEffect(site.name, head, name, outcome)
 
 
-def is_fast(recording: Recording, share: float = 1.0) -> bool:
-    """Whether all effects take a few seconds at most, or a share of that time.
+def affordable_edits(recording: Recording, share: float = 1.0) -> tuple[str, ...]:
+    """The kinds of edits whose effects fit the budget, or a share of it: all, only switching off, or none.
 
     Approximate FLOPs of a run: each parameter meets each token, and the output is generated step by step.
     """
     sites, steps = recording.sites.values(), max(1, len(recording.outcome.steps))
     tokens = steps + max((len(site.columns) for site in sites), default=0)
     flops = 2 * recording.parameters * tokens + CALL_FLOPS * len(sites) * steps
-    return edit_count(recording) * flops <= share * MAX_FLOPS
+    heads, budget = sum(site.heads for site in sites), share * MAX_FLOPS
+    return next((kinds for kinds in (tuple(HEAD_EDITS), ("off",)) if len(kinds) * heads * flops <= budget), ())
 
 
 def edit_count(recording: Recording) -> int:

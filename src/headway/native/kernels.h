@@ -5,6 +5,7 @@
      LANES    float32 numbers in a vector
      DOT8(sums, w, x)  adds to LANES int32 sums the products of four weights of each at w and four codes: x, made of
                        their address by SPREAD8, of type bytes8
+     PANELS8           panels of int8 weights that are read together
      UNSIGNED8         whether codes are to be 128 more than they stand for
      ROWS8, ROWS32     rows whose sums fit the registers, of int8 and of float32
      ROUNDED(v)        keeps the compiler from fusing the product v with a sum
@@ -242,8 +243,8 @@ INLINE void NAME(two_vectors)(const int R, const float *x, int64_t inputs, int64
 
 /* The same for any number of rows.  The first of them copy the weights for the others: lines of a cache whose addresses
    are a power of two apart displace each other. */
-INLINE void NAME(add_vectors)(const float *x, int64_t rows, int64_t inputs, int64_t count, const float *w, int64_t step,
-                              const float *next, float *y, int64_t outputs) {
+TARGET static void NAME(add_vectors)(const float *x, int64_t rows, int64_t inputs, int64_t count, const float *w,
+                                     int64_t step, const float *next, float *y, int64_t outputs) {
     float copied[TILE * 2 * LANES];
     int64_t blocks = (rows + ROWS32 - 1) / ROWS32;
     for (int64_t block = 0; block < blocks; block++) {
@@ -334,22 +335,24 @@ TARGET static float NAME(quantise)(const float *x, uint8_t *codes, int64_t width
     return scale;
 }
 
-/* Outputs of one panel for R rows, R a constant: y = sums * scale * step + bias.  The sums of a row stay in registers. */
-INLINE void NAME(panel_int8)(const int R, const uint8_t *x, int64_t depth, const int8_t *w, const Panel *to) {
-    ivec sums[ROWS8][PANEL / LANES];
-    for (int v = 0; v < PANEL / LANES; v++) {
+/* Outputs of P panels for R rows, P and R constants: y = sums * scale * step + bias.  The sums stay in registers. */
+INLINE void NAME(panels_int8)(const int P, const int R, const uint8_t *x, int64_t depth, const int8_t *w, const Panel *to) {
+    const int V = P * PANEL / LANES, EACH = PANEL / LANES;
+    ivec sums[ROWS8][PANELS8 * PANEL / LANES];
+    for (int v = 0; v < V; v++) {
         ivec first = UNSIGNED8 ? *(const ivec *)(to->offsets + v * LANES) : (ivec){0};
         for (int r = 0; r < R; r++) sums[r][v] = first;
     }
     for (int64_t k = 0; k < depth; k += 4, w += 4 * PANEL) {
-        __builtin_prefetch(w + to->ahead);
+        for (int p = 0; p < P; p++) __builtin_prefetch(w + p * PANEL * depth + to->ahead);
         for (int r = 0; r < R; r++) {
             bytes8 four = SPREAD8(x + r * depth + k);
-            for (int v = 0; v < PANEL / LANES; v++) sums[r][v] = DOT8(sums[r][v], w + v * 4 * LANES, four);
+            for (int v = 0; v < V; v++)
+                sums[r][v] = DOT8(sums[r][v], w + v / EACH * PANEL * depth + v % EACH * 4 * LANES, four);
         }
     }
     for (int r = 0; r < R; r++)
-        for (int v = 0; v < PANEL / LANES; v++) {
+        for (int v = 0; v < V; v++) {
             vec y = __builtin_convertvector(sums[r][v], vec) * LOAD(to->scale + v * LANES) * to->steps[r];
             if (to->bias) {
                 ROUNDED(y); /* not fused with the sum, so that all instruction sets round alike */
@@ -359,17 +362,31 @@ INLINE void NAME(panel_int8)(const int R, const uint8_t *x, int64_t depth, const
         }
 }
 
+/* The same for up to ROWS8 rows. */
+INLINE void NAME(rows_int8)(const int P, int64_t rows, const uint8_t *x, int64_t depth, const int8_t *w, const Panel *to) {
+    switch (rows) {
+#define ROWS_(R) case R: NAME(panels_int8)(P, R, x, depth, w, to); break;
+    ROWS_(1) ROWS_(2) ROWS_(3) ROWS_(4) ROWS_(5) ROWS_(6)
+#if ROWS8 > 6
+    ROWS_(7) ROWS_(8) ROWS_(9) ROWS_(10) ROWS_(11) ROWS_(12)
+#endif
+#undef ROWS_
+    }
+}
+
 /* The product of int8 codes and panels first ... last - 1 of weights.  The rows of a block are multiplied together, so
-   that each weight is read once for them; the next block finds the panel in the cache. */
+   that each weight is read once for them; the next block finds the panels in the cache.  Where there is no next one, panels
+   are read one after the other, as memory is fastest. */
 TARGET static void NAME(linear_int8)(const Product *all, int64_t first, int64_t last) {
-    int64_t blocks = (all->rows + ROWS8 - 1) / ROWS8, depth = all->depth;
-    for (int64_t p = first; p < last; p++) {
+    int64_t blocks = (all->rows + ROWS8 - 1) / ROWS8, depth = all->depth, together = 1;
+    for (int64_t p = first; p < last; p += together) {
         int64_t n = p * PANEL, left = all->outputs - n;
         float scale[PANEL] = {0}, bias[PANEL] = {0}, y[ROWS8 * PANEL];
         if (left < PANEL) { /* the last outputs, by way of whole vectors */
             memcpy(scale, all->scale + n, (size_t)left * sizeof *scale);
             if (all->bias) memcpy(bias, all->bias + n, (size_t)left * sizeof *bias);
         }
+        together = blocks > 1 && p + PANELS8 <= last && left >= PANELS8 * PANEL ? PANELS8 : 1;
         Panel to = {all->offsets + n, NULL, left < PANEL ? scale : all->scale + n,
                     !all->bias ? NULL : left < PANEL ? bias : all->bias + n, NULL, 0, 0};
         const int8_t *w = all->panels + n * depth;
@@ -380,16 +397,10 @@ TARGET static void NAME(linear_int8)(const Product *all, int64_t first, int64_t 
             to.y = left < PANEL ? y : all->out + b * all->outputs + n;
             to.step = left < PANEL ? PANEL : all->outputs;
             to.ahead = block ? 0 : AHEAD;
-            switch (count) {
-#define ROWS_(R) case R: NAME(panel_int8)(R, x, depth, w, &to); break;
-            ROWS_(1) ROWS_(2) ROWS_(3) ROWS_(4) ROWS_(5) ROWS_(6)
-#if ROWS8 > 6
-            ROWS_(7) ROWS_(8) ROWS_(9) ROWS_(10) ROWS_(11) ROWS_(12)
-#endif
-#undef ROWS_
-            }
+            if (together == PANELS8) NAME(rows_int8)(PANELS8, count, x, depth, w, &to);
+            else NAME(rows_int8)(1, count, x, depth, w, &to);
             for (int64_t r = 0; r < count && all->style != PLAIN; r++)
-                for (float *at = to.y + r * to.step, *end = at + PANEL; at < end; at += LANES)
+                for (float *at = to.y + r * to.step, *end = at + together * PANEL; at < end; at += LANES)
                     STORE(at, NAME(activated)(LOAD(at), all->style));
             if (left < PANEL)
                 for (int64_t r = 0; r < count; r++)
@@ -437,9 +448,75 @@ TARGET static void NAME(attend)(const float *q, const float *k, int64_t k_step, 
     for (int64_t d = 0; d < width; d++) y[d] /= total;
 }
 
+#define PAIR (2 * LANES)
+
+/* logits = e^(scale * logit - the largest) for the first `last` that `keep` lets be seen, 0 for the others up to `wide`, a
+   whole number of vectors.  Returns their sum, or 1 where none is seen. */
+INLINE float NAME(soften)(float *logits, int64_t last, int64_t wide, float scale, const uint8_t *keep) {
+    vec tops = NAME(all)(-INFINITY), sums = {0};
+    float top = -INFINITY;
+    for (int64_t s = 0; keep && s < last; s++)
+        if (!keep[s]) logits[s] = -INFINITY;
+    for (int64_t s = last; s < wide; s++) logits[s] = -INFINITY;
+    for (int64_t s = 0; s < wide; s += LANES) {
+        vec scaled = LOAD(logits + s) * scale;
+        tops = NAME(pick)(scaled > tops, scaled, tops);
+        STORE(logits + s, scaled);
+    }
+    for (int i = 0; i < LANES; i++) top = tops[i] > top ? tops[i] : top;
+    if (top == -INFINITY) top = 0.0f; /* of NaN and of nothing */
+    for (int64_t s = 0; s < wide; s += LANES) {
+        vec e = NAME(exponential)(LOAD(logits + s) - top);
+        STORE(logits + s, e);
+        sums += e;
+    }
+    float total = NAME(sum)(sums);
+    return total == 0.0f ? 1.0f : total;
+}
+
+/* Every query of one head of a sequence: softmax(scale * q k) v over the keys that are seen.  Keys and values are laid
+   out in `room` as the weights of products: two vectors of keys, or of values, lie side by side. */
+TARGET static void NAME(attend_sequence)(const Attention *all, const Sequence *of, int64_t head, float *room) {
+    const int64_t depth = all->head_dim, group = head / (all->heads / all->kv_heads), count = of->keys;
+    const int64_t keys = (count + PAIR - 1) / PAIR * PAIR, width = (depth + PAIR - 1) / PAIR * PAIR;
+    const float *q = all->q + of->q + head * all->q_head;
+    const float *k = all->k + of->k + group * all->k_head, *v = all->v + of->v + group * all->v_head;
+    float *k_panels = room, *v_panels = k_panels + keys * depth, *weights = v_panels + count * width;
+    float *y = weights + ROWS32 * keys, *out = all->out + (of->out * all->heads + head) * depth;
+    memset(k_panels + (keys - PAIR) * depth, 0, (size_t)(PAIR * depth) * sizeof *k_panels);
+    for (int64_t s = 0; s < count; s++) {
+        float *to = k_panels + s / PAIR * PAIR * depth + s % PAIR;
+        for (int64_t d = 0; d < depth; d++) to[d * PAIR] = k[s * all->k_token + d];
+    }
+    for (int64_t d = 0; d < width; d += PAIR)
+        for (int64_t s = 0, real = depth - d < PAIR ? depth - d : PAIR; s < count; s++) {
+            float *to = v_panels + d * count + s * PAIR;
+            memcpy(to, v + s * all->v_token + d, (size_t)real * sizeof *to);
+            memset(to + real, 0, (size_t)(PAIR - real) * sizeof *to);
+        }
+    int64_t blocks = (of->queries + ROWS32 - 1) / ROWS32;
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t b = of->queries * block / blocks, rows = of->queries * (block + 1) / blocks - b;
+        int64_t seen = all->causal && b + rows < count ? b + rows : count, wide = (seen + PAIR - 1) / PAIR * PAIR;
+        float totals[ROWS32];
+        memset(weights, 0, (size_t)(rows * keys) * sizeof *weights);
+        memset(y, 0, (size_t)(rows * width) * sizeof *y);
+        for (int64_t s = 0; s < seen; s += PAIR)
+            NAME(add_vectors)(q + b * all->q_token, rows, all->q_token, depth, k_panels + s * depth, PAIR, NULL, weights + s, keys);
+        for (int64_t r = 0; r < rows; r++) {
+            int64_t last = all->causal && b + r + 1 < count ? b + r + 1 : count;
+            totals[r] = NAME(soften)(weights + r * keys, last, wide, all->scale, of->keep < 0 ? NULL : all->keep + of->keep);
+        }
+        for (int64_t d = 0; d < width; d += PAIR)
+            NAME(add_vectors)(weights, rows, keys, seen, v_panels + d * count, PAIR, NULL, y + d, width);
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t d = 0; d < depth; d++) out[(b + r) * all->heads * depth + d] = y[r * width + d] / totals[r];
+    }
+}
+
 static const Kernels NAME(kernels) = {
     NAME(activate), NAME(add_rows), NAME(normalise), NAME(linear_by_output), NAME(linear_by_input), NAME(quantise),
-    NAME(linear_int8), NAME(attend),
+    NAME(linear_int8), NAME(attend), NAME(attend_sequence),
 };
 
 #undef vec
@@ -452,6 +529,7 @@ static const Kernels NAME(kernels) = {
 #undef TILE
 #undef WIDTH
 #undef RUN
+#undef PAIR
 #undef NAME
 #undef JOIN
 #undef JOIN_
@@ -463,5 +541,6 @@ static const Kernels NAME(kernels) = {
 #undef DOT8
 #undef UNSIGNED8
 #undef ROWS8
+#undef PANELS8
 #undef ROWS32
 #undef ROUNDED

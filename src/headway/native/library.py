@@ -82,8 +82,16 @@ def declare(handle: ctypes.CDLL) -> None:
     handle.headway_set_name.argtypes = handle.headway_runs.argtypes = [ctypes.c_int]
     handle.headway_step.argtypes = [pointer, number, number]
     handle.headway_pack_int8.argtypes = [number, number, pointer, pointer, pointer]
-    handle.headway_linear_int8.restype = None
+    handle.headway_linear_int8.restype = handle.headway_attend.restype = None
+    handle.headway_attend.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
     handle.headway_linear_int8.argtypes = [pointer, number, number, number, *[pointer] * 7, *[ctypes.c_int] * 3]
+
+
+def is_watched() -> bool:
+    """Whether somebody sees, counts or changes what torch does, to whom calls of other libraries would be hidden."""
+    import torch
+
+    return torch._C._len_torch_dispatch_stack() > 0  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 
 
 def large_pages(size: int) -> Tensor:

@@ -1,4 +1,5 @@
 /* A decoding step as a program: an array of operations on the rows of a batch, one new token each, run in one call.
+   Several tokens may follow one another in one row of the KV cache (`owners`): so prompts are read.
 
    Plain C with GNU vectors; nothing of Python or torch.  `headway.generate.step_program` writes the same structures from
    Python, and is their documentation; what each operation computes is defined by the parts of headway.nn.  Memory
@@ -20,10 +21,10 @@
 #endif
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_THREADS 64
-#define CHUNK 96 /* rows of int8 codes that are multiplied at a time: they stay in the second cache */
+#define CHUNK 96 /* rows of int8 codes that are multiplied at a time, at most: they stay in the second cache */
 #define AHEAD 1024 /* bytes of weights that are fetched before they are needed: 17 to 20 instead of 15 to 18 GB/s */
 
-enum { EMBED, LAYER_NORM, RMS_NORM, LINEAR, LINEAR_INT8, ROTARY, APPEND, ATTEND, ACTIVATE, ADD, SCALE };
+enum { EMBED, LAYER_NORM, RMS_NORM, LINEAR, LINEAR_INT8, ROTARY, APPEND, ATTEND, ACTIVATE, ADD, SCALE, SELECT };
 enum { PLAIN = -1, RELU, GELU, GELU_TANH, QUICK_GELU, SILU, SIGMOID };
 enum { HALVES, PAIRS };
 
@@ -63,6 +64,9 @@ typedef struct {
     int64_t keys;
     uint8_t *codes; /* int8 inputs, rows x widest, up to CHUNK rows */
     float *steps;   /* their scales */
+    const int64_t *owners;   /* rows of the caches that the tokens stand in; NULL: each in its own */
+    const int64_t *selected; /* rows that SELECT leaves, rising; NULL: all */
+    int64_t selections;
 } Call;
 
 /* A product of int8: codes of rows, and weights in panels of PANEL outputs, of which four inputs at a time lie side by
@@ -86,6 +90,27 @@ typedef struct { /* what a panel writes to, and by what its sums are multiplied 
     int64_t step, ahead;
 } Panel;
 
+/* Attention of many queries, as those of whole sequences; `headway.native.sequence_attention` writes the same structures. */
+typedef struct {
+    int64_t q, k, v;  /* where its first tokens are, in numbers */
+    int64_t out;      /* its first row of `out` */
+    int64_t keep;     /* its first byte of `keep`; -1: all keys are seen */
+    int64_t queries, keys;
+} Sequence;
+
+typedef struct {
+    const float *q, *k, *v;
+    float *out; /* tokens x heads x head_dim, dense */
+    const uint8_t *keep;
+    const Sequence *sequences;
+    int64_t count, heads, kv_heads, head_dim;
+    int64_t q_token, k_token, v_token, q_head, k_head, v_head; /* steps in numbers */
+    float *room;       /* `room_each` numbers for each thread */
+    int64_t room_each;
+    float scale;       /* above 0 */
+    int32_t causal;    /* the query at i sees the keys up to that at i */
+} Attention;
+
 #if defined(__x86_64__)
 static inline int32_t four_bytes(const uint8_t *p) {
     int32_t found;
@@ -106,6 +131,7 @@ typedef struct {
     void (*linear_int8)(const Product *, int64_t, int64_t);
     void (*attend)(const float *, const float *, int64_t, const float *, int64_t, int64_t, int64_t, int64_t, float,
                    const uint8_t *, const float *, float *, float *);
+    void (*attend_sequence)(const Attention *, const Sequence *, int64_t, float *);
 } Kernels;
 
 #define SET portable
@@ -113,6 +139,7 @@ typedef struct {
 #define LANES 4
 #define UNSIGNED8 0
 #define ROWS8 6
+#define PANELS8 1
 #define ROWS32 6
 #if defined(__aarch64__)
 #define bytes8 int8x16_t
@@ -145,6 +172,7 @@ static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
 #define LANES 8
 #define UNSIGNED8 1
 #define ROWS8 6
+#define PANELS8 1
 #define ROWS32 6
 #define bytes8 __m256i
 #define SPREAD8(p) _mm256_set1_epi32(four_bytes(p))
@@ -159,6 +187,7 @@ static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
 #define LANES 16
 #define UNSIGNED8 1
 #define ROWS8 12
+#define PANELS8 2
 #define ROWS32 12
 #define bytes8 __m512i
 #define SPREAD8(p) _mm512_set1_epi32(four_bytes(p))
@@ -338,14 +367,16 @@ static void multiply_int8(void *given, int part, int parts) {
     job->kernels->linear_int8(job->product, first / PANEL, (last + PANEL - 1) / PANEL);
 }
 
-/* x (rows x inputs) to out, CHUNK rows at a time, whose codes stay in the cache. */
+/* x (rows x inputs) to out, some rows at a time, whose codes stay in the cache: even parts, since few rows take as long
+   to read the weights for as many. */
 static void run_product(Product one, const Kernels *kernels, const float *x, int64_t rows, int threads) {
     one.depth = (one.inputs + 3) / 4 * 4;
-    for (int64_t start = 0; start < rows; start += CHUNK, one.out += CHUNK * one.outputs) {
-        one.rows = rows - start < CHUNK ? rows - start : CHUNK;
+    int64_t chunks = (rows + CHUNK - 1) / CHUNK;
+    for (int64_t chunk = 0; chunk < chunks; chunk++, one.out += one.rows * one.outputs, x += one.rows * one.inputs) {
+        one.rows = rows * (chunk + 1) / chunks - rows * chunk / chunks;
         for (int64_t b = 0; b < one.rows; b++) {
             uint8_t *codes = one.codes + b * one.depth;
-            one.steps[b] = kernels->quantise(x + (start + b) * one.inputs, codes, one.inputs);
+            one.steps[b] = kernels->quantise(x + b * one.inputs, codes, one.inputs);
             memset(codes + one.inputs, 0, (size_t)(one.depth - one.inputs));
         }
         Int8Job job = {kernels, &one};
@@ -370,6 +401,11 @@ static void rotate(const Op *op, const Call *call) {
     }
 }
 
+/* The row of a cache that a token stands in. */
+static int64_t owner_of(const Call *call, const Cache *cache, int64_t row) {
+    return call->owners ? call->owners[row] : row / cache->beams;
+}
+
 static int64_t slot_of(const Call *call, int64_t row) { return call->slot < 0 ? call->positions[row] : call->slot; }
 
 static void append(const Op *op, const Call *call) {
@@ -378,10 +414,10 @@ static void append(const Op *op, const Call *call) {
     for (int64_t b = 0; b < call->rows; b++)
         for (int h = 0; h < op->kv_heads; h++) {
             int64_t from = (b * op->kv_heads + h) * op->head_dim;
-            int64_t slot = slot_of(call, b);
-            memcpy(cache->k + b * cache->k_row + h * cache->k_head + slot * cache->k_key, k + from,
+            int64_t slot = slot_of(call, b), owner = owner_of(call, cache, b);
+            memcpy(cache->k + owner * cache->k_row + h * cache->k_head + slot * cache->k_key, k + from,
                    (size_t)op->head_dim * sizeof(float));
-            memcpy(cache->v + b * cache->v_row + h * cache->v_head + slot * cache->v_key, v + from,
+            memcpy(cache->v + owner * cache->v_row + h * cache->v_head + slot * cache->v_key, v + from,
                    (size_t)op->head_dim * sizeof(float));
         }
 }
@@ -392,17 +428,17 @@ static void attend(void *given, int part, int parts) {
     const Call *call = job->call;
     const Cache *cache = call->caches + op->cache;
     for (int64_t one = part; one < call->rows * op->heads; one += parts) {
-        int64_t b = one / op->heads, h = one % op->heads;
+        int64_t b = one % call->rows, h = one / call->rows; /* tokens of one row read the same keys */
         int64_t last = cache->keys ? cache->keys : slot_of(call, b) + 1;
         int64_t first = op->window && op->window < last ? last - op->window : 0;
-        int64_t memory = b / cache->beams, group = h / (op->heads / op->kv_heads);
-        job->kernels->attend(call->registers[op->source] + one * op->head_dim,
+        int64_t memory = owner_of(call, cache, b), group = h / (op->heads / op->kv_heads);
+        job->kernels->attend(call->registers[op->source] + (b * op->heads + h) * op->head_dim,
                              cache->k + memory * cache->k_row + group * cache->k_head, cache->k_key,
                              cache->v + memory * cache->v_row + group * cache->v_head, cache->v_key, op->head_dim,
                              first, last, op->number,
                              cache->keep ? cache->keep + memory * cache->keep_row : NULL,
                              op->bias ? op->bias + h * op->row : NULL, call->weights + part * call->keys,
-                             call->registers[op->target] + one * op->head_dim);
+                             call->registers[op->target] + (b * op->heads + h) * op->head_dim);
     }
 }
 
@@ -451,6 +487,10 @@ static void run(const Op *op, const Call *call, const Kernels *kernels, int thre
         for (int64_t b = 0; b < rows; b++) /* some columns of the source, from `column` on */
             for (int64_t i = 0; i < width; i++) out[b * width + i] = in[b * op->inputs + op->column + i] * op->number;
         break;
+    case SELECT:
+        for (int64_t b = 0; b < call->selections; b++)
+            memmove(out + b * width, in + call->selected[b] * width, (size_t)width * sizeof(float));
+        break;
     }
 }
 
@@ -460,7 +500,12 @@ EXPORT int headway_step(const Call *call, int64_t vocab, int64_t positions) {
         if (call->tokens[b] < 0 || call->tokens[b] >= vocab || call->positions[b] < 0 || call->positions[b] >= positions)
             return 1;
     int threads = take_threads(call->threads);
-    for (int32_t i = 0; i < call->count; i++) run(call->ops + i, call, SETS[call->set].kernels, threads);
+    Call now = *call;
+    for (int32_t i = 0; i < call->count; i++) {
+        if (call->ops[i].kind == SELECT && !call->selected) continue;
+        run(call->ops + i, &now, SETS[call->set].kernels, threads);
+        if (call->ops[i].kind == SELECT) now.rows = call->selections;
+    }
     if (threads > 1) pthread_mutex_unlock(&pool.owner);
     return 0;
 }
@@ -494,5 +539,27 @@ EXPORT void headway_linear_int8(const float *x, int64_t rows, int64_t inputs, in
     Product one = {codes, steps, panels, offsets, scale, bias, 0, inputs, 0, outputs, out, style};
     threads = take_threads(threads);
     run_product(one, SETS[set].kernels, x, rows, threads);
+    if (threads > 1) pthread_mutex_unlock(&pool.owner);
+}
+
+typedef struct {
+    const Kernels *kernels;
+    const Attention *attention;
+} AttentionJob;
+
+static void attend_sequences(void *given, int part, int parts) {
+    const AttentionJob *job = given;
+    const Attention *all = job->attention;
+    for (int64_t one = part; one < all->count * all->heads; one += parts)
+        job->kernels->attend_sequence(all, all->sequences + one / all->heads, one % all->heads, all->room + part * all->room_each);
+}
+
+/* Attention of whole sequences; each has a query and a key. */
+EXPORT void headway_attend(const Attention *all, int threads, int set) {
+    AttentionJob job = {SETS[set].kernels, all};
+    int64_t work = 0;
+    for (int64_t i = 0; i < all->count; i++) work += all->sequences[i].queries * all->sequences[i].keys;
+    threads = take_threads(threads);
+    spread(attend_sequences, &job, parts_for(work * all->heads * all->head_dim, threads));
     if (threads > 1) pthread_mutex_unlock(&pool.owner);
 }

@@ -19,15 +19,16 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
+from headway.native.sequence_attention import MAX_KEYS, MIN_QUERIES, attend_packed, usable_library
 from headway.nn.block import Identity
 from headway.nn.context import EMPTY, Context, PackedLengths, TokenSelection, packed, padded
-from headway.ops.attend import DOT, Score, divisors, shape_text
+from headway.ops.attend import DOT, Dot, Score, divisors, shape_text
 from headway.ops.attention_map import AttentionMap, Bias, Weights
-from headway.ops.pattern import Full, Pattern, Positions, both
+from headway.ops.linear import linear, prefers_onednn
+from headway.ops.pattern import Causal, Full, Pattern, Positions, both
 from headway.ops.rotary import Rotary
 
 
@@ -104,7 +105,7 @@ class Attention(nn.Module):
         """What queries, B H T D, see from their positions."""
         amap = AttentionMap(q, keys.k, positions, keys.positions, self.pattern, keys.keep, self.logit_bias, self.score)
         y = self.weigh(amap, keys.v, ctx)  # B H T D
-        return self.out(packed(merge(y), ctx.rows))
+        return apply(self.out, packed(merge(y), ctx.rows))
 
     def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
         """Queries that stand at `positions`, B H T D, and what they look at."""
@@ -149,7 +150,33 @@ class Attention(nn.Module):
 
 
 class SelfAttention(Attention):
-    """Keys and values from the input itself, and from what the state has seen of it before."""
+    """Keys and values from the input itself, and from what the state has seen of it before.
+
+    The native library attends packed rows without padding them: BERT-base in int8, 32 texts of 5 to 120 tokens,
+    866 → 646 ms (AVX-512).
+    """
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        y = None if ctx.rows is None else self.attend_rows(x, ctx.rows, ctx)
+        return super().forward(x, ctx) if y is None else apply(self.out, y)
+
+    def attend_rows(self, x: Tensor, rows: PackedLengths, ctx: Context) -> Tensor | None:
+        """What the queries of packed rows see, 1 N (H D), by the native library; None: it cannot do this call."""
+        other = ctx.traces() or ctx.state is not None or ctx.keep is not None or torch.is_grad_enabled()
+        if other or not self.is_plain_dot() or (self.training and self.dropout):
+            return None
+        library = usable_library(x) if MIN_QUERIES <= rows.longest <= MAX_KEYS else None
+        if library is None:
+            return None
+        q, k, v = (y[0].unflatten(-1, (-1, self.head_dim)) for y in apply_each(x, self.q, self.k, self.v))  # N H D
+        assert isinstance(self.score, Dot)
+        causal, scale = self.pattern == Causal(), self.score.dotted(q, k)[2]
+        return attend_packed(library, q, k, v, rows.lengths, causal=causal, scale=scale).flatten(1)[None]
+
+    def is_plain_dot(self) -> bool:
+        """Whether all that happens to queries and keys is their product, over all keys or those up to the query's."""
+        empty = type(self.q_norm) is type(self.k_norm) is Identity and self.rotary is None and self.logit_bias is None
+        return type(self) is SelfAttention and empty and type(self.score) is Dot and self.pattern in (Full(), Causal())
 
     def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
         q, k, v = apply_each(x, self.q, self.k, self.v)
@@ -203,14 +230,15 @@ class CrossAttention(Attention):
         return self.rotary is not None or self.logit_bias is not None or self.pattern != Full()
 
     def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
-        return self.queries(self.q(x), positions, ctx.rows), self.keys(x, positions, ctx)
+        return self.queries(apply(self.q, x), positions, ctx.rows), self.keys(x, positions, ctx)
 
     def keys(self, x: Tensor, positions: Positions, ctx: Context) -> Keys:
         memory, rows = self.memory(x, ctx), ctx.memory_rows
         stand = Positions.run(0, memory.shape[1] if rows is None else rows.longest, x.device)
 
         def make() -> tuple[Tensor, Tensor]:
-            return self.keys_values(self.k(memory), self.v(memory), stand, rows)
+            k, v = apply_each(memory, self.k, self.v)
+            return self.keys_values(k, v, stand, rows)
 
         k, v = make() if ctx.state is None else ctx.state.once(self, make)
         if ctx.state is not None and self.is_ordered():
@@ -278,8 +306,15 @@ def apply_each(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
     """What each layer makes of x, … C → … and its own width."""
     whole = fuse(layers, x.numel() // max(x.shape[-1], 1))
     if whole is None:
-        return tuple(layer(x) for layer in layers)
-    return F.linear(x, whole.weight, whole.bias).split_with_sizes(whole.widths, -1)
+        return tuple(apply(layer, x) for layer in layers)
+    return linear(x, whole.weight, whole.bias).split_with_sizes(whole.widths, -1)
+
+
+def apply(layer: nn.Module, x: Tensor) -> Tensor:
+    """layer(x), by `ops.linear` where it is torch's own and nobody is to be called."""
+    if torch.compiler.is_compiling() or not (isinstance(layer, nn.Linear) and is_plain(layer)):
+        return layer(x)
+    return linear(x, layer.weight, bias_of(layer))
 
 
 class FusedLinear(NamedTuple):
@@ -290,12 +325,14 @@ class FusedLinear(NamedTuple):
 
 def fuse(layers: Sequence[nn.Module], tokens: int) -> FusedLinear | None:
     """The layers as one; None: that would not be faster for so many tokens, or somebody needs each by itself."""
-    linear = [layer for layer in layers if isinstance(layer, nn.Linear) and is_plain(layer)]
-    if len(linear) < len(layers) or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling():
+        return None
+    plain = [layer for layer in layers if isinstance(layer, nn.Linear) and is_plain(layer)]
+    if len(plain) < len(layers):
         return None
     if torch.is_grad_enabled():
-        return fuse_by_copy(linear) if tokens > linear[0].in_features else None
-    return fuse_in_place(linear) if tokens <= FEW else None
+        return fuse_by_copy(plain) if tokens > plain[0].in_features else None
+    return fuse_in_place(plain) if tokens <= FEW or prefers_onednn() else None  # which reads no strided weights
 
 
 def fuse_by_copy(layers: list[nn.Linear]) -> FusedLinear | None:
@@ -338,7 +375,8 @@ def is_adjacent(layer: nn.Linear, first: nn.Linear, at: int) -> bool:
 
 def is_plain(layer: nn.Linear) -> bool:
     """Whether a layer does what torch's does, and nobody is to be called when it does."""
-    return type(layer).forward is nn.Linear.forward and not has_hooks(layer)
+    hooked = nn.modules.module._has_any_global_hook() or has_hooks(layer)  # pyright: ignore[reportPrivateUsage]
+    return type(layer).forward is nn.Linear.forward and "forward" not in vars(layer) and not hooked
 
 
 def bias_of(layer: nn.Linear) -> Tensor | None:

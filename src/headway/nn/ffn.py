@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.attention import has_hooks
+from headway.nn.attention import apply, has_hooks
 from headway.nn.block import Dropout, Identity
 from headway.nn.context import EMPTY, Context
 
@@ -47,7 +47,7 @@ class FFN(nn.Module):
         self.drop = Dropout(dropout)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return self.down(self.middle(self.drop(self.first(x))))
+        return apply(self.down, self.middle(self.drop(self.first(x))))
 
     def first(self, x: Tensor) -> Tensor:
         return activated(self.up, self.act, x)
@@ -74,7 +74,7 @@ class GatedFFN(FFN):
         self.gate = nn.Linear(dim, hidden, bias)
 
     def first(self, x: Tensor) -> Tensor:
-        return activated(self.gate, self.act, x) * self.up(x)
+        return activated(self.gate, self.act, x) * apply(self.up, x)
 
 
 def ffn_width(dim: int, hidden: int | None) -> int:
@@ -102,7 +102,7 @@ def activation_style(act: Activation) -> int | None:
 def activated(layer: nn.Module, act: Activation, x: Tensor) -> Tensor:
     """act(layer(x)), in one call where a layer can do both (`Int8Weights`)."""
     both = getattr(layer, "activated", None)
-    return act(layer(x)) if both is None or has_hooks(layer) else both(x, act)
+    return act(apply(layer, x)) if both is None or has_hooks(layer) else both(x, act)
 
 
 class Hidden(nn.Linear):

@@ -22,6 +22,7 @@ from headway.nn.block import Dropout, Scale, add_modules
 from headway.nn.context import EMPTY, Context, PackedLengths, TokenSelection, padded
 from headway.nn.ffn import Activation
 from headway.ops.attend import shape_text, soft_cap
+from headway.ops.linear import linear
 
 
 class WordHead(nn.Module):
@@ -59,7 +60,7 @@ class LMHead(WordHead):
         self.multiplier = Scale(scale)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return F.linear(self.multiplier(x), self.weight, self.bias)
+        return linear(self.multiplier(x), self.weight, self.bias)
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         from headway.ops.cross_entropy import linear_cross_entropy  # late: for training alone

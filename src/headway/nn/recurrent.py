@@ -15,7 +15,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from headway.errors import UserError
 from headway.nn.context import EMPTY, Context, packed, padded, to_front
-from headway.ops.attend import no_autocast, shape_text
+from headway.ops.attend import shape_text
+from headway.ops.mixed_precision import no_autocast
 
 Hidden = tuple[Tensor, ...]  # (h,), and for an LSTM (h, c)
 Steps = TypeVar("Steps", Tensor, PackedSequence)

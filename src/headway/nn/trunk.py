@@ -11,6 +11,7 @@ Axes:  B batch   T tokens or words   S source tokens, or places of a grid   C wi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from typing import TypeGuard
@@ -92,10 +93,11 @@ class Forecaster(Trunk):
     def forward(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
         return inputs + super().forward(inputs, ctx, *marks)
 
-    def ahead(self, rows: Tensor, count: int) -> Tensor:
-        """An autoregressive forecast of `count` rows.  B T F → B count F"""
+    def ahead(self, rows: Tensor, count: int, interrupt: Callable[[], None] = lambda: None) -> Tensor:
+        """An autoregressive forecast of `count` rows; `interrupt` may raise before each.  B T F → B count F"""
         state, found = State(), list[Tensor]()
         for _ in range(count):
+            interrupt()
             rows = self(rows, Context(state=state))[:, -1:]
             found.append(rows)
         return torch.cat(found, 1)

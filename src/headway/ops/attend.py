@@ -1,8 +1,9 @@
 """The attention operator, its scores, and dropout.
 
-The explicit text of `attend` is its definition; the fused kernel is an evaluation of it, and so is `LearnedBias` where
-that kernel has no gradient.  Dot product, bilinear and cosine score are dot products once query and key are prepared
-(`dotted`), so the fused kernel evaluates them too; the additive and the capped score are written out.
+The explicit text of `attend` is its definition; the fused kernels, torch's and the native library's, are evaluations of
+it, and so is `KeptWeights` where they have no gradient, or a slow one.  Dot product, bilinear and cosine score are dot
+products once query and key are prepared (`dotted`), so the fused kernels evaluate them too; the additive and the capped
+score are written out.
 
 Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E value width
        A width of the additive score
@@ -11,7 +12,7 @@ Axes:  B batch   H heads   G kv-heads   T queries   S keys   D head width   E va
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import log
 from typing import Any, Protocol
@@ -22,6 +23,8 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from headway.errors import UserError
+from headway.native.sequence_attention import native_attend
+from headway.ops.mixed_precision import at_least_float32, dtype_of_products
 from headway.ops.pattern import Causal, Positions, both
 
 Edit = Callable[[Tensor], Tensor]
@@ -92,7 +95,7 @@ def attention_weights(
     keep = both(keep, causal_keep(q, k)) if causal else keep
     logits = score(q, per_head(k, q.shape[1]))
     # bf16 logits lose the tail of long contexts
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = at_least_float32(logits)
     seen = None if keep is None else keep[:, None]  # B 1 T S
     if bias is not None:
         finite = ~bias.isneginf()
@@ -124,15 +127,20 @@ def fused(
     score: DotScore,
     dropout: float,
 ) -> Tensor:
-    """`attend` by torch's kernel, which takes one mask or the causal flag, not both."""
-    if causal and (keep is not None or bias is not None):
-        keep, causal = both(keep, causal_keep(q, k)), False
-    mask = None if keep is None else keep[:, None]  # B 1 T S
+    """`attend` by the native library's kernel, or by torch's, which takes one mask or the causal flag, not both."""
     q, k, scale = score.dotted(q, k)
+    if bias is None and dropout == 0.0:
+        found = native_attend(q, k, v, keep=keep, causal=causal, scale=scale)
+        if found is not None:
+            return found
+    kept_weights = dropout == 0.0 and keeps_weights(q, k, v, bias)
+    if causal and (keep is not None or bias is not None or kept_weights):
+        keep, causal = both(keep, causal_keep(q, k)), False
+    if kept_weights:
+        return with_kept_weights(q, per_head(k, q.shape[1]), per_head(v, q.shape[1]), keep, bias, scale)
+    mask = None if keep is None else keep[:, None]  # B 1 T S
     if bias is not None:
         bias = bias.to(q.dtype)
-        if dropout == 0.0 and needs_bias_gradient(bias, q, k):
-            return with_learned_bias(q, k, v, keep, bias, scale)
         mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
     grouped = q.shape[1] != k.shape[1]
     if grouped and not causal and (mask is None or (mask.shape[1] == 1 and mask.shape[2] == 1)):
@@ -144,43 +152,72 @@ def fused(
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=grouped)
 
 
-def needs_bias_gradient(bias: Tensor, q: Tensor, k: Tensor) -> bool:
-    """Whether the bias needs a gradient, for which torch's kernel would take its slow path, and ours is made for it."""
-    if not (bias.requires_grad and torch.is_grad_enabled()) or torch.compiler.is_compiling():
+MAX_KEPT = 512 * 512  # weights of a head: beyond, to keep them takes more memory than the rest of a layer, or as much
+PART = 2**19  # logits that are computed at a time, 2 MB in float32, so that they stay in the cache
+
+
+def keeps_weights(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
+    """Whether a gradient is wanted for which torch's kernel is slow: that of a learned bias, and any in bf16."""
+    given = [x for x in (q, k, v, bias) if x is not None]
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in given)) or torch.compiler.is_compiling():
         return False
-    plain = q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64) and q.shape[1] == k.shape[1]
-    return plain and bias.shape[0] == 1 and not bool(bias.detach().isneginf().any())
+    dtype, learned = dtype_of_products(q), bias is not None and bias.requires_grad
+    if dtype is torch.bfloat16:
+        wanted = q.shape[2] * k.shape[2] <= MAX_KEPT
+    else:
+        wanted = learned and q.dtype is dtype and dtype in (torch.float32, torch.float64) and q.shape[1] == k.shape[1]
+    return wanted and q.device.type == "cpu" and not (bias is not None and bool(bias.detach().isneginf().any()))
 
 
-def with_learned_bias(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor, scale: float) -> Tensor:
+def with_kept_weights(
+    q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None, scale: float
+) -> Tensor:
+    dtype = dtype_of_products(q)
+    q, k, v = (x.to(dtype) for x in (q, k, v))
+    bias = None if bias is None else bias.to(dtype)
     if keep is None:
-        return LearnedBias.apply(q, k, v, bias, None, scale)
+        return KeptWeights.apply(q, k, v, bias, None, scale)
     hidden = q.new_zeros(keep.shape).masked_fill_(~keep, HIDDEN)[:, None]  # B 1 T S
-    y, some = LearnedBias.apply(q, k, v, bias, hidden, scale), keep.any(-1)
+    y, some = KeptWeights.apply(q, k, v, bias, hidden, scale), keep.any(-1)
     return y if bool(some.all()) else y * some[:, None, :, None]  # a query that may see no key gives zeros
 
 
 HIDDEN = -1e30  # a logit beside which any other is infinite, and which is equal to itself
 
 
-class LearnedBias(torch.autograd.Function):
-    """softmax(scale · q kᵀ + bias + hidden) v, for a bias 1 H T S that learns and `hidden` B 1 T S that does not.
+class KeptWeights(torch.autograd.Function):
+    """softmax(scale · q kᵀ + bias + hidden) v, for a `bias` that may learn and `hidden`, B 1 T S, that does not.
 
-    torch's path for a mask with a gradient takes 1.2 times as long, and 1.5 times where something is hidden (256
-    windows of 49 cells, 3 heads, forward and backward), looking for rows that see nothing in the whole matrix.
+    The weights are kept for the gradient, and computed for a few rows or heads at a time; the softmax and its gradient
+    are in float32 or better.  torch's kernel has no gradient of a learned bias: its slow path takes 1.2 times as long,
+    and 1.5 times where something is hidden (256 windows of 49 cells, 3 heads, forward and backward), looking for rows
+    that see nothing in the whole matrix.  In bf16 it multiplies no faster than in float32 and its gradient of short
+    rows takes longer.  On a CPU with bf16 products, forward and backward: 8 rows of 256 causal tokens, 6 heads of 64,
+    38 ms against 21; 128 rows of 15, 4 heads, 34 against 6.
     """
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, hidden: Tensor | None, scale: float
+        ctx: FunctionCtx,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Tensor | None,
+        hidden: Tensor | None,
+        scale: float,
     ) -> Tensor:
-        whole = bias.expand(*q.shape[:3], k.shape[2])
-        logits = (whole.clone() if hidden is None else whole + hidden).flatten(0, 1)  # (B H) T S
-        q_flat, k_flat, v_flat = (x.flatten(0, 1) for x in (q, k, v))
-        weights = logits.baddbmm_(q_flat, k_flat.mT, alpha=scale).softmax(-1)
-        ctx.save_for_backward(q_flat, k_flat, v_flat, weights)
-        ctx.scale, ctx.bias = scale, bias.shape  # pyright: ignore[reportAttributeAccessIssue]
-        return (weights @ v_flat).unflatten(0, q.shape[:2])
+        weights = q.new_empty(*q.shape[:3], k.shape[2])
+        y = q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[3]).transpose(1, 2)  # as heads are merged
+        for part in parts(weights):
+            added = [within(x, part).expand_as(weights[part]) for x in (bias, hidden) if x is not None]
+            whole = sum(added[1:], added[0]).flatten(0, 1) if added else q.new_zeros(())
+            q_flat, k_flat = q[part].flatten(0, 1), k[part].flatten(0, 1)
+            logits = torch.baddbmm(whole, q_flat, k_flat.mT, beta=1 if added else 0, alpha=scale)
+            weights[part] = at_least_float32(logits).softmax(-1).view_as(weights[part])
+            y[part] = weights[part] @ v[part]
+        ctx.save_for_backward(q, k, v, weights)
+        ctx.scale, ctx.bias = scale, None if bias is None else bias.shape  # pyright: ignore[reportAttributeAccessIssue]
+        return y
 
     @staticmethod
     @once_differentiable
@@ -188,12 +225,34 @@ class LearnedBias(torch.autograd.Function):
         ctx: Any, *grads: Tensor
     ) -> tuple[Tensor | None, ...]:
         q, k, v, weights = ctx.saved_tensors
-        heads, grad = grads[0].shape[:2], grads[0].flatten(0, 1)
-        inner = torch.ops.aten._softmax_backward_data(grad @ v.mT, weights, -1, weights.dtype)  # (B H) T S
-        grad_q = torch.baddbmm(q, inner, k, beta=0, alpha=ctx.scale)
-        grad_k = torch.baddbmm(k, inner.mT, q, beta=0, alpha=ctx.scale)
-        each = (x.unflatten(0, heads) for x in (grad_q, grad_k, weights.mT @ grad))
-        return *each, inner.unflatten(0, heads).sum_to_size(ctx.bias), None, None
+        grad_q, grad_k, grad_v = (torch.empty_like(x) for x in (q, k, v))
+        grad_bias = at_least_float32(q.new_zeros(ctx.bias)) if ctx.needs_input_grad[3] else None
+        for part in parts(weights):
+            grad, own = grads[0][part], at_least_float32(weights[part])
+            grad_v[part] = weights[part].mT @ grad
+            inner = torch.ops.aten._softmax_backward_data(at_least_float32(grad @ v[part].mT), own, -1, own.dtype)
+            if grad_bias is not None:
+                some = within(grad_bias, part)
+                some += inner.sum_to_size(some.shape)
+            inner = inner.mul_(ctx.scale).to(q.dtype)
+            grad_q[part], grad_k[part] = inner @ k[part], inner.mT @ q[part]
+        return grad_q, grad_k, grad_v, grad_bias, None, None
+
+
+def parts(weights: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Some rows, or some heads of one, at a time."""
+    batch, heads, queries, keys = weights.shape
+    size = max(1, queries * keys)
+    some_rows, some_heads = max(1, PART // (size * heads)), max(1, PART // size)
+    for row in range(0, batch, some_rows):
+        for head in range(0, heads, some_heads):
+            yield slice(row, row + some_rows), slice(head, head + some_heads)
+
+
+def within(x: Tensor, part: tuple[slice, slice]) -> Tensor:
+    """That part of a tensor in which rows and heads may be 1."""
+    rows, heads = (one if length > 1 else slice(None) for one, length in zip(part, x.shape[:2], strict=True))
+    return x[rows, heads]
 
 
 def causal_keep(q: Tensor, k: Tensor) -> Tensor:
@@ -266,12 +325,6 @@ def drop(x: Tensor, share: float) -> Tensor:
 
 
 STEPS = 2**16  # values of the 16 bits that decide
-
-
-def no_autocast(x: Tensor) -> torch.autocast:
-    """A context in which products keep the dtype of their inputs, in mixed precision too; `x` tells the device."""
-    kind = x.device.type  # the meta device has no autocast
-    return torch.autocast(kind if torch.amp.is_autocast_available(kind) else "cpu", enabled=False)
 
 
 def check(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None) -> None:

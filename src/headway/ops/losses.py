@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.ops.attend import no_autocast, shape_text
+from headway.ops.attend import shape_text
+from headway.ops.mixed_precision import at_least_float32, no_autocast
 
 
 def info_nce(a: Tensor, b: Tensor, scale: float | Tensor, owners: Tensor | None = None) -> Tensor:
@@ -29,7 +30,7 @@ def info_nce(a: Tensor, b: Tensor, scale: float | Tensor, owners: Tensor | None 
     of one image, are not each other's wrong answers.
     """
     check(a, b)
-    logits = to_float32(scale * cosines(a, b))  # N N
+    logits = at_least_float32(scale * cosines(a, b))  # N N
     if owners is not None:
         logits = logits.masked_fill(negatives_mask(owners).logical_not(), float("-inf"))
     right = torch.arange(len(logits), device=logits.device)
@@ -46,7 +47,7 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float = 0.5, *, reduction: str = 
     if temperature <= 0.0:
         raise UserError(f"nt_xent(temperature={temperature:g})", allowed="a temperature above 0", do="try 0.5")
     views = torch.cat([a, b])  # 2N P
-    logits = to_float32(cosines(views, views) / temperature).fill_diagonal_(float("-inf"))
+    logits = at_least_float32(cosines(views, views) / temperature).fill_diagonal_(float("-inf"))
     right = torch.arange(len(views), device=views.device).roll(len(a))  # i ↔ i + N
     return F.cross_entropy(logits, right, reduction=reduction) / 2
 
@@ -59,17 +60,12 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
 
 def unit_vectors(x: Tensor) -> Tensor:
     """x / |x|, in float32 or better: a length of 1 is not one in bf16.  … P → … P"""
-    return F.normalize(to_float32(x), dim=-1)
+    return F.normalize(at_least_float32(x), dim=-1)
 
 
 def negatives_mask(owners: Tensor) -> Tensor:
     """The candidates of each row, N N: the rows of other owners (negatives), and its own partner."""
     return (owners[:, None] != owners).logical_or_(torch.eye(len(owners), dtype=torch.bool, device=owners.device))
-
-
-def to_float32(logits: Tensor) -> Tensor:
-    """In float32 or better: sums over a large batch lose too much in bf16."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def check(a: Tensor, b: Tensor) -> None:

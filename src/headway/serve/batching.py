@@ -13,19 +13,20 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import ceil
-from threading import Condition, Thread
+from threading import Condition, Event, Thread
 from time import monotonic
 from typing import Any
 
 from starlette.types import Receive
 
 from headway.errors import UserError
+from headway.generate.request import Interrupt, InterruptedCall
 from headway.serve.api_errors import bad_request, busy, timed_out
 from headway.serve.engine import Overloaded
 from headway.serve.streaming import while_connected
 
 MAX_TOGETHER = 32  # inputs of one call, unless a single request has more
-Answer = Callable[[list[str]], Sequence[Any]]
+Answer = Callable[[list[str], Interrupt], Sequence[Any]]
 
 
 def nothing() -> None:
@@ -36,7 +37,8 @@ def nothing() -> None:
 class QueuedCall:
     """A request: `answer` gives a result for each of its inputs, and of those of others of its `group`.
 
-    `release` is called once the inputs are not needed any more.
+    `release` is called once the inputs are not needed any more.  `left` is set once nobody waits for the results: what
+    is written for nobody ends before its next step.
     """
 
     inputs: Sequence[str]
@@ -44,6 +46,7 @@ class QueuedCall:
     group: Hashable | None = None  # None: never with others
     release: Callable[[], None] = nothing
     future: Future[list[Any]] = field(default_factory=Future[list[Any]])
+    left: Event = field(default_factory=Event)
 
 
 class BatchQueue:
@@ -66,7 +69,8 @@ class BatchQueue:
         return asyncio.wrap_future(call.future)
 
     def leave_out(self, call: QueuedCall) -> None:
-        """Makes the room of a request free for others, where it still waits."""
+        """Makes the room of a request free for others, whether it still waits or is being answered."""
+        call.left.set()
         with self.changed:
             waited = call in self.calls
             if waited:
@@ -149,9 +153,14 @@ def answer_together(batch: Sequence[QueuedCall]) -> None:
 
 def give_answers(calls: Sequence[QueuedCall]) -> None:
     """Inputs are released before an answer is given: whoever has it finds nothing left behind."""
+
+    def interrupt() -> None:
+        if all(call.left.is_set() for call in calls):
+            raise InterruptedCall
+
     inputs = [one for call in calls for one in call.inputs]
     try:
-        found = list(calls[0].answer(inputs))
+        found = list(calls[0].answer(inputs, interrupt))
         assert len(found) == len(inputs) or len(calls) == 1
     except BaseException as error:
         if len(calls) == 1:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from headway.generate.request import Interrupt
 from headway.serve.api_errors import ApiError, AsciiJson
 from headway.serve.batching import QueuedCall, answered
 from headway.serve.schemas import EmbeddingRequest
@@ -35,7 +36,7 @@ def embedding_routes(state: ServerState) -> APIRouter:
                 known = served.model.tokenizer
                 return [len(row) for row in known.encode_batch(inputs)] if known else [0] * len(inputs)
 
-            def both(inputs: list[str]) -> list[tuple[list[float], int]]:
+            def both(inputs: list[str], interrupt: Interrupt) -> list[tuple[list[float], int]]:
                 return list(zip(vectors(inputs), counts(inputs), strict=True))
 
             call = QueuedCall(texts, both, "embed")

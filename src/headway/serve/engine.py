@@ -1,8 +1,9 @@
 """Continuous batching: many requests decoded by one model, which join and leave between steps.
 
-One thread owns the model.  Between two steps of the rows that are decoded it reads a piece of a prompt that waits
-(chunked prefill), frees the rows of requests that have ended or were cancelled, and gives free rows to those that wait.
-Rows are computed apart, and each request has its own generator: an answer does not depend on who else is served.
+One thread owns the model.  A pass of it reads one more token in each row that is decoded, and pieces of the prompts of
+others, oldest first (chunked prefill).  Before a pass it frees the rows of requests that have ended or were cancelled,
+and gives free rows to those that wait.  Rows are computed apart, and each request has its own generator: an answer does
+not depend on who else is served.
 
 Keys and values of finished requests are kept as long as they fit; a prompt that begins like one of them is read from
 where they part (prefix cache).
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import queue
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Condition, Thread
@@ -25,10 +26,10 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.generate.decoding import choose_tokens
-from headway.generate.pool import DecodingPool, beginning
+from headway.generate.pool import DecodingPool
 from headway.generate.request import Reason, Request
-from headway.generate.sampling import Sampler
-from headway.generate.session import DecodingSession, context_of
+from headway.generate.sampling import Sampler, largest
+from headway.generate.session import context_of
 from headway.model import Model
 from headway.nn.state import FixedState
 from headway.nn.trunk import Trunk
@@ -38,6 +39,7 @@ from headway.tasks.results import ContinuesText
 
 CONTEXT = 4096  # tokens of a row, where the model has no limit of its own
 MAX_PREFIXES = 256  # each is compared with every new prompt, 6 µs, while all rows wait
+WORTH_WAITING = 32  # tokens that a prompt shares with one that is being read, above which it waits for them
 
 
 class Overloaded(Exception):  # noqa: N818
@@ -70,10 +72,11 @@ class GenerationRequest:
 class Ticket:
     """A request that an engine has taken.  In an event loop read `events()`, elsewhere the ticket itself."""
 
-    def __init__(self, request: Request, text: StreamedText, top_logprobs: int, wake: Callable[[], None]):
-        self.request, self.text, self.top_logprobs, self.wake = request, text, top_logprobs, wake
+    def __init__(self, request: Request, text: StreamedText, top_logprobs: int, leave: Callable[[Ticket], None]):
+        self.request, self.text, self.top_logprobs, self.leave = request, text, top_logprobs, leave
         self.cached_tokens = 0  # of the prompt, which were read for an earlier request
-        self.cancelled = False
+        self.number = 0  # in the order in which the engine has given rows
+        self.cancelled = self.failed = False
         try:
             self.loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
             self.arrived: asyncio.Queue[TokenEvent | Exception] = asyncio.Queue()
@@ -106,17 +109,24 @@ class Ticket:
     def cancel(self) -> None:
         """Frees the row before the next step; nothing follows.  From any thread, any number of times."""
         self.cancelled = True
-        self.wake()
+        self.leave(self)
 
-    def choose(self, logits: Tensor) -> None:
-        """Chooses the next token by the logits after the last one, 1 V, and delivers it."""
-        [step] = choose_tokens([self.request], logits)
-        piece = self.text.push(step.token) + ("" if step.reason is None else self.text.end())
-        top = tuple[tuple[int, float], ...]()
-        if self.top_logprobs:
-            found = logits[0].log_softmax(-1).topk(min(self.top_logprobs, logits.shape[1]))
-            top = tuple(zip(found.indices.tolist(), found.values.tolist(), strict=True))
-        self.deliver(TokenEvent(step.token, step.logprob, top, piece, step.reason))
+    def choose(self, logits: Tensor, logprobs: Tensor) -> None:
+        """Chooses the next token by the logits after the last one, 1 V, and delivers it, or what went wrong."""
+        try:
+            [step] = choose_tokens([self.request], logits, logprobs)
+            piece = self.text.push(step.token) + ("" if step.reason is None else self.text.end())
+            top = tuple[tuple[int, float], ...]()
+            if self.top_logprobs:
+                values, ids = largest(logprobs, self.top_logprobs)
+                top = tuple(zip(ids[0].tolist(), values[0].tolist(), strict=True))
+            self.deliver(TokenEvent(step.token, step.logprob, top, piece, step.reason))
+        except Exception as error:  # of this request alone
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        self.cancelled = self.failed = True
+        self.deliver(error)
 
     @property
     def ended(self) -> bool:
@@ -152,20 +162,25 @@ class PrefixCache:
         self.size -= size
 
     def longest(self, prompt: list[int]) -> tuple[FixedState, int] | None:
-        """What was read of a beginning of a prompt, and how much; its last token is always read anew."""
+        """A state that has read a beginning of a prompt, and how much of it; a last token is always read anew."""
         found = max(((self.shared(known, prompt), known) for known in self.entries), default=(0, ()))
         length, known = found
         if length == 0:
             return None
         self.entries[known] = self.entries.pop(known)
-        return beginning(self.entries[known][0], length, len(prompt)), length
+        return self.entries[known][0], length
 
     def shared(self, known: tuple[int, ...], prompt: list[int]) -> int:
         """How many tokens a prompt can take from a known sequence; a recurrent state only as a whole."""
-        most = min(len(known), len(prompt) - 1)
-        differ = np.flatnonzero(np.array(known[:most]) != np.array(prompt[:most]))
-        length = int(differ[0]) if len(differ) else most
+        length = alike(known, prompt)
         return length if length == len(known) or can_be_cut(self.entries[known][0]) else 0
+
+
+def alike(known: Sequence[int], prompt: list[int]) -> int:
+    """With how many tokens both begin, without the last of the prompt."""
+    most = min(len(known), len(prompt) - 1)
+    differ = np.flatnonzero(np.array(known[:most]) != np.array(prompt[:most]))
+    return int(differ[0]) if len(differ) else most
 
 
 def can_be_cut(state: FixedState) -> bool:
@@ -192,21 +207,18 @@ class Engine:
         self.pool, self.prefixes = DecodingPool(trunk, limits.slots, self.context), PrefixCache(limits.prefix_bytes)
         self.bytes = self.allocate()
         self.waits, self.rows = deque[Ticket](), list[Ticket]()  # rows: in the order of the pool's
-        self.read: Ticket | None = None  # whose prompt is being read, by a session of its own
-        self.session: DecodingSession | None = None
+        self.admitted = 0
         self.changed, self.closing, self.draining = Condition(), False, False
         self.thread = Thread(target=self.work, name="headway engine", daemon=True)
         self.thread.start()
 
     @torch.inference_mode()
     def allocate(self) -> int:
-        """Makes the KV cache of all rows; gives the bytes of these, of a prompt that is being read, and of prefixes."""
-        session = DecodingSession(self.model, [[0]], 0)
-        session.features(session.ids)
-        self.pool.join(session.state, 1)
-        row = bytes_of(self.pool.state)
+        """Makes the KV cache of all rows; gives the bytes of these and of prefixes."""
+        self.pool.join()
+        self.pool.read([[0]])
         self.pool.leave(0)
-        return row * (self.limits.slots + 1) + self.limits.prefix_bytes
+        return bytes_of(self.pool.state) + self.limits.prefix_bytes
 
     def submit(self, request: GenerationRequest) -> Ticket:
         """Takes a request; refuses it as `Overloaded`, or by a `UserError` where the context has no room for it."""
@@ -217,12 +229,11 @@ class Engine:
         [(prompt, room)] = replace(job, reread=None, context=self.context).rows()
         row = Request(0, prompt, request.options.decoding, job.stop, room, job.rules)
         text = StreamedText(job.stop, self.tokenizer.stream(prompt))
-        ticket = Ticket(row, text, request.top_logprobs, self.wake)
+        ticket = Ticket(row, text, request.top_logprobs, self.leave_out)
         with self.changed:
             if self.closing or self.draining:
                 raise Overloaded(1)
-            self.waits = deque(one for one in self.waits if not one.ended)
-            if len(self.waits) + self.running >= self.limits.slots + self.limits.queue:
+            if len(self.waits) + len(self.rows) >= self.limits.slots + self.limits.queue:
                 raise Overloaded(1 + len(self.waits) // self.limits.slots)
             self.waits.append(ticket)
             self.changed.notify_all()
@@ -230,16 +241,18 @@ class Engine:
 
     @property
     def running(self) -> int:
-        """Requests that have a row, or whose prompt is being read."""
-        return len(self.rows) + (self.read is not None)
+        """Requests that have a row."""
+        return len(self.rows)
 
     @property
     def waiting(self) -> int:
-        with self.changed:
-            return sum(not ticket.ended for ticket in self.waits)
+        return len(self.waits)
 
-    def wake(self) -> None:
+    def leave_out(self, ticket: Ticket) -> None:
+        """Makes the room of a request free for others, where it still waits."""
         with self.changed:
+            if ticket in self.waits:
+                self.waits.remove(ticket)
             self.changed.notify_all()
 
     def close(self, *, drain: bool) -> None:
@@ -253,16 +266,16 @@ class Engine:
         with torch.inference_mode():
             while self.wait():
                 self.sweep()
-                self.read_chunk()
-                self.step()
+                self.admit()
+                self.read()
         closed = RuntimeError("the engine was closed")
-        for ticket in (*self.rows, *self.waits, *([] if self.read is None else [self.read])):
+        for ticket in (*self.rows, *self.waits):
             ticket.deliver(closed)
 
     def wait(self) -> bool:
         """Waits until there is something to do; False: the engine ends."""
         with self.changed:
-            while not (self.closing or self.rows or self.read or self.waits):
+            while not (self.closing or self.rows or self.waits):
                 if self.draining:
                     return False
                 self.changed.wait()
@@ -272,68 +285,75 @@ class Engine:
         """Frees the rows of requests that have ended."""
         for row in reversed(range(len(self.rows))):
             if (ticket := self.rows[row]).ended:
-                if self.prefixes.most:
-                    read = tuple(ticket.request.ids[: self.pool.lengths[row]])
-                    self.prefixes.add(read, self.pool.taken(row))
+                self.keep(row, ticket)
                 self.pool.leave(row)
                 last = self.rows.pop()
                 if row < len(self.rows):
                     self.rows[row] = last
-        if self.read is not None and self.read.ended:
-            self.read = self.session = None
 
-    def read_chunk(self) -> None:
-        """Reads a piece of one prompt; when it is read, its request joins the others."""
-        if self.read is None:
-            self.read = self.next_waiting()
-        if (ticket := self.read) is None:
-            return
-        try:
-            session = self.session = self.session or self.session_for(ticket)
-            features = session.features(session.ids[:, session.read : session.read + self.limits.chunk])
-            if session.read < session.ids.shape[1]:
-                return
-            self.prefixes.add(tuple(ticket.request.prompt), session.state)
-            ticket.choose(session.head(features[:, 0]))
-            if not ticket.ended:
-                self.pool.join(session.state, session.read)
-                self.rows.append(ticket)
-        except Exception as error:  # of this request alone
-            ticket.deliver(error)
-        self.read = self.session = None
+    def keep(self, row: int, ticket: Ticket) -> None:
+        """Keeps what a row has read, for prompts that begin like it."""
+        length = self.pool.lengths[row]
+        if length and self.prefixes.most and not ticket.failed:
+            self.prefixes.add(tuple(ticket.request.ids[:length]), self.pool.taken(row))
+
+    def admit(self) -> None:
+        """Gives free rows to the requests that have waited longest, behind what is known of their prompts."""
+        while ticket := self.next_waiting():
+            self.admitted += 1
+            ticket.number = self.admitted
+            try:
+                self.pool.join(self.prefixes.longest(ticket.request.prompt))
+                ticket.cached_tokens = self.pool.lengths[-1]
+            except Exception as error:  # of this request alone
+                self.pool.join()
+                ticket.fail(error)
 
     def next_waiting(self) -> Ticket | None:
-        """The request that has waited longest, where a row is free."""
         with self.changed:
-            while self.waits and len(self.rows) < self.limits.slots:
-                if not (ticket := self.waits.popleft()).ended:
+            for ticket in self.waits if len(self.rows) < self.limits.slots else ():
+                if not self.is_being_read(ticket.request.prompt):
+                    self.waits.remove(ticket)
+                    self.rows.append(ticket)
                     return ticket
         return None
 
-    def session_for(self, ticket: Ticket) -> DecodingSession:
-        """A session for a prompt, behind what is known of its beginning."""
-        session = DecodingSession(self.model, [ticket.request.prompt], 0)
-        if found := self.prefixes.longest(ticket.request.prompt):
-            session.resume(*found)
-            ticket.cached_tokens = found[1]
-        return session
+    def is_being_read(self, prompt: list[int]) -> bool:
+        """Whether more of a prompt will soon be known: another that begins like it is being read."""
+        if not self.prefixes.most or not can_be_cut(self.pool.state):
+            return False
+        reading = [ticket for ticket in self.rows if not ticket.request.tokens]
+        return any(alike(one.request.prompt, prompt) >= one.cached_tokens + WORTH_WAITING for one in reading)
 
-    def step(self) -> None:
-        """One more token for each row."""
-        rows = [ticket for ticket in self.rows if not ticket.ended]
-        if len(rows) < len(self.rows) or not rows:
-            return  # swept first
-        try:
-            newest = [ticket.request.tokens[-1] for ticket in rows]
-            logits = self.pool.step(torch.tensor(newest, device=self.pool.device))
-        except Exception as error:
-            for ticket in rows:
-                ticket.cancelled = True
-                ticket.deliver(error)
+    def pieces(self) -> list[list[int]]:
+        """What a pass reads in each row: the newest token, or of prompts as many together as a chunk has."""
+        left, found = self.limits.chunk, [list[int]() for _ in self.rows]
+        going = [row for row, ticket in enumerate(self.rows) if not ticket.ended]
+        for row in sorted(going, key=lambda row: self.rows[row].number):
+            request, read = self.rows[row].request, self.pool.lengths[row]
+            if request.tokens:
+                found[row] = request.tokens[-1:]
+            else:
+                found[row] = request.prompt[read : read + left]
+                left -= len(found[row])
+        return found
+
+    def read(self) -> None:
+        """A pass: those whose prompt is read choose a token."""
+        pieces = self.pieces()
+        rows = [row for row, piece in enumerate(pieces) if piece]
+        if not rows:
             return
-        for ticket, row in zip(rows, logits.split(1), strict=True):
-            try:
-                ticket.choose(row)
-            except Exception as error:  # of this request alone
-                ticket.cancelled = True
-                ticket.deliver(error)
+        try:
+            logits = self.pool.read(pieces)
+            logprobs = logits.log_softmax(-1)
+        except Exception as error:
+            for row in rows:
+                self.rows[row].fail(error)
+            return
+        for row, *given in zip(rows, logits.split(1), logprobs.split(1), strict=True):
+            ticket, length = self.rows[row], self.pool.lengths[row]
+            if length == len(ticket.request.prompt):
+                self.keep(row, ticket)
+            if length >= len(ticket.request.prompt):
+                ticket.choose(*given)

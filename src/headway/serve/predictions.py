@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from headway.errors import UserError
+from headway.generate.request import Interrupt
 from headway.look.bundle import Bundle, pack_bundle
 from headway.look.html_page import render_page
 from headway.look.page_session import Explorer
@@ -96,9 +97,9 @@ async def recorded(state: ServerState, request: Request) -> tuple[AttentionReque
             given = await stored_inputs(state, served.task, texts, files)
             explorer = Explorer({body.model: served.model}, body.tokens, body.site)
 
-            def record(inputs: list[str]) -> Sequence[Bundle]:
+            def record(inputs: list[str], interrupt: Interrupt) -> Sequence[Bundle]:
                 runs = explorer.record(inputs[0])
-                return [pack_bundle(runs, explorer.focus(runs))]
+                return [pack_bundle(runs, explorer.focus(runs, {}))]
 
             call = QueuedCall(given.inputs, record, release=given.folder.cleanup)
             [bundle] = await given.ask(state, request, served, call)
@@ -117,8 +118,8 @@ async def predictions(
         given.folder.cleanup()
         raise bad_request(error, "options") from None
 
-    def answer(inputs: list[str]) -> Sequence[Prediction]:
-        return list(task.predict(model.model, inputs, options))
+    def answer(inputs: list[str], interrupt: Interrupt) -> Sequence[Prediction]:
+        return list(task.predict(model.model, inputs, replace(options, interrupt=interrupt)))
 
     group = None if task.asks_together else how.model_dump_json()
     return await given.ask(state, request, served, QueuedCall(given.inputs, answer, group, given.folder.cleanup))

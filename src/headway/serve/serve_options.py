@@ -14,7 +14,7 @@ class EngineLimits:
     slots: int = 4
     queue: int = 16
     context: int | None = None  # None: what the model can read at once, or 4,096
-    chunk: int = 128  # tokens of a prompt that are read between two steps of the others
+    chunk: int = 256  # tokens of prompts that are read in a pass, beside one of each row that is decoded
     prefix_bytes: int = 256 * 2**20  # of keys and values that are kept of earlier requests
 
     def __post_init__(self) -> None:

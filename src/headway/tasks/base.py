@@ -349,7 +349,6 @@ class StatefulLoss(Protocol):
 
     def memory(self, model: nn.Module) -> Mapping[str, Tensor] | None:
         """What it begins with; None where nothing is remembered for this model."""
-        ...
 
     def loss_after(
         self, model: nn.Module, batch: Any, memory: Mapping[str, Tensor]

@@ -39,14 +39,6 @@ class Batch:
         return None
 
 
-class UncountedBatch(NamedTuple):
-    """What a process without rows of a batch computes, so that it takes part in the exchange of gradients: times 0."""
-
-    batch: Any
-    targets: int = 0
-    tokens: int = 0
-
-
 class DataRow(NamedTuple):
     """A row for `headway.inspect`, of about `size` tokens; rows with the same `key` are equally long.
 

@@ -189,9 +189,11 @@ class CTC(Transcribes, MediaTask):
         assert isinstance(head, CTCHead)
         first = first_symbol(words, head)
         for some in batched(inputs, TOGETHER):
+            options.interrupt()
             log_probs, frames = symbol_log_probs(model, self.read(model, some))
             if isinstance(options.decoding, Beam):
-                found = [many[0] for many in PrefixBeam(options.decoding.width)(log_probs, frames)]
+                beam = PrefixBeam(options.decoding.width, interrupt=options.interrupt)
+                found = [many[0] for many in beam(log_probs, frames)]
             else:
                 found = ctc_greedy(log_probs, frames)
             for one, heard in zip(some, found, strict=True):

@@ -193,7 +193,7 @@ class Forecasting(MediaReader, StreamTask):
             read = self.read(model, some)
             series = read.inputs.flatten(0, 1).split(read.lengths)
             for one, rows in zip(some, series, strict=True):
-                ahead = self.input.unscaled(model.ahead(rows[None], count)[0])  # count F
+                ahead = self.input.unscaled(model.ahead(rows[None], count, options.interrupt)[0])  # count F
                 yield ForecastRows(one, ahead.tolist(), tuple(self.column_names))
 
     def evaluate(

@@ -6,7 +6,7 @@ Axes:  B rows
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,17 @@ from torch import nn
 from headway.errors import UserError
 from headway.generate.decoding import Job, join_steps
 from headway.generate.option_checks import DecodingOptions
-from headway.generate.request import Generated, Step, Stop, max_new_tokens, min_new_tokens, rules_of, token_setting
+from headway.generate.request import (
+    Generated,
+    Interrupt,
+    Step,
+    Stop,
+    go_on,
+    max_new_tokens,
+    min_new_tokens,
+    rules_of,
+    token_setting,
+)
 from headway.generate.sampling import FREE, GREEDY, Greedy, RandomSampler, Rules, Sampler
 from headway.generate.session import context_of, encode_sources, vocab_of
 from headway.nn.context import Context
@@ -57,7 +67,8 @@ class GenerationOptions:
     """How to decode, where the model writes; `mask_candidates` is how many fillings of a mask to name.
 
     `max_new_tokens` counts rows where the answer is a table.  `draft` proposes tokens ahead: a `PromptLookup`, or a
-    smaller model of the same kind and tokens.
+    smaller model of the same kind and tokens.  `interrupt` is called before each step, and may raise to end a call that
+    nobody waits for.
     """
 
     decoding: Sampler | Beam = GREEDY
@@ -65,6 +76,7 @@ class GenerationOptions:
     stop: tuple[str, ...] = ()
     mask_candidates: int = 5
     draft: PromptLookup | nn.Module | None = None
+    interrupt: Interrupt = field(default=go_on, repr=False)
 
 
 GREEDY_OPTIONS = GenerationOptions()
@@ -131,7 +143,8 @@ def continuation_job(
     stop, bos = stop_condition(tokenizer, settings, options), first_token(tokenizer, settings)
     context = context_of(model)
     reread = None if context is None else reread_tokens(context)  # a text may be longer than what is read at once
-    return Job(model, prompts, stop, rules(model, settings), draft, bos=bos, reread=reread)
+    forced = rules(model, settings)
+    return Job(model, prompts, stop, forced, draft, bos=bos, reread=reread, interrupt=options.interrupt)
 
 
 def reread_tokens(context: int) -> int:
@@ -151,7 +164,8 @@ def writing_job(
 ) -> Job:
     """So many texts, written after the token `start` with something encoded as the memory of the decoder."""
     stop = stop_condition(tokenizer, settings, options, begun=1)
-    return Job(model.decoder, [[start]] * rows, stop, rules(model.decoder, settings, begins=True), draft, memory)
+    forced = rules(model.decoder, settings, begins=True)
+    return Job(model.decoder, [[start]] * rows, stop, forced, draft, memory, interrupt=options.interrupt)
 
 
 def source_draft(options: GenerationOptions, sources: Sequence[Sequence[int]], *, same_tokens: bool) -> Draft | None:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.order import random_for
+from headway.data.order import batched, random_for
 from headway.data.records import Record, by_document
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
@@ -34,6 +34,7 @@ from headway.tasks.text_tasks import DEFAULT_CONTEXT, ReadsText
 
 MAX_WINDOW = 1024  # tokens, also where a context is longer: attention takes their square
 BATCH_TOKENS = 4096  # that are read at a time, with padding
+PIECES_TOGETHER = 16  # of a document that are tokenized at once: 1 to 2 MB
 SORTED_AHEAD = 16  # times as many are sorted by length before
 REPORT_TOKENS = 60  # that are written for a sample of a report
 TRACED_TOKENS = 24  # of a text whose attention is drawn
@@ -139,9 +140,10 @@ class LanguageModelling(StreamTask, ReadsText):
         return [], []
 
     def document(self, pieces: Iterable[str]) -> list[Iterable[int]]:
-        """The ids of a text, which come as its pieces are read."""
+        """The ids of a text, which come as its pieces are read: some of them together, by all threads."""
         before, after = self.frame
-        return [chain(before, (id for piece in pieces for id in self.tokenizer.plain(piece)), after)]
+        rows = (row for some in batched(pieces, PIECES_TOGETHER) for row in self.tokenizer.plain_batch(some))
+        return [chain(before, chain.from_iterable(rows), after)]
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         return self.predicted(model, batch).loss()

@@ -100,7 +100,8 @@ class WhisperTranscription(Transcribes):
         how = MeanBeam(how.width) if isinstance(how, Beam) else how
         for one in inputs:
             wave = torch.from_numpy(read_sound(file_named(one), ear.sound.rate))
-            found = ear.transcribe(wave, ear.sound.rate, TranscriptionOptions(how=how, most=options.max_new_tokens))
+            asked = TranscriptionOptions(how=how, most=options.max_new_tokens, interrupt=options.interrupt)
+            found = ear.transcribe(wave, ear.sound.rate, asked)
             told = found.to_dict()
             yield TranscriptPrediction(one, told.pop("text"), told, found.limit)
 

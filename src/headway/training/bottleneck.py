@@ -37,7 +37,8 @@ from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, finish_plan, plan
 from headway.training.recipe_sources import RecipeLayers, begun_with, from_yaml, resolve
 from headway.training.report_page import Markup, curve_figure, facts_table, page, section, table, tag
-from headway.training.run import DATA, FILES, RECIPE, begin, check_data, check_place, data_hashes, resumed_plan, run
+from headway.training.resuming import FILES, check_data, data_hashes, resumed_plan
+from headway.training.run import DATA, RECIPE, begin, check_place, run
 from headway.training.setting_origins import CommandLineOption
 
 PAGE, NUMBERS = "bottleneck.html", "bottleneck.json"

@@ -15,10 +15,10 @@ import torch
 from torch import nn
 
 from headway.console import finite
-from headway.data.order import WHOLE, Share
+from headway.data.order import WHOLE
 from headway.distributed.world import ALONE, World
 from headway.dtype import BF16, describe_device
-from headway.errors import UserError, argument, counted, going_on, path_argument
+from headway.errors import argument, counted, going_on, path_argument
 from headway.metrics.scores import MEASURES, score_cell
 from headway.recipe import Recipe
 from headway.system import gibibytes, write_json
@@ -43,7 +43,7 @@ from headway.training.optimiser import (
     OptimiserChoice,
     Schedule,
 )
-from headway.training.parallel import DataParallel, without_exchange
+from headway.training.parallel import ENGINES
 from headway.training.plan import Plan
 
 T = TypeVar("T")
@@ -57,20 +57,18 @@ LONGER, SLOWER = 4, 4  # times as many steps, and a fourth of the learning rate,
 
 def learner_of(made: Plan, world: World = ALONE) -> Learner:
     """The model with all that changes it, in one of the processes of a world."""
-    recipe, model = made.recipe, made.build()
-    train = recipe.train
+    recipe, train, model = made.recipe, made.recipe.train, made.build()
     if recipe.model.freeze is not None:
         freeze(model, recipe.model.freeze)
         if recipe.model.freeze == (ENCODER,) and (found := made.reused(model)):
             leave(model, [name for name in found.tensors if not name.startswith(OUT)])  # a norm that the head took over
-    average = EMA(model, train.ema_decay) if train.ema_decay else None
-    task = made.task
+    task, average = made.task, EMA(model, train.ema_decay) if train.ema_decay else None
     memory = task.memory(model) if isinstance(task, StatefulLoss) else None
     loss = task.loss_after if isinstance(task, StatefulLoss) and memory is not None else task.loss
-    parallel = DataParallel(model, loss) if world.size > 1 else None
+    engine = ENGINES[train.parallel if world.size > 1 else None](model, loss)
     return Learner(
         model,
-        loss if parallel is None else parallel.loss,
+        engine.loss,
         optimiser_of(recipe, model),
         schedule_of(recipe, config_dim(made.config)),
         seed=recipe.seed,
@@ -81,31 +79,8 @@ def learner_of(made: Plan, world: World = ALONE) -> Learner:
         recompute=train.recompute or False,
         world=world,
         share=made.share,
-        exchange=without_exchange if parallel is None else parallel.exchange,
+        engine=engine,
     )
-
-
-def share_of(made: Plan, world: World) -> Share:
-    """What one of several processes computes of each step; refused where a batch cannot be shared.
-
-    Where the batches of a step can be dealt out evenly, each process reads whole ones, and the step is that of a single
-    process in every number that is drawn; else each reads its part of the rows of every batch.
-    """
-    if world.size == 1:
-        return WHOLE
-    train, task, processes = made.recipe.train, made.task, f"{world.size} processes"
-    if isinstance(task, StatefulLoss) and task.memory(made.shape()) is not None:
-        said = f"{made.architecture} remembers from batch to batch, which {processes} cannot do"
-        raise UserError(said, do="train it in one process")
-    split = train.grad_accumulation % world.size != 0
-    if split and task.compares_rows:
-        said = f"the loss of {task.name} compares the rows of a batch, which {processes} would split"
-        raise UserError(said, do=f"give train.grad_accumulation={world.size}, and a smaller train.batch")
-    sizes = [len(rows) for rows in made.encoded.batches(require(train.batch), 1).steps.batches(0)]
-    if split and sum(sizes) < world.size * len(sizes):
-        said = f"{processes} would share batches of {sum(sizes) / len(sizes):.1f} rows"
-        raise UserError(said, do="give a larger train.batch, or fewer processes")
-    return Share(world.rank, world.size, split)
 
 
 def optimiser_of(recipe: Recipe, model: nn.Module) -> Optimiser:
@@ -191,7 +166,6 @@ def describe_choices(made: Plan) -> list[str]:
     """What is known of a run before anything of it is timed."""
     recipe, train = made.recipe, made.recipe.train
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
-    share = made.share
     vocab, reuse, left_out, augment = vocabulary(made), reuse_line(made), made.splits.left_out, recipe.data.augment
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
@@ -200,15 +174,11 @@ def describe_choices(made: Plan) -> list[str]:
         ("model", model_line(made), "--from" if made.start and not recipe.model.preset else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{describe_device(recipe.device)}, {counted(require(train.threads), 'thread')}", "--device"),
-        *([("", f"{share.processes} processes, {how_shared(share)}", "--processes")] if share != WHOLE else []),
+        *([] if made.share == WHOLE else [("", f"{train.parallel}: {made.share.describe()}", "--processes")]),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
         ("batch", f"{require(train.batch) * train.grad_accumulation:,} {made.encoded.unit}", "--train.batch"),
     ]
     return [*([] if left_out is None else [f"--skip-bad: {left_out}"]), *table(lines)]
-
-
-def how_shared(share: Share) -> str:
-    return "each with its rows of every batch" if share.split else "each with whole batches"
 
 
 def describe_timing(made: Plan, timing: StepTiming) -> list[str]:

@@ -22,9 +22,10 @@ from headway.data.order import (
     WHOLE,
     BatchPosition,
     Buckets,
-    Share,
     Steps,
+    StepShare,
     StreamWindows,
+    UncountedBatch,
     batched,
     random_for,
     spans,
@@ -343,12 +344,9 @@ class HistoryExamples(SpanExamples):
 
 
 class Batches:
-    """`batches[step]` holds the batches of a step, counted from 1: several with gradient accumulation.
+    """`batches[step]` holds this `share` of the batches of a step, counted from 1: several with accumulation."""
 
-    With a `share` they are those of one of several processes.
-    """
-
-    def __init__(self, task: Task, examples: Examples, steps: Steps, seed: int, share: Share = WHOLE):
+    def __init__(self, task: Task, examples: Examples, steps: Steps, seed: int, share: StepShare = WHOLE):
         self.task, self.examples, self.steps, self.seed, self.share = task, examples, steps, seed, share
 
     def __getitem__(self, step: int) -> list[Any]:
@@ -358,12 +356,10 @@ class Batches:
     def batch(self, mine: BatchPosition, whole: BatchPosition) -> Any:
         random = random_for("batch", self.seed, whole.epoch, whole.batch, *self.share.key)
         if len(mine.rows) == 0:  # fewer rows than processes
-            from headway.tasks.batches import UncountedBatch  # late, as torch is
-
             return UncountedBatch(self.task.collate(self.examples.rows(whole.rows[:1]), random))
         return self.task.collate(self.examples.rows(mine.rows), random)
 
-    def of(self, share: Share) -> Batches:
+    def of(self, share: StepShare) -> Batches:
         """Those of one of several processes."""
         return Batches(self.task, self.examples, self.steps, self.seed, share)
 

@@ -11,7 +11,7 @@ In mixed precision (`dtype` bf16) the forward pass is autocast: products of matr
 of weights and activations, and add in float32; softmax, norms and losses are computed in float32.  Weights, gradients,
 optimiser state and EMA are float32, so that a checkpoint does not know of it, and evaluations compute in float32.
 
-One of several processes computes the gradients of its `Share` of the step, which torch averages over all of them
+One of several processes computes the gradients of its `StepShare` of the step, which torch averages over all of them
 (`training/parallel.py`); counts of targets, losses and the routers' loads are summed over all, so that the update is
 that of a single process.  A batch norm normalises by the rows of its own process, as by those of one of several
 batches, and its running statistics are the mean of all.
@@ -31,16 +31,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.order import WHOLE, Share, keyed
+from headway.data.order import WHOLE, StepShare, UncountedBatch, keyed
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, listed
 from headway.nn.moe import MoE, load_balance
 from headway.nn.recompute import recomputed
 from headway.nn.trace import Trace, record
 from headway.nn.trunk import device_of, tensors_of
-from headway.tasks.batches import UncountedBatch, to_device
+from headway.tasks.batches import to_device
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
-from headway.training.parallel import Exchange, without_exchange
+from headway.training.parallel import ParallelEngine, SingleProcess, part_like, whole
 
 LOAD, PROBS = ".load", ".probs"  # of a mixture of experts, which its load-balancing loss is computed of
 UPDATES = "/updates"  # no parameter's name begins so
@@ -77,22 +77,23 @@ class Learner:
         dtype: torch.dtype = torch.float32,
         recompute: bool = False,
         world: World = ALONE,
-        share: Share = WHOLE,
-        exchange: Exchange = without_exchange,
+        share: StepShare = WHOLE,
+        engine: ParallelEngine | None = None,
     ):
         """`loss(model, batch)` is that of a task; `balance` is the weight of the routers' load-balancing loss.
 
         `dtype` is that of products in the forward pass; `recompute` is activation checkpointing.
 
-        `share` is what this process of the `world` computes of each step; its gradients are exchanged in the last of
-        several backward passes, and `exchange(False)` is a context of the others.
+        `share` is what this process of the `world` computes of each step, and `engine` exchanges the gradients.
 
         With a `memory` it is `loss(model, batch, memory)` and returns the memory after the batch, too.
         """
         self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
         self.seed, self.max_grad_norm, self.average, self.memory = seed, max_grad_norm, average, memory
         self.dtype, self.recompute, self.device = dtype, recompute, device_of(model)
-        self.world, self.share, self.exchange = world, share, exchange
+        self.world, self.share = world, share
+        self.engine = engine or SingleProcess(model, loss)
+        self.whole_model = self.engine.whole_model
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
         set_training(model)
 
@@ -106,7 +107,7 @@ class Learner:
         self.optimiser.zero_grad()
         last, loss = len(batches) - 1, 0.0
         for at, batch in enumerate(batches):
-            with self.exchange(at == last):
+            with self.engine.exchange(at == last):
                 loss += self.backward(step, at, batch, targets)
         [loss] = self.world.totals(loss)
         self.average_statistics()
@@ -151,7 +152,10 @@ class Learner:
         that of the whole batch.
         """
         routers = [name.removesuffix(LOAD) for name in trace.values if name.endswith(LOAD)]
-        loads, probs = ([value for name in routers for value in trace.all(name + what)] for what in (LOAD, PROBS))
+        loads, probs = (
+            [value for name in routers for value in trace.all(name + what) if isinstance(value, Tensor)]
+            for what in (LOAD, PROBS)
+        )
         if not self.share.split:
             return torch.stack([load_balance(*one) for one in zip(loads, probs, strict=True)]).mean() * targets
         tokens = torch.tensor([float(len(one)) for one in probs], device=self.device)[:, None] * (targets > 0)
@@ -178,36 +182,38 @@ class Learner:
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
         """Everything that a step changes, by file of a checkpoint."""
-        kept: dict[str, Mapping[str, Tensor]] = {"model": tensors_of(self.model)}
-        kept["optimiser"] = self.optimiser.state_tensors()
+        kept: dict[str, Mapping[str, Tensor]] = {
+            part: {name: whole(tensor) for name, tensor in own.items()}
+            for part, own in (("model", tensors_of(self.model)), ("optimiser", self.optimiser.state_tensors()))
+        }
         if self.memory is not None:
             kept["memory"] = self.memory
         return kept if self.average is None else {**kept, "average": self.average.tensors()}
 
-    def share_state(self) -> None:
-        """Gives all processes the tensors of process 0, whose optimiser may have state where theirs has none yet."""
-        if self.world.size == 1:
-            return
-        own = self.tensors()
-        layout = {part: {name: (one.shape, str(one.dtype)) for name, one in kept.items()} for part, kept in own.items()}
-        layout = json.loads(self.world.told(json.dumps(layout)))
-        tensors = own if self.world.first else {part: self.empty(kept) for part, kept in layout.items()}
-        self.world.send([one.contiguous() for kept in tensors.values() for one in kept.values()])
-        if not self.world.first:
-            self.restore(tensors)
-
-    def empty(self, layout: Mapping[str, tuple[Sequence[int], str]]) -> dict[str, Tensor]:
-        """Tensors of these shapes and dtypes by name."""
-        found = {name: (shape, getattr(torch, dtype.removeprefix("torch."))) for name, (shape, dtype) in layout.items()}
-        return {name: torch.empty(shape, dtype=dtype, device=self.device) for name, (shape, dtype) in found.items()}
-
     def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Restores what `tensors` gave, in all processes what process 0 has; all of them call it."""
+        tensors = self.sent(tensors)
         fill(self.model, tensors["model"])
         self.optimiser.load_state_tensors(tensors["optimiser"])
         if self.average is not None:
             self.average.load(tensors["average"])
         if self.memory is not None:
             self.memory = dict(tensors["memory"])
+
+    def sent(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> Mapping[str, Mapping[str, Tensor]]:
+        """The tensors of process 0."""
+        if self.world.size == 1:
+            return tensors
+        own = {part: {name: (x.shape, str(x.dtype)) for name, x in kept.items()} for part, kept in tensors.items()}
+        layout: dict[str, dict[str, tuple[list[int], str]]] = json.loads(self.world.told(json.dumps(own)))
+        if not self.world.first:
+            tensors = {part: {name: empty(*one) for name, one in kept.items()} for part, kept in layout.items()}
+        self.world.send([tensors[part][name] for part, kept in layout.items() for name in kept])
+        return tensors
+
+
+def empty(shape: Sequence[int], dtype: str) -> Tensor:
+    return torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device="cpu")
 
 
 def running_statistics(model: nn.Module) -> list[Tensor]:
@@ -295,7 +301,7 @@ def mean_tensors(several: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copies `tensors` into the parameters and buffers of a model."""
     for name, tensor in tensors_of(model).items():
-        tensor.copy_(tensors[name])
+        tensor.copy_(part_like(tensors[name], tensor))
 
 
 def wide(tensor: Tensor) -> Tensor:

@@ -187,27 +187,28 @@ class Run:
     def resume(self) -> list[str]:
         """Restores the latest complete checkpoint, or starts over; messages about it."""
         found = self.store.latest() if self.world.first else None
-        said = ["no checkpoint was written yet, so the run starts from the beginning"]
-        if found is not None:
-            snapshot, said = found
-            with malformed(f"the checkpoint of step {snapshot.step}"):
-                self.learner.restore(snapshot.tensors)
-                self.state = RunState.of(snapshot.state)
-            said = [*said, f"resumed at step {snapshot.step}"]
-        self.learner.share_state()
+        snapshot, said = found or (Snapshot(0, {}, asdict(self.state)), [])
+        if not self.world.highest(found is not None):
+            if self.world.first:
+                self.metrics_log.truncate(0)
+            return ["no checkpoint was written yet, so the run starts from the beginning"]
+        with malformed(f"the checkpoint of step {snapshot.step}"):
+            self.learner.restore(snapshot.tensors)
+            self.state = RunState.of(snapshot.state)
         self.share_run_state()
-        self.saved_step = self.state.step if self.world.highest(found is not None) else None
+        self.saved_step = self.state.step
         truncated = self.metrics_log.truncate(self.state.journal) if self.world.first else []
-        return [*said[:-1], *truncated, said[-1]]
+        return [*said, *truncated, f"resumed at step {self.state.step}"]
 
     def share_run_state(self) -> None:
         """Gives all processes the state of process 0."""
         self.state = RunState.of(json.loads(self.world.told(json.dumps(asdict(self.state)))))
 
     def wanted(self, interruption: Interruption) -> bool:
-        """Whether a signal for any of the processes has asked for the end."""
-        interruption.asked = self.world.highest(interruption.asked or 0) or None
-        return interruption.asked is not None
+        """Whether a signal for any of the processes has asked for the end; one that comes meanwhile waits a step."""
+        asked = self.world.highest(interruption.asked or 0)
+        interruption.asked = asked or interruption.asked
+        return asked > 0
 
     def notify(self, event: str, *values: object) -> None:
         """Calls the method of that name of each callback that has one."""
@@ -287,10 +288,16 @@ class Run:
 
     def evaluate(self) -> bool:
         """Evaluates the current weights; whether they are among the best.  Of equal scores the later ranks higher."""
+        self.gather_weights()
         if self.world.first:
             self.rank_weights()
         self.share_run_state()
         return any(step == self.state.step for step, _ in self.state.ranking)
+
+    def gather_weights(self) -> None:
+        """Gives the model that is evaluated the current weights, where processes have parts of them."""
+        if self.learner.whole_model is not self.learner.model:
+            fill(self.learner.whole_model, self.learner.tensors()["model"])
 
     def rank_weights(self) -> None:
         found, step, before = self.evaluate_weights(), self.state.step, self.state.ranking
@@ -317,11 +324,11 @@ class Run:
 
     def evaluate_weights(self) -> EvalResult:
         assert self.evaluator is not None
-        self.learner.model.eval()
+        model = self.learner.whole_model.eval()
         if self.learner.average is None:
-            return self.evaluator(self.learner.model)
-        with self.learner.average.applied(self.learner.model):
-            return self.evaluator(self.learner.model)
+            return self.evaluator(model)
+        with self.learner.average.applied(model):
+            return self.evaluator(model)
 
     def save(self) -> None:
         step, tensors = self.state.step, self.learner.tensors()
@@ -335,16 +342,17 @@ class Run:
     def finish(self) -> RunResult:
         """Gives the model the best weights: of one checkpoint, or the mean of several; that of process 0 alone."""
         self.notify("on_last_step")
+        last = self.learner.tensors()
         if not self.world.first:
             return RunResult(self.state.step, None, "those of process 0", None)
         with phase("evaluating the best weights"):
-            return self.chosen_result()
+            return self.chosen_result(last)
 
-    def chosen_result(self) -> RunResult:
-        step, best, model = self.state.step, self.best_weights(), self.learner.model.eval()
+    def chosen_result(self, last: Mapping[str, Mapping[str, Tensor]]) -> RunResult:
+        step, best, model = self.state.step, self.best_weights(), self.learner.whole_model.eval()
         final = self.final_evaluator or self.evaluator
         if not best or final is None:
-            fill(model, self.evaluated_weights(self.learner.tensors()))
+            fill(model, self.evaluated_weights(last))
             return RunResult(step, None, f"those of step {step}", None if final is None else final(model))
         first, steps = next(iter(best)), list(best)[:1]
         if len(best) > 1 and self.evaluate_mean([best[first]]) < self.evaluate_mean(list(best.values())):
@@ -372,8 +380,8 @@ class Run:
     def evaluate_mean(self, weights: Sequence[Mapping[str, Tensor]]) -> float:
         """Gives the model the mean of some weights; their score."""
         assert self.evaluator is not None
-        fill(self.learner.model, weights[0] if len(weights) == 1 else mean_tensors(weights))
-        return self.score(self.evaluator(self.learner.model))
+        fill(self.learner.whole_model, weights[0] if len(weights) == 1 else mean_tensors(weights))
+        return self.score(self.evaluator(self.learner.whole_model))
 
     def evaluated_weights(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
         """The weights that a checkpoint is evaluated with: the EMA, if there is one."""

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError, listed
 from headway.training.groups import Group
+from headway.training.parallel import part_like, whole
 
 FRESH = "fresh"
 NEWTON_SCHULZ = 3.4445, -4.775, 2.0315  # an odd polynomial that moves singular values from (0, 1] close to 1
@@ -184,7 +185,8 @@ class Optimiser:
             do = "resume with the model and the optimiser that it was saved with"
             raise UserError(f"the optimiser's state does not fit at {listed(wrong, 4)}", do=do)
         for name, parameter in self.named.items():
-            kept = {slot: t.detach().clone().to(parameter.device) for slot, t in given[name].items() if slot != FRESH}
+            whole = {slot: t.detach().clone().to(parameter.device) for slot, t in given[name].items() if slot != FRESH}
+            kept = {slot: part_like(tensor, parameter) for slot, tensor in whole.items()}
             self.owners[parameter].state[parameter] = kept
 
     def fits(self, name: str, slots: Mapping[str, Tensor]) -> bool:
@@ -202,9 +204,9 @@ def clip_grad_norm(parameters: Sequence[nn.Parameter], max_norm: float) -> float
     The norm is infinite or NaN only if a gradient is; such gradients are not scaled.
     """
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = nn.utils.get_total_norm(grads).item()
+    norm = whole(nn.utils.get_total_norm(grads)).item()
     if not math.isfinite(norm):  # squares overflow float32 before the numbers do
-        norm = nn.utils.get_total_norm([grad.double() for grad in grads]).item()
+        norm = whole(nn.utils.get_total_norm([grad.double() for grad in grads])).item()
     if 0.0 < max_norm < norm < math.inf:
         for grad in grads:
             grad.mul_(max_norm / norm)

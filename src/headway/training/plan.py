@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from headway.console import phase
-from headway.data.order import WHOLE, Share, keyed
+from headway.data.order import WHOLE, StepShare, keyed
 from headway.data.shards import digest
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
@@ -110,7 +110,7 @@ class Plan:
     start: Model | None = None
     part: EncoderPart | None = None  # what of `start` is reused
     module: nn.Module | None = None  # a model of your own, in the place of `config`
-    share: Share = WHOLE  # of each step, where several processes train
+    share: StepShare = WHOLE  # of each step, where several processes train
 
     @property
     def task(self) -> Task:

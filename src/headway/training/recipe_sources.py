@@ -18,7 +18,7 @@ import errno
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from headway.console import fitted, phase
 from headway.data.records import is_builtin
-from headway.data.text_lines import check_exists
+from headway.data.text_lines import check_exists, expanded
 from headway.dtype import FP32, check_device_present
 from headway.errors import UserError, nearest, no_model
 from headway.recipe import (
@@ -239,9 +239,19 @@ def checked(written: str, value: Any, origin: SettingOrigin) -> Any:
         if written == "data.task" and isinstance(value, str) and value not in (*DATA_WORDS, *TASKS):
             meant, allowed = nearest(value, (*DATA_WORDS, *TASKS)), ", ".join(DATA_WORDS)
             raise UserError(f"{origin.describe(written, value)} is not a choice", allowed=allowed, meant=meant)
-        return lists_to_tuples(value) if one is None else fit(one, value, origin.describe(written, value))
+        if one is None:
+            return lists_to_tuples(value)
+        found = fit(one, value, origin.describe(written, value))
+        # the files of a pattern are what a run goes on with
+        patterns = isinstance(found, tuple) and one.name in ("data.path", "data.validation")
+        return tuple(type(path)(file) for path in found for file in files_of(path)) if patterns else found
     except UserError as error:
         raise origin.locate(error) from None
+
+
+def files_of(path: str | Path) -> Sequence[str | Path]:
+    """The files of a pattern; a path as it was written."""
+    return [path] if (files := expanded(Path(path))) == [Path(path)] else files
 
 
 def read_text(path: Path) -> str:

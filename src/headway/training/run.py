@@ -3,13 +3,8 @@
 A run's folder holds `recipe.yaml` (every choice), `data.json` (hashes of the data), `checkpoints/`, `metrics.jsonl` and
 `times.jsonl`; in the end also the model, its card and `report.html`.
 
-Whatever ended a run early, resuming continues it as its own recipe says, on the data that it began with.  A setting
-that is given again must be what it was.  Only what changes no number may differ: paths, where the folder or the files
-were moved, the number of processes that prepare batches, and whether activations are recomputed.
-
-Several processes (`distributed/world.py`) make the same plan: process 0 makes the choices and tells the others its
-recipe; each reads its own copy of the data, and hashes of it and the recipes are compared.  Process 0 alone writes,
-prints and evaluates.  The number of processes is not part of the recipe: a run may be resumed by more or fewer of them.
+Whatever ended a run early, resuming continues it as its own recipe says, on the data that it began with
+(`resuming.py`).  Where several processes train (`processes.py`), process 0 alone writes, prints and evaluates.
 
 The weights that were chosen are evaluated once, at the end: console, report, model card and `scores.json` show these
 numbers.  Simple methods (`Task.baselines`) learn from the training records alone and are scored on the same records.
@@ -22,7 +17,7 @@ import fcntl
 import json
 import math
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -31,18 +26,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
-import torch
 from torch import nn
 
-from headway import __version__
 from headway.console import fitted, phase, progress_on
-from headway.data.records import Record, is_builtin
-from headway.data.shards import digest
+from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, going_on, malformed
-from headway.recipe import Recipe, flat, from_flat
-from headway.system import CHECKPOINTS, keep_memory, memory_errors, read_json, usable_cores, write_json, write_text
+from headway.recipe import flat, from_flat
+from headway.system import CHECKPOINTS, keep_memory, memory_errors, write_json, write_text
 from headway.tasks.results import BaselineData
 from headway.training.build import (
     StepTiming,
@@ -54,14 +46,14 @@ from headway.training.build import (
     learner_of,
     limits_of,
     schedule_of,
-    share_of,
 )
 from headway.training.calibration import TimeBudget, timed, with_dtype
 from headway.training.defaults import config_dim
 from headway.training.loop import Interruption, Recount, Run, RunLimits, RunResult
 from headway.training.metrics_log import MetricsLog, progress_to
 from headway.training.optimiser import Schedule
-from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
+from headway.training.plan import NO_PARTS, OwnParts, Plan, plan
+from headway.training.processes import followed, in_world, lead
 from headway.training.recipe_sources import (
     DATA,
     RECIPE,
@@ -73,13 +65,9 @@ from headway.training.recipe_sources import (
     to_yaml,
 )
 from headway.training.report_page import write_report
-from headway.training.setting_origins import CommandLineOption
+from headway.training.resuming import check_same, data_hashes, resumed_plan
 from headway.training.store import Store
 
-FILES = ("data.path", "data.source", "data.target", "data.validation")
-FREE = (*FILES, "train.workers", "train.recompute")
-COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was made into steps
-MODEL = ("*.json", "*.safetensors", "*.txt", "*.model")  # in a folder with a model or a tokenizer
 FINAL_ANSWERS = 1000  # held-out records that are answered at the end, at least
 BASELINE_RECORDS = 10_000  # of training, that simple methods learn from
 
@@ -114,39 +102,8 @@ def train(
         made, end = run(made, resume=resume, callbacks=callbacks if world.first else (), out=stream, world=world)
         if world.first:
             print(fitted(describe_end(made, end), stream), file=stream)
+        world.totals()  # all of them leave when the model is there
     return made, end
-
-
-def followed(own: OwnParts, world: World) -> tuple[Plan, bool]:
-    """The plan of process 0 with this process's own copy of the data, and whether the run is resumed."""
-    told = json.loads(world.told())
-    keep_memory()
-    with TemporaryDirectory(prefix="headway-") as scratch:
-        file = Path(scratch) / RECIPE
-        file.write_text(told["recipe"], encoding="utf-8")
-        made = plan(begun_with(file), own=own)
-    return in_world(made, world), told["resume"]
-
-
-def lead(made: Plan, world: World, *, resume: bool) -> None:
-    """Tells the others the recipe, where process 0 calls it; all compare what their plans were made of."""
-    recipe = to_yaml(made.recipe)
-    if world.first:
-        world.told(json.dumps({"recipe": recipe, "resume": resume}))
-    hashes = data_hashes(made)
-    world.check_same({
-        "the version of headway": __version__,
-        "the recipe": recipe,
-        "the data": digest((), *hashes["files"].values(), hashes["records"]),
-        "the tokenizer": hashes["words"],
-    })  # fmt: skip
-
-
-def in_world(made: Plan, world: World) -> Plan:
-    """The plan with what this process computes of it, and its threads, of which it has no more than its part."""
-    threads = made.recipe.train.threads or 1
-    torch.set_num_threads(threads if world.size == 1 else min(threads, max(1, usable_cores() // world.local_size)))
-    return replace(made, share=share_of(made, world))
 
 
 def described(
@@ -239,7 +196,7 @@ def run(
 ) -> tuple[Plan, RunResult]:
     """Trains, and leaves the folder of a model, or of a run that can be resumed."""
     again = going_on(made.out)
-    world.advice = f"nothing is lost since the last checkpoint: go on with {again}"
+    world.advise(f"nothing is lost up to the last checkpoint: go on with {again}")
     with lock_folder(made.out) if world.first else nullcontext(), Interruption() as interruption:
         try:
             return trained(made, interruption, resume=resume, callbacks=callbacks, out=out or sys.stdout, world=world)
@@ -287,10 +244,10 @@ def trained(
     made = length.made
     if end.signal is None and world.first:
         with phase("comparing with simple methods", moving=True):
-            end = with_baselines(made, end, learner.model)
+            end = with_baselines(made, end, learner.whole_model)
         with phase("writing the model and its report", moving=True):
-            made.as_model(learner.model).save(folder)
-            write_report(made, end, log, learner.model)
+            made.as_model(learner.whole_model).save(folder)
+            write_report(made, end, log, learner.whole_model)
         log.mark_finished(end.step)
     return made, end
 
@@ -323,108 +280,6 @@ class RunLength:
         if self.world.first:
             self.log.append_time(step=budget.step, budget=None, steps=recipe.train.steps)
         return limits_of(recipe), schedule_of(recipe, config_dim(self.made.config))
-
-
-# ---- resuming
-
-
-def resumed_plan(layers: RecipeLayers, scratch: Path | None = None, own: OwnParts = NO_PARTS) -> Plan:
-    """The plan of the run in --out, where nothing has changed since it began."""
-    folder = run_to_resume(layers)
-    assert folder is not None
-    check_same(layers, resolve(begun_with(folder / RECIPE)), folder)
-    before = read_hashes(folder / DATA)
-    given = given_again(layers)
-    check_files(given, before["files"])
-    free = {name: given[name] for name in FREE if name in given}
-    made = plan(begun_with(folder / RECIPE).with_options({**free, "out": folder}), scratch, own)
-    check_data(before, data_hashes(made))
-    check_length(given, made, folder)
-    return made
-
-
-def read_hashes(file: Path) -> dict[str, Any]:
-    """The hashes of a data.json."""
-    match read_json(file):
-        case {"files": dict(files), "records": str(), "words": str()} as found if all(
-            isinstance(x, str) for x in files.values()
-        ):
-            return found
-        case _:
-            raise UserError(f"{file} does not hold the hashes of a run's data", do="start a new run")
-
-
-def given_again(layers: RecipeLayers) -> dict[str, Any]:
-    """What was given with --resume, by name; what was left to be chosen is not."""
-    values = flat(resolve(layers))
-    named = dict.fromkeys(name for layer in reversed(layers.layers) for name in layer)
-    return {name: values[name] for name in named if values.get(name) not in (None, (), "auto")}
-
-
-def check_same(layers: RecipeLayers, recipe: Recipe, folder: Path) -> None:
-    """Refuses a setting that the run was not begun with."""
-    begun = flat(recipe)
-    for name, value in given_again(layers).items():
-        one = layers.given(name)
-        if one is not None and name not in ("out", *FREE, *COUNTED) and begun.get(name) != value:
-            said = f"{one.origin.describe(name, value)}, but the run in {folder} has {name} = {begun.get(name)}"
-            raise UserError(said, do="leave it out, or start anew")
-
-
-def check_length(given: Mapping[str, Any], made: Plan, folder: Path) -> None:
-    """Refuses another number of epochs; a time that was given is behind us."""
-    train, epochs = made.recipe.train, given.get("train.epochs")
-    update = (train.batch or 1) * train.grad_accumulation
-    if epochs and (steps := steps_of(epochs, made.encoded.tokens, update)) != train.steps:
-        given_as = CommandLineOption().describe("train.epochs", epochs)
-        said = f"{given_as} are {steps} steps, but the run in {folder} has {train.steps}"
-        raise UserError(said, do="leave it out, or start anew")
-    if "train.minutes" in given:
-        print(f"--minutes was made into steps when the run began: {train.steps}")
-
-
-def data_hashes(made: Plan) -> dict[str, Any]:
-    """What a run was begun with, by hash: files, and what was made of them."""
-    return {
-        "files": {str(file): digest([file]) for file in files_of(made)},
-        "records": made.splits.digest,
-        "words": digest((), *tokenizer_texts(made.setup)),
-    }
-
-
-def files_of(made: Plan) -> Iterator[Path]:
-    yield from (*made.splits.files, *made.splits.validation_files)
-    data, model = made.recipe.data, made.recipe.model
-    for folder in (model.start, data.tokenizer, data.target_tokenizer):
-        if folder is not None and Path(folder).is_dir():
-            yield from sorted(file for glob in MODEL for file in Path(folder).glob(glob))
-
-
-def check_files(given: Mapping[str, Any], before: Mapping[str, str]) -> None:
-    """Refuses files that are not what they were, before anything is made of them."""
-    listed = [paths if isinstance(paths, tuple) else (paths,) for name in FILES if (paths := given.get(name))]
-    again = [Path(path) for paths in listed if not is_builtin(paths) for path in paths]
-    for file in again or map(Path, before):
-        if not file.exists():
-            do = "resume from the folder where the run began, or name the data again"
-            raise UserError(f"{file} does not exist", do=do)
-        if file.is_file() and digest([file]) not in before.values():
-            raise changed(str(file))
-
-
-def check_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuses data that is not what the run began with; files that were moved are what they were."""
-    known = set(before["files"].values())
-    for name, hash in now["files"].items():
-        if hash not in known:
-            raise changed(name)
-    for name, what in (("records", "the data"), ("words", "the tokenizer")):
-        if before[name] != now[name]:
-            raise changed(what)
-
-
-def changed(what: str) -> UserError:
-    return UserError(f"{what} has changed since this run began", do="bring it back, or start a new run")
 
 
 def with_baselines(made: Plan, end: RunResult, model: nn.Module) -> RunResult:

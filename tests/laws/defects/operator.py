@@ -21,7 +21,7 @@ MUTANTS = [
     Mutant(
         "test_operator.py::test_fused_is_explicit",
         "a bias that learns has half of its gradient",
-        f"{ATTEND}:with_learned_bias",
+        f"{ATTEND}:with_kept_weights",
         lambda right: lambda *given: right(*given[:4], (given[4] + given[4].detach()) / 2, *given[5:]),
     ),
     Mutant(

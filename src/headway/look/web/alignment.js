@@ -14,6 +14,8 @@ export const alignmentView = {
   legend: () => ({ most: "the area of a disc is its weight: full at 1" }),
   fits: (rows, columns) => rows.name !== columns.name && rows.linear && columns.linear,
 
+  first: (rows, columns) => columns.kind !== "frames",
+
   draw(scene) {
     const { app, pen, width, height } = scene;
     const [rows, columns] = app.field.shape;

@@ -3,7 +3,7 @@
 // Parts never call one another.  They change the state; each is told once per frame what has changed.
 
 import { Axis } from "./axis.js";
-import { Scale } from "./colour.js";
+import { SEQUENTIAL, Scale, diverging } from "./colour.js";
 import { unlikeness } from "./compare.js";
 import { DifferenceField, HeadField, MeanField, strongest } from "./field.js";
 import { Library } from "./library.js";
@@ -12,12 +12,13 @@ import { MEAN, NONE, START, clamp, fromHash, toHash } from "./state.js";
 import { dressed } from "./theme.js";
 
 const PATIENT = 120; // milliseconds
+const DRAWER = 860; // pixels of a window in which the way to a weight has room
 
 export class App {
   constructor(bundle, source, views) {
     Object.assign(this, { source, views, parts: [], changed: new Set(), drawn: [] });
     Object.assign(this, { frame: 0, busy: 0, due: 0, seeking: false });
-    this.state = { ...START };
+    this.state = { ...START, drawer: window.innerHeight >= DRAWER };
     this.open(bundle, fromHash(location.hash));
   }
 
@@ -30,7 +31,7 @@ export class App {
     this.bitmaps = new Shelf(240, arrived);
     this.library = new Library(this.source, bundle, arrived, () => (this.touch("detail"), this.arrived()));
     const focus = { ...bundle.focus, step: firstStep(bundle.runs[bundle.focus?.run ?? 0].outcome) };
-    this.state = this.valid({ ...START, theme: this.state.theme, ...focus, ...told });
+    this.state = this.valid({ ...START, theme: this.state.theme, drawer: this.state.drawer, ...focus, ...told });
     if (told.row === undefined) this.seek(this.state);
     this.touch("all");
   }
@@ -119,8 +120,23 @@ export class App {
 
   get scale() {
     const field = this.field;
-    const key = `scale/${field.key}/${field.peak()}/${this.state.root}/${this.inks.theme}`;
-    return this.kept(key, () => new Scale(field.peak() ?? 1, field.signed, this.state.root, this.inks.rgb));
+    const { root } = this.state;
+    const key = `scale/${field.key}/${field.peak()}/${root}/${this.colours}`;
+    return this.kept(key, () => new Scale(field.peak() ?? 1, field.signed, root, this.stops(field.signed)));
+  }
+
+  // The name of the colours that maps are drawn in, and the colours.
+  get colours() {
+    return this.state.palette === "cividis" ? `cividis ${this.inks.theme}` : this.inks.theme;
+  }
+
+  // Colours of probabilities, from 0 to 1.
+  get chanceScale() {
+    return this.kept(`scale/chance/${this.colours}`, () => new Scale(1, false, false, this.stops(false)));
+  }
+
+  stops(signed) {
+    return signed ? diverging(this.inks.rgb) : SEQUENTIAL[this.state.palette === "cividis" ? "cividis" : this.inks.theme];
   }
 
   // ------------------------------------------------------------------------------------------ change
@@ -169,12 +185,16 @@ export class App {
     const site = sites.find((one) => one.name === state.site) ?? sites.find((one) => !one.derived) ?? sites[0];
     state.site = site.name;
     state.head = site.heads === 1 ? 0 : clamp(Math.round(state.head), MEAN, site.heads - 1);
+    const known = ({ site: name, head }) => sites.some((one) => one.name === name && !one.derived && head < one.heads);
+    if (!state.edits.every(known)) state.edits = state.edits.filter(known);
+    if (!this.source.live && state.edits.length > 1) state.edits = state.edits.slice(0, 1); // a file has one at a time
     state.row = clamp(Math.round(state.row), 0, site.shape[0] - 1);
     state.column = clamp(Math.round(state.column), 0, site.shape[1] - 1);
     state.step = clamp(Math.round(state.step), 0, Math.max(0, outcome.steps.length - 1));
+    if (!["theme", "cividis"].includes(state.palette)) state.palette = START.palette;
     const fitting = this.fitting(state);
     const chosen = fitting.find((view) => view.name === state.view);
-    const natural = fitting.find((view) => view.first?.(this.axis(state.run, site.rows)));
+    const natural = fitting.find((view) => view.first?.(this.axis(state.run, site.rows), this.axis(state.run, site.columns)));
     state.view = (chosen ?? natural ?? fitting[0]).name;
     return state;
   }
@@ -270,12 +290,13 @@ export class App {
   }
 
   address() {
+    const hash = toHash(this.state);
     try {
-      if (toHash(this.state) !== location.hash) history.replaceState(null, "", toHash(this.state));
+      if (hash !== location.hash) history.replaceState(null, "", hash);
     } catch {
       // a page inside another page has no address of its own
     }
-    return location.href;
+    return /^https?:$/.test(location.protocol) ? { link: location.href, hash } : { link: null, hash };
   }
 
   dress() {

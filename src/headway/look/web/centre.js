@@ -1,8 +1,11 @@
-// The middle: the views of one site, what belongs to them, and the number under the pointer.
+// The middle: the living sentence, the views of one site and what belongs to them, and the number under the pointer.
 
 import { comparison } from "./compare.js";
 import { fill, foreign, make, point, rove, sized } from "./dom.js";
+import { FlowPart } from "./flow.js";
+import { LensPart } from "./lens.js";
 import { Scene } from "./scene.js";
+import { sentence } from "./sentence.js";
 import { play } from "./sound.js";
 import { ABSENT } from "./source.js";
 import { MEAN } from "./state.js";
@@ -17,11 +20,11 @@ function differenceLegend(field) {
 }
 
 // What changes the whole drawing, and not only what is pointed at.
-const REDRAWN = ["run", "compare", "site", "head", "view", "data", "theme", "root", "heat", "zoom", "x", "y", "pinned"];
+const REDRAWN = ["run", "compare", "site", "head", "view", "data", "theme", "palette", "root", "heat", "zoom", "x", "y", "pinned"];
 
 export class CentrePart {
   constructor(app, box) {
-    Object.assign(this, { app, box, scene: new Scene(app), table: new TablePart(app) });
+    Object.assign(this, { app, box, scene: new Scene(app), pages: { table: new TablePart(app), lens: new LensPart(app), flow: new FlowPart(app) } });
     this.where = make("h2", { class: "where" });
     this.compared = make("p", { class: "fact", testid: "compared", "aria-live": "polite", hidden: true });
     this.tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "Views" });
@@ -29,9 +32,10 @@ export class CentrePart {
     this.weight = make("output", { testid: "hover-weight", class: "weight" });
     this.pair = make("span", { class: "pair" });
     this.announced = make("div", { class: "unseen", "aria-live": "polite", testid: "announced" });
-    const reading = make("div", { class: "reading" }, this.pair, this.weight);
-    const head = make("div", { class: "row centre-head" }, this.where, this.tabs);
-    fill(box, head, this.compared, this.tools(), this.scene.box, this.table.box, reading, this.announced);
+    this.story = make("p", { class: "story", testid: "story" });
+    const reading = make("div", { class: "reading" }, this.story, make("span", { class: "read" }, this.pair, " ", this.weight));
+    const head = make("div", { class: "row centre-head" }, this.where, this.tabs, this.tools());
+    fill(box, head, reading, this.compared, this.scene.box, ...Object.values(this.pages).map((page) => page.box), this.announced);
   }
 
   tools() {
@@ -47,8 +51,8 @@ export class CentrePart {
     );
     const covered = () => app.change({ heat: Number(this.cover.value) });
     const range = { type: "range", min: 0, max: 1, step: 0.05, value: app.state.heat, testid: "heat" };
-    this.cover = make("input", { ...range, "aria-label": "Opacity of the colours", oninput: covered });
-    this.heat = make("label", { class: "labelled" }, "colours", this.cover);
+    this.cover = make("input", { ...range, "aria-label": "Contrast of the picture", oninput: covered });
+    this.heat = make("label", { class: "labelled" }, "contrast", this.cover);
     const played = () => play(app, () => scene.over());
     this.play = make("button", { testid: "play", title: "Space", onclick: played }, "▶ play or pause");
     this.root = sign("√", "colour by the square root of the weight", () => app.change({ root: !app.state.root }));
@@ -66,10 +70,11 @@ export class CentrePart {
     if (any("site", "head", "run")) this.named();
     if (any("site", "head", "run", "compare")) this.beside();
     if (any("site", "run", "view")) this.offered();
-    if (any("theme", "data", "site", "head", "run", "compare", "root", "view", "row")) this.key();
+    if (any("theme", "palette", "data", "site", "head", "run", "compare", "root", "view", "row")) this.key();
     const still = any(...REDRAWN, "scroll");
     const whole = still || (any("row") && app.view.follows) || (any("column") && app.view.name === "row");
-    if (app.view.name === "table") still && this.table.update();
+    const page = this.pages[app.view.name];
+    if (page) (still || any("step")) && page.update();
     else if (whole) this.scene.draw();
     else if (any("row", "column")) this.scene.over();
     if (any("row", "column", "site", "head", "run", "compare", "data", "pinned")) this.read();
@@ -103,9 +108,8 @@ export class CentrePart {
     const chosen = this.tabs.querySelector('[aria-selected="true"]');
     point(this.tabs, "button", chosen);
     if (focus) chosen.focus();
-    const tabular = app.state.view === "table";
-    this.scene.box.hidden = tabular;
-    this.table.box.hidden = !tabular;
+    this.scene.box.hidden = app.state.view in this.pages;
+    for (const [name, page] of Object.entries(this.pages)) page.box.hidden = name !== app.state.view;
     this.near.hidden = !app.view.zooms;
     this.heat.hidden = !["picture", "strip"].includes(app.state.view);
     this.play.hidden = !(app.view.plays && app.run.sound);
@@ -123,8 +127,8 @@ export class CentrePart {
     this.most.textContent = told?.most ?? "";
     if (!told?.bar || scale === this.told) return;
     this.told = scale;
-    const pen = sized(this.legend, 96, 8);
-    for (let x = 0; x < 96; x++) (pen.fillStyle = scale.at(x / 95)), pen.fillRect(x, 0, 1.5, 8);
+    const pen = sized(this.legend, 64, 8);
+    for (let x = 0; x < 64; x++) (pen.fillStyle = scale.at(x / 63)), pen.fillRect(x, 0, 1.5, 8);
   }
 
   // The chosen cell in words and as a number; screen readers hear it after a pause.
@@ -138,7 +142,9 @@ export class CentrePart {
     this.weight.textContent = app.shown(column);
     this.weight.title = /^[≤≈c]/.test(this.weight.textContent) ? `the exact weight is ${ABSENT}` : "";
     this.scene.base.setAttribute("aria-label", `query ${query}, key ${key}, weight ${this.weight.textContent}`);
+    fill(this.story, ...sentence(app));
     clearTimeout(this.pause);
-    this.pause = setTimeout(() => (this.announced.textContent = `${query} to ${key}: ${this.weight.textContent}`), 400);
+    const told = `${query} to ${key}: ${this.weight.textContent}. ${this.story.textContent.replace("←", "looks at")}`;
+    this.pause = setTimeout(() => (this.announced.textContent = told), 400);
   }
 }

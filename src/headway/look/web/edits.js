@@ -7,7 +7,13 @@ import { MEAN } from "./state.js";
 import { percent, quoted, signed, visible } from "./text.js";
 
 const DELTAS = { vector: "Δ cosine", foreseen: "Δ row" }; // of what is not chosen by its probability
+const UNTRIED = "Not tried: so many runs of this model take too long.  headway look … --effects tries them, --live on demand.";
 const WAYS = [["off", "off"], ["uniform", "uniform"], ["only", "only this head"]];
+
+// What is said of the change of an outcome's score.
+export function deltaName(kind) {
+  return DELTAS[kind] ?? "Δ log p";
+}
 
 export class EditsPart {
   constructor(app, box) {
@@ -42,9 +48,12 @@ export class EditsPart {
     const { app } = this;
     const { head, edits, run } = app.state;
     const able = head !== MEAN && !app.site.derived;
+    const known = new Set((app.run.effects ?? []).map((one) => one.how));
     fill(this.name, head === MEAN ? "A head" : `Head ${head}`);
     this.buttons.forEach((button, at) => {
-      button.disabled = !able;
+      const there = app.source.live || known.has(WAYS[at][0]);
+      button.disabled = !able || !there;
+      button.title = able && !there ? UNTRIED : "";
       button.setAttribute("aria-pressed", String(this.pressed(WAYS[at][0])));
     });
     this.reset.disabled = edits.length === 0;
@@ -76,7 +85,7 @@ export class EditsPart {
     if (failure || !outcome) return fill(this.output, failure || this.hint());
     const delta = outcome.total - before.total;
     this.delta.dataset.value = String(delta);
-    this.delta.textContent = `${DELTAS[before.kind] ?? "Δ log p"} ${signed(delta)}`;
+    this.delta.textContent = `${deltaName(before.kind)} ${signed(delta)}`;
     const words = outcome.text === before.text ? sameWords(before) : changedWords(before, outcome);
     fill(this.output, this.changes(), ...words, likely(outcome.steps[app.state.step]));
   }
@@ -92,6 +101,7 @@ export class EditsPart {
   hint() {
     if (this.app.site.derived) return "This map is computed from other maps; it has no head to edit.";
     if (this.app.state.head === MEAN) return "Choose one head to edit it.";
+    if (!this.app.source.live && !this.app.run.effects) return UNTRIED;
     return "Edit this head to see its effect on the output.";
   }
 }

@@ -4,21 +4,30 @@ import { detailOf, lengthOf } from "./detail.js";
 import { fill, foreign, make } from "./dom.js";
 import { reason } from "./side.js";
 import { ABSENT } from "./source.js";
-import { stripes } from "./stripes.js";
+import { bars, stripes } from "./stripes.js";
 import { decimal, short, weightText } from "./text.js";
 
 export class FootPart {
   constructor(app, box) {
     Object.assign(this, { app, box, cards: {} });
     this.note = make("p", { class: "fact" });
-    const title = make("h2", {}, "How this weight is computed");
+    const turn = () => app.change({ drawer: !app.state.drawer });
+    this.handle = make("button", { class: "quiet", testid: "drawer", "aria-controls": "way", onclick: turn });
     const cards = STAGES.map((stage) => this.card(stage));
-    fill(box, make("header", {}, title, this.note), make("ol", { class: "way" }, ...cards));
+    this.way = make("ol", { class: "way", id: "way" }, ...cards);
+    fill(box, make("header", {}, this.handle, this.note), this.way);
+  }
+
+  drawn() {
+    const { drawer } = this.app.state;
+    this.way.hidden = !drawer;
+    this.handle.setAttribute("aria-expanded", String(drawer));
+    this.handle.textContent = `${drawer ? "▾" : "▸"} How this weight is computed`;
   }
 
   card({ name, title, formula, vectors }) {
     const canvases = Object.fromEntries(vectors.map((one) => [one, make("canvas", { "aria-hidden": "true" })]));
-    const line = (one) => make("div", { class: "vector" }, make("var", {}, one), make("span", {}, canvases[one]));
+    const line = (one) => make("div", { class: "vector", "data-name": one }, make("var", { class: `hue-${one}` }, one), make("span", {}, canvases[one]));
     const lines = vectors.map(line);
     const number = make("output", { class: "figure", testid: `foot-${name}` });
     const text = make("p", { class: "formula" }, formula);
@@ -27,7 +36,8 @@ export class FootPart {
   }
 
   update(any) {
-    if (!any("row", "column", "site", "head", "run", "theme", "detail", "size")) return;
+    if (!any("row", "column", "site", "head", "run", "theme", "detail", "size", "drawer")) return;
+    this.drawn();
     const { app } = this;
     const detail = detailOf(app);
     this.box.classList.toggle("empty", !detail);
@@ -42,7 +52,7 @@ export class FootPart {
       Object.values(canvases).forEach((canvas, at) => {
         const vector = values[name]?.vectors?.[at] ?? null;
         lines[at].hidden = vector === null;
-        if (vector !== null) stripes(canvas, vector, app.inks);
+        if (vector !== null) drawn(canvas, lines[at].dataset.name, vector, app);
       });
     }
   }
@@ -51,9 +61,9 @@ export class FootPart {
 const STAGES = [
   { name: "x", title: "X", formula: "the input of the layer", vectors: ["x"] },
   { name: "qkv", title: "Q K V", formula: "q = W_Q x,  k = W_K x′,  v = W_V x′", vectors: ["q", "k", "v"] },
-  { name: "score", title: "Score", formula: "s = q · k × scale", vectors: [] },
-  { name: "mask", title: "Mask and bias", formula: "s + b,  masked: −∞", vectors: [] },
-  { name: "softmax", title: "Softmax", formula: "w = exp s / Σ exp s′", vectors: [] },
+  { name: "score", title: "Score", formula: "s = q · k × scale", vectors: ["q·k"] },
+  { name: "mask", title: "Mask and bias", formula: "s + b,  masked: −∞", vectors: ["s"] },
+  { name: "softmax", title: "Softmax", formula: "w = exp s / Σ exp s′", vectors: ["w"] },
   { name: "value", title: "· V", formula: "z = Σ w v", vectors: ["z"] },
   { name: "out", title: "W_O", formula: "the output of this head: W_O z", vectors: ["o"] },
 ];
@@ -76,14 +86,30 @@ function numbersOf(detail, app) {
   return {
     x: { text: x ? norm("x", x) : "", vectors: [x] },
     qkv: { text: "", vectors: [way.q, k, v] },
-    score: { formula: additive ? "s = a · tanh(q + k)" : null, text: `${sum} = ${decimal(score)}`, value: score },
-    mask: { text: masked(score, bias) },
+    score: {
+      formula: additive ? "s = a · tanh(q + k)" : null,
+      text: `${sum} = ${decimal(score)}`,
+      value: score,
+      vectors: [detail.terms(head, row, column)],
+    },
+    mask: { text: masked(score, bias), vectors: [way.scores.map((s, key) => s + (way.bias === null ? 0 : way.bias[key]))] },
     softmax: app.site.hard
-      ? { formula: "p = exp s / Σ exp s′", text: `p = ${weightText(weight)}, ${chosen}`, value: weight }
-      : { text: bias === -Infinity ? "w = 0, masked" : `w = ${weightText(weight)}`, value: weight },
+      ? { formula: "p = exp s / Σ exp s′", text: `p = ${weightText(weight)}, ${chosen}`, value: weight, vectors: [way.weights] }
+      : { text: bias === -Infinity ? "w = 0, masked" : `w = ${weightText(weight)}`, value: weight, vectors: [way.weights] },
     value: { text: v ? `${norm("z", z)}, of it ${norm("w v", v, used[column])}` : ABSENT, vectors: [z] },
     out: { text: given ? norm("W_O z", given) : ABSENT, vectors: [given] },
   };
+}
+
+const HUES = { q: "blue", k: "red", v: "green", z: "green" }; // as in lectures
+const KEYED = ["s", "w"]; // a bar for each key
+const SHOWN_KEYS = 64; // around the chosen one
+
+// Vectors as stripes; queries, keys and values as bars of their colour; scores and weights as a bar for each key.
+function drawn(canvas, name, vector, { inks, state }) {
+  if (!KEYED.includes(name)) return HUES[name] ? bars(canvas, vector, inks, 16, inks[HUES[name]]) : name === "q·k" ? bars(canvas, vector, inks, 22) : stripes(canvas, vector, inks);
+  const first = Math.max(0, Math.min(state.column - SHOWN_KEYS / 2, vector.length - SHOWN_KEYS));
+  bars(canvas, vector.slice(first, first + SHOWN_KEYS), inks, 30, inks.accent, state.column - first);
 }
 
 function norm(name, vector, factor = 1) {

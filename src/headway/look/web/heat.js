@@ -1,4 +1,4 @@
-// Weights over a picture.  The picture stays as the model read it; colours lie over it, stronger where weights are.
+// Weights over a picture: a light that falls where the query looks.
 
 const pictures = new Map();
 
@@ -23,30 +23,79 @@ export function framed(app, axis, x, y, width, height) {
   return [x + (width - wide * size) / 2, y + (height - tall * size) / 2, wide * size, tall * size];
 }
 
-// The picture under the weights of its cells.  Colours are relative to the strongest cell, so that faint ones show.
+// The picture in its own colours where the query looks, and dark elsewhere: as bright as the weight is beside the
+// largest.  A line goes around the cells that hold half of the weight.  Differences are colours over the picture.
 export function heat(scene, axis, row, box) {
   const { app, pen } = scene;
-  const { weights, hidden } = row;
   const [x, y, width, height] = box;
   const image = app.run.picture ? imageOf(app, app.run.picture.src) : null;
   pen.imageSmoothingEnabled = image !== null && width < image.naturalWidth * 2;
   if (image) pen.drawImage(image, x, y, width, height);
-  else pen.fillStyle = app.inks.card, pen.fillRect(x, y, width, height);
+  else pen.fillStyle = app.field.signed ? app.inks.card : app.inks.accent, pen.fillRect(x, y, width, height);
+  if (app.field.signed) return coloured(scene, axis, row, box);
   const [rows, columns] = axis.grid;
-  const scale = app.scale;
+  const veil = document.createElement("canvas");
+  [veil.width, veil.height] = [columns, rows];
+  const thin = veil.getContext("2d");
   const most = strongestCell(axis, row);
+  for (let at = 0; at < rows * columns; at++) {
+    const part = Math.max(0, row.weights[axis.first + at] ?? 0) / most;
+    thin.globalAlpha = app.state.heat * (1 - (app.state.root ? Math.sqrt(part) : part));
+    thin.fillRect(at % columns, Math.floor(at / columns), 1, 1);
+  }
+  pen.imageSmoothingEnabled = Math.min(rows, columns) >= SMOOTH;
+  pen.drawImage(veil, x, y, width, height);
+  ringedHalf(pen, axis, row.weights, box);
+}
+
+const SMOOTH = 7; // rows and columns of cells from which on light falls off smoothly
+
+function coloured(scene, axis, { weights, hidden }, [x, y, width, height]) {
+  const { app, pen } = scene;
+  const [rows, columns] = axis.grid;
   for (let at = 0; at < rows * columns; at++) {
     if (hidden[axis.first + at]) continue;
     const weight = weights[axis.first + at] ?? 0;
-    const share = Math.abs(weight) / most;
-    const shown = app.state.root ? Math.sqrt(share) : share;
     const [left, right] = edges(x, width, at % columns, columns);
     const [top, bottom] = edges(y, height, Math.floor(at / columns), rows);
-    pen.globalAlpha = app.state.heat * (0.3 + 0.7 * shown);
-    pen.fillStyle = app.field.signed ? scale.css(weight) : scale.at(shown);
+    pen.globalAlpha = app.state.heat * (0.3 + 0.7 * app.scale.strength(weight));
+    pen.fillStyle = app.scale.css(weight);
     pen.fillRect(left, top, right - left, bottom - top);
   }
   pen.globalAlpha = 1;
+}
+
+// The fewest cells that together hold half of the weight on all cells.
+export function halfOf(axis, weights) {
+  const cells = [...weights.subarray(axis.first, axis.index(axis.grid[0], 0)).entries()].sort((a, b) => b[1] - a[1]);
+  const whole = cells.reduce((sum, [, weight]) => sum + weight, 0);
+  const found = new Set();
+  let sum = 0;
+  for (const [cell, weight] of cells) {
+    if (sum >= whole / 2 || weight <= 0) break;
+    found.add(cell);
+    sum += weight;
+  }
+  return found;
+}
+
+function ringedHalf(pen, axis, weights, [x, y, width, height]) {
+  const [rows, columns] = axis.grid;
+  const half = halfOf(axis, weights);
+  const path = new Path2D();
+  for (const cell of half) {
+    const [row, column] = [Math.floor(cell / columns), cell % columns];
+    const [left, right] = edges(x, width, column, columns);
+    const [top, bottom] = edges(y, height, row, rows);
+    if (row === 0 || !half.has(cell - columns)) path.moveTo(left, top), path.lineTo(right, top);
+    if (row === rows - 1 || !half.has(cell + columns)) path.moveTo(left, bottom), path.lineTo(right, bottom);
+    if (column === 0 || !half.has(cell - 1)) path.moveTo(left, top), path.lineTo(left, bottom);
+    if (column === columns - 1 || !half.has(cell + 1)) path.moveTo(right, top), path.lineTo(right, bottom);
+  }
+  for (const [colour, line] of [["rgba(0,0,0,.55)", 2.5], ["rgba(255,255,255,.9)", 1]]) {
+    [pen.strokeStyle, pen.lineWidth] = [colour, line];
+    pen.stroke(path);
+  }
 }
 
 // The largest weight of a cell, in size.

@@ -25,10 +25,15 @@ const PARAGRAPHS = [
   `Every digit shown is right: weights are exact where the file holds queries and keys, or a server is asked; elsewhere
   the strongest weights of each query are rounded, and ≤ marks an upper bound of the others.  ≈ marks a mean or a
   difference of rounded weights.`,
-  `The colour map is cividis, from zero to what the legend says.  Masked keys are blank.  Differences of two runs are blue where the
+  `Colours go from the paper's to indigo, in the dark theme from near-black to ivory, from zero to what the legend says;
+  “cividis” reads the same with and without colour blindness.  Masked keys are blank.  An image is bright where the query
+  looks, and a line goes around the cells that hold half of the weight.  Differences of two runs are blue where the
   other run is larger, and orange where this run is larger.  When two generating models are compared, the second reads
   the output of the first, so both have the same rows; its probabilities are those of these tokens, and its own output is
   shown beside them.`,
+  `Heads with a badge give at least 40 % of their weight, on average, to what the badge stands for.  The logit lens reads
+  each layer with the model's last norm and output matrix.  Temperature, top-k and top-p work on the exact probabilities of
+  the whole vocabulary, in this order.`,
   `“Off” sets a head's weights to zero, “uniform” spreads them evenly over all visible keys, and “only this head” switches
   off the other heads of its layer.  Δ log p is the change in the log-probability of the original output.`,
 ];

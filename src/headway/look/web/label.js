@@ -3,6 +3,7 @@
 import { direction, short, stands } from "./text.js";
 
 const FAMILY = 'system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif';
+const LETTERS = 4; // letters of a label, however little room there is
 const fitted = new Map();
 
 export function font(size = 12, weight = 400) {
@@ -22,13 +23,14 @@ export function cut(pen, text, room) {
 function cutNow(pen, text, room) {
   if (pen.measureText(text).width <= room) return text;
   const signs = [...text];
-  let [low, high] = [0, signs.length];
+  let [low, high] = [Math.min(LETTERS, signs.length), signs.length];
+  if (low === high) return text;
   while (low < high) {
     const half = Math.ceil((low + high) / 2);
     if (pen.measureText(`${signs.slice(0, half).join("")}…`).width <= room) low = half;
     else high = half - 1;
   }
-  return low === 0 ? "…" : `${signs.slice(0, low).join("")}…`;
+  return `${signs.slice(0, low).join("")}…`;
 }
 
 // A word beside (x, y): align is "left", "right" or "center".
@@ -41,12 +43,12 @@ export function word(pen, text, x, y, room, align = "left") {
   pen.direction = "ltr";
 }
 
-// A word that ends at the foot (x, y) and goes up: lying on its side, or letter above letter.
-export function rising(pen, text, x, y, room) {
+// A word that begins at the foot (x, y) and goes up: at an angle where there is room, on its side, or letter above letter.
+export function rising(pen, text, x, y, room, angle = Math.PI / 2) {
   if (stands(text.trim())) return stack(pen, text.trim(), x, y, room);
   pen.save();
   pen.translate(x, y);
-  pen.rotate(-Math.PI / 2);
+  pen.rotate(-angle);
   word(pen, text, 0, 0, room, "left");
   pen.restore();
 }

@@ -7,6 +7,7 @@ import { weightText } from "./text.js";
 
 const THREADS = 14; // lines of a query
 const LOWEST = 17; // height of a word
+const FEW = 40; // tokens whose lines can be told apart
 
 export const linesView = {
   name: "lines",
@@ -14,8 +15,9 @@ export const linesView = {
   scrolls: true,
   follows: true,
   roots: true,
-  legend: ({ field }) => ({ most: `wider is stronger, up to ${weightText(field.peak())}, the largest of this head` }),
+  legend: ({ field }) => ({ most: `wider is stronger, up to ${weightText(field.peak())}` }),
   fits: (rows, columns) => rows.linear && columns.linear,
+  first: (rows, columns) => rows === columns && rows.kind !== "frames" && rows.count < FEW,
 
   draw(scene) {
     const { app, pen, height } = scene;

@@ -4,9 +4,12 @@ import { alignmentView } from "./alignment.js";
 import { App } from "./app.js";
 import { CentrePart } from "./centre.js";
 import { EditsPart } from "./edits.js";
+import { tableOfView } from "./export.js";
+import { flowView } from "./flow.js";
 import { FootPart } from "./foot.js";
 import { Help } from "./help.js";
 import { listenKeys } from "./keys.js";
+import { lensView } from "./lens.js";
 import { linesView } from "./lines.js";
 import { LivePart } from "./live.js";
 import { matrixView } from "./matrix.js";
@@ -21,8 +24,9 @@ import { fromHash } from "./state.js";
 import { stripView } from "./strip.js";
 import { tableView } from "./table.js";
 import { TopPart } from "./top.js";
+import { Tour } from "./tour.js";
 
-const VIEWS = [matrixView, linesView, rowView, alignmentView, pictureView, stripView, soundView, tableView];
+const VIEWS = [matrixView, linesView, rowView, alignmentView, pictureView, stripView, soundView, lensView, flowView, tableView];
 
 async function start() {
   const bundle = JSON.parse(document.getElementById("bundle").textContent);
@@ -30,11 +34,12 @@ async function start() {
   const place = (id) => document.getElementById(id);
   app.dress();
   const help = new Help();
+  const tour = new Tour(app);
   const centre = new CentrePart(app, place("centre"));
   const prompt = new PromptPart(app, place("prompt"));
   app.parts = [
     { update: (any) => any("theme") && app.dress() },
-    new TopPart(app, place("top"), help),
+    new TopPart(app, place("top"), help, tour, centre.scene),
     prompt,
     new LivePart(app, prompt.left),
     new SidePart(app, place("side")),
@@ -42,6 +47,7 @@ async function start() {
     new FootPart(app, place("foot")),
     centre, // it measures, and the overview scrolls: last, as for both everything must be in its place
     new OverviewPart(app, place("overview")),
+    tour,
   ];
   listenKeys(app, centre.scene, help);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.touch("theme"));
@@ -63,6 +69,7 @@ function exposed(app, scene) {
     get state() {
       return { ...app.state };
     },
+    table: () => tableOfView(app),
     views: () => app.fitting().map((view) => view.name),
     change: (patch) => app.change(patch),
     settled: () => app.settled(),

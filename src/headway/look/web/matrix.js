@@ -8,6 +8,8 @@ import { paint } from "./tiles.js";
 const LARGEST = 46; // of a cell, in pixels
 const LEGIBLE = 11; // smallest cell that has a label of its own
 const PAD = 10;
+const WIDE = 17; // cells above which labels stand at 45°
+const TITLES = 18; // room of the axis' titles
 
 export const matrixView = {
   name: "matrix",
@@ -27,6 +29,7 @@ export const matrixView = {
     if (Math.min(plan.w, plan.h) >= 3) stairs(scene, plan);
     if (Math.min(plan.w, plan.h) >= 34) figures(scene, plan, scale);
     names(scene, plan);
+    titles(scene, plan);
   },
 
   over(scene) {
@@ -87,20 +90,26 @@ function planned(scene) {
   const [rows, columns] = app.field.shape;
   const { zoom } = app.state;
   pen.font = font(12, 600); // the chosen label is bold
-  const room = { side: widest(pen, app.rows, 116) + 12, head: widest(pen, app.columns, 96) + 12 };
+  const long = widest(pen, app.columns, 96);
+  const room = { side: widest(pen, app.rows, 116) + 12 + TITLES, head: long + 12 + TITLES };
   let size = cells(app, width - room.side - PAD, height - room.head - PAD, rows, columns);
   const words = { down: size.h * zoom >= LEGIBLE, along: size.w * zoom >= LEGIBLE }; // numbers where words do not fit
-  if (!words.down) room.side = clamp(room.side, 44, 62);
-  if (!words.along) room.head = 26;
-  size = cells(app, width - room.side - PAD, height - room.head - PAD, rows, columns);
+  if (!words.down) room.side = clamp(room.side, 44 + TITLES, 62 + TITLES);
+  if (!words.along) room.head = 26 + TITLES;
+  const angle = words.along && size.w * zoom >= WIDE ? Math.PI / 4 : Math.PI / 2;
+  if (words.along && angle < 1) room.head = Math.ceil(long * Math.SQRT1_2) + 20 + TITLES;
+  const pad = angle < 1 ? Math.max(PAD, Math.ceil(long * Math.SQRT1_2) - 8) : PAD; // labels lean over the last column
+  size = cells(app, width - room.side - pad, height - room.head - PAD, rows, columns);
   const [w, h] = [size.w * zoom, size.h * zoom];
-  const [wide, tall] = [Math.min(w * columns, width - room.side - PAD), Math.min(h * rows, height - room.head - PAD)];
-  const start = room.side + Math.max(0, (width - room.side - PAD - wide) / 2);
+  const [wide, tall] = [Math.min(w * columns, width - room.side - pad), Math.min(h * rows, height - room.head - PAD)];
+  const start = room.side + Math.max(0, (width - room.side - pad - wide) / 2);
   const most = [columns - wide / w, rows - tall / h].map((last) => Math.max(0, last)); // rounding may go below 0
   const [x, y] = [clamp(app.state.x, 0, most[0]), clamp(app.state.y, 0, most[1])];
   const plan = { w, h, x, y, start, head: room.head, left: start - x * w, top: room.head - y * h, side: room.side };
   return Object.assign(plan, {
     words,
+    angle,
+    long: words.along ? (room.head - TITLES - 10) / Math.sin(angle) : 60,
     frame: [start, room.head, wide, tall],
     y0: Math.floor(y), y1: Math.min(rows, Math.ceil(y + tall / h - 1e-6)),
     x0: Math.floor(x), x1: Math.min(columns, Math.ceil(x + wide / w - 1e-6)),
@@ -109,7 +118,7 @@ function planned(scene) {
 
 // The colours of a map go up to the largest weight of its head.
 export function headLegend({ field }) {
-  return { bar: true, most: `${weightText(field.peak())}, the largest of this head` };
+  return { bar: true, most: `${weightText(field.peak())}, largest of this head` };
 }
 
 // A hairline around what is masked.
@@ -166,13 +175,13 @@ function names(scene, plan) {
   pen.font = font(lettering(plan.h));
   for (let y = first(plan.y0, down); y < plan.y1; y += down) {
     pen.fillStyle = tint(app.inks, app.rows, y, -1);
-    word(pen, named(app.rows, y, down), plan.start - 6, plan.top + (y + 0.5) * plan.h, plan.side - 10, "right");
+    word(pen, named(app.rows, y, down), plan.start - 6, plan.top + (y + 0.5) * plan.h, plan.side - 10 - TITLES, "right");
   }
   pen.font = font(lettering(plan.w));
   for (let x = first(plan.x0, along); x < plan.x1; x += along) {
     pen.fillStyle = tint(app.inks, app.columns, x, -1);
     const [middle, base] = [plan.left + (x + 0.5) * plan.w, plan.head - 6];
-    if (along === 1) rising(pen, named(app.columns, x, along), middle, base, plan.head - 10);
+    if (along === 1) rising(pen, named(app.columns, x, along), middle, base, plan.long, plan.angle);
     else word(pen, named(app.columns, x, along), middle, base - 4, 60, "center");
   }
 }
@@ -204,20 +213,46 @@ function called(scene, plan, x, y) {
   if (row >= plan.y0 && row < plan.y1) {
     glass.fillStyle = app.inks.paper;
     const tall = plan.h >= LEGIBLE ? Math.min(16, plan.h) : 16;
-    glass.fillRect(plan.start - plan.side, y + (plan.h - tall) / 2, plan.side - 3, tall);
+    glass.fillRect(plan.start - plan.side + TITLES, y + (plan.h - tall) / 2, plan.side - 3 - TITLES, tall);
     glass.fillStyle = app.inks.ink;
-    word(glass, app.rows.label(row), plan.start - 6, y + plan.h / 2, plan.side - 10, "right");
+    word(glass, app.rows.label(row), plan.start - 6, y + plan.h / 2, plan.side - 10 - TITLES, "right");
   }
   if (column < plan.x0 || column >= plan.x1) return;
   const middle = x + plan.w / 2;
   const lying = plan.words.along;
   glass.font = font(lettering(plan.w), 600);
   glass.fillStyle = app.inks.paper;
-  if (lying) glass.fillRect(middle - Math.min(16, plan.w) / 2, 0, Math.min(16, plan.w), plan.head - 3);
-  else glass.fillRect(middle - 42, 0, 84, plan.head - 3);
+  if (lying && plan.angle < 1) shade(glass, app, column, middle, plan);
+  else if (lying) glass.fillRect(middle - Math.min(16, plan.w) / 2, TITLES, Math.min(16, plan.w), plan.head - 3 - TITLES);
+  else glass.fillRect(middle - 42, TITLES, 84, plan.head - 3 - TITLES);
   glass.fillStyle = app.inks.ink;
-  if (lying) rising(glass, app.columns.label(column), middle, plan.head - 6, plan.head - 10);
+  if (lying) rising(glass, app.columns.label(column), middle, plan.head - 6, plan.long, plan.angle);
   else word(glass, app.columns.label(column), middle, plan.head - 10, 84, "center");
+}
+
+// Paper under a label at an angle, so that the one below does not show through.
+function shade(glass, app, column, middle, plan) {
+  const wide = Math.min(plan.long, glass.measureText(app.columns.label(column)).width);
+  glass.save();
+  glass.translate(middle, plan.head - 6);
+  glass.rotate(-plan.angle);
+  glass.fillRect(-1, -7, wide + 4, 14);
+  glass.restore();
+}
+
+// What the rows and the columns are.
+function titles(scene, plan) {
+  const { app, pen } = scene;
+  pen.font = font(11);
+  pen.fillStyle = app.inks.soft;
+  const same = app.rows === app.columns;
+  const [left, top, wide, tall] = plan.frame;
+  word(pen, same ? "keys: looked at →" : `keys: ${app.columns.name} →`, left, 8, Math.max(90, wide), "left");
+  pen.save();
+  pen.translate(left - plan.side + 8, top + tall);
+  pen.rotate(-Math.PI / 2);
+  word(pen, same ? "← queries: who looks" : `← queries: ${app.rows.name}`, 0, 0, Math.max(90, tall), "left");
+  pen.restore();
 }
 
 export function outline(pen, x, y, width, height, colour, line) {

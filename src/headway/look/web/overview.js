@@ -2,6 +2,7 @@
 // diagonals survive; each button shows its piece of the site's one picture.
 
 import { chooser, fill, foreign, labelled, make, point, rove } from "./dom.js";
+import { HABITS, habitOf } from "./sentence.js";
 import { MEAN } from "./state.js";
 import { decimal, signed } from "./text.js";
 import { atlas } from "./thumbs.js";
@@ -25,9 +26,9 @@ export class OverviewPart {
   }
 
   update(any) {
-    if (any("run", "sort")) this.build();
-    if (any("run", "sort", "data")) this.bare = this.bare.filter((thumb) => !this.paint(thumb));
-    if (any("run", "sort", "site", "head")) this.mark(any("sort", "run"));
+    if (any("run", "sort", "theme", "palette")) this.build();
+    if (any("run", "sort", "data", "theme", "palette")) this.bare = this.bare.filter((thumb) => !this.paint(thumb));
+    if (any("run", "sort", "site", "head", "theme", "palette")) this.mark(any("sort", "run"));
   }
 
   build() {
@@ -39,7 +40,17 @@ export class OverviewPart {
     fill(this.bar, labelled("Heads by", pick));
     this.bare = [];
     const sort = SORTS.find(([name, , stat]) => name === app.state.sort && known(stat)) ?? SORTS[0];
-    fill(this.list, ...(sort[2] === null ? app.run.sites.map((site) => this.layer(site)) : this.ranking(sort)));
+    const heads = sort[2] === null ? app.run.sites.map((site) => this.layer(site)) : this.ranking(sort);
+    fill(this.list, ...heads, this.badges());
+  }
+
+  // What the badges of heads mean.
+  badges() {
+    const sites = this.app.run.sites.filter((site) => !site.derived);
+    const found = (name) => sites.some((site) => (site.stats?.[name] ?? []).some((_, head) => habitOf(site, head)?.[0] === name));
+    const told = HABITS.filter(([name]) => found(name));
+    const line = ([name, badge, words]) => make("li", {}, make("span", { class: `badge ${name}` }, badge), ` ${words}`);
+    return told.length > 0 ? make("ul", { class: "badges fact" }, ...told.map(line)) : null;
   }
 
   // A site: its name, the mean over its heads, and each head.
@@ -61,7 +72,10 @@ export class OverviewPart {
     const choose = () => this.app.change({ site: site.name, head });
     const tell = { class: "thumb", "aria-label": said, title: said, tabindex: -1, onclick: choose };
     const node = make("button", { ...tell, testid: `head-${site.name}-${head === MEAN ? "mean" : head}` });
+    const habit = habitOf(site, head);
     if (head === MEAN) node.classList.add("mean");
+    else if (site.heads > 1) node.append(make("span", { class: "no", "aria-hidden": "true" }, String(head)));
+    if (habit !== null) node.append(make("span", { class: `badge ${habit[0]}`, "aria-hidden": "true" }, habit[1]));
     this.bare.push({ node, site, head, face: node });
     return node;
   }
@@ -116,7 +130,7 @@ export class OverviewPart {
 const RANKED = 400; // as many heads as a ranking shows
 
 function tellStats(site, head) {
-  const told = ["entropy", "distance", "effect"].filter((stat) => head !== MEAN && site.stats?.[stat]);
+  const told = ["entropy", "distance", "special", "previous", "duplicate", "induction", "effect"].filter((stat) => head !== MEAN && typeof site.stats?.[stat]?.[head] === "number");
   const number = (stat) => (stat === "effect" ? signed : decimal)(site.stats[stat][head], 2);
   return told.map((stat) => `, ${stat} ${number(stat)}`).join("");
 }

@@ -10,12 +10,12 @@ const CHIP = 24; // height of a line of words
 
 export const pictureView = {
   name: "picture",
-  title: "Picture",
+  title: "Spotlight",
   follows: true,
   fits: (rows, columns) => columns.kind === "grid",
   first: (rows) => rows.kind === "grid",
   roots: true,
-  legend: ({ row, columns }) => ({ bar: true, most: row ? `${largestText(row, columns)}, the largest of this query` : "" }),
+  legend: ({ row, columns }) => ({ most: row ? `brightest: ${largestText(row, columns)}; the line holds half of the weight` : "" }),
 
   draw(scene) {
     const { app, width, height } = scene;

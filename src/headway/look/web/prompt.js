@@ -1,9 +1,11 @@
-// The input and the output, step by step.  On a live page, another input can be typed or dropped here.
+// The input, and the output token by token: each written token is underlined as far as it was likely.  On a live page,
+// another input can be typed or dropped here.
 
 import { fill, foreign, make } from "./dom.js";
 import { direction, percent, quoted, short, signed, visible } from "./text.js";
 
 const TOKENS = 220; // tokens of the input that are shown at once
+const PACE = 420; // milliseconds for a token, while the text is played
 const OWN = { next: "would continue with", written: "would write" }; // where it reads the output of another model
 const KINDS = {
   next: "continues with",
@@ -18,19 +20,21 @@ const KINDS = {
 
 export class PromptPart {
   constructor(app, box) {
-    Object.assign(this, { app, box, chips: [] });
+    Object.assign(this, { app, box, chips: [], playing: 0 });
     this.input = make("div", { testid: "input", class: "tokens" });
     this.output = make("p", { testid: "output", class: "said-text", dir: "auto" });
+    this.written = make("div", { testid: "written", class: "tokens written", dir: "auto" });
+    this.play = make("button", { testid: "play-text", class: "quiet", "aria-label": "write the text token by token",
+      title: "write the text token by token", onclick: () => this.toggle() }, "▶");
     this.slider = make("input", { type: "range", min: 0, step: 1, testid: "step", "aria-label": "Step",
       oninput: () => this.stepped(Number(this.slider.value)) });
     this.follows = make("p", { class: "fact follows", testid: "follows", hidden: true });
     this.step = make("p", { class: "fact", "aria-live": "polite" });
-    this.top = make("ul", { class: "probable", testid: "probable" });
     this.kind = make("h2", {});
     this.which = make("h2", {}, "reads");
     this.left = make("div", { class: "input-side" }, this.which, this.input);
-    const line = make("div", { class: "row" }, this.slider, this.step);
-    fill(box, this.left, make("div", { class: "output-side" }, this.kind, this.output, this.follows, line, this.top));
+    const line = make("div", { class: "row" }, this.play, this.slider, this.step);
+    fill(box, this.left, make("div", { class: "output-side" }, this.kind, this.output, this.written, this.follows, line));
   }
 
   update(any) {
@@ -96,32 +100,71 @@ export class PromptPart {
   }
 
   said() {
-    const { outcome, follows } = this.app.run;
+    const { run } = this.app;
+    const { outcome, follows } = run;
+    this.pause();
     this.kind.textContent = (follows ? OWN[outcome.kind] : KINDS[outcome.kind]) ?? "outputs";
     const by = follows ? ["reads what ", foreign(visible(follows.by, 60)), " wrote: "] : [];
     fill(this.follows, ...by, follows ? foreign(quoted(follows.text, 300)) : null);
     this.follows.hidden = !follows;
     this.output.textContent = visible(outcome.text, 2000);
-    this.slider.max = String(Math.max(0, outcome.steps.length - 1));
-    this.slider.hidden = outcome.steps.length < 2;
-    this.slider.parentElement.hidden = outcome.steps.length === 0;
+    const steps = outcome.steps.length;
+    this.first = Math.max(steps - (run.written ?? 0), steps - TOKENS); // the steps before are read, and not written
+    this.words = outcome.steps.slice(this.first).map((step, at) => this.word(step, this.first + at));
+    fill(this.written, ...this.words);
+    const shown = this.words.length > 0 && !follows;
+    this.output.hidden = shown;
+    this.written.hidden = !shown;
+    this.play.hidden = this.words.length < 2;
+    this.slider.max = String(Math.max(0, steps - 1));
+    this.slider.hidden = steps < 2;
+    this.slider.parentElement.hidden = steps === 0;
+  }
+
+  // A written token; its underline is as long as its probability.
+  word(step, at) {
+    const p = step.logprob === null ? 0 : Math.exp(step.logprob);
+    const tell = { class: "token", title: `${visible(step.said, 100)}: ${percent(p)}`, onclick: () => this.stepped(at) };
+    const node = foreign(short(step.said, 40), tell);
+    node.style.setProperty("--p", `${Math.round(p * 100)}%`);
+    return node;
   }
 
   // A step is also a query: the place at which the model stood when it said this.
-  stepped(step) {
+  stepped(step, pinned = true) {
     const at = this.app.run.outcome.steps[step].at;
-    this.app.look(at === null ? { step } : { step, row: at, pinned: true });
+    const row = at !== null && at < this.app.field.shape[0] ? { row: at, pinned } : {};
+    this.app.look({ step, ...row });
+  }
+
+  toggle() {
+    if (this.playing !== 0) return this.pause();
+    const last = this.app.run.outcome.steps.length - 1;
+    this.stepped(this.app.state.step < last ? Math.max(this.app.state.step, this.first) : this.first, false);
+    this.play.textContent = "❚❚";
+    this.playing = setInterval(() => {
+      if (this.app.state.step >= last) this.pause();
+      else this.stepped(this.app.state.step + 1, false);
+    }, PACE);
+  }
+
+  pause() {
+    clearInterval(this.playing);
+    this.playing = 0;
+    this.play.textContent = "▶";
   }
 
   tell() {
     const { outcome } = this.app.run;
     const step = outcome.steps[this.app.state.step];
     this.slider.value = String(this.app.state.step);
-    fill(this.top);
+    this.words.forEach((node, at) => {
+      node.classList.toggle("chosen", this.first + at === this.app.state.step);
+      node.classList.toggle("ahead", this.playing !== 0 && this.first + at > this.app.state.step);
+    });
     if (step === undefined) return fill(this.step);
     const place = outcome.steps.length > 1 ? `${this.app.state.step + 1} of ${outcome.steps.length}: ` : "";
     fill(this.step, place, foreign(short(step.said, 40)), ` · log p ${signed(step.logprob, 2)}`, ...this.beside(step));
-    fill(this.top, ...step.top.slice(0, 6).map(([label, p]) => probable(label, p, label === step.said)));
   }
 
   // How likely the run to compare with finds the same word.
@@ -131,11 +174,4 @@ export class PromptPart {
     if (theirs?.said !== step.said || theirs.at !== step.at) return [];
     return [" · ", foreign(visible(run.title, 40)), ` ${signed(theirs.logprob, 2)}`];
   }
-}
-
-function probable(label, p, chosen) {
-  const bar = make("span", { class: "bar" });
-  bar.style.width = `${Math.max(1, p * 100)}%`;
-  const name = foreign(short(label, 24), { class: "name", title: visible(label, 200) });
-  return make("li", { class: chosen ? "chosen" : "" }, name, make("span", { class: "number" }, percent(p)), bar);
 }

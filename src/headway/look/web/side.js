@@ -1,14 +1,15 @@
-// The right side: the chosen query, its strongest keys, its entropy, and the contribution of each dimension to a score.
+// The right side: the chosen query, its strongest keys, what comes next, and the contribution of each dimension to a score.
 
 import { detailOf, sumOf } from "./detail.js";
 import { fill, foreign, make, point, rove } from "./dom.js";
 import { strongest } from "./field.js";
+import { NextPart } from "./next.js";
 import { ABSENT } from "./source.js";
 import { MEAN } from "./state.js";
 import { bars } from "./stripes.js";
 import { decimal, quoted, signed, visible } from "./text.js";
 
-const KEYS_SHOWN = 10;
+const KEYS_SHOWN = 8;
 
 export class SidePart {
   constructor(app, box) {
@@ -20,12 +21,14 @@ export class SidePart {
     this.told = make("p", { class: "fact" });
     const terms = make("div", { testid: "terms", class: "terms" }, this.chart, this.told);
     const [keys, dimensions] = ["Strongest keys", "Contribution of each dimension"].map((title) => make("h3", {}, title));
-    fill(box, this.query, this.entropy, keys, this.keys, dimensions, terms);
+    this.next = new NextPart(app);
+    fill(box, this.query, this.entropy, keys, this.keys, this.next.box, dimensions, terms);
     rove(this.keys, "button");
   }
 
   update(any) {
     if (any("row", "column", "site", "head", "run", "compare", "theme", "data")) this.asked();
+    if (any("run", "step")) this.next.tell();
     if (any("row", "column", "site", "head", "run", "theme", "detail", "size")) this.terms();
   }
 

@@ -18,6 +18,7 @@ export const soundView = {
   roots: true,
   legend: headLegend,
   fits: (rows, columns) => columns.kind === "frames",
+  first: () => true,
 
   draw(scene) {
     const { app, pen, width, height } = scene;

@@ -16,6 +16,8 @@ export const START = {
   sort: "layer",
   root: true, // colours by the root of the weight
   theme: "auto",
+  palette: "theme", // colours of weights: those of the theme, or cividis
+  drawer: true, // whether the way to a weight is shown
   heat: 0.75, // how much of the picture the colours cover
   zoom: 1,
   x: 0,
@@ -23,18 +25,22 @@ export const START = {
   edits: [], // [{site, head, how}, …]
 };
 
-const PRIVATE = ["pinned", "heat", "edits"];
+const PRIVATE = ["pinned", "heat", "edits", "drawer"];
+const EDIT = /^(.+):(\d+):(off|uniform|only)$/; // edits are told apart from the rest
 const SHARED = Object.keys(START).filter((key) => !PRIVATE.includes(key));
 
 export function toHash(state) {
   const told = SHARED.filter((key) => state[key] !== START[key]).map((key) => [key, written(state[key])]);
-  return `#${new URLSearchParams(told)}`;
+  const edits = state.edits.map(({ site, head, how }) => ["edit", `${site}:${head}:${how}`]);
+  return `#${new URLSearchParams([...told, ...edits])}`;
 }
 
 // The part of a state that an address tells; what it tells wrongly is left out.
 export function fromHash(hash) {
   const told = {};
   for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
+    const edit = key === "edit" ? EDIT.exec(text) : null;
+    if (edit) (told.edits ??= []).push({ site: edit[1], head: Number(edit[2]), how: edit[3] });
     if (!SHARED.includes(key)) continue;
     const value = read(START[key], text);
     if (value !== null) told[key] = value;

@@ -17,7 +17,7 @@ export const stripView = {
   fits: (rows, columns) => columns.kind === "grid" && rows.linear,
   first: () => true,
   roots: true,
-  legend: () => ({ bar: true, most: "the largest of each query" }),
+  legend: () => ({ most: "brightest: the largest of each query; lines hold half of the weight" }),
   steps: (state, down, right, app, scene) => ({ row: state.row + right + down * (scene.plan?.across ?? 1) }),
 
   draw(scene) {

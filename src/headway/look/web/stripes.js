@@ -26,18 +26,24 @@ export function stripes(node, values, inks, height = 12) {
   });
 }
 
-// The same as bars around a line, so that their sizes can be compared.
-export function bars(node, values, inks, height) {
+// The same as bars around a line, so that their sizes can be compared; in a colour of their own if there is a `hue`, and
+// with the `chosen` one in full ink.
+export function bars(node, values, inks, height, hue = null, chosen = -1) {
   const width = roomOf(node);
   const pen = sized(node, width, height);
-  const most = values.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  const finite = values.filter(Number.isFinite);
+  const most = finite.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  const line = finite.some((value) => value < 0) ? height / 2 : height - 1;
   const step = width / values.length;
   values.forEach((value, at) => {
-    const tall = (Math.abs(value) / most) * (height / 2 - 1);
-    pen.fillStyle = value < 0 ? inks.blue : inks.orange;
-    const top = value < 0 ? height / 2 : height / 2 - tall;
+    if (!Number.isFinite(value)) return; // masked
+    const tall = (Math.abs(value) / most) * (line === height / 2 ? height / 2 - 1 : height - 2);
+    pen.fillStyle = hue ?? (value < 0 ? inks.blue : inks.orange);
+    pen.globalAlpha = hue !== null && chosen >= 0 && at !== chosen ? 0.45 : 1;
+    const top = value < 0 ? line : line - tall;
     pen.fillRect(at * step, top, Math.max(0.75, step - (step > 3 ? 1 : 0)), tall);
   });
+  pen.globalAlpha = 1;
   pen.fillStyle = inks.rule;
-  pen.fillRect(0, height / 2 - 0.5, width, 1);
+  pen.fillRect(0, line - 0.5, width, 1);
 }

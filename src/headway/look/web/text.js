@@ -55,12 +55,21 @@ export function upward(value) {
 }
 
 export function signed(value, places = 3) {
-  return value > 0 ? `+${decimal(value, places)}` : decimal(value, places);
+  const text = decimal(value, places);
+  return value > 0 && Number(text) !== 0 ? `+${text}` : text;
 }
 
 export function percent(value) {
   if (value < 0.0001) return "< 0.01 %";
   return value >= 0.1 ? `${(value * 100).toFixed(0)} %` : `${(value * 100).toPrecision(2)} %`;
+}
+
+// A weight as a share, with the digits that it has: 0.594 → 59.4 %, ≤ 0.0036 → ≤ 0.36 %
+export function share(text) {
+  return text.replace(/(\d)\.(\d{2})(\d*)/, (_, one, two, rest) => {
+    const whole = String(Number(one + two));
+    return `${whole}${rest === "" ? "" : `.${rest}`} %`;
+  });
 }
 
 // 124 439 808 → 124 M

@@ -1,6 +1,6 @@
 // Light and dark theme: the colours of the page, also for canvases, which have no style sheets.
 
-const INKS = ["ink", "soft", "rule", "paper", "card", "accent", "blue", "orange", "special"];
+const INKS = ["ink", "soft", "rule", "paper", "card", "accent", "blue", "orange", "red", "green", "special"];
 
 // Puts on a theme ("auto": the system's) and tells its colours by name; `rgb` is the paper's.
 export function dressed(wanted) {

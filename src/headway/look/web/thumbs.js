@@ -23,16 +23,16 @@ function parted(raw, { thumbs: { shape }, peaks }, steps) {
 export function atlas(app, run, site) {
   const thumbs = thumbsOf(app, run, site);
   if (!thumbs) return thumbs;
-  return app.kept(`atlas/${run}/${site.name}`, () => drawnAtlas(thumbs));
+  return app.kept(`atlas/${run}/${site.name}/${app.colours}`, () => drawnAtlas(thumbs, app.stops(false)));
 }
 
-function drawnAtlas({ shape, values, mean }) {
+function drawnAtlas({ shape, values, mean }, stops) {
   const [heads, rows, columns] = shape;
   const node = document.createElement("canvas");
   [node.width, node.height] = [columns * (heads + 1), rows];
   const pen = node.getContext("2d");
   [...values, mean].forEach((one, at) => {
-    const scale = new Scale(one.reduce((a, b) => Math.max(a, b || 0), 0), false, true, [0, 0, 0]);
+    const scale = new Scale(one.reduce((a, b) => Math.max(a, b || 0), 0), false, true, stops);
     pen.drawImage(scale.picture(one, rows, columns), at * columns, 0);
   });
   return node.toDataURL();

@@ -46,7 +46,7 @@ function levelFor(field, pixels) {
 }
 
 function pictureOf(app, field, scale, level, i, j) {
-  const key = `${field.key}/${level.scale}/${i}/${j}/${scale.most}/${scale.root}/${app.inks.theme}`;
+  const key = `${field.key}/${level.scale}/${i}/${j}/${scale.most}/${scale.root}/${app.colours}`;
   const { values } = app.bitmaps;
   if (values.has(key)) return values.get(key);
   const tile = field.tile(level, i, j);

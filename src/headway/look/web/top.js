@@ -1,22 +1,29 @@
 // The top: which model, compared with which, and what belongs to the page as a whole.
 
 import { chooser, fill, foreign, labelled, make } from "./dom.js";
+import { saveView } from "./export.js";
 import { NONE } from "./state.js";
 import { counted, visible } from "./text.js";
 
 const THEMES = { auto: "light", light: "dark", dark: "auto" };
 
 export class TopPart {
-  constructor(app, box, help) {
-    Object.assign(this, { app, box });
+  constructor(app, box, help, tour, scene) {
+    Object.assign(this, { app, box, scene });
     this.title = make("h1", { testid: "title", dir: "auto" });
     this.facts = make("p", { class: "fact" });
     this.runs = make("span", { class: "row" });
     this.theme = make("button", { testid: "theme", onclick: () => app.change({ theme: THEMES[app.state.theme] }) });
+    const other = () => (app.state.palette === "cividis" ? "theme" : "cividis");
+    const tip = "cividis reads the same with and without colour blindness";
+    this.palette = make("button", { testid: "palette", title: tip, onclick: () => app.change({ palette: other() }) }, "cividis");
     this.share = make("button", { testid: "share", onclick: () => this.shared() }, "share");
     this.said = make("output", { class: "said", "aria-live": "polite" });
     const ask = make("button", { testid: "help", onclick: () => help.open(), "aria-keyshortcuts": "?" }, "help");
-    const tools = make("div", { class: "row tools" }, this.runs, this.said, this.theme, this.share, ask);
+    const kinds = [["", "save as …"], ["png", "picture (PNG)"], ["csv", "numbers (CSV)"]];
+    const save = chooser({ testid: "save", "aria-label": "Save the view", onchange: (event) => this.saved(event) }, kinds, "");
+    const lead = make("button", { testid: "tour", onclick: () => tour.open() }, "tour");
+    const tools = make("div", { class: "row tools" }, this.runs, this.said, this.palette, this.theme, this.share, save, lead, ask);
     fill(box, make("div", { class: "model" }, this.title, this.facts), tools);
   }
 
@@ -29,6 +36,7 @@ export class TopPart {
       fill(this.facts, foreign(visible(app.run.architecture ?? "", 60)), size);
     }
     if (any("run", "compare")) this.choices();
+    this.palette.setAttribute("aria-pressed", String(app.state.palette === "cividis"));
     if (any("theme")) this.theme.textContent = app.state.theme === "auto" ? "theme: auto" : `theme: ${app.state.theme}`;
   }
 
@@ -37,27 +45,36 @@ export class TopPart {
     const names = app.bundle.runs.map((run, at) => [String(at), visible(`${run.title} · ${run.input}`, 48)]);
     const pick = (key) => (event) => app.change({ [key]: Number(event.target.value) });
     const others = [[String(NONE), "nothing"], ...names.filter(([at]) => Number(at) !== app.state.run)];
-    const tip = names.length > 1 ? null : "headway look MODEL INPUT --compare OTHER adds a second run to the page";
-    const tell = { testid: "compare", onchange: pick("compare"), title: tip, disabled: names.length < 2 };
+    const tell = { testid: "compare", onchange: pick("compare") };
     const compare = labelled("compare with", chooser(tell, others, String(app.state.compare)));
     const runs = chooser({ testid: "run", onchange: pick("run") }, names, String(app.state.run));
     const run = names.length > 1 ? labelled("run", runs) : null;
     const held = this.runs.contains(document.activeElement) ? document.activeElement.dataset.testid : null;
-    fill(this.runs, run, compare);
+    fill(this.runs, run, names.length > 1 ? compare : null);
     if (held !== null) this.runs.querySelector(`[data-testid=${held}]`)?.focus();
   }
 
-  // The address holds what is chosen; where it cannot be copied it can be selected.
+  // A served page has a link.  A file has none that works elsewhere: it is sent itself, with the end of its address.
   async shared() {
-    const address = this.app.address();
+    const { link, hash } = this.app.address();
+    const copied = link === null ? "copied the view: send this file, and put the copied text behind its address" : "link copied";
     try {
-      await navigator.clipboard.writeText(address);
-      this.said.textContent = "link copied";
+      await navigator.clipboard.writeText(link ?? hash);
+      this.said.textContent = copied;
     } catch {
-      const field = make("input", { readonly: true, value: address, "aria-label": "Link to this view" });
-      fill(this.said, field);
+      const name = link === null ? "The view, to put behind the address of this file" : "Link to this view";
+      const field = make("input", { readonly: true, value: link ?? hash, "aria-label": name, title: name });
+      fill(this.said, link === null ? "send this file, and behind its address: " : null, field);
       field.select();
     }
+    setTimeout(() => fill(this.said), 9000);
+  }
+
+  async saved(event) {
+    const kind = event.target.value;
+    event.target.value = "";
+    const done = await saveView(this.app, this.scene, kind);
+    this.said.textContent = done ? "" : "this view is a page, not a picture: print it, or save its numbers";
     setTimeout(() => fill(this.said), 6000);
   }
 }

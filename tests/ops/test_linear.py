@@ -1,0 +1,87 @@
+"""Products by oneDNN against `F.linear`, and what is left to the latter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from headway.nn.attention import apply
+from headway.ops import linear as module
+from headway.ops.linear import MIN_ROWS, linear
+
+needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each product that was left to `F.linear`, on a processor that prefers oneDNN."""
+    found, plain = list[int](), F.linear
+
+    def spied(x: torch.Tensor, *others: torch.Tensor | None) -> torch.Tensor:
+        found.append(x.shape[:-1].numel())
+        return plain(x, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "prefers_onednn", lambda: True)
+    monkeypatch.setattr(module, "MIN_PRODUCTS", 1)
+    monkeypatch.setattr(F, "linear", spied)
+    return found
+
+
+@needs_onednn
+@pytest.mark.parametrize("shape", [(8,), (3, 5), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("inputs_apart", [True, False])
+def test_onednn_gives_the_definition(
+    shape: tuple[int, ...], biased: bool, inputs_apart: bool, calls: list[int]
+) -> None:
+    x, weight = torch.randn(*shape, 33), torch.randn(33, 21).T if inputs_apart else torch.randn(21, 33)
+    bias = torch.randn(21) if biased else None
+    found = linear(x, weight, bias)
+    assert not calls
+    exact = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    assert_close(found.double(), exact, atol=2e-5, rtol=2e-6)
+
+
+@needs_onednn
+def test_what_is_left_to_torch(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight = torch.randn(16, 9), torch.randn(5, 9)
+    linear(x[: MIN_ROWS - 1], weight)
+    linear(x, weight.clone().requires_grad_())
+    linear(x.double(), weight.double())
+    linear(x.bfloat16(), weight.bfloat16())
+    linear(x, torch.randn(5, 12)[:, :9])  # for such weights oneDNN has only reference code
+    with torch.autocast("cpu"):
+        linear(x, weight)
+    with FlopCounterMode(display=False) as counter:
+        linear(x, weight)
+    assert counter.get_total_flops() == 2 * 16 * 9 * 5
+    monkeypatch.setattr(module, "MIN_PRODUCTS", 16 * 9 * 5 + 1)
+    linear(x, weight)
+    assert calls == [MIN_ROWS - 1, 16, 16, 16, 16, 16, 16, 16]
+
+
+@needs_onednn
+@torch.no_grad()
+def test_layers_that_somebody_watches_are_called(calls: list[int]) -> None:
+    layer, x, seen = nn.Linear(9, 5), torch.randn(16, 9), list[int]()
+    expected = layer(x)
+    calls.clear()
+    assert_close(apply(layer, x), expected)
+    assert not calls
+
+    def hook(*given: object) -> None:
+        seen.append(1)
+
+    handle = layer.register_forward_hook(hook)
+    apply(layer, x)
+    handle.remove()
+    everywhere = nn.modules.module.register_module_forward_hook(hook)
+    apply(layer, x)
+    everywhere.remove()
+    assert seen == [1, 1]
+    layer.forward = lambda input: input  # type: ignore[method-assign]
+    assert apply(layer, x) is x

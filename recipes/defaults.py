@@ -439,8 +439,8 @@ of the defaults for the same seed.  *Baseline*: the best of the simple methods t
 whole training file, on the same n records.  *Processor*: the least share of a core that one of these trainings got;
 minutes are of processor time, so that a busy machine changes little; for older lines they were of the clock, and
 below 100 % shorter than elsewhere.  *Commit*: the version of the code that was measured; older ones are named.  Those
-of 5de8487 ran on a CPU with AVX-512 and bf16, those before it on AVX2, where a minute is fewer steps.  All trainings are
-in recipes/defaults.jsonl.  What was not measured has no line.
+of 5de8487 ran on a CPU with AVX-512 and bf16, those before it on AVX2, where a minute is fewer steps.  All trainings
+are in recipes/defaults.jsonl.  What was not measured has no line.
 
 The learning rates of images and series were chosen by scores on these same test records (docs/LOG.md has what was
 tried), so those lines are optimistic; a difference of a point or two is within the noise of seeds.

@@ -37,10 +37,10 @@ def main() -> None:
         head_dim=16,
         tokenizer="words",
         dropout=0.0,
-        steps=300,
+        steps=400,
         batch=800,
         lr=3e-3,
-        evaluate_every=300,
+        evaluate_every=400,
     )
     unseen = [pair for pair in pairs(1200, seed=1) if pair not in set(learned)]
     for name in TASKS:

@@ -58,6 +58,9 @@ class DeviceTensor(Tensor):
     def tolist(self) -> Any:
         return self.inner.tolist()
 
+    def data_ptr(self) -> int:
+        return self.inner.data_ptr()
+
     def __repr__(self, *, tensor_contents: None = None) -> str:
         return f"DeviceTensor({self.inner})"
 

@@ -7,7 +7,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-import torch
 
 from headway.generate.beam import Beam
 from headway.generate.decoding import Job
@@ -37,8 +36,8 @@ def pooled(subject: Subject, model: Trunk) -> list[float]:
     for prompt in PROMPTS[:2]:
         session = DecodingSession(model, [prompt], 4)
         session.prompt()
-        pool.join(session.state, len(prompt))
-    return pool.step(torch.tensor([1, 2], device=pool.device)).flatten().tolist()
+        pool.join((session.state, len(prompt)))
+    return pool.read([[1], [2]]).flatten().tolist()
 
 
 WAYS: dict[str, Callable[[Subject, Trunk], Any]] = {

@@ -46,7 +46,7 @@ check-tests: $(READY)
 	@HEADWAY_CASES=4 $(PYTEST) --sample 1 -m "not slow and not long and not proof"  # one process: the other checks types
 
 proof: $(READY)  ## long proofs: the laws on more cases, and a deliberate defect for each law
-	@$(PYTEST) $(PAIR) -m proof
+	@$(PYTEST) $(PAIR) -m proof -o faulthandler_timeout=7200  # the server is under load for 20 minutes
 	@HEADWAY_CASES=200 $(PYTEST) $(PAIR) tests/laws
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/laws/mutants.py
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/interop/table.py

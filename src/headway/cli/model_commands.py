@@ -155,10 +155,9 @@ def cost(
         Print the numbers as JSON, and nothing else.
     """
     from headway.cli.preset_tables import cost
-    from headway.training.settings import lists_to_tuples, parse_size
+    from headway.training.settings import parse_sizes
 
-    fields = {name.replace("-", "_"): lists_to_tuples(parse_size(word, name)) for name, word in (sizes or {}).items()}
-    print(cost(preset, batch=batch, length=length, bits=bits, tokens=tokens, sizes=fields, json=json))
+    print(cost(preset, batch=batch, length=length, bits=bits, tokens=tokens, sizes=parse_sizes(sizes), json=json))
 
 
 def run(

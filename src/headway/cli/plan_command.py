@@ -49,8 +49,7 @@ def plan(
     if length is not None and length < 1:
         raise UserError(f"length={length}", allowed="1 or more")
     from headway.training.cluster_plan import cluster_plan
-    from headway.training.settings import lists_to_tuples, parse_size
+    from headway.training.settings import parse_sizes
 
-    own = {name.replace("-", "_"): lists_to_tuples(parse_size(word, name)) for name, word in (sizes or {}).items()}
-    found = cluster_plan(preset, devices, tokens, batch=batch, length=length, network=network, sizes=own)
+    found = cluster_plan(preset, devices, tokens, batch=batch, length=length, network=network, sizes=parse_sizes(sizes))
     print(dumps(found.to_dict(), indent=1) if json else found.to_text())

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.generate.step_program import OpKind, Register, StepProgram
-from headway.native.int8_linear import is_plain
-from headway.native.library import NativeLibrary, native_library
+from headway.native.library import NativeLibrary, is_plain, native_library
 from headway.nn.attention import Attention, CrossAttention, SelfAttention, fuse_in_place, has_hooks
 from headway.nn.block import Block, Dropout, Identity, Residual, Scale, Stack, StochasticDepth
 from headway.nn.embed import LearnedPosition, MarkedPosition, NoPosition, SinusoidalPosition, TokenEmbed

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from headway.native.library import NativeLibrary, native_library
+from headway.native.library import NativeLibrary, is_plain, native_library
 
 MAX_INPUTS = 2**16  # of products of at most 255 · 128, whose sum int32 holds
 PANEL, CHUNK = 16, 96  # outputs of a panel, and rows whose codes need room at a time; as in step.c
@@ -85,10 +85,3 @@ def multiply(
     last = (style, torch.get_num_threads(), instructions)
     library.handle.headway_linear_int8(flat.data_ptr(), rows, inputs, panels.outputs, *given, *last)
     return out.view(*x.shape[:-1], panels.outputs)
-
-
-def is_plain(x: Tensor | None) -> bool:
-    """Whether the library can read a tensor, or there is none."""
-    return x is None or (
-        x.dtype == torch.float32 and x.device.type == "cpu" and not (x.requires_grad and torch.is_grad_enabled())
-    )

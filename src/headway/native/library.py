@@ -94,6 +94,15 @@ def is_watched() -> bool:
     return torch._C._len_torch_dispatch_stack() > 0  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 
 
+def is_plain(x: Tensor | None) -> bool:
+    """Whether the library can read a tensor, or there is none."""
+    import torch
+
+    return x is None or (
+        x.dtype == torch.float32 and x.device.type == "cpu" and not (x.requires_grad and torch.is_grad_enabled())
+    )
+
+
 def large_pages(size: int) -> Tensor:
     """`size` bytes for weights, in large pages where the system has them."""
     import torch

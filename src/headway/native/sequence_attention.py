@@ -15,17 +15,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from headway.native.int8_linear import is_plain
-from headway.native.library import NativeLibrary, Unusable, is_watched, native_library
+from headway.native.library import NativeLibrary, Unusable, is_plain, is_watched, native_library
 
 MIN_QUERIES = 32  # of fewer, to arrange the keys takes as long as to multiply them: torch is as fast at 16
 MAX_KEYS = 8192  # of more, keys and values of a head no longer stay in the second cache
 PAIR, ROWS = 32, 12  # as many keys, and queries, as the largest vectors compute together
 
 I64, POINTER = ctypes.c_int64, ctypes.c_void_p
-Starts = list[
-    tuple[int, ...]
-]  # of each sequence: q, k, v in numbers; row of the output; keep; how many queries and keys
+# of each sequence: q, k, v in numbers; row of the output; keep; how many queries and keys
+Starts = list[tuple[int, ...]]
 
 
 class AttentionCall(ctypes.Structure):

@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.native.int8_linear import is_plain
-from headway.native.library import is_watched
+from headway.native.library import is_plain, is_watched
 
 MIN_ROWS = 8  # of fewer, memory sets the time
 MIN_PRODUCTS = 2**22  # of fewer, oneDNN takes longer to compile its code for a new shape: about 1 ms

@@ -142,6 +142,11 @@ def parse_size(text: str, name: str) -> Any:
     return read_yaml(text, name).value if text[:1] in ("{", "[") else yaml_scalar(text)
 
 
+def parse_sizes(words: Mapping[str, str] | None) -> dict[str, Any]:
+    """The sizes of a model, as they are typed behind --model."""
+    return {name.replace("-", "_"): lists_to_tuples(parse_size(word, name)) for name, word in (words or {}).items()}
+
+
 def lists_to_tuples(value: Any) -> Any:
     """A config field as presets have it: with tuples for the lists of YAML."""
     if isinstance(value, dict):

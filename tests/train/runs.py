@@ -52,6 +52,8 @@ def write_data(folder: Path) -> None:
     tags = [json.dumps({"words": text.split(), "tags": [word[-1] for word in text.split()]}) for text in texts]
     (folder / "tags.jsonl").write_text("".join(f"{row}\n" for row in tags), encoding="utf-8")
     (folder / "text.txt").write_text(". ".join(texts), encoding="utf-8")
+    chats = [json.dumps({"prompt": text, "completion": other}) for text, other in zip(texts, told, strict=True)]
+    (folder / "chats.jsonl").write_text("".join(f"{row}\n" for row in chats), encoding="utf-8")
     write_media(folder)
 
 
@@ -151,6 +153,7 @@ MORE: dict[str, dict[str, Any]] = {
     | {"model.width": "8", "train.batch": "12"},
     "spans": {**TEXT, **SMALL, "model.preset": "t5-tiny", "model.head_dim": "8", "model.hidden": "16"},
     "tags": {**FAMILIES["classes"], "data.path": ("tags.jsonl",)},
+    "chats": {**FAMILIES["gpt2"], "data.path": ("chats.jsonl",), "data.max_length": "96"},
     "series": {**FAMILIES["sets"], "data.path": ("series.csv",)},
 }
 

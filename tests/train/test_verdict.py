@@ -36,6 +36,7 @@ FAMILY = {
     "text-classification": "classes",
     "tagging": "tags",
     "causal-lm": "gpt2",
+    "chat-lm": "chats",
     "masked-lm": "masked",
     "span-corruption": "spans",
     "image-classification": "resnet",

@@ -43,7 +43,7 @@ def chat(
     """
     writing.check()
     loaded, options = prepared(model, writing, loading, dtype, device)
-    from headway.serve.chat_template import load_chat_template
+    from headway.data.chat_template import load_chat_template
     from headway.serve.conversation import Conversation
     from headway.tasks.results import ContinuesText
 

@@ -12,6 +12,8 @@ class DataKind(Enum):
     LABELS = "labelled texts"
     TAGS = "tagged words"
     TEXTS = "texts"
+    CONVERSATIONS = "conversations"
+    PREFERENCES = "preferences"
     IMAGES = "labelled images"
     CAPTIONS = "captioned images"
     SOUNDS = "labelled sounds"
@@ -21,11 +23,12 @@ class DataKind(Enum):
     ROWS = "rows of numbers over time"
 
 
-TEXTUAL = frozenset({DataKind.PAIRS, DataKind.LABELS, DataKind.TAGS, DataKind.TEXTS})  # records are words
+DIALOGUE = frozenset({DataKind.CONVERSATIONS, DataKind.PREFERENCES})  # records are messages
+TEXTUAL = frozenset({DataKind.PAIRS, DataKind.LABELS, DataKind.TAGS, DataKind.TEXTS}) | DIALOGUE  # records are words
 PICTURED = frozenset({DataKind.IMAGES, DataKind.CAPTIONS})  # records name an image
 HEARD = frozenset({DataKind.SOUNDS, DataKind.SPEECH})  # records name a sound
 NUMERIC = frozenset({DataKind.SERIES, DataKind.SETS, DataKind.ROWS})  # records are numbers
 # the second field is a class
 LABELLED = frozenset({DataKind.LABELS, DataKind.IMAGES, DataKind.SOUNDS, DataKind.SERIES, DataKind.SETS})
 STREAMED = frozenset({DataKind.TEXTS, DataKind.ROWS})  # records go on from one to the next
-ENDLESS = frozenset({DataKind.TEXTS}) | NUMERIC  # what is not measured in characters
+ENDLESS = frozenset({DataKind.TEXTS}) | DIALOGUE | NUMERIC  # what is not measured in characters

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from headway.data.column_choice import SHOWN, choose, described, doubted_header, refuse_mixed
 from headway.data.conll import recognise_conll
+from headway.data.conversations import recognise_conversations
 from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
 from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile
 from headway.data.shards import hash_of
@@ -91,6 +92,8 @@ def recognise_files(query: DataQuery) -> RecognisedData:
     if label_from is not None:
         raise UserError(f"{named}: classes are in names of images and sounds only", do="leave out data.label_from")
     files = [file for path in paths for file in unfolded(path)]
+    if found := recognise_conversations(query, files):
+        return found
     suffixes = {meant_as(file, kind) for file in files}
     if suffixes == {".txt"}:
         return documents(paths, files, columns)

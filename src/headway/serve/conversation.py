@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
+from headway.data.chat_template import ChatTemplate
 from headway.errors import UserError
 from headway.generate.session import context_of
 from headway.model import Model
 from headway.nn.trunk import Trunk
-from headway.serve.chat_template import ChatTemplate
 from headway.tasks.generation import GenerationOptions, streamed, token_limit
 from headway.tasks.results import ContinuesText
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
+from headway.data.chat_template import ChatTemplate, load_chat_template
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
 from headway.model import Model, load
 from headway.nn.trunk import tensors_of
 from headway.serve.api_errors import ApiError, busy
 from headway.serve.batching import BatchQueue
-from headway.serve.chat_template import ChatTemplate, load_chat_template
 from headway.serve.engine import Engine, GenerationRequest, Ticket
 from headway.serve.serve_options import EngineLimits, ServeOptions
 from headway.serve.token_text import TokenText

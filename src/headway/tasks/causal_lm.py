@@ -9,7 +9,7 @@ Axes:  N tokens of all rows
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Self
@@ -22,28 +22,16 @@ from headway.data.order import random_for
 from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
-from headway.generate.decoding import Job
-from headway.generate.request import Generated, Stop
-from headway.generate.sampling import GREEDY, RandomSampler
-from headway.generate.session import context_of
+from headway.generate.sampling import RandomSampler
 from headway.metrics.scores import Bucket, Scores, by_length
 from headway.metrics.scoring import score_losses, score_texts
 from headway.nn.head import LMHead, main_head, word_head
 from headway.nn.trunk import Trunk, device_of
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
-from headway.tasks.batches import FittedRow, PackedBatch, Row, TextBatch, TokenPrediction, around, ids, some, to_device
-from headway.tasks.generation import (
-    DECODING,
-    GREEDY_OPTIONS,
-    GenerationOptions,
-    continuation_job,
-    first_token,
-    hypotheses,
-    reread_tokens,
-    stop_condition,
-    streamed,
-)
+from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction, around, ids, some, to_device
+from headway.tasks.continuation import ContinuesInput
+from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions, first_token, stop_condition
 from headway.tasks.language_modelling import (
     LENGTH_EDGES,
     REPORT_TOKENS,
@@ -55,10 +43,9 @@ from headway.tasks.language_modelling import (
     joined_runs,
 )
 from headway.tasks.model_parts import ModelParts, required_tokenizer
-from headway.tasks.results import EvalResult, ReportDetails, Sample, TextPrediction, TracedInput
+from headway.tasks.results import EvalResult, ReportDetails, Sample, TracedInput
 from headway.tasks.text_tasks import DEFAULT_CONTEXT, Framing, context_for, corpus_level, merged_settings, one_tokenizer
-from headway.tasks.text_tracing import fitting_ids, followed, readable, reader, text_axes
-from headway.tasks.tracing import Choices, TracedRun, TraceOptions
+from headway.tasks.text_tracing import readable
 
 POSITION_TOKENS = 100_000  # of validation, whose loss is measured by position
 POSITION_EDGES = (4, 16, 64, 256, 1024)
@@ -72,10 +59,9 @@ class CausalBatch(TextBatch):
 
 
 @dataclass(frozen=True, eq=False)
-class CausalLM(LanguageModelling):
+class CausalLM(ContinuesInput, LanguageModelling):
     """Continue the text.  A document has `bos` before it and `eos` behind it, where the tokenizer has these."""
 
-    decoding = DECODING
     name = "causal-lm"
     does = "continues texts"
     architectures = ("bloom", "gemma", "gpt2", "gpt_neox", "llama", "mixtral", "olmo2", "workbench")
@@ -151,66 +137,6 @@ class CausalLM(LanguageModelling):
         ]
         losses, asked, sizes, lengths = zip(*rows, strict=True)
         return score_texts(losses, asked, sizes, lengths, edges=LENGTH_EDGES)
-
-    # ---- use
-
-    @torch.inference_mode()
-    def predict(
-        self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
-    ) -> Iterator[TextPrediction]:
-        prompts = self.prompts(model, inputs)
-        job = self.job(model, [prompt.ids for prompt in prompts], options)
-        for text, prompt, found in zip(inputs, prompts, job.generate(options.decoding), strict=True):
-            texts = [self.following(prompt.ids, one, job.stop) for one in found]
-            yield TextPrediction(text, hypotheses(found, texts), continues=True, cut=prompt.cut)
-
-    def stream(
-        self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS
-    ) -> Generator[str, None, TextPrediction]:
-        """The continuation of one text, piece by piece as it is written, behind the text itself."""
-        [(prompt, cut)] = self.prompts(model, [text])
-        yield text
-        found = yield from streamed(self.job(model, [prompt], options), self.tokenizer.stream(prompt), options)
-        return TextPrediction(text, (found,), continues=True, cut=cut)
-
-    def prompts(self, model: nn.Module, texts: Sequence[str]) -> list[FittedRow]:
-        """Of a text longer than the context, as many of its last tokens as are read again where the context is full."""
-        assert isinstance(model, Trunk)
-        rows, context = self.tokenizer.encode_batch(texts), context_of(model)
-        if context is None:
-            return [FittedRow(row) for row in rows]
-        last = reread_tokens(context)
-        cut = f"of more than {context:,} tokens cut to the last {last:,}"
-        return [FittedRow(row[-last:], cut) if len(row) > context else FittedRow(row) for row in rows]
-
-    def job(self, model: nn.Module, prompts: list[list[int]], options: GenerationOptions) -> Job:
-        assert isinstance(model, Trunk)
-        return continuation_job(model, prompts, self.tokenizer, self.settings, options)
-
-    def following(self, prompt: list[int], found: Generated, stop: Stop) -> str:
-        """The text that follows the prompt's: a word's first space belongs to it here, which it loses by itself."""
-        out = self.tokenizer.stream(prompt)
-        text = "".join([*(out.push(token) for token in found.body), out.end()])
-        return text[: stop.found(text)]
-
-    def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
-        """The text and its continuation, read as one: each token predicts which one follows."""
-        assert isinstance(model, Trunk)
-        tokenizer = self.tokenizer
-        prompt = fitting_ids(tokenizer.encode(input), model, tokenizer, self.settings, options)
-
-        def written() -> tuple[tuple[int, ...], str]:
-            job = self.job(model, [prompt], GenerationOptions(max_new_tokens=max(options.max_tokens, 1)))
-            job = replace(job, reread=None)  # all of it is read at once
-            [[found]] = job.generate(GREEDY)
-            return found.tokens, input + self.following(prompt, found, job.stop)
-
-        own, whole = written()
-        forced, read = followed(prompt, own, tokenizer, model, options.forced_text)
-        inputs, at = torch.tensor([read[:-1]], device=device_of(model)), tuple(range(len(read) - 1))
-        choices = Choices("next", at, tuple(read[1:]), reader(tokenizer), lambda best: written()[1], model.head)
-        axes = text_axes(read[:-1], tokenizer)
-        return TracedRun(model, lambda: model.features(inputs)[0], choices, axes, whole, forced_text=forced)
 
     # ---- for the report
 

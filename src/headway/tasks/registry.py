@@ -37,6 +37,8 @@ TASKS = {
     ),
     "tagging": TaskEntry("tagging:Tagging", "tagging", "TAGS", "tagging"),
     "causal-lm": TaskEntry("causal_lm:CausalLM", "language", "TEXTS", "a language model", "causal"),
+    "chat-lm": TaskEntry("chat:ChatLM", "chat", "CONVERSATIONS", "a chat model"),
+    "preference-lm": TaskEntry("preferences:PreferenceLM", "preferences", "PREFERENCES", "learning from preferences"),
     "masked-lm": TaskEntry("masked_lm:MaskedLM", "language", "TEXTS", "a language model", "masked"),
     "span-corruption": TaskEntry("span_corruption:SpanCorruption", "language", "TEXTS", "a language model", "span"),
     "image-classification": TaskEntry(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from headway.data.chat_template import load_chat_template
 from headway.data.tokenizer_readers import load_tokenizer
 from headway.errors import UserError
-from headway.serve.chat_template import load_chat_template
 from tests.cli.folders import words
 
 CHAT: list[dict[str, str]] = [

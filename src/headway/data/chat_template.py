@@ -19,8 +19,16 @@ from jinja2.ext import loopcontrols as LoopControls
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_files import SPECIAL_ROLES, read_chat_template, read_settings, role_token
 from headway.errors import UserError
+
+# of models that are trained here and have none: plain words, so that no token has to be added to a vocabulary
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message.role | capitalize }}:\n{{ message.content | trim }}"
+    "{{ eos_token if message.role == 'assistant' }}{{ '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{{ '\n' }}{% endif %}"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +36,11 @@ class ChatTemplate:
     template: Template
     special: Mapping[str, str]  # such as bos_token
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """The messages as the text behind which the assistant's answer follows."""
+    def render(self, messages: Sequence[Mapping[str, str]], *, answer_next: bool = True) -> str:
+        """The messages as a text, behind which the assistant's answer follows where it comes next."""
         values: dict[str, Any] = {"messages": [dict(one) for one in messages], "tools": None, "documents": None}
         try:
-            return self.template.render(**values, add_generation_prompt=True, **self.special)
+            return self.template.render(**values, add_generation_prompt=answer_next, **self.special)
         except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
             raise UserError(f"the model's chat template refuses these messages: {error!s:.300}") from error
 
@@ -42,13 +50,23 @@ def load_chat_template(folder: Path) -> ChatTemplate | None:
     text = read_chat_template(folder) if folder.is_dir() else None
     if text is None:
         return None
-    try:
-        template = environment().from_string(text, {"raise_exception": refuse, "strftime_now": now})
-    except TemplateError as error:
-        raise UserError(f"{folder}: its chat template is malformed: {error!s:.200}") from error
     settings = read_settings(folder)
     tokens = {f"{role}_token": token for role in SPECIAL_ROLES if (token := role_token(settings, role))}
-    return ChatTemplate(template, tokens)
+    return ChatTemplate(compiled(text, str(folder)), tokens)
+
+
+def template_of(tokenizer: Tokenizer) -> ChatTemplate:
+    """The chat template of a tokenizer that has one."""
+    assert tokenizer.chat_template is not None
+    tokens = {f"{role}_token": token for role, token in tokenizer.roles.named().items()}
+    return ChatTemplate(compiled(tokenizer.chat_template, "the tokenizer"), tokens)
+
+
+def compiled(text: str, owner: str) -> Template:
+    try:
+        return environment().from_string(text, {"raise_exception": refuse, "strftime_now": now})
+    except TemplateError as error:
+        raise UserError(f"{owner}: its chat template is malformed: {error!s:.200}") from error
 
 
 class GenerationBlock(Extension):

@@ -235,6 +235,8 @@ KINDS = {
     **dict.fromkeys(("images by folder", "images and a table", "images without labels"), "IMAGES"),
     "texts with a label": "LABELS",
     "texts": "TEXTS",
+    "conversations": "CONVERSATIONS",
+    "preferences": "PREFERENCES",
     "images with captions": "CAPTIONS",
     "sounds": "SOUNDS",
     "speech": "SPEECH",

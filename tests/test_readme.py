@@ -179,6 +179,9 @@ def write_examples(folder: Path) -> None:
         "reviews.csv": "text,label\n" + "".join(f"film {at},{'good' if at % 2 else 'bad'}\n" for at in numbers),
         "tagged.jsonl": '{"words": ["a", "dog"], "tags": ["DET", "NOUN"]}\n' * 12,
         "ner.conll": "a DET\ndog NOUN\nruns VERB\n\n" * 12,
+        "chats.jsonl": '{"messages": [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "2"}]}\n'
+        * 12,
+        "preferred.jsonl": '{"prompt": "2 or 3?", "chosen": "3.", "rejected": "2."}\n' * 12,
         "book.txt": "It was a dark and stormy night.\n" * 12,
         "clips/transcripts.tsv": "file\ttranscript\n" + "".join(f"{at}.wav\tyes no\n" for at in numbers),
         "heartbeats.csv": "".join(f"{at},0.5,0.25,{'well' if at % 2 else 'ill'}\n" for at in numbers),

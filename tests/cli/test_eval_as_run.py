@@ -36,6 +36,8 @@ MATCHED = ("clip", "clip over a swin")
 # tasks whose scores are no function of what `run` answers, and why
 UNANSWERED = {
     "causal-lm": "the loss of every token, not of a continuation",
+    "chat-lm": "the loss of the tokens of answers, not of an answer",
+    "preference-lm": "which of two answers is likelier, not an answer",
     "masked-lm": "the loss of tokens that are masked at random",
     "span-corruption": "the loss of spans that are masked at random",
     "masked-image": "the error of patches, and `run` gives a vector",
@@ -43,7 +45,7 @@ UNANSWERED = {
     "media-embedding": "`eval` has nothing to compare a vector with",
     "text-embedding": "`eval` has nothing to compare a vector with",
 }
-UNANSWERED_FAMILIES = ("gpt2", "llama", "mixtral", "masked", "spans", "mae", "simmim", "simmim swin", "simclr")
+UNANSWERED_FAMILIES = ("gpt2", "llama", "mixtral", "chats", "masked", "spans", "mae", "simmim", "simmim swin", "simclr")
 
 
 def test_every_family_is_here() -> None:

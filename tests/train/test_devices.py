@@ -26,7 +26,7 @@ from headway.generate.sampling import RandomSampler
 from headway.look.html_page import RecordingView
 from headway.look.recording import find_attention_sites
 from headway.nn.trunk import device_of
-from headway.tasks import base, batches, causal_lm
+from headway.tasks import base, batches, continuation
 from headway.tasks.base import Task
 from headway.tasks.batches import to_device
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
@@ -238,7 +238,7 @@ DEFECTS: dict[str, tuple[Any, str, Callable[[Family], Any]]] = {
     "the loss of validation": (base, "to_device", validation),
     "an embedding": (batches, "to_device", embeddings),
     "prompts": (session, "device_of", partial(answers, options=GREEDY_OPTIONS)),
-    "a trace": (causal_lm, "device_of", recorded),
+    "a trace": (continuation, "device_of", recorded),
 }
 
 

@@ -13,7 +13,7 @@ Axes:  P pairs   M tokens of all answers
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -160,7 +160,7 @@ class PreferenceLM(Dialogue):
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Generator[None]:
     """Without dropout, for a while."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()

@@ -123,6 +123,21 @@ def test_documents_read_as_they_were_written(text: str, packed: bool, mark: bool
         assert max(map(len, pieces)) <= 4 * piece
 
 
+BYTES = st.lists(TEXTS.map(str.encode) | st.sampled_from([b"\0", b"\xff", b"\n", b"\r\n"]), min_size=1, max_size=30)
+
+
+@pytest.mark.slow
+@given(BYTES.map(b"".join), st.integers(4, 40))
+def test_lines_that_are_read_together_are_cut_as_one_by_one(data: bytes, piece: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "PIECE_CHARACTERS", piece)
+        file, chunks = Path(folder, "a.txt"), sources.chunks
+        file.write_bytes(data)
+        together = list(sources.read_document(file))
+        patch.setattr(sources, "chunks", lambda stream, _: chunks(stream, lambda: 0))  # pyright: ignore
+        assert together == list(sources.read_document(file))
+
+
 @pytest.mark.slow
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=8), st.integers(0, 3))
 def test_blank_lines_end_a_table_and_do_not_count(pairs: Pairs, blanks: int) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from io import BufferedIOBase
+from io import BufferedIOBase, BytesIO
 from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
@@ -154,7 +154,7 @@ def read_document(file: Path) -> Iterator[tuple[int, str] | Problem]:
     """Pieces with the numbers of the lines where they begin."""
     parts: list[str] = []
     size = begin = 0
-    for segment in segments(file):
+    for segment in segments(file, lambda: PIECE_CHARACTERS - size):
         if isinstance(segment, Problem):
             yield segment
             continue
@@ -171,35 +171,42 @@ def read_document(file: Path) -> Iterator[tuple[int, str] | Problem]:
         yield begin, "".join(parts)
 
 
-def segments(file: Path) -> Iterator[tuple[int, str] | Problem]:
-    """Lines with their ends, and parts of very long lines."""
+def segments(file: Path, room: Callable[[], int]) -> Iterator[tuple[int, str] | Problem]:
+    """Lines with their ends, those that have `room` in a piece together, and parts of very long lines."""
     number, first = 1, True
     with open_bytes(file) as stream:
         try:
-            for raw in chunks(stream):
-                line = decode(unmarked(raw, file) if first else raw, file, number)
-                first = False
-                if line.problem:
-                    yield line.problem
-                elif "\0" in line.text:
-                    said = f"a NUL character at position {line.text.index(chr(0)) + 1}"
-                    yield Problem(file, number, Flaw.NUL, said)
-                else:
-                    yield number, f"{line.bare}\n" if line.text.endswith("\n") else line.text
-                number += raw.endswith(b"\n")
+            for raw in chunks(stream, room):
+                raw = unmarked(raw, file) if first else raw
+                lines, first = [decode(raw, file, number)], False
+                if lines[0].problem or "\0" in lines[0].text:  # one by one, to find the line
+                    lines = [decode(one, file, at) for at, one in enumerate(BytesIO(raw), number)]
+                for line in lines:
+                    if line.problem:
+                        yield line.problem
+                    elif "\0" in line.text:
+                        said = f"a NUL character at position {line.text.index(chr(0)) + 1}"
+                        yield Problem(file, line.number, Flaw.NUL, said)
+                    else:
+                        yield line.number, line.text.replace("\r\n", "\n")
+                number += raw.count(b"\n")
         except CUT as error:
             yield cut(file, number, error)
 
 
-def chunks(stream: BufferedIOBase) -> Iterator[bytes]:
-    """Lines, those longer than a piece in several parts."""
-    rest = b""
-    while raw := stream.readline(PIECE_CHARACTERS):
-        raw, rest = rest + raw, b""
+def chunks(stream: BufferedIOBase, room: Callable[[], int]) -> Iterator[bytes]:
+    """Lines: after the first, as many together as have `room`; those longer than a piece in several parts."""
+    ahead = rest = b""
+    while raw := ahead + stream.readline(PIECE_CHARACTERS - len(ahead)):
+        raw, rest, ahead = rest + raw, b"", b""
         if not raw.endswith(b"\n") and len(raw) >= PIECE_CHARACTERS:
             end = parting(raw)
             raw, rest = raw[:end], raw[end:]
         yield raw
+        if not rest and (most := room()) > 0:  # bytes are no fewer than characters
+            lines, end, ahead = stream.read1(most).rpartition(b"\n")
+            if end:
+                yield lines + end
     if rest:
         yield rest
 

@@ -55,6 +55,7 @@ from headway.zoo import modernbert as modernbert_zoo
 from headway.zoo import olmo2 as olmo2_zoo
 from headway.zoo import rnn as rnn_zoo
 from headway.zoo import seq2seq as seq2seq_zoo
+from headway.zoo import siglip as siglip_zoo
 from headway.zoo import t5 as t5_zoo
 from headway.zoo import text_classifier as text_classifier_zoo
 from headway.zoo import transformer as transformer_zoo
@@ -392,6 +393,11 @@ def zoo_clip_text() -> nn.Module:
     return Trunk(tower.embed, tower.stack)
 
 
+def zoo_siglip_text() -> Trunk:
+    sizes = {"dim": DIM, "layers": 2, "heads": HEADS, "image_dim": 5}
+    return siglip_zoo.text_tower(siglip_zoo.Config(VOCAB, 3, CONTEXT, **sizes))
+
+
 class Unmoved(nn.Module):
     """An encoder that moves each row's real frames to its front, seen as one that leaves them where they stand."""
 
@@ -516,6 +522,7 @@ SUBJECTS = [
     Subject("zoo bart classes", zoo_bart_classes, CLASSIFIER, tokens),
     Subject("zoo text classifier", zoo_text_classifier, CLASSIFIER | RELATIVE, tokens),
     Subject("zoo clip text, projected", zoo_clip_vector, CLASSIFIER, tokens),
+    Subject("zoo siglip text", zoo_siglip_text, CLASSIFIER, tokens),
     Subject("zoo whisper decoder", lambda: zoo_whisper().decoder, DECODER, tokens, memory),
     Subject("zoo whisper encoder", lambda: Unmoved(zoo_whisper().encoder), ENCODER, vectors),
     # what makes tokens of frames moves padding to the end of a row: tests/zoo/test_conformer.py

@@ -30,7 +30,7 @@ vit-nano vit-micro vit-ti16 vit-s16 vit-b16 vit-l16 vit-h14 dinov2-s14 pixels-na
 mae-nano mae-b16 mae-l16 mae-h14 simmim-nano simmim-b16 simmim-swin-b
 swin-nano swin-t swin-s swin-b swin-l swinv2-t swinv2-s swinv2-b
 captioner captioner-small captioner-small-hard vit-captioner-small
-clip-nano clip-vit-b32 clip-vit-b16 clip-vit-l14 clip-vit-l14-336 clip-resnet-18 simclr-nano simclr-resnet-50
+clip-nano clip-vit-b32 clip-vit-b16 clip-vit-l14 clip-vit-l14-336 siglip-b16 clip-resnet-18 simclr-nano simclr-resnet-50
 mvit-b mvit-nano mvitv2-t mvitv2-s mvitv2-b
 resnet-nano resnet-nano-attention resnet-18 resnet-26 resnet-50 resnet-50-attention lrnet-nano lrnet-26 lrnet-50
 seq2seq-lstm rnn-small rnnsearch-small rnnencdec-50 rnnsearch-50

@@ -306,6 +306,8 @@ PRESETS: dict[str, Preset] = {
     "clip-vit-b16": clip(16, 768, 12),
     "clip-vit-l14": clip(14, 1024, 24, dim=768, width=768),
     "clip-vit-l14-336": clip(14, 1024, 24, dim=768, width=768, image=336),
+    # Zhai et al. 2023
+    "siglip-b16": of("siglip"),
     "clip-resnet-18": of(
         "image_text",
         encoder="resnet-18",

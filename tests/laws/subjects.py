@@ -44,10 +44,12 @@ from headway.zoo import captioner as captioner_zoo
 from headway.zoo import clip_text as clip_text_zoo
 from headway.zoo import conformer as conformer_zoo
 from headway.zoo import deberta as deberta_zoo
+from headway.zoo import deepseek as deepseek_zoo
 from headway.zoo import forecaster as forecaster_zoo
 from headway.zoo import gemma as gemma_zoo
 from headway.zoo import gpt2 as gpt2_zoo
 from headway.zoo import gpt_neox as gpt_neox_zoo
+from headway.zoo import gpt_oss as gpt_oss_zoo
 from headway.zoo import llama as llama_zoo
 from headway.zoo import mbart as mbart_zoo
 from headway.zoo import mixtral as mixtral_zoo
@@ -365,6 +367,20 @@ def zoo_mixtral() -> nn.Module:
     return lively(mixtral_zoo.build(mixtral_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))
 
 
+def zoo_gpt_oss() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "head_dim": 4, "hidden": DIM, "experts": 4, "top": 2}
+    local = {"window": 4, "local_layers": (0,), "rotary": llama_zoo.Frequencies()}
+    return lively(gpt_oss_zoo.build(gpt_oss_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **local)))  # type: ignore[arg-type]
+
+
+def zoo_deepseek(routing: str) -> nn.Module:
+    latent = deepseek_zoo.Latent(latent=6, plain=3, turned=4, value=5, rank=7)
+    mixture = deepseek_zoo.Experts(6, top=2, expert_hidden=DIM, groups=3, kept=2, routing=routing)
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "dense_layers": 1}
+    config = deepseek_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, latent=latent, mixture=mixture)  # type: ignore[arg-type]
+    return lively(deepseek_zoo.build(config))
+
+
 def zoo_rnn() -> nn.Module:
     return rnn_zoo.build(rnn_zoo.Config(VOCAB, dim=DIM, hidden=DIM // 2, align=6, readout=5)).decoder
 
@@ -497,6 +513,9 @@ SUBJECTS = [
     ),
     Subject("zoo bloom", zoo_bloom, DECODER | RELATIVE, tokens),
     Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),
+    Subject("zoo gpt-oss", zoo_gpt_oss, DECODER | RELATIVE, tokens),
+    Subject("zoo deepseek-v2", lambda: zoo_deepseek("softmax"), DECODER | RELATIVE, tokens),
+    Subject("zoo deepseek-v3", lambda: zoo_deepseek("sigmoid"), DECODER | RELATIVE, tokens),
     Subject("zoo bert", zoo_bert, ENCODER, tokens),
     Subject("zoo albert", zoo_albert, ENCODER, tokens),
     Subject("zoo mpnet, narrow", zoo_mpnet, ENCODER, tokens),

@@ -222,6 +222,9 @@ PRESETS: dict[str, Preset] = {
     "olmo2-1b": sized("olmo2", 2048, 16, 16, hidden=8192),
     "pythia-160m": sized("gpt_neox", 768, 12, 12, hidden=3072),
     "bloom-560m": sized("bloom", 1024, 24, 16),
+    # OpenAI 2025; DeepSeek-AI 2024
+    "gpt-oss-20b": of("gpt_oss"),
+    "deepseek-v3": of("deepseek"),
     # He et al. 2021; Warner et al. 2024; NLLB team 2022
     "deberta-v3-base": sized("deberta", 768, 12, 12, top="none"),
     "modernbert-base": sized("modernbert", 768, 22, 12, hidden=1152, top="none"),

@@ -16,7 +16,7 @@ def test_softmax_over_keys_stands_in_one_place() -> None:
     answers = {
         f"tasks/{name}.py" for name in ("image_text", "masked_lm", "media_classification", "text_classification")
     }
-    assert users == {"ops/attend.py", "nn/moe.py", "lecture.py", *answers}
+    assert users == {"ops/attend.py", "nn/moe.py", "nn/towers.py", "lecture.py", *answers}
 
 
 def test_the_fused_kernel_is_called_in_one_place() -> None:

@@ -252,7 +252,7 @@ def load(
         (loaded.tokenizer, loaded.target_tokenizer) if loaded.tokenizer else read_tokenizers(place, loaded.model_type)
     )
     check_tokenizers(source, target, loaded.model, place)
-    if (place / PREPROCESSING).is_file():
+    if any((place / name).is_file() for name in (PREPROCESSING, "processor_config.json")):
         loaded = replace(loaded, preprocess=read_preprocessing(place, loaded))
     return replace(loaded, tokenizer=source, target_tokenizer=target, own_task=task, dtype=dtype)
 
@@ -372,12 +372,12 @@ def generation_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_preprocessing(folder: Path, loaded: Model) -> Preprocess | None:
-    from headway.data.preprocess import read_preprocess
+    from headway.data.preprocess import read_preprocess, read_settings
 
     if loaded.architecture == WHISPER:
         from headway.interop.whisper import check_sound
 
-        check_sound(read_json(folder / PREPROCESSING), loaded.config)
+        check_sound(read_settings(folder) or {}, loaded.config)
     return read_preprocess(folder)
 
 

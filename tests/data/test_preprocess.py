@@ -51,6 +51,15 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
     assert read_preprocess(tmp_path) is None
 
 
+def test_what_stands_within_a_processors_file_is_read(tmp_path: Path) -> None:
+    value = ImagePreprocess((24, 24), None, 3, *HALF)
+    told = {"processor_class": "SiglipProcessor", "image_processor": value.to_dict()}
+    (tmp_path / "processor_config.json").write_text(json.dumps(told))
+    assert read_preprocess(tmp_path) == value
+    (tmp_path / "processor_config.json").write_text('{"processor_class": "Gemma3Processor"}')
+    assert read_preprocess(tmp_path) is None
+
+
 FOREIGN: dict[str, tuple[dict[str, Any], Preprocess]] = {
     "vit": (
         {

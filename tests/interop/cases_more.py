@@ -7,6 +7,7 @@ from typing import Any
 from tests.interop.cases_bert import SIZES as BERT
 from tests.interop.cases_decoders import LOCAL, WHOLE
 from tests.interop.cases_decoders import case as decoder
+from tests.interop.cases_llama import YARN
 from tests.interop.cases_seq2seq import PAIR, biased
 from tests.interop.parity import Case, Kind
 
@@ -40,6 +41,23 @@ EXPERTS = {
     "norm_topk_prob": True,
     "head_dim": 8,
 }
+SINKS = {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "sliding_window": 3}
+MLA = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 12,
+    "kv_lora_rank": 10,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "n_group": 3,
+    "topk_group": 2,
+}
+SHARP = {"rope_type": "yarn", "rope_theta": 1e4, **YARN, "mscale": 0.7, "mscale_all_dim": 0.7}
 
 
 def model(architecture: str, sizes: dict[str, Any]) -> Any:
@@ -94,5 +112,31 @@ CASES = [
         use_sliding_window=True,
         sliding_window=3,
         tie_word_embeddings=True,
+    ),
+    decoder("gpt_oss", "GptOssForCausalLM", **SINKS),
+    decoder(
+        "gpt_oss, all whole, plain frequencies, tied",
+        "GptOssForCausalLM",
+        **SINKS,
+        layer_types=[WHOLE] * 3,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+        tie_word_embeddings=True,
+    ),
+    decoder("deepseek_v3", "DeepseekV3ForCausalLM", **MLA),
+    decoder(
+        "deepseek_v3, halves, YaRN, whole queries, two shared",
+        "DeepseekV3ForCausalLM",
+        **{**MLA, "q_lora_rank": None, "n_shared_experts": 2},
+        rope_interleave=False,
+        rope_parameters=SHARP,
+    ),
+    decoder("deepseek_v2", "DeepseekV2ForCausalLM", **MLA, attention_bias=True),
+    decoder(
+        "deepseek_v2, groups, YaRN",
+        "DeepseekV2ForCausalLM",
+        **MLA,
+        topk_method="group_limited_greedy",
+        routed_scaling_factor=4.0,
+        rope_parameters=SHARP,
     ),
 ]

@@ -322,9 +322,7 @@ def some_images(c: Any) -> Tensor:
 def compare_towers(theirs: Any, ours: Any) -> dict[str, float]:
     """Images and texts; a text's first end token is its last, and what stands behind it is filled with more of them."""
     text, image = theirs.config.text_config, theirs.config.vision_config
-    ids, real = ragged(text.vocab_size - 1)
-    last = max(text.eos_token_id, text.vocab_size - 1)  # old files give no end, and the largest id is meant
-    ids = torch.where(real & (torch.arange(LENGTHS[0]) < torch.tensor(LENGTHS)[:, None] - 1), ids, last)
+    ids, real = some_texts(text)
     images = torch.randn(3, 3, image.image_size, image.image_size, generator=torch.Generator().manual_seed(2))
     recorded = {"output_hidden_states": True, "output_attentions": True}
     out = theirs(input_ids=ids, pixel_values=images, attention_mask=real.long(), **recorded)
@@ -345,14 +343,21 @@ def compare_towers(theirs: Any, ours: Any) -> dict[str, float]:
     return found
 
 
+def some_texts(c: Any) -> tuple[Tensor, Tensor]:
+    """Texts and which of their tokens count: CLIP's end, SigLIP's are filled up to the context."""
+    ids, real = ragged(c.vocab_size - 1)
+    if c.model_type.startswith("siglip"):
+        return torch.where(real, ids, c.pad_token_id), torch.ones_like(real)
+    last = max(c.eos_token_id, c.vocab_size - 1)  # old files give no end, and the largest id is meant
+    return torch.where(torch.arange(LENGTHS[0]) < torch.tensor(LENGTHS)[:, None] - 1, ids, last), real
+
+
 def compare_tower(theirs: Any, ours: Any) -> dict[str, float]:
     """One of two towers alone, whose answer is a vector of the whole text or image."""
     c, recorded = theirs.config, {"output_hidden_states": True, "output_attentions": True}
     trace = Trace(ours, "*")
     if hasattr(c, "vocab_size"):
-        ids, real = ragged(c.vocab_size - 1)
-        last = max(c.eos_token_id, c.vocab_size - 1)
-        ids = torch.where(torch.arange(LENGTHS[0]) < torch.tensor(LENGTHS)[:, None] - 1, ids, last)
+        ids, real = some_texts(c)
         out = theirs(input_ids=ids, attention_mask=real.long(), **recorded)
         ours(ids, Context(keep=real[:, None], trace=trace))
         inputs = ids  # without a mask: the ends tell

@@ -14,9 +14,10 @@ from torch.testing import assert_close
 from headway.errors import UserError
 from headway.interop.config_reader import collect_notes
 from headway.interop.registry import family
-from headway.zoo import bloom, gemma, gpt2, gpt_neox, llama, olmo2
+from headway.nn.trunk import tensors_of
+from headway.zoo import bloom, deepseek, gemma, gpt2, gpt_neox, llama, olmo2
 from headway.zoo.build import on_meta
-from tests.interop.cases_decoders import CASES
+from tests.interop import cases_decoders, cases_more
 from tests.interop.parity import load, shaken
 from tests.interop.published_configs import COMMON, CONFIGS
 
@@ -31,7 +32,7 @@ def test_a_published_config_has_its_parameters(name: str) -> None:
     ours = on_meta(family(values["model_type"]).read_config(values))
     config = transformers.AutoConfig.for_model(**values)
     with torch.device("meta"):
-        theirs = transformers.AutoModelForCausalLM.from_config(config)
+        theirs = getattr(transformers, values["architectures"][0])(config)
     assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
 
 
@@ -66,6 +67,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("gptj", {"rotary_dim": 63}, "rotary_dim=63"),
     ("gpt_neo", {"attention_types": [["global"], 3]}, "attention_types="),
     ("smollm3", {"no_rope_layers": [1, 2]}, "no_rope_layers="),
+    ("gpt_oss", {"quantization_config": {"quant_method": "mxfp4"}}, "weights quantised by 'mxfp4' are not read"),
+    ("gpt_oss", {"attention_bias": False}, "attention_bias=False is not supported for gpt_oss"),
+    ("deepseek_v3", {"quantization_config": {"quant_method": "fp8"}}, "weights quantised by 'fp8' are not read"),
+    ("deepseek_v3", {"norm_topk_prob": False}, "norm_topk_prob=False is not supported for deepseek_v3"),
+    ("deepseek_v3", {"rope_scaling": {"type": "yarn", "factor": 4.0, "mscale_all_dim": 1.0}}, "one of mscale and"),
+    ("deepseek_v2", {"topk_method": "noaux_tc"}, "topk_method='noaux_tc' is not supported for deepseek_v2"),
 ]
 
 
@@ -92,6 +99,7 @@ UNTOLD: list[tuple[str, object, str]] = [
     ("phi", gpt_neox.Config(ffn="gated"), "write it as a stablelm model"),
     ("bloom", bloom.Config(biased=False), "write it as a mpt model"),
     ("mpt", bloom.Config(), "write it as a bloom model"),
+    ("deepseek_v2", deepseek.Config(), "write it as a deepseek_v3 model"),
 ]
 
 
@@ -102,10 +110,12 @@ def test_what_cannot_be_told_there_is_not_written(model_type: str, config: objec
     assert told in str(caught.value)
 
 
+CASES = [*cases_decoders.CASES, *cases_more.CASES]
 WRITTEN = (
     *("qwen3, biased, tied, windows in some layers", "smollm3", "granite", "gemma", "gemma2"),
     *("gemma3_text", "olmo", "olmo2", "olmo3", "gpt_neox", "gptj", "phi", "stablelm, side by side, biased, tied"),
     *("starcoder2", "falcon", "falcon, two norms, groups", "gpt_neo", "opt", "bloom", "mpt"),
+    *("gpt_oss", "deepseek_v2, groups, YaRN", "deepseek_v3"),
 )
 
 
@@ -122,7 +132,7 @@ def test_what_we_write_transformers_loads(case: Any, tmp_path: Path) -> None:
     config = known.read_config(values)
     ours, names = known.build(config).eval(), known.keymap(config)
     load(ours, names.load(stored))
-    written = names.save(dict(ours.named_parameters()))
+    written = names.save(tensors_of(ours))
     (tmp_path / "ours").mkdir()
     tensors = {key: x.detach() for key, x in written.items()}
     save_file(tensors, tmp_path / "ours" / "model.safetensors", {"format": "pt"})

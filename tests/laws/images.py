@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from headway.nn.image import PatchEmbed
 from headway.nn.trunk import Trunk
 from headway.nn.window_attention import Windowed
-from headway.zoo import clip, dinov2, lrnet, mvit, mvitv2, resnet, simclr, swin, swinv2
+from headway.zoo import clip, dinov2, lrnet, mvit, mvitv2, resnet, siglip, simclr, swin, swinv2
 
 CHANNELS, CLASSES = 2, 3
 PYRAMID = {"channels": CHANNELS, "patch": 2, "dim": 4, "layers": (2, 2), "heads": (1, 2), "classes": CLASSES}
@@ -45,6 +45,13 @@ def clip_tower() -> Trunk:
     return shaken(tower)
 
 
+def siglip_tower() -> Trunk:
+    """SigLIP's tower of images, which are coloured there."""
+    tower = siglip.image_tower(siglip.Config(image=16, patch=2, image_dim=CLASSES, image_layers=2, image_heads=1))
+    tower.embed.patches = PatchEmbed(CHANNELS, CLASSES, 2)
+    return shaken(tower)
+
+
 MODELS: dict[str, Callable[[], Trunk]] = {
     "swin": lambda: swin_of((2, 2)),
     "swin, padded": lambda: swin_of((3, 3)),
@@ -58,6 +65,7 @@ MODELS: dict[str, Callable[[], Trunk]] = {
         lrnet.build(lrnet.Config(16, **CONVOLUTIONS, hidden=(8, 9), share=2, size=3, stem="small", prior=True))
     ),
     "clip": clip_tower,
+    "siglip": siglip_tower,
     "dinov2": lambda: shaken(
         dinov2.build(dinov2.Config(16, CHANNELS, 2, CLASSES, 8, 2, 2, registers=2, top="classes"))
     ),

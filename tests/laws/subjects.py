@@ -44,10 +44,12 @@ from headway.zoo import captioner as captioner_zoo
 from headway.zoo import clip_text as clip_text_zoo
 from headway.zoo import conformer as conformer_zoo
 from headway.zoo import deberta as deberta_zoo
+from headway.zoo import deepseek as deepseek_zoo
 from headway.zoo import forecaster as forecaster_zoo
 from headway.zoo import gemma as gemma_zoo
 from headway.zoo import gpt2 as gpt2_zoo
 from headway.zoo import gpt_neox as gpt_neox_zoo
+from headway.zoo import gpt_oss as gpt_oss_zoo
 from headway.zoo import llama as llama_zoo
 from headway.zoo import mbart as mbart_zoo
 from headway.zoo import mixtral as mixtral_zoo
@@ -55,6 +57,7 @@ from headway.zoo import modernbert as modernbert_zoo
 from headway.zoo import olmo2 as olmo2_zoo
 from headway.zoo import rnn as rnn_zoo
 from headway.zoo import seq2seq as seq2seq_zoo
+from headway.zoo import siglip as siglip_zoo
 from headway.zoo import t5 as t5_zoo
 from headway.zoo import text_classifier as text_classifier_zoo
 from headway.zoo import transformer as transformer_zoo
@@ -364,6 +367,20 @@ def zoo_mixtral() -> nn.Module:
     return lively(mixtral_zoo.build(mixtral_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))
 
 
+def zoo_gpt_oss() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "head_dim": 4, "hidden": DIM, "experts": 4, "top": 2}
+    local = {"window": 4, "local_layers": (0,), "rotary": llama_zoo.Frequencies()}
+    return lively(gpt_oss_zoo.build(gpt_oss_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **local)))  # type: ignore[arg-type]
+
+
+def zoo_deepseek(routing: str) -> nn.Module:
+    latent = deepseek_zoo.Latent(latent=6, plain=3, turned=4, value=5, rank=7)
+    mixture = deepseek_zoo.Experts(6, top=2, expert_hidden=DIM, groups=3, kept=2, routing=routing)
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "dense_layers": 1}
+    config = deepseek_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, latent=latent, mixture=mixture)  # type: ignore[arg-type]
+    return lively(deepseek_zoo.build(config))
+
+
 def zoo_rnn() -> nn.Module:
     return rnn_zoo.build(rnn_zoo.Config(VOCAB, dim=DIM, hidden=DIM // 2, align=6, readout=5)).decoder
 
@@ -390,6 +407,11 @@ def zoo_clip_vector() -> Trunk:
 def zoo_clip_text() -> nn.Module:
     tower = zoo_clip_vector()
     return Trunk(tower.embed, tower.stack)
+
+
+def zoo_siglip_text() -> Trunk:
+    sizes = {"dim": DIM, "layers": 2, "heads": HEADS, "image_dim": 5}
+    return siglip_zoo.text_tower(siglip_zoo.Config(VOCAB, 3, CONTEXT, **sizes))
 
 
 class Unmoved(nn.Module):
@@ -491,6 +513,9 @@ SUBJECTS = [
     ),
     Subject("zoo bloom", zoo_bloom, DECODER | RELATIVE, tokens),
     Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),
+    Subject("zoo gpt-oss", zoo_gpt_oss, DECODER | RELATIVE, tokens),
+    Subject("zoo deepseek-v2", lambda: zoo_deepseek("softmax"), DECODER | RELATIVE, tokens),
+    Subject("zoo deepseek-v3", lambda: zoo_deepseek("sigmoid"), DECODER | RELATIVE, tokens),
     Subject("zoo bert", zoo_bert, ENCODER, tokens),
     Subject("zoo albert", zoo_albert, ENCODER, tokens),
     Subject("zoo mpnet, narrow", zoo_mpnet, ENCODER, tokens),
@@ -516,6 +541,7 @@ SUBJECTS = [
     Subject("zoo bart classes", zoo_bart_classes, CLASSIFIER, tokens),
     Subject("zoo text classifier", zoo_text_classifier, CLASSIFIER | RELATIVE, tokens),
     Subject("zoo clip text, projected", zoo_clip_vector, CLASSIFIER, tokens),
+    Subject("zoo siglip text", zoo_siglip_text, CLASSIFIER, tokens),
     Subject("zoo whisper decoder", lambda: zoo_whisper().decoder, DECODER, tokens, memory),
     Subject("zoo whisper encoder", lambda: Unmoved(zoo_whisper().encoder), ENCODER, vectors),
     # what makes tokens of frames moves padding to the end of a row: tests/zoo/test_conformer.py

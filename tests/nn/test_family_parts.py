@@ -8,14 +8,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+import headway
+from headway import Context, State
+from headway.errors import UserError
 from headway.interop.keymap import Grouped
+from headway.nn.attention import SelfAttention
 from headway.nn.bias import DisentangledBias, DistanceVectors
 from headway.nn.block import LayerScale, ParallelBlock, Residual
+from headway.nn.ffn import ClampedGatedFFN
 from headway.nn.head import CAPPED_TOKENS, ClassAndMean, SoftCappedHead
 from headway.nn.image import RegisteredClassToken
+from headway.nn.latent_attention import LatentAttention, SinkAttention
+from headway.nn.moe import GroupedSigmoid, GroupedSoftmax
 from headway.nn.norm import JointRMSNorm, OffsetRMSNorm
-from headway.ops.pattern import Positions
+from headway.ops.pattern import Causal, Positions
 from headway.ops.relative import log_bucket
+from headway.ops.rotary import Rotary
 
 
 def rows(*shape: int) -> Tensor:
@@ -106,3 +114,58 @@ def test_rows_of_groups_go_there_and_back() -> None:
     q, k, v = change.load([there])
     assert (q.flatten().tolist(), k.flatten().tolist(), v.flatten().tolist()) == ([0, 1, 4, 5], [2, 6], [3, 7])
     assert_close(change.save([q, k, v])[0], there)
+
+
+@torch.no_grad()
+def test_a_sink_takes_its_share_of_the_attention() -> None:
+    attention, x = SinkAttention(4, 2, pattern=Causal()), rows(1, 3, 4)
+    plain = SelfAttention(4, 2, pattern=Causal())
+    attention.sink.data[:] = -torch.inf
+    plain.load_state_dict(attention.state_dict(), strict=False)
+    assert_close(attention(x), plain(x))  # a sink that nobody looks at
+    with headway.record(attention, "weights") as trace:
+        attention.sink.data = torch.tensor([0.0, 50.0])
+        attention(x)
+    weights = trace["weights"].full()[0]
+    q, k = (layer(x).view(3, 2, 2).transpose(0, 1) for layer in (attention.q, attention.k))
+    masses = ((q @ k.mT) * 2**-0.5).exp().tril()  # a sink of logit 0 has the mass 1
+    assert_close(weights[0], masses[0] / (masses[0].sum(-1, keepdim=True) + 1))
+    assert float(weights[1].max()) < 1e-9
+
+
+@torch.no_grad()
+def test_a_latent_state_holds_few_numbers() -> None:
+    attention = LatentAttention(8, 4, latent=3, plain=2, rotary=Rotary(2), value=5)
+    x, state = rows(2, 6, 8), State()
+    steps = [attention(part, Context(state=state)) for part in x.split([4, 1, 1], 1)]
+    assert_close(torch.cat(steps, 1), attention(x))
+    held = [x.shape[1] * x.shape[-1] for x in state.append(attention, Positions.run(6, 0), *empty(2, 3, 2)).tensors]
+    assert held == [3, 2]
+
+
+def empty(rows: int, *widths: int) -> list[Tensor]:
+    return [torch.zeros(rows, 1, 0, width) for width in widths]
+
+
+def test_experts_come_from_the_best_groups() -> None:
+    scores = torch.tensor([[0.9, 0.1, 0.6, 0.5, 0.2, 0.3]])
+    logits = scores.logit()
+    gates, picks = GroupedSigmoid(6, groups=3, kept=1, factor=2.0)(logits, 2)
+    assert sorted(picks[0].tolist()) == [2, 3]  # 0.6 + 0.5 is more than 0.9 + 0.1
+    assert_close(gates, 2 * scores.gather(1, picks) / 1.1)
+    routing = GroupedSigmoid(6, groups=3, kept=1, factor=1.0)
+    routing.correction[4] = 2.0  # changes who is chosen, and no gate
+    gates, picks = routing(logits, 2)
+    assert sorted(picks[0].tolist()) == [4, 5]
+    assert_close(gates.sum(), torch.tensor(1.0))
+    gates, picks = GroupedSoftmax(groups=3, kept=1, factor=1.5)(scores.log(), 2)
+    assert sorted(picks[0].tolist()) == [0, 1]
+    assert_close(gates, 1.5 * scores.gather(1, picks) / scores.sum())
+    with pytest.raises(UserError, match="routing to 4 of 3 groups"):
+        GroupedSoftmax(3, 4, 1.0)
+
+
+def test_a_clamped_expert_literally() -> None:
+    ffn, x = ClampedGatedFFN(3, 5, limit=0.1), rows(2, 3)
+    gate, up = ffn.gate(x).clamp(max=0.1), ffn.up(x).clamp(-0.1, 0.1)
+    assert_close(ffn(x), ffn.down((up + 1) * gate * (1.702 * gate).sigmoid()))

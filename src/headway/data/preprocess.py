@@ -1,7 +1,8 @@
 """How images and sounds are prepared for a model, as the numbers in its folder: `preprocessor_config.json`.
 
 The file has the names that transformers reads and writes; what they cannot express has names of ours beside them.  An
-option that would change what a model sees and is not known here is refused by name.
+option that would change what a model sees and is not known here is refused by name.  Where a folder has no such file,
+they are those within `processor_config.json`, where transformers 5 writes them for models that read text too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from headway.data.transforms.compose import Compose
     from headway.ops.mel import LogMel
 
-FILE = "preprocessor_config.json"
+FILE, WITHIN = "preprocessor_config.json", "processor_config.json"
+PROCESSORS = ("image_processor", "feature_extractor")
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard deviation of red, green and blue
 MODES = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 SHARE = 0.875  # of the shorter side that timm's crop is, where a file does not say
@@ -185,17 +187,25 @@ def write_preprocess(preprocess: Preprocess, folder: Path) -> None:
 
 
 def read_preprocess(folder: Path) -> Preprocess | None:
-    """What a model folder says; None where it has no such file."""
-    file = folder / FILE
-    if not file.is_file():
+    """What a model folder says; None where it says nothing."""
+    settings = read_settings(folder)
+    if settings is None:
         return None
-    settings = read_json(file)
-    with errors_named(str(file)):
+    with errors_named(str(folder / (FILE if (folder / FILE).is_file() else WITHIN))):
         if "deviation" in settings:
             return NumberPreprocess(vector("mean", settings["mean"]), vector("deviation", settings["deviation"]))
         if all(name in settings for name in SOUND):
             return sound_preprocess(settings)
         return image_preprocess(settings)
+
+
+def read_settings(folder: Path) -> Mapping[str, Any] | None:
+    """The names and numbers of a folder's file."""
+    if (folder / FILE).is_file():
+        return read_json(folder / FILE)
+    told = read_json(folder / WITHIN) if (folder / WITHIN).is_file() else {}
+    found = (told.get(name) for name in PROCESSORS)
+    return next((settings for settings in found if isinstance(settings, Mapping)), None)
 
 
 @contextmanager

@@ -103,9 +103,11 @@ class Attention(nn.Module):
 
     def attended(self, q: Tensor, keys: Keys, positions: Positions, ctx: Context) -> Tensor:
         """What queries, B H T D, see from their positions."""
-        amap = AttentionMap(q, keys.k, positions, keys.positions, self.pattern, keys.keep, self.logit_bias, self.score)
-        y = self.weigh(amap, keys.v, ctx)  # B H T D
+        y = self.weigh(self.map(q, keys, positions), keys.v, ctx)  # B H T D
         return apply(self.out, packed(merge(y), ctx.rows))
+
+    def map(self, q: Tensor, keys: Keys, positions: Positions) -> AttentionMap:
+        return AttentionMap(q, keys.k, positions, keys.positions, self.pattern, keys.keep, self.logit_bias, self.score)
 
     def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
         """Queries that stand at `positions`, B H T D, and what they look at."""

@@ -77,6 +77,18 @@ class GatedFFN(FFN):
         return activated(self.gate, self.act, x) * apply(self.up, x)
 
 
+class ClampedGatedFFN(GatedFFN):
+    """down((up(x) held within ±limit, + 1) · g σ(1.702 g)), g = gate(x) held below `limit`: GPT-OSS's expert."""
+
+    def __init__(self, dim: int, hidden: int, *, limit: float):
+        super().__init__(dim, hidden, act=quick_gelu)
+        self.limit = limit
+
+    def first(self, x: Tensor) -> Tensor:
+        gate, up = apply(self.gate, x), apply(self.up, x)
+        return self.act(gate.clamp(max=self.limit)) * (up.clamp(-self.limit, self.limit) + 1)
+
+
 def ffn_width(dim: int, hidden: int | None) -> int:
     """The hidden width of a plain layer: 4 · dim unless given."""
     return 4 * dim if hidden is None else hidden

@@ -39,6 +39,14 @@ class PatchEmbed(nn.Module):
         return self.norm(self.project(images).movedim(1, -1))
 
 
+class CoveredPatches(PatchEmbed):
+    """Patches of an image as far as they cover it: what is left at its right and its bottom is not seen."""
+
+    def cells(self, images: Tensor) -> Tensor:
+        high, wide = (side - side % self.patch if side >= self.patch else side for side in images.shape[-2:])
+        return super().cells(images[..., :high, :wide])
+
+
 class ImageEmbed(nn.Module):
     """drop(norm(token(thin(position(patches(images)))))): B Ch H W → B T C, the patches row by row.
 

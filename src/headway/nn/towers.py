@@ -1,4 +1,4 @@
-"""Dual encoders (CLIP): the vectors of images and texts, or of two views of an image, compared by cosine.
+"""Dual encoders (CLIP, SigLIP): the vectors of images and texts, or of two views of an image, compared by cosine.
 
 Axes:  B batch   T tokens   N images   M texts   C width   P width of the vectors that are compared
 """
@@ -6,16 +6,17 @@ Axes:  B batch   T tokens   N images   M texts   C width   P width of the vector
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log
+from math import inf, log
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import EMPTY, Context, padded, to_front
 from headway.nn.head import RowHead
 from headway.nn.trunk import Trunk
-from headway.ops.losses import cosines
+from headway.ops.losses import cosines, info_nce, sigmoid_pairs
 from headway.ops.pattern import both
 
 
@@ -23,7 +24,7 @@ class TwoTowers(nn.Module):
     """scale · cosine(image tower, text tower): how well each image and each text belong together.
 
     N Ch H W, M T → N M.  The scale is learned as its logarithm from 1 / 0.07, and while it learns held at `most`, as
-    CLIP's is.  To learn: `info_nce(model.image(images), model.text(texts), model.scale)`.
+    CLIP's is.
     """
 
     reads_pairs = True
@@ -47,6 +48,32 @@ class TwoTowers(nn.Module):
         """The inverse temperature."""
         return (self.log_scale.clamp(max=log(self.most)) if self.training else self.log_scale).exp()
 
+    def probabilities(self, images: Tensor, texts: Tensor) -> Tensor:
+        """How likely each image belongs to each of the texts, from their vectors: N P, M P → N M."""
+        return (self.scale * cosines(images, texts)).softmax(-1)
+
+    def loss(self, images: Tensor, texts: Tensor, owners: Tensor | None = None) -> Tensor:
+        """That of a batch of pairs, from their vectors, N P each; see `info_nce`."""
+        return info_nce(images, texts, self.scale, owners)
+
+
+class SigmoidTowers(TwoTowers):
+    """scale · cosine(image tower, text tower) + bias, which a sigmoid makes the probability of each pair: SigLIP's."""
+
+    def __init__(self, image: Trunk, text: Trunk, *, start: float = 10.0, bias: float = -10.0):
+        super().__init__(image, text, start=start, most=inf)
+        self.bias = nn.Parameter(torch.tensor(bias))
+
+    def forward(self, images: Tensor, texts: Tensor, image_ctx: Context = EMPTY, text_ctx: Context = EMPTY) -> Tensor:
+        return super().forward(images, texts, image_ctx, text_ctx) + self.bias
+
+    def probabilities(self, images: Tensor, texts: Tensor) -> Tensor:
+        """Of each pair by itself: those of an image need not sum to 1."""
+        return (self.scale * cosines(images, texts) + self.bias).sigmoid()
+
+    def loss(self, images: Tensor, texts: Tensor, owners: Tensor | None = None) -> Tensor:
+        return sigmoid_pairs(images, texts, self.scale, self.bias, owners)
+
 
 class EndingTrunk(Trunk):
     """A trunk of texts that end with the token `end`: what stands behind the first of a row is padding to its head."""
@@ -63,10 +90,32 @@ class EndingTrunk(Trunk):
         return replace(ctx, keep=both(ctx.keep, before[:, None]))
 
 
+class FilledTrunk(Trunk):
+    """A trunk of texts that it fills up to `context` with the token `pad`, which counts like any other: SigLIP's."""
+
+    def __init__(self, embed: nn.Module, stack: nn.Module, head: nn.Module, context: int, pad: int):
+        super().__init__(embed, stack, head)
+        self.context, self.pad = context, pad
+
+    def forward(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
+        return super().forward(self.filled(inputs, ctx), Context(trace=ctx.trace), *marks)
+
+    def features(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
+        return super().features(self.filled(inputs, ctx), Context(trace=ctx.trace), *marks)
+
+    def filled(self, inputs: Tensor, ctx: Context) -> Tensor:
+        """The real tokens of each row, B T or packed, and then the filling: B context."""
+        tokens = padded(inputs, ctx.rows)
+        real = ctx.real(tokens.shape[1])
+        if real is not None:
+            tokens = tokens.masked_fill(~real, self.pad).take_along_dim(to_front(real.expand_as(tokens)), 1)
+        return F.pad(tokens, (0, max(self.context - tokens.shape[1], 0)), value=self.pad)
+
+
 class Projection(RowHead):
     """W inside(norm(pool(x))): one vector of a whole row, to be compared with others.  B T C or B Y X C → B P
 
-    Without a width there is no W, and P is C: a tower of CLIP's before its projection.
+    Without a width there is no W, and P is C: a tower of CLIP's before its projection.  SigLIP's W has a bias.
     """
 
     def __init__(
@@ -77,10 +126,11 @@ class Projection(RowHead):
         pool: nn.Module,
         norm: nn.Module | None = None,
         inside: nn.Module | None = None,
+        bias: bool = False,
     ):
         super().__init__(pool)
         self.norm, self.inside = norm or nn.Identity(), inside or nn.Identity()
-        self.out = nn.Identity() if width is None else nn.Linear(dim, width, bias=False)
+        self.out = nn.Identity() if width is None else nn.Linear(dim, width, bias)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.out(self.inside(self.norm(self.pool(x, ctx))))

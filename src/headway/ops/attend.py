@@ -70,6 +70,7 @@ def attend(
     bias: Tensor | None = None,
     causal: bool = False,
     score: Score = DOT,
+    sink: Tensor | None = None,
     dropout: float = 0.0,
     edit: Edit | None = None,
 ) -> Tensor:
@@ -78,18 +79,26 @@ def attend(
     `q` is B H T D, `k` is B G S D and `v` B G S E with H a multiple of G; the result is B H T E.  `keep` is bool,
     B T S, True where a key may be seen; `bias` is float, B H T S, added to the logits; in both an axis may be 1.
     `causal` hides the keys after the query's own index.  `edit` receives the weights (B H T S) and returns those to
-    use.  The fused kernel runs wherever the score is a dot product and nobody edits.
+    use.  `sink` (H) is the logit of a key that every query sees and that has no value: weights need not sum to 1.  The
+    fused kernel runs wherever the score is a dot product, nobody edits, and there is no sink.
     """
     check(q, k, v, keep, bias)
-    if edit is None and isinstance(score, DotScore):
+    if edit is None and sink is None and isinstance(score, DotScore):
         return fused(q, k, v, keep=keep, bias=bias, causal=causal, score=score, dropout=dropout)
-    weights = attention_weights(q, k, keep=keep, bias=bias, causal=causal, score=score)  # B H T S
+    weights = attention_weights(q, k, keep=keep, bias=bias, causal=causal, score=score, sink=sink)  # B H T S
     weights = (weights if edit is None else edit(weights)).to(v.dtype)
     return drop(weights, dropout) @ per_head(v, q.shape[1])
 
 
 def attention_weights(
-    q: Tensor, k: Tensor, *, keep: Tensor | None, bias: Tensor | None, causal: bool, score: Score
+    q: Tensor,
+    k: Tensor,
+    *,
+    keep: Tensor | None,
+    bias: Tensor | None,
+    causal: bool,
+    score: Score,
+    sink: Tensor | None = None,
 ) -> Tensor:
     """The weights that `attend` gives to the values, B H T S, in float32 or better."""
     keep = both(keep, causal_keep(q, k)) if causal else keep
@@ -100,7 +109,10 @@ def attention_weights(
     if bias is not None:
         finite = ~bias.isneginf()
         logits, seen = logits + torch.where(finite, bias, 0.0), both(seen, finite)
-    return softmax_over(logits, seen)
+    if sink is None:
+        return softmax_over(logits, seen)
+    logits = logits if seen is None else logits.masked_fill(~seen, float("-inf"))
+    return torch.cat([logits, sink.to(logits)[:, None, None].expand(*logits.shape[:3], 1)], -1).softmax(-1)[..., :-1]
 
 
 def softmax_over(logits: Tensor, seen: Tensor | None) -> Tensor:

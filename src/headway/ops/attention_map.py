@@ -137,6 +137,7 @@ class AttentionMap(Readable):
     keep: Tensor | None = None  # B T S, an axis may be 1
     bias: Bias | None = None
     score: Score = DOT
+    sink: Tensor | None = None  # H
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -159,7 +160,8 @@ class AttentionMap(Readable):
         part = self.part(first, last)
         keep, causal = part.map.sight()
         bias = part.map.logit_bias()
-        weights = attention_weights(part.map.q, part.map.k, keep=keep, bias=bias, causal=causal, score=self.score)
+        q, k = part.map.q, part.map.k
+        weights = attention_weights(q, k, keep=keep, bias=bias, causal=causal, score=self.score, sink=self.sink)
         return Band(first, last, part.indices(), weights)
 
     def seen(self, band: Band) -> Tensor | None:
@@ -178,6 +180,7 @@ class AttentionMap(Readable):
             bias=self.logit_bias(),
             causal=causal,
             score=self.score,
+            sink=self.sink,
             dropout=dropout,
             edit=edit,
         )
@@ -223,7 +226,7 @@ class AttentionMap(Readable):
         """How many cells of mask, bias or pairs evaluation in one piece would hold."""
         heads, queries, keys = self.shape[1:]
         rows = 1 if self.keep is None else self.keep.shape[0]
-        if not isinstance(self.score, DotScore):
+        if not isinstance(self.score, DotScore) or self.sink is not None:
             return self.shape[0] * heads * queries * keys * self.depth
         if self.bias is not None:
             return rows * heads * queries * keys

@@ -1,4 +1,4 @@
-"""Contrastive losses (InfoNCE, NT-Xent), and the auxiliary losses of captioning (doubly stochastic, REINFORCE).
+"""Contrastive losses (InfoNCE, sigmoid, NT-Xent), and auxiliary ones of captioning (doubly stochastic, REINFORCE).
 
 In a contrastive loss each vector is to find its partner among all candidates of the batch: a classification whose
 classes are the rows and whose logits are scaled cosine similarities.  CLIP's and SimCLR's are sums over pairs, each
@@ -36,6 +36,18 @@ def info_nce(a: Tensor, b: Tensor, scale: float | Tensor, owners: Tensor | None 
     right = torch.arange(len(logits), device=logits.device)
     there, back = (F.cross_entropy(x, right, reduction="sum") for x in (logits, logits.mT))
     return (there + back) / 2
+
+
+def sigmoid_pairs(a: Tensor, b: Tensor, scale: Tensor, bias: Tensor, owners: Tensor | None = None) -> Tensor:
+    """−Σ log σ(±(scale · cosine + bias)) over all pairs of a row of `a` and one of `b`, + for its own: SigLIP's loss.
+
+    `a` and `b` are N P.  Rows with the same number in `owners` (N) are not each other's wrong answers.
+    """
+    check(a, b)
+    logits = at_least_float32(scale * cosines(a, b) + bias)  # N N
+    signs = 2 * torch.eye(len(logits), device=logits.device) - 1
+    losses = -F.logsigmoid(signs * logits)
+    return (losses if owners is None else losses * negatives_mask(owners)).sum()
 
 
 def nt_xent(a: Tensor, b: Tensor, temperature: float = 0.5, *, reduction: str = "sum") -> Tensor:

@@ -64,7 +64,10 @@ class CausalLM(ContinuesInput, LanguageModelling):
 
     name = "causal-lm"
     does = "continues texts"
-    architectures = ("bloom", "gemma", "gpt2", "gpt_neox", "llama", "mixtral", "olmo2", "workbench")
+    architectures = (
+        *("bloom", "deepseek", "gemma", "gpt2", "gpt_neox", "gpt_oss", "llama", "mixtral", "olmo2"),
+        "workbench",
+    )
     presets_by_size = ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2")
     overlap = 1
     sampling: ClassVar[Mapping[str, float]] = {"temperature": TEMPERATURE}

@@ -26,7 +26,7 @@ from headway.metrics.retrieval import KS, chance_recall, score_retrieval
 from headway.metrics.scores import MEASURES, Scores
 from headway.nn.towers import TwoTowers
 from headway.nn.trunk import device_of
-from headway.ops.losses import info_nce, unit_vectors
+from headway.ops.losses import unit_vectors
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Batch, PackedBatch, Row, cut, ids, to_device
@@ -78,7 +78,7 @@ class ImageTextContrastive(TextsAboutMedia):
     target = "pair"
     asks_together = True
     compares_rows = True
-    architectures = ("clip", "image_text")
+    architectures = ("clip", "siglip", "image_text")
     presets_by_size = ("clip-nano", "clip-vit-b32")
 
     input: Input
@@ -128,7 +128,7 @@ class ImageTextContrastive(TextsAboutMedia):
         assert isinstance(model, TwoTowers)
         images = model.image(*batch.seen)[batch.owners]
         texts = model.text(batch.texts.ids, batch.texts.context)
-        return info_nce(images, texts, model.scale, batch.owners)
+        return model.loss(images, texts, batch.owners)
 
     # ---- use
 
@@ -142,7 +142,7 @@ class ImageTextContrastive(TextsAboutMedia):
             yield from self.embeddings(model, inputs)
             return
         image, *texts = inputs
-        near = (model.scale * self.embed(model, [image]) @ self.embed_texts(model, texts).mT)[0].softmax(-1)  # M
+        near = model.probabilities(self.embed(model, [image]), self.embed_texts(model, texts))[0]  # M
         yield ranked_classes(image, texts, near)
 
     def pooled(self, model: nn.Module, read: ModelInput) -> Tensor:

@@ -198,7 +198,10 @@ class ImageClassification(MediaClassification):
     does = "names the class of an image"
     things = reads = "images"
     head = "classes"
-    architectures = ("vit", "dinov2", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet", "clip_image")
+    architectures = (
+        *("vit", "dinov2", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet"),
+        *("clip_image", "siglip_image"),
+    )
     presets_by_size = ("resnet-nano", "resnet-18", "resnet-50")
 
     @classmethod

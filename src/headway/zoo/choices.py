@@ -48,11 +48,13 @@ BOUNDS: Mapping[str, Range] = {
     **each("decoder_layers", 0, MAX_LAYERS),  # T5's encoder alone has none
     **each("heads decoder_heads image_heads kv_heads", 1, MAX_HEADS),
     **each("dim decoder_dim image_dim width widths head_dim align readout channels features steps", 1, MAX_WIDTH),
-    **each("hidden decoder_hidden image_hidden", 1, MAX_WIDTH),
+    **each("latent plain turned rank", 1, MAX_WIDTH),
+    **each("hidden decoder_hidden image_hidden expert_hidden value", 1, MAX_WIDTH),
     **each("vocab source_vocab target_vocab", 0, MAX_TOKENS),  # a Transformer of vectors has no vocabulary
     **each("context source_context window longest farthest original_context", 1, MAX_TOKENS),
     **each("first end start", 0, MAX_TOKENS),
-    **each("local_layers unplaced_layers", 0, MAX_LAYERS),
+    **each("local_layers unplaced_layers dense_layers shared", 0, MAX_LAYERS),
+    **each("kept", 1, MAX_LAYERS),
     **each("classes", 0, MAX_WIDTH),
     **each("segments", 0, MAX_WIDTH),
     **each("registers", 0, MAX_CELLS),
@@ -67,7 +69,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("ratio temperature", 1e-6, 1e3),
     **each("base", 1e-3, 1e12),
     **each("part", 0, 1),
-    **each("embed residual score logit_divisor score_dim score_cap logit_cap", 1e-6, 1e6),
+    **each("embed residual score logit_divisor score_dim score_cap logit_cap limit", 1e-6, 1e6),
     **each("layer_scale low high beta_fast beta_slow short long mscale mscale_all", 0, 1e6),
 }
 

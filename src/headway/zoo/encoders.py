@@ -89,6 +89,7 @@ ENCODERS: dict[str, Callable[[Any], EncoderPart]] = {
     "simmim": lambda c: EncoderPart(config_like(type(c.encoder).__bases__[0], c.encoder), "encoder."),
     "simclr": lambda c: EncoderPart(config_of(c.encoder, image=c.image, channels=c.channels)),
     "clip": lambda c: clip_part(c),
+    "siglip": lambda c: siglip_part(c),
     "image_text": lambda c: EncoderPart(config_of(c.encoder, image=c.image, channels=3), "image."),
 }
 
@@ -109,3 +110,9 @@ def clip_part(config: Any) -> EncoderPart:
     from headway.zoo import clip_image
 
     return EncoderPart(clip_image.tower_config(config), "image.")
+
+
+def siglip_part(config: Any) -> EncoderPart:
+    from headway.zoo import siglip_image
+
+    return EncoderPart(siglip_image.tower_config(config), "image.")

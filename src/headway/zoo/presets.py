@@ -222,6 +222,9 @@ PRESETS: dict[str, Preset] = {
     "olmo2-1b": sized("olmo2", 2048, 16, 16, hidden=8192),
     "pythia-160m": sized("gpt_neox", 768, 12, 12, hidden=3072),
     "bloom-560m": sized("bloom", 1024, 24, 16),
+    # OpenAI 2025; DeepSeek-AI 2024
+    "gpt-oss-20b": of("gpt_oss"),
+    "deepseek-v3": of("deepseek"),
     # He et al. 2021; Warner et al. 2024; NLLB team 2022
     "deberta-v3-base": sized("deberta", 768, 12, 12, top="none"),
     "modernbert-base": sized("modernbert", 768, 22, 12, hidden=1152, top="none"),
@@ -306,6 +309,8 @@ PRESETS: dict[str, Preset] = {
     "clip-vit-b16": clip(16, 768, 12),
     "clip-vit-l14": clip(14, 1024, 24, dim=768, width=768),
     "clip-vit-l14-336": clip(14, 1024, 24, dim=768, width=768, image=336),
+    # Zhai et al. 2023
+    "siglip-b16": of("siglip"),
     "clip-resnet-18": of(
         "image_text",
         encoder="resnet-18",

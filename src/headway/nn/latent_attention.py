@@ -1,0 +1,115 @@
+"""Self-attention that looks elsewhere than at plain keys: at nothing at all (a sink), or at keys made of few numbers.
+
+Axes:  B batch   T queries   S keys   C width   H heads   L latent width   P plain and R turned width of a head
+       E value width
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from headway.nn.attention import BIASED, UNBIASED, Biases, Keys, SelfAttention, merge, split
+from headway.nn.context import Context, PackedLengths, padded
+from headway.ops.attend import DOT, Score
+from headway.ops.attention_map import AttentionMap
+from headway.ops.pattern import Causal, Pattern, Positions
+from headway.ops.rotary import Rotary
+
+
+class SinkAttention(SelfAttention):
+    """Self-attention whose heads may look at nothing: a learned logit of each stands beside those of the keys (H)."""
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        bias: Biases = BIASED,
+        pattern: Pattern = Causal(),
+        rotary: Rotary | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__(
+            dim,
+            heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            bias=bias,
+            pattern=pattern,
+            rotary=rotary,
+            dropout=dropout,
+        )
+        self.sink = nn.Parameter(torch.zeros(heads))
+
+    def map(self, q: Tensor, keys: Keys, positions: Positions) -> AttentionMap:
+        return replace(super().map(q, keys, positions), sink=self.sink)
+
+
+class LowRank(nn.Module):
+    """up(norm(down(x))): a matrix of rank `rank` at most, … C → … and its own width."""
+
+    tokenwise = True
+
+    def __init__(self, dim: int, rank: int, out_dim: int, *, bias: bool = False):
+        super().__init__()
+        self.down, self.norm = nn.Linear(dim, rank, bias), nn.RMSNorm(rank, eps=1e-6)
+        self.up = nn.Linear(rank, out_dim, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(self.norm(self.down(x)))
+
+
+class LatentAttention(SelfAttention):
+    """Self-attention whose keys and values are made of one narrow vector per token: multi-head latent attention.
+
+    `k` projects a token to its latent (L) and to the turned dims of its keys (R), which all heads share; `v` the normed
+    latent to the plain dims of each head's keys (P) and to its values (E).  The state holds L + R numbers of a token.
+    The rotary embedding turns the last dims of a query, R; with `rank`, queries are projected through so few dims.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        latent: int,
+        plain: int,
+        rotary: Rotary,
+        value: int,
+        rank: int | None = None,
+        bias: bool = False,
+        pattern: Pattern = Causal(),
+        score: Score = DOT,
+        dropout: float = 0.0,
+    ):
+        head_dim = plain + rotary.head_dim
+        super().__init__(
+            dim, heads, kv_heads=1, head_dim=head_dim, bias=UNBIASED, pattern=pattern, score=score, dropout=dropout
+        )
+        self.rotary, self.plain, self.latent = rotary, plain, latent
+        if rank is not None:
+            self.q = LowRank(dim, rank, heads * head_dim, bias=bias)
+        self.k, self.k_norm = nn.Linear(dim, latent + rotary.head_dim, bias), nn.RMSNorm(latent, eps=1e-6)
+        self.v = nn.Linear(latent, heads * (plain + value), bias=False)
+        self.out = nn.Linear(heads * value, dim, bias)
+
+    def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
+        held = self.keys(*self.latents(self.k(x), positions, ctx.rows), positions, ctx)  # B 1 S L, B 1 S R
+        plain, v = split(self.v(merge(held.k)), self.heads).tensor_split([self.plain], -1)  # B H S P, B H S E
+        k = torch.cat([plain, held.v.expand(-1, self.heads, -1, -1)], -1)
+        return self.queries(self.q(x), positions, ctx.rows), held._replace(k=k, v=v)
+
+    def latents(self, x: Tensor, positions: Positions, rows: PackedLengths | None) -> tuple[Tensor, Tensor]:
+        latent, turned = padded(x, rows)[:, None].tensor_split([self.latent], -1)
+        assert self.rotary is not None
+        return self.k_norm(latent), self.rotary(turned, positions.at)
+
+    def turn(self, x: Tensor, positions: Positions) -> Tensor:
+        plain, turned = x.tensor_split([self.plain], -1)
+        assert self.rotary is not None
+        return torch.cat([plain, self.rotary(turned, positions.at)], -1)

@@ -277,6 +277,12 @@ class TrainSettings:
     parallel: Literal["ddp", "fsdp"] = setting(
         "ddp", "engine of several processes: ddp, each has the whole model; fsdp, each has a part of every parameter"
     )
+    replicas: int = setting(
+        1, "with fsdp: groups of processes that share out a whole model each (HSDP)", min_value=1, limit=2**16
+    )
+    tensor_parallel: int = setting(
+        1, "processes that share every attention and feed-forward layer, beside ddp or fsdp", min_value=1, limit=2**16
+    )
     threads: int | None = setting(None, "CPU threads of the computation; null: one per core", min_value=1, limit=1024)
     log_every: int | None = setting(None, "steps between lines of metrics; null: chosen", min_value=1, limit=MAX_STEPS)
 
@@ -346,23 +352,18 @@ ELSEWHERE: Mapping[str, str] = {
     "lr_scheduler": "train.schedule",
     "batch_size": "train.batch",
     "max_steps": "train.steps",
-    "max_epochs": "train.epochs",
-    "num_epochs": "train.epochs",
+    **dict.fromkeys(("max_epochs", "num_epochs"), "train.epochs"),
     "grad_clip": "train.max_grad_norm",
-    "gradient_accumulation": "train.grad_accumulation",
-    "gradient_accumulation_steps": "train.grad_accumulation",
+    **dict.fromkeys(("gradient_accumulation", "gradient_accumulation_steps"), "train.grad_accumulation"),
     "optimizer": "train.optimiser",
     "early_stopping": "train.patience",
-    "vocab": "data.vocab",
-    "vocab_size": "data.vocab",
+    **dict.fromkeys(("vocab", "vocab_size"), "data.vocab"),
     "max_seq_length": "data.max_length",
     "val_split": "data.validation_split",
     "min_lr": "train.min_lr_ratio",
     "num_workers": "train.workers",
-    "precision": "train.dtype",
-    "mixed_precision": "train.dtype",
-    "gradient_checkpointing": "train.recompute",
-    "activation_checkpointing": "train.recompute",
+    **dict.fromkeys(("precision", "mixed_precision"), "train.dtype"),
+    **dict.fromkeys(("gradient_checkpointing", "activation_checkpointing"), "train.recompute"),
     "random_seed": "seed",
     "dropout": "train.dropout",
     "output_dir": "out",

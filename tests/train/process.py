@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from headway.data.order import WHOLE
 from headway.distributed import world as rendezvous
 from headway.distributed.world import ALONE, World, joined
 from headway.errors import UserError
@@ -26,6 +25,7 @@ from tests.train.runs import planned
 STEPS = 3
 STEADY = {"train.ema_decay": "0", "train.dtype": "fp32", "train.eps": "1e-4"}  # Adam makes steps of noise around 0
 SPLIT = {"train.dropout": "0", "train.grad_accumulation": "1"}  # dropout draws other numbers for other rows
+TENSOR = {"train.tensor_parallel": "2"}
 DEALT = {"train.grad_accumulation": "4"}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "uneven lengths": ("transformer", {**SPLIT, "model.attention_dropout": "0"}),
@@ -42,12 +42,38 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fsdp, experts": ("mixtral", DEALT | {"train.parallel": "fsdp"}),
 }
 
-FEW = ("a stream", "dropout", "fsdp")  # for more processes than two
+FOUR_HEADS = {"model.heads": "4"}
+GROUPED = {**FOUR_HEADS, "model.kv_heads": "2", "model.hidden": "24", "model.attention_dropout": "0"}
+TENSOR_CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "tensor, GPT": ("gpt2", SPLIT | FOUR_HEADS | TENSOR),
+    "tensor, Llama": ("llama", DEALT | GROUPED | TENSOR),
+    "tensor, BERT": ("masked", DEALT | TENSOR | {"train.dropout": "0", "train.recompute": "true"}),
+    "tensor, encoder and decoder": ("transformer", DEALT | TENSOR | {"model.attention_dropout": "0"}),
+    "tensor, learned biases": ("t5", SPLIT | TENSOR | {"model.layers": "2"}),
+    "tensor, norms of heads": ("llama", DEALT | GROUPED | TENSOR | {"model.qk_norm": "heads"}),
+    "tensor, slopes": ("gpt2", {**SPLIT, **TENSOR, "model.preset": "bloom-560m"}),
+    "fsdp, learned biases": ("t5", SPLIT | {"train.parallel": "fsdp", "model.layers": "2"}),
+    "tensor, experts": ("mixtral", DEALT | GROUPED | TENSOR),
+}
+FOUR_CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "tensor 4": ("gpt2", SPLIT | FOUR_HEADS | {"train.tensor_parallel": "4"}),
+    "ddp × tensor": ("llama", DEALT | GROUPED | TENSOR),
+    "fsdp × tensor": ("transformer", {**SPLIT, **TENSOR, "model.attention_dropout": "0", "train.parallel": "fsdp"}),
+    "fsdp × tensor, dealt": ("masked", DEALT | TENSOR | {"train.dropout": "0", "train.parallel": "fsdp"}),
+    "hsdp": ("llama", DEALT | GROUPED | {"train.parallel": "fsdp", "train.replicas": "2"}),
+}
+FEW = ("a stream", "dropout", "fsdp")
+LAYOUT = ("train.parallel", "train.replicas", "train.tensor_parallel")
+
+
+def cases(processes: int) -> dict[str, tuple[str, dict[str, Any]]]:
+    return CASES | TENSOR_CASES if processes == 2 else {name: CASES[name] for name in FEW} | FOUR_CASES
 
 
 def in_case(name: str, world: World) -> Plan:
-    family, more = CASES[name]
-    made = planned(family, **more, **STEADY)
+    family, more = (CASES | TENSOR_CASES | FOUR_CASES)[name]
+    shared = {key: value for key, value in more.items() if world.size > 1 or key not in LAYOUT}
+    made = planned(family, **shared, **STEADY)
     return replace(made, share=share_of(made, world))
 
 
@@ -62,30 +88,41 @@ def steps_of(name: str, world: World = ALONE) -> list[list[float]]:
     return found
 
 
+LAYOUTS: dict[int, list[dict[str, str]]] = {
+    2: [TENSOR, {}, {"train.parallel": "fsdp"}],
+    4: [TENSOR | {"train.parallel": "fsdp"}, {"train.parallel": "fsdp", "train.replicas": "2"}, TENSOR],
+}
+UNEVEN = {**SPLIT, "model.attention_dropout": "0", "model.hidden": "14"}  # which 2 × 2 processes do not share evenly
+FURTHER = 10  # steps
+
+
 def layouts(world: World) -> list[Any]:
-    """Whether each layout that restores a checkpoint gives the same, and the norm of the next step's gradient."""
-    made = in_case("uneven lengths", world)
-    sharded = in_case("fsdp", world)
-    first = learner_of(made, world)
-    first.learn(1, next(batches_of(made)(1, 2)))
-    tensors, same, norms = first.tensors(), list[bool](), list[float]()
-    for plan, where in ((replace(made, share=WHOLE), ALONE), (sharded, world), (made, world)):
-        learner = learner_of(plan, where)
-        learner.restore(tensors)
-        found = {part: {name: one.clone() for name, one in kept.items()} for part, kept in learner.tensors().items()}
-        same.append(all(same_tensors(found[part], tensors[part]) for part in tensors))
-        [batches] = batches_of(plan)(2, 3)
-        norms.append(learner.learn(2, batches).norm)
-        tensors = found
-    return [same, *norms]
+    """Whether each layout that restores a checkpoint has it bit for bit, and what its further steps are."""
+    tensors, same, found = dict[str, Any](), list[bool](), list[list[float]]()
+    for layout, where in [*((layout, world) for layout in LAYOUTS[world.size]), ({}, ALONE)]:
+        made = planned("transformer", **UNEVEN, **layout, **STEADY)
+        made = replace(made, share=share_of(made, where))
+        learner = learner_of(made, where)
+        if tensors:
+            learner.restore(tensors)
+            same.append(all(same_tensors(own, tensors[part]) for part, own in learner.tensors().items()))
+        else:
+            learner.learn(1, next(batches_of(made)(1, 2)))
+        tensors = {part: {name: one.clone() for name, one in own.items()} for part, own in learner.tensors().items()}
+        steps = [learner.learn(at, read) for at, read in enumerate(batches_of(made)(2, 2 + FURTHER), 2)]
+        found.append([number for step in steps for number in (step.loss / step.targets, step.norm)])
+    return [same, *found]
 
 
 def refusals(world: World) -> list[str]:
     """What is said of runs that several processes cannot share."""
     said = list[str]()
-    for family, more in (("clip", {"train.batch": "6"}), ("classes", {"train.batch": "1"})):
+    given = [("clip", {"train.batch": "6"}), ("classes", {"train.batch": "1"}), ("rnn", TENSOR), ("llama", TENSOR)]
+    given += [("transformer", {"train.tensor_parallel": "4"}), ("transformer", TENSOR | {"train.ema_decay": "0.9"})]
+    given += [("transformer", {"train.replicas": "2"})]
+    for family, more in given:
         try:
-            share_of(planned(family, **{"train.grad_accumulation": "1", **more}), world)
+            share_of(planned(family, **{"train.grad_accumulation": "1", "train.ema_decay": "0", **more}), world)
         except UserError as error:
             said.append(str(error))
     return said
@@ -95,10 +132,10 @@ def compare(folder: Path) -> None:
     """All cases, by each process into a file of its own."""
     with joined() as world:
         both = world.size == 2
-        found = {name: steps_of(name, world) for name in CASES if both or name in FEW}
+        found = {name: steps_of(name, world) for name in cases(world.size)}
         world.check_same({"the same": "everywhere"})
         told: dict[str, Any] = {"steps": found, "total": world.totals(1.0, world.rank)}
-        more = {"layouts": layouts(world), "refusals": refusals(world)} if both else {}
+        more = {"layouts": layouts(world), **({"refusals": refusals(world)} if both else {})}
         (folder / f"{world.rank} of {world.size}.json").write_text(json.dumps(told | more))
 
 

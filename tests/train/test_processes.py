@@ -24,7 +24,7 @@ from headway.distributed.world import joined
 from headway.errors import UserError
 from headway.training.store import Store
 from tests.train.disks import same
-from tests.train.process import CASES, FEW, steps_of
+from tests.train.process import FURTHER, cases, steps_of
 from tests.train.runs import data_in
 
 ROOT = Path(__file__).parent.parent.parent
@@ -144,7 +144,7 @@ def computed(count: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("count", [2, 4])
 def test_steps_are_those_of_one_process(count: int) -> None:
     found = computed(count)
-    assert list(found[0]["steps"]) == [name for name in CASES if count == 2 or name in FEW]
+    assert list(found[0]["steps"]) == list(cases(count))
     for name in found[0]["steps"]:
         expected = steps_of(name)
         assert len(expected) == 3
@@ -155,13 +155,14 @@ def test_steps_are_those_of_one_process(count: int) -> None:
 
 
 @pytest.mark.long
-def test_checkpoints_know_no_layout() -> None:
-    """From DDP to one process to FSDP2 to DDP: the same weights and optimiser, bit for bit, and the same next step."""
-    for process in computed(2):
-        names, *steps = process["layouts"]
-        assert names == [True, True, True]
-        assert len(steps) == 3
-        np.testing.assert_allclose(steps, [steps[0]] * 3, rtol=2e-6)
+@pytest.mark.parametrize("count", [2, 4])
+def test_checkpoints_know_no_layout(count: int) -> None:
+    """From layout to layout to one process: the same weights and optimiser, bit for bit, and the same ten steps."""
+    for process in computed(count):
+        restored, first, *others = process["layouts"]
+        assert restored == [True, True, True]
+        assert len(first) == 2 * FURTHER
+        np.testing.assert_allclose(others, [first] * 3, rtol=2e-6)
 
 
 @pytest.mark.long
@@ -171,6 +172,11 @@ def test_what_cannot_be_shared_is_said() -> None:
         assert [said.partition(";")[0] for said in process["refusals"]] == [
             "the loss of image-text-contrastive compares the rows of a batch, which 2 processes would split",
             "2 processes would share batches of 1.0 rows",
+            "rnn has no plan for tensor parallelism",
+            "train.tensor_parallel=2 does not divide kv_heads=1 of stack.blocks.0.attn.body",
+            "train.tensor_parallel=4 does not divide the number of processes, 2",
+            "tensor parallel 2 has no train.ema_decay",
+            "train.replicas=2 with train.parallel=ddp and data in 2 shares",
         ]
 
 
@@ -236,7 +242,7 @@ def undisturbed(place: Path) -> str:
     out, said = run.communicate(timeout=PATIENCE)
     assert (run.returncode, said) == (0, "")
     assert out.count("done: the weights are those of step") == 1
-    assert "ddp: 2 processes, rows of every batch each" in out
+    assert "DDP: 2 processes, rows of every batch each" in out
     return "undisturbed"
 
 
@@ -254,6 +260,17 @@ def test_a_killed_process_is_replaced_and_nothing_is_lost(undisturbed: str) -> N
     assert same(checkpoint("killed"), checkpoint(undisturbed))
     weights = [Path(folder, "model.safetensors").read_bytes() for folder in ("killed", undisturbed)]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("processes", [["--processes", "2"], []])
+def test_a_layout_that_cannot_be_ends_all_with_a_sentence(processes: list[str]) -> None:
+    run = train("--out", "refused", *processes, "--train.tensor-parallel", "4")
+    _, said = run.communicate(timeout=PATIENCE)
+    what = f"--train.tensor-parallel=4 does not divide the number of processes, {len(processes) or 1}"
+    assert said == f"error: {what}; start a multiple of 4 by --processes or torchrun\n"
+    assert run.returncode == 2
+    assert not Path("refused").exists()
 
 
 @pytest.mark.long

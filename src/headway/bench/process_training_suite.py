@@ -30,9 +30,9 @@ STEP = "step\n"
 class TrainingProcesses:
     """Processes that train together, which end with this object; called, they take a step."""
 
-    def __init__(self, engine: str, count: int, work: Workspace):
+    def __init__(self, parallel: str, count: int, work: Workspace):
         port, sizes = free_port(), json.dumps(dict(work.sizes))
-        command = [sys.executable, "-m", __name__, str(work.folder), sizes, str(work.threads), engine]
+        command = [sys.executable, "-m", __name__, str(work.folder), sizes, str(work.threads), parallel]
         pipe = subprocess.PIPE
         self.started = [
             subprocess.Popen(
@@ -66,26 +66,26 @@ def end(started: Sequence[subprocess.Popen[str]]) -> None:
         process.communicate()
 
 
-def main(folder: str, sizes: str, threads: str, engine: str) -> None:
+def main(folder: str, sizes: str, threads: str, parallel: str) -> None:
     """What each of the processes does."""
     work = Workspace(Path(folder), json.loads(sizes), int(threads))
     [case] = GPT.cases(work.sizes)
     with joined() as world:
-        steps = steps_in(world, work, engine)
+        steps = steps_in(world, work, parallel)
         world.totals()
         print(json.dumps(None), flush=True)
         while world.told(sys.stdin.readline() if world.first else ""):
             print(json.dumps(steps(case)), flush=True)
 
 
-def steps_in(world: World, work: Workspace, engine: str) -> Run:
+def steps_in(world: World, work: Workspace, parallel: Any) -> Run:
     """Steps of which this process computes its rows."""
     from headway.tasks.batches import PackedBatch
     from headway.tasks.causal_lm import CausalBatch
 
     shown, wanted = (tokens[world.rank :: world.size] for tokens in tokens_of(work))
     batch = CausalBatch(PackedBatch(shown, None), wanted.flatten())
-    return headway_steps(work, built(work, gpt_config(work)), gpt_loss, [batch], world=world, engine=engine or None)
+    return headway_steps(work, built(work, gpt_config(work)), gpt_loss, [batch], world=world, parallel=parallel)
 
 
 TRAIN_PROCESSES = Suite(
@@ -94,7 +94,7 @@ TRAIN_PROCESSES = Suite(
     write_gpt,
     GPT.cases,
     (
-        Contender("one process", partial(TrainingProcesses, "", 1)),
+        Contender("one process", partial(TrainingProcesses, "ddp", 1)),
         Contender("DDP, 2 processes", partial(TrainingProcesses, "ddp", 2)),
         Contender("FSDP2, 2 processes", partial(TrainingProcesses, "fsdp", 2)),
     ),

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from headway.bench.peers import Peer
 from headway.bench.suite import BF16, FP32, Case, Contender, Run, Workspace
 from headway.distributed.world import ALONE, World
+from headway.recipe import TrainSettings
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -37,21 +38,24 @@ def headway_steps(
     batches: Sequence[Any],
     precision: str = FP32,
     world: World = ALONE,
-    engine: str | None = None,
+    parallel: Literal["ddp", "fsdp"] = "ddp",
 ) -> Run:
-    """A run learns from each of the batches; `loss` is the sum over targets, `engine` that of several processes."""
+    """A run learns from each of the batches; `loss` is the sum over targets, `parallel` is how processes share it."""
     import torch
 
+    from headway.data.order import StepShare
     from headway.dtype import DTYPES
     from headway.training.groups import groups
     from headway.training.learner import Learner
     from headway.training.optimiser import AdamW, Constant, Optimiser
-    from headway.training.parallel import ENGINES
+    from headway.training.parallel import engine_of, layout_of
 
     torch.set_num_threads(work.threads)
-    dtype, numbers, exchange = getattr(torch, DTYPES[precision]), count(1), ENGINES[engine](model, loss)
-    optimiser = Optimiser(AdamW(), groups(model))
-    learner = Learner(model, exchange.loss, optimiser, Constant(), seed=0, dtype=dtype, world=world, engine=exchange)
+    layout = layout_of(TrainSettings(parallel=parallel), world.size)
+    dtype, numbers, engine = getattr(torch, DTYPES[precision]), count(1), engine_of(layout, model, loss)
+    optimiser, share = Optimiser(AdamW(), groups(model)), StepShare(world.rank, world.size, split=True)
+    parts = (model, engine.loss, optimiser, Constant())
+    learner = Learner(*parts, seed=0, dtype=dtype, world=world, share=share, engine=engine)
 
     def run(case: Case) -> list[list[float]]:
         found = [learner.learn(next(numbers), [batch]) for batch in batches]

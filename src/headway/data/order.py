@@ -137,7 +137,8 @@ class StepShare:
         return at if self.split else at * self.processes + self.rank
 
     def describe(self) -> str:
-        return f"{self.processes} processes, {'rows of every batch each' if self.split else 'whole batches each'}"
+        each = "rows of every batch each" if self.split else "whole batches each"
+        return "all rows" if self == WHOLE else f"{self.processes} processes, {each}"
 
     @property
     def key(self) -> tuple[int | str, ...]:

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from headway.console import finite
-from headway.data.order import WHOLE
 from headway.distributed.world import ALONE, World
 from headway.dtype import BF16, describe_device
 from headway.errors import argument, counted, going_on, path_argument
@@ -43,7 +42,7 @@ from headway.training.optimiser import (
     OptimiserChoice,
     Schedule,
 )
-from headway.training.parallel import ENGINES
+from headway.training.parallel import ProcessLayout, engine_of, layout_of
 from headway.training.plan import Plan
 
 T = TypeVar("T")
@@ -65,7 +64,7 @@ def learner_of(made: Plan, world: World = ALONE) -> Learner:
     task, average = made.task, EMA(model, train.ema_decay) if train.ema_decay else None
     memory = task.memory(model) if isinstance(task, StatefulLoss) else None
     loss = task.loss_after if isinstance(task, StatefulLoss) and memory is not None else task.loss
-    engine = ENGINES[train.parallel if world.size > 1 else None](model, loss)
+    engine = engine_of(layout_of(train, world.size), model, loss)
     return Learner(
         model,
         engine.loss,
@@ -167,6 +166,7 @@ def describe_choices(made: Plan) -> list[str]:
     recipe, train = made.recipe, made.recipe.train
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
     vocab, reuse, left_out, augment = vocabulary(made), reuse_line(made), made.splits.left_out, recipe.data.augment
+    layout = layout_of(train, made.share.processes * train.tensor_parallel)
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
         *([("vocab", vocab, "--data.tokenizer")] if vocab else []),
@@ -174,7 +174,7 @@ def describe_choices(made: Plan) -> list[str]:
         ("model", model_line(made), "--from" if made.start and not recipe.model.preset else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
         ("device", f"{describe_device(recipe.device)}, {counted(require(train.threads), 'thread')}", "--device"),
-        *([] if made.share == WHOLE else [("", f"{train.parallel}: {made.share.describe()}", "--processes")]),
+        *([("", f"{layout.name}: {made.share.describe()}", "--processes")] if layout != ProcessLayout() else []),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
         ("batch", f"{require(train.batch) * train.grad_accumulation:,} {made.encoded.unit}", "--train.batch"),
     ]

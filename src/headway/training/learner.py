@@ -92,6 +92,7 @@ class Learner:
         self.seed, self.max_grad_norm, self.average, self.memory = seed, max_grad_norm, average, memory
         self.dtype, self.recompute, self.device = dtype, recompute, device_of(model)
         self.world, self.share = world, share
+        self.alike = world.size // share.processes  # processes that read the same rows
         self.engine = engine or SingleProcess(model, loss)
         self.whole_model = self.engine.whole_model
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
@@ -103,13 +104,13 @@ class Learner:
             set_training(self.model)
         before, memory = [buffer.clone() for buffer in self.model.buffers()], self.memory
         here = sum(batch.targets for batch in batches), sum(batch.tokens for batch in batches)
-        targets, tokens = map(int, self.world.totals(*here))
+        targets, tokens = (int(total) // self.alike for total in self.world.totals(*here))
         self.optimiser.zero_grad()
         last, loss = len(batches) - 1, 0.0
         for at, batch in enumerate(batches):
             with self.engine.exchange(at == last):
                 loss += self.backward(step, at, batch, targets)
-        [loss] = self.world.totals(loss)
+        loss = self.world.totals(loss)[0] / self.alike
         self.average_statistics()
         norm = clip_grad_norm(self.optimiser.parameters, self.max_grad_norm)
         lr = self.optimiser.set_lr(self.schedule.factor(step))
@@ -138,7 +139,7 @@ class Learner:
                 else:
                     loss, self.memory = self.loss(self.model, read, self.memory)
             # a text of unknown characters may have no targets; gradients are averaged over processes, and losses summed
-            targets_each = max(1, targets) / self.world.size
+            targets_each = max(1, targets) / self.share.processes
             total = loss / targets_each
             if trace is not None:
                 total = total + self.balance * self.balance_loss(trace, batch.targets) / targets_each

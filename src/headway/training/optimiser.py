@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError, listed
 from headway.training.groups import Group
-from headway.training.parallel import part_like, whole
+from headway.training.parallel import alike, part_like, whole
 
 FRESH = "fresh"
 NEWTON_SCHULZ = 3.4445, -4.775, 2.0315  # an odd polynomial that moves singular values from (0, 1] close to 1
@@ -204,25 +204,32 @@ def clip_grad_norm(parameters: Sequence[nn.Parameter], max_norm: float) -> float
     The norm is infinite or NaN only if a gradient is; such gradients are not scaled.
     """
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = whole(nn.utils.get_total_norm(grads)).item()
+    norm = total_norm(grads)
     if not math.isfinite(norm):  # squares overflow float32 before the numbers do
-        norm = whole(nn.utils.get_total_norm([grad.double() for grad in grads])).item()
+        norm = total_norm([grad.double() for grad in grads])
     if 0.0 < max_norm < norm < math.inf:
         for grad in grads:
             grad.mul_(max_norm / norm)
     return norm
 
 
+def total_norm(grads: Sequence[Tensor]) -> float:
+    """The norm of all numbers together."""
+    norms = [whole(nn.utils.get_total_norm(some)) for some in alike(grads)]
+    return (norms[0] if len(norms) == 1 else nn.utils.get_total_norm(norms)).item()
+
+
 def param_groups(groups: Sequence[Group], lr: float, weight_decay: float) -> list[dict[str, Any]]:
     """Parameter groups as torch optimisers take them; `share` is for `Optimiser.set_lr`."""
     return [
         {
-            "params": list(group.parameters.values()),
+            "params": parameters,
             "lr": lr * group.share,
             "share": group.share,
             "weight_decay": weight_decay if group.decays else 0.0,
         }
         for group in groups
+        for parameters in alike(group.parameters.values())
     ]
 
 

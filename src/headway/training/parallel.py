@@ -4,23 +4,79 @@ DDP: each process has the whole model and its share of the step; gradients are a
 buckets that are the same in each step, so that a resumed run adds them in the same order.
 
 FSDP2 (`fully_shard`): each process keeps a part of every parameter, gradient and optimiser state; the parameters of a
-block are gathered while it computes.  What is read and written outside of a step, such as a checkpoint, is whole.
+block are gathered while it computes.  HSDP: so does each of several groups of processes, and gradients are averaged
+over them.
+
+Tensor parallelism (`parallelize_module`): each process keeps and computes a part of every attention and feed-forward
+layer, for the same rows as the others, by the plan of `zoo/tensor_parallel.py`.
+
+What is read and written outside of a step, such as a checkpoint, is whole.
 """
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
+from headway.nn.attention import Attention
+from headway.nn.block import Identity
 from headway.nn.recompute import innermost_blocks
+from headway.nn.trunk import device_of
+from headway.ops.attention_map import Bias
+from headway.ops.pattern import Positions
+from headway.recipe import TrainSettings
+from headway.zoo.tensor_parallel import PLANS, Split, split_parts
 
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 Loss = Callable[..., Any]
-DDP, FSDP = "ddp", "fsdp"
+DDP = "ddp"
+
+
+@dataclass(frozen=True)
+class ProcessLayout:
+    """`replicas` × `shards` × `tensor` processes, the last of them side by side.
+
+    The shards of a replica have a part of every parameter each, and `tensor` processes a part of every layer.
+    """
+
+    replicas: int = 1
+    shards: int = 1
+    tensor: int = 1
+
+    @property
+    def data(self) -> int:
+        """Among how many the rows of a step are shared out."""
+        return self.replicas * self.shards
+
+    @property
+    def splits_parameters(self) -> bool:
+        return self.shards > 1 or self.tensor > 1
+
+    @property
+    def name(self) -> str:
+        data = "DDP" if self.shards == 1 else "FSDP" if self.replicas == 1 else f"HSDP {self.replicas} × {self.shards}"
+        tensor = f"tensor parallel {self.tensor}"
+        return " × ".join([data] * (self.data > 1) + [tensor] * (self.tensor > 1))
+
+
+def layout_of(train: TrainSettings, processes: int) -> ProcessLayout:
+    """How a recipe shares a run among so many processes; one has all of it."""
+    if processes == 1:
+        return ProcessLayout()
+    data = processes // train.tensor_parallel
+    replicas = data if train.parallel == DDP else train.replicas
+    return ProcessLayout(replicas, data // replicas, train.tensor_parallel)
 
 
 class StepLoss(nn.Module):
@@ -85,30 +141,106 @@ class DataParallel:
         return nullcontext() if exchanged else self.wrapped.no_sync()
 
 
-class FullyShardedDataParallel:
-    """FSDP2; the parameters of the model become DTensors."""
+class ShardedParallel:
+    """FSDP2 or HSDP, tensor parallelism, or both; the parameters of the model become DTensors."""
 
-    def __init__(self, model: nn.Module, loss: Loss):
+    def __init__(self, model: nn.Module, loss: Loss, layout: ProcessLayout):
+        from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        self.whole_model = deepcopy(model)
-        for block in innermost_blocks(model):
-            fully_shard(block)
-        self.wrapped: Any = fully_shard(StepLoss(model, loss))
+        # torch advises other layouts where a part that is split twice is gathered, and warns of views, to which nobody
+        # adds in place here
+        logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
+        self.whole_model, names = deepcopy(model), ("replicate", "shard", "tensor")
+        sizes = (layout.replicas, layout.shards, layout.tensor)
+        mesh = init_device_mesh(device_of(model).type, sizes, mesh_dim_names=names)
+        if layout.tensor > 1:
+            split(model, mesh["tensor"])
+        self.wrapped: Any = StepLoss(model, loss)
+        self.sharded = layout.data > 1
+        if self.sharded:
+            shards = mesh["replicate", "shard"] if layout.replicas > 1 else mesh["shard"]
+            blocks = innermost_blocks(model)
+            count = Counter(part for block in blocks for part in block.modules())
+            common = [part for part, times in count.items() if times > 1 and list(part.parameters(recurse=False))]
+            for part in (*common, *blocks):  # a bias that several blocks share is gathered by itself
+                fully_shard(part, mesh=shards)
+            fully_shard(self.wrapped, mesh=shards)
 
     def loss(self, model: nn.Module, *inputs: Any) -> Any:
         return self.wrapped(*inputs)
 
     def exchange(self, exchanged: bool) -> AbstractContextManager[object]:
-        self.wrapped.set_requires_gradient_sync(exchanged)
+        if self.sharded:
+            self.wrapped.set_requires_gradient_sync(exchanged)
         return nullcontext()
 
 
-ENGINES: Mapping[str | None, Callable[[nn.Module, Loss], ParallelEngine]] = {
-    None: SingleProcess,
-    DDP: DataParallel,
-    FSDP: FullyShardedDataParallel,
-}
+def engine_of(layout: ProcessLayout, model: nn.Module, loss: Loss) -> ParallelEngine:
+    """What the processes of a layout compute and exchange."""
+    if layout == ProcessLayout():
+        return SingleProcess(model, loss)
+    return ShardedParallel(model, loss, layout) if layout.splits_parameters else DataParallel(model, loss)
+
+
+def split(model: nn.Module, mesh: DeviceMesh) -> None:
+    """Gives this process its part of the layers that `zoo.tensor_parallel` names, and its heads."""
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        ParallelStyle,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
+
+    styles: dict[Split, Callable[[], ParallelStyle]] = {
+        Split.OUTPUTS: ColwiseParallel,
+        Split.INPUTS: RowwiseParallel,
+        Split.HEADS: lambda: SequenceParallel(sequence_dim=1, use_local_output=True),  # of B H T D
+    }
+
+    def cut(_: object, __: object, values: Tensor) -> Tensor:
+        return own_heads(values, mesh)
+
+    learned = set[nn.Module]()  # biases, which may be those of many layers
+    for part in split_parts(model).values():
+        layers = {name: how for name, how in PLANS[type(part)].items() if not isinstance(getattr(part, name), Identity)}
+        parallelize_module(part, mesh, {name: styles[how]() for name, how in layers.items()})
+        if isinstance(part, Attention):
+            part.heads, part.kv_heads = part.heads // mesh.size(), part.kv_heads // mesh.size()
+            if isinstance(part.logit_bias, nn.Module):
+                learned.add(part.logit_bias)
+            elif part.logit_bias is not None:
+                part.logit_bias = OwnHeads(part.logit_bias, mesh)
+    for bias in learned:
+        bias.register_forward_hook(cut)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnHeads:
+    """A bias of logits for the heads of this process."""
+
+    bias: Bias
+    mesh: DeviceMesh
+
+    def __call__(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
+        return own_heads(self.bias(q, k, q_pos, k_pos), self.mesh)
+
+
+def own_heads(bias: Tensor, mesh: DeviceMesh) -> Tensor:
+    """Of a bias for all heads, B|1 H T S, that for the heads of this process; its gradient is that of all."""
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    return DTensor.from_local(bias, mesh, [Replicate()], run_check=False).redistribute(mesh, [Shard(1)]).to_local()
+
+
+def alike(tensors: Iterable[AnyTensor]) -> list[list[AnyTensor]]:
+    """Tensors that torch takes together: those of one process, and those of each mesh of processes."""
+    found = defaultdict[object, list[AnyTensor]](list)
+    for tensor in tensors:
+        found[getattr(tensor, "device_mesh", None)].append(tensor)
+    return list(found.values())
 
 
 def whole(tensor: Tensor) -> Tensor:

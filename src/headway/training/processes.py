@@ -21,10 +21,11 @@ from headway.errors import UserError
 from headway.system import keep_memory, usable_cores
 from headway.tasks.base import StatefulLoss
 from headway.training.build import require
-from headway.training.parallel import DDP, FSDP
+from headway.training.parallel import DDP, ProcessLayout, layout_of
 from headway.training.plan import OwnParts, Plan, plan
 from headway.training.recipe_sources import RECIPE, begun_with, to_yaml
 from headway.training.resuming import data_hashes
+from headway.zoo.tensor_parallel import check_plan
 
 SHARDABLE = ("adamw", "adam")  # optimisers that see each number of a parameter by itself
 
@@ -67,21 +68,38 @@ def share_of(made: Plan, world: World) -> StepShare:
     Where the batches of a step can be dealt out evenly, each process reads whole ones, and the step is that of a single
     process in every number that is drawn; else each reads its part of the rows of every batch.
     """
-    if world.size == 1:
+    train, task = made.recipe.train, made.task
+    layout = checked_layout(made, world.size)
+    if layout == ProcessLayout():
         return WHOLE
-    train, task, processes = made.recipe.train, made.task, f"{world.size} processes"
+    processes = f"{world.size} processes"
     if isinstance(task, StatefulLoss) and task.memory(made.shape()) is not None:
         said = f"{made.architecture} remembers from batch to batch, which {processes} cannot do"
         raise UserError(said, do="train it in one process")
-    if train.parallel == FSDP and (train.optimiser not in SHARDABLE or train.ema_decay):
+    if layout.splits_parameters and (train.optimiser not in SHARDABLE or train.ema_decay):
         what = f"train.optimiser {train.optimiser}" if train.optimiser not in SHARDABLE else "train.ema_decay"
-        raise UserError(f"train.parallel {FSDP} has no {what}", do=f"leave it out, or give train.parallel={DDP}")
-    split = train.grad_accumulation % world.size != 0
+        raise UserError(f"{layout.name} has no {what}", do=f"leave it out, or train by {DDP} alone")
+    split = train.grad_accumulation % layout.data != 0
     if split and task.compares_rows:
         said = f"the loss of {task.name} compares the rows of a batch, which {processes} would split"
-        raise UserError(said, do=f"give train.grad_accumulation={world.size}, and a smaller train.batch")
+        raise UserError(said, do=f"give train.grad_accumulation={layout.data}, and a smaller train.batch")
     sizes = [len(rows) for rows in made.encoded.batches(require(train.batch), 1).steps.batches(0)]
-    if split and sum(sizes) < world.size * len(sizes):
-        said = f"{processes} would share batches of {sum(sizes) / len(sizes):.1f} rows"
+    if split and sum(sizes) < layout.data * len(sizes):
+        said = f"{layout.data} processes would share batches of {sum(sizes) / len(sizes):.1f} rows"
         raise UserError(said, do="give a larger train.batch, or fewer processes")
-    return StepShare(world.rank, world.size, split)
+    return StepShare(world.rank // layout.tensor, layout.data, split)
+
+
+def checked_layout(made: Plan, processes: int) -> ProcessLayout:
+    """The layout of a run in so many processes; refused where they, or the model, cannot be shared out by it."""
+    train, tensor = made.recipe.train, made.recipe.train.tensor_parallel
+    if processes % tensor:
+        said = f"train.tensor_parallel={tensor} does not divide the number of processes, {processes}"
+        raise UserError(said, do=f"start a multiple of {tensor} by --processes or torchrun")
+    data = processes // tensor
+    if train.replicas > 1 and (train.parallel == DDP or data % train.replicas):
+        said = f"train.replicas={train.replicas} with train.parallel={train.parallel} and data in {data} shares"
+        raise UserError(said, allowed=f"train.parallel=fsdp and a divisor of {data}")
+    if tensor > 1:
+        check_plan(made.shape(), made.architecture, tensor)
+    return layout_of(train, processes)

@@ -21,7 +21,7 @@ from headway.training.recipe_sources import DATA, RECIPE, RecipeLayers, begun_wi
 from headway.training.setting_origins import CommandLineOption
 
 FILES = ("data.path", "data.source", "data.target", "data.validation")
-FREE = (*FILES, "train.workers", "train.recompute", "train.parallel")
+FREE = (*FILES, "train.workers", "train.recompute", "train.parallel", "train.replicas", "train.tensor_parallel")
 COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was made into steps
 MODEL = ("*.json", "*.safetensors", "*.txt", "*.model")  # in a folder with a model or a tokenizer
 

@@ -35,16 +35,17 @@ LAYERS = {
     "look": 6,
     "evaluation": 6,
     "model": 7,
-    "inspect": 8,
-    "serve": 8,
-    "learn": 9,
-    "conversion": 8,
-    "doctor": 8,
-    "training": 9,
-    "bench": 10,
-    "cli": 11,
-    "headway": 12,  # the lazy façade, above all the others
-    "__main__": 12,
+    "adapters": 8,
+    "inspect": 9,
+    "serve": 9,
+    "learn": 10,
+    "conversion": 9,
+    "doctor": 9,
+    "training": 10,
+    "bench": 11,
+    "cli": 12,
+    "headway": 13,  # the lazy façade, above all the others
+    "__main__": 13,
 }
 # Besides what lies below it and its own folder, a part may import these.
 ALSO = {("cli", "headway"), ("doctor", "headway"), ("training", "headway"), ("serve", "headway")}

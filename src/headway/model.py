@@ -21,15 +21,24 @@ from headway.data.tokenizer_files import read_sides
 from headway.data.tokenizer_readers import TARGET, read_tokenizers
 from headway.dtype import FP32, INT8, check_dtype, device_named, dtype_to_use, set_weights
 from headway.errors import UserError, listed, malformed, nearest, no_model
-from headway.generate.request import LENGTHS, MASKS, check_settings, is_setting
+from headway.generate.request import LENGTHS, MASKS, check_settings, generation_settings, is_setting
+from headway.interop.adapter import ADAPTER, OWN, Adapter, read_adapter
+from headway.interop.keymap import KeyMap
 from headway.interop.timm_folder import SETTINGS, is_timm, read_names, settings_of, with_settings
 from headway.interop.weights import OPENAI, foreign, model_for, read_weights, write_weights
-from headway.nn.embed import TokenEmbed
-from headway.nn.trunk import EncoderDecoder, tensors_of
+from headway.nn.trunk import tensors_of
 from headway.system import CPU, read_json, write_json
 from headway.tasks.base import Task, task_of
 from headway.tasks.generation import GenerationOptions, check_draft, check_useful, generation_options
-from headway.tasks.model_parts import CLASS_NAMES, CUSTOM, check_class_names, class_list, required_tokenizer
+from headway.tasks.model_parts import (
+    CLASS_NAMES,
+    CUSTOM,
+    RATES,
+    check_class_names,
+    check_tokenizers,
+    class_list,
+    required_tokenizer,
+)
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult, Prediction, StreamsText
 from headway.zoo.build import ARCHITECTURES, architecture, from_plain, on_meta, to_plain
 
@@ -42,11 +51,6 @@ if TYPE_CHECKING:
 WHISPER = "whisper"  # its files have a layout of their own, and it makes frames of sounds by itself
 LAYOUT = 1  # of our own folders; what is newer is refused
 PREPROCESSING = "preprocessor_config.json"  # is read and written by data.preprocess, which models of texts never load
-# dropout rates of Hugging Face's configs that no model here has a place for
-RATES = (
-    *("encoder_layerdrop", "decoder_layerdrop", "resid_pdrop", "embd_pdrop", "router_jitter_noise"),
-    *("classif_dropout", "classifier_dropout", "seq_classif_dropout", "qa_dropout", "summary_first_dropout"),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +156,12 @@ class Model:
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         write_weights(place, tensors_of(self.model))
-        values = {
+        write_json(place / "config.json", self.native_config())
+        self.save_inputs(place)
+
+    def native_config(self) -> dict[str, Any]:
+        """What our own config.json says of it."""
+        return {
             "headway": LAYOUT,
             "architecture": self.architecture,
             "task": self.task_name,
@@ -161,8 +170,6 @@ class Model:
             "kept": dict(self.extra_config),
             **({} if self.dtype == FP32 else {"dtype": self.dtype}),
         }
-        write_json(place / "config.json", values)
-        self.save_inputs(place)
 
     def save_hf(self, folder: str | Path) -> None:
         """Writes the model in Hugging Face's layout, for `transformers` to load."""
@@ -232,6 +239,8 @@ def load(
         loaded, tensors = read_openai_file(place, unsafe)
     elif not place.is_dir():
         raise foreign(place) or no_model(place)
+    elif (place / ADAPTER).is_file():
+        loaded, tensors = read_with_adapter(place, unsafe)
     elif (place / "config.json").exists():
         loaded, tensors = read_with_config(place, heads, unsafe)
     else:
@@ -248,9 +257,8 @@ def load(
         raise UserError(f"int8 on {device}", allowed="int8 on cpu", do="take another dtype=, or leave device= out")
     set_weights(loaded.model, tensors, dtype, stored)
     loaded.model.to(where)
-    source, target = (
-        (loaded.tokenizer, loaded.target_tokenizer) if loaded.tokenizer else read_tokenizers(place, loaded.model_type)
-    )
+    own = loaded.tokenizer, loaded.target_tokenizer
+    source, target = own if loaded.tokenizer else read_tokenizers(place, loaded.model_type)
     check_tokenizers(source, target, loaded.model, place)
     if any((place / name).is_file() for name in (PREPROCESSING, "processor_config.json")):
         loaded = replace(loaded, preprocess=read_preprocessing(place, loaded))
@@ -282,6 +290,23 @@ def read_with_config(place: Path, heads: int | None, unsafe: bool) -> tuple[Mode
         check_settings(settings, str(file))
         loaded = replace(loaded, extra_config={**loaded.extra_config, **settings})
     return loaded, loaded.family().keymap(loaded.config).load(tensors)
+
+
+def read_with_adapter(place: Path, unsafe: bool) -> tuple[Model, Mapping[str, Tensor]]:
+    """The model that an adapter makes of another, with its low-rank parts added to the weights."""
+    adapter = read_adapter(place)
+    base = load(adapter.base, unsafe=unsafe, dtype=FP32)
+    loaded, keymap = adapted_model(base, adapter)
+    return loaded, adapter.merged(loaded.model, tensors_of(base.model), keymap)
+
+
+def adapted_model(base: Model, adapter: Adapter) -> tuple[Model, KeyMap | None]:
+    """The model that an adapter makes of `base`, on the meta device, and how its layers are called there."""
+    if adapter.values:
+        loaded = from_native(adapter.values, tensors_of(base.model))
+        named = adapter.values[OWN].get("names")
+        return loaded, None if named is None else replace(loaded, model_type=named).family().keymap(loaded.config)
+    return replace(base, model=on_meta(base.config)), base.family().keymap(base.config)
 
 
 def read_without_config(place: Path, heads: int | None, unsafe: bool) -> tuple[Model, Mapping[str, Tensor]]:
@@ -350,8 +375,7 @@ def from_hf(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
     timm = is_timm(values)
     values, inferred = (values, ()) if timm else completed(values, tensors)
     model_type = model_type_of(values)
-    assert model_type is not None
-    known = family(model_type)
+    known = family(model_type or "")
     with malformed("config.json"), collect_notes() as ignored:
         config = known.settle(known.read_config(values), tensors)
     check_class_names(values)
@@ -366,11 +390,6 @@ def from_hf(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
     return replace(loaded, extra_config={**extra, **read_names(values, config.classes)}, preprocess=preprocess)
 
 
-def generation_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a generation_config.json about the model's own tokens, lengths and masks."""
-    return {name: value for name, value in values.items() if is_setting(name)}
-
-
 def read_preprocessing(folder: Path, loaded: Model) -> Preprocess | None:
     from headway.data.preprocess import read_preprocess, read_settings
 
@@ -379,15 +398,3 @@ def read_preprocessing(folder: Path, loaded: Model) -> Preprocess | None:
 
         check_sound(read_settings(folder) or {}, loaded.config)
     return read_preprocess(folder)
-
-
-def check_tokenizers(source: Tokenizer | None, target: Tokenizer | None, model: nn.Module, folder: Path) -> None:
-    """A tokenizer may not have more tokens than the model's embedding."""
-    sides = [(source, model)]
-    if isinstance(model, EncoderDecoder):
-        sides = [(source, model.encoder), (target or source, model.decoder)]
-    for tokenizer, side in sides:
-        rows = next((part.token.num_embeddings for part in side.modules() if isinstance(part, TokenEmbed)), None)
-        if tokenizer is not None and rows is not None and tokenizer.vocab > rows:  # without rows, it reads no tokens
-            given = f"the tokenizer in {folder} has {tokenizer.vocab} tokens and the model's embedding {rows}"
-            raise UserError(given, do="use the tokenizer that the model was trained with")

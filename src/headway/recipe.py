@@ -178,6 +178,11 @@ class ModelSettings:
         min_value=0,
         limit=10**6,
     )
+    lora: tuple[int | str, ...] | None = setting(
+        None,
+        "LoRA: train low-rank parts beside the weights of model.from, which stay as they are: rank=8, and perhaps "
+        "alpha=16, dropout=0.1, targets=q+v (names of layers); null: train the weights themselves",
+    )
     layer_decay: float = setting(
         1.0,
         "layer-wise learning rate decay: learning rate of a layer relative to the layer above it",
@@ -322,6 +327,7 @@ EXCLUSIVE = (
     ("data.path", "data.source"),
     ("data.path", "data.target"),
     ("data.validation", "data.validation_from"),
+    ("model.freeze", "model.lora"),
 )
 
 SETTINGS: dict[str, Setting] = {
@@ -344,29 +350,6 @@ ALIASES: dict[str, str] = {
     "train.ema": "train.ema_decay",
     "train.keep": "train.keep_last",
     "train.best": "train.keep_best",
-}
-
-# Names in other trainers, and fields of a model's config that are settings of another section
-ELSEWHERE: Mapping[str, str] = {
-    "learning_rate": "train.lr",
-    "lr_scheduler": "train.schedule",
-    "batch_size": "train.batch",
-    "max_steps": "train.steps",
-    **dict.fromkeys(("max_epochs", "num_epochs"), "train.epochs"),
-    "grad_clip": "train.max_grad_norm",
-    **dict.fromkeys(("gradient_accumulation", "gradient_accumulation_steps"), "train.grad_accumulation"),
-    "optimizer": "train.optimiser",
-    "early_stopping": "train.patience",
-    **dict.fromkeys(("vocab", "vocab_size"), "data.vocab"),
-    "max_seq_length": "data.max_length",
-    "val_split": "data.validation_split",
-    "min_lr": "train.min_lr_ratio",
-    "num_workers": "train.workers",
-    **dict.fromkeys(("precision", "mixed_precision"), "train.dtype"),
-    **dict.fromkeys(("gradient_checkpointing", "activation_checkpointing"), "train.recompute"),
-    "random_seed": "seed",
-    "dropout": "train.dropout",
-    "output_dir": "out",
 }
 
 

@@ -22,7 +22,6 @@ from headway.distributed.world import ALONE
 from headway.errors import UserError
 from headway.recipe import (
     ALIASES,
-    ELSEWHERE,
     EXCLUSIVE,
     SECTIONS,
     SETTINGS,
@@ -46,7 +45,7 @@ from headway.training.recipe_sources import (
     resolve,
     to_yaml,
 )
-from headway.training.setting_origins import SHORT_OPTIONS, EnvironmentVariable
+from headway.training.setting_origins import ELSEWHERE, SHORT_OPTIONS, EnvironmentVariable
 from headway.training.settings import read_yaml
 from headway.zoo.presets import PRESETS
 

@@ -260,7 +260,6 @@ def test_a_config_that_tells_nothing_is_told(given: dict[str, object]) -> None:
 
 
 FORMATS = {
-    "adapter_config.json": r"holds a PEFT adapter, which changes another model.*; merge both with peft",
     "model-q4.gguf": r"holds GGUF, the format of llama\.cpp, model-q4\.gguf, and no weights; fetch the model",
     "model.onnx": "holds an ONNX graph",
     "onnx/model.onnx": "holds an ONNX graph",

@@ -224,6 +224,11 @@ def is_setting(name: str) -> bool:
     return name in (*LENGTHS, *MASKS) or name.endswith("_token_id")
 
 
+def generation_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a generation_config.json about the model's own tokens, lengths and masks."""
+    return {name: value for name, value in values.items() if is_setting(name)}
+
+
 def rules_of(settings: Mapping[str, Any], vocab: int | None, *, begins: bool) -> Rules:
     """The rules in a model's settings; those of the first token hold where the model `begins` a text itself."""
 

@@ -58,10 +58,6 @@ EXPORTED = f"fetch the model that it was made from, with {SAFE}"
 REWRITE = "write it for PyTorch with transformers 4: AutoModel.from_pretrained(FOLDER, {}=True).save_pretrained(TARGET)"
 # files that hold a model otherwise: {pattern: (what it is, what to do)}
 FOREIGN = {
-    "adapter_config.json": (
-        "a PEFT adapter, which changes another model",
-        "merge both with peft, as in model.merge_and_unload().save_pretrained(TARGET), and give TARGET",
-    ),
     "*.gguf": ("GGUF, the format of llama.cpp", EXPORTED),
     "*.onnx": ("an ONNX graph", EXPORTED),
     "onnx/*.onnx": ("an ONNX graph", EXPORTED),
@@ -156,7 +152,7 @@ def check_asked(said: str, unsafe: bool) -> None:
         raise UserError(f"{said}, which is not read unasked", do=do)
 
 
-def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_weights(folder: Path, tensors: Mapping[str, Tensor], name: str = SAFE) -> None:
     """One safetensors file, whole or not there."""
 
     def write(part: Path) -> None:
@@ -164,7 +160,7 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
             for chunk in safetensors_chunks(tensors):
                 file.write(chunk)
 
-    write_whole(folder / SAFE, write)
+    write_whole(folder / name, write)
 
 
 # the model of a config is not made if it has so many times the numbers of its weights: some parts are made and replaced

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from torch import nn
 
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
+from headway.nn.embed import TokenEmbed
 from headway.nn.head import Classifier, TokenClassifier, main_head
-from headway.nn.trunk import RereadingClassifier, Trunk
+from headway.nn.trunk import EncoderDecoder, RereadingClassifier, Trunk
 
 if TYPE_CHECKING:
     from headway.data.preprocess import Preprocess
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 
 CUSTOM = "custom"  # the architecture of a torch module of your own
 CLASS_NAMES = ("id2label", "label2id")  # in config.json
+# dropout rates of Hugging Face's configs that no model here has a place for
+RATES = (
+    *("encoder_layerdrop", "decoder_layerdrop", "resid_pdrop", "embd_pdrop", "router_jitter_noise"),
+    *("classif_dropout", "classifier_dropout", "seq_classif_dropout", "qa_dropout", "summary_first_dropout"),
+)
 MEDIA_FIELDS = {"image": "images", "features": "sounds or numbers"}  # what a config with such a field is made for
 
 
@@ -115,3 +122,15 @@ def class_list(settings: Mapping[str, Any]) -> list[str]:
     """The names of classes in a config, in order."""
     names = settings.get("id2label") or {}
     return [names[key] for key in sorted(names, key=int)]
+
+
+def check_tokenizers(source: Tokenizer | None, target: Tokenizer | None, model: nn.Module, folder: Path) -> None:
+    """A tokenizer may not have more tokens than the model's embedding."""
+    sides = [(source, model)]
+    if isinstance(model, EncoderDecoder):
+        sides = [(source, model.encoder), (target or source, model.decoder)]
+    for tokenizer, side in sides:
+        rows = next((part.token.num_embeddings for part in side.modules() if isinstance(part, TokenEmbed)), None)
+        if tokenizer is not None and rows is not None and tokenizer.vocab > rows:  # without rows, it reads no tokens
+            given = f"the tokenizer in {folder} has {tokenizer.vocab} tokens and the model's embedding {rows}"
+            raise UserError(given, do="use the tokenizer that the model was trained with")

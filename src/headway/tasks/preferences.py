@@ -125,9 +125,9 @@ class PreferenceLM(Dialogue):
         return preference_loss(AnswerLogProbability(model)(batch), self.beta)
 
     def memory(self, model: nn.Module) -> Mapping[str, Tensor] | None:
-        """The first weights."""
-        named = chain(model.named_parameters(), model.named_buffers())  # shared ones once
-        return {name: value.detach().clone() for name, value in named}
+        """The first weights, but for those that stay as they are."""
+        learned = ((name, value) for name, value in model.named_parameters() if value.requires_grad)
+        return {name: value.detach().clone() for name, value in chain(learned, model.named_buffers())}
 
     def loss_after(
         self, model: nn.Module, batch: PreferenceBatch, memory: Mapping[str, Tensor]

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,10 @@ from headway.errors import UserError, listed, nearest
 from headway.model import Model
 from headway.nn.block import Repeat, Stack, weight_decay
 from headway.nn.trunk import Trunk, tensors_of
-from headway.tasks.base import Task
+from headway.recipe import Recipe
+from headway.tasks.base import Task, TaskSetup
 from headway.tasks.model_parts import reads_media
+from headway.zoo.build import DataRequirements, config_for
 from headway.zoo.encoders import EncoderPart, ImageConfig, encoder_config
 
 ENCODER = "encoder"  # that may be frozen
@@ -183,6 +185,22 @@ def reused_part(start: Model, task: type[Task]) -> EncoderPart:
 
 def describe_task(task: type[Task]) -> str:
     return f"{task.kind}, {task.objective}" if task.objective else task.kind
+
+
+def reused_config(recipe: Recipe, setup: TaskSetup, part: EncoderPart, required: DataRequirements) -> object:
+    """The config of a model that is fine-tuned: its own, but for what the recipe and the new data change."""
+    dropout, sizes = recipe.train.dropout, sizes_of(part.config)
+    if dropout is not None:
+        sizes.pop("embed_dropout", None)
+    sizes |= recipe.model.sizes
+    new_tokenizer = "data.tokenizer" in setup.chosen  # the model had none
+    same = () if new_tokenizer else ("vocab", "source_vocab", "target_vocab", "context", "tied")
+    kept = {name: sizes[name] for name in same if name in sizes}
+    return replace(cast(Any, config_for(part.architecture, sizes, required, dropout)), **kept)
+
+
+def sizes_of(config: Any) -> dict[str, Any]:
+    return {field.name: getattr(config, field.name) for field in fields(config)}
 
 
 class ReusedWeights(NamedTuple):

@@ -34,10 +34,11 @@ from torch import Tensor, nn
 from headway.data.order import WHOLE, StepShare, UncountedBatch, keyed
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, listed
+from headway.nn.low_rank import learned_tensors
 from headway.nn.moe import MoE, load_balance
 from headway.nn.recompute import recomputed
 from headway.nn.trace import Trace, record
-from headway.nn.trunk import device_of, tensors_of
+from headway.nn.trunk import device_of
 from headway.tasks.batches import to_device
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
 from headway.training.parallel import ParallelEngine, SingleProcess, part_like, whole
@@ -185,7 +186,7 @@ class Learner:
         """Everything that a step changes, by file of a checkpoint."""
         kept: dict[str, Mapping[str, Tensor]] = {
             part: {name: whole(tensor) for name, tensor in own.items()}
-            for part, own in (("model", tensors_of(self.model)), ("optimiser", self.optimiser.state_tensors()))
+            for part, own in (("model", learned_tensors(self.model)), ("optimiser", self.optimiser.state_tensors()))
         }
         if self.memory is not None:
             kept["memory"] = self.memory
@@ -247,13 +248,13 @@ class EMA:
         if not 0.0 <= decay < 1.0:
             raise UserError(f"an average with decay={decay:g}", allowed="from 0 up to, but not, 1")
         self.decay, self.updates = decay, 0
-        self.kept = {name: wide(tensor.detach()).clone() for name, tensor in tensors_of(model).items()}
+        self.kept = {name: wide(tensor.detach()).clone() for name, tensor in learned_tensors(model).items()}
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         self.updates += 1
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
-        for name, tensor in tensors_of(model).items():
+        for name, tensor in learned_tensors(model).items():
             if tensor.is_floating_point():
                 self.kept[name].lerp_(wide(tensor), 1.0 - decay)
             else:
@@ -262,7 +263,7 @@ class EMA:
     @contextmanager
     def applied(self, model: nn.Module) -> Generator[None]:
         """A context in which the model has the average as its weights; afterwards, bit for bit, its own."""
-        own = {name: tensor.detach().clone() for name, tensor in tensors_of(model).items()}
+        own = {name: tensor.detach().clone() for name, tensor in learned_tensors(model).items()}
         try:
             fill(model, self.kept)
             yield
@@ -301,7 +302,7 @@ def mean_tensors(several: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 @torch.no_grad()
 def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copies `tensors` into the parameters and buffers of a model."""
-    for name, tensor in tensors_of(model).items():
+    for name, tensor in learned_tensors(model).items():
         tensor.copy_(part_like(tensors[name], tensor))
 
 

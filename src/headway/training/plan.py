@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -52,10 +52,19 @@ from headway.training.defaults import (
     weights_per_token,
     with_checkpointing,
 )
-from headway.training.groups import ENCODER, ReusedWeights, describe_task, reused_part, reused_weights, take_over
+from headway.training.groups import (
+    ENCODER,
+    ReusedWeights,
+    describe_task,
+    reused_config,
+    reused_part,
+    reused_weights,
+    sizes_of,
+    take_over,
+)
+from headway.training.lora import LORA_LR, LoRA, attach
 from headway.training.recipe_sources import RecipeLayers, check_recipe, preset_values, resolve
 from headway.zoo.build import (
-    DataRequirements,
     architecture_of,
     build,
     check_obeyed,
@@ -135,6 +144,8 @@ class Plan:
         model = deepcopy(self.module) if self.module is not None else build(self.config)
         if found := self.reused(model):
             take_over(model, found)
+            if self.recipe.model.lora is not None:
+                attach(model, LoRA.of(self.recipe.model.lora), found.tensors)
         elif (task := self.counting_task()) and self.encoded.train is not None:
             task.count_weights(model, self.encoded.train)
         return model.to(device_named(self.recipe.device))
@@ -307,22 +318,6 @@ def check_suited(name: str, architecture: str, task: type[Task]) -> None:
         raise UserError(f"{name} cannot learn this task ({describe_task(task)})", allowed=listed(names, 6))
 
 
-def reused_config(recipe: Recipe, setup: TaskSetup, part: EncoderPart, required: DataRequirements) -> object:
-    """The config of a model that is fine-tuned: its own, but for what the recipe and the new data change."""
-    dropout, sizes = recipe.train.dropout, sizes_of(part.config)
-    if dropout is not None:
-        sizes.pop("embed_dropout", None)
-    sizes |= recipe.model.sizes
-    new_tokenizer = "data.tokenizer" in setup.chosen  # the model had none
-    same = () if new_tokenizer else ("vocab", "source_vocab", "target_vocab", "context", "tied")
-    kept = {name: sizes[name] for name in same if name in sizes}
-    return replace(cast(Any, config_for(part.architecture, sizes, required, dropout)), **kept)
-
-
-def sizes_of(config: Any) -> dict[str, Any]:
-    return {field.name: getattr(config, field.name) for field in fields(config)}
-
-
 def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
     """The recipe with every choice made."""
     train, encoded, module, chosen = recipe.train, found.encoded, found.module, found.setup.chosen
@@ -339,7 +334,8 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
         [[first]] = encoded.batches(batch, 1).between(1, 2)
         dim = config_dim(found.config)
         good = fine_tuned(recipe, found.part) or found.counting_task()
-        lr = fine_tuning_lr(dim) if good else default_lr(dim, encoded.unit, first.targets)
+        times = 1.0 if recipe.model.lora is None else LORA_LR
+        lr = times * fine_tuning_lr(dim) if good else default_lr(dim, encoded.unit, first.targets)
     values = {
         "data.task": found.task.kind,
         "data.objective": found.task.objective,

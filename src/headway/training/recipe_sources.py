@@ -42,6 +42,7 @@ from headway.recipe import (
 )
 from headway.system import regular
 from headway.tasks.registry import DATA_WORDS, TASKS
+from headway.training.lora import LoRA
 from headway.training.setting_origins import (
     COMMAND_LINE,
     PREFIX,
@@ -366,6 +367,10 @@ def check_recipe(recipe: Recipe, own_data: object = None, own_module: object = N
     if recipe.model.freeze is not None and recipe.model.start is None and own_module is None:
         said = "model.freeze without model.from would freeze weights that were never trained"
         raise UserError(said, do="give model.from too, or leave model.freeze out")
+    if recipe.model.lora is not None:
+        LoRA.of(recipe.model.lora)
+        if recipe.model.start is None:
+            raise UserError("model.lora needs a model whose weights stay as they are", do="give model.from too")
     check_device_present(recipe.device)
 
 

@@ -28,11 +28,13 @@ from typing import Any, TextIO
 
 from torch import nn
 
+from headway.adapters import save_adapter
 from headway.console import fitted, phase, progress_on
 from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, going_on, malformed
+from headway.nn.trunk import tensors_of
 from headway.recipe import flat, from_flat
 from headway.system import CHECKPOINTS, keep_memory, memory_errors, write_json, write_text
 from headway.tasks.results import BaselineData
@@ -246,10 +248,19 @@ def trained(
         with phase("comparing with simple methods", moving=True):
             end = with_baselines(made, end, learner.whole_model)
         with phase("writing the model and its report", moving=True):
-            made.as_model(learner.whole_model).save(folder)
+            save_model(made, learner.whole_model)
             write_report(made, end, log, learner.whole_model)
         log.mark_finished(end.step)
     return made, end
+
+
+def save_model(made: Plan, model: nn.Module) -> None:
+    """Writes the model of a run, or with LoRA what it has learned beside the weights that it began with."""
+    found, base, start, part = made.as_model(model), made.recipe.model.start, made.start, made.part
+    if made.recipe.model.lora is None or base is None or start is None or part is None:
+        found.save(made.out)
+    else:
+        save_adapter(found, made.out, base, tensors_of(start.model), part.prefix)
 
 
 @dataclass

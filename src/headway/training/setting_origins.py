@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from json import dumps
 from typing import Any, NamedTuple
 
 from headway.errors import UserError, nearest
-from headway.recipe import ALIASES, ELSEWHERE, SECTIONS, SETTINGS, canonical
+from headway.recipe import ALIASES, SECTIONS, SETTINGS, canonical
 
 PREFIX = "HEADWAY_"
 # Options without their section
@@ -23,6 +24,7 @@ SHORT_OPTIONS = {
     "model.preset": "--preset",
     "model.from": "--from",
     "model.freeze": "--freeze",
+    "model.lora": "--lora",
     "train.minutes": "--minutes",
 }
 # Short names that other trainers have; the first is shown in --help
@@ -32,6 +34,33 @@ TRAINER_OPTIONS = {
     "train.batch": ("--batch-size", "--batch"),
     "train.lr": ("--lr", "--learning-rate"),
     "train.dropout": ("--dropout",),
+}
+# Names in other trainers, and fields of a model's config that are settings of another section
+ELSEWHERE: Mapping[str, str] = {
+    "learning_rate": "train.lr",
+    "lr_scheduler": "train.schedule",
+    "batch_size": "train.batch",
+    "max_steps": "train.steps",
+    "max_epochs": "train.epochs",
+    "num_epochs": "train.epochs",
+    "grad_clip": "train.max_grad_norm",
+    "gradient_accumulation": "train.grad_accumulation",
+    "gradient_accumulation_steps": "train.grad_accumulation",
+    "optimizer": "train.optimiser",
+    "early_stopping": "train.patience",
+    "vocab": "data.vocab",
+    "vocab_size": "data.vocab",
+    "max_seq_length": "data.max_length",
+    "val_split": "data.validation_split",
+    "min_lr": "train.min_lr_ratio",
+    "num_workers": "train.workers",
+    "precision": "train.dtype",
+    "mixed_precision": "train.dtype",
+    "gradient_checkpointing": "train.recompute",
+    "activation_checkpointing": "train.recompute",
+    "random_seed": "seed",
+    "dropout": "train.dropout",
+    "output_dir": "out",
 }
 
 

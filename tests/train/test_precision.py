@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from headway import dtype as dtypes
+from headway.data.order import StepShare
 from headway.errors import UserError
 from headway.ops.attend import Additive, attend
 from headway.training import calibration
@@ -245,6 +247,13 @@ def test_minutes_are_made_into_steps_of_the_chosen_precision(monkeypatch: pytest
     made, timing = timed(asked("auto", **minutes), machine.clock)
     assert (made.recipe.train.dtype, made.recipe.train.steps) == ("bf16", 120)
     assert timing.minutes == 2
+
+
+@pytest.mark.slow
+def test_one_of_several_processes_times_its_own_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, True, 0.36, 0.2)
+    made, timing = timed(replace(asked("auto"), share=StepShare(1, 2, split=True)), machine.clock)
+    assert (made.recipe.train.dtype, timing.step) == ("bf16", pytest.approx(0.2))
 
 
 @pytest.mark.slow

@@ -93,7 +93,7 @@ class Learner:
         self.seed, self.max_grad_norm, self.average, self.memory = seed, max_grad_norm, average, memory
         self.dtype, self.recompute, self.device = dtype, recompute, device_of(model)
         self.world, self.share = world, share
-        self.alike = world.size // share.processes  # processes that read the same rows
+        self.alike = max(1, world.size // share.processes)  # that read the same rows; 1 where steps are timed alone
         self.engine = engine or SingleProcess(model, loss)
         self.whole_model = self.engine.whole_model
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0

@@ -100,6 +100,11 @@ def checked_layout(made: Plan, processes: int) -> ProcessLayout:
     if train.replicas > 1 and (train.parallel == DDP or data % train.replicas):
         said = f"train.replicas={train.replicas} with train.parallel={train.parallel} and data in {data} shares"
         raise UserError(said, allowed=f"train.parallel=fsdp and a divisor of {data}")
+    if tensor > 1 and made.recipe.model.lora is not None:
+        raise UserError(
+            "train.tensor_parallel does not split low-rank parts",
+            do="leave model.lora out, or give train.parallel=fsdp",
+        )
     if tensor > 1:
         check_plan(made.shape(), made.architecture, tensor)
     return layout_of(train, processes)

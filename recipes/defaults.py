@@ -470,10 +470,10 @@ The learning rates of images and series were chosen by scores on these same test
 tried), so those lines are optimistic; a difference of a point or two is within the noise of seeds.
 
 Classifiers of texts start from scratch here, as naive Bayes over sub-words of the training records, and keep to that
-unless training lowers the held-out loss by more than its standard error; then the held-out records are counted too, as
-the baseline does (docs/LOG.md has how often, and what it was worth).  A pretrained encoder needs more than these
-minutes on one core: MiniLM (`headway train reviews.tsv --from FOLDER --minutes 1`, reviews-2000) has 60.7 % after one
-minute (0.7 epochs) and 66.7 % after three, n = 1,067, on a busy machine.
+unless training lowers the held-out loss by more than its standard error.  Counts that are kept are counted anew in the
+end with the held-out records, which the baseline learns from too; docs/LOG.md has what that was worth.  A pretrained
+encoder needs more than these minutes on one core: MiniLM (`headway train reviews.tsv --from FOLDER --minutes 1`,
+reviews-2000) has 60.7 % after one minute (0.7 epochs) and 66.7 % after three, n = 1,067, on a busy machine.
 
 | data | metric | minutes | chosen | defaults: mean (range) | search | baseline | processor | commit |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""

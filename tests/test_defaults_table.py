@@ -57,11 +57,16 @@ def test_the_table_has_the_mean_the_search_and_the_baseline(defaults: ModuleType
     found = defaults.table(
         [trial(1, 0.6), trial(2, 0.8), trial(1, 0.65, "train.lr", 3.0), trial(1, 0.1, "train.lr", 1 / 3)], "abcdef0"
     )
-    line, note = found.splitlines()[-1], "below the baseline"
+    *_, line, _, behind = found.splitlines()
+    note = "below the baseline"
     assert "0.7 (0.6 to 0.8, 2 seeds, n = 1,067)" in line
     assert "0.65 (train.lr × 3, best of 2; defaults 0.6)" in line
     assert line.endswith("| 0.7 (naive Bayes) | 91% | abcdef0, de3bfd4 (older, 3 of 4) |")
     assert note not in found
+    assert behind.startswith("The search was better by more than 2 points")
+    assert behind.endswith("on reviews-2000 (1 min).")
+    near = defaults.table([trial(1, 0.6), trial(1, 0.615, "train.lr", 3.0)], "abcdef0")
+    assert "The search was better" not in near
     worse = defaults.table([trial(1, 0.6)], "de3bfd4").splitlines()[-1]
     assert worse == "The mean of the defaults is below the baseline on reviews-2000 (1 min)."
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
+import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,14 @@ import pytest
 import torch
 
 import headway
+from headway.data.shards import write_shards
+from headway.data.tokenizer import Tokenizer
 from headway.metrics.baselines import WordCounts, naive_bayes
 from headway.model import Model
+from headway.nn.trunk import VotingTrunk
+from headway.tasks.batches import PackedBatch
+from headway.tasks.text_classification import LabelBatch, TextClassification
+from headway.training.learner import StepResult
 from headway.training.metrics_log import read_lines
 from headway.training.plan import Plan, plan
 from headway.training.recipe_sources import read_layers
@@ -50,10 +60,10 @@ def planned(folder: Path, **more: str) -> Plan:
     return plan(read_layers(given, environ={}), folder / "scratch")
 
 
-def token_texts(made: Plan, texts: list[str]) -> list[str]:
+def token_texts(tokenizer: Tokenizer | None, texts: Sequence[str]) -> list[str]:
     """Texts whose words are the tokens of the model."""
-    assert made.setup.tokenizer is not None
-    return [" ".join(map(str, row)) for row in made.setup.tokenizer.encode_batch(texts)]
+    assert tokenizer is not None
+    return [" ".join(map(str, row)) for row in tokenizer.encode_batch(texts)]
 
 
 @pytest.mark.slow
@@ -64,15 +74,15 @@ def test_the_first_logits_are_those_of_naive_bayes(tmp_path: Path) -> None:
     asked = [text for text, _ in reviews(60, 2)]
     model = made.build().eval()
     found = made.as_model(model).predict(asked)
-    known = token_texts(made, [text for text, _ in train])
-    answers = naive_bayes(known, [label for _, label in train], token_texts(made, asked))
+    known = token_texts(made.setup.tokenizer, [text for text, _ in train])
+    answers = naive_bayes(known, [label for _, label in train], token_texts(made.setup.tokenizer, asked))
     assert [one.to_text().split()[0] for one in found] == answers
 
     vocab, labels = made.setup.tokenizer.vocab, ["bad", "good", "odd"]  # type: ignore[union-attr]
     rows = [[int(word) for word in text.split()] for text in known]
     counted = WordCounts.of(rows, [labels.index(label) for _, label in train], 3, vocab)
     votes, prior, scale = counted.likelihoods(), counted.prior(), counted.temperature()
-    for text in token_texts(made, asked):
+    for text in token_texts(made.setup.tokenizer, asked):
         ids = [int(word) for word in text.split()]
         wanted = scale * (prior + votes[ids].sum(0))
         with torch.inference_mode():
@@ -83,19 +93,66 @@ def test_the_first_logits_are_those_of_naive_bayes(tmp_path: Path) -> None:
 TINY: dict[str, Any] = {"dim": 16, "heads": 2, "layers": 1, "batch": 150}
 
 
-def trained(rows: list[tuple[str, str]], folder: Path, **options: Any) -> Model:
+def trained(rows: list[tuple[str, str]] | Path, folder: Path, **options: Any) -> Model:
     given: dict[str, Any] = {"task": "text-classification", "out": folder / "run", "seed": 1, "threads": 1}
     return headway.train(rows, quiet=True, **given, **options)
 
 
+KEPT = "kept the counted weights: training did not lower the held-out loss by more than its standard error"
+
+
 @pytest.mark.slow
-def test_training_leaves_it_no_worse_than_naive_bayes(tmp_path: Path) -> None:
+def test_counts_that_are_kept_are_naive_bayes_of_all_records(tmp_path: Path) -> None:
+    """Also of those that were held out, on which it was scored before they were counted."""
     train, test = reviews(200, 1), reviews(400, 2)
-    model = trained(train, tmp_path, steps=60, **TINY)
-    known, given = zip(*train, strict=True)
-    texts, labels = zip(*test, strict=True)
-    simple = sum(map(str.__eq__, naive_bayes(known, given, texts), labels)) / len(labels)
-    assert model.evaluate(test).scores.numbers["accuracy"] >= simple
+    model, made = trained(train, tmp_path, steps=8, **TINY), tmp_path / "run"
+    lines = read_lines(made / "metrics.jsonl")
+    [last] = [line for line in lines if "chosen" in line]
+    [first] = [line for line in lines if line["step"] == 0]
+    assert (last["chosen"], last["valid"]) == ([0], first["valid"])
+    (known, labels), asked = zip(*train, strict=True), [text for text, _ in test]
+    answers = naive_bayes(token_texts(model.tokenizer, known), labels, token_texts(model.tokenizer, asked))
+    assert [one.to_dict()["output"] for one in model.predict(asked)] == answers
+
+    scores = json.loads((made / "scores.json").read_text("utf-8"))
+    assert scores["scores"]["accuracy"] == first["valid"]["accuracy"]
+    told = f"{KEPT}; in the end they were counted anew with the held-out texts, and the scores are of before that"
+    assert told in scores["conclusions"]
+    for page in ("report.html", "README.md"):
+        assert told in (made / page).read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_validation_files_are_never_counted(tmp_path: Path) -> None:
+    """They are somebody's own choice, and may be a test set."""
+    files, test = [tmp_path / name for name in ("train.tsv", "held.tsv")], reviews(40, 2)
+    for file, rows in zip(files, (reviews(200, 1), test), strict=True):
+        file.write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows), encoding="utf-8")
+    model = trained(files[0], tmp_path, steps=4, validation=files[1], **TINY)
+    scores = json.loads((tmp_path / "run" / "scores.json").read_text("utf-8"))
+    assert KEPT in scores["conclusions"]
+    assert model.evaluate(test).scores.numbers["accuracy"] == scores["scores"]["accuracy"]
+
+
+class Interrupts:
+    """Sends the signal of Ctrl-C after a step."""
+
+    def on_step(self, result: StepResult, seconds: float) -> None:
+        if result.step == 3:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_keeps_the_same_counts(tmp_path: Path) -> None:
+    """Byte for byte, with those of the held-out records."""
+    rows, pace = reviews(100, 1), {"steps": 6, "evaluate_every": 2, **TINY}
+    trained(rows, tmp_path / "whole", **pace)
+    with pytest.raises(KeyboardInterrupt):
+        trained(rows, tmp_path / "cut", callbacks=[Interrupts()], **pace)
+    trained(rows, tmp_path / "cut", resume=True, **pace)
+    for name in ("model.safetensors", "metrics.jsonl"):
+        whole, cut = ((tmp_path / folder / "run" / name).read_bytes() for folder in ("whole", "cut"))
+        assert whole == cut
 
 
 @pytest.mark.long
@@ -139,12 +196,42 @@ def test_a_text_alone_in_its_class_has_a_finite_probability() -> None:
 
 
 @pytest.mark.slow
-def test_the_first_weights_stay_unless_others_lose_no_answer_and_have_a_lower_loss(tmp_path: Path) -> None:
-    """A learning rate that spoils them leaves them as they were."""
+def test_the_first_weights_stay_where_training_spoils_them(tmp_path: Path) -> None:
     model = trained(reviews(100, 1), tmp_path, steps=20, lr=0.1, **TINY)
     lines = read_lines(tmp_path / "run" / "metrics.jsonl")
-    found = {line["step"]: line["valid"] for line in lines if "valid" in line and "chosen" not in line}
-    able = [step for step, values in found.items() if values["accuracy"] >= found[0]["accuracy"]]
-    [chosen] = [line["chosen"] for line in lines if "chosen" in line]
-    assert chosen == [min(able, key=lambda step: found[step]["loss"])]
+    assert [line["chosen"] for line in lines if "chosen" in line] == [[0]]
     assert model.config.vocab < 16_000  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+def test_held_out_texts_count_only_tokens_that_training_has(tmp_path: Path) -> None:
+    """Their other words are in pieces there, of which whole words of training said nothing."""
+    made = planned(tmp_path)
+    task, train = made.counting_task(), made.encoded.train
+    assert isinstance(task, TextClassification)
+    assert train is not None
+    known = set(train.stream()[0 : len(train.stream())].tolist())
+    unknown = min(set(range(task.tokenizer.vocab)) - known)
+    held = write_shards(tmp_path / "held", [([min(known), unknown], [0])] * 30, 2, task.tokenizer.vocab)
+    first, again = made.build(), made.build()
+    task.count_weights(again, train, held)
+    assert isinstance(first, VotingTrunk)
+    assert isinstance(again, VotingTrunk)
+    assert not again.votes.weight[unknown].any()
+    assert not torch.equal(first.votes.weight, again.votes.weight)
+
+
+@pytest.mark.slow
+def test_the_standard_error_is_that_of_the_mean_loss_of_a_text(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    task, model = made.counting_task(), made.build().eval()
+    assert task is not None
+    texts, labels = zip(*(record.fields for record in made.splits.validation()), strict=True)
+    found = made.as_model(model).predict(list(texts))
+    told = [one.to_dict()["probabilities"][label] for one, label in zip(found, labels, strict=True)]
+    losses = -np.log(told)
+    wanted = losses.std(ddof=1) / np.sqrt(len(losses))
+    assert task.loss_error(model, made.encoded.validation) == pytest.approx(wanted, rel=1e-5)
+    [batch] = made.encoded.validation
+    alone = LabelBatch(PackedBatch.of([np.array([1])]), batch.wanted[:1], (1,))
+    assert task.loss_error(model, [alone]) == math.inf

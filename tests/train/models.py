@@ -62,6 +62,7 @@ class Evaluation(NamedTuple):
     score: float
     samples: Sequence[Any] = ()
     scores: Scores = Scores({}, 0)
+    loss: float | None = None
 
 
 class Answered(NamedTuple):

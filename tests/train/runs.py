@@ -15,7 +15,7 @@ import pytest
 import soundfile
 from PIL import Image
 
-from headway.training.build import evaluator_of, learner_of, limits_of, require
+from headway.training.build import counted_error_of, evaluator_of, learner_of, limits_of, require
 from headway.training.dataset import Batches
 from headway.training.learner import Learner, StepResult
 from headway.training.loop import Interruption, Run, RunResult
@@ -222,7 +222,7 @@ class Trial:
             MetricsLog(self.folder),
             [Silent()],
             evaluator_of(self.made),
-            counted=self.made.counting_task() is not None,
+            counted_error=counted_error_of(self.made),
         )
         if resume:
             run.resume()

@@ -170,6 +170,29 @@ def test_the_mean_of_the_best_is_chosen_where_it_is_better(memory: Path) -> None
     assert torch.equal(run.learner.model.get_parameter("weight"), expected)
 
 
+@pytest.mark.parametrize(("lowest", "chosen"), [(0.54, [20]), (0.55, [0]), (0.6, [0])])
+def test_counted_weights_stay_until_the_loss_falls_by_more_than_its_standard_error(
+    memory: Path, lowest: float, chosen: list[int]
+) -> None:
+    """From 0.6 ± 0.05, also where it is interrupted; a better main score alone changes nothing."""
+
+    def examine(model: nn.Module) -> Any:
+        loss = {0: 0.6, 10: 0.56, 20: lowest}.get(bench.run.state.step, 0.58)
+        return Evaluation({"loss": loss, "points": 1 - loss}, 1 - loss, loss=loss)
+
+    bench = Bench(memory)
+    for cut in (12, None):
+        run = bench.made()
+        run.evaluator, run.counted_error = examine, lambda _: 0.05
+        if cut is None:
+            run.resume()
+        end = run.run(Interruption() if cut is None else At(run, cut))
+    assert bench.lines()[-1]["chosen"] == chosen
+    assert end.counted == (chosen == [0])
+    weights = run.store.load(chosen[0]).tensors["model"]["weight"]
+    assert torch.equal(run.learner.model.get_parameter("weight"), weights)
+
+
 def test_of_equals_the_latest_is_chosen_but_none_of_them_is_better(memory: Path) -> None:
     bench = Bench(memory, RunLimits(30, 10, 5, 100, patience=3), score=lambda step: 0.0)
     end = bench.made().run(Interruption())

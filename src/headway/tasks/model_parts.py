@@ -36,8 +36,12 @@ class CountsWeights(Protocol):
         """Whether the weights of this one are counted."""
         ...
 
-    def count_weights(self, model: nn.Module, rows: Shards) -> None:
-        """Sets these by the rows of training."""
+    def count_weights(self, model: nn.Module, rows: Shards, held: Shards | None = None) -> None:
+        """Sets these by the rows of training, and by those that were held out."""
+        ...
+
+    def loss_error(self, model: nn.Module, batches: Sequence[Any]) -> float:
+        """The standard error of the loss on validation batches."""
         ...
 
 

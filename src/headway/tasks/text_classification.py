@@ -5,6 +5,7 @@ Axes:  B batch   N tokens of all rows   K classes
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from headway.nn.head import Classifier, TokenClassifier
 from headway.nn.trunk import RereadingClassifier, VotingTrunk, device_of
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_CLASSES, RecordTask, TaskSetup
-from headway.tasks.batches import PackedBatch, Row, TextBatch, cut, fitted, ids
+from headway.tasks.batches import PackedBatch, Row, TextBatch, cut, fitted, ids, to_device
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.model_parts import ModelParts, labels_of, named_classes, reads_media, required_tokenizer
 from headway.tasks.results import (
@@ -206,15 +207,30 @@ class TextClassification(TextLabelTask):
     def can_count(self, model: nn.Module) -> bool:
         return isinstance(model, VotingTrunk)
 
-    def count_weights(self, model: nn.Module, rows: Shards) -> None:
-        """Logits become those of naive Bayes, scaled so that those of each text by counts of the others fit best."""
+    def count_weights(self, model: nn.Module, rows: Shards, held: Shards | None = None) -> None:
+        """Logits become those of naive Bayes, scaled so that those of each text by counts of the others fit best.
+
+        Of `held` only tokens that `rows` have are counted: the vocabulary is that of `rows`, so that other words are
+        in pieces there, and what few texts say of pieces is wrong for most unknown words (docs/LOG.md has how much).
+        """
         assert isinstance(model, VotingTrunk)
         read = [rows.row(number) for number in range(min(len(rows), COUNTED))]
+        if held is not None:
+            known = np.zeros(self.tokenizer.vocab, bool)
+            known[np.concatenate([row[0] for row in read])] = True
+            read += [(text[known[text]], label) for text, label in map(held.row, range(min(len(held), COUNTED)))]
         texts, labels = [row[0] for row in read], [int(row[1][0]) for row in read]
         counted = WordCounts.of(texts, labels, len(self.labels), self.tokenizer.vocab)
         votes, bias, scale = counted.likelihoods(), counted.prior(), counted.temperature()
         votes -= votes.mean(1, keepdims=True)  # what words say for all classes alike changes no probability
         set_votes(model, torch.from_numpy(scale * votes), torch.from_numpy(scale * bias))
+
+    @torch.inference_mode()
+    def loss_error(self, model: nn.Module, batches: Sequence[LabelBatch]) -> float:
+        """By the losses of the texts; infinite for a single one, which tells nothing of others."""
+        read = (to_device(batch, device_of(model)) for batch in batches)
+        losses = torch.cat([F.cross_entropy(one.logits(model), one.wanted, reduction="none") for one in read])
+        return losses.std().item() / math.sqrt(len(losses)) if len(losses) > 1 else math.inf
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         rows = self.tokenizer.encode_batch([text for text, _ in fields])

@@ -129,6 +129,12 @@ def evaluator_of(made: Plan, answers: int = 0) -> Callable[[nn.Module], EvalResu
     return lambda model: task.validate(model, batches, records)
 
 
+def counted_error_of(made: Plan) -> Callable[[nn.Module], float] | None:
+    """What tells the standard error of the held-out loss, where the first weights are counted."""
+    task = made.counting_task()
+    return None if task is None else partial(task.loss_error, batches=made.encoded.validation)
+
+
 def require(value: T | None) -> T:
     """The value of a setting that a resolved recipe always has."""
     assert value is not None
@@ -330,8 +336,8 @@ def describe_scores(found: EvalResult) -> list[str]:
 
 
 def conclusions(made: Plan, end: RunResult) -> list[str]:
-    """The verdict, and what is to be known of the scores."""
-    return [line for line in (verdict(made, end), selection(made, end)) if line]
+    """The verdict, and what is to be known of the weights and of the scores."""
+    return [line for line in (verdict(made, end), kept_counts(made, end), selection(made, end)) if line]
 
 
 def verdict(made: Plan, end: RunResult) -> str | None:
@@ -388,10 +394,23 @@ def retrain_command(folder: str) -> str:
     return f"headway train --config {path_argument(Path(folder) / 'recipe.yaml')} --out NEW"
 
 
+def kept_counts(made: Plan, end: RunResult) -> str | None:
+    """That training has left the weights as they were counted."""
+    if not end.counted:
+        return None
+    said = "kept the counted weights: training did not lower the held-out loss by more than its standard error"
+    if not made.counts_all or end.found is None:
+        return said
+    things = end.found.scores.things
+    return f"{said}; in the end they were counted anew with the held-out {things}, and the scores are of before that"
+
+
 def selection(made: Plan, end: RunResult) -> str | None:
     """That held-out records have chosen the weights, where there was a choice."""
     train, found = made.recipe.train, end.found
-    if found is None or not train.steps or not train.evaluate_every or train.steps <= train.evaluate_every:
+    if found is None or end.counted:
+        return None
+    if not train.steps or not train.evaluate_every or train.steps <= train.evaluate_every:
         return None
     scores, chosen_by = found.scores, made.task.validation_records or found.scores.count
     which = "these" if chosen_by >= scores.count else f"{chosen_by:,} of these"

@@ -58,6 +58,12 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
     """The records of a recipe's files, or `records` of Python values; `task` says what they are for, if known."""
     data = recipe.data
     if records is not None:
+        for name in ("validation", "validation_from", "test_from"):
+            if getattr(data, name):
+                said = f"data.{name} chooses files, and the records are given in Python"
+                raise UserError(
+                    said, do="leave it out, or give files; data.validation_split holds out a share of records"
+                )
         return split(in_memory(as_records(records), task), data.validation_split, data.stratify, recipe.seed)
     if is_builtin(data.path):
         for name in ("validation_from", "test_from"):
@@ -183,6 +189,7 @@ class EncodedDataset:
     rows: int
     unit: str = "tokens"
     train: Shards | None = None  # the rows themselves, where they are learned one by one
+    held: Shards | None = None  # those of validation
 
 
 def encoded_dataset(
@@ -213,7 +220,7 @@ def encode_records(task: RecordTask, splits: DataSplits, seed: int, vocab: int, 
 
     numbers = [] if len(held) == 0 else Buckets(task.sizes(held), VALIDATION_BATCH[task.unit], 0).epoch(0)
     validation = ValidationBatches(task.without_augmentation(), RowExamples(held), numbers)
-    return EncodedDataset(batches, validation, int(lengths.sum()), len(train), task.unit, train)
+    return EncodedDataset(batches, validation, int(lengths.sum()), len(train), task.unit, train, held)
 
 
 def encode_stream(task: StreamTask, splits: DataSplits, seed: int, length: int, cache: ShardCache) -> EncodedDataset:

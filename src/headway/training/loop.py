@@ -123,7 +123,7 @@ class RunState:
     bad: int = 0  # consecutive steps that were not finite
     waited: int = 0  # evaluations since the best one
     ranking: tuple[tuple[int, float], ...] = ()  # steps and scores, best first
-    first: float | None = None  # the main score of weights that were counted
+    first: float | None = None  # the loss that others must be below, where the first weights were counted
 
     @staticmethod
     def of(state: Mapping[str, Any]) -> RunState:
@@ -156,12 +156,16 @@ class Recount:
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended: `signal` is what interrupted it, `chosen` describes the weights that the model has now."""
+    """How a run ended: `signal` is what interrupted it, `chosen` describes the weights that the model has now.
+
+    These are `counted` where those that were counted in the data have been kept.
+    """
 
     step: int
     signal: int | None
     chosen: str
     found: EvalResult | None
+    counted: bool = False
 
 
 @dataclass
@@ -179,7 +183,8 @@ class Run:
     state: RunState = field(default_factory=RunState)
     saved_step: int | None = None  # of the checkpoint that equals the current state
     recount: Recount | None = None
-    counted: bool = False  # the first weights are good already: they are evaluated too
+    # of first weights that were counted, which are good already and evaluated too: the standard error of their loss
+    counted_error: Callable[[nn.Module], float] | None = None
     clock: Callable[[], float] = perf_counter
     world: World = ALONE
     seconds: list[float] = field(default_factory=list[float])  # of each step up to the recount
@@ -218,7 +223,7 @@ class Run:
 
     def run(self, interruption: Interruption) -> RunResult:
         """Trains until the last step, early stopping or an interruption."""
-        if self.counted and self.evaluator is not None and self.state == RunState():
+        if self.counted_error is not None and self.evaluator is not None and self.state == RunState():
             self.evaluate()
             self.save()
         while not self.wanted(interruption) and not self.done():
@@ -304,9 +309,9 @@ class Run:
         score = self.score(found)
         of = {"count": found.scores.count, "things": found.scores.things, "intervals": plain_limits(found.scores)}
         self.metrics_log.append(step=step, valid=dict(found.values), score=score, **of)
-        first = found.score if self.counted and step == 0 else self.state.first
-        worse = first is not None and found.score < first
-        scored = [(step, score)] if math.isfinite(score) and not worse else []
+        first = self.loss_to_beat(found) if step == 0 else self.state.first
+        able = step == 0 or first is None or -score < first
+        scored = [(step, score)] if math.isfinite(score) and able else []
         ranking = sorted([*before, *scored], key=lambda one: (-one[1], -one[0]))
         ranking = ranking[: max(self.limits.best, self.limits.average)]
         better = bool(scored) and (not before or score > before[0][1])
@@ -317,10 +322,16 @@ class Run:
     def score(self, found: EvalResult) -> float:
         """What ranks weights, the higher the better.
 
-        Where the first are good already, it is the loss, which training changes steadily, and answers to few records
-        by chance; and weights with a lower main score than the first are not ranked.
+        Where the first were counted, it is the loss, which training changes steadily, and answers to few records by
+        chance; and only weights whose loss is lower by more than its standard error are ranked beside the first.
         """
-        return -found.loss if self.counted and found.loss is not None else found.score
+        return -found.loss if self.counted_error is not None and found.loss is not None else found.score
+
+    def loss_to_beat(self, found: EvalResult) -> float | None:
+        """The loss of the first weights less its standard error, where they were counted; none is below 0."""
+        if self.counted_error is None or found.loss is None:
+            return None
+        return max(0.0, found.loss - self.counted_error(self.learner.whole_model))
 
     def evaluate_weights(self) -> EvalResult:
         assert self.evaluator is not None
@@ -361,10 +372,10 @@ class Run:
         found = final(model)
         named = ", ".join(map(str, steps))
         chosen = f"those of step {named}" if len(steps) == 1 else f"the mean of those of steps {named}"
-        if steps == [0]:
-            chosen += ", counted in the data: training has not improved them"
+        counted = steps == [0]
+        chosen = "those that were counted in the data" if counted else chosen
         self.metrics_log.append(step=step, chosen=steps, valid=dict(found.values), score=self.score(found))
-        return RunResult(step, None, chosen, found)
+        return RunResult(step, None, chosen, found, counted)
 
     def best_weights(self) -> dict[int, Mapping[str, Tensor]]:
         """The weights of the best complete checkpoints by step, best first: as many as are to be averaged."""

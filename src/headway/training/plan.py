@@ -155,6 +155,18 @@ class Plan:
         drawn, task = self.module is None and self.start is None, self.task
         return task if drawn and isinstance(task, CountsWeights) and task.can_count(self.shape()) else None
 
+    @property
+    def counts_all(self) -> bool:
+        """Whether counted weights that are kept are counted anew with the rows that were held out of the same data."""
+        return self.counting_task() is not None and self.splits.share is not None
+
+    def count_all(self, model: nn.Module) -> None:
+        """Sets weights by all rows, those of training and those that were held out."""
+        task = self.counting_task()
+        assert task is not None
+        assert self.encoded.train is not None
+        task.count_weights(model, self.encoded.train, self.encoded.held)
+
     def reused(self, model: nn.Module) -> ReusedWeights | None:
         """What a model of this plan takes over from the one that it goes on from."""
         return reused_weights(model, self.start, self.part, self.task) if self.start and self.part else None

@@ -41,6 +41,7 @@ from headway.tasks.results import BaselineData
 from headway.training.build import (
     StepTiming,
     batches_of,
+    counted_error_of,
     describe_choices,
     describe_end,
     describe_timing,
@@ -238,8 +239,8 @@ def trained(
     with progress_to(out, limits.steps, log, made.encoded.unit) if world.first else nullcontext() as progress:
         callbacks = () if progress is None else (progress, *callbacks)
         evaluators = evaluator_of(made), evaluator_of(made, FINAL_ANSWERS)
-        parts, counted = (learner, batches_of(made), limits, store, log, callbacks), made.counting_task() is not None
-        training = Run(*parts, *evaluators, recount=length.recount(), counted=counted, world=world)
+        parts, error = (learner, batches_of(made), limits, store, log, callbacks), counted_error_of(made)
+        training = Run(*parts, *evaluators, recount=length.recount(), counted_error=error, world=world)
         for sentence in training.resume() if resume else ():
             training.notify("on_message", sentence)
         end = training.run(interruption)
@@ -248,8 +249,10 @@ def trained(
         with phase("comparing with simple methods", moving=True):
             end = with_baselines(made, end, learner.whole_model)
         with phase("writing the model and its report", moving=True):
-            save_model(made, learner.whole_model)
             write_report(made, end, log, learner.whole_model)
+            if end.counted and made.counts_all:
+                made.count_all(learner.whole_model)
+            save_model(made, learner.whole_model)
         log.mark_finished(end.step)
     return made, end
 

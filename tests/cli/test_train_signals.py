@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from headway.training.interruption import TOGETHER
 from headway.training.learner import Learner, StepResult
-from headway.training.loop import TOGETHER
 from tests.cli.command import TINY, Child, Done, Place, lines_of, made_place, until
 from tests.conftest import ROOT
 

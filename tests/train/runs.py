@@ -17,8 +17,9 @@ from PIL import Image
 
 from headway.training.build import counted_error_of, evaluator_of, learner_of, limits_of, require
 from headway.training.dataset import Batches
+from headway.training.interruption import Interruption
 from headway.training.learner import Learner, StepResult
-from headway.training.loop import Interruption, Run, RunResult
+from headway.training.loop import Run, RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, plan
 from headway.training.recipe_sources import read_layers

@@ -21,8 +21,9 @@ from headway.data.order import Buckets, Steps
 from headway.errors import UserError
 from headway.training.dataset import Batches
 from headway.training.groups import groups
+from headway.training.interruption import Interruption
 from headway.training.learner import EMA, Learner
-from headway.training.loop import Interruption, Run, RunLimits
+from headway.training.loop import Run, RunLimits
 from headway.training.metrics_log import MetricsLog
 from headway.training.optimiser import AdamW, Constant, Optimiser
 from headway.training.store import Store

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from headway.training.loop import TOGETHER, Interruption, deaf
+from headway.training.interruption import TOGETHER, Interruption, deaf
 from headway.training.store import Store
 from tests.train.disks import leftovers, same, snapshot
 
@@ -28,7 +28,7 @@ BOTH = [signal.SIGINT, signal.SIGTERM]
 
 @pytest.mark.parametrize("number", BOTH)
 def test_a_signal_is_a_wish(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
-    monkeypatch.setattr("headway.training.loop.monotonic", lambda: 0.0)  # both arrive together, on a busy machine too
+    monkeypatch.setattr("headway.training.interruption.monotonic", lambda: 0.0)  # both arrive together, on a busy machine too
     before = signal.getsignal(number)
     with Interruption() as interruption:
         assert (interruption.asked, interruption.code) == (None, 0)

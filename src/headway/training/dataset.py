@@ -376,7 +376,7 @@ class Batches:
             return (self[step] for step in range(first, last))
         from torch.utils.data import DataLoader, Dataset
 
-        from headway.training.loop import deaf
+        from headway.training.interruption import deaf
 
         rows, steps = cast("Dataset[list[Any]]", self), range(first, last)  # of which it calls __getitem__ alone
         return iter(

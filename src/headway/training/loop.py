@@ -7,21 +7,17 @@ length of a run that was given minutes, which is recorded (`Recount`).
 Where several processes train, each of them runs this loop.  Process 0 alone evaluates, logs and saves, and tells the
 others its `RunState` after an evaluation; a signal for one of them is one for all, after the same step.
 
-After Ctrl-C or SIGTERM the loop finishes its step, saves and exits; a second signal exits at once (`Interruption`).
+After Ctrl-C or SIGTERM the loop finishes its step, saves and exits (`interruption.py`).
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from time import monotonic, perf_counter
-from types import FrameType
-from typing import Any, Protocol, Self
+from time import perf_counter
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -30,70 +26,12 @@ from headway.distributed.world import ALONE, World
 from headway.errors import UserError, malformed
 from headway.metrics.scores import plain_limits
 from headway.tasks.results import EvalResult
+from headway.training.interruption import Interruption
 from headway.training.learner import Learner, StepResult, fill, mean_tensors
 from headway.training.metrics_log import MetricsLog
 from headway.training.optimiser import Schedule
+from headway.training.saving import BackgroundSaver
 from headway.training.store import Snapshot, Store
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-TOGETHER = 0.1  # seconds: a wrapper that forwards the terminal's signal does not count as a second one
-SHOW_CURSOR = b"\x1b[?25h\n"  # a progress bar hides it
-
-
-class Interruption:
-    """Around a loop: `asked` is the signal that arrived, if any.  Outside the main thread none can."""
-
-    def __init__(self) -> None:
-        self.asked: int | None = None
-        self.since = 0.0
-        self.before: dict[signal.Signals, Any] = {}
-
-    @property
-    def code(self) -> int:
-        """The exit code for the signal: 130, 143, or 0 without one."""
-        return 0 if self.asked is None else 128 + self.asked
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self.before = {number: signal.signal(number, self.ask) for number in SIGNALS}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: it was not Python's
-
-    def ask(self, number: int, _: FrameType | None) -> None:
-        if self.asked is None:
-            self.asked, self.since = number, monotonic()
-        elif monotonic() - self.since > TOGETHER:
-            leave(128 + number)
-
-
-def leave(code: int) -> None:
-    """Exits now.  An unfinished checkpoint has no name yet, so nothing is left half written."""
-    if os.isatty(2):
-        os.write(2, SHOW_CURSOR)
-    os._exit(code)
-
-
-def deaf(_: int) -> None:
-    """`worker_init_fn` of a DataLoader: its workers ignore signals that are meant for the run.
-
-    Terminals and batch systems send them to all processes; a worker that died would break the last step.  SIGTERM from
-    the run itself is obeyed, without which the run could not end while a loader is open.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "sigwaitinfo"):  # not on every system
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=obey, args=(os.getppid(),), daemon=True).start()
-
-
-def obey(run: int) -> None:
-    """Waits for a SIGTERM of the process `run`, and ends this one."""
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != run:
-        pass
-    os._exit(0)
-
 
 MAX_BAD_STEPS = 3  # consecutive steps that are not finite, after which a run ends
 
@@ -189,6 +127,9 @@ class Run:
     world: World = ALONE
     seconds: list[float] = field(default_factory=list[float])  # of each step up to the recount
 
+    def __post_init__(self) -> None:
+        self.saver = BackgroundSaver(self.store)
+
     def resume(self) -> list[str]:
         """Restores the latest complete checkpoint, or starts over; messages about it."""
         found = self.store.latest() if self.world.first else None
@@ -222,7 +163,11 @@ class Run:
                 method(*values)
 
     def run(self, interruption: Interruption) -> RunResult:
-        """Trains until the last step, early stopping or an interruption."""
+        """Trains until the last step, early stopping or an interruption; nothing is left to be written then."""
+        with self.saver:
+            return self.run_to_end(interruption)
+
+    def run_to_end(self, interruption: Interruption) -> RunResult:
         if self.counted_error is not None and self.evaluator is not None and self.state == RunState():
             self.evaluate()
             self.save()
@@ -232,11 +177,13 @@ class Run:
             return self.finish()
         if self.saved_step != self.state.step:
             self.save()
+        self.tell_written(wait=True)
         return RunResult(self.state.step, interruption.asked, "as they were when interrupted", None)
 
     def train(self, interruption: Interruption) -> None:
         """Takes steps until the end, an interruption, or another number of steps."""
         limits, clock = self.limits, self.clock()
+        self.tell_written(wait=True)  # processes that prepare batches begin while no thread writes
         for batches in self.batches(self.state.step + 1, limits.steps + 1):
             self.advance(self.learner.learn(self.state.step + 1, batches), clock)
             if self.wanted(interruption) or self.done() or self.limits is not limits:
@@ -270,6 +217,7 @@ class Run:
             said = f"the loss or its gradient was not finite in {MAX_BAD_STEPS} steps in a row, the last of them {step}"
             raise UserError(said, do="start anew with a lower train.lr or a longer train.warmup_steps")
         good = self.evaluator is not None and (step % limits.evaluate_every == 0 or last) and self.evaluate()
+        self.tell_written(wait=False)
         if good or step % limits.checkpoint_every == 0 or last:
             self.save()
 
@@ -342,16 +290,22 @@ class Run:
             return self.evaluator(model)
 
     def save(self) -> None:
+        self.tell_written(wait=True)
         step, tensors = self.state.step, self.learner.tensors()
         if self.world.first:
             self.state = replace(self.state, journal=self.metrics_log.length())
             protect = {kept for kept, _ in self.state.ranking}
-            self.store.save(Snapshot(step, tensors, asdict(self.state)), protect=protect)
+            self.saver.save(Snapshot(step, tensors, asdict(self.state)), protect)
         self.saved_step = step
-        self.notify("on_save", step)
+
+    def tell_written(self, *, wait: bool) -> None:
+        """Tells callbacks of checkpoints that are there now."""
+        for step in self.saver.written(wait=wait):
+            self.notify("on_save", step)
 
     def finish(self) -> RunResult:
         """Gives the model the best weights: of one checkpoint, or the mean of several; that of process 0 alone."""
+        self.tell_written(wait=True)
         self.notify("on_last_step")
         last = self.learner.tensors()
         if not self.world.first:

@@ -52,7 +52,8 @@ from headway.training.build import (
 )
 from headway.training.calibration import TimeBudget, timed, with_dtype
 from headway.training.defaults import config_dim
-from headway.training.loop import Interruption, Recount, Run, RunLimits, RunResult
+from headway.training.interruption import Interruption
+from headway.training.loop import Recount, Run, RunLimits, RunResult
 from headway.training.metrics_log import MetricsLog, progress_to
 from headway.training.optimiser import Schedule
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan

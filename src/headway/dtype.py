@@ -6,19 +6,22 @@ multiplied by them, with a scale for each output channel and each row (`ops/int8
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.errors import UserError, nearest
+from headway.distributed.world import on_this_machine
+from headway.errors import UserError, counted, nearest
 from headway.system import AUTO, CPU, check_device, read_json
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 FP32, BF16, INT8 = "fp32", "bf16", "int8"
 DTYPES = {FP32: "float32", BF16: "bfloat16", "fp16": "float16", INT8: "int8"}  # and torch's names
 
@@ -121,21 +124,32 @@ def slow_dtype(dtype: str) -> str | None:
 
 
 def device_named(name: str) -> torch.device:
-    """The device of a name, which this machine must have."""
+    """The device of a name, which this machine must have; of several processes each has an accelerator of its own."""
     import torch
 
     check_device(name)
     if name == CPU:
         return torch.device(CPU)
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if name == AUTO:
-        return found or torch.device(CPU)
+    if name == AUTO and found is None:
+        return torch.device(CPU)
     numbered = [] if found is None else [f"{found.type}:{n}" for n in range(torch.accelerator.device_count())]
     here = [CPU] if found is None else [CPU, found.type, *numbered]
-    if name not in here:
+    if name not in (AUTO, *here):
         do = "headway doctor names what torch finds"
         raise UserError(f"device {name}: this machine has no such device", allowed=", ".join([AUTO, *here]), do=do)
-    return torch.device(name)
+    assert found is not None
+    rank, processes = on_this_machine()
+    if processes == 1:
+        return found if name == AUTO else torch.device(name)
+    if name in numbered:
+        raise UserError(f"device {name} for {processes} processes", do=f"give {found.type}, and each has its own")
+    if len(numbered) == 1 and os.environ.get(VISIBLE):  # each is shown another one
+        return torch.device(numbered[0])
+    if processes > len(numbered):
+        have = counted(len(numbered), f"{found.type} device")
+        raise UserError(f"{processes} processes on a machine with {have}", do="start one for each device")
+    return torch.device(numbered[rank])
 
 
 def check_device_present(name: str) -> None:

@@ -56,6 +56,22 @@ def test_devices_of_a_machine() -> None:
             check_device_present("mps")
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_process_has_an_accelerator_of_its_own(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    monkeypatch.setenv("LOCAL_RANK", str(rank))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with patch.object(torch, "accelerator", Accelerators()):
+        assert [str(device_named(name)) for name in ("auto", "cuda", "cpu")] == [f"cuda:{rank}", f"cuda:{rank}", "cpu"]
+        with pytest.raises(UserError, match="device cuda:1 for 2 processes; give cuda, and each has its own"):
+            device_named("cuda:1")
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+        with pytest.raises(UserError, match="3 processes on a machine with 2 cuda devices; start one for each device"):
+            device_named("auto")
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", str(rank))
+        with patch.object(Accelerators, "device_count", lambda self: 1):  # pyright: ignore
+            assert str(device_named("cuda")) == "cuda:0"
+
+
 def test_without_an_accelerator() -> None:
     class Nothing(Accelerators):
         def is_available(self) -> bool:

@@ -202,12 +202,13 @@ def test_a_process_that_does_not_answer_is_missed(stopped: int) -> None:
 RUN = (
     *("train", "pairs.tsv", "--preset", "transformer-nano", "--model.layers", "1", "--model.dim", "16"),
     *("--model.heads", "2", "--train.batch", "100", "--train.checkpoint-every", "10"),
-    *("--train.evaluate-every", "1000", "--train.dtype", "fp32", "--train.keep-last", "9", "--train.log-every", "10"),
+    *("--train.evaluate-every", "1000", "--train.dtype", "fp32", "--train.keep-last", "9"),
 )
 
 
-def train(*words: str, steps: int = 60) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "headway", *RUN, "--train.steps", str(steps), *words]
+def train(*words: str, steps: int = 60, log_every: int = 10) -> subprocess.Popen[str]:
+    length = ("--train.steps", str(steps), "--train.log-every", str(log_every))
+    command = [sys.executable, "-m", "headway", *RUN, *length, *words]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True)
 

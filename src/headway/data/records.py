@@ -154,7 +154,11 @@ def read_document(file: Path) -> Iterator[tuple[int, str] | Problem]:
     """Pieces with the numbers of the lines where they begin."""
     parts: list[str] = []
     size = begin = 0
-    for segment in segments(file, lambda: PIECE_CHARACTERS - size):
+
+    def room() -> int:
+        return PIECE_CHARACTERS - size
+
+    for segment in segments(file, room):
         if isinstance(segment, Problem):
             yield segment
             continue

@@ -1,8 +1,8 @@
 """The parent of the processes of a run: it starts them as torchrun does, passes signals on, and ends them together.
 
 It imports nothing heavy.  A process that fails tells the others, and process 0 says why (`world.py`); what is left
-after `GRACE_SECONDS` is killed.  With `supervise` a run that has lost a process is started again from its last
-checkpoint, as often as there is a new checkpoint in between; a mistake (code 2) is not tried again.
+after that, such as a process that is stopped, is killed.  With `supervise` a run that has lost a process is started
+again from its last checkpoint, as often as there is a new checkpoint in between; a mistake (code 2) is not tried again.
 """
 
 from __future__ import annotations
@@ -18,14 +18,23 @@ from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
 
-from headway.distributed.world import ADDRESS, JOIN_SECONDS, LOCAL_SIZE, PORT, RANK, WORLD_SIZE, read_number
+from headway.distributed.world import (
+    ADDRESS,
+    JOIN_SECONDS,
+    LOCAL_RANK,
+    LOCAL_SIZE,
+    PORT,
+    RANK,
+    WORLD_SIZE,
+    read_number,
+)
 from headway.errors import UserError
 from headway.system import CHECKPOINTS, die_with_parent, handled, share_threads
 
 MAX_PROCESSES = 256
 LOOPBACK = "127.0.0.1"
-GRACE_SECONDS = 60.0  # more than a process needs to miss another one, and to say so
-LEAVE_SECONDS = 3.0  # that the others have after process 0 has said why it ends
+GRACE_SECONDS = 45.0  # after one was killed: more than another one needs to miss it, and to say so
+LEAVE_SECONDS = 10.0  # after one has ended by itself and told the others: more than they need to follow
 POLL_SECONDS = 0.05
 MEET = """
 from headway.distributed.world import joined
@@ -111,8 +120,8 @@ class Processes:
         ended: float | None = None  # when the first of them did
         while None in (codes := [one.poll() for one in self.running]):
             ended = monotonic() if ended is None and any(codes) else ended
-            said = codes[0] is not None and codes[0] >= 0  # process 0 has said why
-            if ended is not None and monotonic() - ended > (LEAVE_SECONDS if said else GRACE_SECONDS):
+            told = any(code is not None and code > 0 for code in codes)
+            if ended is not None and monotonic() - ended > (LEAVE_SECONDS if told else GRACE_SECONDS):
                 break
             sleep(POLL_SECONDS)
         self.kill()
@@ -134,7 +143,7 @@ class Processes:
 def variables_of(rank: int, count: int, port: int) -> dict[str, str]:
     """What torchrun would set for one of the processes of this machine."""
     loopback = {ADDRESS: LOOPBACK, "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
-    numbers = {RANK: rank, "LOCAL_RANK": rank, WORLD_SIZE: count, LOCAL_SIZE: count, PORT: port}
+    numbers = {RANK: rank, LOCAL_RANK: rank, WORLD_SIZE: count, LOCAL_SIZE: count, PORT: port}
     return loopback | {name: str(number) for name, number in numbers.items()}
 
 

@@ -35,7 +35,8 @@ EXCHANGE_LIMIT = timedelta(days=30)  # heartbeats tell who is gone, so no exchan
 BEAT_SECONDS, MISSED = 1.0, 30
 STORE_BEATS = 20  # without an answer of the store
 GOODBYE_SECONDS = 5.0  # until another process has read why this one fails
-RANK, WORLD_SIZE, LOCAL_SIZE = "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"
+RANK, WORLD_SIZE = "RANK", "WORLD_SIZE"
+LOCAL_RANK, LOCAL_SIZE = "LOCAL_RANK", "LOCAL_WORLD_SIZE"  # among the processes of this machine
 QUIET = "TORCH_CPP_LOG_LEVEL"  # which torch reads when it is loaded
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
 FAILED, TOLD, DONE = "headway/failed", "headway/told", "done"
@@ -88,8 +89,9 @@ ALONE = World()
 class JoinedWorld(World):
     """One of several processes."""
 
-    def __init__(self, rank: int, size: int, local_size: int):
+    def __init__(self, rank: int, size: int, local_rank: int, local_size: int):
         self.rank, self.size, self.local_size = rank, size, local_size
+        self.speaks_alone = rank == 1 or (rank > 0 and local_rank == 0)  # for its machine, where process 0 is silent
         self.advice = ""
 
     def advise(self, text: str) -> None:
@@ -143,7 +145,7 @@ def joined() -> Generator[World]:
         return
     if not 0 <= rank < size:
         raise UserError(f"{RANK}={rank} with {WORLD_SIZE}={size}", allowed=f"{RANK} from 0 to {WORLD_SIZE} - 1")
-    world = JoinedWorld(rank, size, read_number(LOCAL_SIZE) or 1)
+    world = JoinedWorld(rank, size, *on_this_machine())
     with ExitStack() as quiet:
         if not world.first:
             quiet.enter_context(redirect_stdout(quiet.enter_context(open(os.devnull, "w", encoding="utf-8"))))
@@ -165,9 +167,14 @@ def read_number(variable: str) -> int | None:
     return int(text) if text else None
 
 
+def on_this_machine() -> tuple[int, int]:
+    """The number of this process among those of its run on this machine, and how many they are."""
+    return read_number(LOCAL_RANK) or 0, read_number(LOCAL_SIZE) or 1
+
+
 def meet(rank: int, size: int) -> KeyStore:
     """Waits for the other processes, and makes the process group; what texts are exchanged by."""
-    os.environ.setdefault(QUIET, "ERROR")  # DDP warns where every parameter was used; what fails is raised
+    os.environ.setdefault(QUIET, "FATAL")  # DDP warns where every parameter was used; what fails is raised
     import torch
     from torch import distributed
     from torch.distributed.rendezvous import rendezvous
@@ -235,7 +242,8 @@ class Heartbeat:
             try:
                 pulses = self.beat(watched)
             except RuntimeError:  # process 0 keeps the store
-                self.leave(LostProcessError("process 0 has ended or does not answer"), aloud=self.world.rank == 1)
+                said = "process 0 has ended or does not answer"
+                self.leave(LostProcessError(said), aloud=self.world.speaks_alone)
                 return
             silent = {one: silent[one] + 1 if pulse == seen[one] != DONE else 0 for one, pulse in pulses.items()}
             seen = pulses
@@ -258,7 +266,7 @@ class Heartbeat:
             seen, silent = self.beats, silent + 1 if self.beats == seen else 0
             if silent > STORE_BEATS:
                 error = LostProcessError("process 0 has not answered, which keeps the store")
-                if self.world.rank == 1 and not self.stopped.is_set():
+                if self.world.speaks_alone and not self.stopped.is_set():
                     print(f"error: {self.sentence(error)}", file=sys.stderr, flush=True)
                 os._exit(error.code)
 

@@ -8,13 +8,20 @@ or of usual servers, one way and for each device.  Others are given as `headway 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import inf
+from statistics import median
 from time import perf_counter
 
 import torch
+import torch.nn.functional as F
 
 from headway.errors import UserError, listed, nearest
-from headway.system import memory_limit
+from headway.system import memory_limit, usable_cores
+from headway.zoo.build import build, config_of, on_meta
+from headway.zoo.cost import TRAINING, activation_bytes, cost
 
 TERA, GIGA = 1e12, 1e9
 MAX_DEVICES = 2**20
@@ -24,7 +31,8 @@ MAX_DEVICES = 2**20
 class Accelerator:
     """A device: FLOP/s, bytes, and bytes a second.
 
-    `sustained` is the share of its peak that training reaches where nothing waits for other devices.
+    `sustained` is the share of its peak that training reaches where nothing waits for other devices.  Where that is 1,
+    `activations` is the speed of all that is not a product: bytes a second of what a forward pass keeps.
     """
 
     name: str
@@ -36,6 +44,7 @@ class Accelerator:
     sustained: float
     per_node: int = 8
     number_bytes: int = 2  # of a number in products
+    activations: float = inf
 
 
 def accelerator(
@@ -70,8 +79,13 @@ ACCELERATORS = {
     )
 }
 CPU = "cpu"  # a process on this machine, whose speed is measured
-CPU_SUSTAINED = 0.6  # of products of 1024 × 1024: a guess, which bench/planned_steps.py compares with trainings
-LOOPBACK, MEMORY_SPEED = 2 * GIGA, 10 * GIGA  # bytes a second between processes here, and of main memory, roughly
+LOOPBACK = 2 * GIGA  # bytes a second between processes here: a guess
+SIDE = 1024  # of the matrices that are multiplied
+COPIED = 2**24  # numbers that are read and written, more than caches hold
+MEASURED_SECONDS = 0.5  # of each measurement, in at least three calls
+# a training step that stands for others: what it takes besides its products, for each byte that it keeps
+REFERENCE, REFERENCE_ROWS, REFERENCE_LENGTH = "gpt-mini", 8, 256
+REFERENCE_SIZES = {"layers": 2, "vocab": 512, "context": REFERENCE_LENGTH}
 
 
 def devices(text: str) -> tuple[int, Accelerator]:
@@ -99,28 +113,57 @@ def devices(text: str) -> tuple[int, Accelerator]:
 
 
 def this_machine(processes: int) -> Accelerator:
-    """One of the processes that share this machine's cores and memory; products of 32-bit numbers are measured."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, threads // processes))
-    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    """One of the processes that share this machine's cores and memory, whose speed is measured while all of them work.
 
-    def seconds() -> float:
-        start = perf_counter()
-        torch.mm(a, b)
-        return perf_counter() - start
-
-    seconds()
-    peak = 2 * 1024**3 / min(seconds() for _ in range(20))
-    torch.set_num_threads(threads)
-    memory = (memory_limit() or 8 * GIGA) / processes
+    A step takes the time of its products at the speed of large ones, and for all else a time by the bytes of
+    activations that it keeps.  That is measured on a small GPT.
+    """
+    together = min(processes, max(1, usable_cores()))
+    a, b, numbers = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE), torch.zeros(COPIED)
+    flops = 2 * SIDE**3 / seconds_of(lambda: torch.mm(a, b), together)
+    config = config_of(REFERENCE, **REFERENCE_SIZES)
+    kept = activation_bytes(config, on_meta(config), "tokens", REFERENCE_LENGTH) * REFERENCE_ROWS * REFERENCE_LENGTH
+    products = TRAINING * cost(config, batch=REFERENCE_ROWS).total.flops / flops
+    step = seconds_of(reference_step(build(config)), together)
+    bandwidth = 2 * 4 * COPIED / seconds_of(lambda: torch.add(numbers, 1.0), together)
+    share = together / processes
     return Accelerator(
         CPU,
-        peak,
-        memory,
-        MEMORY_SPEED,
+        flops * share,
+        (memory_limit() or 8 * GIGA) / processes,
+        bandwidth * share,
         LOOPBACK,
         LOOPBACK,
-        CPU_SUSTAINED,
+        sustained=1.0,
         per_node=1,
         number_bytes=4,
+        activations=share * kept / max(step - products, step / 100),
     )
+
+
+def reference_step(model: torch.nn.Module) -> Callable[[], object]:
+    """The loss of a batch and its gradients, which each call computes anew: several threads may."""
+    vocab = REFERENCE_SIZES["vocab"]
+    tokens = torch.randint(vocab, (REFERENCE_ROWS, REFERENCE_LENGTH))
+    weights = list(model.parameters())
+    return lambda: torch.autograd.grad(F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()), weights)
+
+
+def seconds_of(call: Callable[[], object], together: int) -> float:
+    """The median time of a call while so many threads make it, each on its share of the cores."""
+    threads = torch.get_num_threads()
+
+    def timed(_: int) -> list[float]:
+        torch.set_num_threads(max(1, threads // together))
+        call()
+        found, begun = list[float](), perf_counter()
+        while len(found) < 3 or perf_counter() - begun < MEASURED_SECONDS:
+            start = perf_counter()
+            call()
+            found.append(perf_counter() - start)
+        return found
+
+    with ThreadPoolExecutor(together) as pool:
+        times = [one for found in pool.map(timed, range(together)) for one in found]
+    torch.set_num_threads(threads)
+    return median(times)

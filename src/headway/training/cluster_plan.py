@@ -8,7 +8,8 @@ device has of all:
   gradients    4 P / (tp·shard), and those of one layer before they are shared out (FSDP)
   optimizer    8 P / (tp·shard)
   activations  what one forward pass keeps (`zoo/cost.py`), of the rows of a micro-batch, / tp
-  compute      FLOPs of training / (devices · peak · sustained); with recomputation 4/3 of it
+  compute      FLOPs of training / (devices · peak · sustained), on a CPU with the time of activations beside; with
+               recomputation 4/3 of it
   FSDP         all weights gathered twice and all gradients reduced once for each micro-batch, beside computing
   DDP          2 · gradients for each step, beside computing
   tp           four sums of the hidden vectors for each layer (six with recomputation), which computing waits for
@@ -174,8 +175,10 @@ class StepEstimate:
     def seconds(self) -> dict[str, float]:
         layout, work, device = self.layout, self.work, self.device
         total = layout.tp * layout.shard * layout.replicas
-        products = layout.rows * work.flops / (total * device.flops * device.sustained)
-        compute = products * (4 / 3 if layout.recompute else 1)
+        rows = layout.rows / total
+        products = rows * work.flops / (device.flops * device.sustained)
+        beside = rows * work.kept[False] * device.number_bytes / 4 / device.activations
+        compute = (products + beside) * (4 / 3 if layout.recompute else 1)
         sent = self.sent
         data = self.transfer(sent["gather"] + sent["reduce"], layout.shard, layout.tp)
         data += self.transfer(sent["all_reduce"], layout.replicas, layout.tp * layout.shard)

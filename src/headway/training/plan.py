@@ -148,7 +148,10 @@ class Plan:
                 attach(model, LoRA.of(self.recipe.model.lora), found.tensors)
         elif (task := self.counting_task()) and self.encoded.train is not None:
             task.count_weights(model, self.encoded.train)
-        return model.to(device_named(self.recipe.device))
+        device = device_named(self.recipe.device)
+        if ":" in str(device):  # torch pins memory and talks to others by the current one
+            torch.accelerator.set_device_index(device.index)
+        return model.to(device)
 
     def counting_task(self) -> CountsWeights | None:
         """The task, where it counts first weights of the model."""

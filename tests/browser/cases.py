@@ -167,6 +167,21 @@ def mixed(made: Sample, layers: int) -> Floats:
     return rolled[None]
 
 
+PIECES = ["[CLS]", "un", "##believ", "##able", "cat", "##s", "sleep", "[SEP]"]
+STARTS = [0, 1, 4, 6, 7]  # of its words
+
+
+def pieced() -> Sample:
+    """Two texts in pieces: the second has another number of tokens, and as many words."""
+    made = begun("0.attn", 1)
+    for pieces, starts in ((PIECES, STARTS), (["[CLS]", "known", "dog", "##s", "run", "[SEP]"], [0, 1, 2, 4, 5])):
+        title, words = "tiny encoder", " ".join(pieces)
+        made.run(title, words, {"text": text(pieces, [0, len(pieces) - 1], starts)}, outcome("classes", ["pet"], None))
+        for layer in range(2):
+            made.site(f"{layer}.attn", "text", "text", 3)
+    return made
+
+
 KINDS: dict[str, Callable[[], Sample]] = {
     "language": continued,
     "translation": translated,
@@ -174,6 +189,7 @@ KINDS: dict[str, Callable[[], Sample]] = {
     "caption": captioned,
     "sound": heard,
     "compared": compared,
+    "pieces": pieced,
 }
 
 

@@ -158,8 +158,9 @@ def begun(site: str, head: int = 0, seed: int = 0) -> Sample:
     return Sample({"format": 2, "live": False, "focus": focus, "codes": codes, "runs": []}, seed=seed)
 
 
-def text(labels: Sequence[str], special: Sequence[int] = ()) -> Plain:
-    return {"kind": "text", "labels": list(labels), "special": list(special), "count": len(labels)}
+def text(labels: Sequence[str], special: Sequence[int] = (), words: Sequence[int] = ()) -> Plain:
+    told = {"words": list(words)} if words else {}
+    return {"kind": "text", "labels": list(labels), "special": list(special), "count": len(labels)} | told
 
 
 def grid(rows: int, columns: int, first: int = 0) -> Plain:

@@ -9,8 +9,9 @@ from threading import Thread
 
 import pytest
 
+from headway.look.head_edits import EdgeCut, HeadEdit, HeadPatch, TokenCut
 from headway.look.page_session import Explorer, PageSession
-from headway.look.recording import HeadEdit
+from headway.look.recording import RunEdit
 from headway.look.server import bind
 from headway.nn.trace import Off, Uniform
 from tests.look.readers import image, loaded
@@ -108,3 +109,70 @@ def test_a_picture_is_handed_to_the_page(page: Page, tmp_path: Path, hand: Calla
         page.click("view-picture")
         page.collect()
         assert page.errors == []
+
+
+def test_an_edge_and_a_token_are_cut_and_a_head_is_patched(page: Page, tmp_path: Path) -> None:
+    """The change in the log-probability is Python's; maps and thumbnails are of the edited run; edits are marked."""
+    with served("gpt2", tmp_path, "the cat") as address:
+        page.open(address)
+        page.evaluate(f"{found('live-text')}.value = 'the cat', {found('live-against')}.value = 'a dog z'")
+        page.click("live-read")
+        page.wait("headway.bundle.runs.length === 2")
+        page.evaluate("headway.change({site: '0.attn', head: 1, row: 5, column: 3, compare: -1, view: 'matrix'})")
+        page.settle()
+        before = page.evaluate("document.querySelector('[data-testid=head-0\\\\.attn-1]').style.backgroundImage")
+        one = loaded("gpt2").attend("the cat")
+        two = loaded("gpt2").attend("a dog z", said=one)
+        edits: dict[str, RunEdit] = {
+            "cut": EdgeCut("0.attn", 1, 5, 3),
+            "token": TokenCut("text", 3),
+            "patch": HeadPatch("0.attn", 1, two),
+        }
+        for how, edit in edits.items():
+            page.click(f"edit-{how}")
+            page.settle()
+            edited = one.under(edit)
+            delta = float(page.evaluate(f"{found('edit-delta')}.dataset.value"))
+            assert delta == pytest.approx(edited.outcome.total - one.outcome.total, abs=1e-4), how
+            row = page.evaluate("headway.row('0.attn', 1, 5, true)")["weights"]
+            assert row == pytest.approx(edited["0.attn"].full()[0, 1, 5].tolist(), abs=1e-6)
+            assert "with edits: " in page.text("compared")
+            marked = page.evaluate("[...document.querySelectorAll('.thumb.edited')].map(n => n.dataset.testid)")
+            assert marked == ([] if how == "token" else ["head-0.attn-1"])
+            if how == "cut":
+                assert page.text("hover-weight") in ("0.000", "masked")
+                after = page.evaluate("document.querySelector('[data-testid=head-0\\\\.attn-1]').style.backgroundImage")
+                assert after != before
+            page.click("edit-reset")
+            page.settle()
+        row = page.evaluate("headway.row('0.attn', 1, 5, true)")["weights"]
+        assert row == pytest.approx(one["0.attn"].full()[0, 1, 5].tolist(), abs=1e-6)
+        page.collect()
+        assert page.errors == []
+
+
+def test_a_link_carries_text_model_edits_and_view(page: Page, tmp_path: Path) -> None:
+    with served("gpt2", tmp_path, "the cat") as address:
+        page.open(address)
+        page.evaluate(f"{found('live-text')}.value = 'a dog', {found('live-against')}.value = 'a cat'")
+        page.click("live-read")
+        page.wait("headway.bundle.runs.length === 2")
+        page.evaluate("headway.change({site: '0.attn', head: 1, row: 4, column: 2, view: 'row', compare: -1})")
+        page.settle()
+        page.click("edit-cut")
+        page.settle()
+        page.wait("location.hash.includes('cut')")
+        link = page.evaluate("location.href")
+        kept = page.evaluate("headway.state")
+        delta = page.evaluate(f"{found('edit-delta')}.dataset.value")
+        page.evaluate(f"{found('live-text')}.value = 'the mat'")
+        page.click("live-read")
+        page.wait("headway.bundle.runs[0].input === 'the mat'")
+        page.open(link)
+        page.settle()
+        assert page.evaluate("headway.bundle.runs.map(run => run.input)") == ["a dog", "a cat"]
+        assert {**page.evaluate("headway.state"), "pinned": False} == {**kept, "pinned": False}
+        assert page.evaluate(f"{found('edit-delta')}.dataset.value") == delta
+        page.open(link.replace("model=model", "model=other"))
+        page.settle()
+        assert "another model" in page.text("live-said")

@@ -18,10 +18,10 @@ import torch
 
 from headway.cli import look_command
 from headway.cli import main as cli
-from headway.look import recording
+from headway.look import head_edits
+from headway.look.head_edits import HeadEdit
 from headway.look.html_page import is_look_page
 from headway.look.page_session import PageSession
-from headway.look.recording import HeadEdit
 from headway.model import Model, load
 from headway.nn.trace import Off
 from tests.cli.command import Child, empty_place, made_place, until
@@ -149,7 +149,7 @@ def test_it_begins_where_it_is_told(look: Look, tmp_path: Path) -> None:
 def test_effects_that_take_long_are_for_those_who_ask(
     look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MAX_FLOPS", 0)
+    monkeypatch.setattr(head_edits, "MAX_FLOPS", 0)
     look("causal", "the cat", "--out", "page.html")
     assert content(tmp_path / "page.html")["runs"][0]["effects"] is None
     _, _, err = look("causal", "the cat", "--out", "page.html", "--effects")

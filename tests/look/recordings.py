@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.look.grid_map import Detail
-from headway.look.recording import HeadEdit, RecordedSite, Recording
+from headway.look.head_edits import HeadEdit
+from headway.look.recording import RecordedSite, Recording
 from headway.ops.attention_map import Weights
 from headway.tasks.tracing import Axes, Axis, ForcedText, Outcome, OutcomeStep, TokenAxis, TracedRun, Vector
 

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from headway import UserError
 from headway.look.bundle import FILE_LIMITS, Focus, PageLimits, check_comparable, choose_focus, pack_bundle, script_json
+from headway.look.head_edits import head_effects
 from headway.look.html_page import render_page
 from headway.look.output_lens import TEMPERATURES
 from headway.look.page_data import site_label
-from headway.look.recording import RecordedSite, Recording, head_effects
+from headway.look.recording import RecordedSite, Recording
 from headway.look.tiles import THUMB_LEVELS, TILE
 from headway.look.weight_codes import CLASSES
 from headway.model import load

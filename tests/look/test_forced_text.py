@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from headway import UserError
 from headway.look.bundle import check_comparable
-from headway.look.recording import HeadEdit
+from headway.look.head_edits import HeadEdit
 from headway.model import Model
 from headway.nn.trace import Off
 from headway.nn.trunk import EncoderDecoder, Trunk

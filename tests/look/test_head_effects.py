@@ -11,7 +11,7 @@ import pytest
 
 from headway import UserError
 from headway.look.bundle import pack_bundle
-from headway.look.recording import CALL_FLOPS, MAX_FLOPS, HeadEdit, affordable_edits, head_effects, parse_head_edit
+from headway.look.head_edits import CALL_FLOPS, MAX_FLOPS, HeadEdit, affordable_edits, head_effects, parse_edit
 from headway.look.run_data import effects_to_json, outcome_to_json
 from headway.nn.trace import HEAD_EDITS, Off
 from headway.tasks.tracing import Outcome, OutcomeStep
@@ -73,13 +73,13 @@ def test_effects_fit_a_budget_that_is_counted() -> None:
         (("0.attn", -1, "off"), "0.attn has no head -1; allowed: 0 to 1"),
         (("0.attn", "0", "off"), "0.attn has no head '0'; allowed: 0 to 1"),
         (("0.attn", True, "off"), "0.attn has no head True; allowed: 0 to 1"),
-        (("0.attn", 1, "gone"), "unknown edit 'gone'; allowed: off, uniform, only"),
-        (("0.attn", 1, ["off"]), "unknown edit ['off']; allowed: off, uniform, only"),
+        (("0.attn", 1, "gone"), "unknown edit 'gone'; allowed: off, uniform, only, cut, token, patch"),
+        (("0.attn", 1, ["off"]), "unknown edit ['off']; allowed: off, uniform, only, cut, token, patch"),
     ],
 )
 def test_an_edit_that_cannot_be_is_told(asked: tuple[Any, Any, Any], said: str) -> None:
     with pytest.raises(UserError) as caught:
-        parse_head_edit(drawn(site("0.attn", ("a",))), *asked)
+        parse_edit(drawn(site("0.attn", ("a",))), dict(zip(("site", "head", "how"), asked, strict=True)))
     assert str(caught.value) == said
 
 
@@ -87,7 +87,7 @@ def test_an_edit_that_cannot_be_is_told(asked: tuple[Any, Any, Any], said: str) 
 def test_a_head_is_checked_in_one_way(head: Any) -> None:
     recording = loaded("gpt2").attend("the cat")
     with pytest.raises(UserError) as asked:
-        parse_head_edit(recording, "0.attn", head, "off")
+        parse_edit(recording, {"site": "0.attn", "head": head, "how": "off"})
     with pytest.raises(UserError) as edited:
         recording.edited(HeadEdit("0.attn", head, Off()))
     assert str(asked.value) == str(edited.value) == f"0.attn has no head {head!r}; allowed: 0 to 1"

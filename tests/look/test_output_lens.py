@@ -9,9 +9,10 @@ import torch
 from torch.testing import assert_close
 
 from headway.generate.sampling import RandomSampler, apply_temperature
+from headway.look.head_edits import HeadEdit
 from headway.look.output_lens import EMBEDDING, TEMPERATURES, OutputLens, output_lens
 from headway.look.page_data import PageData
-from headway.look.recording import HeadEdit, Recording
+from headway.look.recording import Recording
 from headway.nn.trace import Off, record
 from headway.tasks.tracing import Choices
 from tests.look.readers import READERS, read

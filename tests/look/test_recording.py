@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from headway import UserError, record
 from headway.data.sounds import read_sound
 from headway.data.text_lines import MediaLocation
-from headway.look.recording import HeadEdit
+from headway.look.head_edits import HeadEdit
 from headway.nn.trace import Off, Only, Uniform
 from headway.nn.trunk import Trunk
 from headway.ops.attention_map import Readable

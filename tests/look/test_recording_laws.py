@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway import record
-from headway.look.recording import HeadEdit
+from headway.look.head_edits import HeadEdit
 from headway.native.sequence_attention import native_attend
 from headway.nn.trace import Off, Only
 from tests.look.readers import READERS, read

@@ -17,8 +17,8 @@ import torch
 
 from headway.look import page_session
 from headway.look.bundle import pack_bundle
+from headway.look.head_edits import HeadEdit
 from headway.look.page_session import Explorer, PageSession
-from headway.look.recording import HeadEdit
 from headway.look.server import MAX_REQUEST_BYTES, PageServer, bind
 from headway.model import Model
 from headway.nn.trace import Off, Uniform

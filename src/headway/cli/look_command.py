@@ -32,6 +32,7 @@ def look(
     *,
     out: Path | None = None,
     open: bool = False,
+    against: str | None = None,
     compare: ModelPath | None = None,
     tokens: int = 16,
     effects: bool = False,
@@ -53,6 +54,8 @@ def look(
         The page to write; by default the model's name and -look.html, with a number beside the page of another input.
     open
         Open the page in a browser.
+    against
+        A second input of the same kind, to be seen beside the first; it reads the output of the first.
     compare
         A second model to compare with; it reads the output of the first.
     tokens
@@ -73,6 +76,9 @@ def look(
     if input is None and not live:
         do = 'give it, as in headway look MODEL "text", or --live to type it in the page'
         raise UserError("headway look needs an input", do=do)
+    if against is not None and (compare is not None or input is None):
+        do = "leave --compare out" if compare is not None else "give the first input too"
+        raise UserError("--against compares two inputs of one model", do=do)
     folders = [model] if compare is None else [model, compare]
 
     def explorer() -> Explorer:
@@ -84,13 +90,15 @@ def look(
         return Explorer(dict(zip(titles(folders), models, strict=True)), tokens, site, effects, notify)
 
     if input is None or live:
-        serve(port, explorer, input, show=open)
+        serve(port, explorer, input, against, show=open)
     else:
-        print(write(out, Path(f"{title(model)}-look.html"), explorer, input, show=open))
+        print(write(out, Path(f"{title(model)}-look.html"), explorer, input, against, show=open))
 
 
-def write(out: Path | None, usual: Path, explorer: Callable[[], Explorer], input: str, *, show: bool) -> str:
-    """Write the page of an input, open it if asked to, and say what was written.
+def write(
+    out: Path | None, usual: Path, explorer: Callable[[], Explorer], input: str, against: str | None, *, show: bool
+) -> str:
+    """Write the page of an input, or of two, open it if asked to, and say what was written.
 
     Without `out` the page of another input is left alone: the usual name gets a number.
     """
@@ -102,7 +110,7 @@ def write(out: Path | None, usual: Path, explorer: Callable[[], Explorer], input
 
     check_page_path(out or usual)
     models = explorer()
-    runs = models.record(input)
+    runs = models.record(input, against)
     effects = models.effects(runs)
     bundle = pack_bundle(runs, models.focus(runs, effects), effects)
     path = out or free_page_path(usual, bundle)
@@ -113,7 +121,9 @@ def write(out: Path | None, usual: Path, explorer: Callable[[], Explorer], input
     return f"wrote {path}, {written}: {contents(bundle)}; {opened} in a browser"
 
 
-def serve(port: int | None, explorer: Callable[[], Explorer], input: str | None, *, show: bool) -> None:
+def serve(
+    port: int | None, explorer: Callable[[], Explorer], input: str | None, against: str | None, *, show: bool
+) -> None:
     """Serve the page until it is interrupted; interrupted again, leave a request that is running."""
     from tempfile import TemporaryDirectory
 
@@ -125,7 +135,7 @@ def serve(port: int | None, explorer: Callable[[], Explorer], input: str | None,
         models = explorer()
         with sigterm_raises(), TemporaryDirectory(prefix="headway-") as folder:
             server.session = PageSession(models, Path(folder))
-            server.session.open(input)
+            server.session.open(input, against)
 
             def interrupt(number: int, frame: object) -> None:
                 if server.ending:

@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass
 from math import isnan
 
 from headway.errors import UserError, listed, nearest
+from headway.look.head_edits import HeadEffect
 from headway.look.output_lens import TEMPERATURES
 from headway.look.page_data import PARTS, PageData, detail_bytes, detail_to_json
-from headway.look.recording import HeadEffect, Recording
+from headway.look.recording import Recording
 from headway.look.run_data import Json
 from headway.look.tiles import THUMB_LEVELS
 from headway.look.weight_codes import CLASSES, STRONGEST
@@ -59,11 +60,15 @@ NOTEBOOK_LIMITS = PageLimits(
 
 @dataclass(frozen=True)
 class Focus:
-    """The head that a page opens with, of the first recording, perhaps minus that of the recording to `compare`."""
+    """The head that a page opens with, of the first recording, perhaps minus that of the recording to `compare`.
+
+    `view` is that of the page; None: what fits the site.
+    """
 
     site: str
     head: int = 0
     compare: int | None = None
+    view: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from headway.errors import UserError
 from headway.look.bundle import FILE_LIMITS, NOTEBOOK_LIMITS, Bundle, PageLimits, pack_bundle, script_json
-from headway.look.recording import Recording, affordable_edits, head_effects
+from headway.look.head_edits import affordable_edits, head_effects
+from headway.look.recording import Recording
 from headway.system import write_text
 
 MARK = "<!-- a page of headway look -->"  # marks a file that may be overwritten

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -19,9 +20,10 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.look.grid_map import Detail
+from headway.look.head_edits import HeadEffect
 from headway.look.module_flow import module_flow
 from headway.look.output_lens import OutputLens, output_lens
-from headway.look.recording import ROLLOUT_PREFIX, WHOLE_INPUT, HeadEffect, RecordedSite, Recording
+from headway.look.recording import ROLLOUT_PREFIX, WHOLE_INPUT, RecordedSite, Recording
 from headway.look.run_data import (
     Json,
     effects_to_json,
@@ -35,7 +37,7 @@ from headway.look.tiles import TILE, RowFacts, TiledMap, row_facts
 from headway.look.weight_codes import STRONGEST
 from headway.ops.attend import SoftCapped
 from headway.ops.attention_statistics import STATISTICS
-from headway.tasks.tracing import Axis, FrameAxis, GridAxis
+from headway.tasks.tracing import Axis, FrameAxis, GridAxis, TokenAxis
 
 EXACT_PARTS = ("q", "k", "bias", "additive")  # float32: what weights are computed from again
 PARTS = (*EXACT_PARTS, "x", "v", "out")  # of a detail, in the order of their bytes
@@ -93,17 +95,26 @@ class PageData:
             "lens": None if self.lens is None else lens_to_json(self.lens),
             "flow": self.flow_json,
             "axes": {axis.name: axis_to_json(axis) for site in self.sites for axis in (site.rows, site.columns)},
-            "sites": [
-                {
-                    **known,
-                    "stats": {**known["stats"], "effect": self.effect_of_heads(site, effects)},
-                    **self.tiles_json(at, blob_id),
-                    "detail": details.get(at),
-                }
-                for at, (site, known) in enumerate(zip(self.sites, self.sites_json, strict=True))
-            ],
+            "sites": self.maps_json(effects, details, blob_id),
             "effects": None if effects is None else effects_to_json(effects),
         }
+
+    def maps_json(
+        self,
+        effects: Sequence[HeadEffect] | None = None,
+        details: Mapping[int, Json] = MappingProxyType({}),
+        blob_id: Callable[[str], str | None] = str,
+    ) -> list[Json]:
+        """All sites; without `blob_id` every blob is there, as on a server."""
+        return [
+            {
+                **known,
+                "stats": {**known["stats"], "effect": self.effect_of_heads(site, effects)},
+                **self.tiles_json(at, blob_id),
+                "detail": details.get(at),
+            }
+            for at, (site, known) in enumerate(zip(self.sites, self.sites_json, strict=True))
+        ]
 
     @cached_property
     def lens(self) -> OutputLens | None:
@@ -258,6 +269,8 @@ def axis_to_json(axis: Axis) -> Json:
             return common | {"grid": list(axis.grid), "first": axis.first, "labels": list(axis.labels[: axis.first])}
         case FrameAxis():
             return common | {"seconds": axis.seconds}
+        case TokenAxis() if 1 < len(axis.words) < len(axis):
+            return common | {"labels": list(axis.labels), "words": list(axis.words)}
         case _:
             return common | {"labels": list(axis.labels)}
 

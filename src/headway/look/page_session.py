@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 from headway.errors import UserError
 from headway.look.bundle import SIDES, Bundle, Focus, check_comparable, choose_focus, page_json
+from headway.look.head_edits import HeadEffect, affordable_edits, edit_count, head_effects, parse_edit
 from headway.look.html_page import render_page
 from headway.look.page_data import PageData, detail_to_json
-from headway.look.recording import HeadEffect, Recording, affordable_edits, edit_count, head_effects, parse_head_edit
+from headway.look.recording import Recording
 from headway.look.run_data import Json, outcome_to_json
 from headway.nn.trace import HEAD_EDITS
 from headway.tasks.base import Task
@@ -56,19 +57,26 @@ class Explorer:
     def first(self) -> Recordable:
         return next(iter(self.models.values()))
 
-    def record(self, input: str) -> list[Recording]:
-        """A recording of each model.  The second model reads what the first wrote, so that both can be compared."""
+    def record(self, input: str, against: str | None = None) -> list[Recording]:
+        """A recording of each model, or of the first with another input `against` this one.
+
+        The second reads what the first wrote, so that both can be compared.
+        """
+        inputs = [(title, model, input) for title, model in self.models.items()]
+        if against is not None:
+            inputs.append((*inputs[0][:2], against))
         runs = list[Recording]()
-        for title, model in self.models.items():
-            run = model.attend(input, most=self.max_tokens, said=runs[0] if runs else None)
+        for title, model, given in inputs:
+            run = model.attend(given, most=self.max_tokens, said=runs[0] if runs else None)
             runs.append(replace(run, title=title))
-        if len(runs) == 2:
+        if len(self.models) == 2:
             check_comparable(*runs)
         return runs
 
     def focus(self, runs: Sequence[Recording], effects: Mapping[int, Sequence[HeadEffect]]) -> Focus:
         """The site and head to open with; `effects` by the index of the run."""
-        return choose_focus(runs[0], self.site, runs[1] if len(runs) == 2 else None, effects.get(0, ()))
+        found = choose_focus(runs[0], self.site, runs[1] if len(runs) == 2 else None, effects.get(0, ()))
+        return replace(found, view="pair") if len(runs) > len(self.models) else found
 
     def effects(self, runs: Sequence[Recording], share: float = 1.0) -> dict[int, list[HeadEffect]]:
         """Effects of head edits by the index of the run, where they are fast (in a share of the time) or asked for."""
@@ -93,20 +101,20 @@ class PageSession:
         self.shown = list[PageData]()
         self.data: Json = {}
 
-    def open(self, input: str | None) -> None:
-        """Record the first input, or a sample input where none is given."""
+    def open(self, input: str | None, against: str | None = None) -> None:
+        """Record the first input, or a sample input where none is given, and perhaps one to compare with."""
         if input is None:
             model = self.explorer.first
             input = model.task.sample_input(self.folder, getattr(model.config, "context", None))
-        self.record(input)
+        self.record(input, against)
 
     @property
     def takes_files(self) -> bool:
         return self.explorer.first.task.takes_files
 
-    def record(self, input: str, label: str | None = None) -> Json:
+    def record(self, input: str, against: str | None = None, label: str | None = None) -> Json:
         """Record an input and show it, with `label` in place of the name of a dropped file."""
-        runs = self.explorer.record(input)
+        runs = self.explorer.record(input, against)
         effects = self.explorer.effects(runs, EFFECTS_SHARE)
         focus = self.explorer.focus(runs, effects)
         shown = [PageData(run, next(self.numbers), SIDE) for run in runs]
@@ -116,10 +124,15 @@ class PageSession:
             # a server has every blob
             runs_json.append(data.to_json(effects.get(at), details, lambda id: id) | override)
         self.shown, self.data = shown, page_json(runs_json, focus, live=True)
-        self.recent |= {data.number: data for data in shown}
-        for number in sorted(self.recent)[:-MAX_RECORDINGS]:
-            del self.recent[number]
+        self.remember(shown)
         return self.data
+
+    def remember(self, pages: Sequence[PageData]) -> None:
+        """Serve these; the oldest recordings besides those that are shown are forgotten."""
+        self.recent |= {data.number: data for data in pages}
+        shown = {data.number for data in self.shown}
+        for number in sorted(self.recent.keys() - shown)[: max(0, len(self.recent) - MAX_RECORDINGS)]:
+            del self.recent[number]
 
     def page(self) -> str:
         return render_page(Bundle(self.data, {}))
@@ -135,7 +148,10 @@ class PageSession:
         return known[str(number)]
 
     def edit(self, request: dict[str, Any]) -> Json:
-        """The outcome with heads edited: {"id" of the recording, or "run" of those shown, "changes"}."""
+        """The outcome with edits: {"id" of the recording, or "run" of those shown, "changes", "from": another's id}.
+
+        With "maps" the answer holds the edited run, for the page to show.
+        """
         if "id" in request:
             data = self.find(request["id"])
         else:
@@ -146,21 +162,28 @@ class PageSession:
         changes = request.get("changes")
         if not isinstance(changes, list) or len(changes) > MAX_EDITS or not all(isinstance(c, dict) for c in changes):
             raise UserError("the edits are malformed", allowed='a list of {"site", "head", "how"}')
-        edits = [parse_head_edit(data.recording, c.get("site"), c.get("head"), c.get("how")) for c in changes]
-        return outcome_to_json(data.recording.edited(*edits))
+        other = self.find(request["from"]).recording if "from" in request else None
+        edits = [parse_edit(data.recording, change, other) for change in changes]
+        if not request.get("maps"):
+            return outcome_to_json(data.recording.edited(*edits))
+        edited = PageData(data.recording.under(*edits), next(self.numbers), SIDE)
+        self.remember([edited])
+        return outcome_to_json(edited.recording.outcome) | {"run": {"id": edited.number, "sites": edited.maps_json()}}
 
     def attend(self, request: dict[str, Any]) -> Json:
-        """The page's new contents: {"text"}, or {"name", "data"} of a file in base64."""
-        text, name, data = (request.get(key) for key in ("text", "name", "data"))
+        """The page's new contents: {"text"} and perhaps {"against"}, or {"name", "data"} of a file in base64."""
+        text, against, name, data = (request.get(key) for key in ("text", "against", "name", "data"))
         if isinstance(text, str):
             if self.takes_files:
                 raise UserError("this model reads files, and no texts", do="drop a file on the page")
-            return self.record(text)
+            if against is not None and len(self.explorer.models) == 2:
+                raise UserError("two models are compared here on one input", do="leave the second input out")
+            return self.record(text, against if isinstance(against, str) and against else None)
         if not isinstance(name, str) or not isinstance(data, str):
             raise UserError("nothing to read", do="type a text, or drop a file")
         if not self.takes_files:
             raise UserError("this model reads texts, and no files", do="type a text")
-        return self.record(str(self.store_file(name, data)), Path(name).name)
+        return self.record(str(self.store_file(name, data)), label=Path(name).name)
 
     def store_file(self, name: str, data: str) -> Path:
         """Store a dropped file in a folder of its own, under a sanitised name."""

@@ -1,28 +1,28 @@
 """A recorded run of a model on one input: every attention map in the coordinates of the input, and the outcome.
 
-Head ablation runs the model again with one head switched off, made uniform, or left as the only one of its site.
+An edit of a run (`head_edits`) changes what passes through it; then the model runs again.
 
 Axes:  H heads   T queries   S keys
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
 from operator import index
-from typing import NamedTuple, Self, SupportsIndex
+from typing import ClassVar, NamedTuple, Self, SupportsIndex
 
 import torch
 from torch import Tensor, nn
 
-from headway.errors import UserError, listed, nearest
+from headway.errors import UserError, listed
 from headway.look.grid_map import Detail, GridMap, GridSize, NoGradMap, Tiling, detail_of, pooled_grids, tiling_of
 from headway.nn.attention import Attention
 from headway.nn.head import FirstToken, LastToken, RowHead, main_head
-from headway.nn.trace import HEAD_EDITS, Edit, EditKind, Trace, record, sites_of, unmatched
+from headway.nn.trace import Edit, Trace, record, sites_of, unmatched
 from headway.nn.trunk import Trunk
 from headway.nn.window_attention import LocalAttention, PooledAttention, Windowed
 from headway.ops.attention_map import AttentionMap, Readable, Weights
@@ -46,8 +46,6 @@ from headway.tasks.tracing import (
 MAX_ROLLOUT_ROWS = 2048  # a layer of a rollout of that many rows is 16 MB
 WHOLE_INPUT = ("classes", "vector")  # outcomes that are about all of an input
 ROLLOUT_PREFIX = "rollout."  # of the name of a site that is the rollout up to another
-MAX_FLOPS = 3 * 10**11  # of all head effects: about 15 seconds of one core, which does 1 to 6 · 10¹⁰ in a second
-CALL_FLOPS = 10**7  # FLOPs that cost as much as the call of a site, measured on sites of a few tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +85,14 @@ def axis_positions(rows: Axis, columns: Axis) -> TokenPositions | None:
     return TokenPositions.in_order(len(rows)) if rows == columns else None
 
 
-@dataclass(frozen=True)
-class HeadEdit:
-    """An edit of one head of one site."""
+class RunEdit(ABC):
+    """A change of what passes through a run."""
 
-    site: str
-    head: int
-    how: EditKind
+    keeps_text: ClassVar[bool] = False  # it is about places of this run, so that no text can be written anew with it
+
+    @abstractmethod
+    def edits(self, recording: Recording) -> Iterator[tuple[str, Edit]]:
+        """Edits by the names of a trace."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +119,7 @@ class Recording:
     sound: InputSound | None
     run: TracedRun  # its reader is settled
     sources: Mapping[str, SiteSource]
+    changes: tuple[RunEdit, ...] = ()  # with which it ran
 
     @classmethod
     @torch.no_grad()
@@ -131,24 +131,9 @@ class Recording:
             do = "take a model that attends: headway list shows them"
             raise UserError(f"{architecture} has no attention to look at", do=do)
         run = task.trace(model, input, options)
-        places = find_attention_sites(run.model)
-        names = [site.used_name for site in places] + [s.input_name for s in places if s.grid_module is not None]
-        with record(run.model, *names) as trace:
+        with record(run.model, *site_names(run.model)) as trace:
             found = run.call()
-        sites: dict[str, RecordedSite] = {}
-        sources: dict[str, SiteSource] = {}
-        for site in places:
-            maps = trace.values.get(site.used_name, [])  # none of a part that this input does not pass
-            for call, map in enumerate(maps):
-                assert isinstance(map, Readable)
-                name = site.name if len(maps) == 1 else f"{site.name}@{call}"
-                if site.grid_module is None:
-                    rows, columns = run.axes.of(site.name, site.part, *map.shape[2:])
-                    located, tiling = NoGradMap(map), None
-                else:
-                    rows, columns, located, tiling = locate_on_grid(site, map, trace.all(site.input_name)[call])
-                sites[name] = RecordedSite(name, rows, columns, located)
-                sources[name] = SiteSource(site, call, len(maps), tiling)
+        sites, sources = located_maps(run, trace)
         reader = run.reader.settled(found)
         outcome, settled = reader.outcome(found, run.text), replace(run, reader=reader)
         size = sum(parameter.numel() for parameter in run.model.parameters())
@@ -182,28 +167,43 @@ class Recording:
         return found
 
     @torch.no_grad()
-    def edited(self, *edits: HeadEdit) -> Outcome:
-        """The outcome with just these edits.  `total` scores the output before them; the text is generated anew."""
+    def edited(self, *edits: RunEdit) -> Outcome:
+        """The outcome with just these edits.
+
+        `total` scores the output before them; the text is generated anew, unless an edit is about places of this run.
+        """
         with self.editing(edits):
-            return self.run.reader.outcome(self.run.call())
+            return self.run.reader.outcome(self.run.call(), self.kept_text(edits))
 
     @torch.no_grad()
-    def effect(self, *edits: HeadEdit) -> float:
+    def under(self, *edits: RunEdit) -> Self:
+        """The same run with these edits: its maps and its outcome."""
+        with self.editing(edits, site_names(self.run.model)) as trace:
+            found = self.run.call()
+        with self.editing(edits):
+            outcome = self.run.reader.outcome(found, self.kept_text(edits))
+        sites, sources = located_maps(self.run, trace)
+        return replace(self, sites=sites, sources=sources, outcome=outcome, changes=edits)
+
+    def kept_text(self, edits: Iterable[RunEdit]) -> str | None:
+        """The text, where the model writes it and an edit is about places of this run."""
+        keeps = self.run.forced_text is not None and any(edit.keeps_text for edit in edits)
+        return self.outcome.text if keeps else None
+
+    @torch.no_grad()
+    def effect(self, *edits: RunEdit) -> float:
         """The change in the score of the original output under these edits: one run, nothing is generated."""
         with self.editing(edits):
             found = self.run.call()
         return self.run.reader.outcome(found, self.outcome.text).total - self.outcome.total
 
-    def editing(self, edits: Iterable[HeadEdit]) -> AbstractContextManager[Trace]:
-        """A context in which the weights are edited; edits of one site are composed in order."""
+    def editing(self, edits: Iterable[RunEdit], names: Iterable[str] = ()) -> AbstractContextManager[Trace]:
+        """A context in which a run is edited, and `names` are recorded; edits of one site are composed in order."""
         found: dict[str, Edit] = {}
         for each in edits:
-            name = self.resolve(each.site)
-            source = self.sources[name]
-            edit = edit_at_call(each.how(self.sites[name].head(each.head)), source.call, source.calls)
-            weights = source.site.weights_name
-            found[weights] = compose(found[weights], edit) if weights in found else edit
-        return record(self.run.model, *found, edit=found)
+            for name, edit in each.edits(self):
+                found[name] = compose(found[name], edit) if name in found else edit
+        return record(self.run.model, *found, *names, edit=found)
 
     def is_hard(self, site: str) -> bool:
         """Whether a site's map is a choice: all weight on one key."""
@@ -291,6 +291,31 @@ class AttentionSite(NamedTuple):
         return self.weights_name, f"{self.name}.values".lstrip("."), self.input_name
 
 
+def site_names(model: nn.Module) -> list[str]:
+    """What a trace records to know all maps."""
+    sites = find_attention_sites(model)
+    return [site.used_name for site in sites] + [site.input_name for site in sites if site.grid_module is not None]
+
+
+def located_maps(run: TracedRun, trace: Trace) -> tuple[dict[str, RecordedSite], dict[str, SiteSource]]:
+    """Every map of a trace with its axes, and where it comes from."""
+    sites: dict[str, RecordedSite] = {}
+    sources: dict[str, SiteSource] = {}
+    for site in find_attention_sites(run.model):
+        maps = trace.values.get(site.used_name, [])  # none of a part that this input does not pass
+        for call, map in enumerate(maps):
+            assert isinstance(map, Readable)
+            name = site.name if len(maps) == 1 else f"{site.name}@{call}"
+            if site.grid_module is None:
+                rows, columns = run.axes.of(site.name, site.part, *map.shape[2:])
+                located, tiling = NoGradMap(map), None
+            else:
+                rows, columns, located, tiling = locate_on_grid(site, map, trace.all(site.input_name)[call])
+            sites[name] = RecordedSite(name, rows, columns, located)
+            sources[name] = SiteSource(site, call, len(maps), tiling)
+    return sites, sources
+
+
 def find_attention_sites(model: nn.Module) -> list[AttentionSite]:
     """All attention of a model, first layer first."""
     names = {part: name for name, (part, what) in sites_of(model).items() if what == "input"}
@@ -327,64 +352,5 @@ def locate_on_grid(
     return cells(tiling.q_grid), cells(tiling.k_grid), GridMap(map, tiling), tiling
 
 
-def edit_at_call(edit: Edit, call: int, calls: int) -> Edit:
-    """An edit of one of the calls of a layer whose parameters are shared."""
-    if calls == 1:
-        return edit
-    counter = count()
-
-    def chosen(weights: Tensor) -> Tensor:
-        return edit(weights) if next(counter) % calls == call else weights
-
-    return chosen
-
-
 def compose(first: Edit, second: Edit) -> Edit:
     return lambda weights: second(first(weights))
-
-
-@dataclass(frozen=True)
-class HeadEffect:
-    """The outcome with one head edited; `how` is a key of `HEAD_EDITS`."""
-
-    site: str
-    head: int
-    how: str
-    outcome: Outcome
-
-
-def head_effects(recording: Recording, kinds: Iterable[str] = HEAD_EDITS) -> Iterator[HeadEffect]:
-    """Every head of every site, with each of these kinds of edit."""
-    names = list(kinds)
-    for site in recording.sites.values():
-        for head in range(site.heads):
-            for name in names:
-                outcome = recording.edited(HeadEdit(site.name, head, HEAD_EDITS[name]))
-                yield HeadEffect(site.name, head, name, outcome)
-
-
-def affordable_edits(recording: Recording, share: float = 1.0) -> tuple[str, ...]:
-    """The kinds of edits whose effects fit the budget, or a share of it: all, only switching off, or none.
-
-    Approximate FLOPs of a run: each parameter meets each token, and the output is generated step by step.
-    """
-    sites, steps = recording.sites.values(), max(1, len(recording.outcome.steps))
-    tokens = steps + max((len(site.columns) for site in sites), default=0)
-    flops = 2 * recording.parameters * tokens + CALL_FLOPS * len(sites) * steps
-    heads, budget = sum(site.heads for site in sites), share * MAX_FLOPS
-    return next((kinds for kinds in (tuple(HEAD_EDITS), ("off",)) if len(kinds) * heads * flops <= budget), ())
-
-
-def edit_count(recording: Recording) -> int:
-    return len(HEAD_EDITS) * sum(site.heads for site in recording.sites.values())
-
-
-def parse_head_edit(recording: Recording, site: object, head: object, how: object) -> HeadEdit:
-    """A checked edit from the values of a request."""
-    if not isinstance(site, str) or site not in recording.sites:
-        names = list(recording.sites)
-        raise UserError(f"no site {site!r} to edit", allowed=listed(names), meant=nearest(str(site), names))
-    number = recording.sites[site].head(head)
-    if not isinstance(how, str) or how not in HEAD_EDITS:
-        raise UserError(f"unknown edit {how!r}", allowed=listed(HEAD_EDITS))
-    return HeadEdit(site, number, HEAD_EDITS[how])

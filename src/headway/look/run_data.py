@@ -8,9 +8,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from headway.look.head_edits import HeadEffect
 from headway.look.module_flow import FlowNode
 from headway.look.output_lens import OutputLens
-from headway.look.recording import HeadEffect, Recording
+from headway.look.recording import Recording
 from headway.tasks.tracing import Outcome
 
 STEP_BYTES, ALTERNATIVE_BYTES = 50, 25  # about, of a step and of an alternative token

@@ -25,13 +25,39 @@ from headway.tasks.generation import first_token
 from headway.tasks.tracing import Axes, Axis, Choices, ForcedText, TokenAxis, TracedRun, TraceOptions
 
 SPACE = "▁"  # SentencePiece's
+APOSTROPHES = ("'", "’")
+BYTE_SPACE = "Ġ"  # of byte-level BPE
+PIECE, WORD_END, JOINED = "##", "</w>", "@@"  # a piece within a word; a word's last piece; a piece that goes on
 
 
 def tokens(name: str, ids: Sequence[int], words: Tokenizer) -> TokenAxis:
     """The pieces that ids are."""
     apart = special(words)
-    marked = (at for at, id in enumerate(ids) if id in apart)
-    return TokenAxis(name, tuple(map(reader(words), ids)), tuple(marked))
+    marked = tuple(at for at, id in enumerate(ids) if id in apart)
+    labels = tuple(map(reader(words), ids))
+    spelled = [words.token(id) if id < words.vocab else "" for id in ids]
+    return TokenAxis(name, labels, marked, word_starts(labels, spelled, marked, type(words.backend.model).__name__))
+
+
+def word_starts(labels: Sequence[str], spelled: Sequence[str], marked: Sequence[int], model: str) -> tuple[int, ...]:
+    """Where words begin, by how this kind of vocabulary marks them; special tokens and punctuation are words."""
+    apart = {at for at, label in enumerate(labels) if at in marked or is_punctuation(label)}
+    own = [at for at in range(len(labels)) if at not in marked]
+    if model == "WordPiece":
+        begins = {at for at in own if not spelled[at].startswith(PIECE)}
+    elif any(spelled[at].endswith((WORD_END, JOINED)) for at in own):
+        ends = any(spelled[at].endswith(WORD_END) for at in own)
+        begins = {at for at in own if at == 0 or spelled[at - 1].endswith(WORD_END if ends else JOINED) == ends}
+    elif model == "WordLevel" and not any(labels[at].isspace() for at in own):
+        begins = set(own)
+    else:
+        begins = {at for at in own if labels[at][:1].isspace() or spelled[at].startswith((" ", SPACE, BYTE_SPACE))}
+    return tuple(at for at in range(len(labels)) if at == 0 or at in apart or at - 1 in apart or at in begins)
+
+
+def is_punctuation(label: str) -> bool:
+    """An apostrophe belongs to its word."""
+    return label.strip() not in ("", *APOSTROPHES) and not any(sign.isalnum() for sign in label)
 
 
 def reader(words: Tokenizer) -> Callable[[int], str]:

@@ -42,9 +42,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class TokenAxis(Axis):
-    """Pieces of a text."""
+    """Pieces of a text; `words` are the indices at which its words begin."""
 
     kind: ClassVar[str] = "text"
+
+    words: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

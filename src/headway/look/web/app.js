@@ -6,12 +6,14 @@ import { Axis } from "./axis.js";
 import { SEQUENTIAL, Scale, diverging } from "./colour.js";
 import { unlikeness } from "./compare.js";
 import { DifferenceField, HeadField, MeanField, strongest } from "./field.js";
+import { WordField, joinable, wordsOf } from "./words.js";
 import { Library } from "./library.js";
 import { Shelf } from "./shelf.js";
 import { MEAN, NONE, START, clamp, fromHash, toHash } from "./state.js";
 import { dressed } from "./theme.js";
 
 const PATIENT = 120; // milliseconds
+const LONGEST_INPUT = 4000; // letters of a text that a link carries
 const DRAWER = 860; // pixels of a window in which the way to a weight has room
 
 export class App {
@@ -27,19 +29,34 @@ export class App {
     this.bundle = bundle;
     this.fields = new Map();
     this.axes = new Map();
+    this.edited = new Map(); // runs with edits, as a server made them, in place of those of the bundle
     const arrived = () => this.arrived();
     this.bitmaps = new Shelf(240, arrived);
     this.library = new Library(this.source, bundle, arrived, () => (this.touch("detail"), this.arrived()));
     const focus = { ...bundle.focus, step: firstStep(bundle.runs[bundle.focus?.run ?? 0].outcome) };
     this.state = this.valid({ ...START, theme: this.state.theme, drawer: this.state.drawer, ...focus, ...told });
+    // two inputs whose tokens differ may still have the same words
+    if (this.state.compare !== NONE && this.other === null && told.words === undefined) this.state = this.valid({ ...this.state, words: true });
     if (told.row === undefined) this.seek(this.state);
     this.touch("all");
+  }
+
+  // In place of a run of the bundle one with edits: its maps; null: the bundle's own.
+  show(run, edited) {
+    if (edited === null) this.edited.delete(run);
+    else this.edited.set(run, { ...this.bundle.runs[run], id: edited.id, edited: true, sites: withEffects(edited.sites, this.bundle.runs[run].sites) });
+    this.touch("run");
+    this.touch("data");
   }
 
   // ------------------------------------------------------------------------------------------ what is chosen
 
   get run() {
-    return this.bundle.runs[this.state.run];
+    return this.runAt(this.state.run);
+  }
+
+  runAt(run) {
+    return this.edited.get(run) ?? this.bundle.runs[run];
   }
 
   get site() {
@@ -47,7 +64,7 @@ export class App {
   }
 
   siteOf(run, name) {
-    return this.bundle.runs[run]?.sites.find((site) => site.name === name) ?? null;
+    return this.runAt(run)?.sites.find((site) => site.name === name) ?? null;
   }
 
   get rows() {
@@ -58,10 +75,24 @@ export class App {
     return this.axis(this.state.run, this.site.columns);
   }
 
-  axis(run, name) {
+  // Tokens, or the words that they are joined to.
+  axis(run, name, words = this.state.words) {
     const key = `${run}/${name}`;
-    if (!this.axes.has(key)) this.axes.set(key, new Axis(name, this.bundle.runs[run].axes[name]));
-    return this.axes.get(key);
+    if (!this.axes.has(key)) {
+      const tokens = new Axis(name, this.bundle.runs[run].axes[name]);
+      this.axes.set(key, { tokens, words: joinable(tokens) ? wordsOf(tokens) : tokens });
+    }
+    return this.axes.get(key)[words ? "words" : "tokens"];
+  }
+
+  // The rows and the columns of a site.
+  axesOf(run, site, words = this.state.words) {
+    return [this.axis(run, site.rows, words), this.axis(run, site.columns, words)];
+  }
+
+  // Whether pieces of the chosen map are joined to words now.
+  get joined() {
+    return this.rows.groups !== null || this.columns.groups !== null;
   }
 
   get view() {
@@ -71,28 +102,58 @@ export class App {
   // The views that say something about this site.
   fitting(state = this.state) {
     const site = this.siteOf(state.run, state.site);
-    const [rows, columns] = [this.axis(state.run, site.rows), this.axis(state.run, site.columns)];
-    return this.views.filter((view) => view.fits(rows, columns, this.bundle.runs[state.run]));
+    const [rows, columns] = this.axesOf(state.run, site, state.words);
+    return this.views.filter((view) => view.fits(rows, columns, this.bundle.runs[state.run], this.bundle));
+  }
+
+  // Heads of the site that are drawn besides the chosen one.
+  get alsoShown() {
+    const told = this.state.also.split(".").filter(Boolean).map(Number);
+    return told.filter((head) => head < this.site.heads && head !== this.state.head);
+  }
+
+  isEdited(site, head) {
+    return this.state.edits.some((one) => one.site === site && one.head === head && one.how !== "token");
   }
 
   // The same site of the run to compare with, if its map has the same form; else null.
   get other() {
-    const { compare, site: name, head } = this.state;
-    const site = compare === NONE ? null : this.siteOf(compare, name);
-    return unlikeness(this.site, site, head) === "" ? site : null;
+    return this.otherOf(this.site, this.state.head);
+  }
+
+  otherOf(site, head) {
+    const { compare } = this.state;
+    const other = compare === NONE ? null : this.siteOf(compare, site.name);
+    return unlikeness(this.formOf(this.state.run, site), this.formOf(compare, other), head) === "" ? other : null;
+  }
+
+  // A site with the shape that its map has now.
+  formOf(run, site) {
+    return site && { ...site, shape: this.axesOf(run, site).map((axis) => axis.count) };
   }
 
   get field() {
-    const ours = this.fieldOf(this.state.run, this.site, this.state.head);
-    if (this.other === null) return ours;
-    const theirs = this.fieldOf(this.state.compare, this.other, this.state.head);
-    return this.kept(`${ours.key} - ${theirs.key}`, () => new DifferenceField(this.site, ours, theirs));
+    return this.fieldFor(this.site, this.state.head);
+  }
+
+  // The weights of a head, or their difference where two runs are compared.
+  fieldFor(site, head) {
+    const ours = this.fieldOf(this.state.run, site, head);
+    const other = this.otherOf(site, head);
+    return other === null ? ours : this.difference(ours, this.fieldOf(this.state.compare, other, head));
+  }
+
+  difference(ours, theirs) {
+    return this.kept(`${ours.key} - ${theirs.key}`, () => new DifferenceField(ours, theirs));
   }
 
   fieldOf(run, site, head) {
-    const { library } = this;
-    const made = () => (head === MEAN ? new MeanField(library, run, site) : new HeadField(library, run, site, head));
-    return this.kept(`${run}/${site.name}/${head}`, made);
+    const from = this.runAt(run);
+    const key = `${from.id}/${site.name}/${head}`;
+    const made = () => (head === MEAN ? new MeanField(this.library, from, site) : new HeadField(this.library, from, site, head));
+    const tokens = this.kept(key, made);
+    const [rows, columns] = this.axesOf(run, site);
+    return rows.groups || columns.groups ? this.kept(`${key}/words`, () => new WordField(tokens, rows, columns)) : tokens;
   }
 
   kept(key, made) {
@@ -119,7 +180,10 @@ export class App {
   }
 
   get scale() {
-    const field = this.field;
+    return this.scaleOf(this.field);
+  }
+
+  scaleOf(field) {
     const { root } = this.state;
     const key = `scale/${field.key}/${field.peak()}/${root}/${this.colours}`;
     return this.kept(key, () => new Scale(field.peak() ?? 1, field.signed, root, this.stops(field.signed)));
@@ -143,11 +207,12 @@ export class App {
 
   change(patch) {
     let next = this.valid({ ...this.state, ...patch });
-    const elsewhere = next.site !== this.state.site || next.run !== this.state.run;
+    const elsewhere = next.site !== this.state.site || next.run !== this.state.run || next.words !== this.state.words;
     if (elsewhere) next = this.valid({ ...next, ...this.moved(next, patch) });
     const keys = Object.keys(next).filter((key) => next[key] !== this.state[key]);
     this.state = next;
     keys.forEach((key) => this.touch(key));
+    if (keys.includes("words")) this.touch("site"); // other axes
     if (keys.length > 0) this.missing; // asked for now, so that it is there when the frame comes
   }
 
@@ -161,16 +226,25 @@ export class App {
   moved(next, patch) {
     const [old, site] = [this.site, this.siteOf(next.run, next.site)];
     const fresh = { zoom: patch.zoom ?? 1, x: patch.x ?? 0, y: patch.y ?? 0 };
+    if (next.words !== this.state.words && patch.row === undefined && old === site) return { ...fresh, ...this.reworded(next) };
     const same = old.rows === site.rows && old.columns === site.columns;
     if (same || patch.row !== undefined) return fresh;
     return { ...fresh, ...this.begin(next) };
   }
 
+  // The same cell, of words or of their first tokens.
+  reworded(next) {
+    const [rows, columns] = this.axesOf(next.run, this.site, next.words);
+    const at = (old, now, index) => (now.groups ? now.at(index) : (old.groups?.[index][0] ?? index));
+    return { row: at(this.rows, rows, this.state.row), column: at(this.columns, columns, this.state.column) };
+  }
+
   begin(state) {
     const site = this.siteOf(state.run, state.site);
+    const [rows] = this.axesOf(state.run, site, state.words);
     const at = this.bundle.runs[state.run].outcome.steps[state.step]?.at ?? null;
     this.seeking = true;
-    return { row: at !== null && at < site.shape[0] ? at : (site.opens ?? site.shape[0] - 1) };
+    return { row: rows.at(at !== null && at < site.shape[0] ? at : (site.opens ?? site.shape[0] - 1)) };
   }
 
   seek(state) {
@@ -181,20 +255,22 @@ export class App {
     const runs = this.bundle.runs;
     state.run = clamp(Math.round(state.run), 0, runs.length - 1);
     if (state.compare === state.run || !(state.compare in runs)) state.compare = NONE;
-    const { sites, outcome } = runs[state.run];
+    const { sites, outcome } = this.runAt(state.run);
     const site = sites.find((one) => one.name === state.site) ?? sites.find((one) => !one.derived) ?? sites[0];
     state.site = site.name;
     state.head = site.heads === 1 ? 0 : clamp(Math.round(state.head), MEAN, site.heads - 1);
     const known = ({ site: name, head }) => sites.some((one) => one.name === name && !one.derived && head < one.heads);
     if (!state.edits.every(known)) state.edits = state.edits.filter(known);
     if (!this.source.live && state.edits.length > 1) state.edits = state.edits.slice(0, 1); // a file has one at a time
-    state.row = clamp(Math.round(state.row), 0, site.shape[0] - 1);
-    state.column = clamp(Math.round(state.column), 0, site.shape[1] - 1);
+    const [rows, columns] = this.axesOf(state.run, site, state.words);
+    state.row = clamp(Math.round(state.row), 0, rows.count - 1);
+    state.column = clamp(Math.round(state.column), 0, columns.count - 1);
     state.step = clamp(Math.round(state.step), 0, Math.max(0, outcome.steps.length - 1));
+    if (!/^[\d.]*$/.test(state.also)) state.also = START.also;
     if (!["theme", "cividis"].includes(state.palette)) state.palette = START.palette;
     const fitting = this.fitting(state);
     const chosen = fitting.find((view) => view.name === state.view);
-    const natural = fitting.find((view) => view.first?.(this.axis(state.run, site.rows), this.axis(state.run, site.columns)));
+    const natural = fitting.find((view) => view.first?.(rows, columns));
     state.view = (chosen ?? natural ?? fitting[0]).name;
     return state;
   }
@@ -279,6 +355,14 @@ export class App {
     return false;
   }
 
+  // What a link to a served page has to tell besides the view; a file that was dropped cannot be told.
+  get inputs() {
+    const [first, second] = this.bundle.runs;
+    if (!this.source.live || first.picture || first.sound || first.input.length > LONGEST_INPUT) return {};
+    const against = second?.title === first.title ? { against: second.input } : {};
+    return { model: first.title, text: first.input, ...against };
+  }
+
   // When all that is chosen is drawn.
   settled() {
     return this.quiet ? Promise.resolve() : new Promise((resolve) => this.drawn.push(resolve));
@@ -290,7 +374,7 @@ export class App {
   }
 
   address() {
-    const hash = toHash(this.state);
+    const hash = toHash(this.state, this.inputs);
     try {
       if (hash !== location.hash) history.replaceState(null, "", hash);
     } catch {
@@ -302,6 +386,11 @@ export class App {
   dress() {
     this.inks = dressed(this.state.theme);
   }
+}
+
+// An edited run keeps what is known of the effects of its heads before.
+function withEffects(sites, before) {
+  return sites.map((site, at) => ({ ...site, stats: { ...site.stats, effect: before[at]?.stats?.effect ?? null } }));
 }
 
 // A text that goes on is shown at its end; what was written elsewhere, from its beginning.

@@ -1,5 +1,7 @@
 // What the rows or the columns of a map are: pieces of a text, cells of a picture, stretches of a sound, items.
 
+const NOUNS = { text: "token", grid: "cell", frames: "frame" };
+
 export class Axis {
   constructor(name, told) {
     this.name = name;
@@ -10,7 +12,16 @@ export class Axis {
     this.first = told.first ?? 0; // tokens before the cells of a grid
     this.grid = told.grid ?? null; // rows, columns of cells
     this.seconds = told.seconds ?? 0; // of each frame
+    this.words = told.words ?? []; // the tokens at which words begin, where these are not tokens
+    this.groups = null; // of words: which tokens each is
+    this.within = null; // of words: in which one a token is
+    this.noun = NOUNS[told.kind] ?? "item";
     this.widths = new Map(); // of its widest label, by font
+  }
+
+  // The index that stands for a token of the model.
+  at(token) {
+    return this.within?.get(token) ?? token;
   }
 
   label(index) {
@@ -38,9 +49,5 @@ export class Axis {
   // A sequence can be read along; a picture cannot.
   get linear() {
     return this.kind !== "grid";
-  }
-
-  get noun() {
-    return { text: "token", grid: "cell", frames: "frame" }[this.kind] ?? "item";
   }
 }

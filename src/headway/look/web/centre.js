@@ -1,14 +1,16 @@
 // The middle: the living sentence, the views of one site and what belongs to them, and the number under the pointer.
 
 import { comparison } from "./compare.js";
+import { editName } from "./edits.js";
 import { fill, foreign, make, point, rove, sized } from "./dom.js";
+import { hueOf } from "./lines.js";
 import { FlowPart } from "./flow.js";
 import { LensPart } from "./lens.js";
 import { Scene } from "./scene.js";
 import { sentence } from "./sentence.js";
 import { play } from "./sound.js";
 import { ABSENT } from "./source.js";
-import { MEAN } from "./state.js";
+import { MEAN, NONE } from "./state.js";
 import { TablePart } from "./table.js";
 import { decimal, short } from "./text.js";
 
@@ -19,8 +21,19 @@ function differenceLegend(field) {
   return { bar: true, least: `≈ −${size}`, most: `${size}, the largest difference of this head` };
 }
 
+// Whether what is shown is the run with edits.
+function shownEdits(app) {
+  const { edits, view, compare } = app.state;
+  if (edits.length === 0) return [];
+  const told = edits.map((one) => editName(app, one)).join(", ");
+  const after = compare === NONE ? "" : "  ";
+  if (app.run.edited && view !== "lens" && view !== "flow") return [`${after}with edits: ${told}`];
+  return [`${after}shown without the edits${app.source.live ? "" : "; headway look … --live shows the maps with them"}`];
+}
+
 // What changes the whole drawing, and not only what is pointed at.
-const REDRAWN = ["run", "compare", "site", "head", "view", "data", "theme", "palette", "root", "heat", "zoom", "x", "y", "pinned"];
+const REDRAWN = ["run", "compare", "site", "head", "view", "data", "theme", "palette", "root", "heat", "zoom", "x", "y", "pinned", "words", "layers", "also", "edits"];
+const MOST_CHIPS = 16; // heads that can be drawn together by a click
 
 export class CentrePart {
   constructor(app, box) {
@@ -55,6 +68,14 @@ export class CentrePart {
     this.heat = make("label", { class: "labelled" }, "contrast", this.cover);
     const played = () => play(app, () => scene.over());
     this.play = make("button", { testid: "play", title: "Space", onclick: played }, "▶ play or pause");
+    const words = () => app.change({ words: !app.state.words });
+    this.words = sign("words", "join pieces to words: a word looks as its pieces do on average, and gets the weights of all of them", words);
+    this.words.className = "switch";
+    this.words.dataset.testid = "words";
+    this.layers = sign("all layers", "the heads of all layers", () => app.change({ layers: !app.state.layers }));
+    this.layers.className = "switch";
+    this.layers.dataset.testid = "layers";
+    this.also = make("span", { class: "row also", role: "group", "aria-label": "Heads in this view", testid: "also" });
     this.root = sign("√", "colour by the square root of the weight", () => app.change({ root: !app.state.root }));
     this.root.dataset.testid = "scale";
     this.legend = make("canvas", { "aria-hidden": "true" });
@@ -62,17 +83,41 @@ export class CentrePart {
     this.least = make("span", { class: "fact" });
     const legend = make("span", { class: "row legend" }, this.root, this.least, this.legend, this.most);
     legend.dataset.testid = "legend";
-    return make("div", { class: "row centre-tools" }, this.near, this.heat, this.play, legend);
+    return make("div", { class: "row centre-tools" }, this.near, this.also, this.layers, this.words, this.heat, this.play, legend);
+  }
+
+  // Switches of what is drawn.
+  switches() {
+    const { app } = this;
+    const { site, head, words, layers } = app.state;
+    this.words.hidden = !app.axesOf(app.state.run, app.site, true).some((axis) => axis.groups !== null);
+    this.words.setAttribute("aria-pressed", String(words));
+    this.layers.hidden = !app.view.layers;
+    this.layers.setAttribute("aria-pressed", String(layers));
+    const { heads } = app.site;
+    this.also.hidden = !app.view.heads || heads < 2 || heads > MOST_CHIPS || head === MEAN;
+    if (this.also.hidden) return;
+    const shown = [head, ...app.alsoShown];
+    const chip = (one) => {
+      const on = shown.includes(one);
+      const turned = on ? app.alsoShown.filter((each) => each !== one) : [...app.alsoShown, one];
+      const choose = () => one !== head && app.change({ also: turned.sort((a, b) => a - b).join(".") });
+      const node = make("button", { class: "chip", testid: `also-${one}`, "aria-pressed": String(on), title: one === head ? "the chosen head" : `${on ? "leave out" : "also draw"} head ${one}`, onclick: choose }, String(one));
+      if (on && shown.length > 1) node.style.background = node.style.borderColor = hueOf(one);
+      return node;
+    };
+    fill(this.also, make("span", { class: "fact" }, "heads"), ...Array.from({ length: heads }, (_, one) => chip(one)));
   }
 
   update(any) {
     const { app } = this;
     if (any("site", "head", "run")) this.named();
-    if (any("site", "head", "run", "compare")) this.beside();
+    if (any("site", "head", "run", "compare", "edits", "view", "words")) this.beside();
     if (any("site", "run", "view")) this.offered();
+    if (any("site", "run", "view", "head", "also", "words", "layers")) this.switches();
     if (any("theme", "palette", "data", "site", "head", "run", "compare", "root", "view", "row")) this.key();
     const still = any(...REDRAWN, "scroll");
-    const whole = still || (any("row") && app.view.follows) || (any("column") && app.view.name === "row");
+    const whole = still || (any("row") && app.view.follows) || (any("column") && app.view.turned) || (any("column") && app.view.name === "row");
     const page = this.pages[app.view.name];
     if (page) (still || any("step")) && page.update();
     else if (whole) this.scene.draw();
@@ -89,10 +134,10 @@ export class CentrePart {
 
   // What is compared with what, or that nothing is.
   beside() {
-    const told = comparison(this.app);
+    const told = [...comparison(this.app), ...shownEdits(this.app)];
     fill(this.compared, ...told);
     this.compared.hidden = told.length === 0;
-    this.compared.classList.toggle("warn", told.length > 0 && this.app.other === null);
+    this.compared.classList.toggle("warn", this.app.state.compare !== NONE && this.app.other === null);
   }
 
   offered() {

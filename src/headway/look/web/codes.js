@@ -113,6 +113,18 @@ export function combinedRow(rows, factors) {
   return Object.assign(made, { mark: "≈ ", pooled: rows.some((row) => row.pooled) });
 }
 
+// The row in which keys from … to are one key, for each group [from, to].
+export function summedKeys(row, groups) {
+  const sum = (values, [from, to]) => values.subarray(from, to).reduce((a, b) => a + b, 0);
+  const weights = Float32Array.from(groups, (group) => sum(row.weights, group));
+  const bounded = ([from, to]) => Array.from({ length: to - from }, (_, k) => from + k).some((key) => row.bounded(key));
+  const upper = ([from, to]) => Array.from({ length: to - from }, (_, k) => row.upper(from + k)).reduce((a, b) => a + b, 0);
+  const limits = row.exact ? null : Float32Array.from(groups, (group) => (bounded(group) ? upper(group) : 0));
+  const made = new Row(weights, limits, 2);
+  groups.forEach(([from, to], at) => (made.hidden[at] = row.hidden.subarray(from, to).every(Boolean) ? 1 : 0));
+  return Object.assign(made, { mark: "≈ ", pooled: row.pooled });
+}
+
 // Bounds add up; the difference of two bounds bounds nothing.
 function limitsOf(rows, factors, width) {
   const signed = factors.some((factor) => factor < 0);

@@ -10,7 +10,7 @@ const ORDER = [...EXACT, "x", "v", "out"];
 
 // The numbers of the chosen site; null where there are none, undefined while they are on their way.
 export function detailOf(app) {
-  return app.state.head === MEAN ? null : app.library.detail(app.site);
+  return app.state.head === MEAN || app.joined ? null : app.library.detail(app.site);
 }
 
 export class Detail {

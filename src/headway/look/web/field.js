@@ -64,7 +64,7 @@ export class HeadField extends Field {
   // library: {source, bytes: Shelf, tiles: Shelf, classes, exact(run, site, head, row)}
   constructor(library, run, site, head) {
     super(site);
-    Object.assign(this, { library, run, head, key: `${run}/${site.name}/${head}` });
+    Object.assign(this, { library, run, head, key: `${run.id}/${site.name}/${head}` });
   }
 
   peak() {
@@ -144,7 +144,7 @@ export class MeanField extends Field {
   constructor(library, run, site) {
     super(site);
     this.heads = Array.from({ length: site.heads }, (_, head) => new HeadField(library, run, site, head));
-    Object.assign(this, { library, made: new Map(), key: `${run}/${site.name}/mean` });
+    Object.assign(this, { library, made: new Map(), key: `${run.id}/${site.name}/mean` });
   }
 
   peak() {
@@ -175,8 +175,8 @@ export class MeanField extends Field {
 }
 
 export class DifferenceField extends Field {
-  constructor(site, ours, theirs) {
-    super(site);
+  constructor(ours, theirs) {
+    super(ours.site);
     Object.assign(this, { ours, theirs, key: `${ours.key} - ${theirs.key}`, made: new Map() });
   }
 
@@ -229,7 +229,7 @@ function together(rows, factors) {
   return rows.includes(null) ? null : combinedRow(rows, factors);
 }
 
-function largest(values) {
+export function largest(values) {
   let most = 0;
   for (const value of values) {
     const size = value < 0 ? -value : value;

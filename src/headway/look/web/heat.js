@@ -25,14 +25,14 @@ export function framed(app, axis, x, y, width, height) {
 
 // The picture in its own colours where the query looks, and dark elsewhere: as bright as the weight is beside the
 // largest.  A line goes around the cells that hold half of the weight.  Differences are colours over the picture.
-export function heat(scene, axis, row, box) {
+export function heat(scene, axis, row, box, field = scene.app.field) {
   const { app, pen } = scene;
   const [x, y, width, height] = box;
   const image = app.run.picture ? imageOf(app, app.run.picture.src) : null;
   pen.imageSmoothingEnabled = image !== null && width < image.naturalWidth * 2;
   if (image) pen.drawImage(image, x, y, width, height);
-  else pen.fillStyle = app.field.signed ? app.inks.card : app.inks.accent, pen.fillRect(x, y, width, height);
-  if (app.field.signed) return coloured(scene, axis, row, box);
+  else pen.fillStyle = field.signed ? app.inks.card : app.inks.accent, pen.fillRect(x, y, width, height);
+  if (field.signed) return coloured(scene, axis, row, box, app.scaleOf(field));
   const [rows, columns] = axis.grid;
   const veil = document.createElement("canvas");
   [veil.width, veil.height] = [columns, rows];
@@ -50,7 +50,7 @@ export function heat(scene, axis, row, box) {
 
 const SMOOTH = 7; // rows and columns of cells from which on light falls off smoothly
 
-function coloured(scene, axis, { weights, hidden }, [x, y, width, height]) {
+function coloured(scene, axis, { weights, hidden }, [x, y, width, height], scale) {
   const { app, pen } = scene;
   const [rows, columns] = axis.grid;
   for (let at = 0; at < rows * columns; at++) {
@@ -58,8 +58,8 @@ function coloured(scene, axis, { weights, hidden }, [x, y, width, height]) {
     const weight = weights[axis.first + at] ?? 0;
     const [left, right] = edges(x, width, at % columns, columns);
     const [top, bottom] = edges(y, height, Math.floor(at / columns), rows);
-    pen.globalAlpha = app.state.heat * (0.3 + 0.7 * app.scale.strength(weight));
-    pen.fillStyle = app.scale.css(weight);
+    pen.globalAlpha = app.state.heat * (0.3 + 0.7 * scale.strength(weight));
+    pen.fillStyle = scale.css(weight);
     pen.fillRect(left, top, right - left, bottom - top);
   }
   pen.globalAlpha = 1;

@@ -11,11 +11,11 @@ export function font(size = 12, weight = 400) {
 }
 
 // The text cut so that it is at most `room` wide in the pen's font.
-export function cut(pen, text, room) {
-  const key = `${pen.font}|${Math.floor(room)}|${text}`;
+export function cut(pen, text, room, most = 40) {
+  const key = `${pen.font}|${Math.floor(room)}|${most}|${text}`;
   if (!fitted.has(key)) {
     if (fitted.size > 20000) fitted.clear();
-    fitted.set(key, cutNow(pen, short(text, 40), room));
+    fitted.set(key, cutNow(pen, short(text, most), room));
   }
   return fitted.get(key);
 }
@@ -34,8 +34,8 @@ function cutNow(pen, text, room) {
 }
 
 // A word beside (x, y): align is "left", "right" or "center".
-export function word(pen, text, x, y, room, align = "left") {
-  const said = cut(pen, text, room);
+export function word(pen, text, x, y, room, align = "left", most = 40) {
+  const said = cut(pen, text, room, most);
   pen.direction = direction(said);
   pen.textAlign = align;
   pen.textBaseline = "middle";

@@ -40,7 +40,7 @@ export class Library {
 
   // The exact weights of a query: the server's, or computed again from queries and keys, where no choice follows.
   exact(run, site, head, r) {
-    const key = `${run}/${site.name}/${head}/${r}`;
+    const key = `${run.id}/${site.name}/${head}/${r}`;
     if (this.rows.has(key)) return this.rows.get(key);
     const weights = this.source.live ? this.served(run, site, head, r) : this.computed(site, head, r);
     if (!weights) return weights;
@@ -49,8 +49,7 @@ export class Library {
     return this.rows.get(key);
   }
 
-  served(run, site, head, r) {
-    const { id, sites } = this.bundle.runs[run];
+  served({ id, sites }, site, head, r) {
     const raw = this.blob(`${id}.r${sites.indexOf(site)}.${r}`);
     const wide = site.shape[1];
     return raw ? new Float32Array(raw.buffer, raw.byteOffset).slice(head * wide, (head + 1) * wide) : raw;

@@ -15,6 +15,7 @@ export const linesView = {
   scrolls: true,
   follows: true,
   roots: true,
+  heads: true,
   legend: ({ field }) => ({ most: `wider is stronger, up to ${weightText(field.peak())}` }),
   fits: (rows, columns) => rows.linear && columns.linear,
   first: (rows, columns) => rows === columns && rows.kind !== "frames" && rows.count < FEW,
@@ -62,24 +63,33 @@ function threads(scene, plan) {
   const { app, height } = scene;
   const [rows] = app.field.shape;
   const [first, last] = [Math.floor(plan.from / plan.line), Math.ceil((plan.from + height) / plan.line)];
-  const scale = app.scale;
+  const heads = [app.state.head, ...app.alsoShown];
+  const drawn = heads.map((head) => ({ field: app.fieldFor(app.site, head), hue: heads.length > 1 ? hueOf(head) : null }));
   for (let row = Math.max(0, first); row < Math.min(rows, last); row++) {
-    if (row !== app.state.row) fan(scene, plan, scale, row, 0.22);
+    if (row !== app.state.row) drawn.forEach((one) => fan(scene, plan, one, row, 0.22));
   }
-  fan(scene, plan, scale, app.state.row, 1);
+  drawn.forEach((one) => fan(scene, plan, one, app.state.row, 1));
+}
+
+// Of several heads each has its own colour (Okabe and Ito 2008).
+const HEAD_HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5cc9", "#a0522d"];
+
+export function hueOf(head) {
+  return HEAD_HUES[(head + HEAD_HUES.length) % HEAD_HUES.length];
 }
 
 // All lines of one query.
-function fan(scene, plan, scale, row, full) {
+function fan(scene, plan, { field, hue }, row, full) {
   const { app, pen } = scene;
-  const weights = app.field.row(row)?.weights;
+  const scale = app.scaleOf(field);
+  const weights = field.row(row)?.weights;
   if (weights === undefined) return;
   const y = (index) => index * plan.line + plan.line / 2 - plan.from;
   for (const [key, weight] of strongest(weights, THREADS)) {
     const strength = scale.strength(weight);
     if (strength < 0.04) continue;
     pen.globalAlpha = full * clamp(strength, 0.06, 1);
-    pen.strokeStyle = app.field.signed ? scale.css(weight) : full === 1 ? app.inks.accent : app.inks.soft;
+    pen.strokeStyle = hue ?? (field.signed ? scale.css(weight) : full === 1 ? app.inks.accent : app.inks.soft);
     pen.lineWidth = 0.6 + strength * (full === 1 ? 5 : 3.2);
     const bend = (plan.right - plan.left) * 0.42;
     pen.beginPath();

@@ -7,6 +7,7 @@ import { EditsPart } from "./edits.js";
 import { tableOfView } from "./export.js";
 import { flowView } from "./flow.js";
 import { FootPart } from "./foot.js";
+import { headsView } from "./heads.js";
 import { Help } from "./help.js";
 import { listenKeys } from "./keys.js";
 import { lensView } from "./lens.js";
@@ -14,22 +15,26 @@ import { linesView } from "./lines.js";
 import { LivePart } from "./live.js";
 import { matrixView } from "./matrix.js";
 import { OverviewPart } from "./overview.js";
+import { pairView } from "./pair.js";
 import { pictureView } from "./picture.js";
 import { PromptPart } from "./prompt.js";
+import { receivedView } from "./received.js";
 import { rowView } from "./row.js";
 import { SidePart } from "./side.js";
 import { soundView } from "./sound.js";
 import { openSource } from "./source.js";
-import { fromHash } from "./state.js";
 import { stripView } from "./strip.js";
 import { tableView } from "./table.js";
 import { TopPart } from "./top.js";
 import { Tour } from "./tour.js";
 
-const VIEWS = [matrixView, linesView, rowView, alignmentView, pictureView, stripView, soundView, lensView, flowView, tableView];
+const VIEWS = [
+  matrixView, linesView, rowView, alignmentView, pictureView, stripView, soundView, pairView, headsView, receivedView, lensView, flowView, tableView,
+];
 
 async function start() {
   const bundle = JSON.parse(document.getElementById("bundle").textContent);
+  const link = location.hash; // before drawing tells the address anew
   const app = new App(bundle, openSource(bundle), VIEWS);
   const place = (id) => document.getElementById(id);
   app.dress();
@@ -37,11 +42,12 @@ async function start() {
   const tour = new Tour(app);
   const centre = new CentrePart(app, place("centre"));
   const prompt = new PromptPart(app, place("prompt"));
+  const live = new LivePart(app, prompt.left);
   app.parts = [
     { update: (any) => any("theme") && app.dress() },
     new TopPart(app, place("top"), help, tour, centre.scene),
     prompt,
-    new LivePart(app, prompt.left),
+    live,
     new SidePart(app, place("side")),
     new EditsPart(app, place("edits")),
     new FootPart(app, place("foot")),
@@ -51,9 +57,10 @@ async function start() {
   ];
   listenKeys(app, centre.scene, help);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.touch("theme"));
-  addEventListener("hashchange", () => app.change(fromHash(location.hash)));
+  addEventListener("hashchange", () => live.follow(location.hash));
   window.headway = exposed(app, centre.scene);
   app.draw();
+  if (app.source.live) await live.follow(link);
   await app.settled();
   window.headway.ready = true;
   performance.mark("headway-ready");

@@ -20,16 +20,12 @@ export const matrixView = {
   fits: () => true,
 
   draw(scene) {
-    const { app, pen } = scene;
-    const plan = planned(scene);
-    scene.plan = plan;
-    const scale = app.scale;
-    scene.say(paint(scene, app.field, scale, plan));
-    if (Math.min(plan.w, plan.h) >= 9) gaps(pen, plan, app.inks.paper);
-    if (Math.min(plan.w, plan.h) >= 3) stairs(scene, plan);
-    if (Math.min(plan.w, plan.h) >= 34) figures(scene, plan, scale);
-    names(scene, plan);
-    titles(scene, plan);
+    const { app, width, height } = scene;
+    const { rows, columns } = app;
+    const { zoom, x, y } = app.state;
+    scene.plan = planned(scene.pen, { rows, columns, zoom, from: [x, y], box: [0, 0, width, height], titles: TITLES });
+    scene.say(drawMap(scene, app.field, scene.plan));
+    titles(scene, scene.plan);
   },
 
   over(scene) {
@@ -84,33 +80,54 @@ export const matrixView = {
   },
 };
 
-// Where everything stands: cells are w × h, cell (0, 0) at (left, top), cells y0 … y1 and x0 … x1 are seen.
-function planned(scene) {
-  const { app, pen, width, height } = scene;
-  const [rows, columns] = app.field.shape;
-  const { zoom } = app.state;
+// A map with its labels, and the weights in large cells; what is to be known of it.
+export function drawMap(scene, field, plan) {
+  const { app, pen } = scene;
+  const scale = app.scaleOf(field);
+  const said = paint(scene, field, scale, plan);
+  const least = Math.min(plan.w, plan.h);
+  if (least >= 9) gaps(pen, plan, app.inks.paper);
+  if (least >= 3) stairs(scene, field, plan);
+  if (least >= 34) figures(scene, field, plan, scale);
+  if (!plan.unlabelled) names(scene, plan);
+  return said;
+}
+
+// Where everything stands in a box: cells are w × h, cell (0, 0) at (left, top), cells y0 … y1 and x0 … x1 are seen.
+// `from` is the first cell that is seen, where the map is larger than the box.  A `bare` map has labels only where words fit.
+export function planned(pen, { rows: down, columns: along, zoom = 1, from = [0, 0], box, titles: TITLES = 0, bare = false }) {
+  const [ahead, above, width, height] = box;
+  const [rows, columns] = [down.count, along.count];
   pen.font = font(12, 600); // the chosen label is bold
-  const long = widest(pen, app.columns, 96);
-  const room = { side: widest(pen, app.rows, 116) + 12 + TITLES, head: long + 12 + TITLES };
-  let size = cells(app, width - room.side - PAD, height - room.head - PAD, rows, columns);
+  const long = widest(pen, along, 96);
+  const room = { side: widest(pen, down, 116) + 12 + TITLES, head: long + 12 + TITLES };
+  const alike = down === along;
+  let size = cells(alike, width - room.side - PAD, height - room.head - PAD, rows, columns);
   const words = { down: size.h * zoom >= LEGIBLE, along: size.w * zoom >= LEGIBLE }; // numbers where words do not fit
+  const unlabelled = bare && !(words.down && words.along);
+  if (unlabelled) Object.assign(words, { down: false, along: false });
   if (!words.down) room.side = clamp(room.side, 44 + TITLES, 62 + TITLES);
   if (!words.along) room.head = 26 + TITLES;
   const angle = words.along && size.w * zoom >= WIDE ? Math.PI / 4 : Math.PI / 2;
+  if (unlabelled) Object.assign(room, { side: -PAD, head: 2 });
   if (words.along && angle < 1) room.head = Math.ceil(long * Math.SQRT1_2) + 20 + TITLES;
   const pad = angle < 1 ? Math.max(PAD, Math.ceil(long * Math.SQRT1_2) - 8) : PAD; // labels lean over the last column
-  size = cells(app, width - room.side - pad, height - room.head - PAD, rows, columns);
+  size = cells(alike, width - room.side - pad, height - room.head - PAD, rows, columns);
   const [w, h] = [size.w * zoom, size.h * zoom];
   const [wide, tall] = [Math.min(w * columns, width - room.side - pad), Math.min(h * rows, height - room.head - PAD)];
-  const start = room.side + Math.max(0, (width - room.side - pad - wide) / 2);
+  const start = ahead + room.side + Math.max(0, (width - room.side - pad - wide) / 2);
+  const head = above + room.head;
   const most = [columns - wide / w, rows - tall / h].map((last) => Math.max(0, last)); // rounding may go below 0
-  const [x, y] = [clamp(app.state.x, 0, most[0]), clamp(app.state.y, 0, most[1])];
-  const plan = { w, h, x, y, start, head: room.head, left: start - x * w, top: room.head - y * h, side: room.side };
+  const [x, y] = [clamp(from[0], 0, most[0]), clamp(from[1], 0, most[1])];
+  const plan = { w, h, x, y, start, head, left: start - x * w, top: head - y * h, side: room.side, titles: TITLES };
   return Object.assign(plan, {
+    rows: down,
+    columns: along,
+    unlabelled,
     words,
     angle,
     long: words.along ? (room.head - TITLES - 10) / Math.sin(angle) : 60,
-    frame: [start, room.head, wide, tall],
+    frame: [start, head, wide, tall],
     y0: Math.floor(y), y1: Math.min(rows, Math.ceil(y + tall / h - 1e-6)),
     x0: Math.floor(x), x1: Math.min(columns, Math.ceil(x + wide / w - 1e-6)),
   });
@@ -122,12 +139,12 @@ export function headLegend({ field }) {
 }
 
 // A hairline around what is masked.
-function stairs(scene, plan) {
+function stairs(scene, field, plan) {
   const { app, pen } = scene;
   pen.fillStyle = app.inks.soft;
   let above = null;
   for (let y = plan.y0; y < plan.y1; y++) {
-    const hidden = app.field.row(y)?.hidden ?? null;
+    const hidden = field.row(y)?.hidden ?? null;
     for (let x = plan.x0; hidden !== null && x < plan.x1; x++) {
       const [left, top] = [plan.left + x * plan.w, plan.top + y * plan.h];
       if (x > 0 && hidden[x] !== hidden[x - 1]) pen.fillRect(left - 0.5, top, 1, plan.h);
@@ -138,9 +155,9 @@ function stairs(scene, plan) {
 }
 
 // Cells are squares where rows and columns are alike, and not longer than four times their width elsewhere.
-function cells(app, width, height, rows, columns) {
+function cells(alike, width, height, rows, columns) {
   const [w, h] = [Math.min(width / columns, LARGEST), Math.min(height / rows, LARGEST)];
-  const longest = app.rows === app.columns ? 1 : 4;
+  const longest = alike ? 1 : 4;
   return { w: Math.min(w, h * longest), h: Math.min(h, w * longest) };
 }
 
@@ -152,13 +169,13 @@ function gaps(pen, plan, paper) {
 }
 
 // In large cells the weights themselves.
-function figures(scene, plan, scale) {
-  const { app, pen } = scene;
+function figures(scene, field, plan, scale) {
+  const { pen } = scene;
   pen.font = font(11);
   pen.textAlign = "center";
   pen.textBaseline = "middle";
   for (let y = plan.y0; y < plan.y1; y++) {
-    const row = app.field.row(y);
+    const row = field.row(y);
     for (let x = plan.x0; row && x < plan.x1; x++) {
       if (Math.abs(row.weights[x]) < 0.005 || row.bounded(x)) continue;
       pen.fillStyle = scale.ink(row.weights[x]);
@@ -174,15 +191,15 @@ function names(scene, plan) {
   const [down, along] = [stride(plan.h, plan.words.down), stride(plan.w, plan.words.along)];
   pen.font = font(lettering(plan.h));
   for (let y = first(plan.y0, down); y < plan.y1; y += down) {
-    pen.fillStyle = tint(app.inks, app.rows, y, -1);
-    word(pen, named(app.rows, y, down), plan.start - 6, plan.top + (y + 0.5) * plan.h, plan.side - 10 - TITLES, "right");
+    pen.fillStyle = tint(app.inks, plan.rows, y, -1);
+    word(pen, axisName(plan.rows, y, down), plan.start - 6, plan.top + (y + 0.5) * plan.h, plan.side - 10 - plan.titles, "right");
   }
   pen.font = font(lettering(plan.w));
   for (let x = first(plan.x0, along); x < plan.x1; x += along) {
-    pen.fillStyle = tint(app.inks, app.columns, x, -1);
+    pen.fillStyle = tint(app.inks, plan.columns, x, -1);
     const [middle, base] = [plan.left + (x + 0.5) * plan.w, plan.head - 6];
-    if (along === 1) rising(pen, named(app.columns, x, along), middle, base, plan.long, plan.angle);
-    else word(pen, named(app.columns, x, along), middle, base - 4, 60, "center");
+    if (along === 1) rising(pen, axisName(plan.columns, x, along), middle, base, plan.long, plan.angle);
+    else word(pen, axisName(plan.columns, x, along), middle, base - 4, 60, "center");
   }
 }
 
@@ -201,7 +218,7 @@ function first(from, step) {
   return Math.ceil(from / step) * step;
 }
 
-function named(axis, index, step) {
+function axisName(axis, index, step) {
   return step === 1 || axis.kind === "frames" ? axis.label(index) : String(index);
 }
 

@@ -28,7 +28,7 @@ export class OverviewPart {
   update(any) {
     if (any("run", "sort", "theme", "palette")) this.build();
     if (any("run", "sort", "data", "theme", "palette")) this.bare = this.bare.filter((thumb) => !this.paint(thumb));
-    if (any("run", "sort", "site", "head", "theme", "palette")) this.mark(any("sort", "run"));
+    if (any("run", "sort", "site", "head", "theme", "palette", "edits")) this.mark(any("sort", "run"));
   }
 
   build() {
@@ -103,7 +103,7 @@ export class OverviewPart {
 
   // Puts a head's picture on its button, once the site's thumbnails are there.
   paint({ site, head, face }) {
-    const address = atlas(this.app, this.app.state.run, site);
+    const address = atlas(this.app, this.app.run, site);
     if (!address) return address === null;
     const at = head === MEAN ? site.heads : head;
     face.style.backgroundImage = `url(${address})`;
@@ -118,6 +118,9 @@ export class OverviewPart {
     const goal = this.list.querySelector(`[data-testid=${CSS.escape(`head-${site}-${mean}`)}]`);
     for (const node of this.list.querySelectorAll("[aria-current]")) node.removeAttribute("aria-current");
     goal?.setAttribute("aria-current", "true");
+    const touched = ({ site: where, head: which, how }) => how !== "token" && `head-${where}-${which}`;
+    const edited = this.app.state.edits.map(touched);
+    for (const node of this.list.querySelectorAll(HEADS)) node.classList.toggle("edited", edited.includes(node.dataset.testid));
     for (const node of this.list.querySelectorAll(".site")) {
       if (node.dataset.testid === `site-${site}`) node.setAttribute("aria-current", "true");
     }

@@ -1,6 +1,7 @@
 // The input, and the output token by token: each written token is underlined as far as it was likely.  On a live page,
 // another input can be typed or dropped here.
 
+import { runName, writer } from "./compare.js";
 import { fill, foreign, make } from "./dom.js";
 import { direction, percent, quoted, short, signed, visible } from "./text.js";
 
@@ -38,8 +39,8 @@ export class PromptPart {
   }
 
   update(any) {
-    if (any("run", "site", "column", "row")) this.read(any("run", "site"));
-    if (any("row", "head", "site", "run", "compare", "data", "theme", "root")) this.weigh();
+    if (any("run", "site", "column", "row", "words")) this.read(any("run", "site", "words"));
+    if (any("row", "head", "site", "run", "compare", "data", "theme", "root", "words")) this.weigh();
     if (any("run")) this.said();
     if (any("run", "step", "compare")) this.tell();
   }
@@ -104,7 +105,7 @@ export class PromptPart {
     const { outcome, follows } = run;
     this.pause();
     this.kind.textContent = (follows ? OWN[outcome.kind] : KINDS[outcome.kind]) ?? "outputs";
-    const by = follows ? ["reads what ", foreign(visible(follows.by, 60)), " wrote: "] : [];
+    const by = follows ? ["reads what ", writer(this.app, follows), " wrote: "] : [];
     fill(this.follows, ...by, follows ? foreign(quoted(follows.text, 300)) : null);
     this.follows.hidden = !follows;
     this.output.textContent = visible(outcome.text, 2000);
@@ -133,7 +134,7 @@ export class PromptPart {
   // A step is also a query: the place at which the model stood when it said this.
   stepped(step, pinned = true) {
     const at = this.app.run.outcome.steps[step].at;
-    const row = at !== null && at < this.app.field.shape[0] ? { row: at, pinned } : {};
+    const row = at !== null && at < this.app.site.shape[0] ? { row: this.app.rows.at(at), pinned } : {};
     this.app.look({ step, ...row });
   }
 
@@ -169,9 +170,9 @@ export class PromptPart {
 
   // How likely the run to compare with finds the same word.
   beside(step) {
-    const run = this.app.bundle.runs[this.app.state.compare];
+    const run = this.app.runAt(this.app.state.compare);
     const theirs = run?.outcome.steps[this.app.state.step];
     if (theirs?.said !== step.said || theirs.at !== step.at) return [];
-    return [" · ", foreign(visible(run.title, 40)), ` ${signed(theirs.logprob, 2)}`];
+    return [" · ", runName(this.app, run), ` ${signed(theirs.logprob, 2)}`];
   }
 }

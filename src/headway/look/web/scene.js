@@ -4,6 +4,8 @@
 //   first           of sites with such rows it is the one that is shown before another is chosen
 //   follows         it is drawn anew when the query changes, not only its glass
 //   scrolls, zooms  what the wheel does; a view that zooms has `zoom` and `pull`
+//   press           what a click chooses, where that is more than what the pointer does
+//   layers          whether it can show all layers
 //   reads           what a pointer changes while the query is pinned
 //   legend          what its colours or sizes mean: {most, bar}, most in words, with a bar of the colours or without
 //   roots           whether it can show roots of weights
@@ -119,8 +121,10 @@ export class Scene {
   released(x, y) {
     const dragged = this.drag?.far ?? false;
     this.drag = null;
-    const found = dragged ? null : this.spotted(x, y);
+    const { view } = this.app;
+    const found = dragged ? null : view.press && this.plan !== null ? view.press(this, x, y) : this.spotted(x, y);
     if (found === null) return;
+    if (found.head !== undefined && (found.head !== this.app.state.head || found.site !== this.app.state.site)) return this.app.look(found);
     const { state } = this.app;
     const same = (found.row ?? state.row) === state.row && (found.column ?? state.column) === state.column;
     this.app.look({ ...found, pinned: !(state.pinned && same) });

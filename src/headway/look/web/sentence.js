@@ -3,6 +3,8 @@
 
 import { deltaName } from "./edits.js";
 import { foreign } from "./dom.js";
+import { strongest } from "./field.js";
+import { receivedOf } from "./received.js";
 import { MEAN } from "./state.js";
 import { decimal, quoted, share, signed, visible } from "./text.js";
 
@@ -26,12 +28,25 @@ export function habitOf(site, head) {
 export function sentence(app) {
   const found = app.row;
   if (found === undefined) return [];
+  if (app.view.turned) return receivedSentence(app);
   const { row } = app.state;
   const keys = app.strongest(row, found, 2);
-  const named = (axis, index) => foreign(axis.kind === "text" ? quoted(axis.label(index).trim() || axis.label(index), 24) : visible(axis.label(index), 24));
   const looks = keys.flatMap(([key, , text], at) => [at > 0 ? ", " : "", named(app.columns, key), ` ${app.field.signed ? text : share(text)}`]);
   const nothing = app.field.signed ? ["no difference"] : ["no key"];
   return [named(app.rows, row), " ← ", ...(keys.length > 0 ? looks : nothing), ...usually(app), ...without(app)];
+}
+
+function named(axis, index) {
+  const label = axis.label(index);
+  return foreign(axis.kind === "text" ? quoted(label.trim() || label, 24) : visible(label, 24));
+}
+
+// Who looks at the chosen key.
+function receivedSentence(app) {
+  const found = receivedOf(app, app.state.column);
+  if (found === undefined) return [];
+  const best = strongest(found.weights, 2).map(([row]) => [named(app.rows, row), ` ${app.field.signed ? found.text(row) : share(found.text(row))}`]);
+  return [named(app.columns, app.state.column), " is looked at by ", ...(best.length > 0 ? best.flatMap((one, at) => [at > 0 ? ", " : "", ...one]) : ["nobody"]), ...usually(app), ...without(app)];
 }
 
 function usually(app) {

@@ -112,6 +112,8 @@ function poolingOf(app, { pooled }) {
 export function reason(app, detail) {
   if (detail === undefined) return "…";
   if (app.site.derived) return "This map is computed from other maps; it has no queries and keys of its own.";
+  if (app.run.edited) return "These maps are of the run with edits; reset them to see the numbers behind a weight.";
+  if (app.joined) return "A word of several tokens has no query and key of its own; look at tokens for the numbers behind a weight.";
   if (app.state.head === MEAN) return "Choose one head: a mean has no queries and keys of its own.";
   return `The queries and keys of this site are ${ABSENT}.`;
 }

@@ -1,8 +1,9 @@
 // Where bytes come from: the file itself, or the server that wrote the page.  The page does not know which.
 //
 // blob(id) → Promise<Uint8Array | null>           null: not in this file
-// edit(run, changes) → Promise<outcome | null>    run: of the bundle; changes: [{site, head, how}, …]
-// attend(input) → Promise<bundle | null>          input: {text} or {name, data}
+// edit(run, changes, other) → Promise<outcome | null>   run, and another one to patch from, of the bundle; a server's
+//                                                 outcome has the edited `run`: {id, sites}
+// attend(input) → Promise<bundle | null>          input: {text, against} or {name, data}
 
 export const ABSENT = "not in this file; headway look … --live has it";
 
@@ -23,7 +24,7 @@ class EmbeddedSource {
   }
 
   async edit(run, changes) {
-    const [change] = changes;
+    const [change] = changes; // of heads only
     const effects = run.effects ?? [];
     const same = (e) => e.site === change.site && e.head === change.head && e.how === change.how;
     return changes.length === 1 ? (effects.find(same)?.outcome ?? null) : null;
@@ -44,8 +45,8 @@ class LiveSource {
     return answer.ok ? new Uint8Array(await answer.arrayBuffer()) : null;
   }
 
-  edit(run, changes) {
-    return posted("/edit", { id: run.id, changes });
+  edit(run, changes, other) {
+    return posted("/edit", { id: run.id, changes, maps: true, ...(other ? { from: other.id } : {}) });
   }
 
   attend(input) {

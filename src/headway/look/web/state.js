@@ -13,6 +13,9 @@ export const START = {
   column: 0,
   pinned: false,
   step: 0,
+  also: "", // heads of the site that are drawn besides the chosen one, as in 1.4
+  layers: false, // whether all heads are those of all layers
+  words: false, // whether pieces are joined to words
   sort: "layer",
   root: true, // colours by the root of the weight
   theme: "auto",
@@ -22,17 +25,25 @@ export const START = {
   zoom: 1,
   x: 0,
   y: 0,
-  edits: [], // [{site, head, how}, …]
+  edits: [], // [{site, head, how}, …], of a cut with its row and column
 };
 
 const PRIVATE = ["pinned", "heat", "edits", "drawer"];
-const EDIT = /^(.+):(\d+):(off|uniform|only)$/; // edits are told apart from the rest
+const EDIT = /^(.+?):(\d+):(off|uniform|only|patch|cut|token)(?::(\d+):(\d+))?$/; // edits are told apart from the rest
+const CELL = ["run", "compare", "site", "head", "row", "column", "step", "words"]; // a page opens with others than START's
 const SHARED = Object.keys(START).filter((key) => !PRIVATE.includes(key));
 
-export function toHash(state) {
-  const told = SHARED.filter((key) => state[key] !== START[key]).map((key) => [key, written(state[key])]);
-  const edits = state.edits.map(({ site, head, how }) => ["edit", `${site}:${head}:${how}`]);
-  return `#${new URLSearchParams([...told, ...edits])}`;
+// `inputs` are what a served page has read: {model, text, against}.
+export function toHash(state, inputs = {}) {
+  const told = SHARED.filter((key) => CELL.includes(key) || state[key] !== START[key]).map((key) => [key, written(state[key])]);
+  const edits = state.edits.map(({ site, head, how, row, column }) => ["edit", [site, head, how, ...(row === undefined ? [] : [row, column])].join(":")]);
+  return `#${new URLSearchParams([...Object.entries(inputs), ...told, ...edits])}`;
+}
+
+// What a served page shall read, as an address tells it.
+export function inputsOf(hash) {
+  const told = new URLSearchParams(hash.replace(/^#/, ""));
+  return Object.fromEntries(["model", "text", "against"].filter((key) => told.get(key)).map((key) => [key, told.get(key)]));
 }
 
 // The part of a state that an address tells; what it tells wrongly is left out.
@@ -40,12 +51,17 @@ export function fromHash(hash) {
   const told = {};
   for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
     const edit = key === "edit" ? EDIT.exec(text) : null;
-    if (edit) (told.edits ??= []).push({ site: edit[1], head: Number(edit[2]), how: edit[3] });
+    if (edit) (told.edits ??= []).push(edited(edit));
     if (!SHARED.includes(key)) continue;
     const value = read(START[key], text);
     if (value !== null) told[key] = value;
   }
   return told;
+}
+
+function edited([, site, head, how, row, column]) {
+  const place = row === undefined ? {} : { row: Number(row), column: Number(column) };
+  return { site, head: Number(head), how, ...place };
 }
 
 function written(value) {

@@ -5,7 +5,7 @@ import { Scale } from "./colour.js";
 // {shape: [H, h, w], values: [Float32Array, …], mean: Float32Array}; undefined while on their way.
 export function thumbsOf(app, run, site) {
   const raw = app.library.blob(site.thumbs.blob);
-  return raw ? app.kept(`thumbs/${run}/${site.name}`, () => parted(raw, site, app.bundle.codes.thumbs)) : raw;
+  return raw ? app.kept(`thumbs/${run.id}/${site.name}`, () => parted(raw, site, app.bundle.codes.thumbs)) : raw;
 }
 
 // A code is the root of a weight's share of the head's peak, in steps from 1 on; 0 is hidden.
@@ -23,7 +23,7 @@ function parted(raw, { thumbs: { shape }, peaks }, steps) {
 export function atlas(app, run, site) {
   const thumbs = thumbsOf(app, run, site);
   if (!thumbs) return thumbs;
-  return app.kept(`atlas/${run}/${site.name}/${app.colours}`, () => drawnAtlas(thumbs, app.stops(false)));
+  return app.kept(`atlas/${run.id}/${site.name}/${app.colours}`, () => drawnAtlas(thumbs, app.stops(false)));
 }
 
 function drawnAtlas({ shape, values, mean }, stops) {

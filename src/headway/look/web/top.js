@@ -1,9 +1,16 @@
 // The top: which model, compared with which, and what belongs to the page as a whole.
 
+import { runName } from "./compare.js";
 import { chooser, fill, foreign, labelled, make } from "./dom.js";
 import { saveView } from "./export.js";
 import { NONE } from "./state.js";
 import { counted, visible } from "./text.js";
+
+// By its model, and where that is not enough by its input.
+function choiceName(app, run) {
+  const name = runName(app, run).textContent;
+  return visible(name === run.title ? `${name} · ${run.input}` : name, 64);
+}
 
 const THEMES = { auto: "light", light: "dark", dark: "auto" };
 
@@ -42,7 +49,7 @@ export class TopPart {
 
   choices() {
     const { app } = this;
-    const names = app.bundle.runs.map((run, at) => [String(at), visible(`${run.title} · ${run.input}`, 48)]);
+    const names = app.bundle.runs.map((run, at) => [String(at), choiceName(app, run)]);
     const pick = (key) => (event) => app.change({ [key]: Number(event.target.value) });
     const others = [[String(NONE), "nothing"], ...names.filter(([at]) => Number(at) !== app.state.run)];
     const tell = { testid: "compare", onchange: pick("compare") };

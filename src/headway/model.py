@@ -23,9 +23,16 @@ from headway.dtype import FP32, INT8, check_dtype, device_named, dtype_to_use, s
 from headway.errors import UserError, listed, malformed, nearest, no_model
 from headway.generate.request import LENGTHS, MASKS, check_settings, is_setting
 from headway.interop.timm_folder import SETTINGS, is_timm, read_names, settings_of, with_settings
-from headway.interop.weights import OPENAI, foreign, model_for, read_weights, write_weights
-from headway.nn.embed import TokenEmbed
-from headway.nn.trunk import EncoderDecoder, tensors_of
+from headway.interop.weights import (
+    GGUF_SUFFIX,
+    OPENAI,
+    check_tokenizers,
+    foreign,
+    model_for,
+    read_weights,
+    write_weights,
+)
+from headway.nn.trunk import tensors_of
 from headway.system import CPU, read_json, write_json
 from headway.tasks.base import Task, task_of
 from headway.tasks.generation import GenerationOptions, check_draft, check_useful, generation_options
@@ -219,17 +226,19 @@ def load(
     task: type[Task] | None = None,
     module: nn.Module | None = None,
 ) -> Model:
-    """The model in a folder of ours or of Hugging Face's, ready to run; `unsafe` lets it read a PyTorch pickle.
+    """The model in a folder of ours or of Hugging Face's, or in a GGUF file, ready to run.
 
-    `heads` is for a folder without config.json that holds a fairseq Transformer or an `nn.Transformer`, whose tensors
-    show all the rest.  `task` is the class of a task that is none of headway's, and `module` takes the weights of a
-    torch module of your own.  `dtype` is what it computes in: fp32, bf16, fp16 or int8 (`dtype.py`); by default fp32,
-    or int8 where the weights are.  `device` is where: cpu, cuda, cuda:N, mps, xpu or auto.  On a CPU, matrices lie in
-    memory as decoding reads them fastest; shapes and values are the file's.
+    `unsafe` lets it read a PyTorch pickle.  `heads` is for a folder without config.json that holds a fairseq
+    Transformer or an `nn.Transformer`.  `task` is the class of a task that is none of headway's, and `module` takes the
+    weights of a torch module of your own.  `dtype` is what it computes in: fp32, bf16, fp16 or int8 (`dtype.py`); by
+    default fp32, or int8 where the weights are.  `device` is where: cpu, cuda, cuda:N, mps, xpu or auto.  On a CPU,
+    matrices lie in memory as decoding reads them fastest; shapes and values are the file's.
     """
     place, where = Path(folder), device_named(device)
     if place.suffix == OPENAI and place.is_file():
         loaded, tensors = read_openai_file(place, unsafe)
+    elif place.suffix == GGUF_SUFFIX and place.is_file():
+        loaded, tensors = read_gguf_file(place)
     elif not place.is_dir():
         raise foreign(place) or no_model(place)
     elif (place / "config.json").exists():
@@ -320,6 +329,16 @@ def read_openai_file(place: Path, unsafe: bool) -> tuple[Model, Mapping[str, Ten
     return replace(loaded, tokenizer=tokenizer, extra_config=settings), tensors
 
 
+def read_gguf_file(place: Path) -> tuple[Model, Mapping[str, Tensor]]:
+    """A GGUF file, read as a folder of Hugging Face's layout would be, with the tokenizer in it."""
+    from headway.data.gguf_tokenizer import read_gguf_tokenizer
+    from headway.interop.gguf_models import read_model
+
+    found = read_model(place)
+    loaded = replace(from_hf(found.config, found.tensors), tokenizer=read_gguf_tokenizer(found.values, place))
+    return loaded, loaded.family().keymap(loaded.config).load(found.tensors)
+
+
 def from_native(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
     """A model from our own config.json."""
     name, extra, task = values.get("architecture"), values.get("kept", {}), values.get("task")
@@ -379,15 +398,3 @@ def read_preprocessing(folder: Path, loaded: Model) -> Preprocess | None:
 
         check_sound(read_json(folder / PREPROCESSING), loaded.config)
     return read_preprocess(folder)
-
-
-def check_tokenizers(source: Tokenizer | None, target: Tokenizer | None, model: nn.Module, folder: Path) -> None:
-    """A tokenizer may not have more tokens than the model's embedding."""
-    sides = [(source, model)]
-    if isinstance(model, EncoderDecoder):
-        sides = [(source, model.encoder), (target or source, model.decoder)]
-    for tokenizer, side in sides:
-        rows = next((part.token.num_embeddings for part in side.modules() if isinstance(part, TokenEmbed)), None)
-        if tokenizer is not None and rows is not None and tokenizer.vocab > rows:  # without rows, it reads no tokens
-            given = f"the tokenizer in {folder} has {tokenizer.vocab} tokens and the model's embedding {rows}"
-            raise UserError(given, do="use the tokenizer that the model was trained with")

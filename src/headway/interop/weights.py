@@ -13,7 +13,10 @@ from zipfile import is_zipfile
 import torch
 from torch import Tensor, nn
 
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, going_on, listed
+from headway.nn.embed import TokenEmbed
+from headway.nn.trunk import EncoderDecoder
 from headway.system import CHECKPOINTS, gibibytes, memory_limit, read_json, regular, write_whole
 from headway.zoo.build import ParameterCountError, on_meta
 
@@ -34,6 +37,7 @@ DTYPES = {
 }
 CHUNK_BYTES = 2**20  # written at a time: still in the cache when read back
 MAX_HEADER_BYTES = 2**24  # of a safetensors file
+GGUF_SUFFIX = ".gguf"
 OPENAI = ".pt"  # the file of a Whisper as OpenAI publishes it
 
 
@@ -62,7 +66,7 @@ FOREIGN = {
         "a PEFT adapter, which changes another model",
         "merge both with peft, as in model.merge_and_unload().save_pretrained(TARGET), and give TARGET",
     ),
-    "*.gguf": ("GGUF, the format of llama.cpp", EXPORTED),
+    f"*{GGUF_SUFFIX}": ("GGUF, the format of llama.cpp", "name the file itself: {}"),
     "*.onnx": ("an ONNX graph", EXPORTED),
     "onnx/*.onnx": ("an ONNX graph", EXPORTED),
     "openvino_model.xml": ("an OpenVINO graph", EXPORTED),
@@ -236,6 +240,18 @@ def aliases(model: nn.Module) -> list[list[str]]:
     for name, tensor in model.state_dict(keep_vars=True).items():
         groups.setdefault(id(tensor), []).append(name)
     return list(groups.values())
+
+
+def check_tokenizers(source: Tokenizer | None, target: Tokenizer | None, model: nn.Module, folder: Path) -> None:
+    """A tokenizer may not have more tokens than the model's embedding."""
+    sides = [(source, model)]
+    if isinstance(model, EncoderDecoder):
+        sides = [(source, model.encoder), (target or source, model.decoder)]
+    for tokenizer, side in sides:
+        rows = next((part.token.num_embeddings for part in side.modules() if isinstance(part, TokenEmbed)), None)
+        if tokenizer is not None and rows is not None and tokenizer.vocab > rows:  # without rows, it reads no tokens
+            given = f"the tokenizer in {folder} has {tokenizer.vocab} tokens and the model's embedding {rows}"
+            raise UserError(given, do="use the tokenizer that the model was trained with")
 
 
 # Safetensors: eight bytes of length, a header in JSON, then the bytes of the tensors.  Written here because the

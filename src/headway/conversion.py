@@ -9,6 +9,7 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,15 +18,23 @@ from typing import Any
 
 import torch
 
+from headway.data.gguf_tokenizer import gguf_tokenizer
 from headway.dtype import FP32, INT8, check_dtype
 from headway.errors import UserError
 from headway.evaluation import DtypeComparison, EvalQuery, compare_dtypes
+from headway.interop.gguf_blocks import BLOCKS
+from headway.interop.gguf_file import write_gguf
+from headway.interop.gguf_models import written_model
 from headway.interop.torch_transformer import keymap, reference
+from headway.interop.weights import GGUF_SUFFIX
 from headway.model import Model, load
-from headway.nn.trunk import EncoderDecoder
+from headway.nn.trunk import EncoderDecoder, tensors_of
 from headway.system import read_json, write_text
 
-LAYOUTS = ("headway", "hf")
+HEADWAY, HF, GGUF = "headway", "hf", "gguf"
+LAYOUTS = (HEADWAY, HF, GGUF)
+# the blocks of ggml that matrices are stored in, and llama.cpp's number of such a file
+GGUF_TYPES = {FP32: ("F32", 0), "fp16": ("F16", 1), "bf16": ("BF16", 32), INT8: ("Q8_0", 7)}
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ class Conversion:
 def convert(
     source: str | Path,
     target: str | Path,
-    to: str = "headway",
+    to: str | None = None,
     *,
     dtype: str | None = None,
     data: str | Path | Sequence[str | Path] = (),
@@ -70,40 +79,80 @@ def convert(
     heads: int | None = None,
     unsafe: bool = False,
 ) -> Conversion:
-    """Writes the model in `source` to `target` in headway's layout or in Hugging Face's ("hf"), and compares.
+    """Writes the model in `source` to `target` in another layout, and compares.
 
-    A `dtype` other than fp32 is that of the written weights.  The loss of quality is measured on `data`; `query` says
-    more about it, as for `headway.evaluate`.
+    `to` is headway, hf (Hugging Face's) or gguf (a file for llama.cpp); by default what the name of the target tells.
+    A `dtype` other than fp32 is that of the written weights; int8 is Q8_0 in a GGUF.  The loss of quality is measured
+    on `data`; `query` says more about it, as for `headway.evaluate`.
     """
     source, target = Path(source), Path(target)
-    dtype = dtype or FP32
+    dtype, to = dtype or FP32, to or (GGUF if target.suffix == GGUF_SUFFIX else HEADWAY)
     check_dtype(dtype)
-    if dtype != FP32 and to == "hf":
-        raise UserError(f"a model in {dtype} is written in headway's layout alone", do="use to=headway")
+    if dtype != FP32 and to == HF:
+        raise UserError(f"a model in {dtype} is written in headway's layout alone, or as GGUF", do="use to=headway")
     if dtype == FP32 and data:
         raise UserError("fp32 loses nothing that data could show", do="leave data= out, or give dtype=int8")
     if to not in LAYOUTS:
         raise UserError(f"there is no layout {to!r} for to=", allowed=" or ".join(LAYOUTS))
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError(f"{target} is there already and not empty", do="name a new folder")
+    if (to == GGUF) != (target.suffix == GGUF_SUFFIX):
+        do = f"name a file such as {target.name}{GGUF_SUFFIX}" if to == GGUF else f"use to={GGUF}, or name a folder"
+        raise UserError(f"{target} as the target of to={to}", do=do)
+    if target.exists() and (to == GGUF or not target.is_dir() or any(target.iterdir())):
+        raise UserError(
+            f"{target} is there already and not empty", do=f"name a new {'file' if to == GGUF else 'folder'}"
+        )
     asked = EvalQuery.of(data, **(query or {})) if data else None
     loaded = load(source, heads=heads, unsafe=unsafe, dtype=FP32)
     count = sum(parameter.numel() for parameter in loaded.model.parameters())
+    told = partial(Conversion, source, target, to, loaded.architecture, count, loaded.assumed)
+    if to == GGUF:
+        with complete_file(target) as part:
+            save_gguf(loaded, part, dtype)
+            return told(compared_again(loaded, part, dtype, asked, source), loaded.notes, dtype)
     if dtype != FP32:
         low, named = load(source, heads=heads, unsafe=unsafe, dtype=dtype), f"the model in {source}"
         with complete(target) as part:
             low.save(part)
             found = None if asked is None else compare_dtypes(load(part), loaded, dtype, asked, named=named)
             write_text(part / "README.md", dtype_card(low, source, count, found))
-        told = NOT_MEASURED if found is None else f"{found.low.extra['data']}\n\n{found.to_text()}"
-        return Conversion(source, target, to, low.architecture, count, low.assumed, told, low.notes, dtype)
-    save = loaded.save if to == "headway" else loaded.save_hf
+        return told(comparison_text(found), low.notes, dtype)
+    save = loaded.save if to == HEADWAY else loaded.save_hf
     config = source / "config.json"
     with complete(target) as part:
         save(part)
-        theirs = source if config.exists() and "headway" not in read_json(config) else part if to == "hf" else None
-        comparison = compared(loaded, theirs)
-    return Conversion(source, target, to, loaded.architecture, count, loaded.assumed, comparison, loaded.notes)
+        theirs = source if config.exists() and "headway" not in read_json(config) else part if to == HF else None
+        return told(compared(loaded, theirs), loaded.notes)
+
+
+def save_gguf(loaded: Model, path: Path, dtype: str = FP32) -> None:
+    """Writes a language model as one file of llama.cpp's, with its tokenizer and chat template."""
+    if loaded.tokenizer is None:
+        raise UserError(
+            "the model has no tokenizer, and llama.cpp wants one", do="put tokenizer.json beside the weights"
+        )
+    blocks, number = GGUF_TYPES[dtype]
+    family = loaded.family()
+    config = family.write_config(loaded.config)
+    values, tensors = written_model(config, family.keymap(loaded.config).save(tensors_of(loaded.model)))
+    file = {"general.file_type": number, "general.quantization_version": 2}
+    words = gguf_tokenizer(loaded.tokenizer, loaded.config.vocab)
+    kind = next(one for one in BLOCKS.values() if one.name == blocks)
+    write_gguf(path, {**values, **file, **words}, tensors, kind)
+
+
+def compared_again(loaded: Model, written: Path, dtype: str, asked: EvalQuery | None, source: Path) -> str:
+    """What was written, read again: how far its logits are from the model's own, or what `asked` data shows."""
+    again = load(written)
+    if asked is not None:
+        return comparison_text(compare_dtypes(again, loaded, dtype, asked, named=f"the model in {source}"))
+    ids = torch.randint(0, loaded.config.vocab, (1, 16), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        difference = float((again.model(ids) - loaded.model(ids)).abs().max())
+    return f"largest difference of a logit, read again: {difference:.1e}"
+
+
+def comparison_text(found: DtypeComparison | None) -> str:
+    return NOT_MEASURED if found is None else f"{found.low.extra['data']}\n\n{found.to_text()}"
 
 
 WEIGHTS = {
@@ -142,6 +191,18 @@ def complete(target: Path) -> Generator[Path]:
         part.rename(target)
     finally:
         rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def complete_file(target: Path) -> Generator[Path]:
+    """The same for a file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.stem}.{os.getpid()}.part{target.suffix}")
+    try:
+        yield part
+        part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def compared(loaded: Model, theirs: Path | None) -> str:

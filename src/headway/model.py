@@ -25,7 +25,7 @@ from headway.generate.request import LENGTHS, MASKS, check_settings, generation_
 from headway.interop.adapter import ADAPTER, OWN, Adapter, read_adapter
 from headway.interop.keymap import KeyMap
 from headway.interop.timm_folder import SETTINGS, is_timm, read_names, settings_of, with_settings
-from headway.interop.weights import OPENAI, foreign, model_for, read_weights, write_weights
+from headway.interop.weights import GGUF_SUFFIX, OPENAI, foreign, model_for, read_weights, write_weights
 from headway.nn.trunk import tensors_of
 from headway.system import CPU, read_json, write_json
 from headway.tasks.base import Task, task_of
@@ -226,17 +226,19 @@ def load(
     task: type[Task] | None = None,
     module: nn.Module | None = None,
 ) -> Model:
-    """The model in a folder of ours or of Hugging Face's, ready to run; `unsafe` lets it read a PyTorch pickle.
+    """The model in a folder of ours or of Hugging Face's, or in a GGUF file, ready to run.
 
-    `heads` is for a folder without config.json that holds a fairseq Transformer or an `nn.Transformer`, whose tensors
-    show all the rest.  `task` is the class of a task that is none of headway's, and `module` takes the weights of a
-    torch module of your own.  `dtype` is what it computes in: fp32, bf16, fp16 or int8 (`dtype.py`); by default fp32,
-    or int8 where the weights are.  `device` is where: cpu, cuda, cuda:N, mps, xpu or auto.  On a CPU, matrices lie in
-    memory as decoding reads them fastest; shapes and values are the file's.
+    `unsafe` lets it read a PyTorch pickle.  `heads` is for a folder without config.json that holds a fairseq
+    Transformer or an `nn.Transformer`.  `task` is the class of a task that is none of headway's, and `module` takes the
+    weights of a torch module of your own.  `dtype` is what it computes in: fp32, bf16, fp16 or int8 (`dtype.py`); by
+    default fp32, or int8 where the weights are.  `device` is where: cpu, cuda, cuda:N, mps, xpu or auto.  On a CPU,
+    matrices lie in memory as decoding reads them fastest; shapes and values are the file's.
     """
     place, where = Path(folder), device_named(device)
     if place.suffix == OPENAI and place.is_file():
         loaded, tensors = read_openai_file(place, unsafe)
+    elif place.suffix == GGUF_SUFFIX and place.is_file():
+        loaded, tensors = read_gguf_file(place)
     elif not place.is_dir():
         raise foreign(place) or no_model(place)
     elif (place / ADAPTER).is_file():
@@ -343,6 +345,16 @@ def read_openai_file(place: Path, unsafe: bool) -> tuple[Model, Mapping[str, Ten
     tokenizer = read_tiktoken(file, config.vocab)
     settings = usual_settings(tokenizer, marks_of(tokenizer))
     return replace(loaded, tokenizer=tokenizer, extra_config=settings), tensors
+
+
+def read_gguf_file(place: Path) -> tuple[Model, Mapping[str, Tensor]]:
+    """A GGUF file, read as a folder of Hugging Face's layout would be, with the tokenizer in it."""
+    from headway.data.gguf_tokenizer import read_gguf_tokenizer
+    from headway.interop.gguf_models import read_model
+
+    found = read_model(place)
+    loaded = replace(from_hf(found.config, found.tensors), tokenizer=read_gguf_tokenizer(found.values, place))
+    return loaded, loaded.family().keymap(loaded.config).load(found.tensors)
 
 
 def from_native(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:

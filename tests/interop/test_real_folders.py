@@ -260,7 +260,7 @@ def test_a_config_that_tells_nothing_is_told(given: dict[str, object]) -> None:
 
 
 FORMATS = {
-    "model-q4.gguf": r"holds GGUF, the format of llama\.cpp, model-q4\.gguf, and no weights; fetch the model",
+    "model-q4.gguf": r"holds GGUF, the format of llama\.cpp, model-q4\.gguf, and no weights; name the file itself",
     "model.onnx": "holds an ONNX graph",
     "onnx/model.onnx": "holds an ONNX graph",
     "openvino_model.xml": "holds an OpenVINO graph",
@@ -285,6 +285,6 @@ def test_other_formats_are_named(name: str, config: str | None, tmp_path: Path) 
 
 
 def test_a_file_of_another_format_is_named(tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").touch()
-    with pytest.raises(UserError, match=r"model\.gguf holds GGUF, the format of llama\.cpp; fetch the model"):
-        load(tmp_path / "model.gguf")
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(UserError, match=r"model\.onnx holds an ONNX graph; fetch the model"):
+        load(tmp_path / "model.onnx")

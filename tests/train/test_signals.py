@@ -28,7 +28,7 @@ BOTH = [signal.SIGINT, signal.SIGTERM]
 
 @pytest.mark.parametrize("number", BOTH)
 def test_a_signal_is_a_wish(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
-    monkeypatch.setattr("headway.training.interruption.monotonic", lambda: 0.0)  # both arrive together, on a busy machine too
+    monkeypatch.setattr("headway.training.interruption.monotonic", lambda: 0.0)
     before = signal.getsignal(number)
     with Interruption() as interruption:
         assert (interruption.asked, interruption.code) == (None, 0)

@@ -321,22 +321,23 @@ def convert(
     target: Path,
     /,
     *,
-    to: str = "headway",
+    to: str | None = None,
     dtype: StoredDtype = None,
     data: tuple[DataPath, ...] = (),
     kind: DataOptions = DATA_OPTIONS,
     loading: LoadOptions = LOAD_OPTIONS,
 ) -> None:
-    """Convert a model folder to another layout or dtype, and check the result numerically.
+    """Convert a model to another layout or dtype, and check the result numerically.
 
     Parameters
     ----------
     source
-        The folder to read, in either layout.
+        The folder or the .gguf file to read.
     target
-        The folder to write: new, or empty.
+        The folder to write, new or empty; or the .gguf file.
     to
-        The layout to write: headway or hf (Hugging Face's).
+        The layout to write: headway, hf (Hugging Face's) or gguf (a file for llama.cpp); by default gguf for a target
+        that ends so, else headway.
     data
         Data to measure the loss of quality of another dtype on, as for headway eval; the model card keeps it.
     """

@@ -34,6 +34,7 @@ DTYPES = {
 }
 CHUNK_BYTES = 2**20  # written at a time: still in the cache when read back
 MAX_HEADER_BYTES = 2**24  # of a safetensors file
+GGUF_SUFFIX = ".gguf"
 OPENAI = ".pt"  # the file of a Whisper as OpenAI publishes it
 
 
@@ -58,7 +59,7 @@ EXPORTED = f"fetch the model that it was made from, with {SAFE}"
 REWRITE = "write it for PyTorch with transformers 4: AutoModel.from_pretrained(FOLDER, {}=True).save_pretrained(TARGET)"
 # files that hold a model otherwise: {pattern: (what it is, what to do)}
 FOREIGN = {
-    "*.gguf": ("GGUF, the format of llama.cpp", EXPORTED),
+    f"*{GGUF_SUFFIX}": ("GGUF, the format of llama.cpp", "name the file itself: {}"),
     "*.onnx": ("an ONNX graph", EXPORTED),
     "onnx/*.onnx": ("an ONNX graph", EXPORTED),
     "openvino_model.xml": ("an OpenVINO graph", EXPORTED),

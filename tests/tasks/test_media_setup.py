@@ -14,7 +14,7 @@ from headway.recipe import DataSettings, Recipe
 from headway.tasks.inputs import ImageInput
 from headway.tasks.media_tasks import OPENED, PROBED, MediaReader, image_preprocess, series_setup, sound_setup
 from headway.training.build import StepTiming, describe_plan
-from headway.training.dataset import load_splits
+from headway.training.recipe_data import load_splits
 from tests.data.files import put, wav
 from tests.train.runs import data_in, planned
 

@@ -35,8 +35,8 @@ from headway.tasks.results import (
     traced_samples,
 )
 from headway.tasks.seq2seq import Seq2Seq
-from headway.training import dataset, report
-from headway.training.build import describe_end, evaluator_of
+from headway.training import recipe_data, report
+from headway.training.build import evaluator_of
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan, plan
@@ -44,6 +44,7 @@ from headway.training.recipe_sources import read_layers
 from headway.training.report import attention, details_of, run_report
 from headway.training.report_attention import MAX_SIDE, WeightMap, attention_examples, read_row, recorded
 from headway.training.report_page import map_figure, write_report
+from headway.training.run_summary import describe_end
 from tests.train.runs import data_in, planned
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rendered")]  # whole runs
@@ -273,7 +274,7 @@ def test_dates_are_also_evaluated_where_nothing_like_them_was_learned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[str], Plan]
 ) -> None:
     monkeypatch.setattr(report, "MAX_UNSEEN", 30)
-    monkeypatch.setattr(dataset, "DATES_VALIDATION", 20)
+    monkeypatch.setattr(recipe_data, "DATES_VALIDATION", 20)
     asked: list[tuple[str, ...]] = []
 
     known = dict([*dates(7, 20, part=DateSplit.VALIDATION), *dates(7, 30, part=DateSplit.UNSEEN)])
@@ -317,7 +318,7 @@ def answered(source: str, target: str, asked: list[tuple[str, ...]]) -> TextPred
 def plan_of_dates(tmp_path: Path, made: Callable[[str], Plan]) -> Plan:
     """A plan for dates without the time that preparing them takes: that of other pairs, with their splits."""
     one = made("transformer")
-    return replace(one, recipe=replace(one.recipe, seed=7, out=tmp_path), splits=dataset.builtin_dates(7))
+    return replace(one, recipe=replace(one.recipe, seed=7, out=tmp_path), splits=recipe_data.builtin_dates(7))
 
 
 def test_few_samples_are_mostly_right_ones_and_one_wrong() -> None:

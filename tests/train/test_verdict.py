@@ -21,12 +21,13 @@ from headway.metrics.scoring import score_classes
 from headway.tasks.base import Task, task_class
 from headway.tasks.registry import TASKS
 from headway.tasks.results import BaselineResult, EvalResult
-from headway.training import build as verdicts
-from headway.training.build import advice, conclusions, steps_of_epoch, verdict
+from headway.training import run_summary as verdicts
+from headway.training.build import steps_of_epoch
 from headway.training.loop import RunResult
 from headway.training.plan import Plan
 from headway.training.recipe_sources import read_layers, to_yaml
 from headway.training.run import train
+from headway.training.run_summary import advice, conclusions, verdict
 from tests.train.runs import FAMILIES, MORE, planned, write_data
 
 # a family for each task that can be trained

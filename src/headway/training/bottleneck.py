@@ -30,7 +30,7 @@ from headway.recipe import Recipe, flat
 from headway.system import keep_memory, read_json, write_json, write_text
 from headway.tasks.registry import data_entry
 from headway.tasks.results import EvalOptions
-from headway.training.build import describe_end, duration, model_line, require, vocabulary
+from headway.training.build import duration, model_line, require, vocabulary
 from headway.training.calibration import timed
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
@@ -39,6 +39,7 @@ from headway.training.recipe_sources import RecipeLayers, begun_with, from_yaml,
 from headway.training.report_page import Markup, curve_figure, facts_table, page, section, table, tag
 from headway.training.resuming import FILES, check_data, data_hashes, resumed_plan
 from headway.training.run import DATA, RECIPE, begin, check_place, run
+from headway.training.run_summary import describe_end
 from headway.training.setting_origins import CommandLineOption
 
 PAGE, NUMBERS = "bottleneck.html", "bottleneck.json"

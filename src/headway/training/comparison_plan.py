@@ -22,8 +22,8 @@ from headway.recipe import flat, from_flat
 from headway.training.build import require
 from headway.training.calibration import max_steps, timed
 from headway.training.comparison_result import Budget, Choice, Choices
-from headway.training.dataset import load_splits
 from headway.training.plan import OwnParts, Plan, finish_plan, plan
+from headway.training.recipe_data import load_splits
 from headway.training.recipe_sources import RecipeLayers, resolve
 from headway.zoo.build import on_meta, to_plain
 from headway.zoo.presets import preset

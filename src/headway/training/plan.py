@@ -24,14 +24,14 @@ from headway.data.shards import digest
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.dtype import INT8, device_named
-from headway.errors import UserError, listed
+from headway.errors import UserError
 from headway.model import Model, load
 from headway.recipe import Recipe, flat, from_flat
-from headway.tasks.base import Task, TaskSetup, task_class, tasks_for
+from headway.tasks.base import Task, TaskSetup, task_class
 from headway.tasks.model_parts import CUSTOM, CountsWeights
 from headway.tasks.registry import TASKS
 from headway.tasks.text_tasks import MAX_LENGTH, given
-from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset, load_splits
+from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset
 from headway.training.defaults import (
     MINUTES,
     THROUGHPUT,
@@ -55,7 +55,6 @@ from headway.training.defaults import (
 from headway.training.groups import (
     ENCODER,
     ReusedWeights,
-    describe_task,
     reused_config,
     reused_part,
     reused_weights,
@@ -63,7 +62,9 @@ from headway.training.groups import (
     take_over,
 )
 from headway.training.lora import LORA_LR, LoRA, attach
+from headway.training.recipe_data import load_splits
 from headway.training.recipe_sources import RecipeLayers, check_recipe, preset_values, resolve
+from headway.training.task_choice import check_suited, choose_task
 from headway.zoo.build import (
     architecture_of,
     build,
@@ -73,8 +74,8 @@ from headway.zoo.build import (
     on_meta,
     overruled,
 )
-from headway.zoo.encoders import EncoderPart, encoder_config
-from headway.zoo.presets import PRESETS, preset
+from headway.zoo.encoders import EncoderPart
+from headway.zoo.presets import PRESETS
 
 EVALUATIONS = 10  # of a run, the last at its end
 
@@ -297,40 +298,6 @@ def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
         recipe = with_checkpointing(found.recipe, found.recipe.train.recompute or False)
     check_blocks(found.shape(), recipe)
     return replace(found, recipe=recipe)
-
-
-def choose_task(recipe: Recipe, splits: DataSplits, start: Model | None, config: object | None) -> type[Task]:
-    """How the data is learned from: as asked, or as the model does that was asked for, or as usual for its kind."""
-    if start is not None:
-        inner = encoder_config(start.config).architecture
-        task = task_for(recipe, splits, inner)
-        # what the whole model alone can learn, as a CLIP captions
-        return task if inner in task.architectures else task_for(recipe, splits, start.architecture)
-    if config is not None:
-        return task_for(recipe, splits, architecture_of(config))
-    return task_for(recipe, splits, preset(recipe.model.preset).architecture if recipe.model.preset else None)
-
-
-def task_for(recipe: Recipe, splits: DataSplits, architecture: str | None) -> type[Task]:
-    """The task for data of a kind, an objective and an architecture."""
-    if recipe.data.task in TASKS and recipe.data.objective is None:
-        return task_class(recipe.data.task)
-    tasks = [task for task in tasks_for(splits.kind) if task.architectures]
-    objective = recipe.data.objective
-    if objective is None:
-        return next((task for task in tasks if architecture in task.architectures), tasks[0])
-    found = next((task for task in tasks if task.objective == objective), None)
-    if found is None:
-        known = [task.objective for task in tasks if task.objective]
-        said = f"data.objective {objective} has no meaning for {tasks[0].kind}"
-        raise UserError(said, allowed=listed(known) if known else None, do=None if known else "leave it out")
-    return found
-
-
-def check_suited(name: str, architecture: str, task: type[Task]) -> None:
-    if architecture not in task.architectures:
-        names = [other for other, one in PRESETS.items() if one.architecture in task.architectures]
-        raise UserError(f"{name} cannot learn this task ({describe_task(task)})", allowed=listed(names, 6))
 
 
 def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:

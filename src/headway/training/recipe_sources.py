@@ -350,7 +350,7 @@ def preflight(layers: RecipeLayers, out: TextIO | None) -> DataSplits:
     for file in (*(() if is_builtin(data.path) else data.path), data.source, data.target, *data.validation):
         if file is not None:
             check_exists(Path(file))
-    from headway.training.dataset import load_splits  # late: it is for a run alone
+    from headway.training.recipe_data import load_splits  # late: it is for a run alone
 
     with phase(f"reading {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")):
         splits = load_splits(recipe)

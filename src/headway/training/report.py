@@ -37,12 +37,13 @@ from headway.tasks.results import (
     TracedInput,
     shortened,
 )
-from headway.training.build import conclusions, data_size, duration, first_commands, retrain_command, vocabulary
+from headway.training.build import data_size, duration, vocabulary
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
 from headway.training.recipe_sources import to_yaml
 from headway.training.report_attention import NO_ATTENTION, AttentionExamples, attention_examples, recorded
+from headway.training.run_summary import conclusions, first_commands, retrain_command
 
 MAX_UNSEEN = 500  # records unlike any in training, where the data knows such
 MAX_FILES = 20  # names of data files that are listed

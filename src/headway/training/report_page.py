@@ -18,12 +18,13 @@ from headway.figures import Curve, CurveChart, HeatMap, Panel, Plot, Point, inli
 from headway.metrics.scores import CLASSES, MEASURES, Classes, Measure, class_rows
 from headway.system import write_text
 from headway.tasks.results import PictureStrip, ReportDetails, Sample
-from headway.training.build import CARD, REPORT, look_command, write_scores
+from headway.training.build import CARD, REPORT
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
 from headway.training.report import INTERVALS, UNSEEN, RunReport, model_card, reported_rows, run_report
 from headway.training.report_attention import WeightMap
+from headway.training.run_summary import look_command, write_scores
 
 SHOWN = 6  # right samples, and as many wrong ones
 MAX_NAME = 100  # characters of the data's name

@@ -43,7 +43,6 @@ from headway.training.build import (
     batches_of,
     counted_error_of,
     describe_choices,
-    describe_end,
     describe_timing,
     evaluator_of,
     learner_of,
@@ -70,6 +69,7 @@ from headway.training.recipe_sources import (
 )
 from headway.training.report_page import write_report
 from headway.training.resuming import check_same, data_hashes, resumed_plan
+from headway.training.run_summary import describe_end
 from headway.training.store import Store
 
 FINAL_ANSWERS = 1000  # held-out records that are answered at the end, at least

@@ -1,0 +1,132 @@
+"""The records of a recipe's files and its validation split.
+
+Where no validation data is given, a share of the texts is held out by the text itself, so that no text is on both
+sides, and of every class its share; of one or a few long documents, the end is held out (`tail`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.data.checks import Skipped, good_records
+from headway.data.kinds import DataKind
+from headway.data.recognise import recognise, recognise_validation
+from headway.data.records import BUILTIN, Record, as_records, is_builtin
+from headway.data.shards import digest
+from headway.data.splits import DataSplits, split, split_by_names, without_test
+from headway.errors import UserError
+from headway.recipe import Recipe
+from headway.tasks.registry import data_entry, data_kind, sentence, unlabelled_tasks
+from headway.zoo.presets import preset
+
+if TYPE_CHECKING:  # torch takes seconds to import, and what files hold is told before
+    from headway.tasks.base import Task
+
+DATES, DATES_VALIDATION = 100_000, 1000
+
+
+def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterable[Any] | None = None) -> DataSplits:
+    """The records of a recipe's files, or `records` of Python values; `task` says what they are for, if known."""
+    data = recipe.data
+    if records is not None:
+        for name in ("validation", "validation_from", "test_from"):
+            if getattr(data, name):
+                said = f"data.{name} chooses files, and the records are given in Python"
+                raise UserError(
+                    said, do="leave it out, or give files; data.validation_split holds out a share of records"
+                )
+        return split(in_memory(as_records(records), task), data.validation_split, data.stratify, recipe.seed)
+    if is_builtin(data.path):
+        for name in ("validation_from", "test_from"):
+            if getattr(data, name) is not None:
+                raise UserError(f"{BUILTIN} has no files for data.{name} to choose from", do="leave it out")
+        return builtin_dates(recipe.seed)
+    unlabelled = needs_no_labels(recipe) if task is None else not task.needs_labels
+    given = recognise(
+        [Path(path) for path in data.path],
+        source=data.source,
+        target=data.target,
+        kind=data_kind(data.task) if task is None else task.data_kind,
+        columns=data.columns,
+        label_from=data.label_from,
+        nameless=unlabelled,
+        header=data.header,
+    )
+    if data.test_from is not None:
+        given = without_test(given, data.test_from, "data.test_from")
+    validation, skipped = None, Skipped() if data.skip_bad else None
+    if data.validation:
+        validation = recognise_validation(
+            given,
+            data.validation,
+            columns=data.columns,
+            label_from=data.label_from,
+            nameless=unlabelled,
+            header=data.header,
+        )
+    if data.validation_from is not None:
+        given, validation = split_by_names(given, data.validation_from, "data.validation_from")
+    held_files = validation.files if validation else ()
+    # what decides, besides the bytes of files, which records they hold
+    read_as = (data_entry(given.kind).word, repr(given.columns), *given.fingerprint)
+    suffixes = ("".join(file.suffixes) for file in given.files)
+    hashed = digest((*given.files, *held_files), *read_as, *suffixes, repr((len(held_files), data.skip_bad)))
+    whole = DataSplits(
+        (data.source or Path(data.path[0])).name,
+        given.kind,
+        sentence(given),
+        partial(good_records, given, skipped, validation=validation),
+        nothing,
+        hashed,
+        given.files,
+        held_files,
+        columns=given.columns,
+        skipped=skipped,
+    )
+    if validation is None:
+        return split(whole, data.validation_split, data.stratify, recipe.seed)
+    held_skipped = Skipped() if data.skip_bad else None
+    return replace(whole, validation=partial(good_records, validation, held_skipped), validation_skipped=held_skipped)
+
+
+def in_memory(records: list[Record], task: type[Task] | None) -> DataSplits:
+    """Records of Python values."""
+    if task is None or task.data_kind is None:
+        raise UserError("records do not say what they are for", do='name the task, as in task="seq2seq"')
+    hashed = digest((), task.name, *(repr(record.fields) for record in records))
+    description = f"{len(records):,} records, so {task.goal}"
+    return DataSplits("records", task.data_kind, description, lambda: iter(records), nothing, hashed)
+
+
+def nothing() -> Iterator[Record]:
+    return iter(())
+
+
+def builtin_dates(seed: int) -> DataSplits:
+    """The built-in data set; validation records are dates of other days, `unseen` ones are in other formats."""
+    from headway.data.builtin import DateSplit, date_records
+
+    description = f"{BUILTIN}: {DATES:,} dates in 44 languages with their ISO 8601 form, so translation"
+    return DataSplits(
+        BUILTIN,
+        DataKind.PAIRS,
+        description,
+        lambda: date_records(seed, DATES, DateSplit.TRAIN),
+        lambda: date_records(seed, DATES_VALIDATION, DateSplit.VALIDATION),
+        digest((), "dates", str(seed), str(DATES)),
+        builtin=True,
+        unseen=lambda: date_records(seed, DATES, DateSplit.UNSEEN),
+    )
+
+
+def needs_no_labels(recipe: Recipe) -> bool:
+    """Whether images are learned from without classes: as asked, or as the preset does."""
+    name = recipe.model.preset if recipe.model.start is None else None
+    unlabelled = unlabelled_tasks()
+    if recipe.data.objective in {entry.objective for entry in unlabelled.values()}:
+        return True
+    return name is not None and any(preset(name).architecture in entry.unlabelled for entry in unlabelled.values())

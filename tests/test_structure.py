@@ -13,9 +13,7 @@ FILES = sorted((ROOT / "src").glob("**/*.py"))
 def test_softmax_over_keys_stands_in_one_place() -> None:
     """Experts, words and classes have probabilities of their own; over keys there is one, and a taught one."""
     users = {file.relative_to(ROOT / "src" / "headway").as_posix() for file in FILES if ".softmax(" in code(file)}
-    answers = {
-        f"tasks/{name}.py" for name in ("image_text", "masked_lm", "media_classification", "text_classification")
-    }
+    answers = {f"tasks/{name}.py" for name in ("masked_lm", "media_classification", "text_classification")}
     assert users == {"ops/attend.py", "nn/moe.py", "nn/towers.py", "lecture.py", *answers}
 
 

@@ -252,7 +252,8 @@ UNSUPPORTED = frozenset(
     quantization_config compression_config text_config vision_config audio_config image_token_id image_token_index
     mm_tokens_per_image boi_token_index eoi_token_index layer_types sliding_window attention_chunk_size head_dim
     hidden_act hidden_size image_size intermediate_size layer_norm_eps max_position_embeddings n_positions
-    num_attention_heads num_channels num_hidden_layers num_key_value_heads patch_size vocab_size
+    num_attention_heads num_channels num_hidden_layers num_key_value_heads patch_size projection_size
+    vision_use_head vocab_size
     """.split()  # noqa: SIM905
 )
 # what every Hugging Face config may hold and no model computes with

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.config_reader import Options, written_as
+from headway.interop.config_reader import Options, without_aliases, written_as
 from headway.interop.deepseek_v3 import DECODER, EXPERTS, GROUPS, keymap, read, write
 from headway.zoo.deepseek import Config, Experts
 
@@ -17,10 +17,11 @@ FIELDS = DECODER.with_defaults(
 )
 SOME = EXPERTS.with_defaults(experts=64, shared=2, expert_hidden=1407, factor=1.0)
 GREEDY, GROUPED = "greedy", "group_limited_greedy"
+ALIASES = {"num_experts": "n_routed_experts"}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
-    o = Options(values, "deepseek_v2")
+    o = Options(without_aliases(values, ALIASES, "deepseek_v2"), "deepseek_v2")
     o.expect(norm_topk_prob=False, mlp_bias=False)
     o.require("scoring_func", "softmax", default="softmax")
     o.require("topk_method", GREEDY, GROUPED, default=GREEDY)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.config_reader import ACTIVATION, NUMBER, ConfigMap, Field, Options, written_as
+from headway.interop.config_reader import ACTIVATION, NUMBER, ConfigMap, Field, Options, without_aliases, written_as
 from headway.interop.keymap import KeyMap, Rule, Split, Unstack
 from headway.interop.llama import decoder_keymap, linear
 from headway.interop.rotary import read_frequencies, write_frequencies
@@ -45,11 +45,12 @@ EXPERTS = ConfigMap(
     Field("routed_scaling_factor", "factor", 2.5, NUMBER),
 )
 GROUPS = ConfigMap(Field("n_group", "groups", 8), Field("topk_group", "kept", 4))
+ALIASES = {"num_local_experts": "n_routed_experts", "num_mtp_layers": "num_nextn_predict_layers"}
 LAYOUTS = {True: "pairs", False: "halves"}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
-    o = Options(values, "deepseek_v3")
+    o = Options(without_aliases(values, ALIASES, "deepseek_v3"), "deepseek_v3")
     o.expect(norm_topk_prob=True)
     o.require("topk_method", "noaux_tc", default="noaux_tc")
     o.require("scoring_func", "sigmoid", default="sigmoid")
@@ -66,7 +67,7 @@ def read(o: Options, name: str, fields: ConfigMap, mixture: Experts, layout: str
         latent = replace(latent, rank=1536)
     found = fields.read(o)
     # of training, of a second token, and of how it is computed
-    o.ignore("aux_loss_alpha", "seq_aux", "ep_size", "moe_layer_freq", "num_nextn_predict_layers", "num_mtp_layers")
+    o.ignore("aux_loss_alpha", "seq_aux", "ep_size", "moe_layer_freq", "num_nextn_predict_layers")
     o.ignore("output_router_logits", "router_aux_loss_coef", "head_dim", "qk_head_dim")
     o.require("num_key_value_heads", found["heads"], default=found["heads"])
     o.require("moe_layer_freq", 1, default=1)

@@ -163,7 +163,7 @@ def nameless(folder: Path) -> None:
 
 
 MISTAKES: list[tuple[Callable[[Path], object], str]] = [
-    (lambda folder: load(folder / "nowhere"), "nowhere is not a folder; allowed: a folder with config.json"),
+    (lambda folder: load(folder / "nowhere"), "nowhere does not exist; allowed: a folder with config.json"),
     (lambda folder: (folder / "config.json").unlink(), "config.json does not exist"),
     (lambda folder: (folder / "config.json").write_text("{"), "config.json is not JSON"),
     (lambda folder: nameless(folder), "config.json does not say what model it is of, and neither do the names"),

@@ -73,7 +73,8 @@ def going_on(folder: Path | str) -> str:
 
 def no_model(place: Path) -> UserError:
     """What is said where a model is asked for and there is none."""
-    return UserError(f"{place} is not a folder", allowed="a folder with config.json and model.safetensors")
+    said = "is not a folder" if place.exists() else "does not exist"
+    return UserError(f"{place} {said}", allowed="a folder with config.json and model.safetensors, or a .gguf file")
 
 
 @contextmanager

@@ -39,7 +39,7 @@ for line in json.load(sys.stdin):
     found.append((code, out.getvalue(), err.getvalue()))
 print(json.dumps(found))
 """
-NO_MODEL = "nowhere is not a folder; allowed: a folder with config.json and model.safetensors"
+NO_MODEL = "nowhere does not exist; allowed: a folder with config.json and model.safetensors, or a .gguf file"
 REFUSED = {
     "train none.zzz": "none.zzz does not exist",
     "train pair.tsv": "pair.tsv does not exist; did you mean 'pairs.tsv'?\n  tip: headway train pairs.tsv",

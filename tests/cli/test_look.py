@@ -261,7 +261,8 @@ MISTAKES = {
     "--tokens 0": "--tokens 0; allowed: 1 or more",
     "--site 0.atn": "the model has no site '0.atn'; allowed: 0.attn; did you mean '0.attn'?",
     "--heads 2": "{folder} has a config.json, which tells the heads; leave --heads out",
-    "--compare nowhere": "nowhere is not a folder; allowed: a folder with config.json and model.safetensors",
+    "--compare nowhere": "nowhere does not exist; allowed: a folder with config.json and model.safetensors, "
+    "or a .gguf file",
 }
 
 

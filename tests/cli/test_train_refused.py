@@ -79,7 +79,7 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "resume what": ({}, ["--resume"], "--resume needs the folder of the run; give --out DIR"),
     "resume where": ({}, ["--resume", "--out", "nowhere"], "headway train needs data"),
     "freeze what": ({}, ["pairs.tsv", "--freeze", "encoder", "--out", "x"], "--freeze without --from would freeze"),
-    "from where": ({}, ["pairs.tsv", "--from", "nowhere", "--out", "x"], "nowhere is not a folder"),
+    "from where": ({}, ["pairs.tsv", "--from", "nowhere", "--out", "x"], "nowhere does not exist"),
 }
 
 

@@ -396,7 +396,7 @@ def test_mistakes_are_told_in_a_sentence(refused: Refused, places: Path, tmp_pat
         "one class": refused("probe", labels, one_class, "--task", "classification"),
         "does not exist": refused("probe", labels, tmp_path / "none.tsv"),
         "nothing.txt does not exist": refused("cka", labels, "--data", tmp_path / "nothing.txt"),
-        "is not a folder": refused("heads", tmp_path / "nowhere", TEXT),
+        "nowhere does not exist": refused("heads", tmp_path / "nowhere", TEXT),
         "ends in .png or .svg": refused("heads", labels, TEXT, "--figure", "a.pdf"),
         "did you mean 'entropy'": refused("heads", labels, TEXT, "--by", "entrpy"),
         "did you mean 'heads'": refused("haeds", labels, TEXT),

@@ -209,7 +209,7 @@ def test_files_of_another_kind_are_told(tmp_path: Path) -> None:
     for wrong in ({}, {**dims, "n_vocab": -1}, {**dims, "n_text_state": 32}, {**dims, "more": 1}, [1]):
         with pytest.raises(UserError, match=r"Whisper's sizes are told as|a Whisper of width"):
             openai_config(wrong)
-    with pytest.raises(UserError, match=r"is not a folder"):
+    with pytest.raises(UserError, match=r"absent.pt does not exist"):
         load_model(tmp_path / "absent.pt")
 
 

@@ -339,7 +339,7 @@ def test_a_folder_is_converted_there_and_back(shared: Path, tmp_path: Path, caps
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["run", "nowhere", "text"], "nowhere is not a folder"),
+        (["run", "nowhere", "text"], "nowhere does not exist"),
         (["run", "nowhere"], "headway run needs something to answer; give a text or a file, as in"),
         (["run", "nowhere", "text", "--beam", "2", "--top-k", "3"], "--beam searches and does not draw"),
         (["run", "nowhere", "text", "--top-p", "2"], "--top-p 2; allowed: above 0, up to 1"),

@@ -53,7 +53,7 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], dtype: str, sto
     """Gives a model that was built without memory its weights, ready to compute in a dtype."""
     import torch
 
-    from headway.generate.session import arrange
+    from headway.generate.weight_layout import arrange, arrange_later
     from headway.interop.weights import fill
 
     if dtype == INT8:
@@ -68,7 +68,7 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], dtype: str, sto
         pack(model)
         return
     fill(model, tensors, getattr(torch, DTYPES[dtype]))
-    arrange(model.eval())
+    arrange_later(model.eval())
     if dtype != FP32:
         convert_inputs(model, getattr(torch, DTYPES[dtype]))
 

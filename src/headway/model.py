@@ -22,6 +22,7 @@ from headway.data.tokenizer_readers import TARGET, read_tokenizers
 from headway.dtype import FP32, INT8, check_dtype, device_named, dtype_to_use, set_weights
 from headway.errors import UserError, listed, malformed, nearest, no_model
 from headway.generate.request import LENGTHS, MASKS, check_settings, generation_settings, is_setting
+from headway.generate.weight_layout import arrange_waiting
 from headway.interop.adapter import ADAPTER, OWN, Adapter, read_adapter
 from headway.interop.keymap import KeyMap
 from headway.interop.timm_folder import SETTINGS, is_timm, read_names, settings_of, with_settings
@@ -79,6 +80,7 @@ class Model:
 
     def task_for(self, data_kind: DataKind | None) -> Task:
         """What the model is for; some encoder–decoders are for pairs and for texts, so the data decides."""
+        arrange_waiting(self.model)  # whoever asks is about to use it
         if self.own_task is None:
             return task_of(self, self.task_name, data_kind)
         task = self.own_task.from_model(self)
@@ -231,8 +233,8 @@ def load(
     `unsafe` lets it read a PyTorch pickle.  `heads` is for a folder without config.json that holds a fairseq
     Transformer or an `nn.Transformer`.  `task` is the class of a task that is none of headway's, and `module` takes the
     weights of a torch module of your own.  `dtype` is what it computes in: fp32, bf16, fp16 or int8 (`dtype.py`); by
-    default fp32, or int8 where the weights are.  `device` is where: cpu, cuda, cuda:N, mps, xpu or auto.  On a CPU,
-    matrices lie in memory as decoding reads them fastest; shapes and values are the file's.
+    default fp32, or int8 where the weights are.  `device` is where: cpu, cuda, cuda:N, mps, xpu or auto.  Weights stay
+    in their file until the model is first used; on a CPU, matrices are then laid out as decoding reads them fastest.
     """
     place, where = Path(folder), device_named(device)
     if place.suffix == OPENAI and place.is_file():

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from threading import Barrier, Thread
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
+from headway.errors import UserError
 from headway.generate.decoding import generate
-from headway.generate.session import arrange
+from headway.generate.session import DecodingSession, encode_sources
+from headway.generate.weight_layout import arrange, arrange_waiting
+from headway.model import Model, load
 from headway.nn.attention import SelfAttention, apply_each, fuse, fuse_in_place
+from headway.nn.context import Context
+from headway.nn.trunk import EncoderDecoder, Trunk
+from headway.zoo import gpt2, transformer
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, told
 from tests.laws.subjects import Subject
 
@@ -98,3 +107,84 @@ def test_what_lies_joined_can_learn(fused: bool) -> None:
             optimiser.step()
     for one, other in zip(laid.parameters(), plain.parameters(), strict=True):
         assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+def laid_out(model: nn.Module) -> bool:
+    parts = [part for part in model.modules() if type(part) is SelfAttention and alike(part)]
+    return all(fuse_in_place([part.q, part.k, part.v]) is not None for part in parts)  # type: ignore[list-item]
+
+
+def saved(folder: Path, made: Model) -> nn.Module:
+    """A model as `load` gives it, which has not been used yet."""
+    made.save(folder)
+    return load(folder).model
+
+
+def small_gpt() -> Model:
+    torch.manual_seed(0)
+    config = gpt2.Config(vocab=32, context=16, dim=8, layers=2, heads=2)
+    return Model(gpt2.build(config).eval(), config, "gpt2")
+
+
+@torch.no_grad()
+def test_weights_stay_in_their_file_until_they_are_used(tmp_path: Path) -> None:
+    """A model is arranged by whoever uses it first, once, and what is done before holds."""
+    made = small_gpt()
+    plain, model = made.model, saved(tmp_path, made)
+    assert isinstance(plain, Trunk)
+    assert isinstance(model, Trunk)
+    assert not laid_out(model)
+    plain.head.weight[3] += 1.0
+    model.head.weight[3] += 1.0
+    weight = model.head.weight
+    assert told(generate(model, PROMPTS)) == told(generate(plain, PROMPTS))
+    assert laid_out(model)
+    assert model.head.weight is weight
+    before = weight.data_ptr()
+    generate(model, PROMPTS)
+    assert weight.data_ptr() == before
+
+
+def test_a_task_arranges_its_model(tmp_path: Path) -> None:
+    small_gpt().save(tmp_path)
+    loaded = load(tmp_path)
+    assert not laid_out(loaded.model)
+    with pytest.raises(UserError, match="no tokenizer"):
+        assert loaded.task
+    assert laid_out(loaded.model)
+
+
+@pytest.mark.parametrize("way", ["whole", "sources", "decoder"])
+def test_all_of_an_encoder_and_decoder_is_arranged(way: str, tmp_path: Path) -> None:
+    config = transformer.Config(vocab=32, dim=8, layers=2, heads=2)
+    whole = saved(tmp_path, Model(transformer.build(config).eval(), config, "transformer"))
+    assert isinstance(whole, EncoderDecoder)
+    assert not laid_out(whole)
+    with torch.inference_mode():  # as commands decode
+        if way == "whole":
+            arrange_waiting(whole)
+        elif way == "sources":
+            encode_sources(whole, [[3, 4]])
+        else:
+            DecodingSession(whole.decoder, [[1]], 2, memory=Context(memory=torch.zeros(1, 1, 8)))
+    assert laid_out(whole.encoder)
+    assert laid_out(whole.decoder)
+    whole.decoder.head.weight.square().sum().backward()  # no tensor of inference mode
+
+
+def test_threads_wait_for_the_arrangement(tmp_path: Path) -> None:
+    """Eight that come at once see weights that lie as they will stay."""
+    model = saved(tmp_path, small_gpt())
+    come, seen = Barrier(8), list[bool]()
+
+    def use() -> None:
+        come.wait()
+        arrange_waiting(model)
+        seen.append(laid_out(model))
+
+    threads = [Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [True] * 8

@@ -17,8 +17,9 @@ from headway.generate import lowering
 from headway.generate.decoding import generate
 from headway.generate.lowering import lower
 from headway.generate.request import Stop
-from headway.generate.session import NATIVE_ROWS, DecodingSession, arrange
+from headway.generate.session import NATIVE_ROWS, DecodingSession
 from headway.generate.step_program import OpKind, StepProgram
+from headway.generate.weight_layout import arrange
 from headway.native.library import Unusable
 from headway.nn.context import EMPTY, Context
 from headway.nn.low_precision import pack, quantise

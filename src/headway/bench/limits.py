@@ -24,7 +24,7 @@ def prepare(work: Workspace) -> Run:
     import torch
 
     from headway.dtype import slow_dtype
-    from headway.generate.session import large_pages
+    from headway.native.library import large_pages
     from headway.ops.int8 import has_int8_kernel
     from headway.ops.linear import linear
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 from tokenizers import AddedToken, Regex, decoders, normalizers
 from tokenizers import Tokenizer as Backend
@@ -93,16 +93,23 @@ def check_vocab(vocab: Mapping[str, object], file: Path) -> dict[str, int]:
     """Tokens with distinct whole numbers."""
     if not vocab:
         raise UserError(f"{file}: the vocabulary is empty")
+    numbers = {id for id in vocab.values() if type(id) is int}
+    if len(numbers) < len(vocab) or not 0 <= min(numbers) <= max(numbers) < MAX_VOCAB:
+        refuse_vocab(vocab, file)
+    return cast(dict[str, int], dict(vocab))
+
+
+def refuse_vocab(vocab: Mapping[str, object], file: Path) -> NoReturn:
+    """Tells of the first token whose number is no distinct whole number."""
     owners: dict[int, str] = {}
     for token, id in vocab.items():
-        if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < MAX_VOCAB:
-            raise UserError(
-                f"{file}: the id of {token!r} is {id!r}", allowed=f"whole numbers from 0 to {MAX_VOCAB - 1}"
-            )
+        if type(id) is not int or not 0 <= id < MAX_VOCAB:
+            allowed = f"whole numbers from 0 to {MAX_VOCAB - 1}"
+            raise UserError(f"{file}: the id of {token!r} is {id!r}", allowed=allowed)
         if id in owners:
             raise UserError(f"{file}: {owners[id]!r} and {token!r} have the same id {id}")
         owners[id] = token
-    return {token: id for id, token in owners.items()}
+    raise AssertionError("the numbers are distinct")
 
 
 def numbered_lines(tokens: Iterable[str], file: Path) -> dict[str, int]:

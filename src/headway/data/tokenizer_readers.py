@@ -192,14 +192,17 @@ def check_tokens(what: str, tokens: object, most: int, file: Path) -> None:
     found: list[Any] = list(tokens) if isinstance(tokens, Mapping | list) else []
     if len(found) > most:
         raise UserError(f"{file}: the {what} has {len(found):,} tokens", allowed=f"{most:,} or fewer")
-    spelled = (
-        one.get("content") if isinstance(one, Mapping) else one[0] if isinstance(one, list) else one
-        for one in found
-        if one
-    )
+    spelled = found if isinstance(tokens, Mapping) else [spelling(one) for one in found]
     longest = max((len(one) for one in spelled if isinstance(one, str)), default=0)
     if longest > MAX_TOKEN:
         raise UserError(f"{file}: the {what} has a token of {longest:,} characters", allowed=f"{MAX_TOKEN:,} or fewer")
+
+
+def spelling(token: Any) -> object:
+    """How a token of a list is spelled: by itself, first of a pair with its score, or as an added token's content."""
+    if isinstance(token, Mapping):
+        return cast(Mapping[str, object], token).get("content")
+    return token[0] if isinstance(token, list) and token else token
 
 
 def steps(part: object) -> Iterator[Mapping[str, Any]]:

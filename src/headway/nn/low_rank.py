@@ -29,9 +29,8 @@ class LoRALinear(nn.Linear):
     drop: nn.Dropout
 
     def forward(self, input: Tensor) -> Tensor:
-        own = F.linear if torch.is_grad_enabled() else linear
         low = F.linear(F.linear(self.drop(input), self.lora_a), self.lora_b)
-        return own(input, self.weight, self.bias) + self.scale * low
+        return linear(input, self.weight, self.bias) + self.scale * low
 
     def product(self) -> Tensor:
         """What the low-rank part adds to the weight, O C."""

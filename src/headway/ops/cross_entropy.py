@@ -23,6 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from headway.errors import UserError
 from headway.ops.attend import shape_text
+from headway.ops.linear import linear, suits_onednn
 from headway.ops.mixed_precision import dtype_of_products
 
 BUFFER = 2**23  # logits of a chunk, 32 MB: twice as many are 3 % faster at a vocabulary of 50k, 6 % slower at 8k
@@ -98,11 +99,11 @@ class Gradients:
             (self.bias.copy_ if first else self.bias.add_)(logits.sum(0))
         logits = logits.to(x.dtype)
         if self.x is not None:
-            self.x[chunk] = logits @ weight
-        if self.weight is not None and self.weight.dtype is x.dtype:
+            self.x[chunk] = linear(logits, weight.T)
+        if self.weight is not None and self.weight.dtype is x.dtype and not suits_onednn(logits.T, x[chunk].T):
             self.weight.addmm_(logits.T, x[chunk], beta=0 if first else 1)
         elif self.weight is not None:
-            (self.weight.copy_ if first else self.weight.add_)(logits.T @ x[chunk])
+            (self.weight.copy_ if first else self.weight.add_)(linear(logits.T, x[chunk].T))
 
 
 def chunked(
@@ -126,11 +127,12 @@ def chunked(
                 logits -= smoothing / logits.shape[1]
             logits.scatter_add_(1, here, logits.new_full((1, 1), smoothing - 1.0).expand_as(here))
             grads.add(chunk, x, weight, logits)
+        del logits  # before there are others
     return losses
 
 
 def chunks_of_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
-    """The logits x Wᵀ + b of some tokens at a time, R V, all in one buffer."""
+    """The logits x Wᵀ + b of some tokens at a time, R V, in room that is used again."""
     count, vocab = len(x), len(weight)
     pieces = -(-count * vocab // BUFFER)
     rows = -(-count // max(pieces, 1))
@@ -140,12 +142,18 @@ def chunks_of_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator
     buffer = x.new_empty(rows, (-(-vocab // 64) | 1) * 64, dtype=wide)[:, :vocab]
     for start in range(0, count, max(rows, 1)):
         chunk = slice(start, min(start + rows, count))
-        logits = buffer[: chunk.stop - start]
-        if x.dtype is wide:
-            torch.mm(x[chunk], weight.T, out=logits)
-        else:
-            logits.copy_(x[chunk] @ weight.T)
-        yield chunk, logits if bias is None else logits.add_(bias)
+        yield chunk, logits_in(buffer[: chunk.stop - start], x[chunk], weight, bias)  # kept by who gets them alone
+
+
+def logits_in(buffer: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x Wᵀ + b in a buffer, or in room of its own where the product cannot be told where to go."""
+    if suits_onednn(x, weight):
+        return linear(x, weight, bias)
+    if x.dtype is buffer.dtype:
+        torch.mm(x, weight.T, out=buffer)
+    else:
+        buffer.copy_(x @ weight.T)
+    return buffer if bias is None else buffer.add_(bias)
 
 
 def to_float32(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:

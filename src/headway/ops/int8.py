@@ -24,6 +24,7 @@ from torch import Tensor
 LEVELS = 127  # on each side of 0
 PAIR = 127.99  # two neighbours together: rounded, they reach 128 and not 129; 255 · 128 is below 2¹⁵
 ZERO = 128  # of activations as unsigned bytes
+BLOCK = 2**17  # weights that are quantised at a time, and stay in the second cache: 50257×768 0.15 s, all at once 0.71
 
 
 def int8_linear(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -42,11 +43,25 @@ def quantise_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def quantise_channels(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Whole numbers round(W / scale) and the scale of each output channel: O C → int8 O C, O."""
-    weight = weight.detach().float()
-    pairs = F.pad(weight, (0, weight.shape[1] % 2)).unflatten(1, (-1, 2))  # O C/2 2
-    together = torch.maximum(pairs.clamp(min=0).sum(-1), (-pairs).clamp(min=0).sum(-1)).amax(1)  # of like sign
-    scale = torch.maximum(weight.abs().amax(1) / LEVELS, together / PAIR).clamp(min=torch.finfo(torch.float32).tiny)
-    return (weight / scale[:, None]).round().to(torch.int8).contiguous(), scale  # transposed weights too, as GPT-2's
+    weight, outputs = weight.detach(), len(weight)
+    whole = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)  # dense, where W is transposed too
+    scale = torch.empty(outputs, device=weight.device)
+    rows = max(1, BLOCK // weight.shape[1])
+    for block in (slice(first, first + rows) for first in range(0, outputs, rows)):
+        some = weight[block].to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+        scale[block] = channel_scale(some)
+        whole[block] = some.div_(scale[block, None]).round_()
+    return whole, scale
+
+
+def channel_scale(weight: Tensor) -> Tensor:
+    """The scale of each channel, with which its weights are within 127, and two neighbours of like sign within 128."""
+    even, odd = (F.pad(weight, (0, weight.shape[1] % 2))[:, first::2] for first in (0, 1))
+    above = (even.clamp(min=0) + odd.clamp(min=0)).amax(1)
+    below = (even.clamp(max=0) + odd.clamp(max=0)).amin(1)
+    together = torch.maximum(above, -below)
+    scale = torch.maximum(weight.abs().amax(1) / LEVELS, together / PAIR)
+    return scale.clamp(min=torch.finfo(torch.float32).tiny)
 
 
 def has_small_pairs(weight: Tensor) -> bool:

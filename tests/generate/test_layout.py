@@ -98,3 +98,71 @@ def test_what_lies_joined_can_learn(fused: bool) -> None:
             optimiser.step()
     for one, other in zip(laid.parameters(), plain.parameters(), strict=True):
         assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+def laid_out(model: nn.Module) -> bool:
+    parts = [part for part in model.modules() if type(part) is SelfAttention and alike(part)]
+    return all(fuse_in_place([part.q, part.k, part.v]) is not None for part in parts)  # type: ignore[list-item]
+
+
+def loaded(subject: Subject, folder: Path) -> Model:
+    """A model with the weights of a subject, read from a file."""
+    plain = built(subject)
+    write_weights(folder, tensors_of(plain))
+    model = on_meta(subject.config)
+    set_weights(model, read_weights(folder), FP32, FP32)
+    return Model(model, subject.config, subject.name)
+
+
+@torch.no_grad()
+def test_weights_stay_in_their_file_until_they_are_used(tmp_path: Path) -> None:
+    """A model is arranged by whoever uses it first, once, and what is done before holds."""
+    subject = next(subject for subject in MODELS if subject.name == "gpt")
+    plain = built(subject)
+    model = loaded(subject, tmp_path).model
+    assert not laid_out(model)
+    plain.head.weight[3] += 1.0  # type: ignore[union-attr]
+    model.head.weight[3] += 1.0  # type: ignore[union-attr]
+    weight = model.head.weight
+    assert told(generate(model, PROMPTS)) == told(generate(plain, PROMPTS))  # type: ignore[arg-type]
+    assert laid_out(model)
+    assert model.head.weight is weight
+    before = weight.data_ptr()
+    generate(model, PROMPTS)  # type: ignore[arg-type]
+    assert weight.data_ptr() == before
+
+
+@pytest.mark.parametrize("way", ["task", "sources", "decoder"])
+def test_all_of_an_encoder_and_decoder_is_arranged(way: str, tmp_path: Path) -> None:
+    model = loaded(next(subject for subject in MODELS if subject.name == "transformer"), tmp_path)
+    whole = model.model
+    assert isinstance(whole, EncoderDecoder)
+    assert not laid_out(whole)
+    with torch.inference_mode():  # as commands decode
+        if way == "task":
+            arrange_waiting(whole)
+        elif way == "sources":
+            encode_sources(whole, [[3, 4]])
+        else:
+            DecodingSession(whole.decoder, [[1]], 2, memory=Context(memory=torch.zeros(1, 1, 8)))
+    assert laid_out(whole.encoder)
+    assert laid_out(whole.decoder)
+    assert whole.decoder.head.weight.grad_fn is None
+
+
+def test_threads_wait_for_the_arrangement(tmp_path: Path) -> None:
+    """Eight that come at once see weights that lie as they will stay."""
+    model = loaded(next(subject for subject in MODELS if subject.name == "gpt"), tmp_path).model
+    come, seen = Barrier(8), list[bool]()
+
+    def use() -> None:
+        come.wait()
+        arrange_waiting(model)
+        seen.append(laid_out(model))
+
+    threads = [Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [True] * 8

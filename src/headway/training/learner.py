@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from headway.data.order import WHOLE, StepShare, UncountedBatch, keyed
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, listed
+from headway.interop.weights import DescribedTensors, described
 from headway.nn.low_rank import learned_tensors
 from headway.nn.moe import MoE, load_balance
 from headway.nn.recompute import recomputed
@@ -41,7 +42,7 @@ from headway.nn.trace import Trace, record
 from headway.nn.trunk import device_of
 from headway.tasks.batches import to_device
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
-from headway.training.parallel import ParallelEngine, SingleProcess, part_like, whole
+from headway.training.parallel import ParallelEngine, SingleProcess, owners, part_like, whole
 
 LOAD, PROBS = ".load", ".probs"  # of a mixture of experts, which its load-balancing loss is computed of
 UPDATES = "/updates"  # no parameter's name begins so
@@ -95,9 +96,13 @@ class Learner:
         self.world, self.share = world, share
         self.alike = max(1, world.size // share.processes)  # that read the same rows; 1 where steps are timed alone
         self.engine = engine or SingleProcess(model, loss)
-        self.whole_model = self.engine.whole_model
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
         set_training(model)
+
+    @property
+    def whole_model(self) -> nn.Module:
+        """The model that is evaluated and written; from `engine.gather` to `engine.release` it has weights."""
+        return self.engine.whole_model
 
     def learn(self, step: int, batches: Sequence[Any]) -> StepResult:
         """Makes the update of `step`, counted from 1."""
@@ -184,9 +189,25 @@ class Learner:
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
         """Everything that a step changes, by file of a checkpoint."""
+        return {part: {name: whole(tensor) for name, tensor in own.items()} for part, own in self.parts().items()}
+
+    def own_tensors(self) -> dict[str, Mapping[str, Tensor]]:
+        """Copies of those that this process writes of a checkpoint which all write together; all of them call it."""
+        kept: dict[str, Mapping[str, Tensor]] = {}
+        for part, named in self.parts().items():
+            owner, own = owners(named, self.world.size), dict[str, Tensor]()
+            for name, tensor in named.items():
+                found = whole(tensor)  # of all processes together: one after the other, each in turn
+                if owner[name] == self.world.rank:
+                    own[name] = found.detach().to("cpu", copy=True)
+            kept[part] = own
+        return kept
+
+    def parts(self) -> dict[str, Mapping[str, Tensor]]:
+        """Everything that a step changes, as this process has it."""
         kept: dict[str, Mapping[str, Tensor]] = {
-            part: {name: whole(tensor) for name, tensor in own.items()}
-            for part, own in (("model", learned_tensors(self.model)), ("optimiser", self.optimiser.state_tensors()))
+            "model": learned_tensors(self.model),
+            "optimiser": self.optimiser.state_tensors(),
         }
         if self.memory is not None:
             kept["memory"] = self.memory
@@ -194,28 +215,40 @@ class Learner:
 
     def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Restores what `tensors` gave, in all processes what process 0 has; all of them call it."""
-        tensors = self.sent(tensors)
+        tensors = tensors if self.world.size == 1 else sent_tensors(tensors, self.world)
         fill(self.model, tensors["model"])
         self.optimiser.load_state_tensors(tensors["optimiser"])
         if self.average is not None:
             self.average.load(tensors["average"])
         if self.memory is not None:
-            self.memory = dict(tensors["memory"])
-
-    def sent(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> Mapping[str, Mapping[str, Tensor]]:
-        """The tensors of process 0."""
-        if self.world.size == 1:
-            return tensors
-        own = {part: {name: (x.shape, str(x.dtype)) for name, x in kept.items()} for part, kept in tensors.items()}
-        layout: dict[str, dict[str, tuple[list[int], str]]] = json.loads(self.world.told(json.dumps(own)))
-        if not self.world.first:
-            tensors = {part: {name: empty(*one) for name, one in kept.items()} for part, kept in layout.items()}
-        self.world.send([tensors[part][name] for part, kept in layout.items() for name in kept])
-        return tensors
+            self.memory = {name: tensor.clone() for name, tensor in tensors["memory"].items()}
 
 
-def empty(shape: Sequence[int], dtype: str) -> Tensor:
-    return torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device="cpu")
+class SentTensors(DescribedTensors):
+    """Tensors of process 0, each of which is sent when all processes ask for it, so that few are held at once."""
+
+    def __init__(self, told: Mapping[str, tuple[Sequence[int], str]], own: Mapping[str, Tensor], world: World):
+        self.described = {
+            name: (shape, getattr(torch, dtype.removeprefix("torch."))) for name, (shape, dtype) in told.items()
+        }
+        self.own, self.world = own, world
+
+    def __getitem__(self, name: str) -> Tensor:
+        shape, dtype = self.described[name]
+        here = self.world.first
+        tensor = self.own[name].detach().cpu().contiguous() if here else torch.empty(shape, dtype=dtype, device="cpu")
+        self.world.send([tensor])
+        return tensor
+
+
+def sent_tensors(tensors: Mapping[str, Mapping[str, Tensor]], world: World) -> dict[str, SentTensors]:
+    """The tensors of process 0, by part and name; all processes ask for the same ones in the same order."""
+    own = {
+        part: {name: (list(shape), str(dtype)) for name, (shape, dtype) in described(kept).items()}
+        for part, kept in tensors.items()
+    }
+    told: dict[str, dict[str, tuple[list[int], str]]] = json.loads(world.told(json.dumps(own)))
+    return {part: SentTensors(shapes, tensors.get(part, {}), world) for part, shapes in told.items()}
 
 
 def running_statistics(model: nn.Module) -> list[Tensor]:
@@ -312,7 +345,7 @@ def wide(tensor: Tensor) -> Tensor:
 
 
 def check(expected: Mapping[str, torch.Size], tensors: Mapping[str, Tensor], whose: str) -> None:
-    names = {**expected, **tensors}
-    wrong = [n for n in names if n not in tensors or n not in expected or tensors[n].shape != expected[n]]
+    found = {name: torch.Size(shape) for name, (shape, _) in described(tensors).items()}
+    wrong = [name for name in {**expected, **found} if found.get(name) != expected.get(name)]
     if wrong:
         raise UserError(f"{whose} does not fit the model at {listed(wrong, 4)}", do="use the model that it was made of")

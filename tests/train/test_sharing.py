@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
@@ -33,18 +34,34 @@ class ThreadWorld(World):
         self.meet.wait(60)
         return found
 
+    def told(self, text: str = "") -> str:
+        return self.gathered(text)[0]
+
+    def totals(self, *numbers: float) -> list[float]:
+        each = [json.loads(text) for text in self.gathered(json.dumps(numbers))]
+        return [sum(one) for one in zip(*each, strict=True)]
+
 
 def by_all(count: int, function: Callable[[int], Any]) -> list[Any]:
     """What a function of the rank gives in each of so many threads, which share it."""
+
+    def sharer(world: World) -> Any:
+        with sharing(world):
+            return function(world.rank)
+
+    return in_worlds(count, sharer)
+
+
+def in_worlds(count: int, function: Callable[[World], Any]) -> list[Any]:
+    """What a function of the world gives in each of so many threads, or the error that it raises."""
     texts, meet, found = [""] * count, Barrier(count), dict[int, Any]()
 
     def work(rank: int) -> None:
         try:
-            with sharing(ThreadWorld(rank, texts, meet)):
-                found[rank] = function(rank)
-        except BaseException:
+            found[rank] = function(ThreadWorld(rank, texts, meet))
+        except Exception as error:
+            found[rank] = error
             meet.abort()
-            raise
 
     threads = [Thread(target=copy_context().run, args=(work, rank)) for rank in range(count)]
     for one in threads:

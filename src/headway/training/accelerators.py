@@ -57,8 +57,8 @@ def accelerator(
 
 # Sustained shares are those of device hours: FLOPs of a whole training over what the devices could have done, so that
 # restarts and evaluations are in them.  0.21 on the V100 is GPT-3's (Chowdhery et al. 2022, table 3), which holds all
-# its waiting too.  0.49 on the A100 is that of LLaMA 65B (1,022,362 hours for 1.4e12 tokens: Touvron et al. 2023).  0.36
-# on the H100 is that of Llama 3.1 405B (30.84e6 hours for 15.6e12 tokens by its model card; of its steps alone 38 to
+# its waiting too.  0.49 on the A100 is that of LLaMA 65B (1,022,362 hours for 1.4e12 tokens: Touvron et al. 2023), and
+# 0.36 on the H100 that of Llama 3.1 405B (30.84e6 hours for 15.6e12 tokens by its model card; of its steps alone 38 to
 # 43 % are reported: Grattafiori et al. 2024, table 4).  Of the others no report was at hand: older ones are taken to be
 # like the V100, those of the A100's time like it, and later ones like the H100.
 ACCELERATORS = {

@@ -16,7 +16,7 @@ from torch import nn
 
 from headway.console import finite
 from headway.distributed.world import ALONE, World
-from headway.dtype import BF16, describe_device
+from headway.dtype import DTYPES, FP16, FP32, describe_device
 from headway.errors import argument, counted, going_on, path_argument
 from headway.metrics.scores import MEASURES, score_cell
 from headway.recipe import Recipe
@@ -28,6 +28,7 @@ from headway.training.defaults import config_dim, weights_per_token
 from headway.training.groups import ENCODER, OUT, describe_reuse, freeze, groups, leave
 from headway.training.learner import EMA, Learner
 from headway.training.loop import RunLimits, RunResult
+from headway.training.loss_scale import LossScale
 from headway.training.optimiser import (
     WSD,
     Adafactor,
@@ -74,7 +75,8 @@ def learner_of(made: Plan, world: World = ALONE) -> Learner:
         max_grad_norm=train.max_grad_norm,
         average=average,
         memory=memory,
-        dtype=torch.bfloat16 if train.dtype == BF16 else torch.float32,
+        dtype=getattr(torch, DTYPES[FP32 if train.dtype == "auto" else train.dtype]),
+        loss_scale=LossScale() if train.dtype == FP16 else None,
         recompute=train.recompute or False,
         world=world,
         share=made.share,

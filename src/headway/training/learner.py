@@ -7,9 +7,10 @@ changes; the running statistics of batch norms are restored too.  Batch norms wi
 running statistics.  State that a task carries from batch to batch (`memory`) is passed to its loss and returned by it,
 and is part of a checkpoint.
 
-In mixed precision (`dtype` bf16) the forward pass is autocast: products of matrices and convolutions take bf16 copies
-of weights and activations, and add in float32; softmax, norms and losses are computed in float32.  Weights, gradients,
-optimiser state and EMA are float32, so that a checkpoint does not know of it, and evaluations compute in float32.
+In mixed precision (`dtype` bf16 or fp16) the forward pass is autocast: products of matrices and convolutions take
+copies of weights and activations in it, and add in float32; softmax, norms and losses are computed in float32.
+Weights, gradients, optimiser state and EMA are float32, so that a checkpoint does not know of it, but for the scale of
+the loss in fp16 (`loss_scale.py`), and evaluations compute in float32.
 
 One of several processes computes the gradients of its `StepShare` of the step, which torch averages over all of them
 (`training/parallel.py`); counts of targets, losses and the routers' loads are summed over all, so that the update is
@@ -41,6 +42,7 @@ from headway.nn.recompute import recomputed
 from headway.nn.trace import Trace, record
 from headway.nn.trunk import device_of
 from headway.tasks.batches import to_device
+from headway.training.loss_scale import LossScale
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
 from headway.training.parallel import ParallelEngine, SingleProcess, owners, part_like, whole
 
@@ -50,7 +52,10 @@ UPDATES = "/updates"  # no parameter's name begins so
 
 @dataclass(frozen=True)
 class StepResult:
-    """Numbers of a step; `skipped`: loss or gradient were not finite, and nothing was changed."""
+    """Numbers of a step; `skipped`: loss or gradient were not finite, and nothing was changed.
+
+    `overflowed` says that this may be due to the scale of the loss, which is smaller in the next step.
+    """
 
     step: int
     loss: float  # sum over targets
@@ -59,6 +64,7 @@ class StepResult:
     norm: float  # of the gradient, before clipping
     lr: float
     skipped: bool
+    overflowed: bool = False
 
 
 class Learner:
@@ -77,6 +83,7 @@ class Learner:
         average: EMA | None = None,
         memory: Mapping[str, Tensor] | None = None,
         dtype: torch.dtype = torch.float32,
+        loss_scale: LossScale | None = None,
         recompute: bool = False,
         world: World = ALONE,
         share: StepShare = WHOLE,
@@ -84,7 +91,8 @@ class Learner:
     ):
         """`loss(model, batch)` is that of a task; `balance` is the weight of the routers' load-balancing loss.
 
-        `dtype` is that of products in the forward pass; `recompute` is activation checkpointing.
+        `dtype` is that of products in the forward pass, `loss_scale` is for fp16; `recompute` is activation
+        checkpointing.
 
         `share` is what this process of the `world` computes of each step, and `engine` exchanges the gradients.
 
@@ -92,7 +100,7 @@ class Learner:
         """
         self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
         self.seed, self.max_grad_norm, self.average, self.memory = seed, max_grad_norm, average, memory
-        self.dtype, self.recompute, self.device = dtype, recompute, device_of(model)
+        self.dtype, self.loss_scale, self.recompute, self.device = dtype, loss_scale, recompute, device_of(model)
         self.world, self.share = world, share
         self.alike = max(1, world.size // share.processes)  # that read the same rows; 1 where steps are timed alone
         self.engine = engine or SingleProcess(model, loss)
@@ -118,9 +126,13 @@ class Learner:
                 loss += self.backward(step, at, batch, targets)
         loss = self.world.totals(loss)[0] / self.alike
         self.average_statistics()
+        if self.loss_scale is not None:
+            self.loss_scale.unscale(one.grad for one in self.optimiser.parameters if one.grad is not None)
         norm = clip_grad_norm(self.optimiser.parameters, self.max_grad_norm)
         lr = self.optimiser.set_lr(self.schedule.factor(step))
-        skipped = not (math.isfinite(loss) and math.isfinite(norm))
+        skipped, overflowed = not (math.isfinite(loss) and math.isfinite(norm)), False
+        if self.loss_scale is not None and math.isfinite(loss):
+            overflowed = self.loss_scale.update(finite=not skipped)
         if skipped:
             for buffer, saved in zip(self.model.buffers(), before, strict=True):
                 buffer.copy_(saved)
@@ -130,7 +142,7 @@ class Learner:
             if self.average is not None:
                 self.average.update(self.model)
         self.optimiser.zero_grad()
-        return StepResult(step, loss, targets, tokens, norm, lr, skipped)
+        return StepResult(step, loss, targets, tokens, norm, lr, skipped, overflowed)
 
     def backward(self, step: int, at: int, batch: Any, targets: int) -> float:
         """Accumulates the gradients of a batch; its loss, summed over its targets."""
@@ -149,7 +161,8 @@ class Learner:
             total = loss / targets_each
             if trace is not None:
                 total = total + self.balance * self.balance_loss(trace, batch.targets) / targets_each
-            (total if counts else 0.0 * total).backward()
+            scale = 1.0 if self.loss_scale is None else self.loss_scale.scale
+            (scale * total if counts else 0.0 * total).backward()
         return loss.item() if counts else 0.0
 
     def balance_loss(self, trace: Trace, targets: int) -> Tensor:
@@ -211,6 +224,8 @@ class Learner:
         }
         if self.memory is not None:
             kept["memory"] = self.memory
+        if self.loss_scale is not None:
+            kept["loss_scale"] = self.loss_scale.tensors()
         return kept if self.average is None else {**kept, "average": self.average.tensors()}
 
     def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -220,6 +235,8 @@ class Learner:
         self.optimiser.load_state_tensors(tensors["optimiser"])
         if self.average is not None:
             self.average.load(tensors["average"])
+        if self.loss_scale is not None:
+            self.loss_scale.load(tensors["loss_scale"])
         if self.memory is not None:
             self.memory = {name: tensor.clone() for name, tensor in tensors["memory"].items()}
 

@@ -205,7 +205,8 @@ class Run:
         """Records a step, and logs, evaluates and saves when due."""
         step, now = result.step, self.state
         if result.skipped:
-            self.state = replace(now, step=step, bad=now.bad + 1, skipped=now.skipped + 1)
+            bad = now.bad if result.overflowed else now.bad + 1
+            self.state = replace(now, step=step, bad=bad, skipped=now.skipped + 1)
         else:
             sums = {"loss": now.loss + result.loss, "targets": now.targets + result.targets}
             self.state = replace(now, step=step, bad=0, **sums)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-FP32, BF16, INT8 = "fp32", "bf16", "int8"
-DTYPES = {FP32: "float32", BF16: "bfloat16", "fp16": "float16", INT8: "int8"}  # and torch's names
+FP32, BF16, FP16, INT8 = "fp32", "bf16", "fp16", "int8"
+DTYPES = {FP32: "float32", BF16: "bfloat16", FP16: "float16", INT8: "int8"}  # and torch's names
 
 
 def check_dtype(name: str) -> None:

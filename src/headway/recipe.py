@@ -269,10 +269,11 @@ class TrainSettings:
     workers: int = setting(
         0, "data loader workers: processes that prepare batches beside the training", min_value=0, limit=256
     )
-    dtype: Literal["auto", "fp32", "bf16"] = setting(
+    dtype: Literal["auto", "fp32", "bf16", "fp16"] = setting(
         "auto",
-        "precision: bf16 is mixed precision with float32 weights; auto: bf16 where the CPU has instructions for it and "
-        "some steps, timed before the run, are faster than in fp32",
+        "precision: bf16 is mixed precision with float32 weights, fp16 the same with loss scaling, on accelerators "
+        "alone; auto: bf16 where the CPU has instructions for it and some steps, timed before the run, are faster than "
+        "in fp32",
     )
     recompute: bool | None = setting(
         None,

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.metrics.intervals import Interval, Share, Sums, clopper_pearson, columns, ratio, resamples
+from headway.metrics.intervals import (
+    DRAWS,
+    MIN_RESAMPLES,
+    Interval,
+    Share,
+    Sums,
+    clopper_pearson,
+    columns,
+    ratio,
+    resamples,
+)
 from headway.metrics.retrieval import MedianRank
 from headway.metrics.scores import MEASURES
 from headway.metrics.scoring import MacroF1, bleu, chrf, score_classes, score_pairs, score_texts
@@ -65,7 +75,7 @@ def test_the_bootstrap_of_bleu_is_that_of_sacrebleu() -> None:
 def test_resampled_scores_are_the_scores_of_resamples(rows: list[tuple[str, str]]) -> None:
     """What is computed for all resamples at once is what each of them has alone."""
     answers, references = zip(*sorted(rows), strict=True)
-    counts = resamples(len(rows))[:20]
+    counts = next(iter(resamples(len(rows))))[:20]
     right = np.array([a == r for a, r in sorted(rows)])
     ranks = np.sort(np.array([ord(a) - 96 for a, _ in rows]))
     for one in (MacroF1(answers, references), Share(np.sort(right)), MedianRank(ranks)):
@@ -77,8 +87,18 @@ def test_resampled_scores_are_the_scores_of_resamples(rows: list[tuple[str, str]
 def test_one_record_has_no_interval_and_too_many_are_bounded() -> None:
     assert all(math.isnan(end) for end in Sums(columns([1.0], [1]), ratio).interval())
     assert score_texts([3.0], [2], [5]).told("loss") == "1.5000 (2 tokens)"
-    assert resamples(3).shape == (1000, 3)
-    assert resamples(20_000).shape == (200, 20_000)
+    assert [some.shape for some in resamples(3)] == [(1000, 3)]
+    assert [some.shape for some in resamples(20_000)] == [(200, 20_000)]
+
+
+@pytest.mark.slow
+def test_resamples_of_many_records_come_in_parts_and_are_those_at_once() -> None:
+    count, parts = 70_001, list(resamples(70_001))
+    assert sum(map(len, parts)) == MIN_RESAMPLES
+    assert max(part.size for part in parts) <= DRAWS
+    at_once = np.random.default_rng(0).integers(0, count, (MIN_RESAMPLES, count))
+    for row, draws in zip(np.concatenate(parts), at_once, strict=True):
+        assert np.array_equal(row, np.bincount(draws, minlength=count))
     assert 2.0 in Interval(1.0, 2.0)
     assert 2.5 not in Interval(1.0, 2.0)
 

@@ -13,12 +13,17 @@ from typing import Any
 import torch
 
 from headway.distributed import world as rendezvous
+from headway.distributed.sharing import sharing
 from headway.distributed.world import ALONE, World, joined
 from headway.errors import UserError
-from headway.training.build import batches_of, learner_of
+from headway.training.build import batches_of, evaluator_of, learner_of
+from headway.training.learner import Learner
 from headway.training.parallel import whole
 from headway.training.plan import Plan
 from headway.training.processes import share_of
+from headway.training.saving import BackgroundSaver
+from headway.training.sharded import ShardedSaver
+from headway.training.store import Snapshot, Store
 from tests.train.disks import same_tensors
 from tests.train.runs import planned
 
@@ -94,24 +99,55 @@ LAYOUTS: dict[int, list[dict[str, str]]] = {
 }
 UNEVEN = {**SPLIT, "model.attention_dropout": "0", "model.hidden": "14"}  # which 2 × 2 processes do not share evenly
 FURTHER = 10  # steps
+EVALUATED = ("transformer", "gpt2", "classes", "conformer", "clip")
 
 
 def layouts(world: World) -> list[Any]:
-    """Whether each layout that restores a checkpoint has it bit for bit, and what its further steps are."""
+    """Whether each layout that restores a checkpoint has it bit for bit, and what its further steps are.
+
+    Behind them the files of the last checkpoint that all processes have written.
+    """
     tensors, same, found = dict[str, Any](), list[bool](), list[list[float]]()
-    for layout, where in [*((layout, world) for layout in LAYOUTS[world.size]), ({}, ALONE)]:
+    store, files = Store(Path(f"layouts of {world.size}")), list[str]()
+    for step, (layout, where) in enumerate([*((layout, world) for layout in LAYOUTS[world.size]), ({}, ALONE)]):
         made = planned("transformer", **UNEVEN, **layout, **STEADY)
         made = replace(made, share=share_of(made, where))
         learner = learner_of(made, where)
         if tensors:
-            learner.restore(tensors)
+            read = store.load(step - 1).tensors if where.first else {}
+            learner.restore(read)
             same.append(all(same_tensors(own, tensors[part]) for part, own in learner.tensors().items()))
         else:
             learner.learn(1, next(batches_of(made)(1, 2)))
         tensors = {part: {name: one.clone() for name, one in own.items()} for part, own in learner.tensors().items()}
+        if where is world:
+            files = saved(learner, store, step, world) or files
         steps = [learner.learn(at, read) for at, read in enumerate(batches_of(made)(2, 2 + FURTHER), 2)]
         found.append([number for step in steps for number in (step.loss / step.targets, step.norm)])
-    return [same, *found]
+    return [same, *found, files]
+
+
+def saved(learner: Learner, store: Store, step: int, world: World) -> list[str]:
+    """Writes a checkpoint as the run of a layout does; its files, where all processes write it."""
+    sharded = learner.engine.splits_parameters
+    with ShardedSaver(store, world) if sharded else BackgroundSaver(store, world) as saver:
+        saver.save(Snapshot(step, saver.tensors(learner), {}), ())
+        assert saver.written(wait=True) == ([step] if sharded or world.first else [])
+    world.totals()
+    return sorted(one.name for one in store.folder_of(step).iterdir()) if sharded else []
+
+
+def evaluations(world: World) -> dict[str, Any]:
+    """The scores of some models by all processes together."""
+    found = dict[str, Any]()
+    for family in EVALUATED:
+        made = planned(family)
+        evaluator = evaluator_of(made)
+        assert evaluator is not None
+        with sharing(world):
+            result = evaluator(made.build().eval())
+        found[family] = [dict(result.values), [list(one) for one in result.samples]]
+    return found
 
 
 def refusals(world: World) -> list[str]:
@@ -135,7 +171,8 @@ def compare(folder: Path) -> None:
         found = {name: steps_of(name, world) for name in cases(world.size)}
         world.check_same({"the same": "everywhere"})
         told: dict[str, Any] = {"steps": found, "total": world.totals(1.0, world.rank)}
-        more = {"layouts": layouts(world), **({"refusals": refusals(world)} if both else {})}
+        more = {"layouts": layouts(world), "evaluations": evaluations(world)}
+        more |= {"refusals": refusals(world)} if both else {}
         (folder / f"{world.rank} of {world.size}.json").write_text(json.dumps(told | more))
 
 

@@ -5,14 +5,15 @@ Each flush that is left out and each order that is changed is a deliberate defec
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,19 @@ from typing import Any
 import pytest
 
 from headway.errors import UserError
-from headway.system import remove_tree
-from headway.training.store import MANIFEST, Snapshot, Store
+from headway.system import Disk, remove_tree
+from headway.training.parallel import owners
+from headway.training.store import (
+    MANIFEST,
+    Contents,
+    FileDigest,
+    Parts,
+    Snapshot,
+    Store,
+    index_files,
+    shard_files,
+    state_file,
+)
 from tests.train.disks import HURRIED, PLAN, File, Make, Save, Stop, Torn, fates, leftovers, same, snapshot, store
 
 
@@ -91,6 +103,50 @@ class Crashes:
         assert after.steps() == [*before, 70][-2:], "it keeps others than the last two"
 
 
+PROCESSES = 2
+
+
+class SharedStore(Store):
+    """Saves as several processes do, one of them after the other."""
+
+    def save(self, snapshot: Snapshot, protect: Collection[int] = ()) -> Path:
+        own = shares(snapshot)
+        with self.writing(snapshot.step) as part:
+            files = {
+                **self.written_by_all(part, own),
+                **self.write_files(part, {**indexes(own), **state_file(snapshot)}),
+            }
+            return self.complete(part, snapshot.step, files, protect)
+
+    def written_by_all(self, part: Path, own: Sequence[Parts]) -> dict[str, FileDigest]:
+        found: dict[str, FileDigest] = {}
+        for rank, tensors in enumerate(own):
+            found |= self.write_files(part, shard_files(tensors, rank, PROCESSES))
+        return found
+
+
+def shares(snapshot: Snapshot) -> list[Parts]:
+    """What each process writes of a checkpoint."""
+    owner = {part: owners(named, PROCESSES) for part, named in snapshot.tensors.items()}
+    return [
+        {
+            part: {name: x for name, x in named.items() if owner[part][name] == rank}
+            for part, named in snapshot.tensors.items()
+        }
+        for rank in range(PROCESSES)
+    ]
+
+
+def indexes(own: Sequence[Parts]) -> Contents:
+    return index_files(
+        [{part: {name: x.nbytes for name, x in named.items()} for part, named in one.items()} for one in own]
+    )
+
+
+def shared_store(folder: Path, disk: Disk = HURRIED) -> Store:
+    return SharedStore(folder, keep=2, disk=disk)
+
+
 class Forgetful(Torn):
     """Says that it has flushed, and has not, where it `forgets`."""
 
@@ -125,16 +181,21 @@ class Late(Torn):
             file.safe = bytes(file.live)
 
 
+STORES = {"one process": store, "several": shared_store}
+
+
 @pytest.mark.slow
-def test_no_crash_loses_what_was_saved(memory: Path) -> None:
-    crashes = Crashes(memory, store, every=3)
+@pytest.mark.parametrize("make", STORES.values(), ids=STORES)
+def test_no_crash_loses_what_was_saved(memory: Path, make: Make) -> None:
+    crashes = Crashes(memory, make, every=3)
     assert crashes.run() >= 200
     assert crashes.looked >= 4 * 60
 
 
 @pytest.mark.proof
-def test_no_crash_at_any_operation_loses_what_was_saved(memory: Path) -> None:
-    crashes = Crashes(memory, store)
+@pytest.mark.parametrize("make", STORES.values(), ids=STORES)
+def test_no_crash_at_any_operation_loses_what_was_saved(memory: Path, make: Make) -> None:
+    crashes = Crashes(memory, make)
     assert crashes.run() * 4 == crashes.looked
 
 
@@ -209,6 +270,46 @@ def test_a_forgotten_flush_is_noticed(memory: Path, what: str) -> None:
         Crashes(memory, store, 2, 0, lambda root, stop: Forgetful(root, stop, FORGOTTEN[what])).run()
 
 
+FORGOTTEN_BY_SEVERAL: dict[str, Callable[[Path], bool]] = {
+    "tensors of the second": lambda path: path.name == "optimiser-00002-of-00002.safetensors",
+    "index": lambda path: path.name == "model.safetensors.index.json",
+    "manifest": FORGOTTEN["manifest"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", FORGOTTEN_BY_SEVERAL)
+def test_a_forgotten_flush_of_one_of_several_is_noticed(memory: Path, what: str) -> None:
+    with pytest.raises(AssertionError, match="crash before"):
+        Crashes(memory, shared_store, 2, 0, lambda root, stop: Forgetful(root, stop, FORGOTTEN_BY_SEVERAL[what])).run()
+
+
+class WaitsForNobody(SharedStore):
+    """Completes a checkpoint before the last process has written."""
+
+    def save(self, snapshot: Snapshot, protect: Collection[int] = ()) -> Path:
+        own = shares(snapshot)
+        late = shard_files(own[-1], PROCESSES - 1, PROCESSES)
+        with self.writing(snapshot.step) as part:
+            files = self.write_files(part, shard_files(own[0], 0, PROCESSES))
+            files |= {name: digest_of(data) for name, data in shard_files(own[-1], PROCESSES - 1, PROCESSES).items()}
+            files |= self.write_files(part, {**indexes(own), **state_file(snapshot)})
+            place = self.complete(part, snapshot.step, files, protect)
+            self.write_files(place, late)
+            return place
+
+
+def digest_of(data: Iterable[memoryview]) -> FileDigest:
+    whole = b"".join(data)
+    return FileDigest(len(whole), hashlib.sha256(whole).hexdigest())
+
+
+@pytest.mark.slow
+def test_a_process_that_nobody_waits_for_is_noticed(memory: Path) -> None:
+    with pytest.raises(AssertionError, match="crash before"):
+        Crashes(memory, lambda folder, disk: WaitsForNobody(folder, 2, disk), 1, 0).run()
+
+
 @pytest.mark.slow
 def test_a_name_that_comes_before_the_bytes_is_noticed(memory: Path) -> None:
     with pytest.raises(AssertionError, match="crash before"):
@@ -244,11 +345,18 @@ class ReplacesByDeleting(Store):
 class FillsInPlace(Store):
     """Writes into the folder that already has the checkpoint's name."""
 
-    def write(self, step: int, contents: Any) -> Path:
-        if self.folder_of(step).exists():
-            return super().write(step, contents)
-        self.write_files(self.folder_of(step), step, contents)
-        return self.folder_of(step)
+    @contextmanager
+    def writing(self, step: int) -> Generator[Path]:
+        with super().writing(step) as part:
+            if self.folder_of(step).exists():
+                yield part
+            else:
+                remove_tree(self.disk, part)
+                self.disk.make(self.folder_of(step))
+                yield self.folder_of(step)
+
+    def publish(self, part: Path, step: int) -> Path:
+        return part if part == self.folder_of(step) else super().publish(part, step)
 
 
 class LeavesLeftovers(Store):

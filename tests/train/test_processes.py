@@ -20,11 +20,11 @@ import pytest
 from headway.cli.main import main
 from headway.data.order import WHOLE, BatchPosition, StepShare
 from headway.distributed.launcher import free_port, plain
-from headway.distributed.world import joined
+from headway.distributed.world import ALONE, joined
 from headway.errors import UserError
 from headway.training.store import Store
 from tests.train.disks import same
-from tests.train.process import FURTHER, cases, steps_of
+from tests.train.process import FURTHER, cases, evaluations, steps_of
 from tests.train.runs import data_in
 
 ROOT = Path(__file__).parent.parent.parent
@@ -157,12 +157,29 @@ def test_steps_are_those_of_one_process(count: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("count", [2, 4])
 def test_checkpoints_know_no_layout(count: int) -> None:
-    """From layout to layout to one process: the same weights and optimiser, bit for bit, and the same ten steps."""
+    """From layout to layout to one process: the same weights and optimiser, bit for bit, and the same ten steps.
+
+    What layouts that split parameters have written is a file of each process, and an index.
+    """
+    shards = [
+        f"{part}-{at:05}-of-{count:05}.safetensors" for part in ("model", "optimiser") for at in range(1, count + 1)
+    ]
+    indexes = [f"{part}.safetensors.index.json" for part in ("model", "optimiser")]
     for process in computed(count):
-        restored, first, *others = process["layouts"]
+        restored, first, *others, files = process["layouts"]
+        assert files == sorted(["manifest.json", "state.json", *indexes, *shards])
         assert restored == [True, True, True]
         assert len(first) == 2 * FURTHER
         np.testing.assert_allclose(others, [first] * 3, rtol=2e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", [2, 4])
+def test_an_evaluation_is_that_of_one_process(count: int) -> None:
+    """To the bit."""
+    expected = json.loads(json.dumps(evaluations(ALONE)))
+    for process in computed(count):
+        assert process["evaluations"] == expected
 
 
 @pytest.mark.long
@@ -236,21 +253,26 @@ def checkpoint(folder: str) -> Any:
     return found[0]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(place: Path) -> str:
+BY_PARALLEL = {"DDP": (), "FSDP": ("--train.parallel", "fsdp")}
+
+
+@pytest.fixture(scope="module", params=BY_PARALLEL)
+def undisturbed(place: Path, request: pytest.FixtureRequest) -> str:
     """A run of two processes."""
-    run = train("--out", "undisturbed", "--processes", "2")
+    name: str = request.param
+    run = train("--out", name, "--processes", "2", *BY_PARALLEL[name])
     out, said = run.communicate(timeout=PATIENCE)
     assert (run.returncode, said) == (0, "")
     assert out.count("done: the weights are those of step") == 1
-    assert "DDP: 2 processes, rows of every batch each" in out
-    return "undisturbed"
+    assert f"{name}: 2 processes, rows of every batch each" in out
+    return name
 
 
 @pytest.mark.long
 def test_a_killed_process_is_replaced_and_nothing_is_lost(undisturbed: str) -> None:
-    run = train("--out", "killed", "--processes", "2", "--supervise")
-    wait_for(Path("killed/checkpoints/step-0000020"), run)
+    folder = f"{undisturbed}-killed"
+    run = train("--out", folder, "--processes", "2", "--supervise", *BY_PARALLEL[undisturbed])
+    wait_for(Path(folder, "checkpoints/step-0000020"), run)
     os.kill(ranks_of(run.pid)[1], signal.SIGKILL)
     out, said = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, said
@@ -258,9 +280,30 @@ def test_a_killed_process_is_replaced_and_nothing_is_lost(undisturbed: str) -> N
     assert sentences[0].startswith("error: another process of this run has ended or cannot be reached; nothing is lost")
     assert sentences[1:] == ["process 1 was killed by SIGKILL; the run is started again from its last checkpoint"]
     assert "resumed at step" in out
-    assert same(checkpoint("killed"), checkpoint(undisturbed))
-    weights = [Path(folder, "model.safetensors").read_bytes() for folder in ("killed", undisturbed)]
+    assert same(checkpoint(folder), checkpoint(undisturbed))
+    weights = [Path(one, "model.safetensors").read_bytes() for one in (folder, undisturbed)]
     assert weights[0] == weights[1]
+    assert not list(Path(folder, "checkpoints").glob(".part-*"))
+
+
+@pytest.mark.long
+def test_a_run_goes_on_with_other_processes_and_layouts(undisturbed: str) -> None:
+    """From two processes to one to two of the other layout, which read the same rows; dropout is another."""
+    folder, other = f"{undisturbed}-moved", next(layout for name, layout in BY_PARALLEL.items() if name != undisturbed)
+    run = train("--out", folder, "--processes", "2", *BY_PARALLEL[undisturbed])
+    wait_for(Path(folder, "checkpoints/step-0000020"), run)
+    for words in (("--train.parallel", "ddp"), ("--processes", "2", *other)):
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(PATIENCE) == 128 + signal.SIGTERM
+        before = checkpoint(folder).step
+        run = train("--out", folder, "--resume", *words)
+        wait_for(Path(folder, f"checkpoints/step-{before + 10 - before % 10:07}"), run)
+    out, said = run.communicate(timeout=PATIENCE)
+    assert (run.returncode, said) == (0, "")
+    assert f"resumed at step {before}" in out
+    told = [list(map(json.loads, Path(one, "metrics.jsonl").read_text().splitlines())) for one in (folder, undisturbed)]
+    rows = [[(line["step"], line.get("targets"), line.get("count")) for line in lines] for lines in told]
+    assert rows[0] == rows[1]
 
 
 @pytest.mark.long

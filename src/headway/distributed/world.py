@@ -64,6 +64,10 @@ class World:
         """The text of process 0, in every process."""
         return text
 
+    def gathered(self, text: str) -> list[str]:
+        """The text of each process, in every process."""
+        return [text]
+
     def send(self, tensors: Sequence[torch.Tensor]) -> None:
         """Gives tensors of all processes the values of those of process 0."""
 
@@ -117,11 +121,22 @@ class JoinedWorld(World):
 
         size = torch.tensor(len(text.encode()), device="cpu")
         self.send([size])
-        data = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8) if self.first and text else None
-        data = torch.zeros(int(size), dtype=torch.uint8, device="cpu") if data is None else data
+        data = as_bytes(text if self.first else "", int(size))
         if len(data):
             self.send([data])
-        return bytes(data.tolist()).decode()
+        return data.numpy().tobytes().decode()
+
+    def gathered(self, text: str) -> list[str]:
+        import torch
+        from torch import distributed
+
+        sizes = [torch.zeros((), dtype=torch.long, device="cpu") for _ in range(self.size)]
+        distributed.all_gather(sizes, torch.tensor(len(text.encode()), device="cpu"))
+        longest = max(map(int, sizes))
+        texts = [as_bytes("", longest) for _ in range(self.size)]
+        if longest:
+            distributed.all_gather(texts, as_bytes(text, longest))
+        return [one.numpy().tobytes()[: int(size)].decode() for one, size in zip(texts, sizes, strict=True)]
 
     def send(self, tensors: Sequence[torch.Tensor]) -> None:
         from torch import distributed
@@ -134,6 +149,13 @@ class JoinedWorld(World):
 
         for tensor in tensors:
             distributed.all_reduce(tensor)
+
+
+def as_bytes(text: str, size: int) -> torch.Tensor:
+    """A text as so many bytes, zeros behind it."""
+    import torch
+
+    return torch.frombuffer(bytearray(text.encode().ljust(size, b"\0")), dtype=torch.uint8) if size else torch.empty(0)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
@@ -84,14 +84,69 @@ def foreign(place: Path) -> UserError | None:
 
 def read_shards(index: Path, read: Callable[[Path], Tensors]) -> Tensors:
     """The tensors of an index, each from the file that it names in the same folder."""
-    places = read_json(index).get("weight_map")
-    if not isinstance(places, Mapping) or not all(isinstance(x, str) for pair in places.items() for x in pair):
-        raise UserError(f"{index} has no weight_map from tensors to files")
-    shards = {file: read(beside(index, file)) for file in sorted(set(places.values()))}
+    places = index_places(index)
+    shards = {file: read(file) for file in sorted(set(places.values()))}
     absent = sorted(name for name, file in places.items() if name not in shards[file])
     if absent:
         raise UserError(f"{index} names {len(absent)} tensors that are not in their files: {listed(absent)}")
     return {name: shards[file][name] for name, file in places.items()}
+
+
+class DescribedTensors(Mapping[str, Tensor]):
+    """Tensors by name whose shapes and dtypes are known before one of them is read."""
+
+    described: Mapping[str, tuple[Sequence[int], torch.dtype]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.described)
+
+    def __len__(self) -> int:
+        return len(self.described)
+
+
+def described(tensors: Mapping[str, Tensor]) -> Mapping[str, tuple[Sequence[int], torch.dtype]]:
+    """Shapes and dtypes."""
+    if isinstance(tensors, DescribedTensors):
+        return tensors.described
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+class StoredTensors(DescribedTensors):
+    """The tensors of safetensors files, each read when it is asked for; together they may not fit into memory."""
+
+    def __init__(self, files: Mapping[str, Path]):
+        from safetensors import safe_open
+
+        self.files = files
+        self.opened = {file: safe_open(file, "pt") for file in sorted(set(files.values()))}
+        names = {name: self.opened[file].get_slice(name) for name, file in files.items()}
+        dtypes = {word: dtype for dtype, word in DTYPES.items()}
+        self.described = {name: (one.get_shape(), dtypes[one.get_dtype()]) for name, one in names.items()}
+
+    @staticmethod
+    def of(index: Path) -> StoredTensors:
+        """Those of an index, each in the file of the same folder that it names."""
+        from safetensors import SafetensorError
+
+        try:
+            places = index_places(index)
+            for file in sorted({*places.values()}):
+                check_header(file)
+            return StoredTensors(places)
+        except (SafetensorError, KeyError) as error:
+            said = f"{index} and the files that it names do not fit together: {error}"
+            raise UserError(said, do="fetch or write them again") from None
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.opened[self.files[name]].get_tensor(name)
+
+
+def index_places(index: Path) -> dict[str, Path]:
+    """The file of each tensor, by an index."""
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, Mapping) or not all(isinstance(x, str) for pair in places.items() for x in pair):
+        raise UserError(f"{index} has no weight_map from tensors to files")
+    return {name: beside(index, file) for name, file in places.items()}
 
 
 def beside(index: Path, file: str) -> Path:

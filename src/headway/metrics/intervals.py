@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, Self
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 LEVEL = 0.95
 RESAMPLES, MIN_RESAMPLES = 1000, 100
-DRAWS = 4_000_000  # at most, of all resamples together, down to the least number of these
+DRAWS = 4_000_000  # at most, of all resamples together, down to the least number of these, and at once
 HALVINGS = 60  # of the range from 0 to 1, which leave nothing that a float could tell
 
 Rows = Sequence[int]
@@ -73,7 +73,8 @@ class Statistic(ABC):
         if self.count < 2:
             return UNKNOWN
         outside = (1 - LEVEL) / 2
-        low, high = np.quantile(self.resampled(resamples(self.count)), (outside, 1 - outside)).tolist()
+        scores = np.concatenate([self.resampled(some) for some in resamples(self.count)])
+        low, high = np.quantile(scores, (outside, 1 - outside)).tolist()
         return Interval(low, high)
 
 
@@ -154,13 +155,23 @@ def lower_limit(right: int, count: int) -> float:
     return (low + high) / 2
 
 
+def resamples(count: int) -> Iterable[Numbers]:
+    """How often each record is drawn in each resample, R N, in parts of at most `DRAWS` or of one resample."""
+    return drawn_once(count) if MIN_RESAMPLES * count <= DRAWS else drawn(count)
+
+
 @lru_cache(1)
-def resamples(count: int) -> Numbers:
-    """How often each record is drawn in each resample, R N."""
-    several = min(RESAMPLES, max(MIN_RESAMPLES, DRAWS // count))
-    draws = np.random.default_rng(0).integers(0, count, (several, count))
-    places = draws + count * np.arange(several)[:, None]
-    return np.bincount(places.ravel(), minlength=several * count).reshape(several, count).astype(np.float64)
+def drawn_once(count: int) -> tuple[Numbers, ...]:
+    """Those of few records, which several scores of the same records have in common."""
+    return tuple(drawn(count))
+
+
+def drawn(count: int) -> Iterator[Numbers]:
+    several, random = min(RESAMPLES, max(MIN_RESAMPLES, DRAWS // count)), np.random.default_rng(0)
+    together = max(1, DRAWS // count)
+    for some in (min(together, several - at) for at in range(0, several, together)):
+        places = random.integers(0, count, (some, count)) + count * np.arange(some)[:, None]
+        yield np.bincount(places.ravel(), minlength=some * count).reshape(some, count).astype(np.float64)
 
 
 def ratio(totals: Sequence[float]) -> float:

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from headway.data.kinds import DataKind
 from headway.data.order import batched, random_for
 from headway.data.tokenizer import Tokenizer
+from headway.distributed.sharing import shared
 from headway.errors import UserError, listed, nearest
 from headway.nn.trunk import device_of
 from headway.tasks.batches import DataRow, EncoderInput, Row, ids, to_device
@@ -360,17 +361,27 @@ class StatefulLoss(Protocol):
 @torch.inference_mode()
 def validation_loss(task: Task, model: nn.Module, batches: Sequence[Any]) -> float:
     """The loss of a target over validation batches."""
-    task, device, count = task.without_augmentation(), device_of(model), sum(batch.targets for batch in batches)
-    return sum(task.loss(model, to_device(batch, device)).item() for batch in batches) / max(1, count)
+    task, device = task.without_augmentation(), device_of(model)
+
+    def loss(at: int) -> tuple[float, int]:
+        batch = batches[at]
+        return task.loss(model, to_device(batch, device)).item(), batch.targets
+
+    found = [one for _, one in shared(loss, range(len(batches)))]
+    return sum(one for one, _ in found) / max(1, sum(count for _, count in found))
 
 
 @torch.inference_mode()
-def loss_scores(task: Task, model: nn.Module, batches: Iterable[Any], target: str, *more: str) -> Scores:
+def loss_scores(task: Task, model: nn.Module, batches: Sequence[Any], target: str, *more: str) -> Scores:
     """The loss of a target over validation batches as a score, and what follows from it: "perplexity"."""
     from headway.metrics.scoring import score_losses
 
     task, device = task.without_augmentation(), device_of(model)
-    parts = [part for batch in batches for part in task.loss_parts(model, to_device(batch, device))]
+
+    def losses_of(at: int) -> list[tuple[float, int]]:
+        return list(task.loss_parts(model, to_device(batches[at], device)))
+
+    parts = [part for _, found in shared(losses_of, range(len(batches))) for part in found]
     losses, counts = zip(*(parts or [(0.0, 0)]), strict=True)
     return score_losses(losses, counts, f"{target}s", ("loss", *more))
 

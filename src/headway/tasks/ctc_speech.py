@@ -20,6 +20,7 @@ from headway.data.order import batched
 from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
+from headway.distributed.sharing import shared
 from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.ctc_decoding import PrefixBeam, ctc_greedy
@@ -232,13 +233,17 @@ def about_media(
     task: Task, model: nn.Module, records: Iterable[Record], options: GenerationOptions
 ) -> tuple[list[Sample], tuple[str, ...]]:
     """What a model writes for each image or sound, and which limits ended that."""
-    known = list(records)
-    answers: list[Any] = list(task.predict(model, [record.name for record in known], options))
-    samples = [
-        Sample(record.name, answer.output, " / ".join(record.fields[1:]))
-        for record, answer in zip(known, answers, strict=True)
-    ]
-    return samples, stop_notes(Counter(answer.stopped_at for answer in answers))
+
+    def answered(some: Sequence[Record]) -> list[tuple[str, str | None]]:
+        found: list[Any] = list(task.predict(model, [record.name for record in some], options))
+        return [(answer.output, answer.stopped_at) for answer in found]
+
+    samples, stops = list[Sample](), Counter[str | None]()
+    for some, answers in shared(answered, batched(records, TOGETHER)):
+        for record, (output, stopped_at) in zip(some, answers, strict=True):
+            samples.append(Sample(record.name, output, " / ".join(record.fields[1:])))
+            stops[stopped_at] += 1
+    return samples, stop_notes(stops)
 
 
 def transcript_scores(samples: Sequence[Sample]) -> Scores:

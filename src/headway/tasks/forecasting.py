@@ -24,6 +24,7 @@ from headway.data.numbers import vectors
 from headway.data.order import batched
 from headway.data.records import Record, by_document
 from headway.data.splits import DataSplits
+from headway.distributed.sharing import shared
 from headway.errors import UserError, counted
 from headway.metrics.intervals import Sums, columns
 from headway.metrics.scores import Scores
@@ -281,11 +282,14 @@ class Forecasting(MediaReader, StreamTask):
 @torch.inference_mode()
 def predicted_rows(model: nn.Module, batches: Iterable[ForecastBatch]) -> list[PredictedRow]:
     """All rows that batches ask for."""
-    device = device_of(model)
+
+    def predicted(batch: ForecastBatch) -> Tensor:
+        return to_device(batch, device_of(model)).predicted(model)
+
     found = [
         PredictedRow(*rows)
-        for batch in (to_device(one, device) for one in batches)
-        for rows in zip(*(x.cpu() for x in (batch.before(), batch.predicted(model), batch.wanted)), strict=True)
+        for batch, ahead in shared(predicted, batches)
+        for rows in zip(batch.before().cpu(), torch.as_tensor(ahead).cpu(), batch.wanted.cpu(), strict=True)
     ]
     if not found:
         raise UserError("no row that is to be foreseen has one before it", do="give tables of two rows or more")

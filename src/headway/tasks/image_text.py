@@ -8,8 +8,9 @@ Axes:  N images   M texts   B pairs   P width of the vectors that are compared
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from headway.data.order import batched
 from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
+from headway.distributed.sharing import shared
 from headway.errors import UserError
 from headway.generate.session import context_of
 from headway.metrics.retrieval import KS, chance_recall, score_retrieval
@@ -166,9 +168,13 @@ class ImageTextContrastive(TextsAboutMedia):
         """Recall both ways among all images and all texts, so that more data is a harder task."""
         known = list(records)
         names, texts = [record.name for record in known], [text for record in known for text in record.fields[1:]]
-        images = torch.cat([self.embed(model, some) for some in batched(names, IMAGES_TOGETHER)])
-        vectors = torch.cat([self.embed_texts(model, some) for some in batched(texts, TEXTS_TOGETHER)])
-        near = (images @ vectors.mT).cpu()  # N M
+
+        def vectors(embed: Callable[[nn.Module, Sequence[str]], Tensor], inputs: Sequence[str], size: int) -> Tensor:
+            found = shared(partial(embed, model), batched(inputs, size))
+            return torch.cat([torch.as_tensor(one, device=device_of(model)) for _, one in found])
+
+        images, written = vectors(self.embed, names, IMAGES_TOGETHER), vectors(self.embed_texts, texts, TEXTS_TOGETHER)
+        near = (images @ written.mT).cpu()  # N M
         owners = [at for at, record in enumerate(known) for _ in record.fields[1:]]
         scores, by_chance = score_retrieval(near, owners), recall_by_chance(known)
         told = {name: f"by chance {MEASURES[name].shown(value)}" for name, value in by_chance.items()}

@@ -21,6 +21,7 @@ from headway.data.order import batched, random_for
 from headway.data.records import Record
 from headway.data.splits import DataSplits, subsample
 from headway.data.transforms.compose import CutMix, Mixing, Mixup, OneOf, soft_targets
+from headway.distributed.sharing import shared
 from headway.errors import UserError, counted, listed
 from headway.metrics.baselines import Vectors, most_frequent, nearest_mean
 from headway.metrics.intervals import Share
@@ -151,10 +152,14 @@ class MediaClassification(Classification, MediaTask):
     ) -> EvalResult:
         """Accuracy, also among the likeliest few where there are more classes than these."""
         answers, inside = CollectedAnswers(), list[bool]()
-        for some in batched(records, ANSWERED_TOGETHER):
+
+        def likeliest(some: Sequence[Record]) -> list[list[int]]:
             self.check(some)
             logits = self.batch(model, some).logits(model)
-            for record, best in zip(some, logits.topk(min(TOP, logits.shape[-1])).indices.tolist(), strict=True):
+            return logits.topk(min(TOP, logits.shape[-1])).indices.tolist()
+
+        for some, found in shared(likeliest, batched(records, ANSWERED_TOGETHER)):
+            for record, best in zip(some, found, strict=True):
                 names, right = [self.labels[pick] for pick in best], record.fields[1]
                 answers.add([Sample(record.name, names[0], right)])
                 inside.append(right in names)

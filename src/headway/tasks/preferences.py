@@ -28,6 +28,7 @@ from headway.data.order import batched
 from headway.data.records import Record
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
+from headway.distributed.sharing import shared
 from headway.errors import UserError
 from headway.metrics.intervals import Share
 from headway.metrics.scores import Scores
@@ -148,11 +149,12 @@ class PreferenceLM(Dialogue):
     def evaluate(
         self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
     ) -> EvalResult:
-        right = list[bool]()
-        for some in batched(records, EVALUATED_TOGETHER):
+        def right(some: Sequence[Record]) -> list[bool]:
             found = AnswerLogProbability(model)(self.batch(model, some))
-            right += (found[:, 0] > found[:, 1]).tolist()
-        return EvalResult(accuracy(right))
+            return (found[:, 0] > found[:, 1]).tolist()
+
+        parts = shared(right, batched(records, EVALUATED_TOGETHER))
+        return EvalResult(accuracy([one for _, found in parts for one in found]))
 
     def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
         """One of two answers by chance."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from headway.data.order import batched
 from headway.data.tokenizer import Tokenizer
+from headway.distributed.sharing import shared
 from headway.errors import UserError
 from headway.generate.request import begin_of
 from headway.generate.session import context_of, encode_sources
@@ -214,19 +215,26 @@ class Seq2Seq(TokenRows):
         answers, stops = CollectedAnswers(), Counter[str | None]()
         for part in batched(records, READ_TOGETHER):
             self.check_lengths(model, part)
-            found = self.answers(model, [record.fields[0] for record in part], options.generation)
-            stops.update(one.stopped_at for one in found)
-            answers.add(
-                Sample(one.input, one.output, record.fields[1]) for one, record in zip(found, part, strict=True)
-            )
+            sources = [record.fields[0] for record in part]
+            found = self.answers(model, sources, options.generation)
+            stops.update(stopped_at for _, stopped_at in found)
+            told = zip(sources, found, part, strict=True)
+            answers.add(Sample(source, output, record.fields[1]) for source, (output, _), record in told)
         extra = {"max_new_tokens": token_limit(self.settings, options.generation, begun=1)}
         return EvalResult(text_scores(answers, by), answers.samples, stop_notes(stops), extra)
 
-    def answers(self, model: nn.Module, sources: Sequence[str], options: GenerationOptions) -> list[TextPrediction]:
-        """What a model writes for each source; those of like length are answered together."""
-        order, found = sorted(range(len(sources)), key=lambda at: len(sources[at])), dict[int, TextPrediction]()
-        for some in batched(order, ANSWERED_TOGETHER):
-            found |= dict(zip(some, self.predict(model, [sources[at] for at in some], options), strict=True))
+    def answers(
+        self, model: nn.Module, sources: Sequence[str], options: GenerationOptions
+    ) -> list[tuple[str, str | None]]:
+        """What a model writes for each source, and what ended it; those of like length are answered together."""
+
+        def answered(some: Sequence[int]) -> list[tuple[str, str | None]]:
+            return [(one.output, one.stopped_at) for one in self.predict(model, [sources[at] for at in some], options)]
+
+        order = sorted(range(len(sources)), key=lambda at: len(sources[at]))
+        found = dict[int, tuple[str, str | None]]()
+        for some, answers in shared(answered, batched(order, ANSWERED_TOGETHER)):
+            found |= dict(zip(some, answers, strict=True))
         return [found[at] for at in range(len(sources))]
 
     def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:

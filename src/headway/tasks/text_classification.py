@@ -23,6 +23,7 @@ from headway.data.records import Record
 from headway.data.shards import Shards
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
+from headway.distributed.sharing import shared
 from headway.errors import UserError, listed, nearest
 from headway.metrics.baselines import WordCounts, most_frequent, naive_bayes
 from headway.metrics.scores import Scores
@@ -165,11 +166,15 @@ class TextLabelTask(Classification, TokenRows):
     ) -> EvalResult:
         """What is longer than the model can read is cut, as it is in training."""
         answers, cuts = CollectedAnswers(), Counter[str | None]()
-        for some in batched(records, ANSWERED_TOGETHER):
+
+        def answered(some: Sequence[Record]) -> list[list[int]]:
             self.check(some)
+            return self.batch(model, some).likeliest(model)
+
+        for some, found in shared(answered, batched(records, ANSWERED_TOGETHER)):
             rows = self.tokenizer.encode_batch([record.fields[0] for record in some])
             cuts.update(row.cut for row in fitted(rows, self.max_length))
-            for record, row in zip(some, self.batch(model, some).likeliest(model), strict=True):
+            for record, row in zip(some, found, strict=True):
                 wanted = self.labels_in(record.fields[1])[: len(row)]  # cut too
                 answers.add([Sample(record.name, " ".join(self.labels[pick] for pick in row), " ".join(wanted))])
         return EvalResult(self.scores(answers), answers.samples, cut_notes(cuts), {"cut": cuts.total() - cuts[None]})

@@ -55,10 +55,12 @@ def accelerator(
     return Accelerator(name, teraflops * TERA, gigabytes * GIGA, *speeds, sustained)
 
 
-# Sustained shares: 0.21 on the V100 is GPT-3's (Chowdhery et al. 2022, table 3), which holds all its waiting too.  0.49
-# on the A100 is that of LLaMA 65B (1,022,362 GPU hours for 1.4e12 tokens: Touvron et al. 2023), and 0.43 on the H100
-# the upper end of Llama 3 (38 to 43 %: Grattafiori et al. 2024, table 4).  Of the others no report was at hand: older
-# ones are taken to be like the V100, those of the A100's time like it, and later ones like the H100.
+# Sustained shares are those of device hours: FLOPs of a whole training over what the devices could have done, so that
+# restarts and evaluations are in them.  0.21 on the V100 is GPT-3's (Chowdhery et al. 2022, table 3), which holds all
+# its waiting too.  0.49 on the A100 is that of LLaMA 65B (1,022,362 hours for 1.4e12 tokens: Touvron et al. 2023), and
+# 0.36 on the H100 that of Llama 3.1 405B (30.84e6 hours for 15.6e12 tokens by its model card; of its steps alone 38 to
+# 43 % are reported: Grattafiori et al. 2024, table 4).  Of the others no report was at hand: older ones are taken to be
+# like the V100, those of the A100's time like it, and later ones like the H100.
 ACCELERATORS = {
     one.name: one
     for one in (
@@ -70,12 +72,12 @@ ACCELERATORS = {
         accelerator("L4", 121, 24, 300, 32, 12.5, 0.49),
         accelerator("L40S", 362, 48, 864, 32, 25, 0.49),
         accelerator("RTX4090", 165, 24, 1008, 32, 1.25, 0.49),
-        accelerator("H100-PCIe", 756, 80, 2000, 64, 25, 0.43),
-        accelerator("H100", 989, 80, 3350, 450, 50, 0.43),
-        accelerator("H200", 989, 141, 4800, 450, 50, 0.43),
-        accelerator("B200", 2250, 180, 7700, 900, 50, 0.43),
-        accelerator("MI250X", 383, 128, 3277, 150, 25, 0.43),
-        accelerator("MI300X", 1307, 192, 5300, 448, 50, 0.43),
+        accelerator("H100-PCIe", 756, 80, 2000, 64, 25, 0.36),
+        accelerator("H100", 989, 80, 3350, 450, 50, 0.36),
+        accelerator("H200", 989, 141, 4800, 450, 50, 0.36),
+        accelerator("B200", 2250, 180, 7700, 900, 50, 0.36),
+        accelerator("MI250X", 383, 128, 3277, 150, 25, 0.36),
+        accelerator("MI300X", 1307, 192, 5300, 448, 50, 0.36),
     )
 }
 CPU = "cpu"  # a process on this machine, whose speed is measured

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from headway.distributed.world import ALONE, World
-from headway.dtype import BF16, describe_device
+from headway.dtype import DTYPES, FP16, FP32, describe_device
 from headway.errors import counted
 from headway.recipe import Recipe
 from headway.system import gibibytes
@@ -21,6 +21,7 @@ from headway.training.defaults import config_dim, weights_per_token
 from headway.training.groups import ENCODER, OUT, describe_reuse, freeze, groups, leave
 from headway.training.learner import EMA, Learner
 from headway.training.loop import RunLimits
+from headway.training.loss_scale import LossScale
 from headway.training.optimiser import (
     WSD,
     Adafactor,
@@ -64,7 +65,8 @@ def learner_of(made: Plan, world: World = ALONE) -> Learner:
         max_grad_norm=train.max_grad_norm,
         average=average,
         memory=memory,
-        dtype=torch.bfloat16 if train.dtype == BF16 else torch.float32,
+        dtype=getattr(torch, DTYPES[FP32 if train.dtype == "auto" else train.dtype]),
+        loss_scale=LossScale() if train.dtype == FP16 else None,
         recompute=train.recompute or False,
         world=world,
         share=made.share,

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from headway.data.records import Record
-from headway.dtype import BF16, FP32, check_bf16, device_named, has_instructions
+from headway.dtype import BF16, FP16, FP32, check_bf16, device_named, has_instructions
 from headway.errors import UserError, counted
 from headway.recipe import Recipe, flat, from_flat
 from headway.system import CPU, peak_memory
@@ -147,8 +147,10 @@ def with_dtype(made: Plan, clock: Clock = perf_counter) -> tuple[Plan, str]:
     """The plan with its precision, and why it has this one: asked for, or the faster where the CPU has both."""
     asked, able = made.recipe.train.dtype, has_instructions(BF16)
     if (kind := device_named(made.recipe.device).type) != CPU and asked != FP32:  # below it is the CPU that is asked
-        how = f"{FP32}: on {kind}, mixed precision is for --train.dtype {BF16}"
-        return (made, BF16) if asked == BF16 else (decided(made, FP32), how)
+        how = f"{FP32}: on {kind}, mixed precision is for --train.dtype {BF16} or {FP16}"
+        return (made, asked) if asked in (BF16, FP16) else (decided(made, FP32), how)
+    if asked == FP16:
+        raise UserError(f"train.dtype={FP16} on a processor", allowed=f"{FP32} and {BF16}, or device=cuda")
     if asked == BF16:
         check_bf16()
         return made, BF16 if able else f"{BF16}, slower than {FP32}: {NO_BF16}"
@@ -251,7 +253,11 @@ def timed_steps(learner: Learner, steps: Iterator[Sequence[Any]], clock: Clock) 
 
 
 def evaluation_seconds(made: Plan, model: nn.Module, clock: Clock, limit: float) -> tuple[float, bool]:
-    """Of one evaluation, and whether that is an estimate: by some of the answers where all take longer than a limit."""
+    """Of one evaluation, and whether that is an estimate: by some of the answers where all take longer than a limit.
+
+    It is computed here alone, and by all processes in the run.
+    """
+    processes = made.share.processes * made.recipe.train.tensor_parallel
     task, batches = made.task, made.encoded.validation
     if not batches:
         return 0.0, False
@@ -268,8 +274,8 @@ def evaluation_seconds(made: Plan, model: nn.Module, clock: Clock, limit: float)
         answer = max(0.0, seconds(one, records[: 1 + RECORDS]) - first) / RECORDS
         found = max(0.0, first - answer) * len(batches) + answer * len(records)
         if found > limit:
-            return found, True
-    return seconds(batches, records), False
+            return found / processes, True
+    return seconds(batches, records) / processes, False
 
 
 def predicted_seconds(made: Plan) -> float:

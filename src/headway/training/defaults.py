@@ -19,7 +19,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.dtype import BF16
+from headway.dtype import BF16, FP16
 from headway.errors import UserError
 from headway.nn.recompute import innermost_blocks
 from headway.recipe import Recipe
@@ -190,7 +190,7 @@ def training_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, limit:
     if recipe.model.freeze is not None:
         freeze(model, recipe.model.freeze)
     weights, learned = numbers(model.parameters()), numbers(one for one in model.parameters() if one.requires_grad)
-    copies = (4 * weights if recipe.train.ema_decay else 0) + (2 * weights if recipe.train.dtype == BF16 else 0)
+    copies = (4 * weights if recipe.train.ema_decay else 0) + (2 * weights if recipe.train.dtype in (BF16, FP16) else 0)
     found = TrainingMemory(4 * weights + copies, 4 * learned, STATE[recipe.train.optimiser] * learned)
     if found.total > limit:
         return found

@@ -7,9 +7,10 @@ changes; the running statistics of batch norms are restored too.  Batch norms wi
 running statistics.  State that a task carries from batch to batch (`memory`) is passed to its loss and returned by it,
 and is part of a checkpoint.
 
-In mixed precision (`dtype` bf16) the forward pass is autocast: products of matrices and convolutions take bf16 copies
-of weights and activations, and add in float32; softmax, norms and losses are computed in float32.  Weights, gradients,
-optimiser state and EMA are float32, so that a checkpoint does not know of it, and evaluations compute in float32.
+In mixed precision (`dtype` bf16 or fp16) the forward pass is autocast: products of matrices and convolutions take
+copies of weights and activations in it, and add in float32; softmax, norms and losses are computed in float32.
+Weights, gradients, optimiser state and EMA are float32, so that a checkpoint does not know of it, but for the scale of
+the loss in fp16 (`loss_scale.py`), and evaluations compute in float32.
 
 One of several processes computes the gradients of its `StepShare` of the step, which torch averages over all of them
 (`training/parallel.py`); counts of targets, losses and the routers' loads are summed over all, so that the update is
@@ -34,14 +35,16 @@ from torch import Tensor, nn
 from headway.data.order import WHOLE, StepShare, UncountedBatch, keyed
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, listed
+from headway.interop.weights import DescribedTensors, described
 from headway.nn.low_rank import learned_tensors
 from headway.nn.moe import MoE, load_balance
 from headway.nn.recompute import recomputed
 from headway.nn.trace import Trace, record
 from headway.nn.trunk import device_of
 from headway.tasks.batches import to_device
+from headway.training.loss_scale import LossScale
 from headway.training.optimiser import Optimiser, Schedule, clip_grad_norm
-from headway.training.parallel import ParallelEngine, SingleProcess, part_like, whole
+from headway.training.parallel import ParallelEngine, SingleProcess, owners, part_like, whole
 
 LOAD, PROBS = ".load", ".probs"  # of a mixture of experts, which its load-balancing loss is computed of
 UPDATES = "/updates"  # no parameter's name begins so
@@ -49,7 +52,10 @@ UPDATES = "/updates"  # no parameter's name begins so
 
 @dataclass(frozen=True)
 class StepResult:
-    """Numbers of a step; `skipped`: loss or gradient were not finite, and nothing was changed."""
+    """Numbers of a step; `skipped`: loss or gradient were not finite, and nothing was changed.
+
+    `overflowed` says that this may be due to the scale of the loss, which is smaller in the next step.
+    """
 
     step: int
     loss: float  # sum over targets
@@ -58,6 +64,7 @@ class StepResult:
     norm: float  # of the gradient, before clipping
     lr: float
     skipped: bool
+    overflowed: bool = False
 
 
 class Learner:
@@ -76,6 +83,7 @@ class Learner:
         average: EMA | None = None,
         memory: Mapping[str, Tensor] | None = None,
         dtype: torch.dtype = torch.float32,
+        loss_scale: LossScale | None = None,
         recompute: bool = False,
         world: World = ALONE,
         share: StepShare = WHOLE,
@@ -83,7 +91,8 @@ class Learner:
     ):
         """`loss(model, batch)` is that of a task; `balance` is the weight of the routers' load-balancing loss.
 
-        `dtype` is that of products in the forward pass; `recompute` is activation checkpointing.
+        `dtype` is that of products in the forward pass, `loss_scale` is for fp16; `recompute` is activation
+        checkpointing.
 
         `share` is what this process of the `world` computes of each step, and `engine` exchanges the gradients.
 
@@ -91,13 +100,17 @@ class Learner:
         """
         self.model, self.loss, self.optimiser, self.schedule = model, loss, optimiser, schedule
         self.seed, self.max_grad_norm, self.average, self.memory = seed, max_grad_norm, average, memory
-        self.dtype, self.recompute, self.device = dtype, recompute, device_of(model)
+        self.dtype, self.loss_scale, self.recompute, self.device = dtype, loss_scale, recompute, device_of(model)
         self.world, self.share = world, share
         self.alike = max(1, world.size // share.processes)  # that read the same rows; 1 where steps are timed alone
         self.engine = engine or SingleProcess(model, loss)
-        self.whole_model = self.engine.whole_model
         self.balance = balance if any(isinstance(part, MoE) for part in model.modules()) else 0.0
         set_training(model)
+
+    @property
+    def whole_model(self) -> nn.Module:
+        """The model that is evaluated and written; from `engine.gather` to `engine.release` it has weights."""
+        return self.engine.whole_model
 
     def learn(self, step: int, batches: Sequence[Any]) -> StepResult:
         """Makes the update of `step`, counted from 1."""
@@ -113,9 +126,13 @@ class Learner:
                 loss += self.backward(step, at, batch, targets)
         loss = self.world.totals(loss)[0] / self.alike
         self.average_statistics()
+        if self.loss_scale is not None:
+            self.loss_scale.unscale(one.grad for one in self.optimiser.parameters if one.grad is not None)
         norm = clip_grad_norm(self.optimiser.parameters, self.max_grad_norm)
         lr = self.optimiser.set_lr(self.schedule.factor(step))
-        skipped = not (math.isfinite(loss) and math.isfinite(norm))
+        skipped, overflowed = not (math.isfinite(loss) and math.isfinite(norm)), False
+        if self.loss_scale is not None and math.isfinite(loss):
+            overflowed = self.loss_scale.update(finite=not skipped)
         if skipped:
             for buffer, saved in zip(self.model.buffers(), before, strict=True):
                 buffer.copy_(saved)
@@ -125,7 +142,7 @@ class Learner:
             if self.average is not None:
                 self.average.update(self.model)
         self.optimiser.zero_grad()
-        return StepResult(step, loss, targets, tokens, norm, lr, skipped)
+        return StepResult(step, loss, targets, tokens, norm, lr, skipped, overflowed)
 
     def backward(self, step: int, at: int, batch: Any, targets: int) -> float:
         """Accumulates the gradients of a batch; its loss, summed over its targets."""
@@ -144,7 +161,8 @@ class Learner:
             total = loss / targets_each
             if trace is not None:
                 total = total + self.balance * self.balance_loss(trace, batch.targets) / targets_each
-            (total if counts else 0.0 * total).backward()
+            scale = 1.0 if self.loss_scale is None else self.loss_scale.scale
+            (scale * total if counts else 0.0 * total).backward()
         return loss.item() if counts else 0.0
 
     def balance_loss(self, trace: Trace, targets: int) -> Tensor:
@@ -184,38 +202,70 @@ class Learner:
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
         """Everything that a step changes, by file of a checkpoint."""
+        return {part: {name: whole(tensor) for name, tensor in own.items()} for part, own in self.parts().items()}
+
+    def own_tensors(self) -> dict[str, Mapping[str, Tensor]]:
+        """Copies of those that this process writes of a checkpoint which all write together; all of them call it."""
+        kept: dict[str, Mapping[str, Tensor]] = {}
+        for part, named in self.parts().items():
+            owner, own = owners(named, self.world.size), dict[str, Tensor]()
+            for name, tensor in named.items():
+                found = whole(tensor)  # of all processes together: one after the other, each in turn
+                if owner[name] == self.world.rank:
+                    own[name] = found.detach().to("cpu", copy=True)
+            kept[part] = own
+        return kept
+
+    def parts(self) -> dict[str, Mapping[str, Tensor]]:
+        """Everything that a step changes, as this process has it."""
         kept: dict[str, Mapping[str, Tensor]] = {
-            part: {name: whole(tensor) for name, tensor in own.items()}
-            for part, own in (("model", learned_tensors(self.model)), ("optimiser", self.optimiser.state_tensors()))
+            "model": learned_tensors(self.model),
+            "optimiser": self.optimiser.state_tensors(),
         }
         if self.memory is not None:
             kept["memory"] = self.memory
+        if self.loss_scale is not None:
+            kept["loss_scale"] = self.loss_scale.tensors()
         return kept if self.average is None else {**kept, "average": self.average.tensors()}
 
     def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Restores what `tensors` gave, in all processes what process 0 has; all of them call it."""
-        tensors = self.sent(tensors)
+        tensors = tensors if self.world.size == 1 else sent_tensors(tensors, self.world)
         fill(self.model, tensors["model"])
         self.optimiser.load_state_tensors(tensors["optimiser"])
         if self.average is not None:
             self.average.load(tensors["average"])
+        if self.loss_scale is not None:
+            self.loss_scale.load(tensors["loss_scale"])
         if self.memory is not None:
-            self.memory = dict(tensors["memory"])
-
-    def sent(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> Mapping[str, Mapping[str, Tensor]]:
-        """The tensors of process 0."""
-        if self.world.size == 1:
-            return tensors
-        own = {part: {name: (x.shape, str(x.dtype)) for name, x in kept.items()} for part, kept in tensors.items()}
-        layout: dict[str, dict[str, tuple[list[int], str]]] = json.loads(self.world.told(json.dumps(own)))
-        if not self.world.first:
-            tensors = {part: {name: empty(*one) for name, one in kept.items()} for part, kept in layout.items()}
-        self.world.send([tensors[part][name] for part, kept in layout.items() for name in kept])
-        return tensors
+            self.memory = {name: tensor.clone() for name, tensor in tensors["memory"].items()}
 
 
-def empty(shape: Sequence[int], dtype: str) -> Tensor:
-    return torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device="cpu")
+class SentTensors(DescribedTensors):
+    """Tensors of process 0, each of which is sent when all processes ask for it, so that few are held at once."""
+
+    def __init__(self, told: Mapping[str, tuple[Sequence[int], str]], own: Mapping[str, Tensor], world: World):
+        self.described = {
+            name: (shape, getattr(torch, dtype.removeprefix("torch."))) for name, (shape, dtype) in told.items()
+        }
+        self.own, self.world = own, world
+
+    def __getitem__(self, name: str) -> Tensor:
+        shape, dtype = self.described[name]
+        here = self.world.first
+        tensor = self.own[name].detach().cpu().contiguous() if here else torch.empty(shape, dtype=dtype, device="cpu")
+        self.world.send([tensor])
+        return tensor
+
+
+def sent_tensors(tensors: Mapping[str, Mapping[str, Tensor]], world: World) -> dict[str, SentTensors]:
+    """The tensors of process 0, by part and name; all processes ask for the same ones in the same order."""
+    own = {
+        part: {name: (list(shape), str(dtype)) for name, (shape, dtype) in described(kept).items()}
+        for part, kept in tensors.items()
+    }
+    told: dict[str, dict[str, tuple[list[int], str]]] = json.loads(world.told(json.dumps(own)))
+    return {part: SentTensors(shapes, tensors.get(part, {}), world) for part, shapes in told.items()}
 
 
 def running_statistics(model: nn.Module) -> list[Tensor]:
@@ -312,7 +362,7 @@ def wide(tensor: Tensor) -> Tensor:
 
 
 def check(expected: Mapping[str, torch.Size], tensors: Mapping[str, Tensor], whose: str) -> None:
-    names = {**expected, **tensors}
-    wrong = [n for n in names if n not in tensors or n not in expected or tensors[n].shape != expected[n]]
+    found = {name: torch.Size(shape) for name, (shape, _) in described(tensors).items()}
+    wrong = [name for name in {**expected, **found} if found.get(name) != expected.get(name)]
     if wrong:
         raise UserError(f"{whose} does not fit the model at {listed(wrong, 4)}", do="use the model that it was made of")

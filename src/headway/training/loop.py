@@ -4,8 +4,9 @@ The batches and random numbers of a step depend on its number alone, so a checkp
 the rest of the run.  All decisions depend on numbers that a resumed run sees again, never on the clock, but for the
 length of a run that was given minutes, which is recorded (`Recount`).
 
-Where several processes train, each of them runs this loop.  Process 0 alone evaluates, logs and saves, and tells the
-others its `RunState` after an evaluation; a signal for one of them is one for all, after the same step.
+Where several processes train, each of them runs this loop.  They share the work of an evaluation, and what follows
+from it is what process 0 tells the others, its `RunState`; process 0 alone logs, and it or all of them write
+checkpoints (`saving.py`, `sharded.py`).  A signal for one of them is one for all, after the same step.
 
 After Ctrl-C or SIGTERM the loop finishes its step, saves and exits (`interruption.py`).
 """
@@ -14,7 +15,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import Any, Protocol
@@ -22,15 +24,18 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from headway.console import phase
+from headway.distributed.sharing import sharing
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, malformed
 from headway.metrics.scores import plain_limits
+from headway.nn.low_rank import learned_tensors
 from headway.tasks.results import EvalResult
 from headway.training.interruption import Interruption
 from headway.training.learner import Learner, StepResult, fill, mean_tensors
 from headway.training.metrics_log import MetricsLog
 from headway.training.optimiser import Schedule
-from headway.training.saving import BackgroundSaver
+from headway.training.saving import BackgroundSaver, Saver
+from headway.training.sharded import ShardedSaver
 from headway.training.store import Snapshot, Store
 
 MAX_BAD_STEPS = 3  # consecutive steps that are not finite, after which a run ends
@@ -126,9 +131,11 @@ class Run:
     clock: Callable[[], float] = perf_counter
     world: World = ALONE
     seconds: list[float] = field(default_factory=list[float])  # of each step up to the recount
+    saver: Saver = field(init=False)
 
     def __post_init__(self) -> None:
-        self.saver = BackgroundSaver(self.store)
+        kind = ShardedSaver if self.learner.engine.splits_parameters else BackgroundSaver
+        self.saver = kind(self.store, self.world)
 
     def resume(self) -> list[str]:
         """Restores the latest complete checkpoint, or starts over; messages about it."""
@@ -198,7 +205,8 @@ class Run:
         """Records a step, and logs, evaluates and saves when due."""
         step, now = result.step, self.state
         if result.skipped:
-            self.state = replace(now, step=step, bad=now.bad + 1, skipped=now.skipped + 1)
+            bad = now.bad if result.overflowed else now.bad + 1
+            self.state = replace(now, step=step, bad=bad, skipped=now.skipped + 1)
         else:
             sums = {"loss": now.loss + result.loss, "targets": now.targets + result.targets}
             self.state = replace(now, step=step, bad=0, **sums)
@@ -241,22 +249,28 @@ class Run:
 
     def evaluate(self) -> bool:
         """Evaluates the current weights; whether they are among the best.  Of equal scores the later ranks higher."""
-        self.gather_weights()
-        if self.world.first:
+        with self.evaluating():
             self.rank_weights()
+        self.learner.engine.release()
         self.share_run_state()
         return any(step == self.state.step for step, _ in self.state.ranking)
 
-    def gather_weights(self) -> None:
-        """Gives the model that is evaluated the current weights, where processes have parts of them."""
-        if self.learner.whole_model is not self.learner.model:
-            fill(self.learner.whole_model, self.learner.tensors()["model"])
+    @contextmanager
+    def evaluating(self) -> Generator[None]:
+        """Within it the model that is evaluated has the current weights, and all processes evaluate it together."""
+        self.learner.engine.gather()
+        model = self.learner.whole_model.eval()
+        average = self.learner.average
+        with sharing(self.world), nullcontext() if average is None else average.applied(model):
+            yield
 
     def rank_weights(self) -> None:
-        found, step, before = self.evaluate_weights(), self.state.step, self.state.ranking
+        assert self.evaluator is not None
+        found, step, before = self.evaluator(self.learner.whole_model), self.state.step, self.state.ranking
         score = self.score(found)
         of = {"count": found.scores.count, "things": found.scores.things, "intervals": plain_limits(found.scores)}
-        self.metrics_log.append(step=step, valid=dict(found.values), score=score, **of)
+        if self.world.first:
+            self.metrics_log.append(step=step, valid=dict(found.values), score=score, **of)
         first = self.loss_to_beat(found) if step == 0 else self.state.first
         able = step == 0 or first is None or -score < first
         scored = [(step, score)] if math.isfinite(score) and able else []
@@ -281,21 +295,13 @@ class Run:
             return None
         return max(0.0, found.loss - self.counted_error(self.learner.whole_model))
 
-    def evaluate_weights(self) -> EvalResult:
-        assert self.evaluator is not None
-        model = self.learner.whole_model.eval()
-        if self.learner.average is None:
-            return self.evaluator(model)
-        with self.learner.average.applied(model):
-            return self.evaluator(model)
-
     def save(self) -> None:
         self.tell_written(wait=True)
-        step, tensors = self.state.step, self.learner.tensors()
+        step, tensors = self.state.step, self.saver.tensors(self.learner)
         if self.world.first:
             self.state = replace(self.state, journal=self.metrics_log.length())
-            protect = {kept for kept, _ in self.state.ranking}
-            self.saver.save(Snapshot(step, tensors, asdict(self.state)), protect)
+        protect = {kept for kept, _ in self.state.ranking}
+        self.saver.save(Snapshot(step, tensors, asdict(self.state)), protect)
         self.saved_step = step
 
     def tell_written(self, *, wait: bool) -> None:
@@ -304,37 +310,40 @@ class Run:
             self.notify("on_save", step)
 
     def finish(self) -> RunResult:
-        """Gives the model the best weights: of one checkpoint, or the mean of several; that of process 0 alone."""
+        """Gives the model that is evaluated the best weights: of one checkpoint, or the mean of several."""
         self.tell_written(wait=True)
         self.notify("on_last_step")
-        last = self.learner.tensors()
-        if not self.world.first:
-            return RunResult(self.state.step, None, "those of process 0", None)
-        with phase("evaluating the best weights"):
-            return self.chosen_result(last)
+        with phase("evaluating the best weights"), sharing(self.world):
+            return self.chosen_result()
 
-    def chosen_result(self, last: Mapping[str, Mapping[str, Tensor]]) -> RunResult:
-        step, best, model = self.state.step, self.best_weights(), self.learner.whole_model.eval()
+    def chosen_result(self) -> RunResult:
+        step, best = self.state.step, self.best_weights()
+        steps: list[int] = json.loads(self.world.told(json.dumps(list(best))))  # best first
         final = self.final_evaluator or self.evaluator
-        if not best or final is None:
-            fill(model, self.evaluated_weights(last))
-            return RunResult(step, None, f"those of step {step}", None if final is None else final(model))
-        first, steps = next(iter(best)), list(best)[:1]
-        if len(best) > 1 and self.evaluate_mean([best[first]]) < self.evaluate_mean(list(best.values())):
-            steps = sorted(best)
-        fill(model, mean_tensors([best[one] for one in steps]) if len(steps) > 1 else best[first])
-        found = final(model)
-        named = ", ".join(map(str, steps))
-        chosen = f"those of step {named}" if len(steps) == 1 else f"the mean of those of steps {named}"
-        counted = steps == [0]
-        chosen = "those that were counted in the data" if counted else chosen
-        self.metrics_log.append(step=step, chosen=steps, valid=dict(found.values), score=self.score(found))
-        return RunResult(step, None, chosen, found, counted)
+        if not steps or final is None:
+            self.use_current()
+            found = None if final is None else final(self.learner.whole_model.eval())
+            return RunResult(step, None, f"those of step {step}", found)
+        chosen = steps[:1]
+        if len(steps) > 1 and self.evaluate_mean(best, chosen) < self.evaluate_mean(best, steps):
+            chosen = sorted(steps)
+        self.use(best, chosen)
+        found = final(self.learner.whole_model)
+        named = ", ".join(map(str, chosen))
+        said = f"those of step {named}" if len(chosen) == 1 else f"the mean of those of steps {named}"
+        counted = chosen == [0]
+        said = "those that were counted in the data" if counted else said
+        if self.world.first:
+            self.metrics_log.append(step=step, chosen=chosen, valid=dict(found.values), score=self.score(found))
+        return RunResult(step, None, said, found, counted)
 
     def best_weights(self) -> dict[int, Mapping[str, Tensor]]:
-        """The weights of the best complete checkpoints by step, best first: as many as are to be averaged."""
+        """The weights of the best complete checkpoints by step, best first: as many as are to be averaged.
+
+        Process 0 reads them.
+        """
         found: dict[int, Mapping[str, Tensor]] = {}
-        for step, _ in self.state.ranking:
+        for step, _ in self.state.ranking if self.world.first else ():
             if len(found) < self.limits.average:
                 try:
                     found[step] = self.evaluated_weights(self.store.load(step).tensors)
@@ -342,11 +351,26 @@ class Run:
                     self.notify("on_message", f"{error}; it cannot be chosen")
         return found
 
-    def evaluate_mean(self, weights: Sequence[Mapping[str, Tensor]]) -> float:
-        """Gives the model the mean of some weights; their score."""
+    def evaluate_mean(self, best: Mapping[int, Mapping[str, Tensor]], steps: Sequence[int]) -> float:
+        """Gives the model the mean of the weights of some steps; their score, by which process 0 decides."""
         assert self.evaluator is not None
-        fill(self.learner.whole_model, weights[0] if len(weights) == 1 else mean_tensors(weights))
-        return self.score(self.evaluator(self.learner.whole_model))
+        self.use(best, steps)
+        score = self.score(self.evaluator(self.learner.whole_model))
+        return json.loads(self.world.told(json.dumps(score)))
+
+    def use(self, best: Mapping[int, Mapping[str, Tensor]], steps: Sequence[int]) -> None:
+        """Gives the model that is evaluated the weights of a step, or the mean of several, in all processes."""
+        self.learner.engine.gather()
+        model, weights = self.learner.whole_model.eval(), [best[step] for step in steps if self.world.first]
+        if self.world.first:
+            fill(model, weights[0] if len(weights) == 1 else mean_tensors(weights))
+        self.world.send([tensor.detach() for tensor in learned_tensors(model).values()])
+
+    def use_current(self) -> None:
+        """Gives the model that is evaluated the weights after the last step: their EMA, if there is one."""
+        self.learner.engine.gather()
+        if self.learner.average is not None:
+            fill(self.learner.whole_model, self.learner.average.kept)
 
     def evaluated_weights(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
         """The weights that a checkpoint is evaluated with: the EMA, if there is one."""

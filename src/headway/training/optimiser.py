@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError, listed
+from headway.interop.weights import described
 from headway.training.groups import Group
 from headway.training.parallel import alike, part_like, whole
 
@@ -175,26 +176,27 @@ class Optimiser:
         return found
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restores what `state_tensors` gave; nothing is changed if it does not fit."""
-        given: dict[str, dict[str, Tensor]] = {name: {} for name in self.named}
-        for key, tensor in tensors.items():
+        """Restores what `state_tensors` gave, one parameter after the other; nothing is changed if it does not fit."""
+        given: dict[str, dict[str, torch.Size]] = {name: {} for name in self.named}
+        for key, (shape, _) in described(tensors).items():
             name, _, slot = key.rpartition("/")
-            given.setdefault(name, {})[slot] = tensor
+            given.setdefault(name, {})[slot] = torch.Size(shape)
         wrong = [name or "a nameless tensor" for name, slots in given.items() if not self.fits(name, slots)]
         if wrong:
             do = "resume with the model and the optimiser that it was saved with"
             raise UserError(f"the optimiser's state does not fit at {listed(wrong, 4)}", do=do)
         for name, parameter in self.named.items():
-            whole = {slot: t.detach().clone().to(parameter.device) for slot, t in given[name].items() if slot != FRESH}
+            slots = {slot: tensors[f"{name}/{slot}"] for slot in given[name]}
+            whole = {slot: t.detach().clone().to(parameter.device) for slot, t in slots.items() if slot != FRESH}
             kept = {slot: part_like(tensor, parameter) for slot, tensor in whole.items()}
             self.owners[parameter].state[parameter] = kept
 
-    def fits(self, name: str, slots: Mapping[str, Tensor]) -> bool:
+    def fits(self, name: str, slots: Mapping[str, torch.Size]) -> bool:
         if name not in self.named:
             return False
         parameter = self.named[name]
         expected = slots_of(self.owners[parameter], parameter)
-        return set(slots) == {FRESH} or {slot: tensor.shape for slot, tensor in slots.items()} == expected
+        return set(slots) == {FRESH} or slots == expected
 
 
 @torch.no_grad()

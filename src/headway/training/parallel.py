@@ -10,7 +10,7 @@ over them.
 Tensor parallelism (`parallelize_module`): each process keeps and computes a part of every attention and feed-forward
 layer, for the same rows as the others, by the plan of `zoo/tensor_parallel.py`.
 
-What is read and written outside of a step, such as a checkpoint, is whole.
+What is computed outside of a step, such as an evaluation, is computed with whole weights, which are there for as long.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from torch import Tensor, nn
+from torch import Tensor, nn, no_grad
 
 from headway.nn.attention import Attention
 from headway.nn.block import Identity
 from headway.nn.recompute import innermost_blocks
-from headway.nn.trunk import device_of
+from headway.nn.trunk import device_of, tensors_of
 from headway.ops.attention_map import Bias
 from headway.ops.pattern import Positions
 from headway.recipe import TrainSettings
@@ -93,10 +93,20 @@ class StepLoss(nn.Module):
 class ParallelEngine(Protocol):
     """Computes losses whose gradients are exchanged in the backward pass.
 
-    `whole_model` is what is evaluated: the model, or a copy of it where processes have parts of its parameters.
+    `whole_model` is what is evaluated: the model, or, where processes have parts of its parameters, a copy of it that
+    has memory for its weights from `gather` to `release` alone.
     """
 
     whole_model: nn.Module
+    splits_parameters: bool
+
+    def gather(self) -> None:
+        """Gives `whole_model` the weights of the model; all processes call it."""
+        ...
+
+    def release(self) -> None:
+        """Frees what only `whole_model` needs."""
+        ...
 
     def loss(self, model: nn.Module, *inputs: Any) -> Any:
         """The loss of a batch by the model that the engine was made for."""
@@ -107,7 +117,19 @@ class ParallelEngine(Protocol):
         ...
 
 
-class SingleProcess:
+class WholeModel:
+    """What engines have in common whose processes have the whole model."""
+
+    splits_parameters = False
+
+    def gather(self) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+
+class SingleProcess(WholeModel):
     """That of a process alone."""
 
     def __init__(self, model: nn.Module, loss: Loss):
@@ -120,7 +142,7 @@ class SingleProcess:
         return nullcontext()
 
 
-class DataParallel:
+class DataParallel(WholeModel):
     """DDP."""
 
     def __init__(self, model: nn.Module, loss: Loss):
@@ -144,6 +166,8 @@ class DataParallel:
 class ShardedParallel:
     """FSDP2 or HSDP, tensor parallelism, or both; the parameters of the model become DTensors."""
 
+    splits_parameters = True
+
     def __init__(self, model: nn.Module, loss: Loss, layout: ProcessLayout):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
@@ -152,7 +176,10 @@ class ShardedParallel:
         # adds in place here
         logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
-        self.whole_model, names = deepcopy(model), ("replicate", "shard", "tensor")
+        self.model, self.whole_model, names = model, deepcopy(model), ("replicate", "shard", "tensor")
+        storages = (tensor.untyped_storage() for tensor in tensors_of(self.whole_model).values())
+        self.storages = {one.data_ptr(): (one, one.nbytes()) for one in storages if one.nbytes()}.values()
+        self.release()
         sizes = (layout.replicas, layout.shards, layout.tensor)
         mesh = init_device_mesh(device_of(model).type, sizes, mesh_dim_names=names)
         if layout.tensor > 1:
@@ -167,6 +194,18 @@ class ShardedParallel:
             for part in (*common, *blocks):  # a bias that several blocks share is gathered by itself
                 fully_shard(part, mesh=shards)
             fully_shard(self.wrapped, mesh=shards)
+
+    @no_grad()
+    def gather(self) -> None:
+        for storage, size in self.storages:
+            storage.resize_(size)
+        copies = tensors_of(self.whole_model)
+        for name, tensor in tensors_of(self.model).items():  # one after the other: together they are another copy
+            copies[name].copy_(whole(tensor))
+
+    def release(self) -> None:
+        for storage, _ in self.storages:
+            storage.resize_(0)
 
     def loss(self, model: nn.Module, *inputs: Any) -> Any:
         return self.wrapped(*inputs)
@@ -261,3 +300,12 @@ def part_like(tensor: Tensor, own: Tensor) -> Tensor:
 
     assert isinstance(own, DTensor)
     return distribute_tensor(tensor.detach().to(own.device), own.device_mesh, own.placements)
+
+
+def owners(tensors: Mapping[str, Tensor], processes: int) -> dict[str, int]:
+    """Which process writes each tensor: the largest first, each by the one that has the least to write."""
+    load, found = [0] * processes, dict[str, int]()
+    for name, tensor in sorted(tensors.items(), key=lambda pair: (-pair[1].numel() * pair[1].element_size(), pair[0])):
+        found[name] = min(range(processes), key=lambda one: load[one])
+        load[found[name]] += tensor.numel() * tensor.element_size()
+    return found

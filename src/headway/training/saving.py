@@ -8,19 +8,36 @@ tensors themselves are written before the training goes on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Self
+from typing import Any, Protocol, Self
 
-from torch import Tensor
-
+from headway.distributed.world import ALONE, World
 from headway.system import memory_limit, resident_memory
-from headway.training.store import Snapshot, Store
+from headway.training.learner import Learner
+from headway.training.store import Parts, Snapshot, Store
 
-Parts = Mapping[str, Mapping[str, Tensor]]
+
+class Saver(Protocol):
+    """What writes the checkpoints of a run; all its processes call everything together."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: Any) -> None: ...
+
+    def tensors(self, learner: Learner) -> Parts:
+        """What this process is to write, or may have to."""
+        ...
+
+    def save(self, snapshot: Snapshot, protect: Collection[int]) -> None:
+        """Begins to write a checkpoint, once the one before it is there."""
+        ...
+
+    def written(self, *, wait: bool) -> list[int]:
+        """The steps whose checkpoint has been written since the last question; raises what the writer has failed of."""
+        ...
 
 
 @dataclass
@@ -28,6 +45,7 @@ class BackgroundSaver:
     """Saves to a store; at the end of its `with` block nothing is under way any more."""
 
     store: Store
+    world: World = ALONE
     pending: dict[int, Future[Path]] = field(default_factory=dict[int, Future[Path]])  # by step, one at most
     writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoints"))
 
@@ -37,9 +55,14 @@ class BackgroundSaver:
     def __exit__(self, *_: object) -> None:
         self.writer.shutdown()
 
+    def tensors(self, learner: Learner) -> Parts:
+        return learner.tensors()
+
     def save(self, snapshot: Snapshot, protect: Collection[int]) -> None:
-        """Begins to write a checkpoint, once the one before it is there."""
+        """Begins to write a checkpoint, once the one before it is there; of several processes, the first does."""
         assert not self.pending
+        if not self.world.first:
+            return
         fits = resident_memory() + bytes_in(snapshot.tensors) < (memory_limit() or inf)
         taken = replace(snapshot, tensors=copied(snapshot.tensors)) if fits else snapshot
         self.pending[snapshot.step] = self.writer.submit(self.store.save, taken, protect)

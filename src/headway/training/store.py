@@ -1,7 +1,8 @@
 """Checkpoints of a run: one folder per step, and at every instant at least one of them is complete.
 
 `step-0000100` holds a safetensors file for each part (model, optimiser, average), state.json, and manifest.json with
-the size and SHA-256 of each.  A save takes these steps, each on the disk before the next begins:
+the size and SHA-256 of each.  A part that several processes have written (`sharded.py`) is a file of each of them and
+an index, as Hugging Face has them.  A save takes these steps, each on the disk before the next begins:
 
     write `.part-…`, each file read back and flushed, the manifest last → flush the folder → rename it to `step-…`
     → flush the parent → rename checkpoints that are no longer kept to `.old-…` → flush the parent → delete them
@@ -23,7 +24,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -34,19 +35,21 @@ from typing import Any
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.interop.weights import read_safetensors, safetensors_chunks
+from headway.interop.weights import StoredTensors, read_safetensors, safetensors_chunks
 from headway.system import DISK, Disk, make_folders, read_json, remove_tree
 
 MANIFEST, STATE = "manifest.json", "state.json"
-LAYOUT = 1  # version of the checkpoint format; newer ones are refused
+WHOLE, SHARDED = 1, 2  # versions of the checkpoint format, the second with indexes; newer ones are refused
 MAX_MANIFEST_BYTES = 2**20
 PART = re.compile(r"[a-z][a-z0-9_]{0,63}")
-SUFFIX = ".safetensors"
+SUFFIX, INDEX = ".safetensors", ".safetensors.index.json"
+SHARD = re.compile(r"([a-z][a-z0-9_]{0,63})-[0-9]{5}-of-[0-9]{5}\.safetensors")
 AGAIN, LOCK, NEW, OLD = ".again", ".lock", ".part-", ".old-"
 NAME = re.compile(r"step-([0-9]{7}|[1-9][0-9]{7,})(\.again)?")
 UNLOCKABLE = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # errors of file systems without locks
 
 
+Parts = Mapping[str, Mapping[str, Tensor]]  # tensors by part and name
 Contents = Mapping[str, Iterable[memoryview]]  # of a checkpoint's files, by name
 
 
@@ -55,7 +58,7 @@ class Snapshot:
     """The state of a run after a step: tensors by part and name, and values that JSON can hold."""
 
     step: int
-    tensors: Mapping[str, Mapping[str, Tensor]]
+    tensors: Parts
     state: Mapping[str, Any]
 
 
@@ -77,13 +80,36 @@ class Store:
         After an OSError (a full disk, no permission) there is no new checkpoint, and the earlier ones are intact.
         """
         contents = contents_of(snapshot)
+        with self.writing(snapshot.step) as part:
+            return self.complete(part, snapshot.step, self.write_files(part, contents), protect)
+
+    @contextmanager
+    def writing(self, step: int) -> Generator[Path]:
+        """A new hidden folder for the files of a checkpoint; on an error, nothing of it is left."""
         make_folders(self.disk, self.folder)
         with self.lock() as alone:
             self.finish_replacements()
             if alone:
                 self.remove_remains()
-            place = self.write(snapshot.step, contents)
-            self.remove_outdated(snapshot.step, protect)
+            part = self.folder / f"{NEW}{step}-{secrets.token_hex(4)}"
+            try:
+                self.disk.make(part)
+                yield part
+            except BaseException:
+                with suppress(OSError):  # a disk that cannot be written to may refuse this too; the next save tries
+                    remove_tree(self.disk, part)
+                raise
+
+    def write_files(self, part: Path, contents: Contents) -> dict[str, FileDigest]:
+        """Writes and flushes some files of a checkpoint; what its manifest says of them."""
+        return {name: write_file(self.disk, part / name, data) for name, data in contents.items()}
+
+    def complete(self, part: Path, step: int, files: Mapping[str, FileDigest], protect: Collection[int] = ()) -> Path:
+        """Makes a checkpoint of a hidden folder with all its files: manifest, name, and outdated ones go."""
+        write_file(self.disk, part / MANIFEST, [memoryview(Manifest(step, files).text().encode())])
+        self.disk.flush_folder(part)
+        place = self.publish(part, step)
+        self.remove_outdated(step, protect)
         return place
 
     def steps(self) -> list[int]:
@@ -106,8 +132,11 @@ class Store:
         place, wrong = self.verified(step)
         if place is None:
             raise UserError(f"the checkpoint of step {step} in {self.folder} is not whole: {', '.join(wrong)}")
-        parts = [name for name in read_manifest(place / MANIFEST).files if name != STATE]
-        tensors = {name.removesuffix(SUFFIX): read_safetensors(place / name) for name in parts}
+        files = read_manifest(place / MANIFEST).files
+        whole = [name.removesuffix(SUFFIX) for name in files if name.endswith(SUFFIX) and not SHARD.fullmatch(name)]
+        tensors: dict[str, Mapping[str, Tensor]] = {part: read_safetensors(place / f"{part}{SUFFIX}") for part in whole}
+        for part in (name.removesuffix(INDEX) for name in files if name.endswith(INDEX)):
+            tensors[part] = StoredTensors.of(place / f"{part}{INDEX}")
         return Snapshot(step, tensors, read_json(place / STATE))
 
     def verify(self, step: int) -> list[str]:
@@ -133,24 +162,6 @@ class Store:
 
     def names(self) -> list[str]:
         return sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
-
-    def write(self, step: int, contents: Contents) -> Path:
-        """Writes a checkpoint and gives it its name; on an error before that, nothing of it is left."""
-        part = self.folder / f"{NEW}{step}-{secrets.token_hex(4)}"
-        try:
-            self.write_files(part, step, contents)
-            return self.publish(part, step)
-        except BaseException:
-            with suppress(OSError):  # a disk that cannot be written to may refuse this too; the next save tries again
-                remove_tree(self.disk, part)
-            raise
-
-    def write_files(self, part: Path, step: int, contents: Contents) -> None:
-        """Makes a folder with the complete checkpoint in it, flushed to the disk."""
-        self.disk.make(part)
-        files = {name: write_file(self.disk, part / name, data) for name, data in contents.items()}
-        write_file(self.disk, part / MANIFEST, [memoryview(Manifest(step, files).text().encode())])
-        self.disk.flush_folder(part)
 
     def publish(self, part: Path, step: int) -> Path:
         """Gives a complete checkpoint its name."""
@@ -224,15 +235,42 @@ class Store:
 
 def contents_of(snapshot: Snapshot) -> Contents:
     """The files of a checkpoint."""
-    assert snapshot.step >= 0
+    files = {f"{part}{SUFFIX}": safetensors_chunks(tensors) for part, tensors in snapshot.tensors.items()}
     assert all(PART.fullmatch(part) for part in snapshot.tensors)
+    return {**files, **state_file(snapshot)}
+
+
+def state_file(snapshot: Snapshot) -> Contents:
+    """The file of all that is no tensor."""
+    assert snapshot.step >= 0
     try:
         state = json.dumps(snapshot.state, indent=2, allow_nan=False).encode()
     except ValueError:
         said = f"the state of step {snapshot.step} holds a number that is not finite, which JSON cannot tell"
         raise UserError(said) from None
-    files = {f"{part}{SUFFIX}": safetensors_chunks(tensors) for part, tensors in snapshot.tensors.items()}
-    return {**files, STATE: [memoryview(state)]}
+    return {STATE: [memoryview(state)]}
+
+
+def shard_files(tensors: Parts, rank: int, processes: int) -> Contents:
+    """The files of one of several processes: of each part, the tensors that it has."""
+    assert all(PART.fullmatch(part) for part in tensors)
+    return {shard_name(part, rank, processes): safetensors_chunks(named) for part, named in tensors.items()}
+
+
+def index_files(sizes: Sequence[Mapping[str, Mapping[str, int]]]) -> Contents:
+    """The index of each part, by the names and bytes of the tensors that each process has of it."""
+    found: dict[str, Iterable[memoryview]] = {}
+    for part in sizes[0]:
+        own = [(rank, name, size) for rank, named in enumerate(sizes) for name, size in named[part].items()]
+        files = {name: shard_name(part, rank, len(sizes)) for rank, name, _ in own}
+        total = {"total_size": sum(size for *_, size in own)}
+        text = to_json({"metadata": total, "weight_map": dict(sorted(files.items()))})
+        found[f"{part}{INDEX}"] = [memoryview(text.encode())]
+    return found
+
+
+def shard_name(part: str, rank: int, processes: int) -> str:
+    return f"{part}-{rank + 1:05}-of-{processes:05}{SUFFIX}"
 
 
 def locked(handle: int, folder: Path) -> bool:
@@ -260,10 +298,15 @@ class Manifest:
     step: int
     files: Mapping[str, FileDigest]
 
+    @property
+    def layout(self) -> int:
+        """The version of the format that the files are of."""
+        return SHARDED if any(name.endswith(INDEX) for name in self.files) else WHOLE
+
     def text(self) -> str:
         """The only valid text of this manifest: a single changed bit is detected."""
         files = {name: asdict(digest) for name, digest in self.files.items()}
-        body = {"layout": LAYOUT, "step": self.step, "files": files}
+        body = {"layout": self.layout, "step": self.step, "files": files}
         return to_json({**body, "sha256": hashlib.sha256(to_json(body).encode()).hexdigest()})
 
 
@@ -287,9 +330,10 @@ def read_manifest(path: Path) -> Manifest:
     if not stat.S_ISREG(kind.st_mode) or kind.st_size > MAX_MANIFEST_BYTES:
         raise UserError(f"{MANIFEST} is no plain file of at most {MAX_MANIFEST_BYTES} bytes")
     values = read_json(path)
-    if type(values.get("layout")) is not int or values["layout"] != LAYOUT:
+    if type(values.get("layout")) is not int or values["layout"] not in (WHOLE, SHARDED):
         do = "use the headway that wrote it"
-        raise UserError(f"{MANIFEST} is of layout {brief(values.get('layout'))}", allowed=f"{LAYOUT}", do=do)
+        said = f"{MANIFEST} is of layout {brief(values.get('layout'))}"
+        raise UserError(said, allowed=f"{WHOLE} and {SHARDED}", do=do)
     step, files = values.get("step"), values.get("files")
     if type(step) is not int or step < 0:
         raise UserError(f"{MANIFEST} is of step {brief(step)}", allowed="a whole number, 0 or more")
@@ -302,8 +346,9 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def checked_entry(name: str, entry: Any) -> FileDigest:
-    """The entry of a file of this folder and of no other: `state.json`, or `part.safetensors`."""
-    if name != STATE and not (name.endswith(SUFFIX) and PART.fullmatch(name.removesuffix(SUFFIX))):
+    """The entry of a file of this folder and of no other: `state.json`, `part.safetensors`, or a shard or an index."""
+    part = next((name.removesuffix(end) for end in (SUFFIX, INDEX) if name.endswith(end)), "")
+    if name != STATE and not PART.fullmatch(part) and not SHARD.fullmatch(name):
         raise UserError(f"{MANIFEST} names {brief(name)}", allowed=f"{STATE}, and parts such as model{SUFFIX}")
     match entry:
         case {"size": int(size), "sha256": str(sha256)} if len(entry) == 2 and type(size) is int and size >= 0:

@@ -19,7 +19,7 @@ const DRAWER = 860; // pixels of a window in which the way to a weight has room
 export class App {
   constructor(bundle, source, views) {
     Object.assign(this, { source, views, parts: [], changed: new Set(), drawn: [] });
-    Object.assign(this, { frame: 0, busy: 0, due: 0, seeking: false });
+    Object.assign(this, { frame: 0, busy: 0, due: 0, seeking: false, printing: false });
     this.state = { ...START, drawer: window.innerHeight >= DRAWER };
     this.open(bundle, fromHash(location.hash));
   }
@@ -383,8 +383,16 @@ export class App {
     return /^https?:$/.test(location.protocol) ? { link: location.href, hash } : { link: null, hash };
   }
 
+  // Paper is light.
   dress() {
-    this.inks = dressed(this.state.theme);
+    this.inks = dressed(this.printing ? "light" : this.state.theme);
+  }
+
+  print(printing) {
+    this.printing = printing;
+    this.touch("theme");
+    cancelAnimationFrame(this.frame);
+    this.draw();
   }
 }
 

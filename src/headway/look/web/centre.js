@@ -51,6 +51,11 @@ export class CentrePart {
     fill(box, head, reading, this.compared, this.scene.box, ...Object.values(this.pages).map((page) => page.box), this.announced);
   }
 
+  // The part of the page that a view is, where it is not drawn on the canvas.
+  get page() {
+    return this.pages[this.app.state.view] ?? null;
+  }
+
   tools() {
     const { app, scene } = this;
     const sign = (text, title, onclick) =>

@@ -4,7 +4,7 @@ import { alignmentView } from "./alignment.js";
 import { App } from "./app.js";
 import { CentrePart } from "./centre.js";
 import { EditsPart } from "./edits.js";
-import { tableOfView } from "./export.js";
+import { pngOfView, svgOfView, tableOfView } from "./export.js";
 import { flowView } from "./flow.js";
 import { FootPart } from "./foot.js";
 import { headsView } from "./heads.js";
@@ -45,7 +45,7 @@ async function start() {
   const live = new LivePart(app, prompt.left);
   app.parts = [
     { update: (any) => any("theme") && app.dress() },
-    new TopPart(app, place("top"), help, tour, centre.scene),
+    new TopPart(app, place("top"), help, tour, centre),
     prompt,
     live,
     new SidePart(app, place("side")),
@@ -57,8 +57,10 @@ async function start() {
   ];
   listenKeys(app, centre.scene, help);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.touch("theme"));
+  addEventListener("beforeprint", () => app.print(true));
+  addEventListener("afterprint", () => app.print(false));
   addEventListener("hashchange", () => live.follow(location.hash));
-  window.headway = exposed(app, centre.scene);
+  window.headway = exposed(app, centre);
   app.draw();
   if (app.source.live) await live.follow(link);
   await app.settled();
@@ -67,7 +69,8 @@ async function start() {
 }
 
 // An interface for tests and for the console.
-function exposed(app, scene) {
+function exposed(app, centre) {
+  const { scene } = centre;
   return {
     ready: false,
     get bundle() {
@@ -77,6 +80,8 @@ function exposed(app, scene) {
       return { ...app.state };
     },
     table: () => tableOfView(app),
+    svg: () => svgOfView(app, centre),
+    png: () => pngOfView(app, centre).toDataURL(),
     views: () => app.fitting().map((view) => view.name),
     change: (patch) => app.change(patch),
     settled: () => app.settled(),

@@ -24,6 +24,7 @@ def continued(words: Sequence[str] = WORDS, layers: int = 4, heads: int = 6, see
     for layer in range(layers):
         made.site(f"{layer}.attn", "text", "text", heads, causal=True)
     made.effects()
+    made.cloud(60, ["cat", "dog", "bird"])
     made.given("rollout", "text", "text", mixed(made, layers), derived=True, causal=True)
     return made
 

@@ -23,6 +23,7 @@ from headway.look.grid_map import Detail
 from headway.look.head_edits import HeadEffect
 from headway.look.module_flow import module_flow
 from headway.look.output_lens import OutputLens, output_lens
+from headway.look.principal_plane import Plane, plane_to_json, site_planes
 from headway.look.recording import ROLLOUT_PREFIX, WHOLE_INPUT, RecordedSite, Recording
 from headway.look.run_data import (
     Json,
@@ -139,6 +140,10 @@ class PageData:
         return [row_facts(site.map) for site in self.sites]
 
     @cached_property
+    def planes(self) -> dict[str, Plane]:
+        return site_planes(self.recording)
+
+    @cached_property
     def sites_json(self) -> list[Json]:
         """The part of each site that does not depend on which blobs there are."""
         return [
@@ -154,6 +159,7 @@ class PageData:
                 "hard": self.recording.is_hard(site.name),
                 "opens": opening_row(self.recording, site),
                 "peaks": [json_number(peak) for peak in facts.peak.tolist()],
+                "plane": None if site.name not in self.planes else plane_to_json(self.planes[site.name]),
             }
             for site, derived, facts in zip(self.sites, self.derived, self.facts, strict=True)
         ]

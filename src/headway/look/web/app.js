@@ -103,7 +103,7 @@ export class App {
   fitting(state = this.state) {
     const site = this.siteOf(state.run, state.site);
     const [rows, columns] = this.axesOf(state.run, site, state.words);
-    return this.views.filter((view) => view.fits(rows, columns, this.bundle.runs[state.run], this.bundle));
+    return this.views.filter((view) => view.fits(rows, columns, this.bundle.runs[state.run], this.bundle, site));
   }
 
   // Heads of the site that are drawn besides the chosen one.
@@ -266,6 +266,12 @@ export class App {
     state.row = clamp(Math.round(state.row), 0, rows.count - 1);
     state.column = clamp(Math.round(state.column), 0, columns.count - 1);
     state.step = clamp(Math.round(state.step), 0, Math.max(0, outcome.steps.length - 1));
+    const clouds = this.bundle.clouds ?? [];
+    if (!(state.cloud in clouds)) state.cloud = NONE;
+    if (state.cloud !== NONE) {
+      state.layer = clamp(Math.round(state.layer), 0, clouds[state.cloud].layers.length - 1);
+      state.point = clamp(Math.round(state.point), 0, clouds[state.cloud].labels.length - 1);
+    }
     if (!/^[\d.]*$/.test(state.also)) state.also = START.also;
     if (!["theme", "cividis"].includes(state.palette)) state.palette = START.palette;
     const fitting = this.fitting(state);

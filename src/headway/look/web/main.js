@@ -4,6 +4,7 @@ import { alignmentView } from "./alignment.js";
 import { App } from "./app.js";
 import { CentrePart } from "./centre.js";
 import { EditsPart } from "./edits.js";
+import { embeddingView } from "./embedding.js";
 import { pngOfView, svgOfView, tableOfView } from "./export.js";
 import { flowView } from "./flow.js";
 import { FootPart } from "./foot.js";
@@ -29,7 +30,7 @@ import { TopPart } from "./top.js";
 import { Tour } from "./tour.js";
 
 const VIEWS = [
-  matrixView, linesView, rowView, alignmentView, pictureView, stripView, soundView, pairView, headsView, receivedView, lensView, flowView, tableView,
+  matrixView, linesView, rowView, alignmentView, pictureView, stripView, soundView, pairView, headsView, receivedView, embeddingView, lensView, flowView, tableView,
 ];
 
 async function start() {
@@ -82,6 +83,9 @@ function exposed(app, centre) {
     table: () => tableOfView(app),
     svg: () => svgOfView(app, centre),
     png: () => pngOfView(app, centre).toDataURL(),
+    get plan() {
+      return scene.plan;
+    },
     views: () => app.fitting().map((view) => view.name),
     change: (patch) => app.change(patch),
     settled: () => app.settled(),

@@ -10,7 +10,7 @@ import torch
 
 from headway.ops.attention_map import Weights
 
-from .samples import WORDS, Floats, Sample, begun, frames, grid, outcome, picture, softmax, sound, text
+from .samples import WORDS, Floats, Sample, begun, frames, grid, items, outcome, picture, softmax, sound, text
 
 ARABIC = ["القطة", "التي", "جلست", "على", "السجادة", "نظرت", "إلى", "الكلب"]
 CHINESE = ["坐在", "垫子", "上", "的", "猫", "看着", "那只", "狗", "。"]
@@ -108,6 +108,19 @@ def heard() -> Sample:
     return made
 
 
+def foreseen() -> Sample:
+    """Rows of numbers with times, one of which is not known."""
+    made = begun("1.attn", 1)
+    axes = {"rows": items([f"2024-03-{day:02d}" for day in range(1, 25)])}
+    values = np.cumsum(np.random.default_rng(5).normal(size=(24, 2)), 0).round(3).tolist()
+    values[3][1] = None
+    series = {"columns": ["temperature", "pressure"], "rows": values}
+    made.run("tiny forecaster", "weather.csv", axes, outcome("foreseen", [], None), series=series)
+    for layer in range(2):
+        made.site(f"{layer}.attn", "rows", "rows", 3, causal=True)
+    return made
+
+
 def long(length: int = 4096) -> Sample:
     """A map in tiles: two heads look back by 1 and by 64; the file holds the fine tiles of the first rows only."""
     made = begun("0.attn")
@@ -191,6 +204,7 @@ KINDS: dict[str, Callable[[], Sample]] = {
     "sound": heard,
     "compared": compared,
     "pieces": pieced,
+    "series": foreseen,
 }
 
 

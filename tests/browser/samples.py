@@ -187,6 +187,10 @@ def frames(length: int, seconds: float) -> Plain:
     return {"kind": "frames", "count": length, "seconds": seconds, "special": []}
 
 
+def items(labels: Sequence[str]) -> Plain:
+    return {"kind": "items", "labels": list(labels), "special": [], "count": len(labels)}
+
+
 def outcome(kind: str, words: Sequence[str], first: int | None = 0) -> Plain:
     """`first` is the row of the first word said; None where words have no rows."""
     steps = [

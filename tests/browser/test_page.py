@@ -26,6 +26,7 @@ VIEWS = {
     ("target", "cells"): {"picture", "strip"},
     ("frames", "frames"): {"lines", "sound"},
     ("target", "frames"): {"lines", "alignment", "sound"},
+    ("rows", "rows"): {"lines", "series"},
 }
 
 

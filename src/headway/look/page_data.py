@@ -25,6 +25,7 @@ from headway.look.module_flow import module_flow
 from headway.look.output_lens import OutputLens, output_lens
 from headway.look.principal_plane import Plane, plane_to_json, site_planes
 from headway.look.recording import ROLLOUT_PREFIX, WHOLE_INPUT, RecordedSite, Recording
+from headway.look.relevance import RELEVANCE_PREFIX, relevance
 from headway.look.run_data import (
     Json,
     effects_to_json,
@@ -77,6 +78,7 @@ class PageData:
         self.recording, self.number = recording, number
         cells = sum(site.map.shape[2] * site.map.shape[3] for site in recording.sites.values())
         rolled = recording.rollout() if cells <= MAX_ROLLOUT_CELLS else {}
+        rolled = {**rolled, **(relevance(recording) if rolled else {})}
         self.sites: list[RecordedSite] = [*recording.sites.values(), *rolled.values()]
         self.derived = [False] * len(recording.sites) + [True] * len(rolled)
         self.set_resolution(side, strongest)
@@ -322,6 +324,8 @@ def site_label(name: str) -> str:
     """A site's name for people, with the same numbers: decoder.1.cross is decoder 1 · cross."""
     if name.startswith(ROLLOUT_PREFIX):
         return f"rollout to {site_label(name.removeprefix(ROLLOUT_PREFIX))}"
+    if name.startswith(RELEVANCE_PREFIX):
+        return f"gradient rollout to {site_label(name.removeprefix(RELEVANCE_PREFIX))}"
     words = list[str]()
     for part in name.split("."):
         word, _, turn = part.partition("@")

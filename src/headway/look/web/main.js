@@ -21,6 +21,7 @@ import { pictureView } from "./picture.js";
 import { PromptPart } from "./prompt.js";
 import { receivedView } from "./received.js";
 import { rowView } from "./row.js";
+import { seriesView } from "./series.js";
 import { SidePart } from "./side.js";
 import { soundView } from "./sound.js";
 import { openSource } from "./source.js";
@@ -30,7 +31,7 @@ import { TopPart } from "./top.js";
 import { Tour } from "./tour.js";
 
 const VIEWS = [
-  matrixView, linesView, rowView, alignmentView, pictureView, stripView, soundView, pairView, headsView, receivedView, embeddingView, lensView, flowView, tableView,
+  matrixView, seriesView, linesView, rowView, alignmentView, pictureView, stripView, soundView, pairView, headsView, receivedView, embeddingView, lensView, flowView, tableView,
 ];
 
 async function start() {

@@ -10,7 +10,7 @@ import torch
 
 from headway.ops.attention_map import Weights
 
-from .samples import WORDS, Floats, Sample, begun, frames, grid, outcome, picture, softmax, sound, text
+from .samples import WORDS, Floats, Sample, begun, frames, grid, items, outcome, picture, softmax, sound, text
 
 ARABIC = ["القطة", "التي", "جلست", "على", "السجادة", "نظرت", "إلى", "الكلب"]
 CHINESE = ["坐在", "垫子", "上", "的", "猫", "看着", "那只", "狗", "。"]
@@ -24,6 +24,7 @@ def continued(words: Sequence[str] = WORDS, layers: int = 4, heads: int = 6, see
     for layer in range(layers):
         made.site(f"{layer}.attn", "text", "text", heads, causal=True)
     made.effects()
+    made.cloud(60, ["cat", "dog", "bird"])
     made.given("rollout", "text", "text", mixed(made, layers), derived=True, causal=True)
     return made
 
@@ -104,6 +105,19 @@ def heard() -> Sample:
     made.run("tiny speech model", "digits.wav", axes, outcome("heard", words, 0), sound=sound())
     made.site("encoder.0.attn", "frames", "frames", 2)
     made.site("decoder.0.cross", "target", "frames", 2)
+    return made
+
+
+def foreseen() -> Sample:
+    """Rows of numbers with times, one of which is not known."""
+    made = begun("1.attn", 1)
+    axes = {"rows": items([f"2024-03-{day:02d}" for day in range(1, 25)])}
+    values = np.cumsum(np.random.default_rng(5).normal(size=(24, 2)), 0).round(3).tolist()
+    values[3][1] = None
+    series = {"columns": ["temperature", "pressure"], "rows": values}
+    made.run("tiny forecaster", "weather.csv", axes, outcome("foreseen", [], None), series=series)
+    for layer in range(2):
+        made.site(f"{layer}.attn", "rows", "rows", 3, causal=True)
     return made
 
 
@@ -190,6 +204,7 @@ KINDS: dict[str, Callable[[], Sample]] = {
     "sound": heard,
     "compared": compared,
     "pieces": pieced,
+    "series": foreseen,
 }
 
 

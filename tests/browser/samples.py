@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from headway.look.principal_plane import plane_to_json, principal_plane
 from headway.look.tiles import THUMB_LEVELS, TILE, TiledMap, row_facts
 from headway.look.weight_codes import CLASSES
 from headway.ops.attention_map import Weights
@@ -108,8 +109,21 @@ class Sample:
         stats = {"entropy": entropy.tolist(), "distance": distance, "effect": None}
         self.weights[len(self.data["runs"]) - 1, name] = w
         told = {"name": name, "label": name.replace(".", " "), "derived": derived, "rows": rows, "columns": columns}
+        told["plane"] = None if derived else self.plane(T, len(self.data["runs"][-1]["sites"]))
         keep = torch.ones(1, T, S, dtype=torch.bool).tril() if causal else None
         self.tiled(told | {"stats": stats, "detail": detail}, Weights(torch.from_numpy(w)[None], keep))
+
+    def plane(self, points: int, seed: int = 0) -> Plain:
+        vectors = np.random.default_rng([points, seed]).normal(size=(points, 8))
+        return plane_to_json(principal_plane(torch.from_numpy(vectors)))
+
+    def cloud(self, points: int, classes: Sequence[str] = (), layers: int = 3) -> None:
+        """A cloud of so many samples, in classes by turns."""
+        labels = [f"sample {at}" for at in range(points)]
+        named = [{"name": f"{at}.out", **self.plane(points, at)} for at in range(layers)]
+        turns = [classes[at % len(classes)] for at in range(points)] if classes else []
+        told = {"title": f"{points} samples of data.tsv", "noun": "samples", "labels": labels, "classes": turns}
+        self.data["clouds"].append(told | {"axis": "", "active": [], "layers": named})
 
     def tiled(self, told: Plain, map: Weights, fine: Sequence[tuple[int, int]] | None = None) -> None:
         """A site of given weights; of the finest level, only tiles `fine`."""
@@ -123,7 +137,7 @@ class Sample:
         rows = {"entropy": self.put(f"{prefix}.e", facts.entropy_bytes()), "peaks": facts.peak.tolist()}
         strongest = self.put(f"{prefix}.s", facts.strongest_bytes()) if len(levels) > 1 else None
         shape = {"heads": heads, "shape": [T, S], "levels": levels, "thumbs": thumbs, "strongest": strongest}
-        self.data["runs"][-1]["sites"].append({"hard": False, "opens": None} | told | shape | rows)
+        self.data["runs"][-1]["sites"].append({"hard": False, "opens": None, "plane": None} | told | shape | rows)
 
     @property
     def prefix(self) -> str:
@@ -155,7 +169,7 @@ class Sample:
 def begun(site: str, head: int = 0, seed: int = 0) -> Sample:
     codes = {"classes": CLASSES, "thumbs": THUMB_LEVELS}
     focus = {"run": 0, "site": site, "head": head}
-    return Sample({"format": 2, "live": False, "focus": focus, "codes": codes, "runs": []}, seed=seed)
+    return Sample({"format": 2, "live": False, "focus": focus, "codes": codes, "runs": [], "clouds": []}, seed=seed)
 
 
 def text(labels: Sequence[str], special: Sequence[int] = (), words: Sequence[int] = ()) -> Plain:
@@ -171,6 +185,10 @@ def grid(rows: int, columns: int, first: int = 0) -> Plain:
 
 def frames(length: int, seconds: float) -> Plain:
     return {"kind": "frames", "count": length, "seconds": seconds, "special": []}
+
+
+def items(labels: Sequence[str]) -> Plain:
+    return {"kind": "items", "labels": list(labels), "special": [], "count": len(labels)}
 
 
 def outcome(kind: str, words: Sequence[str], first: int | None = 0) -> Plain:

@@ -25,7 +25,7 @@ from .page import Page, found
 
 pytestmark = pytest.mark.long
 
-ALWAYS = {"flow", "matrix", "row", "heads", "received", "table"}
+ALWAYS = {"flow", "map", "matrix", "row", "heads", "received", "table"}
 MODELS = {  # and the views besides that the sites of each must offer, taken together
     "gpt2": {"lens", "lines"},
     "bert": {"lens", "lines"},

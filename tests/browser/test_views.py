@@ -17,7 +17,7 @@ from .test_page import colours
 pytestmark = pytest.mark.long
 
 SIZES = [(1, 1), (60, 40), (211, 97), (390, 500), (833, 411), (1500, 900)]
-NEW_VIEWS = ["heads", "received", "pair", "lines"]
+NEW_VIEWS = ["heads", "received", "pair", "lines", "series"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,4 +136,23 @@ def test_several_heads_have_their_own_colours(shown: Shown) -> None:
     page.settle()
     assert page.evaluate("headway.state.also") == ""
     page.collect()
+    assert page.errors == []
+
+
+def test_a_chart_has_its_columns_by_name_and_rows_by_their_times(shown: Shown) -> None:
+    made = sample("series")
+    page = shown(made)
+    assert page.evaluate("headway.state.view") == "series"
+    drawn = page.evaluate("headway.svg()")
+    for word in ("temperature", "pressure", "2024-03-01"):
+        assert word in drawn
+    series = made.data["runs"][0]["series"]
+    largest = max(row[0] for row in series["rows"])
+    assert f">{float(f'{largest:.4g}'):g}<".replace("-", "−") in drawn
+    box = page.evaluate(f"{found('canvas')}.getBoundingClientRect().toJSON()")
+    plan = page.evaluate("({ ...headway.plan })")
+    page.hover(box["x"] + 118 + 7.5 * plan["step"], box["y"] + 200)
+    assert page.evaluate("headway.state.row") == 7
+    best = int(made.weights[0, "1.attn"][1][7].argmax())
+    assert page.text("story").startswith(f"2024-03-08 ← 2024-03-{best + 1:02d}")
     assert page.errors == []

@@ -127,7 +127,7 @@ def test_the_format_is_as_agreed() -> None:
     first = run["sites"][0]
     assert set(first) == {
         *("name", "label", "derived", "heads", "rows", "columns", "shape", "stats", "thumbs", "levels", "detail"),
-        *("entropy", "strongest", "peaks", "hard", "opens"),
+        *("entropy", "strongest", "peaks", "hard", "opens", "plane"),
     }
     assert first["levels"] == [{"scale": 1, "tile": 256, "shape": [3, 3], "blobs": {"*/0/0": "0.m0.0.a.0.0"}}]
     assert first["thumbs"] == {"blob": "0.t0", "shape": [2, 3, 3]}

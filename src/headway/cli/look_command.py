@@ -37,6 +37,8 @@ def look(
     tokens: int = 16,
     effects: bool = False,
     site: str | None = None,
+    samples: Path | None = None,
+    dictionary: Path | None = None,
     live: Annotated[bool, Parameter(group=LIVE)] = False,
     port: Annotated[int | None, Parameter(group=LIVE)] = None,
     device: Annotated[Device, Parameter(group=MODEL)] = CPU,
@@ -64,6 +66,10 @@ def look(
         Ablate every head and show the effect on the outcome, even if that takes minutes.
     site
         The attention site to open with, such as decoder.1.cross.
+    samples
+        A file or folder of other inputs, perhaps with classes: a map of up to 1000 of them after each layer.
+    dictionary
+        A folder of headway inspect dictionary: a map of its features, and which of them each token activates.
     live
         Serve the page on the loopback interface: type texts, drop files, edit heads.
     port
@@ -79,15 +85,20 @@ def look(
     if against is not None and (compare is not None or input is None):
         do = "leave --compare out" if compare is not None else "give the first input too"
         raise UserError("--against compares two inputs of one model", do=do)
+    for given in filter(None, (samples, dictionary)):
+        if not given.exists():
+            raise UserError(f"there is no {given}")
     folders = [model] if compare is None else [model, compare]
 
     def explorer() -> Explorer:
+        from headway.inspect.point_clouds import clouds_of
         from headway.look.page_session import Explorer
 
         if tokens < 1:
             raise UserError(f"--tokens {tokens}", allowed="1 or more")
         models = [loading.load(folder, device=device) for folder in folders]
-        return Explorer(dict(zip(titles(folders), models, strict=True)), tokens, site, effects, notify)
+        clouds = clouds_of(models[0], samples, dictionary)
+        return Explorer(dict(zip(titles(folders), models, strict=True)), tokens, site, effects, notify, clouds)
 
     if input is None or live:
         serve(port, explorer, input, against, show=open)
@@ -112,7 +123,7 @@ def write(
     models = explorer()
     runs = models.record(input, against)
     effects = models.effects(runs)
-    bundle = pack_bundle(runs, models.focus(runs, effects), effects)
+    bundle = pack_bundle(runs, models.focus(runs, effects), effects, clouds=models.clouds(runs[0]))
     path = out or free_page_path(usual, bundle)
     write_text(path, render_page(bundle))
     size = path.stat().st_size

@@ -259,3 +259,13 @@ def table_rows(file: Path, columns: Sequence[str | int]) -> list[str]:
             raise record.error(f"see headway check {file}")
         rows.append(record.fields[0])
     return rows
+
+
+def table_row_names(file: Path, columns: Sequence[str | int]) -> tuple[str, ...]:
+    """What the rows of a table are called: the cells of its first column besides these, as of times; () without one."""
+    preview = preview_rows(DataQuery((file,), DataKind.ROWS), file, table_suffix(file))
+    others = [at for at, name in enumerate(preview.names or ()) if name not in columns]
+    if not others:
+        return ()
+    found = preview.source((others[0],)).read()
+    return tuple(record.fields[0] for record in found if isinstance(record, Record))

@@ -9,8 +9,7 @@ Axes:  H heads   T tokens, of a target where there are two   S tokens of a sourc
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,11 +21,9 @@ from torch import Tensor
 from headway.errors import UserError, listed, nearest
 from headway.figures import HeatMap, Panel, Plot, printable
 from headway.inspect.presentation import LazyModel, Result, format_number, resolve, table
-from headway.look.grid_map import GridMap
 from headway.look.recording import MAX_ROLLOUT_ROWS, Recording
-from headway.nn.trace import Edit, record
+from headway.look.relevance import WeightGradient, weight_gradients
 from headway.ops import attention_rollout
-from headway.ops.attention_map import Weights
 from headway.ops.attention_rollout import (
     CrossLayer,
     Reach,
@@ -56,7 +53,10 @@ def rollout(model: LazyModel, text: str, *, gradient: str | None = None, row: in
     if gradient is not None:
         target = find_target(recording, gradient)
         sites = [*(site for family in families.values() for site in family), *(cross.across if cross else ())]
-        method, label = GradientRollout(recording, weight_gradients(recording, target, sites)), target.label
+        method, label = (
+            GradientRollout(recording, weight_gradients(recording, target.step, target.choice, sites)),
+            target.label,
+        )
     streams = list(follow(method, families, cross, partial(row_shown, recording, target, row)))
     return RolloutResult(recording.title, recording.input, label, target, streams)
 
@@ -151,44 +151,6 @@ def find_target(recording: Recording, wanted: str) -> OutputTarget:
     similar = [name for name in stripped if name[:1] == bare[:1]]
     said = f"the model has no one class or token {printable(wanted)!r} to say"
     raise UserError(said, allowed=listed(map(repr, likely)), meant=nearest(bare, similar))
-
-
-class WeightGradient(NamedTuple):
-    """The weights of a site, and the derivative of a score by each of them: H T S both."""
-
-    weights: Tensor
-    gradient: Tensor
-
-
-def weight_gradients(recording: Recording, target: OutputTarget, sites: Iterable[str]) -> dict[str, WeightGradient]:
-    """Weights and gradients at some sites, in the coordinates of the input; 0 where the score does not depend on it."""
-    sources = {name: recording.sources[name] for name in sites}
-    calls = defaultdict[str, list[tuple[Tensor, Tensor]]](list)
-
-    def tap(site: str) -> Edit:
-        """An edit that adds zeros to the weights: their gradient is that of the weights."""
-
-        def edit(weights: Tensor) -> Tensor:
-            zeros = torch.zeros_like(weights, requires_grad=True)
-            calls[site].append((weights.detach(), zeros))
-            return weights + zeros
-
-        return edit
-
-    edits = {source.site.weights_name: tap(source.site.weights_name) for source in sources.values()}
-    outputs = recording.run.reader
-    assert isinstance(outputs, Choices)
-    with torch.enable_grad(), record(recording.run.model, *edits, edit=edits):
-        outputs.head(recording.run.call()[target.step : target.step + 1])[0, target.choice].backward()
-    found = dict[str, WeightGradient]()
-    for name, source in sources.items():
-        weights, zeros = calls[source.site.weights_name][source.call]
-        both = weights, torch.zeros_like(weights) if zeros.grad is None else zeros.grad
-        if source.tiling is not None:
-            tiling = source.tiling
-            both = (GridMap(Weights(one), tiling).full() for one in both)
-        found[name] = WeightGradient(*(one[0] for one in both))
-    return found
 
 
 # ---- rollout

@@ -30,6 +30,7 @@ from headway.errors import UserError
 from headway.inspect.presentation import check_counts
 from headway.interop.weights import read_weights, write_weights
 from headway.nn.trunk import tensors_of
+from headway.ops.principal_components import principal_directions
 from headway.system import read_json, write_json
 from headway.zoo.build import from_plain, to_plain
 
@@ -324,7 +325,7 @@ def explained_by_principal(learned: Tensor, held: Tensor, count: int) -> float:
     """The share of the variance of `held` that the first `count` principal components of `learned` explain."""
     centre = learned.mean(0)
     around = (learned - centre).double()
-    directions = torch.linalg.eigh(around.mT @ around).eigenvectors[:, -count:]  # C count, the largest last
+    directions = principal_directions(around, count)
     residual = (held - centre).double()
     residual = residual - residual @ directions @ directions.mT
     return 1 - float(residual.square().sum()) / variance(held)

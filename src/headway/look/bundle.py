@@ -18,6 +18,7 @@ from headway.errors import UserError, listed, nearest
 from headway.look.head_edits import HeadEffect
 from headway.look.output_lens import TEMPERATURES
 from headway.look.page_data import PARTS, PageData, detail_bytes, detail_to_json
+from headway.look.principal_plane import PointCloud, clouds_to_json
 from headway.look.recording import Recording
 from headway.look.run_data import Json
 from headway.look.tiles import THUMB_LEVELS
@@ -84,6 +85,7 @@ def pack_bundle(
     focus: Focus | None = None,
     effects: Mapping[int, Sequence[HeadEffect]] | None = None,
     limits: PageLimits = FILE_LIMITS,
+    clouds: Sequence[PointCloud] = (),
 ) -> Bundle:
     """The contents of a page; `effects` of head edits by the index of the run, where they are known."""
     known = effects or {}
@@ -94,14 +96,15 @@ def pack_bundle(
     details = pack_details(pages, focus, packing, limits)
     pack_finer(pages, focus, packing)
     runs_json = [page.to_json(known.get(n), details[n], packing.names.get) for n, page in enumerate(pages)]
-    return Bundle(page_json(runs_json, focus), packing.blobs)
+    return Bundle(page_json(runs_json, focus, clouds), packing.blobs)
 
 
-def page_json(runs: list[Json], focus: Focus, *, live: bool = False) -> Json:
+def page_json(runs: list[Json], focus: Focus, clouds: Sequence[PointCloud] = (), *, live: bool = False) -> Json:
     """The data of a page: all recordings, and what to open with."""
     opened = {"run": 0, **{name: value for name, value in asdict(focus).items() if value is not None}}
     codes = {"classes": CLASSES, "thumbs": THUMB_LEVELS, "temperatures": TEMPERATURES}
-    return {"format": FORMAT, "live": live, "focus": opened, "codes": codes, "runs": runs}
+    found: Json = {"format": FORMAT, "live": live, "focus": opened, "codes": codes}
+    return found | {"runs": runs, "clouds": clouds_to_json(clouds)}
 
 
 def script_json(value: object) -> str:

@@ -224,10 +224,15 @@ def detail_of(part: Attention, map: AttentionMap, v: Tensor, x: Tensor, tiling: 
         bias = q.new_zeros(1, 1, 1, 1, dtype=torch.float32) if bias is None else bias
         bias = tiling.pairs(bias.expand(map.shape[0], -1, *map.shape[2:]), float("-inf"))
         q, k, v = tiling.queries(q), tiling.keys(k), tiling.keys(v)
-    stride = getattr(part, "stride", 1)  # of a grid 1 Y X C, only the cells with a query
-    inputs = (x[:, ::stride, ::stride] if x.dim() == 4 else x).flatten(0, -2)
+    inputs = inputs_at_queries(part, x)
     out = output_matrix(part, heads * v.shape[2])
     return Detail(kind, scale, q, k, v, inputs if len(inputs) == q.shape[1] else None, out, bias, additive)
+
+
+def inputs_at_queries(part: Attention, x: Tensor) -> Tensor:
+    """The input of a part, 1 T C or of a grid 1 Y X C, at its queries: T C."""
+    stride = getattr(part, "stride", 1)  # of a grid, only the cells with a query
+    return (x[:, ::stride, ::stride] if x.dim() == 4 else x).flatten(0, -2)
 
 
 def logit_bias(map: AttentionMap) -> Tensor | None:

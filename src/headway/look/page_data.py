@@ -23,7 +23,9 @@ from headway.look.grid_map import Detail
 from headway.look.head_edits import HeadEffect
 from headway.look.module_flow import module_flow
 from headway.look.output_lens import OutputLens, output_lens
+from headway.look.principal_plane import Plane, plane_to_json, site_planes
 from headway.look.recording import ROLLOUT_PREFIX, WHOLE_INPUT, RecordedSite, Recording
+from headway.look.relevance import RELEVANCE_PREFIX, relevance
 from headway.look.run_data import (
     Json,
     effects_to_json,
@@ -76,6 +78,7 @@ class PageData:
         self.recording, self.number = recording, number
         cells = sum(site.map.shape[2] * site.map.shape[3] for site in recording.sites.values())
         rolled = recording.rollout() if cells <= MAX_ROLLOUT_CELLS else {}
+        rolled = {**rolled, **(relevance(recording) if rolled else {})}
         self.sites: list[RecordedSite] = [*recording.sites.values(), *rolled.values()]
         self.derived = [False] * len(recording.sites) + [True] * len(rolled)
         self.set_resolution(side, strongest)
@@ -139,6 +142,10 @@ class PageData:
         return [row_facts(site.map) for site in self.sites]
 
     @cached_property
+    def planes(self) -> dict[str, Plane]:
+        return site_planes(self.recording)
+
+    @cached_property
     def sites_json(self) -> list[Json]:
         """The part of each site that does not depend on which blobs there are."""
         return [
@@ -154,6 +161,7 @@ class PageData:
                 "hard": self.recording.is_hard(site.name),
                 "opens": opening_row(self.recording, site),
                 "peaks": [json_number(peak) for peak in facts.peak.tolist()],
+                "plane": None if site.name not in self.planes else plane_to_json(self.planes[site.name]),
             }
             for site, derived, facts in zip(self.sites, self.derived, self.facts, strict=True)
         ]
@@ -316,6 +324,8 @@ def site_label(name: str) -> str:
     """A site's name for people, with the same numbers: decoder.1.cross is decoder 1 · cross."""
     if name.startswith(ROLLOUT_PREFIX):
         return f"rollout to {site_label(name.removeprefix(ROLLOUT_PREFIX))}"
+    if name.startswith(RELEVANCE_PREFIX):
+        return f"gradient rollout to {site_label(name.removeprefix(RELEVANCE_PREFIX))}"
     words = list[str]()
     for part in name.split("."):
         word, _, turn = part.partition("@")

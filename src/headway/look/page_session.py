@@ -16,6 +16,7 @@ from headway.look.bundle import SIDES, Bundle, Focus, check_comparable, choose_f
 from headway.look.head_edits import HeadEffect, affordable_edits, edit_count, head_effects, parse_edit
 from headway.look.html_page import render_page
 from headway.look.page_data import PageData, detail_to_json
+from headway.look.principal_plane import PointCloud
 from headway.look.recording import Recording
 from headway.look.run_data import Json, outcome_to_json
 from headway.nn.trace import HEAD_EDITS
@@ -44,7 +45,7 @@ class Explorer:
     """Loaded models by title (one, or two to compare) and how a page shows them.
 
     `site` is the site to open with.  With `all_effects` the effects of all heads are computed however long that takes,
-    and `notify` is called with a message before.
+    and `notify` is called with a message before.  `clouds` are shown beside the first recording.
     """
 
     models: Mapping[str, Recordable] = field(repr=False)
@@ -52,6 +53,7 @@ class Explorer:
     site: str | None = None
     all_effects: bool = False
     notify: Callable[[str], None] = lambda _: None
+    clouds: Callable[[Recording], Sequence[PointCloud]] = lambda _: ()
 
     @property
     def first(self) -> Recordable:
@@ -123,7 +125,7 @@ class PageSession:
             details = {site: detail_to_json(each, data.detail_id(site)) for site, each in data.details().items()}
             # a server has every blob
             runs_json.append(data.to_json(effects.get(at), details, lambda id: id) | override)
-        self.shown, self.data = shown, page_json(runs_json, focus, live=True)
+        self.shown, self.data = shown, page_json(runs_json, focus, self.explorer.clouds(runs[0]), live=True)
         self.remember(shown)
         return self.data
 

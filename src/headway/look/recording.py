@@ -19,7 +19,17 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError, listed
-from headway.look.grid_map import Detail, GridMap, GridSize, NoGradMap, Tiling, detail_of, pooled_grids, tiling_of
+from headway.look.grid_map import (
+    Detail,
+    GridMap,
+    GridSize,
+    NoGradMap,
+    Tiling,
+    detail_of,
+    inputs_at_queries,
+    pooled_grids,
+    tiling_of,
+)
 from headway.nn.attention import Attention
 from headway.nn.head import FirstToken, LastToken, RowHead, main_head
 from headway.nn.trace import Edit, Trace, record, sites_of, unmatched
@@ -259,6 +269,26 @@ class Recording:
             assert isinstance(values, Tensor)
             assert isinstance(input, Tensor)
             found[name] = detail_of(source.site.part, map, values, input, source.tiling)
+        return found
+
+    @torch.no_grad()
+    def site_inputs(self) -> dict[str, Tensor]:
+        """What the queries of each site are made of, T C, with the edits of this run.
+
+        A site whose queries are pooled from its input has none.
+        """
+        names = {source.site.input_name for source in self.sources.values()}
+        if not names:
+            return {}
+        with self.editing(self.changes, names) as trace:
+            self.run.call()
+        found: dict[str, Tensor] = {}
+        for name, source in self.sources.items():
+            x = trace.all(source.site.input_name)[source.call]
+            assert isinstance(x, Tensor)
+            inputs = inputs_at_queries(source.site.part, x)
+            if len(inputs) == len(self.sites[name].rows):
+                found[name] = inputs
         return found
 
 

@@ -12,9 +12,10 @@ from headway.look.head_edits import HeadEffect
 from headway.look.module_flow import FlowNode
 from headway.look.output_lens import OutputLens
 from headway.look.recording import Recording
-from headway.tasks.tracing import Outcome
+from headway.tasks.tracing import InputSeries, Outcome
 
 STEP_BYTES, ALTERNATIVE_BYTES = 50, 25  # about, of a step and of an alternative token
+MAX_SERIES_NUMBERS = 50_000
 MAX_OUTCOME_BYTES, MAX_EFFECTS_BYTES = 1_000_000, 400_000  # for the steps of an outcome, and of all edited ones
 
 Json = dict[str, Any]
@@ -23,6 +24,7 @@ Json = dict[str, Any]
 def run_to_json(recording: Recording) -> Json:
     """All that belongs to no site."""
     forced, picture, sound = recording.followed_text, recording.picture, recording.sound
+    series = recording.run.series
     return {
         "title": recording.title,
         "architecture": recording.architecture,
@@ -38,7 +40,15 @@ def run_to_json(recording: Recording) -> Json:
             "seconds": sound.seconds,
             "spectrogram": data_url("image/png", sound.spectrogram),
         },
+        "series": None if series is None else series_to_json(series),
     }
+
+
+def series_to_json(series: InputSeries) -> Json | None:
+    """None for one of so many numbers that a page would be full of them."""
+    if len(series.rows) * len(series.columns) > MAX_SERIES_NUMBERS:
+        return None
+    return {"columns": list(series.columns), "rows": [[json_number(value) for value in row] for row in series.rows]}
 
 
 def written_steps(recording: Recording) -> int:

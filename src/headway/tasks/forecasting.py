@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.console import aligned
-from headway.data.numbers import vectors
+from headway.data.numbers import is_number_table, table_row_names, vectors
 from headway.data.order import batched
 from headway.data.records import Record, by_document
 from headway.data.splits import DataSplits
@@ -34,7 +35,7 @@ from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_ANSWERS, StreamTask, TaskSetup, validation_loss
 from headway.tasks.batches import Batch, Row, to_device
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.inputs import ModelInput, SeriesInput, input_of
+from headway.tasks.inputs import ModelInput, SeriesInput, ShownInput, input_of
 from headway.tasks.media_tasks import MediaReader, series_setup
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (
@@ -49,7 +50,7 @@ from headway.tasks.results import (
     TracedInput,
 )
 from headway.tasks.text_tasks import given
-from headway.tasks.tracing import NumericOutcome, TracedRun, TraceOptions
+from headway.tasks.tracing import InputSeries, ItemAxis, NumericOutcome, TracedRun, TraceOptions
 
 ColumnName = str | int  # its number from 1, where a table has no names
 ROWS = 10  # that are predicted, unless more are asked for
@@ -254,6 +255,15 @@ class Forecasting(MediaReader, StreamTask):
         values = self.input.unscaled(row).tolist()
         names = self.column_names or range(1, len(values) + 1)
         return ", ".join(f"{name} {value:.4g}" for name, value in zip(names, values, strict=True))
+
+    def shown(self, model: nn.Module, given: str) -> ShownInput:
+        """Rows by what a table calls them, such as times, and its columns by name."""
+        found = super().shown(model, given)
+        rows = tuple(map(tuple, vectors(self.locate(given)).tolist()))
+        series = InputSeries(tuple(map(str, self.column_names)), rows)
+        names = table_row_names(Path(given), self.column_names) if is_number_table(given) else ()
+        axis = ItemAxis("rows", names) if len(names) == len(rows) else found.axis
+        return found._replace(axis=axis, series=series)
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         """The row that comes next."""

@@ -38,6 +38,7 @@ from headway.tasks.tracing import (
     Axis,
     FrameAxis,
     InputImage,
+    InputSeries,
     InputSound,
     ItemAxis,
     OutcomeReader,
@@ -70,11 +71,12 @@ class ShownInput(NamedTuple):
     axis: Axis | None
     picture: InputImage | None = None
     sound: InputSound | None = None
+    series: InputSeries | None = None
 
     def run(self, model: nn.Module, call: Callable[[], Tensor], reader: OutcomeReader) -> TracedRun:
         """A call of the encoder, whose tokens are the axis; without one, every layer has a grid of its own."""
         axes = Axes({} if self.axis is None else {"": self.axis})
-        return TracedRun(model, call, reader, axes, picture=self.picture, sound=self.sound)
+        return TracedRun(model, call, reader, axes, picture=self.picture, sound=self.sound, series=self.series)
 
 
 @dataclass(frozen=True)

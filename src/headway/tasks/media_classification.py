@@ -32,7 +32,7 @@ from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Batch, Row
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.inputs import ImageInput, Input, MelInput, ModelInput, SeriesInput, input_of
+from headway.tasks.inputs import ImageInput, Input, MelInput, ModelInput, SeriesInput, ShownInput, input_of
 from headway.tasks.media_tasks import (
     AUGMENTATIONS,
     InputSetup,
@@ -56,7 +56,7 @@ from headway.tasks.results import (
 )
 from headway.tasks.text_classification import Classification
 from headway.tasks.text_tasks import given
-from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.tracing import ItemAxis, TracedRun, TraceOptions
 
 ANSWERED_TOGETHER = 64  # samples of an evaluation
 BASELINE_SAMPLES = 2000  # that are opened for the means of classes
@@ -270,6 +270,14 @@ class SeriesClassification(MediaClassification):
             names = listed(map(str, self.column_names), 20)
             raise UserError(f"{given[:60]!r} has {counted(count, 'number')}", allowed=f"{wanted}, which are {names}")
         return found
+
+    def shown(self, model: nn.Module, given: str) -> ShownInput:
+        """Numbers of a table's row by the names of their columns."""
+        found = super().shown(model, given)
+        if found.axis is None or len(found.axis) != len(self.column_names):
+            return found
+        pairs = zip(self.column_names, found.axis.labels, strict=True)
+        return found._replace(axis=ItemAxis("columns", tuple(f"{name} = {number}" for name, number in pairs)))
 
     @classmethod
     def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[SeriesInput]:

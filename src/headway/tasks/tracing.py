@@ -275,6 +275,14 @@ class InputSound:
     spectrogram: bytes  # PNG
 
 
+@dataclass(frozen=True)
+class InputSeries:
+    """Rows of numbers one after the other, as they stand in a file; an axis has the names of the rows."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[float, ...], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Axes:
     """The rows and columns of attention maps: `streams` by the first word of a site's name, "" for all others.
@@ -310,6 +318,7 @@ class TracedRun:
     text: str | None = None
     picture: InputImage | None = None
     sound: InputSound | None = None
+    series: InputSeries | None = None
     forced_text: ForcedText | None = None
 
 

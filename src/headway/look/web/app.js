@@ -19,7 +19,7 @@ const DRAWER = 860; // pixels of a window in which the way to a weight has room
 export class App {
   constructor(bundle, source, views) {
     Object.assign(this, { source, views, parts: [], changed: new Set(), drawn: [] });
-    Object.assign(this, { frame: 0, busy: 0, due: 0, seeking: false });
+    Object.assign(this, { frame: 0, busy: 0, due: 0, seeking: false, printing: false });
     this.state = { ...START, drawer: window.innerHeight >= DRAWER };
     this.open(bundle, fromHash(location.hash));
   }
@@ -103,7 +103,7 @@ export class App {
   fitting(state = this.state) {
     const site = this.siteOf(state.run, state.site);
     const [rows, columns] = this.axesOf(state.run, site, state.words);
-    return this.views.filter((view) => view.fits(rows, columns, this.bundle.runs[state.run], this.bundle));
+    return this.views.filter((view) => view.fits(rows, columns, this.bundle.runs[state.run], this.bundle, site));
   }
 
   // Heads of the site that are drawn besides the chosen one.
@@ -266,6 +266,12 @@ export class App {
     state.row = clamp(Math.round(state.row), 0, rows.count - 1);
     state.column = clamp(Math.round(state.column), 0, columns.count - 1);
     state.step = clamp(Math.round(state.step), 0, Math.max(0, outcome.steps.length - 1));
+    const clouds = this.bundle.clouds ?? [];
+    if (!(state.cloud in clouds)) state.cloud = NONE;
+    if (state.cloud !== NONE) {
+      state.layer = clamp(Math.round(state.layer), 0, clouds[state.cloud].layers.length - 1);
+      state.point = clamp(Math.round(state.point), 0, clouds[state.cloud].labels.length - 1);
+    }
     if (!/^[\d.]*$/.test(state.also)) state.also = START.also;
     if (!["theme", "cividis"].includes(state.palette)) state.palette = START.palette;
     const fitting = this.fitting(state);
@@ -383,8 +389,16 @@ export class App {
     return /^https?:$/.test(location.protocol) ? { link: location.href, hash } : { link: null, hash };
   }
 
+  // Paper is light.
   dress() {
-    this.inks = dressed(this.state.theme);
+    this.inks = dressed(this.printing ? "light" : this.state.theme);
+  }
+
+  print(printing) {
+    this.printing = printing;
+    this.touch("theme");
+    cancelAnimationFrame(this.frame);
+    this.draw();
   }
 }
 

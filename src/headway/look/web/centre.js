@@ -1,8 +1,9 @@
 // The middle: the living sentence, the views of one site and what belongs to them, and the number under the pointer.
 
 import { comparison } from "./compare.js";
+import { cloudOf, layerTitle } from "./cloud.js";
 import { editName } from "./edits.js";
-import { fill, foreign, make, point, rove, sized } from "./dom.js";
+import { chooser, fill, foreign, make, point, rove, sized } from "./dom.js";
 import { hueOf } from "./lines.js";
 import { FlowPart } from "./flow.js";
 import { LensPart } from "./lens.js";
@@ -32,7 +33,7 @@ function shownEdits(app) {
 }
 
 // What changes the whole drawing, and not only what is pointed at.
-const REDRAWN = ["run", "compare", "site", "head", "view", "data", "theme", "palette", "root", "heat", "zoom", "x", "y", "pinned", "words", "layers", "also", "edits"];
+const REDRAWN = ["run", "compare", "site", "head", "view", "data", "theme", "palette", "root", "heat", "zoom", "x", "y", "pinned", "words", "layers", "also", "edits", "cloud", "layer", "point", "search", "glide"];
 const MOST_CHIPS = 16; // heads that can be drawn together by a click
 
 export class CentrePart {
@@ -49,6 +50,11 @@ export class CentrePart {
     const reading = make("div", { class: "reading" }, this.story, make("span", { class: "read" }, this.pair, " ", this.weight));
     const head = make("div", { class: "row centre-head" }, this.where, this.tabs, this.tools());
     fill(box, head, reading, this.compared, this.scene.box, ...Object.values(this.pages).map((page) => page.box), this.announced);
+  }
+
+  // The part of the page that a view is, where it is not drawn on the canvas.
+  get page() {
+    return this.pages[this.app.state.view] ?? null;
   }
 
   tools() {
@@ -76,6 +82,9 @@ export class CentrePart {
     this.layers.className = "switch";
     this.layers.dataset.testid = "layers";
     this.also = make("span", { class: "row also", role: "group", "aria-label": "Heads in this view", testid: "also" });
+    this.cloud = make("span", { class: "row", role: "group", "aria-label": "Points of the map" });
+    const typed = () => app.change({ search: this.search.value });
+    this.search = make("input", { type: "search", testid: "search", placeholder: "search", "aria-label": "Search the points", oninput: typed });
     this.root = sign("√", "colour by the square root of the weight", () => app.change({ root: !app.state.root }));
     this.root.dataset.testid = "scale";
     this.legend = make("canvas", { "aria-hidden": "true" });
@@ -83,7 +92,7 @@ export class CentrePart {
     this.least = make("span", { class: "fact" });
     const legend = make("span", { class: "row legend" }, this.root, this.least, this.legend, this.most);
     legend.dataset.testid = "legend";
-    return make("div", { class: "row centre-tools" }, this.near, this.also, this.layers, this.words, this.heat, this.play, legend);
+    return make("div", { class: "row centre-tools" }, this.near, this.also, this.cloud, this.search, this.layers, this.words, this.heat, this.play, legend);
   }
 
   // Switches of what is drawn.
@@ -94,6 +103,9 @@ export class CentrePart {
     this.words.setAttribute("aria-pressed", String(words));
     this.layers.hidden = !app.view.layers;
     this.layers.setAttribute("aria-pressed", String(layers));
+    this.search.hidden = this.cloud.hidden = !app.view.searches;
+    if (this.search.value !== app.state.search) this.search.value = app.state.search;
+    if (!this.cloud.hidden) fill(this.cloud, ...this.clouds());
     const { heads } = app.site;
     this.also.hidden = !app.view.heads || heads < 2 || heads > MOST_CHIPS || head === MEAN;
     if (this.also.hidden) return;
@@ -109,20 +121,35 @@ export class CentrePart {
     fill(this.also, make("span", { class: "fact" }, "heads"), ...Array.from({ length: heads }, (_, one) => chip(one)));
   }
 
+  // What the points of the embedding map are, and after which layer.
+  clouds() {
+    const { app } = this;
+    const { clouds = [] } = app.bundle;
+    if (clouds.length === 0) return [];
+    const pick = (key) => (event) => app.change({ [key]: Number(event.target.value) });
+    const tokens = app.site.plane ? [[String(NONE), `${app.rows.noun}s of this input`]] : [];
+    const kinds = [...tokens, ...clouds.map((one, at) => [String(at), short(one.title, 48)])];
+    const which = chooser({ testid: "cloud", "aria-label": "Points", onchange: pick("cloud") }, kinds, String(clouds.indexOf(cloudOf(app))));
+    const layers = cloudOf(app)?.layers ?? [];
+    const names = layers.map((layer, at) => [String(at), layerTitle(cloudOf(app), layer)]);
+    const layer = layers.length > 1 ? chooser({ testid: "layer", "aria-label": "Layer", onchange: pick("layer") }, names, String(app.state.layer)) : null;
+    return [which, layer];
+  }
+
   update(any) {
     const { app } = this;
     if (any("site", "head", "run")) this.named();
     if (any("site", "head", "run", "compare", "edits", "view", "words")) this.beside();
     if (any("site", "run", "view")) this.offered();
-    if (any("site", "run", "view", "head", "also", "words", "layers")) this.switches();
-    if (any("theme", "palette", "data", "site", "head", "run", "compare", "root", "view", "row")) this.key();
+    if (any("site", "run", "view", "head", "also", "words", "layers", "cloud", "layer", "search")) this.switches();
+    if (any("theme", "palette", "data", "site", "head", "run", "compare", "root", "view", "row", "cloud", "layer", "words")) this.key();
     const still = any(...REDRAWN, "scroll");
     const whole = still || (any("row") && app.view.follows) || (any("column") && app.view.turned) || (any("column") && app.view.name === "row");
     const page = this.pages[app.view.name];
     if (page) (still || any("step")) && page.update();
     else if (whole) this.scene.draw();
     else if (any("row", "column")) this.scene.over();
-    if (any("row", "column", "site", "head", "run", "compare", "data", "pinned")) this.read();
+    if (any("row", "column", "site", "head", "run", "compare", "data", "pinned", "view", "cloud", "layer", "point")) this.read();
   }
 
   named() {
@@ -187,6 +214,7 @@ export class CentrePart {
     this.weight.textContent = app.shown(column);
     this.weight.title = /^[≤≈c]/.test(this.weight.textContent) ? `the exact weight is ${ABSENT}` : "";
     this.scene.base.setAttribute("aria-label", `query ${query}, key ${key}, weight ${this.weight.textContent}`);
+    this.pair.parentElement.hidden = (app.view.tells?.(app) ?? null) !== null;
     fill(this.story, ...sentence(app));
     clearTimeout(this.pause);
     const told = `${query} to ${key}: ${this.weight.textContent}. ${this.story.textContent.replace("←", "looks at")}`;

@@ -1,31 +1,58 @@
 // The view as a picture, and its numbers as a table for other programs.
 
 import { make } from "./dom.js";
+import { drawPart, sizeOfPart } from "./paper.js";
+import { SvgPen } from "./svg.js";
 
-// Saves what is shown as "png" or "csv"; false where a view has no picture of its own.
-export async function saveView(app, scene, kind) {
+// Saves what is shown as "png", "svg" or "csv".
+export async function saveView(app, centre, kind) {
   const name = `${app.run.title}-${app.state.site}-${app.state.view}`.replace(/[^\w.-]+/g, "_").slice(0, 80);
   if (kind === "csv") return handed(`${name}.csv`, new Blob(["\ufeff", await tableOfView(app)], { type: "text/csv;charset=utf-8" }));
-  if (app.view.draw === undefined) return false;
-  return handed(`${name}.png`, await pictureOfView(app, scene));
+  if (kind === "svg") return handed(`${name}.svg`, new Blob([svgOfView(app, centre)], { type: "image/svg+xml" }));
+  const node = pngOfView(app, centre);
+  return handed(`${name}.png`, await new Promise((resolve) => node.toBlob(resolve, "image/png")));
 }
 
-function pictureOfView(app, scene) {
-  const { base, front } = scene;
+// What is drawn on the canvas is drawn again by a pen that writes; a table is drawn from the page.
+export function svgOfView(app, { scene, page }) {
+  const [width, height] = page === null ? [scene.width, scene.height] : sizeOfPart(page.box);
+  const pen = new SvgPen(width, height);
+  pen.fillStyle = app.inks.paper;
+  pen.fillRect(0, 0, width, height);
+  if (page === null) scene.drawBy(pen);
+  else drawPart(pen, page.box);
+  return String(pen);
+}
+
+const MOST_PIXELS = 16_000; // of a side: browsers have no larger canvas
+
+export function pngOfView(app, { scene, page }) {
+  if (page === null) return pictureOfCanvas(app, scene);
+  const [width, height] = sizeOfPart(page.box);
+  const density = Math.min(window.devicePixelRatio || 1, MOST_PIXELS / Math.max(width, height));
+  const node = make("canvas", { width: Math.round(width * density), height: Math.round(height * density) });
+  const pen = node.getContext("2d");
+  pen.scale(density, density);
+  pen.fillStyle = app.inks.paper;
+  pen.fillRect(0, 0, width, height);
+  drawPart(pen, page.box);
+  return node;
+}
+
+function pictureOfCanvas(app, { base, front }) {
   const node = make("canvas", { width: base.width, height: base.height });
   const pen = node.getContext("2d");
   pen.fillStyle = app.inks.paper;
   pen.fillRect(0, 0, node.width, node.height);
   pen.drawImage(base, 0, 0);
   pen.drawImage(front, 0, 0);
-  return new Promise((resolve) => node.toBlob(resolve, "image/png"));
+  return node;
 }
 
 function handed(name, blob) {
   const address = URL.createObjectURL(blob);
   make("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 1000);
-  return true;
 }
 
 // Comma-separated values: of the lens, of the modules, or of the map with its weights as they may be shown.

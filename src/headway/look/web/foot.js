@@ -18,9 +18,9 @@ export class FootPart {
     fill(box, make("header", {}, this.handle, this.note), this.way);
   }
 
-  drawn() {
+  drawn(detail) {
     const { drawer } = this.app.state;
-    this.way.hidden = !drawer;
+    this.way.hidden = !drawer || !detail;
     this.handle.setAttribute("aria-expanded", String(drawer));
     this.handle.textContent = `${drawer ? "▾" : "▸"} How this weight is computed`;
   }
@@ -37,9 +37,9 @@ export class FootPart {
 
   update(any) {
     if (!any("row", "column", "site", "head", "run", "theme", "detail", "size", "drawer")) return;
-    this.drawn();
     const { app } = this;
     const detail = detailOf(app);
+    this.drawn(detail);
     this.box.classList.toggle("empty", !detail);
     const { row, column } = app.state;
     const cell = [foreign(short(app.rows.label(row), 24)), " → ", foreign(short(app.columns.label(column), 24))];

@@ -82,19 +82,19 @@ export function halfOf(axis, weights) {
 function ringedHalf(pen, axis, weights, [x, y, width, height]) {
   const [rows, columns] = axis.grid;
   const half = halfOf(axis, weights);
-  const path = new Path2D();
+  pen.beginPath();
   for (const cell of half) {
     const [row, column] = [Math.floor(cell / columns), cell % columns];
     const [left, right] = edges(x, width, column, columns);
     const [top, bottom] = edges(y, height, row, rows);
-    if (row === 0 || !half.has(cell - columns)) path.moveTo(left, top), path.lineTo(right, top);
-    if (row === rows - 1 || !half.has(cell + columns)) path.moveTo(left, bottom), path.lineTo(right, bottom);
-    if (column === 0 || !half.has(cell - 1)) path.moveTo(left, top), path.lineTo(left, bottom);
-    if (column === columns - 1 || !half.has(cell + 1)) path.moveTo(right, top), path.lineTo(right, bottom);
+    if (row === 0 || !half.has(cell - columns)) pen.moveTo(left, top), pen.lineTo(right, top);
+    if (row === rows - 1 || !half.has(cell + columns)) pen.moveTo(left, bottom), pen.lineTo(right, bottom);
+    if (column === 0 || !half.has(cell - 1)) pen.moveTo(left, top), pen.lineTo(left, bottom);
+    if (column === columns - 1 || !half.has(cell + 1)) pen.moveTo(right, top), pen.lineTo(right, bottom);
   }
   for (const [colour, line] of [["rgba(0,0,0,.55)", 2.5], ["rgba(255,255,255,.9)", 1]]) {
     [pen.strokeStyle, pen.lineWidth] = [colour, line];
-    pen.stroke(path);
+    pen.stroke();
   }
 }
 

@@ -4,7 +4,8 @@ import { alignmentView } from "./alignment.js";
 import { App } from "./app.js";
 import { CentrePart } from "./centre.js";
 import { EditsPart } from "./edits.js";
-import { tableOfView } from "./export.js";
+import { embeddingView } from "./embedding.js";
+import { pngOfView, svgOfView, tableOfView } from "./export.js";
 import { flowView } from "./flow.js";
 import { FootPart } from "./foot.js";
 import { headsView } from "./heads.js";
@@ -20,6 +21,7 @@ import { pictureView } from "./picture.js";
 import { PromptPart } from "./prompt.js";
 import { receivedView } from "./received.js";
 import { rowView } from "./row.js";
+import { seriesView } from "./series.js";
 import { SidePart } from "./side.js";
 import { soundView } from "./sound.js";
 import { openSource } from "./source.js";
@@ -29,7 +31,7 @@ import { TopPart } from "./top.js";
 import { Tour } from "./tour.js";
 
 const VIEWS = [
-  matrixView, linesView, rowView, alignmentView, pictureView, stripView, soundView, pairView, headsView, receivedView, lensView, flowView, tableView,
+  matrixView, seriesView, linesView, rowView, alignmentView, pictureView, stripView, soundView, pairView, headsView, receivedView, embeddingView, lensView, flowView, tableView,
 ];
 
 async function start() {
@@ -45,7 +47,7 @@ async function start() {
   const live = new LivePart(app, prompt.left);
   app.parts = [
     { update: (any) => any("theme") && app.dress() },
-    new TopPart(app, place("top"), help, tour, centre.scene),
+    new TopPart(app, place("top"), help, tour, centre),
     prompt,
     live,
     new SidePart(app, place("side")),
@@ -57,8 +59,10 @@ async function start() {
   ];
   listenKeys(app, centre.scene, help);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.touch("theme"));
+  addEventListener("beforeprint", () => app.print(true));
+  addEventListener("afterprint", () => app.print(false));
   addEventListener("hashchange", () => live.follow(location.hash));
-  window.headway = exposed(app, centre.scene);
+  window.headway = exposed(app, centre);
   app.draw();
   if (app.source.live) await live.follow(link);
   await app.settled();
@@ -67,7 +71,8 @@ async function start() {
 }
 
 // An interface for tests and for the console.
-function exposed(app, scene) {
+function exposed(app, centre) {
+  const { scene } = centre;
   return {
     ready: false,
     get bundle() {
@@ -77,6 +82,11 @@ function exposed(app, scene) {
       return { ...app.state };
     },
     table: () => tableOfView(app),
+    svg: () => svgOfView(app, centre),
+    png: () => pngOfView(app, centre).toDataURL(),
+    get plan() {
+      return scene.plan;
+    },
     views: () => app.fitting().map((view) => view.name),
     change: (patch) => app.change(patch),
     settled: () => app.settled(),

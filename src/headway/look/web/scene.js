@@ -71,6 +71,18 @@ export class Scene {
     if (this.plan !== null) this.app.guarded(() => this.app.view.over(this));
   }
 
+  // The same by another pen.
+  drawBy(pen) {
+    const { pen: own, glass } = this;
+    Object.assign(this, { pen, glass: pen });
+    try {
+      this.app.view.draw(this);
+      this.app.view.over(this);
+    } finally {
+      Object.assign(this, { pen: own, glass });
+    }
+  }
+
   // How far a view may be scrolled is known once it is drawn: `length` of which `room` is seen.
   scrolled(length, room) {
     this.limit = Math.max(0, length - room);

@@ -28,6 +28,8 @@ export function habitOf(site, head) {
 export function sentence(app) {
   const found = app.row;
   if (found === undefined) return [];
+  const own = app.view.tells?.(app) ?? null;
+  if (own !== null) return own;
   if (app.view.turned) return receivedSentence(app);
   const { row } = app.state;
   const keys = app.strongest(row, found, 2);

@@ -25,6 +25,10 @@ export const START = {
   zoom: 1,
   x: 0,
   y: 0,
+  cloud: NONE, // what the embedding map shows: the tokens of the site, or one of the page's clouds
+  layer: 0, // of a cloud
+  point: 0,
+  search: "", // points whose labels hold it are marked
   edits: [], // [{site, head, how}, …], of a cut with its row and column
 };
 

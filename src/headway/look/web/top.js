@@ -15,8 +15,8 @@ function choiceName(app, run) {
 const THEMES = { auto: "light", light: "dark", dark: "auto" };
 
 export class TopPart {
-  constructor(app, box, help, tour, scene) {
-    Object.assign(this, { app, box, scene });
+  constructor(app, box, help, tour, centre) {
+    Object.assign(this, { app, box, centre });
     this.title = make("h1", { testid: "title", dir: "auto" });
     this.facts = make("p", { class: "fact" });
     this.runs = make("span", { class: "row" });
@@ -27,7 +27,7 @@ export class TopPart {
     this.share = make("button", { testid: "share", onclick: () => this.shared() }, "share");
     this.said = make("output", { class: "said", "aria-live": "polite" });
     const ask = make("button", { testid: "help", onclick: () => help.open(), "aria-keyshortcuts": "?" }, "help");
-    const kinds = [["", "save as …"], ["png", "picture (PNG)"], ["csv", "numbers (CSV)"]];
+    const kinds = [["", "save as …"], ["png", "picture (PNG)"], ["svg", "drawing (SVG)"], ["csv", "numbers (CSV)"]];
     const save = chooser({ testid: "save", "aria-label": "Save the view", onchange: (event) => this.saved(event) }, kinds, "");
     const lead = make("button", { testid: "tour", onclick: () => tour.open() }, "tour");
     const tools = make("div", { class: "row tools" }, this.runs, this.said, this.palette, this.theme, this.share, save, lead, ask);
@@ -80,8 +80,6 @@ export class TopPart {
   async saved(event) {
     const kind = event.target.value;
     event.target.value = "";
-    const done = await saveView(this.app, this.scene, kind);
-    this.said.textContent = done ? "" : "this view is a page, not a picture: print it, or save its numbers";
-    setTimeout(() => fill(this.said), 6000);
+    await saveView(this.app, this.centre, kind);
   }
 }

@@ -20,10 +20,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.letters import reader
+from headway.loading import load
 from headway.look.bundle import pack_bundle
 from headway.look.html_page import render_page
 from headway.look.recording import Recording
-from headway.model import load
 from recipes.prove import minilm
 from tests.browser.chrome import BROWSER, Chrome
 from tests.browser.page import Page

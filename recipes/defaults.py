@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from headway.loading import load
 from headway.metrics.scores import MEASURES
-from headway.model import load
 from headway.recipe import flat
 from headway.tasks.results import BaselineData, BaselineResult, EvalResult
 from headway.training.plan import plan

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from headway.cli import main as cli
-from headway.model import load
+from headway.loading import load
 
 BEFORE = Path(__file__).parent / "fixtures" / "before"
 ANSWERS: dict[str, list[dict[str, Any]]] = json.loads((BEFORE / "answers.json").read_text(encoding="utf-8"))

@@ -35,17 +35,18 @@ LAYERS = {
     "look": 6,
     "evaluation": 6,
     "model": 7,
-    "adapters": 8,
-    "inspect": 9,
-    "serve": 9,
-    "learn": 10,
-    "conversion": 9,
-    "doctor": 9,
-    "training": 10,
-    "bench": 11,
-    "cli": 12,
-    "headway": 13,  # the lazy façade, above all the others
-    "__main__": 13,
+    "loading": 8,
+    "adapters": 9,
+    "inspect": 10,
+    "serve": 10,
+    "learn": 11,
+    "conversion": 10,
+    "doctor": 10,
+    "training": 11,
+    "bench": 12,
+    "cli": 13,
+    "headway": 14,  # the lazy façade, above all the others
+    "__main__": 14,
 }
 # Besides what lies below it and its own folder, a part may import these.
 ALSO = {("cli", "headway"), ("doctor", "headway"), ("training", "headway"), ("serve", "headway")}

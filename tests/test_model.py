@@ -18,7 +18,8 @@ from torch.testing import assert_close
 from headway.data.tokenizer import Roles, Tokenizer
 from headway.errors import UserError
 from headway.interop.keymap import matched
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.nn.trunk import EncoderDecoder
 from headway.system import read_json, write_json
 from headway.tasks.generation import GenerationOptions

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from headway import inspect, lecture
     from headway.data.records import Record
     from headway.evaluation import evaluate
+    from headway.loading import load
     from headway.look.recording import Recording
     from headway.look.recording import Recording as Attended
-    from headway.model import Model, load
+    from headway.model import Model
     from headway.nn.context import Context, PackedLengths
     from headway.nn.context import PackedLengths as Rows
     from headway.nn.state import FixedState, State
@@ -78,7 +79,7 @@ LATE = {
     "build": "headway.zoo.build",
     "compare": "headway.training.comparison",
     "evaluate": "headway.evaluation",
-    "load": "headway.model",
+    "load": "headway.loading",
     "record": "headway.nn.trace",
     "train": "headway.training.api",
 }

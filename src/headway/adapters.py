@@ -17,7 +17,8 @@ from headway.dtype import FP32
 from headway.errors import UserError
 from headway.interop.adapter import OWN, Theirs, attach_parts, fingerprint, read_adapter, write_adapter
 from headway.interop.weights import fill
-from headway.model import PREPROCESSING, Model, adapted_model, read_preprocessing
+from headway.loading import adapted_model, read_preprocessing
+from headway.model import PREPROCESSING, Model
 from headway.nn.trunk import tensors_of
 
 

@@ -27,7 +27,8 @@ from headway.interop.gguf_file import write_gguf
 from headway.interop.gguf_models import written_model
 from headway.interop.torch_transformer import keymap, reference
 from headway.interop.weights import GGUF_SUFFIX
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.nn.trunk import EncoderDecoder, tensors_of
 from headway.system import read_json, write_text
 

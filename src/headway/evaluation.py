@@ -24,7 +24,8 @@ from headway.dtype import FP32
 from headway.errors import UserError, counted
 from headway.metrics.scores import MEASURES
 from headway.metrics.scoring import score_cosines
-from headway.tasks.base import GivesVectors, Task
+from headway.tasks.base import Task
+from headway.tasks.embedding import GivesVectors
 from headway.tasks.generation import generation_options
 from headway.tasks.registry import data_kind, sentence
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult

@@ -271,9 +271,8 @@ class TrainSettings:
     )
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = setting(
         "auto",
-        "precision: bf16 is mixed precision with float32 weights, fp16 the same with loss scaling, on accelerators "
-        "alone; auto: bf16 where the CPU has instructions for it and some steps, timed before the run, are faster than "
-        "in fp32",
+        "mixed precision over float32 weights: bf16, or fp16 with loss scaling on accelerators alone; auto: bf16 where "
+        "the CPU has instructions for it and steps timed before the run are faster",
     )
     recompute: bool | None = setting(
         None,

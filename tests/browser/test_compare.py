@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from headway.cli import main as cli
+from headway.loading import load
 from headway.look.page_session import Explorer
 from headway.look.recording import Recording
-from headway.model import Model, load
+from headway.model import Model
 from headway.zoo import transformer
 from headway.zoo.build import architecture
 from tests.cli.folders import FOLDERS

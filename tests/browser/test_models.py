@@ -12,11 +12,11 @@ import pytest
 from headway.cli import main as cli
 from headway.generate.sampling import RandomSampler
 from headway.learn.lesson import LESSONS
+from headway.loading import load
 from headway.look.head_edits import HeadEdit
 from headway.look.module_flow import module_flow
 from headway.look.output_lens import TEMPERATURES, OutputLens, output_lens
 from headway.look.recording import Recording
-from headway.model import load
 from headway.nn.trace import Off, Only, Uniform
 from headway.tasks.tracing import Choices
 from tests.look.readers import READERS, loaded

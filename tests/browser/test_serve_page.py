@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.model import load
+from headway.loading import load
 from headway.serve.security import AccessRules
 from tests.look.readers import image, loaded
 from tests.serve.server import RunningServer, save_models, serving

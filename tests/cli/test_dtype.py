@@ -10,7 +10,8 @@ import torch
 from headway.cli.main import main
 from headway.conversion import convert
 from headway.errors import UserError
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.system import read_json
 from tests.cli.conftest import Run
 from tests.cli.folders import TEXTS, saved, worded_lines

@@ -19,8 +19,8 @@ from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error
 from torch import nn
 
 from headway.cli.main import main
+from headway.loading import load
 from headway.metrics import captions
-from headway.model import load
 from headway.tasks.generation import GenerationOptions
 from headway.tasks.registry import TASKS
 from headway.training.plan import Plan

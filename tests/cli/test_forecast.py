@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.model import load
+from headway.loading import load
 from headway.tasks.forecasting import Forecasting, predicted_rows
 from tests.cli.command import Place, made_place
 from tests.train.runs import planned

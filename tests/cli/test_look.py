@@ -18,11 +18,12 @@ import torch
 
 from headway.cli import look_command
 from headway.cli import main as cli
+from headway.loading import load
 from headway.look import head_edits
 from headway.look.head_edits import HeadEdit
 from headway.look.html_page import is_look_page
 from headway.look.page_session import PageSession
-from headway.model import Model, load
+from headway.model import Model
 from headway.nn.trace import Off
 from tests.cli.command import Child, empty_place, made_place, until
 from tests.cli.folders import FOLDERS

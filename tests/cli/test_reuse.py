@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from headway.data.preprocess import ImagePreprocess
 from headway.errors import UserError
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
 from headway.nn.towers import TwoTowers
 from headway.nn.trunk import Captioner, Trunk, tensors_of

@@ -14,7 +14,8 @@ from headway.errors import UserError
 from headway.generate.decoding import generate
 from headway.generate.session import DecodingSession, encode_sources
 from headway.generate.weight_layout import arrange, arrange_waiting
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.nn.attention import SelfAttention, apply_each, fuse, fuse_in_place
 from headway.nn.context import Context
 from headway.nn.trunk import EncoderDecoder, Trunk

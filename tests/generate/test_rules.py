@@ -19,7 +19,7 @@ from headway.generate.request import Stop, begin_of, max_new_tokens, min_new_tok
 from headway.generate.sampling import FREE, RandomSampler, Rules, repeated_ngrams
 from headway.generate.session import encode_sources
 from headway.generate.speculative import PromptLookup
-from headway.model import load
+from headway.loading import load
 from headway.nn.trunk import EncoderDecoder, Trunk
 from tests.generate.models import PROMPTS, beam_search, built, subject, told
 

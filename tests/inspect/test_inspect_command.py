@@ -18,7 +18,8 @@ from headway.cli import main as cli
 from headway.data.preprocess import ImagePreprocess
 from headway.figures import HeatMap, Plot, save_plot
 from headway.inspect.embedding_space import token_embeddings
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.nn.context import Context
 from headway.nn.trace import Off, record
 from headway.ops.attention_rollout import gradient_rollout, rollout

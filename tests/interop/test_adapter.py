@@ -16,7 +16,8 @@ from headway.adapters import save_adapter, with_adapter
 from headway.errors import UserError
 from headway.interop.adapter import ADAPTER, WEIGHTS
 from headway.interop.weights import read_safetensors, write_weights
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.nn.low_rank import adapted
 from headway.nn.trunk import tensors_of
 from headway.training.lora import LoRA, attach

@@ -16,7 +16,7 @@ import headway
 from headway.cli.main import main
 from headway.errors import UserError
 from headway.interop import fairseq
-from headway.model import load
+from headway.loading import load
 from headway.zoo.transformer import Config, build
 from tests.interop.parity import shaken
 

@@ -18,7 +18,7 @@ from headway.data.tokenizer_readers import load_tokenizer
 from headway.errors import UserError
 from headway.interop.clip import keymap, read_config, write_config
 from headway.interop.clip_vision_model import write_config as write_image_config
-from headway.model import load
+from headway.loading import load
 from headway.zoo import clip
 from headway.zoo.clip_image import Config as ClipImage
 from tests.data.test_tokenizer_parity import clip as clip_tokenizer

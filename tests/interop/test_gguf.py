@@ -20,7 +20,8 @@ from headway.errors import UserError
 from headway.interop.gguf_blocks import TYPES, BlockType
 from headway.interop.gguf_file import read_gguf
 from headway.interop.gguf_models import ARCHITECTURES
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.ops.rotary import Linear, Llama3, Yarn
 from headway.zoo.build import architecture
 from headway.zoo.llama import Frequencies

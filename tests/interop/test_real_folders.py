@@ -20,7 +20,8 @@ from headway.data.tokenizer_readers import load_tokenizer
 from headway.errors import UserError
 from headway.interop.incomplete_config import TENSORS, completed
 from headway.interop.registry import FAMILIES, model_type_of
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.nn.trunk import EncoderDecoder
 from tests.data.test_tokenizer_parity import learn, learn_merges, learn_words
 from tests.interop.cases_bert import model as encoder

@@ -19,7 +19,7 @@ from headway.interop import resnet as hf
 from headway.interop import timm_resnet
 from headway.interop.registry import family, model_type_of
 from headway.interop.weights import write_weights
-from headway.model import load as load_folder
+from headway.loading import load as load_folder
 from headway.nn.trunk import tensors_of
 from headway.system import read_json, write_json
 from headway.zoo.build import build

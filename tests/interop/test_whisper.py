@@ -27,7 +27,7 @@ from headway.interop.whisper import (
     write_config,
     write_sound,
 )
-from headway.model import load as load_model
+from headway.loading import load as load_model
 from headway.nn.trunk import EncoderDecoder
 from headway.zoo.build import config_of
 from headway.zoo.whisper import Config, build

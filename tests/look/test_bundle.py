@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 
 from headway import UserError
+from headway.loading import load
 from headway.look.bundle import FILE_LIMITS, Focus, PageLimits, check_comparable, choose_focus, pack_bundle, script_json
 from headway.look.head_edits import head_effects
 from headway.look.html_page import render_page
 from headway.look.output_lens import TEMPERATURES
 from headway.look.page_data import site_label
 from headway.look.recording import RecordedSite, Recording
+from headway.look.relevance import relevance
 from headway.look.tiles import THUMB_LEVELS, TILE
 from headway.look.weight_codes import CLASSES
-from headway.model import load
 from headway.ops.attention_map import Weights
 from headway.tasks.tracing import ForcedText, InputImage, TokenAxis, cells, frames
 from headway.zoo.build import architecture
@@ -43,7 +44,7 @@ def test_a_page_has_what_python_reads(name: str) -> None:
     recording = loaded(name).attend(READERS[name].given())
     found = pack_bundle([recording])
     told = json.loads(script_json(found.data))["runs"][0]
-    rolled = recording.rollout()
+    rolled = {**recording.rollout(), **relevance(recording)}
     assert [each["name"] for each in told["sites"]] == [*recording.sites, *rolled]
     for each in told["sites"]:
         source = {**recording.sites, **rolled}[each["name"]]
@@ -116,7 +117,7 @@ def test_the_format_is_as_agreed() -> None:
     [run] = told["runs"]
     assert set(run) == {
         *("id", "title", "architecture", "parameters", "input", "outcome", "picture", "sound", "axes", "sites"),
-        *("effects", "follows", "written", "lens", "flow"),
+        *("effects", "follows", "written", "lens", "flow", "series"),
     }
     assert run["outcome"] == {
         "kind": "next",

@@ -13,7 +13,7 @@ import pytest
 
 from headway.errors import UserError
 from headway.generate.request import Interrupt, InterruptedCall
-from headway.model import load
+from headway.loading import load
 from headway.serve.api_errors import ApiError
 from headway.serve.batching import MAX_TOGETHER, BatchQueue, QueuedCall, answer_together, answered
 from headway.serve.engine import Overloaded

@@ -11,7 +11,7 @@ from headway.cli import chat_command
 from headway.cli.main import main
 from headway.data.chat_template import ChatTemplate, load_chat_template
 from headway.errors import UserError
-from headway.model import load
+from headway.loading import load
 from headway.serve.conversation import Conversation
 from headway.tasks.generation import GenerationOptions
 from tests.serve.test_engine import gpt

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from headway.model import load
+from headway.loading import load
 from headway.serve.serve_options import EngineLimits, ServeOptions
 from tests.serve.server import RunningServer, serving
 

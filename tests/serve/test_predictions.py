@@ -13,7 +13,7 @@ import openai
 import pytest
 import soundfile
 
-from headway.model import load
+from headway.loading import load
 from headway.serve.server_state import RequestLimits
 from tests.serve.media import png, save_media
 from tests.serve.server import RunningServer, serving

@@ -14,7 +14,8 @@ from torch import nn
 
 from headway.data.kinds import DataKind
 from headway.errors import UserError
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.tasks.base import RecordTask, StreamTask, Task, task_class, task_of, tasks_for
 from headway.tasks.registry import DATA_WORDS, TASKS, data_kind
 from headway.zoo.build import ARCHITECTURES

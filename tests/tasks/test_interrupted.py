@@ -16,7 +16,8 @@ from headway.generate.ctc_decoding import PrefixBeam
 from headway.generate.request import InterruptedCall
 from headway.generate.sampling import GREEDY, RandomSampler
 from headway.generate.speculative import PromptLookup
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.tasks.generation import GenerationOptions
 from tests.cli.folders import FOLDERS, TEXTS
 from tests.tasks.test_predict_media import whisper_folder

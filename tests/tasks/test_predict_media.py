@@ -14,7 +14,8 @@ from PIL import Image
 from headway.cli.main import main
 from headway.data.preprocess import ImagePreprocess, NumberPreprocess
 from headway.generate.transcribe import Transcriber
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.zoo import vectors, vit, whisper
 from tests.generate.hearing import SETTINGS, STEPS, pair, words
 

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from headway.cli.main import main
 from headway.errors import UserError
+from headway.loading import load
 from headway.metrics.intervals import Share
 from headway.metrics.scores import by_length
 from headway.metrics.scoring import score_pairs
-from headway.model import load
 from headway.recipe import flat
 from headway.training import bottleneck as tool
 from headway.training import run as training

@@ -22,18 +22,9 @@ import pytest
 
 from headway.errors import UserError
 from headway.system import Disk, remove_tree
+from headway.training.manifest import MANIFEST, FileDigest
 from headway.training.parallel import owners
-from headway.training.store import (
-    MANIFEST,
-    Contents,
-    FileDigest,
-    Parts,
-    Snapshot,
-    Store,
-    index_files,
-    shard_files,
-    state_file,
-)
+from headway.training.store import Contents, Parts, Snapshot, Store, index_files, shard_files, state_file
 from tests.train.disks import HURRIED, PLAN, File, Make, Save, Stop, Torn, fates, leftovers, same, snapshot, store
 
 

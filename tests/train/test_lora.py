@@ -12,7 +12,7 @@ from torch import nn
 from headway.errors import UserError
 from headway.interop.adapter import WEIGHTS
 from headway.interop.weights import read_safetensors
-from headway.model import load
+from headway.loading import load
 from headway.nn.low_rank import LoRALinear, adapted
 from headway.nn.trunk import tensors_of
 from headway.training.api import train

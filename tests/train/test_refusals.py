@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from errno import EDQUOT, EIO, ENOSPC, EROFS
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headway.training.store import Store, write_file
+from headway.training.manifest import FileDigest, write_file
+from headway.training.store import Contents, Store
 from tests.train.disks import HURRIED, Hurried, Make, Torn, leftovers, same, snapshot, store
 
 Way = tuple[int, bool]  # the error, and whether the disk is lost for good
@@ -85,30 +86,30 @@ def test_a_disk_that_refuses_in_any_way_is_loud_and_harms_nothing(memory: Path) 
 class Swallows(Store):
     """Goes on as if a file had been written."""
 
-    def write_files(self, part: Path, step: int, contents: Any) -> None:
-        self.disk.make(part)
+    def write_files(self, part: Path, contents: Contents) -> dict[str, FileDigest]:
+        written = dict[str, FileDigest]()
         for name, data in contents.items():
-            try:
-                write_file(self.disk, part / name, data)
-            except OSError:
-                return
+            with suppress(OSError):
+                written[name] = write_file(self.disk, part / name, data)
+        return written
 
 
 class LeavesItsPart(Store):
     """Does not clean up."""
 
-    def write(self, step: int, contents: Any) -> Path:
+    @contextmanager
+    def writing(self, step: int) -> Generator[Path]:
         part = self.folder / f".part-{step}"
-        self.write_files(part, step, contents)
-        return self.publish(part, step)
+        self.disk.make(part)
+        yield part
 
 
 class MakesRoom(Store):
     """Deletes an old one before the new one is there."""
 
-    def write_files(self, part: Path, step: int, contents: Any) -> None:
+    def write_files(self, part: Path, contents: Contents) -> dict[str, FileDigest]:
         self.remove([self.folder_of(self.steps()[0])])
-        super().write_files(part, step, contents)
+        return super().write_files(part, contents)
 
 
 @pytest.mark.parametrize("defect", [Swallows, LeavesItsPart, MakesRoom])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.system import read_json
-from headway.training.store import MANIFEST, FileDigest, Manifest, problems
+from headway.training.manifest import MANIFEST, FileDigest, Manifest, problems
 from tests.train.disks import same, snapshot, store
 
 Harm = Callable[[Path, Path, random.Random], object]  # to a checkpoint, with the one before it at hand
@@ -95,10 +95,10 @@ def believes_names(path: Path, written: FileDigest) -> str | None:
 
 
 CARELESS = [
-    ("store.file_problem", believes_hashes, flip),
-    ("store.file_problem", believes_hashes, swap),
-    ("store.file_problem", believes_sizes, cut),
-    ("store.file_problem", believes_names, lose),
+    ("manifest.file_problem", believes_hashes, flip),
+    ("manifest.file_problem", believes_hashes, swap),
+    ("manifest.file_problem", believes_sizes, cut),
+    ("manifest.file_problem", believes_names, lose),
 ]
 
 
@@ -118,7 +118,8 @@ def test_a_manifest_without_its_own_hash_would_be_believed(memory: Path, monkeyp
         values = read_json(path)
         return Manifest(values["step"], {name: FileDigest(**entry) for name, entry in values["files"].items()})
 
-    monkeypatch.setattr("headway.training.store.read_manifest", believed)
+    for module in ("manifest", "store"):
+        monkeypatch.setattr(f"headway.training.{module}.read_manifest", believed)
     with pytest.raises(AssertionError, match="was not noticed"):
         rotten(memory, 1, last_bit_of_the_manifest)
 

@@ -23,7 +23,8 @@ from torch import Tensor
 from headway.errors import UserError
 from headway.interop.weights import DTYPES, safetensors_chunks
 from headway.system import read_json
-from headway.training.store import MANIFEST, MAX_MANIFEST_BYTES, Snapshot, Store
+from headway.training.manifest import MANIFEST, MAX_MANIFEST_BYTES
+from headway.training.store import Snapshot, Store
 from tests.train.disks import HURRIED, Hurried, leftovers, same, same_bits, same_tensors, snapshot, store
 
 # What is read is what was written.

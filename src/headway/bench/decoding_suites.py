@@ -99,7 +99,7 @@ def load_headway(work: Workspace, dtype: str) -> Any:
     """The module of the suite's model, as the commands load it."""
     import torch
 
-    from headway.model import load
+    from headway.loading import load
     from headway.system import keep_memory
 
     keep_memory()

@@ -74,7 +74,7 @@ def headway_embedder(dtype: str) -> Callable[[Workspace], Run]:
     def prepare(work: Workspace) -> Run:
         import torch
 
-        from headway.model import load
+        from headway.loading import load
         from headway.system import keep_memory
 
         keep_memory()

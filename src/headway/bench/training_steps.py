@@ -66,7 +66,7 @@ def headway_steps(
 
 def built(work: Workspace, config: Any) -> nn.Module:
     """A headway model with the suite's weights, as a training builds it."""
-    from headway.model import load
+    from headway.loading import load
     from headway.nn.trunk import tensors_of
     from headway.system import keep_memory
     from headway.training.learner import fill

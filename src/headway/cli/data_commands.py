@@ -120,7 +120,7 @@ def evaluate(
     DecodingOptions(beam=beam, max_new_tokens=max_new_tokens)
     import_torch()
     from headway.evaluation import EvalQuery, compare_dtypes, evaluate
-    from headway.model import load
+    from headway.loading import load
     from headway.system import keep_memory
 
     keep_memory()

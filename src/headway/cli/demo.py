@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.nn.trace import record
 from headway.nn.trunk import EncoderDecoder
 from headway.training.plan import free_folder

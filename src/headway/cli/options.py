@@ -154,7 +154,7 @@ class LoadOptions:
         check_model(Path, folder)
         import_torch()
         from headway.dtype import slow_dtype
-        from headway.model import load
+        from headway.loading import load
 
         with phase("loading the model", moving=True):
             loaded = load(folder, heads=self.heads, unsafe=self.unsafe, dtype=dtype, device=device)

@@ -18,7 +18,8 @@ from typing import Protocol
 from headway.data.chat_template import ChatTemplate, load_chat_template
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.nn.trunk import tensors_of
 from headway.serve.api_errors import ApiError, busy
 from headway.serve.batching import BatchQueue

@@ -325,25 +325,6 @@ class StreamTask(Task):
         """How far apart spans begin, each of which has one token more, for a model that reads `context` tokens."""
 
 
-class GivesVectors(Task):
-    """A task whose models answer with a vector, which no data can be compared with unless it learns from data."""
-
-    does = "gives vectors"
-
-    def predict(
-        self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
-    ) -> Iterator[EmbeddingVector]:
-        return iter(self.embeddings(model, inputs))
-
-    def evaluate(
-        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
-    ) -> EvalResult:
-        raise self.nothing_to_compare("the model")
-
-    def nothing_to_compare(self, named: str) -> UserError:
-        return UserError(f"{named} gives vectors, which no data can be compared with", do="train a head")
-
-
 @runtime_checkable
 class StatefulLoss(Protocol):
     """A task that may remember something from batch to batch: tensors, which travel with the run."""

@@ -299,7 +299,7 @@ def predicted_rows(model: nn.Module, batches: Iterable[ForecastBatch]) -> list[P
     found = [
         PredictedRow(*rows)
         for batch, ahead in shared(predicted, batches)
-        for rows in zip(batch.before().cpu(), torch.as_tensor(ahead).cpu(), batch.wanted.cpu(), strict=True)
+        for rows in zip(batch.before().cpu(), torch.as_tensor(ahead, device="cpu"), batch.wanted.cpu(), strict=True)
     ]
     if not found:
         raise UserError("no row that is to be foreseen has one before it", do="give tables of two rows or more")

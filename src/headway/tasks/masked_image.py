@@ -33,9 +33,10 @@ from headway.tasks.base import UNKNOWN_TOKENS, TaskSetup, loss_scores
 from headway.tasks.batches import Batch, DataRow, Row, ids, to_device
 from headway.tasks.inputs import ImageInput, input_of
 from headway.tasks.media_encoding import png
-from headway.tasks.media_tasks import AUGMENTATIONS, ImagesAlone, image_setup, stored_sample, stored_text
+from headway.tasks.media_tasks import AUGMENTATIONS, image_setup, stored_sample, stored_text
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import BaselineData, BaselineResult, EvalResult, PictureStrip, ReportDetails
+from headway.tasks.unlabelled_images import ImagesAlone
 
 PANELS = ("as shown to the model", "with its prediction of the hidden patches", "as it is")
 NORMALISED = (

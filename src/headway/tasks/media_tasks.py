@@ -8,7 +8,6 @@ Axes:  B batch   C width
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -43,31 +42,21 @@ from headway.data.transforms.compose import (
 )
 from headway.data.transforms.geometry import Flip, RandomCrop, RandomErasing, RandomResizedCrop, Resize
 from headway.errors import UserError, listed, nearest
-from headway.metrics.baselines import most_frequent, nearest_neighbours
-from headway.metrics.scores import check
-from headway.metrics.scoring import exact, scores_of
 from headway.nn.head import MeanPool
 from headway.nn.trunk import device_of, encoder_of
 from headway.ops.losses import unit_vectors
 from headway.ops.mel import LogMel
 from headway.recipe import Recipe
-from headway.tasks.base import ENCODED_TOGETHER, UNKNOWN_TOKENS, GivesVectors, RecordTask, Task
+from headway.tasks.base import ENCODED_TOGETHER, UNKNOWN_TOKENS, RecordTask, Task
 from headway.tasks.batches import DataRow, EncoderInput, Row, ids, to_device
 from headway.tasks.inputs import ImageInput, Input, MelInput, ModelInput, SeriesInput, ShownInput
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (
-    DEFAULT_EVALUATION,
-    BaselineResult,
-    EvalOptions,
-    EvalResult,
-    NextCommand,
-    ReportDetails,
     Sample,
-    TracedInput,
     example_of,
 )
 from headway.tasks.text_tasks import given
-from headway.tasks.tracing import TracedRun, TraceOptions, Vector
+from headway.tasks.tracing import TracedRun, Vector
 from headway.zoo.encoders import encoder_config
 from headway.zoo.presets import preset
 
@@ -78,9 +67,6 @@ SIDE = 96  # pixels of larger images, unless the preset or a person says otherwi
 GRID = 32  # pixels: sides are multiples of it, where nobody says otherwise, which suits every architecture
 PATCH = 4  # pixels: the same for small images
 SUBSAMPLING = 4  # frames to a token of a model of sounds
-NEIGHBOURS = 5  # by which the class of an image is guessed
-MAX_COMPARED = 5000  # images that are compared with each other
-READ_TOGETHER = 64
 SHIFT = 8  # one part of so many, by which an image is moved at random
 
 I = TypeVar("I", bound=Input)
@@ -337,63 +323,3 @@ def first_texts(records: Iterable[Record]) -> Iterator[Record]:
         if record.handed[0] not in known:
             known.add(record.handed[0])
             yield record
-
-
-class ImagesAlone(GivesVectors, MediaTask):
-    """A task on images without labels: their encoder is what is learned, and a vector is what it answers."""
-
-    on_other_data = NextCommand(
-        "headway train DATA --from {} --freeze encoder", "train a linear classifier on its features"
-    )
-
-    target = "image"
-    validation_records = 0
-
-    input: ImageInput  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        return [[*stored_sample(self.input, place, extent)] for place, extent, *_ in fields]
-
-    def has_loss(self, model: nn.Module, described: bool) -> bool:
-        return False
-
-    @abstractmethod
-    def own_scores(self, model: nn.Module, records: Sequence[Record]) -> EvalResult:
-        """How well a model does what it was trained for, and what a simple method does."""
-
-    @torch.inference_mode()
-    def evaluate(
-        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
-    ) -> EvalResult:
-        """What it was trained for; and where images have classes, whether images of like vectors have the same."""
-        known = list(records)
-        check(known, known)
-        found = self.own_scores(model, known)
-        some = subsample([record for record in known if len(record.fields) > 1], MAX_COMPARED)
-        labels = [record.fields[1] for record in some]
-        if len(set(labels)) < 2:
-            return found
-        parts = [self.opened(model, [record.handed[0] for record in part]) for part in batched(some, READ_TOGETHER)]
-        vectors = torch.cat([self.pooled(model, part) for part in parts]).cpu().numpy()
-        pixels = torch.cat([part.inputs.flatten(1) for part in parts]).cpu().numpy()
-        right = {
-            "": exact(nearest_neighbours(vectors, labels, NEIGHBOURS), labels),
-            "majority class": exact([most_frequent(labels)] * len(labels), labels),
-            f"the {NEIGHBOURS} nearest by pixels": exact(nearest_neighbours(pixels, labels, NEIGHBOURS), labels),
-        }
-        scores = {name: scores_of({"neighbour_accuracy": one}, "images") for name, one in right.items()}
-        ours, simple = scores.pop(""), tuple(BaselineResult(name, one) for name, one in scores.items())
-        numbers, statistics = {**found.scores.numbers, **ours.numbers}, {**found.scores.statistics, **ours.statistics}
-        whole = replace(found.scores, numbers=numbers, statistics=statistics)
-        note = f"class of neighbours: by the {NEIGHBOURS} nearest of the other images, n = {len(labels):,}"
-        return replace(found, scores=whole, baselines=(*found.baselines, *simple), notes=(*found.notes, note))
-
-    def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
-        return self.traced_vector(model, input)
-
-    def report_details(
-        self, model: nn.Module, batches: Sequence[Any], records: Sequence[Record], found: EvalResult
-    ) -> ReportDetails:
-        """Some images to trace."""
-        traced = [TracedInput(record.name, record.name) for record in records]
-        return ReportDetails(replace(found.scores, things="images"), traced=traced)

@@ -32,9 +32,10 @@ from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Batch, Row, ids, to_device
 from headway.tasks.inputs import ImageInput, input_of
-from headway.tasks.media_tasks import AUGMENTATIONS, Augmentations, ImagesAlone, composed, image_setup, stored_text
+from headway.tasks.media_tasks import AUGMENTATIONS, Augmentations, composed, image_setup, stored_text
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import BaselineData, BaselineResult, EvalResult
+from headway.tasks.unlabelled_images import ImagesAlone
 from headway.zoo.presets import preset
 
 # what makes a view: as SimCLR has it, with crops of a fifth or more, since less of a small image shows nothing

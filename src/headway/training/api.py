@@ -13,7 +13,8 @@ from torch import nn
 from headway.data.records import is_paths
 from headway.distributed.world import joined
 from headway.errors import UserError
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.recipe import SETTINGS, canonical
 from headway.tasks.base import Task, task_class
 from headway.tasks.registry import TASKS

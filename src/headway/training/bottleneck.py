@@ -23,9 +23,9 @@ from headway.data.records import Record
 from headway.dtype import FP32
 from headway.errors import UserError
 from headway.figures import Curve, Point
+from headway.loading import load
 from headway.metrics.scores import MEASURES, Measure, Scores, quantile_edges, score_cell
 from headway.metrics.scoring import score_pairs
-from headway.model import load
 from headway.recipe import Recipe, flat
 from headway.system import keep_memory, read_json, write_json, write_text
 from headway.tasks.registry import data_entry

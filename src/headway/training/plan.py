@@ -25,7 +25,8 @@ from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.dtype import INT8, device_named
 from headway.errors import UserError
-from headway.model import Model, load
+from headway.loading import load
+from headway.model import Model
 from headway.recipe import Recipe, flat, from_flat
 from headway.tasks.base import Task, TaskSetup, task_class
 from headway.tasks.model_parts import CUSTOM, CountsWeights

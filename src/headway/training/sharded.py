@@ -22,7 +22,8 @@ from typing import Any, Self
 from headway.distributed.world import World
 from headway.errors import UserError
 from headway.training.learner import Learner
-from headway.training.store import FileDigest, Parts, Snapshot, Store, index_files, shard_files, state_file
+from headway.training.manifest import FileDigest
+from headway.training.store import Parts, Snapshot, Store, index_files, shard_files, state_file
 
 
 @dataclass

@@ -25,10 +25,10 @@ from headway.errors import UserError, counted
 from headway.metrics.scores import MEASURES
 from headway.metrics.scoring import score_cosines
 from headway.tasks.base import Task
-from headway.tasks.embedding import GivesVectors
 from headway.tasks.generation import generation_options
 from headway.tasks.registry import data_kind, sentence
 from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
+from headway.tasks.vectors import GivesVectors
 
 DATES = 1000  # of the built-in set
 TWO_COLUMNS = (DataKind.PAIRS, DataKind.LABELS, DataKind.TAGS)  # what a table of two columns may be

@@ -74,7 +74,7 @@ REFUSED = {
     "run nowhere --lines words.txt": "--lines reads standard input, and 'words.txt' is given too; "
     "give it so, as in headway run nowhere --lines < words.txt",
     "look full text --json": "headway look has no option '--json'; see headway look --help; "
-    "allowed: --out, --open, --against, --compare, --tokens, --effects, --site, --live and 5 more",
+    "allowed: --out, --open, --against, --compare, --tokens, --effects, --site, --samples and 7 more",
     "bottleneck none.zzz": "none.zzz does not exist",
     "run nowhere text": NO_MODEL,
     "run nowhere text --beam 0": "--beam is 0; allowed: 1 beam or more",

@@ -70,7 +70,7 @@ def test_what_is_written_comes_in_the_order_of_the_records(models: dict[str, Mod
     assert isinstance(task, Seq2Seq)
     found, sources = task.evaluate(model, records).samples, [one.fields[0] for one in records]
     assert [(sample.source, sample.wanted) for sample in found] == [one.fields for one in records]
-    alone = [task.answers(model, [source], options)[0].output for source in sources]
+    alone = [task.answers(model, [source], options)[0][0] for source in sources]
     assert [sample.answer for sample in found] == alone
 
 

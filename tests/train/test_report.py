@@ -24,12 +24,10 @@ from headway.nn.trace import record
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.tasks.base import validation_loss
 from headway.tasks.causal_lm import CausalLM
-from headway.tasks.generation import Hypothesis
 from headway.tasks.results import (
     EvalOptions,
     EvalResult,
     Sample,
-    TextPrediction,
     TracedInput,
     example_of,
     traced_samples,
@@ -279,7 +277,7 @@ def test_dates_are_also_evaluated_where_nothing_like_them_was_learned(
 
     known = dict([*dates(7, 20, part=DateSplit.VALIDATION), *dates(7, 30, part=DateSplit.UNSEEN)])
 
-    def answers(self: Seq2Seq, model: nn.Module, sources: list[str], options: object) -> list[TextPrediction]:
+    def answers(self: Seq2Seq, model: nn.Module, sources: list[str], options: object) -> list[tuple[str, str | None]]:
         return [answered(source, known[source], asked) for source in sources]
 
     monkeypatch.setattr(Seq2Seq, "answers", answers)
@@ -309,10 +307,10 @@ def test_the_last_evaluation_is_not_repeated(monkeypatch: pytest.MonkeyPatch, ma
     assert found.details.scores is before.scores
 
 
-def answered(source: str, target: str, asked: list[tuple[str, ...]]) -> TextPrediction:
-    """What a model would say that has learned only what it was shown."""
+def answered(source: str, target: str, asked: list[tuple[str, ...]]) -> tuple[str, str | None]:
+    """What a model would say that has learned only what it was shown, and what ended it."""
     asked.append((source, target))
-    return TextPrediction(source, (Hypothesis(target if len(asked) <= 20 else "?", (), (), "token", 0.0),))
+    return (target if len(asked) <= 20 else "?"), "token"
 
 
 def plan_of_dates(tmp_path: Path, made: Callable[[str], Plan]) -> Plan:

@@ -5,7 +5,7 @@ Axes:  B batch   C width
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
@@ -20,35 +20,15 @@ from headway.nn.context import EMPTY, Context
 from headway.nn.towers import Projection
 from headway.nn.trunk import Trunk, device_of
 from headway.ops.losses import unit_vectors
-from headway.tasks.base import Task
 from headway.tasks.batches import Row
-from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import Input, ModelInput, input_of
 from headway.tasks.media_tasks import MediaReader
 from headway.tasks.model_parts import ModelParts, required_tokenizer
-from headway.tasks.results import DEFAULT_EVALUATION, EmbeddingVector, EvalOptions, EvalResult
+from headway.tasks.results import EvalResult
 from headway.tasks.text_tasks import ReadsText
 from headway.tasks.text_tracing import fitting_ids, text_axes
 from headway.tasks.tracing import TracedRun, TraceOptions, Vector
-
-
-class GivesVectors(Task):
-    """A task whose models answer with a vector, which no data can be compared with unless it learns from data."""
-
-    does = "gives vectors"
-
-    def predict(
-        self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
-    ) -> Iterator[EmbeddingVector]:
-        return iter(self.embeddings(model, inputs))
-
-    def evaluate(
-        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
-    ) -> EvalResult:
-        raise self.nothing_to_compare("the model")
-
-    def nothing_to_compare(self, named: str) -> UserError:
-        return UserError(f"{named} gives vectors, which no data can be compared with", do="train a head")
+from headway.tasks.vectors import GivesVectors
 
 
 class Headless(GivesVectors):

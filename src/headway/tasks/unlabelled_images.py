@@ -16,7 +16,6 @@ from headway.data.splits import subsample
 from headway.metrics.baselines import most_frequent, nearest_neighbours
 from headway.metrics.scores import check
 from headway.metrics.scoring import exact, scores_of
-from headway.tasks.embedding import GivesVectors
 from headway.tasks.inputs import ImageInput
 from headway.tasks.media_tasks import MediaTask, stored_sample
 from headway.tasks.results import (
@@ -29,6 +28,7 @@ from headway.tasks.results import (
     TracedInput,
 )
 from headway.tasks.tracing import TracedRun, TraceOptions
+from headway.tasks.vectors import GivesVectors
 
 NEIGHBOURS = 5  # by which the class of an image is guessed
 MAX_COMPARED = 5000  # images that are compared with each other

@@ -109,7 +109,7 @@ def named_by(codes: torch.Tensor, labels: Sequence[str]) -> str:
     best = codes.topk(min(NAMED_BY, len(codes)))
     words = [
         printable(labels[at].strip(), 20)
-        for code, at in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        for code, at in zip(best.values.tolist(), map(int, best.indices), strict=True)
         if code > 0
     ]
     return f": {', '.join(dict.fromkeys(words))}" if words else ""

@@ -32,6 +32,9 @@ MISTAKES = [
     (["MODEL", "--workers", "0"], "--workers 0; allowed: 1 to 64"),
     (["MODEL", "--cors", "*"], "'*' is no origin"),
     (["nothing"], "nothing does not exist"),
+    (["NOTES"], "holds no weights"),
+    (["MODEL", "NOTES", "--workers", "2"], "holds no weights"),
+    (["EMPTY"], "holds no weights"),
 ]
 
 
@@ -52,8 +55,11 @@ def command(*words: object, launcher: Sequence[str] = HEADWAY) -> list[str]:
 
 
 @pytest.mark.parametrize(("words", "said"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
-def test_mistakes_are_told_in_a_sentence(spans: Path, words: list[str], said: str) -> None:
-    given = command(*(str(spans) if word == "MODEL" else word for word in words))
+def test_mistakes_are_told_in_a_sentence(spans: Path, tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "notes.txt").write_text("no model", encoding="utf-8")
+    folders = {"MODEL": str(spans), "NOTES": str(tmp_path), "EMPTY": str(tmp_path / "empty")}
+    (tmp_path / "empty").mkdir()
+    given = command(*(folders.get(word, word) for word in words))
     done = subprocess.run(given, capture_output=True, text=True, env={**os.environ, "HEADWAY_API_KEY": ""})
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")

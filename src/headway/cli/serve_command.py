@@ -107,7 +107,5 @@ def named(models: tuple[Path, ...]) -> dict[str, Path]:
         if name in found:
             said = f"{found[name]} and {model} have the same name"
             raise UserError(said, do="rename one of the folders, or serve one of them")
-        if not model.is_file() and not (model / "config.json").is_file() and not any(model.glob("*.*")):
-            raise UserError(f"{model} holds no model", allowed="a folder with config.json and model.safetensors")
         found[name] = model
     return found

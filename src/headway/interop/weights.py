@@ -48,11 +48,16 @@ def read_weights(folder: Path, *, unsafe: bool = False) -> Tensors:
             return read(regular(whole))
         if index.exists():
             return read_shards(index, read)
+    raise no_weights(folder)
+
+
+def no_weights(folder: Path) -> UserError:
+    """What is said of a folder without weights that are read here."""
     if (folder / CHECKPOINTS).is_dir():
         do = f"wait for its training, or go on with {going_on(folder)}"
-        raise UserError(f"{folder} holds no weights yet", do=do)
+        return UserError(f"{folder} holds no weights yet", do=do)
     allowed = f"{SAFE}, or {SAFE}.index.json with its shards"
-    raise foreign(folder) or UserError(f"{folder} holds no weights", allowed=allowed)
+    return foreign(folder) or UserError(f"{folder} holds no weights", allowed=allowed)
 
 
 EXPORTED = f"fetch the model that it was made from, with {SAFE}"

@@ -18,6 +18,7 @@ from typing import Protocol
 from headway.data.chat_template import ChatTemplate, load_chat_template
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError, listed, nearest
+from headway.interop.weights import GGUF_SUFFIX, no_weights
 from headway.loading import load
 from headway.model import Model
 from headway.nn.trunk import tensors_of
@@ -30,7 +31,7 @@ from headway.system import gibibytes
 from headway.tasks.base import Task
 from headway.tasks.results import ContinuesText
 
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", GGUF_SUFFIX)
 PREFIX_SHARE = 8  # of the memory a prefix cache takes an eighth at most
 LOADING_SECONDS = 5  # after which a client may ask again, where all memory is taken
 
@@ -104,6 +105,8 @@ class ModelPool:
         self.slots = {name: ModelSlot(folder) for name, folder in folders.items()}
         self.options, self.make_engine, self.loading = options, make_engine, asyncio.Lock()
         for name, slot in self.slots.items():
+            if not slot.bytes:
+                raise no_weights(slot.folder)
             if options.bytes is not None and slot.bytes > options.bytes:
                 said = f"the weights of {name} have {gibibytes(slot.bytes)} where {options.memory:g} GiB are allowed"
                 raise UserError(said, do="raise memory=, or leave the model out")

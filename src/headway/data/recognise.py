@@ -15,6 +15,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from headway.data.column_choice import SHOWN, choose, described, doubted_header, refuse_mixed
+from headway.data.composed_columns import recognise_composed
 from headway.data.conll import recognise_conll
 from headway.data.conversations import recognise_conversations
 from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
@@ -93,6 +94,8 @@ def recognise_files(query: DataQuery) -> RecognisedData:
         raise UserError(f"{named}: classes are in names of images and sounds only", do="leave out data.label_from")
     files = [file for path in paths for file in unfolded(path)]
     if found := recognise_conversations(query, files):
+        return found
+    if found := recognise_composed(query, files):
         return found
     suffixes = {meant_as(file, kind) for file in files}
     if suffixes == {".txt"}:

@@ -246,9 +246,9 @@ class QuestionAnswering(TokenRows):
         usual = most_frequent(one[0]["text"] if one else NO_ANSWER for one in train)
         pairs = [halves(record.fields[0]) for record in data.validation]
         wanted = [[one["text"] for one in answers_in(record.fields[1])] for record in data.validation]
-        yield BaselineResult("the most frequent answer", score_answers([usual] * len(pairs), wanted))
+        yield BaselineResult("most frequent answer", score_answers([usual] * len(pairs), wanted))
         yield BaselineResult(
-            "the sentence most like the question",
+            "sentence most like the question",
             score_answers([*map(sentence_like, *zip(*pairs, strict=True))], wanted),
         )
 

@@ -168,7 +168,7 @@ def test_a_finished_run_is_made_longer(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["pairs.tsv", "--minutes", "+10"], "--minutes +10 makes a run longer: with --resume, without --dry-run"),
+        (["pairs.tsv", "--minutes", "+10"], "--minutes +10 makes a run longer: with --resume, and without --dry-run"),
         (["--resume", "--out", "gone", "--minutes", "+10"], "--minutes +10 makes a run longer, and gone holds none"),
         (
             ["--resume", "--out", "done", "--epochs", "+1"],

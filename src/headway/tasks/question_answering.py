@@ -119,7 +119,7 @@ class QuestionAnswering(TokenRows):
     name = "question-answering"
     does = "finds answers in a context"
     target = "window"
-    architectures = TextLabelTask.architectures
+    architectures = ("bert", "albert", "deberta")
     presets_by_size = TextLabelTask.presets_by_size
     columns = 4  # ids of all windows of a question, their lengths, where their contexts begin, and begin and end
     max_id = MAX_PLACE

@@ -140,9 +140,9 @@ def train(
     Parameters
     ----------
     data
-        Tables and texts (.tsv, .csv, .jsonl, .json, .txt, also .gz; .parquet, .arrow); words with tags (.conll: a word
-        and its tag on each line, a blank line after each sentence); a folder or .tar of images or sounds, in a folder
-        per class or with a table beside them; IDX files; or dates, the built-in data set.
+        Tables and texts (.tsv, .csv, .jsonl, .json, .txt, .md, also .gz; .parquet, .arrow, .xlsx); words with tags
+        (.conll: a word and its tag on each line, a blank line after each sentence); a folder or .tar of images or
+        sounds, in a folder per class or with a table beside them; IDX files; or dates, the built-in data set.
     config
         A recipe, as headway init and --print-config write it.
     resume

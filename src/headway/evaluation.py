@@ -15,6 +15,7 @@ from torch import nn
 from headway.console import aligned
 from headway.data.checks import checking
 from headway.data.kinds import COMPOSED, HEARD, PICTURED, TEXTUAL, DataKind
+from headway.data.named_splits import named_splits
 from headway.data.order import batched
 from headway.data.recognise import recognise
 from headway.data.records import BUILTIN, RecognisedData, Record, as_records, is_builtin, is_paths, records
@@ -82,7 +83,9 @@ class EvalQuery:
         several = isinstance(data, list | tuple)
         columns = query.pop("columns", None) or ()
         columns = tuple(columns.split(",")) if isinstance(columns, str) else tuple(columns)
-        return EvalQuery(tuple(map(Path, data if several else [data])), columns=columns, **query)
+        paths = tuple(map(Path, data if several else [data]))
+        parts = named_splits(paths)  # of a folder of train.csv and test.csv, what was not trained on
+        return EvalQuery(parts.held_back if parts else paths, columns=columns, **query)
 
     def read(self, kind: DataKind | None) -> EvalData:
         """The data, read as a kind or as it looks."""

@@ -17,9 +17,11 @@ from headway.data.order import random_for
 from headway.loading import load
 from headway.tasks.batches import PackedBatch
 from headway.tasks.multi_label import MultiLabelClassification
-from headway.tasks.question_answering import MAX_ANSWER_TOKENS, QuestionAnswering
+from headway.tasks.question_answering import MAX_ANSWER_TOKENS, QuestionAnswering, span_logits
 from headway.tasks.text_pairs import TextPairClassification
 from headway.tasks.text_regression import TextPairRegression, TextRegression
+from tests.tasks.test_structured import TASKS as STRUCTURED
+from tests.tasks.test_structured import model_of
 
 transformers: Any = pytest.importorskip("transformers")
 WORDS = "the a cat dog sat ran on mat who where what is in rome river old young lives and all day ? .".split()  # noqa: SIM905
@@ -150,6 +152,27 @@ def spans_by_definition(model: Any, tokenizer: Any, question: str, context: str,
                 offsets = told["offset_mapping"][at]
                 best = max(best, (float(begins[first] + ends[last]), -offsets[first][0], offsets[last][1]))
     return best[0] - nothing, -best[1], best[2], len(told["input_ids"])
+
+
+@pytest.mark.parametrize("name", ["pairs", "scored pairs", "answers"])
+def test_a_pair_is_read_there_as_here(name: str, tmp_path: Path) -> None:
+    """A folder that is written here has a tokenizer that tells transformers of segments."""
+    made, pair = model_of(name), ("the cat sat on the mat", "a dog ran")
+    made.save_hf(tmp_path)
+    heads = {"answers": transformers.AutoModelForQuestionAnswering}
+    model = heads.get(name, transformers.AutoModelForSequenceClassification).from_pretrained(tmp_path).eval()
+    told = transformers.AutoTokenizer.from_pretrained(tmp_path)(*pair, return_tensors="pt")
+    assert set(told["token_type_ids"].flatten().tolist()) == {0, 1}
+    with torch.inference_mode():
+        found = model(**told)
+    if name == "answers":
+        [[window]] = STRUCTURED[name].reader.windows([pair])
+        assert window.ids == told["input_ids"][0].tolist()
+        read = PackedBatch.of([np.array(window.ids)], [window.second])
+        logits = span_logits(made.model, read)[0].T
+        assert_close(logits.detach(), torch.cat([found.start_logits, found.end_logits]), atol=1e-5, rtol=1e-5)
+    else:
+        assert_close(ours(STRUCTURED[name], made.model, [PAIR.join(pair)]), found.logits, atol=1e-5, rtol=1e-5)
 
 
 LONG = "the cat sat on the mat and the old dog ran in rome . the young dog lives on the river . a cat is in the river ."

@@ -159,7 +159,7 @@ def requested(table: TablePreview, kind: DataKind | None, columns: tuple[int, ..
 def with_separator(table: TablePreview, kind: DataKind, columns: tuple[int, ...]) -> Composition:
     if kind is not DataKind.LABEL_SETS or len(columns) > 2:
         return Composition(kind, columns)
-    values = table.values(columns[1])
+    values = table.values(next(iter(columns[1:])))
     separator = next((by for by in SEVERAL if any(by in value for value in values)), "")
     return Composition(kind, columns, separator)
 
@@ -194,7 +194,7 @@ def find_pair(table: TablePreview, sure: bool) -> tuple[int, int, int] | None:
     about = sorted(plain, key=lambda at: (mean_words(table, at), len(set(table.values(at)))))[0]
     texts = [at for at in plain if at != about]
     wordy = all(mean_words(table, at) >= MIN_PAIR_WORDS for at in texts)
-    return (texts[0], texts[1], about) if wordy and (sure or is_about(table, *texts, about)) else None
+    return (texts[0], texts[1], about) if wordy and (sure or is_about(table, texts[0], texts[1], about)) else None
 
 
 def is_about(table: TablePreview, first: int, second: int, about: int) -> bool:

@@ -235,8 +235,8 @@ PAIRED = (  # two texts that are read together
     ("claim", "evidence"),
     ("question", "sentence"),
 )
-KNOWN = TEXT | LABEL | SOURCE | TARGET | WORDS | TAGS | LANGUAGE | CAPTION | TRANSCRIPT | BESIDES
-KNOWN |= frozenset(name for pair in PAIRED for name in pair)
+BOTH = frozenset(name for pair in PAIRED for name in pair)
+KNOWN = TEXT | LABEL | SOURCE | TARGET | WORDS | TAGS | LANGUAGE | CAPTION | TRANSCRIPT | BESIDES | BOTH
 CONTEXT = words("context passage paragraph")  # that a question is answered from
 SCORE = words("score scores rating stars grade value price similarity relatedness_score similarity_score y")
 SHORT_WORDS = words("from line word number key class y")  # that sentences have too, as they have those of two letters

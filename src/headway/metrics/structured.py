@@ -29,13 +29,13 @@ def score_numbers(
 ) -> Scores:
     """Of one number for each text: errors, the share of variance that is explained, and correlations."""
     check(answers, references)
-    found, wanted = np.asarray(answers, float), np.asarray(references, float)
+    found, wanted = np.array(answers, np.float64), np.array(references, np.float64)
     error, ones = found - wanted, np.ones(len(wanted))
     apart = wanted - math.fsum(wanted) / len(wanted)
     statistics = {
-        "rmse": mean_of(columns(error**2, ones), math.sqrt),
-        "mae": mean_of(columns(abs(error), ones)),
-        "r2": Sums(columns(error**2, apart, apart**2, ones), explained),
+        "rmse": mean_of(columns(error * error, ones), math.sqrt),
+        "mae": mean_of(columns(np.abs(error), ones)),
+        "r2": Sums(columns(error * error, apart, apart * apart, ones), explained),
         "pearson": correlation(found, wanted),
         "spearman": correlation(ranks(found), ranks(wanted)),
     }

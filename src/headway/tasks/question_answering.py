@@ -47,6 +47,7 @@ from headway.tasks.results import (
     EvalResult,
     Prediction,
     Sample,
+    example_of,
 )
 from headway.tasks.text_classification import TextLabelTask
 from headway.tasks.text_tasks import Framing, TokenRows, context_for, given, one_tokenizer, sample_text
@@ -185,7 +186,8 @@ class QuestionAnswering(TokenRows):
     def loss(self, model: nn.Module, batch: SpanBatch) -> Tensor:
         """The mean of the cross-entropies of begin and end, as in transformers."""
         logits = batch.logits(model)  # B T 2
-        return sum(F.cross_entropy(logits[..., at], batch.wanted[:, at], reduction="sum") for at in (0, 1)) / 2
+        losses = [F.cross_entropy(logits[..., at], batch.wanted[:, at], reduction="sum") for at in (0, 1)]
+        return torch.stack(losses).sum() / 2
 
     # ---- use
 
@@ -278,6 +280,9 @@ class QuestionAnswering(TokenRows):
 
     def encoder_input(self, model: nn.Module, rows: Sequence[DataRow]) -> EncoderInput:
         raise UserError("a model that reads two texts together has no encoder of one to look into")
+
+    def example(self, splits: DataSplits, samples: Sequence[Sample]) -> str:
+        return example_of(samples) or f"a question{PAIR}the context that answers it"
 
     def sample_input(self, folder: Path, context: int | None) -> str:
         text = sample_text(self.tokenizer, None if context is None else max(1, context // 2 - 1))

@@ -154,7 +154,7 @@ class TextLabelTask(Classification, TextRows):
         tokenizer, longest, foreign = required_tokenizer(parts), context_for(parts), is_foreign(parts)
         return cls(tokenizer, labels, max_length=longest, settings=parts.extra_config, may_read_pairs=foreign)
 
-    def loss(self, model: nn.Module, batch: LabelBatch) -> Tensor:
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
         smoothing, logits = self.label_smoothing, batch.logits(model)
         return F.cross_entropy(logits, batch.wanted, reduction="sum", label_smoothing=smoothing, ignore_index=NO_TARGET)
 

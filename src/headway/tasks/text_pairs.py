@@ -12,11 +12,12 @@ from typing import Self
 from torch import Tensor, nn
 
 from headway.data.composed import PAIR, halves
+from headway.data.splits import DataSplits
 from headway.errors import UserError
 from headway.metrics.baselines import most_frequent, naive_bayes
 from headway.tasks.batches import DataRow, EncoderInput, FittedRow
 from headway.tasks.model_parts import CUSTOM, ModelParts
-from headway.tasks.results import Sample
+from headway.tasks.results import Sample, example_of
 from headway.tasks.text_classification import TextClassification, TextLabelTask
 from headway.tasks.text_rows import TextRows, paired_rows
 from headway.tasks.text_tasks import sample_text
@@ -32,6 +33,9 @@ class ReadsPairs(TextRows):
 
     def input_rows(self, texts: Sequence[str]) -> list[FittedRow]:
         return paired_rows(self.tokenizer, texts, min(self.max_length, MAX_PAIR_LENGTH))
+
+    def example(self, splits: DataSplits, samples: Sequence[Sample]) -> str:
+        return example_of(samples) or f"one text{PAIR}another"
 
     def sample_input(self, folder: Path, context: int | None) -> str:
         one = sample_text(self.tokenizer, None if context is None else max(1, context // 2 - 1))

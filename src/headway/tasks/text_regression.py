@@ -162,8 +162,8 @@ class TextRegression(TextRows):
         return list(map(repr, self.said(model, PackedBatch.of_texts(model, rows, self.tokenizer))))
 
     def scores(self, answers: CollectedAnswers) -> Scores:
-        numbers = (list(map(float, several)) for several in (answers.answers, answers.wanted))
-        return replace(score_numbers(*numbers, answers.words), unit="words")
+        found, wanted = (list(map(float, several)) for several in (answers.answers, answers.wanted))
+        return replace(score_numbers(found, wanted, answers.words), unit="words")
 
     def shown(self, sample: Sample) -> Sample:
         return sample._replace(answer=f"{float(sample.answer):.6g}")

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -80,7 +80,7 @@ class TextRows(TokenRows):
 
     def traced_row(self, model: nn.Module, input: str, options: TraceOptions, reader: OutcomeReader) -> TracedRun:
         """One input with the call that answers it."""
-        [row] = replace(self, max_length=UNCUT).input_rows([input])
+        [row] = replace(cast(Any, self), max_length=UNCUT).input_rows([input])
         read = fitting_ids(row.ids, model, self.tokenizer, self.settings, options)
         batch = PackedBatch.of_texts(model, [row._replace(ids=read)], self.tokenizer)
         axes = text_axes(read, self.tokenizer)

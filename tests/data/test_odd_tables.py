@@ -230,6 +230,13 @@ COMPOSED = {  # of several cells: a kind, its columns, and the fields of the fir
         TEXT_SCORE,
         "0.0",
     ),
+    "a score that is missing": (
+        "a.csv",
+        table("text,score", TEXTS, [*SCORES[:30], *["nan"] * 10]),
+        DataKind.SCORES,
+        TEXT_SCORE,
+        SCORES[0],
+    ),
     "two texts and a class": (
         "a.csv",
         table("premise,hypothesis,label", TEXTS, GERMAN, CLASSES),

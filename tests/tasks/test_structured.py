@@ -24,13 +24,16 @@ from headway.loading import load
 from headway.metrics.scoring import entity_rates, span_f1
 from headway.metrics.structured import score_answers, score_label_sets, score_numbers
 from headway.model import Model
-from headway.tasks.base import Task
+from headway.recipe import Recipe
+from headway.tasks.base import Task, task_class
 from headway.tasks.batches import Row, to_device
 from headway.tasks.multi_label import MultiLabelClassification
 from headway.tasks.question_answering import QuestionAnswering
 from headway.tasks.text_pairs import TextPairClassification
 from headway.tasks.text_regression import TextPairRegression, TextRegression
 from headway.tasks.tracing import TraceOptions
+from headway.training.recipe_data import load_splits
+from headway.training.recipe_sources import read_layers, resolve
 from headway.zoo import bert
 from headway.zoo.build import on_meta
 from tests.cli.folders import CONTEXT, TEXTS, made, sentences, words
@@ -254,6 +257,26 @@ def test_what_cannot_be_measured_is_one_sentence(name: str, record: tuple[str, s
         TASKS[name].evaluate(model_of(name).model, [Record(record, Path("a.csv"), 2)])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "records", "said"),
+    [
+        (
+            "text-regression",
+            [("a text", "3"), ("another", "3.0")],
+            "every number in records is 3; give data with different",
+        ),
+        ("multi-label-classification", [("a text", ""), ("another", "")], "no record of records has a label"),
+        ("text-pair-classification", [("a ||| b", "x"), ("c ||| d", "x")], "every label in records is 'x'"),
+    ],
+)
+def test_what_cannot_be_learned_is_one_sentence(task: str, records: list[tuple[str, str]], said: str) -> None:
+    options = {"data.validation_split": "0"}
+    splits = load_splits(resolve(read_layers(options, environ={})), task_class(task), records)
+    with pytest.raises(UserError) as caught:
+        task_class(task).from_data(splits, Recipe(), None)
+    assert said in str(caught.value)
 
 
 @every

@@ -34,6 +34,7 @@ from headway.data.table_preview import (
     CONTEXT,
     LABEL,
     LANGUAGE,
+    MISSING,
     PAIRED,
     SCORE,
     TAGS,
@@ -212,7 +213,7 @@ def mean_words(table: TablePreview, column: int) -> float:
 def pair_kind(table: TablePreview, about: int) -> DataKind:
     """A number where most values have a fraction, or are many; else a label."""
     numbers = [number for value in table.values(about) if (number := as_number(value)) is not None]
-    most = len(numbers) >= MIN_SCORE_SHARE * len(table.rows)
+    most = share_of_numbers(table, about) >= MIN_SCORE_SHARE
     scored = any(number % 1 for number in numbers) or is_quantity(table.values(about)) or table.name(about) in SCORE
     return DataKind.PAIR_SCORES if most and scored else DataKind.PAIR_LABELS
 
@@ -243,8 +244,9 @@ def find_scores(table: TablePreview, sure: bool) -> Composition | None:
 
 
 def share_of_numbers(table: TablePreview, column: int) -> float:
-    values = table.values(column)
-    return sum(as_number(value) is not None for value in values) / len(values)
+    """The share of numbers among the values that are there; a record without one is told later."""
+    there = [value for value in table.values(column) if value.strip().casefold() not in MISSING]
+    return sum(as_number(value) is not None for value in there) / max(1, len(there))
 
 
 def is_score(table: TablePreview, column: int, text: int) -> bool:

@@ -63,6 +63,7 @@ class MultiLabelClassification(TextLabelTask):
     name = "multi-label-classification"
     does = "names the labels of a text"
     target = "text"
+    min_labels = 1  # which a text has or not
     head = "rows"
     head_type = Classifier
     problem = SEVERAL_LABELS

@@ -58,6 +58,7 @@ class Classification(RecordTask):
     """Predict classes out of `labels`."""
 
     validation_records = VALIDATION_CLASSES
+    min_labels: ClassVar[int] = 2  # without which there is nothing to tell apart
     head: ClassVar[str | None] = None  # what stands on an encoder that can have several heads
 
     labels: tuple[str, ...]
@@ -72,7 +73,9 @@ class Classification(RecordTask):
         """The labels of all records; those of a validation file are not among them, and must be known without it."""
         records = splits.train() if recipe.data.validation else chain(splits.train(), splits.validation())
         labels = sorted({label for record in records for label in cls.labels_in(record.fields[1])})
-        if len(labels) < 2:
+        if len(labels) < cls.min_labels:
+            if not labels:
+                raise UserError(f"no record of {splits.name} has a label", do="give records with labels")
             raise UserError(f"every label in {splits.name} is {labels[0]!r}", do="give data with two classes or more")
         return tuple(labels)
 

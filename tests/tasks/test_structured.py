@@ -279,6 +279,23 @@ def test_what_cannot_be_learned_is_one_sentence(task: str, records: list[tuple[s
     assert said in str(caught.value)
 
 
+def test_balanced_weights_are_scikit_learns() -> None:
+    """And the loss of a batch is that of its rows, each by the weight of its class; validation knows none."""
+    weigh: Any = pytest.importorskip("sklearn.utils.class_weight").compute_class_weight
+    labels = ["good"] * 6 + ["bad"] * 3 + ["so so"]
+    recipe = resolve(read_layers({"train.class_weights": "balanced", "data.validation_split": "0"}, environ={}))
+    records = [(f"the cat sat {at}{PAIR}a dog {at}", label) for at, label in enumerate(labels)]
+    setup = TextPairClassification.from_data(load_splits(recipe, TextPairClassification, records), recipe, None)
+    wanted = weigh("balanced", classes=np.array(SORTS), y=np.array(labels))
+    assert_close(torch.tensor(setup.task.class_weights), torch.tensor(wanted, dtype=torch.float32))
+    assert setup.chosen["train.class_weights"] == "balanced"
+    task, model = replace(TASKS["pairs"], class_weights=(2.0, 0.5, 1.0)), model_of("pairs").model
+    alone = [task.collate([row], random_for("unused")) for row in rows("pairs")]
+    plain = [float(task.without_augmentation().loss(model, one)) for one in alone]
+    weighed = [(2.0, 0.5, 1.0)[int(one.wanted)] * loss for one, loss in zip(alone, plain, strict=True)]
+    assert_close(float(task.loss(model, task.collate(rows("pairs"), random_for("unused")))), sum(weighed))
+
+
 @every
 def test_an_attention_map_of_what_was_answered(name: str) -> None:
     asked = fields(name)[0][0] if "pair" not in name and name != "answers" else f"the cat sat{PAIR}a dog ran"

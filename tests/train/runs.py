@@ -68,6 +68,8 @@ def write_composed(folder: Path, sentences: Sequence[tuple[str, str, str]]) -> N
         for at, (text, other) in enumerate(zip(texts, said, strict=True))
     ]
     (folder / "entailed.csv").write_text("premise,hypothesis,label\n" + "".join(rows), encoding="utf-8")
+    rows = [f"{text},{said[at]},{len(text) / 4 + at / 9:.3f}\n" for at, text in enumerate(texts)]
+    (folder / "similar.csv").write_text("sentence1,sentence2,score\n" + "".join(rows), encoding="utf-8")
     scores = [f"{text},{len(text) + at / 7:.3f}\n" for at, text in enumerate(texts)]
     (folder / "scores.csv").write_text("text,score\n" + "".join(scores), encoding="utf-8")
     sets = [
@@ -179,6 +181,7 @@ MORE: dict[str, dict[str, Any]] = {
     "tags": {**FAMILIES["classes"], "data.path": ("tags.jsonl",)},
     "two texts": {**FAMILIES["classes"], "data.path": ("entailed.csv",)},
     "numbers": {**FAMILIES["votes"], "data.path": ("scores.csv",)},
+    "scored pairs": {**FAMILIES["classes"], "data.path": ("similar.csv",)},
     "several labels": {**FAMILIES["classes"], "data.path": ("labels.jsonl",)},
     "questions": {**FAMILIES["classes"], "data.path": ("questions.jsonl",), "data.max_length": "12"},
     "chats": {**FAMILIES["gpt2"], "data.path": ("chats.jsonl",), "data.max_length": "96"},

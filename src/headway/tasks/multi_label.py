@@ -17,10 +17,12 @@ from torch import Tensor, nn
 
 from headway.data.composed import LABEL_MARK, labels_in
 from headway.data.records import Record
+from headway.data.splits import DataSplits
 from headway.metrics.baselines import most_frequent, naive_bayes
 from headway.metrics.scores import Scores
 from headway.metrics.structured import label_rates, score_label_sets
 from headway.nn.head import Classifier
+from headway.recipe import Recipe
 from headway.tasks.batches import PackedBatch, Row, TextBatch
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.model_parts import PROBLEM, SEVERAL_LABELS
@@ -71,6 +73,10 @@ class MultiLabelClassification(TextLabelTask):
     architectures = TextClassification.architectures
     presets_by_size = TextClassification.presets_by_size
     min_vocab = TextClassification.min_vocab
+
+    @classmethod
+    def weights(cls, recipe: Recipe, splits: DataSplits, labels: Sequence[str]) -> tuple[float, ...]:
+        return ()  # of labels that are each for themselves there are none to balance
 
     @classmethod
     def labels_in(cls, text: str) -> list[str]:

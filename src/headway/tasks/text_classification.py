@@ -6,6 +6,7 @@ Axes:  B batch   N tokens of all rows   K classes
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -79,6 +80,18 @@ class Classification(RecordTask):
             raise UserError(f"every label in {splits.name} is {labels[0]!r}", do="give data with two classes or more")
         return tuple(labels)
 
+    @classmethod
+    def weights(cls, recipe: Recipe, splits: DataSplits, labels: Sequence[str]) -> tuple[float, ...]:
+        """What each class counts for in the loss: its share of the training data turned round; none, where all alike.
+
+        The mean over the training data is 1.
+        """
+        if recipe.train.class_weights is None:
+            return ()
+        counts = Counter(label for record in splits.train() for label in cls.labels_in(record.fields[1]))
+        mean = counts.total() / len(labels)
+        return tuple(mean / counts[label] if counts[label] else 1.0 for label in labels)
+
     def extra_config(self) -> Mapping[str, Any]:
         return named_classes(self.labels)
 
@@ -138,6 +151,7 @@ class TextLabelTask(Classification, TextRows):
     max_length: int = MAX_LENGTH
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     may_read_pairs: bool = False
+    class_weights: tuple[float, ...] = ()
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
@@ -145,8 +159,10 @@ class TextLabelTask(Classification, TextRows):
         framing = Framing(bos=True, eos=True)
         tokenizer, chosen = one_tokenizer(recipe, splits, start, "wordpiece", framing, cls.min_vocab)
         smoothing, longest = given(recipe.train.label_smoothing, 0.0), given(recipe.data.max_length, MAX_LENGTH)
-        task = cls(tokenizer, labels, smoothing, longest)
+        weights = cls.weights(recipe, splits, labels)
+        task = cls(tokenizer, labels, smoothing, longest, class_weights=weights)
         chosen = {**chosen, "train.label_smoothing": smoothing, "data.max_length": longest}
+        chosen |= {"train.class_weights": recipe.train.class_weights} if weights else {}
         return TaskSetup(task, tokenizer, tokenizer, chosen, len(labels), head=cls.head)
 
     @classmethod
@@ -159,10 +175,13 @@ class TextLabelTask(Classification, TextRows):
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         smoothing, logits = self.label_smoothing, batch.logits(model)
-        return F.cross_entropy(logits, batch.wanted, reduction="sum", label_smoothing=smoothing, ignore_index=NO_TARGET)
+        weight = logits.new_tensor(self.class_weights) if self.class_weights else None
+        return F.cross_entropy(
+            logits, batch.wanted, weight, reduction="sum", label_smoothing=smoothing, ignore_index=NO_TARGET
+        )
 
     def without_augmentation(self) -> Self:
-        return replace(self, label_smoothing=0.0)
+        return replace(self, label_smoothing=0.0, class_weights=())
 
     def answers_of(self, model: nn.Module, records: Sequence[Record]) -> list[str]:
         self.check(records)

@@ -166,12 +166,11 @@ def test_a_finished_run_is_made_longer(place: Place) -> None:
 
 
 def test_class_weights_need_classes(place: Place) -> None:
-    words = ["train", "pairs.tsv", *TINY, *SHORT, "--train.class-weights", "balanced", "--out", "weighed"]
-    (place.folder / "weighed.tsv").write_text("".join(f"a {at} {at}\t{at} {at} b\n" for at in range(60)))
-    words[1] = "weighed.tsv"
+    words = ["train", "pairs.tsv", *TINY, "--train.steps", "3", "--train.class-weights", "balanced", "--out", "weighed"]
     refused = place(*words)
     said = "--train.class-weights balanced weighs classes, and this task (seq2seq) learns none; leave out"
-    assert (refused.code, said in refused.err) == (2, True)
+    assert refused.code == 2
+    assert said in refused.err
     assert not (place.folder / "weighed").exists()
 
 

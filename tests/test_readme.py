@@ -177,6 +177,12 @@ def write_examples(folder: Path) -> None:
     texts = {
         "pairs.tsv": "".join(f"a dog runs {at}\tein Hund läuft dort {at}\n" for at in numbers),
         "reviews.csv": "text,label\n" + "".join(f"film {at},{'good' if at % 2 else 'bad'}\n" for at in numbers),
+        "entailment.csv": "premise,hypothesis,label\n"
+        + "".join(f"a dog runs {at},a cat sits,{'no' if at % 2 else 'yes'}\n" for at in numbers),
+        "similarity.tsv": "sentence1\tsentence2\tscore\n" + "".join(f"a dog\ta cat {at}\t{at}.5\n" for at in numbers),
+        "prices.csv": "text,price\n" + "".join(f"house {at},{at * 7}.25\n" for at in numbers),
+        "topics.jsonl": '{"text": "a goal", "labels": ["sport", "news"]}\n{"text": "rain", "labels": ["news"]}\n' * 6,
+        "questions.jsonl": '{"question": "who ran?", "context": "a dog ran", "answer": "a dog"}\n' * 12,
         "tagged.jsonl": '{"words": ["a", "dog"], "tags": ["DET", "NOUN"]}\n' * 12,
         "ner.conll": "a DET\ndog NOUN\nruns VERB\n\n" * 12,
         "chats.jsonl": '{"messages": [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "2"}]}\n'

@@ -14,7 +14,8 @@ from torch import nn
 
 from headway.console import aligned
 from headway.data.checks import checking
-from headway.data.kinds import HEARD, PICTURED, TEXTUAL, DataKind
+from headway.data.kinds import COMPOSED, HEARD, PICTURED, TEXTUAL, DataKind
+from headway.data.named_splits import named_splits
 from headway.data.order import batched
 from headway.data.recognise import recognise
 from headway.data.records import BUILTIN, RecognisedData, Record, as_records, is_builtin, is_paths, records
@@ -31,7 +32,8 @@ from headway.tasks.results import DEFAULT_EVALUATION, EvalOptions, EvalResult
 from headway.tasks.vectors import GivesVectors
 
 DATES = 1000  # of the built-in set
-TWO_COLUMNS = (DataKind.PAIRS, DataKind.LABELS, DataKind.TAGS)  # what a table of two columns may be
+# what a table may be, by what a model is for
+TABLES = frozenset({DataKind.PAIRS, DataKind.LABELS, DataKind.TAGS}) | COMPOSED
 
 
 class Evaluable(Protocol):
@@ -81,7 +83,9 @@ class EvalQuery:
         several = isinstance(data, list | tuple)
         columns = query.pop("columns", None) or ()
         columns = tuple(columns.split(",")) if isinstance(columns, str) else tuple(columns)
-        return EvalQuery(tuple(map(Path, data if several else [data])), columns=columns, **query)
+        paths = tuple(map(Path, data if several else [data]))
+        parts = named_splits(paths)  # of a folder of train.csv and test.csv, what was not trained on
+        return EvalQuery(parts.held_back if parts else paths, columns=columns, **query)
 
     def read(self, kind: DataKind | None) -> EvalData:
         """The data, read as a kind or as it looks."""
@@ -124,7 +128,7 @@ class EvalQuery:
     def fitted(self, model: Evaluable, first: EvalData, named: str) -> tuple[Task, EvalData]:
         """What the model is for, and the data read for that; `named` is what an error calls the model.
 
-        A table of two columns is what the model is for, unless somebody said what it is.
+        A table is what the model is for, unless somebody said what it is.
         """
         task = model.task_for(first.kind)
         if isinstance(task, GivesVectors) and task.data_kind is None:
@@ -133,7 +137,7 @@ class EvalQuery:
             raise first.missing
         if first.kind is task.data_kind or task.data_kind is None:  # which no data can be for
             return task, first
-        both = first.kind in TWO_COLUMNS and task.data_kind in TWO_COLUMNS
+        both = first.kind in TABLES and task.data_kind in TABLES
         again = self.read(task.data_kind) if both and self.task is None else first
         if again.kind is not task.data_kind:  # the built-in set is what it is
             said = f"{named} {task.does}, but {first.description}"

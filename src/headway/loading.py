@@ -29,7 +29,10 @@ from headway.tasks.base import Task
 from headway.tasks.model_parts import (
     CLASS_NAMES,
     CUSTOM,
+    PROBLEM,
     RATES,
+    TARGET_MEAN,
+    TARGET_STD,
     check_class_names,
     check_tokenizers,
 )
@@ -214,7 +217,8 @@ def from_hf(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
     with malformed("config.json"), collect_notes() as ignored:
         config = known.settle(known.read_config(values), tensors)
     check_class_names(values)
-    extra = {name: value for name, value in values.items() if name in (*CLASS_NAMES, *RATES) or is_setting(name)}
+    kept = (*CLASS_NAMES, *RATES, PROBLEM, TARGET_MEAN, TARGET_STD)
+    extra = {name: value for name, value in values.items() if name in kept or is_setting(name)}
     notes = (*inferred, *ignored)
     loaded = Model(model_for(config, tensors), config, known.architecture, model_type, extra, notes=notes)
     if not timm:

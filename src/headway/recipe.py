@@ -239,6 +239,9 @@ class TrainSettings:
     eps: float = setting(1e-8, "Adam's epsilon, for numerical stability of the division", min_value=0, limit=1)
     max_grad_norm: float = setting(1.0, "gradient clipping: maximum norm; 0: no clipping", min_value=0, limit=1e30)
     label_smoothing: float | None = setting(None, "label smoothing; null: the task's", min_value=0, max_value=0.99)
+    class_weights: Literal["balanced"] | None = setting(
+        None, "class weights of the loss; balanced: a rare class counts for as much as a frequent one; null: all alike"
+    )
     dropout: float | None = setting(None, "dropout probability; null: the preset's", min_value=0, max_value=0.99)
     ema_decay: float = setting(
         0.0,

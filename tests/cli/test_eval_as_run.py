@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import string
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
@@ -15,7 +18,9 @@ import pytest
 import sacrebleu
 import soundfile
 import torch
-from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.preprocessing import MultiLabelBinarizer
 from torch import nn
 
 from headway.cli.main import main
@@ -31,7 +36,8 @@ pytestmark = pytest.mark.slow
 
 # families whose answers can be typed in line by line and compared with the data
 WRITING = ("transformer", "rnn", "seq2seq", "t5", "dictation", "captions", "glimpses", "described")
-ANSWERED = (*WRITING, "speech", "classes", "votes", "tags", "vit", "resnet", "conformer", "sets", "series")
+ANSWERED = (*WRITING, "speech", "classes", "votes", "tags", "vit", "resnet", "conformer", "sets", "series", "two texts")
+STRUCTURED = ("numbers", "scored pairs", "several labels", "questions")  # whose answers are no text
 MATCHED = ("clip", "clip over a swin")
 # tasks whose scores are no function of what `run` answers, and why
 UNANSWERED = {
@@ -49,12 +55,12 @@ UNANSWERED_FAMILIES = ("gpt2", "llama", "mixtral", "chats", "masked", "spans", "
 
 
 def test_every_family_is_here() -> None:
-    assert sorted((*ANSWERED, *MATCHED, "forecast", *UNANSWERED_FAMILIES)) == sorted({**FAMILIES, **MORE})
+    assert sorted((*ANSWERED, *STRUCTURED, *MATCHED, "forecast", *UNANSWERED_FAMILIES)) == sorted({**FAMILIES, **MORE})
 
 
 def test_every_task_is_here() -> None:
     """A new task is compared below, or says why its scores cannot be."""
-    compared = {planned(name).task.name for name in (*ANSWERED, *MATCHED, "forecast")} | {"whisper"}
+    compared = {planned(name).task.name for name in (*ANSWERED, *STRUCTURED, *MATCHED, "forecast")} | {"whisper"}
     assert compared | set(UNANSWERED) == set(TASKS)
     assert not compared & set(UNANSWERED)
 
@@ -172,6 +178,72 @@ def test_eval_measures_what_run_writes(name: str, headway: Command) -> None:
         assert headway("run", folder, lines[0], "--max-new-tokens", "2")[1] == ""  # as it was asked to
     else:
         assert err == ""
+
+
+def number_scores(answers: list[float], wanted: list[str]) -> dict[str, float]:
+    known = list(map(float, wanted))
+    return {
+        "rmse": float(root_mean_squared_error(known, answers)),
+        "mae": float(mean_absolute_error(known, answers)),
+        "r2": float(r2_score(known, answers)),
+        "pearson": float(pearsonr(known, answers).statistic),
+        "spearman": float(spearmanr(known, answers).statistic),
+    }
+
+
+def label_scores(answers: list[list[str]], wanted: list[str]) -> dict[str, float]:
+    right = [[label for label in text.split("|") if label] for text in wanted]
+    known = MultiLabelBinarizer().fit([*right, *answers])
+    a, r = known.transform(answers), known.transform(right)
+    averages = {"micro_f1": "micro", "f1": "macro"}
+    found = {name: float(f1_score(r, a, average=average, zero_division=0)) for name, average in averages.items()}
+    return {**found, "exact": float(accuracy_score(r, a))}
+
+
+def squad_scores(answers: list[str], wanted: list[str]) -> dict[str, float]:
+    """The rules of SQuAD 2.0's evaluation script."""
+
+    def normal(text: str) -> str:
+        plain = "".join(sign for sign in text.lower() if sign not in set(string.punctuation))
+        return " ".join(re.sub(r"\b(a|an|the)\b", " ", plain).split())
+
+    def f1(answer: str, right: str) -> float:
+        a, r = normal(answer).split(), normal(right).split()
+        same = sum((Counter(a) & Counter(r)).values())
+        if not a or not r:
+            return float(a == r)
+        return 0.0 if same == 0 else 2 * (same / len(a)) * (same / len(r)) / (same / len(a) + same / len(r))
+
+    rights = [[one["text"] for one in json.loads(text)] or [""] for text in wanted]
+    pairs = list(zip(answers, rights, strict=True))
+    return {
+        "answer_f1": sum(max(f1(a, one) for one in several) for a, several in pairs) / len(pairs),
+        "exact_match": sum(any(normal(a) == normal(one) for one in several) for a, several in pairs) / len(pairs),
+    }
+
+
+STRUCTURED_SCORES: dict[str, Callable[[list[Any], list[str]], dict[str, float]]] = {
+    "numbers": number_scores,
+    "scored pairs": number_scores,
+    "several labels": label_scores,
+    "questions": squad_scores,
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURED)
+def test_eval_measures_numbers_labels_and_spans(name: str, headway: Command) -> None:
+    made = planned(name)
+    known = [*made.splits.train(), *made.splits.validation()]
+    lines = [record.name for record in known]
+    made.as_model(varied(made, lines[:12])).save(folder := f"model {name}")
+    data = [*made.recipe.data.path, "--task", made.task.kind]
+    found = json.loads(headway("eval", folder, *data, "--json")[0])
+    told = headway("run", folder, "--lines", "--json", lines=lines)[0].splitlines()
+    outputs = [json.loads(line)["output"] for line in told]
+    assert found["count"] == len(outputs) == len(known)
+    assert len(set(map(json.dumps, outputs))) > 1
+    expected = STRUCTURED_SCORES[name](outputs, [record.fields[1] for record in known])
+    assert found["scores"] == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ from headway.data.builtin import DateSplit, dates
 from headway.data.tokenizer import Tokenizer
 from headway.generate.beam import Beam
 from headway.model import Model
-from headway.tasks import language_modelling, seq2seq, text_classification
+from headway.tasks import language_modelling, seq2seq, text_rows
 from headway.tasks.generation import GenerationOptions
 from headway.tasks.language_modelling import own_random, runs
 from headway.tasks.masked_lm import MaskedLM
@@ -315,7 +315,7 @@ def test_batches_change_nothing(
     path, options = prepared(name, models, tmp_path)
     found = measured(name, path, *options)
     for together, many, tokens in ((1, 1, 1), (3, 5, 40), (7, 11, 100)):
-        for answers in (seq2seq, text_classification):
+        for answers in (seq2seq, text_rows):
             monkeypatch.setattr(answers, "ANSWERED_TOGETHER", together)
         monkeypatch.setattr(seq2seq, "READ_TOGETHER", many)
         monkeypatch.setattr(language_modelling, "BATCH_TOKENS", tokens)

@@ -7,9 +7,12 @@ import json
 import os
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import headway.training.calibration
 from headway.training.build import StepTiming
@@ -136,6 +139,61 @@ def test_a_dry_run_touches_nothing_and_tells_all(place: Place) -> None:
     for told in ("translation: ", " rows, ", " tokens", " parameters", "50 steps", "about ", "GiB", "new-model"):
         assert told in done.out
     assert done.out.endswith("nothing was written: this was a dry run\n")
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_made_longer(place: Place) -> None:
+    """By so many steps, or minutes at its pace; and it is the same however often it is done."""
+    assert place(*SIX, "--out", "short").code == 0
+    for copy in ("longer", "longer-2"):
+        shutil.copytree(place.folder / "short", place.folder / copy)
+        done = place("train", "--resume", "--out", copy, "--train.steps", "+4")
+        assert (done.code, done.err) == (0, "")
+        assert "4 steps more, 10 in all\n" in done.out
+        assert "resumed at step 6\n" in done.out
+        assert place("train", "--resume", "--out", copy).out.endswith("is finished: nothing is left to do\n")
+        assert from_yaml(place.folder / copy / "recipe.yaml").train.steps == 10
+    first, second = (load_file(place.folder / copy / "model.safetensors") for copy in ("longer", "longer-2"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    before = load_file(place.folder / "short" / "model.safetensors")
+    assert not all(torch.equal(first[name], before[name]) for name in first)
+    steps = [json.loads(line)["step"] for line in (place.folder / "longer" / "metrics.jsonl").read_text().splitlines()]
+    assert steps == sorted(steps)
+    assert steps[-1] == 10
+    timed = place("train", "--resume", "--out", "longer", "--minutes", "+0.0005")
+    assert timed.code == 0
+    assert re.search(r"\d+ steps? more, \d+ in all", timed.out)
+
+
+def test_class_weights_need_classes(place: Place) -> None:
+    words = ["train", "pairs.tsv", *TINY, "--train.steps", "3", "--train.class-weights", "balanced", "--out", "weighed"]
+    refused = place(*words)
+    said = "--train.class-weights balanced weighs classes, and this task (seq2seq) learns none; leave out"
+    assert refused.code == 2
+    assert said in refused.err
+    assert not (place.folder / "weighed").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["pairs.tsv", "--minutes", "+10"], "--minutes +10 makes a run longer: with --resume, and without --dry-run"),
+        (["--resume", "--out", "gone", "--minutes", "+10"], "--minutes +10 makes a run longer, and gone holds none"),
+        (
+            ["--resume", "--out", "done", "--epochs", "+1"],
+            "--train.epochs +1 is no extension; allowed: --train.steps +N or",
+        ),
+        (["--resume", "--out", "done", "--train.steps", "+0"], "--train.steps +0 is no extension"),
+        (["--resume", "--out", "done", "--train.steps", "+0.5"], "--train.steps +0.5 is no extension"),
+    ],
+)
+def test_what_makes_no_run_longer(place: Place, words: list[str], said: str) -> None:
+    before = place.tree()
+    refused = place("train", *words)
+    assert refused.code == 2
+    assert refused.err.startswith("error: ")
+    assert said in refused.err
+    assert place.tree() == before
 
 
 @pytest.mark.slow

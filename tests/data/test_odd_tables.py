@@ -15,7 +15,7 @@ from headway.data.kinds import DataKind
 from headway.data.recognise import recognise, recognise_validation
 from headway.data.records import Record, records
 from headway.data.table_preview import is_header
-from headway.data.text_lines import Flaw
+from headway.data.text_lines import Flaw, Problem
 from headway.errors import UserError
 from headway.tasks.registry import sentence
 
@@ -187,42 +187,177 @@ def rows_of(file: Path) -> Iterator[tuple[str, ...]]:
 
 
 LABEL_LISTS = [["a", "b"], ["b"], ["a", "c"], []] * (COUNT // 4)
-REFUSED = {
-    "lists of labels": ("a.jsonl", objects(text=TEXTS, labels=LABEL_LISTS), "several labels for a text"),
-    "lists of long labels": ("a.jsonl", objects(text=TEXTS, topics=[["so so", "b"]] * COUNT), "several labels"),
+TEXT_LABEL, TEXT_SCORE = ("text", "labels"), ("text", "score")
+PARTS = [f"the {name} sat here" for name in NAMES]
+PLACED = [{"text": [one], "answer_start": [4]} for one in NAMES]
+COMPOSED = {  # of several cells: a kind, its columns, and the fields of the first record
+    "lists of labels": ("a.jsonl", objects(text=TEXTS, labels=LABEL_LISTS), DataKind.LABEL_SETS, TEXT_LABEL, "a|b"),
+    "lists of long labels": (
+        "a.jsonl",
+        objects(text=TEXTS, topics=[["so so", "b"]] * COUNT),
+        DataKind.LABEL_SETS,
+        ("text", "topics"),
+        "b|so so",
+    ),
     "labels with a separator": (
         "a.csv",
         table("text,labels", TEXTS, ["sport|news", "news", "sport", "money|news|sport"] * (COUNT // 4)),
-        "column labels has several labels for a text, such as 'sport|news', and a text can have one; keep one, or "
-        "train a model for each, or take each combination for a class with data.task classification",
+        DataKind.LABEL_SETS,
+        TEXT_LABEL,
+        "news|sport",
     ),
     "labels in a cell": (
         "a.csv",
         table("text,labels", TEXTS, ["\"['a', 'b']\"", "\"['b']\"", "\"['a']\"", "\"['a', 'b', 'c']\""] * (COUNT // 4)),
-        "several labels for a text",
+        DataKind.LABEL_SETS,
+        TEXT_LABEL,
+        "a|b",
     ),
-    "a score": (
+    "a column for each label": (
         "a.csv",
-        table("text,score", TEXTS, SCORES).replace("number ", ""),
-        "column score has a number for each text, and no task predicts numbers from texts; make classes of it",
+        table("comment_text,toxic,rude,threat", TEXTS, ["1", "0"] * (COUNT // 2), ["1"] * COUNT, ["0"] * COUNT),
+        DataKind.LABEL_SETS,
+        ("comment_text", "toxic", "rude", "threat"),
+        "rude|toxic",
     ),
-    "a whole score": ("a.csv", table("text,score", TEXTS, COUNTS), "column score has a number for each text"),
-    "a score as label": ("a.csv", table("text,label", TEXTS, SCORES), "column label has a number for each text"),
-    "a score of JSON": ("a.jsonl", objects(text=TEXTS, score=[at / 7 for at in range(COUNT)]), "'score' has a number"),
+    "a score": ("a.csv", table("text,score", TEXTS, SCORES).replace("number ", ""), DataKind.SCORES, TEXT_SCORE, None),
+    "a whole score": ("a.csv", table("text,score", TEXTS, COUNTS), DataKind.SCORES, TEXT_SCORE, COUNTS[0]),
+    "a score as label": ("a.csv", table("text,label", TEXTS, SCORES), DataKind.SCORES, ("text", "label"), SCORES[0]),
+    "a score of JSON": (
+        "a.jsonl",
+        objects(text=TEXTS, score=[at / 7 for at in range(COUNT)]),
+        DataKind.SCORES,
+        TEXT_SCORE,
+        "0.0",
+    ),
+    "a score that is missing": (
+        "a.csv",
+        table("text,score", TEXTS, [*SCORES[:30], *["nan"] * 10]),
+        DataKind.SCORES,
+        TEXT_SCORE,
+        SCORES[0],
+    ),
+    "two texts and a class": (
+        "a.csv",
+        table("premise,hypothesis,label", TEXTS, GERMAN, CLASSES),
+        DataKind.PAIR_LABELS,
+        ("premise", "hypothesis", "label"),
+        CLASSES[0],
+    ),
+    "two texts and a class, without names": (
+        "a.tsv",
+        table("", TEXTS, GERMAN, CLASSES, by="\t"),
+        DataKind.PAIR_LABELS,
+        (1, 2, 3),
+        CLASSES[0],
+    ),
+    "two texts and a number": (
+        "a.jsonl",
+        objects(idx=COUNTS, sentence1=TEXTS, sentence2=GERMAN, label=[at / 7 for at in range(COUNT)]),
+        DataKind.PAIR_SCORES,
+        ("sentence1", "sentence2", "label"),
+        "0.0",
+    ),
+    "questions with a context": (
+        "a.jsonl",
+        objects(context=PARTS, question=GERMAN, answer=NAMES),
+        DataKind.ANSWERS,
+        ("question", "context", "answer"),
+        json.dumps([{"text": NAMES[0], "answer_start": 4}]),
+    ),
+    "SQuAD by lines": (
+        "a.jsonl",
+        objects(
+            id=COUNTS, context=PARTS, question=GERMAN, answers=[{"text": [one], "answer_start": [4]} for one in NAMES]
+        ),
+        DataKind.ANSWERS,
+        ("question", "context", "answers.text", "answers.answer_start"),
+        json.dumps([{"text": NAMES[0], "answer_start": 4}]),
+    ),
+    "SQuAD": (
+        "a.json",
+        json.dumps(
+            {
+                "version": "1.1",
+                "data": [
+                    {
+                        "title": "cats",
+                        "paragraphs": [
+                            {
+                                "context": "the cat sat",
+                                "qas": [
+                                    {
+                                        "id": "1",
+                                        "question": "who sat?",
+                                        "answers": [{"text": "the cat", "answer_start": 0}],
+                                    },
+                                    {"id": "2", "question": "who stood?", "answers": [], "is_impossible": True},
+                                ],
+                            }
+                        ],
+                    }
+                ],
+            }
+        ),
+        DataKind.ANSWERS,
+        (),
+        json.dumps([{"text": "the cat", "answer_start": 0}]),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COMPOSED)
+def test_fields_of_several_cells(tmp_path: Path, case: str) -> None:
+    name, text, kind, columns, target = COMPOSED[case]
+    (tmp_path / name).write_text(text)
+    found = recognise([tmp_path / name])
+    assert (found.kind, found.columns) == (kind, columns)
+    first = next(records(found))
+    assert isinstance(first, Record)
+    assert first.fields[1] == (SCORES[0].replace("number ", "") if target is None else target)
+    again = recognise([tmp_path / name], kind=kind, columns=columns or None)  # as validation data is read
+    assert list(records(again)) == list(records(found))
+
+
+BAD_COMPOSED = {
+    "an answer elsewhere": (
+        objects(question=["who?"], context=["a cat"], answer=["dog"]),
+        "the answer 'dog' is not in the context",
+    ),
+    "a place that is wrong": (
+        objects(question=["who?"], context=["a cat"], answers=[{"text": ["cat"], "answer_start": [1]}]),
+        "the answer 'cat' is not in the context at character 1",
+    ),
+    "no number": (objects(sentence1=["a b"], sentence2=["c d"], score=["NaN"]), "score is 'NaN', not a number"),
+    "half a pair": (objects(premise=["a b"], hypothesis=[" "], label=["x"]), "hypothesis is empty"),
+    "the mark of pairs": (objects(premise=["a ||| b"], hypothesis=["c"], label=["x"]), "premise has ||| in it"),
+    "the mark of labels": (objects(text=["a b"], labels=[["x|y", "z"]]), "the label 'x|y' has | in it"),
+    "neither 0 nor 1": (objects(text=["a b"], toxic=[1], rude=["perhaps"]), "rude is 'perhaps', not 0 or 1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_COMPOSED)
+def test_cells_that_cannot_be_learned_from(tmp_path: Path, case: str) -> None:
+    text, said = BAD_COMPOSED[case]
+    (tmp_path / "a.jsonl").write_text(text)
+    kinds = {"labels": DataKind.LABEL_SETS, "toxic": DataKind.LABEL_SETS, "score": DataKind.PAIR_SCORES}
+    kind = next((kind for key, kind in kinds.items() if key in text), None)
+    columns = ["text", "toxic", "rude"] if "toxic" in text else None
+    [problem] = records(recognise([tmp_path / "a.jsonl"], kind=kind, columns=columns))
+    assert isinstance(problem, Problem)
+    assert said in problem.said
+
+
+REFUSED = {
     "a quantity of numbers": (
         "a.csv",
         table("a,b,c,target", SCORES, COUNTS, STARS, SCORES),
         "column target is a number for each row, and no task predicts it; make classes of it",
     ),
-    "questions with a context": (
+    "questions without an answer": (
         "a.jsonl",
-        objects(context=TEXTS, question=GERMAN, answer=NAMES),
-        "a question with a context, and no task reads both; join them in one column, source, with the answer as target",
-    ),
-    "SQuAD": (
-        "a.jsonl",
-        objects(id=COUNTS, context=TEXTS, question=GERMAN, answers=[{"text": [name]} for name in NAMES]),
-        "a question with a context",
+        objects(context=TEXTS, question=GERMAN),
+        "a question with a context, and no answer; add a column answer",
     ),
     "objects of two kinds": (
         "a.jsonl",

@@ -271,7 +271,7 @@ def test_a_bucket_has_the_scores_of_its_rows_alone() -> None:
 
 def test_every_measure_knows_its_direction() -> None:
     lower = {name for name, measure in MEASURES.items() if not measure.higher}
-    errors = {"word_error_rate", "character_error_rate", "error"}
+    errors = {"word_error_rate", "character_error_rate", "error", "rmse", "mae"}
     assert lower == errors | {"loss", "perplexity", "byte_perplexity", "bits_per_byte", "texts_rank", "images_rank"}
 
 

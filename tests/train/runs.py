@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,7 +55,32 @@ def write_data(folder: Path) -> None:
     (folder / "text.txt").write_text(". ".join(texts), encoding="utf-8")
     chats = [json.dumps({"prompt": text, "completion": other}) for text, other in zip(texts, told, strict=True)]
     (folder / "chats.jsonl").write_text("".join(f"{row}\n" for row in chats), encoding="utf-8")
+    write_composed(folder, sentences)
     write_media(folder)
+
+
+def write_composed(folder: Path, sentences: Sequence[tuple[str, str, str]]) -> None:
+    """Text pairs, scored texts, texts with several labels, and questions, of the same sentences."""
+    texts = [f"the {a} {v} the {b}" for a, v, b in sentences]
+    said = [f"a {a} {v}" if at % 2 else f"a {b} sleeps" for at, (a, v, b) in enumerate(sentences)]
+    rows = [
+        f"{text},{other},{'yes' if at % 2 else 'no'}\n"
+        for at, (text, other) in enumerate(zip(texts, said, strict=True))
+    ]
+    (folder / "entailed.csv").write_text("premise,hypothesis,label\n" + "".join(rows), encoding="utf-8")
+    rows = [f"{text},{said[at]},{len(text) / 4 + at / 9:.3f}\n" for at, text in enumerate(texts)]
+    (folder / "similar.csv").write_text("sentence1,sentence2,score\n" + "".join(rows), encoding="utf-8")
+    scores = [f"{text},{len(text) + at / 7:.3f}\n" for at, text in enumerate(texts)]
+    (folder / "scores.csv").write_text("text,score\n" + "".join(scores), encoding="utf-8")
+    sets = [
+        {"text": text, "labels": sorted({a[0], b[0]} - {"m"})} for text, (a, _, b) in zip(texts, sentences, strict=True)
+    ]
+    asked = [
+        {"question": f"who {v}?", "context": text, "answers": [{"text": f"the {a}", "answer_start": 0}] * (at % 5 > 0)}
+        for at, (text, (a, v, _)) in enumerate(zip(texts, sentences, strict=True))
+    ]
+    for name, objects in (("labels.jsonl", sets), ("questions.jsonl", asked)):
+        (folder / name).write_text("".join(f"{json.dumps(one)}\n" for one in objects), encoding="utf-8")
 
 
 def write_media(folder: Path) -> None:
@@ -154,6 +179,11 @@ MORE: dict[str, dict[str, Any]] = {
     | {"model.width": "8", "train.batch": "12"},
     "spans": {**TEXT, **SMALL, "model.preset": "t5-tiny", "model.head_dim": "8", "model.hidden": "16"},
     "tags": {**FAMILIES["classes"], "data.path": ("tags.jsonl",)},
+    "two texts": {**FAMILIES["classes"], "data.path": ("entailed.csv",)},
+    "numbers": {**FAMILIES["votes"], "data.path": ("scores.csv",)},
+    "scored pairs": {**FAMILIES["classes"], "data.path": ("similar.csv",)},
+    "several labels": {**FAMILIES["classes"], "data.path": ("labels.jsonl",)},
+    "questions": {**FAMILIES["classes"], "data.path": ("questions.jsonl",), "data.max_length": "12"},
     "chats": {**FAMILIES["gpt2"], "data.path": ("chats.jsonl",), "data.max_length": "96"},
     "series": {**FAMILIES["sets"], "data.path": ("series.csv",)},
 }

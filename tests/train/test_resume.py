@@ -66,8 +66,11 @@ def test_a_run_cut_twice_is_the_run_that_was_not(name: str, memory: Path) -> Non
     check_same(whole(name), interrupted(name, memory, (7, 13), workers=0))
 
 
+ROWS_OF_SEVERAL_KINDS = ("two texts", "numbers", "several labels", "questions")  # tasks with columns of their own
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [*FAMILIES, *ROWS_OF_SEVERAL_KINDS])
 def test_so_it_is_for_every_family_and_when_others_prepare_the_batches(name: str, memory: Path) -> None:
     check_same(whole(name), interrupted(name, memory, (7, 13), workers=2))
 

@@ -57,6 +57,7 @@ def check(
         Print the findings as JSON, and nothing else.
     """
     from headway.data.checks import check
+    from headway.data.named_splits import named_splits
     from headway.data.recognise import recognise, recognise_validation
     from headway.data.records import MAX_FIELD_CHARACTERS
     from headway.data.splits import split_by_names
@@ -66,6 +67,8 @@ def check(
     if validation and split.test_from is not None:
         raise UserError("--validation and --test-from are both given", do="give one of them")
     named: dict[str, Any] = {"columns": columns, "label_from": split.label_from, "header": split.header}
+    if parts := named_splits(data):
+        data, validation = parts.train, validation or parts.validation
     with phase("reading the data"):
         given = recognise(data, source=split.source, target=split.target, kind=kind, **named)
         beside = recognise_validation(given, validation, **named) if validation else None

@@ -19,7 +19,7 @@ from cyclopts import Group, Parameter
 from headway.cli.options import TYPED, Debug, check_data, import_torch
 from headway.console import progress_on
 from headway.errors import UserError
-from headway.recipe import ALIASES, SETTINGS, Setting, kinds_of
+from headway.recipe import ALIASES, EXCLUSIVE, SETTINGS, Setting, kinds_of
 from headway.tasks.registry import DATA_WORDS
 from headway.training.setting_origins import SHORT_OPTIONS, TRAINER_OPTIONS, CommandLineOption, setting_called
 
@@ -140,13 +140,14 @@ def train(
     Parameters
     ----------
     data
-        Tables and texts (.tsv, .csv, .jsonl, .json, .txt, also .gz; .parquet, .arrow); words with tags (.conll: a word
-        and its tag on each line, a blank line after each sentence); a folder or .tar of images or sounds, in a folder
-        per class or with a table beside them; IDX files; or dates, the built-in data set.
+        Tables and texts (.tsv, .csv, .jsonl, .json, .txt, .md, also .gz; .parquet, .arrow, .xlsx); words with tags
+        (.conll: a word and its tag on each line, a blank line after each sentence); a folder or .tar of images or
+        sounds, in a folder per class or with a table beside them; IDX files; or dates, the built-in data set.
     config
         A recipe, as headway init and --print-config write it.
     resume
-        Resume the run in --out from its latest checkpoint.
+        Resume the run in --out from its latest checkpoint; with --minutes +10 or --train.steps +500 make it longer,
+        also where it is finished.
     dry_run
         Print what would be done, and write nothing.
     print_config
@@ -160,7 +161,15 @@ def train(
     """
     from headway.training.recipe_sources import read_layers
 
-    asked, splits = read_layers(given(data, options, sizes or {}), config), None
+    words = given(data, options, sizes or {})
+    extension = next((name for name in EXCLUSIVE[0] if str(words.get(name, "")).startswith("+")), None)
+    more = None if extension is None else words.pop(extension)
+    if more is not None and (not resume or dry_run or print_config or supervise):
+        said = (
+            f"{extension} {more} makes a run longer: with resume=, and without dry_run=, print_config= and supervise="
+        )
+        raise UserError(said, do="leave out the +, or give resume=")
+    asked, splits = read_layers(words, config), None
     from headway.training.recipe_sources import preflight, run_to_resume
 
     if processes != 1 or supervise:
@@ -172,6 +181,10 @@ def train(
     from headway.distributed.world import joined
 
     with joined() as world, nullcontext() if print_config else progress_on(sys.stdout):  # a recipe is printed alone
+        if extension is not None and more is not None and world.first:
+            from headway.training.resuming import extend
+
+            print(extend(asked, extension, more))
         if resume and run_to_resume(asked) is None:
             resume = False
             print(f"{asked.value('out')} holds no run yet, so it starts")

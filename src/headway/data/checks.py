@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.data.composed import labels_in
 from headway.data.kinds import LABELLED, DataKind
 from headway.data.records import MAX_FIELD_CHARACTERS, ParallelFiles, RecognisedData, Record, records
 from headway.data.text_lines import REMEDIES, Flaw, Problem, spot
@@ -150,6 +151,8 @@ class DataReading:
 def labels_of(record: Record, kind: DataKind) -> list[str]:
     if kind in LABELLED:
         return [record.fields[1]]
+    if kind is DataKind.LABEL_SETS:
+        return labels_in(record.fields[1])
     return record.fields[1].split() if kind is DataKind.TAGS else []
 
 

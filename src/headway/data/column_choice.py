@@ -1,15 +1,14 @@
 """Which columns of a table are meant, and for which kind of data: as requested, by name, or by their values.
 
-What no task learns from is refused with a sentence: several labels for a text, a number for each text, a question with
-a context, records of several kinds in one file.
+Fields of several cells are found in `composed_columns.py`.  What no task learns from is refused with a sentence: a
+question with a context and no answer, records of several kinds in one file.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from headway.data.kinds import DataKind
 from headway.data.records import DataQuery
@@ -19,7 +18,6 @@ from headway.data.table_preview import (
     CONTEXT,
     LABEL,
     LANGUAGE,
-    SCORE,
     SOURCE,
     TAGS,
     TARGET,
@@ -60,13 +58,9 @@ def choose(table: TablePreview, query: DataQuery) -> ColumnChoice:
     candidates = columns or table.columns_besides(BESIDES)
     if kind is None and not columns:
         refuse_context(table)
-        refuse_unread_labels(table, query)
     found = arranged(table, kind, candidates) if kind else guessed(table, candidates)
     if found is None:
         raise undecided(table, kind)
-    if kind is None and len(found[1]) == 2:
-        refuse_several_labels(table, found)
-        refuse_scores(table, found)
     # requested columns stay in their order, unless one of them is the label
     return (found[0], columns) if columns and found[0] is not DataKind.LABELS else found
 
@@ -178,38 +172,9 @@ def refuse_context(table: TablePreview) -> None:
     names = [table.name(at) for at in range(table.width)]
     context = next((name for name in names if name in CONTEXT), None)
     if context and "question" in names:
-        said = f"{table.file} has a question with a {context}, and no task reads both"
-        do = f"join them in one column, source, with the answer as target, or leave out the {context} with data.columns"
+        said = f"{table.file} has a question with a {context}, and no answer"
+        do = f"add a column answer, or leave out the {context} with data.columns"
         raise UserError(said, do=do)
-
-
-def refuse_unread_labels(table: TablePreview, query: DataQuery) -> None:
-    """A key of JSON that is named like a label and holds no text would be left out."""
-    if table.dialect is not None:
-        return
-    objects = sample_objects(query, table.file)
-    for key in dict.fromkeys(key for one in objects for key in one if key not in (table.names or ())):
-        values = [one[key] for one in objects if key in one]
-        if 2 * len(values) < len(objects) or key.casefold() not in LABEL | TAGS | SCORE | MANY_LABELS:
-            continue
-        if any(isinstance(value, list) for value in values):
-            raise several_labels(table.file, repr(key), values[0])
-        if any(isinstance(value, float) for value in values):
-            raise score(table.file, repr(key))
-
-
-def refuse_several_labels(table: TablePreview, choice: ColumnChoice) -> None:
-    """Lists of labels, and labels that are combinations of fewer others."""
-    kind, (_, label) = choice
-    values, named = table.values(label), table.name(label) in LABEL | TAGS | MANY_LABELS
-    if kind is DataKind.TAGS or not (kind is DataKind.LABELS or named):
-        return
-    if label in table.lists:
-        wrong = next((value for value in values if len(value.split()) != 1), None)
-    else:
-        wrong = next((value for by in SEVERAL for value in values if by in value and combined(values, by)), None)
-    if wrong is not None:
-        raise several_labels(table.file, f"column {called(table, label)}", wrong)
 
 
 def combined(values: Sequence[str], by: str) -> bool:
@@ -217,21 +182,6 @@ def combined(values: Sequence[str], by: str) -> bool:
     several = {value for value in values if by in value}
     parts = {part.strip(" []'\"") for value in values for part in value.split(by)}
     return len(several) > 1 and len(parts) < len(set(values)) and any(as_number(part) is None for part in parts)
-
-
-def refuse_scores(table: TablePreview, choice: ColumnChoice) -> None:
-    """Many different numbers, each of which belongs to a text."""
-    kind, columns = choice
-    for at, other in (columns, columns[::-1]):
-        values, texts, name = table.values(at), table.values(other), table.name(at)
-        numbers = [number for value in values if (number := as_number(value)) is not None]
-        fractions = any(number % 1 for number in numbers)
-        if kind is DataKind.LABELS or name in SCORE:
-            scored = is_quantity(values) or (kind is DataKind.PAIRS and fractions)
-        else:  # a calculation has numbers on both sides
-            scored = fractions and 2 * sum(any(map(str.isdigit, text)) for text in texts) < len(texts)
-        if scored and len(numbers) >= MIN_SCORE_SHARE * len(values):
-            raise score(table.file, f"column {called(table, at)}")
 
 
 def is_quantity(values: Sequence[str]) -> bool:
@@ -257,18 +207,6 @@ def refuse_mixed(table: TablePreview, query: DataQuery, suffix: str, columns: tu
     if shapes.total() - good >= MIN_RECORDS and good < MIN_SHARE * shapes.total():
         kinds = listed((f"{count:,} with {shape}" for shape, count in shapes.most_common()), 3)
         raise UserError(f"{table.file} holds records of several kinds ({kinds} among the first)", do=do)
-
-
-def several_labels(file: Path, column: str, example: Any) -> UserError:
-    said = f"{file}: {column} has several labels for a text, such as {example!r}, and a text can have one"
-    do = "keep one, or train a model for each, or take each combination for a class with data.task classification"
-    return UserError(said, do=do)
-
-
-def score(file: Path, column: str) -> UserError:
-    said = f"{file}: {column} has a number for each text, and no task predicts numbers from texts"
-    do = "make classes of it, such as low and high, or write it as a text with data.task translation"
-    return UserError(said, do=do)
 
 
 def spelled(columns: Sequence[str | int]) -> str:

@@ -10,6 +10,11 @@ class DataKind(Enum):
 
     PAIRS = "text pairs"
     LABELS = "labelled texts"
+    PAIR_LABELS = "labelled text pairs"
+    SCORES = "scored texts"
+    PAIR_SCORES = "scored text pairs"
+    LABEL_SETS = "texts with several labels"
+    ANSWERS = "questions with answers in a context"
     TAGS = "tagged words"
     TEXTS = "texts"
     CONVERSATIONS = "conversations"
@@ -24,11 +29,17 @@ class DataKind(Enum):
 
 
 DIALOGUE = frozenset({DataKind.CONVERSATIONS, DataKind.PREFERENCES})  # records are messages
-TEXTUAL = frozenset({DataKind.PAIRS, DataKind.LABELS, DataKind.TAGS, DataKind.TEXTS}) | DIALOGUE  # records are words
+# the fields are made of several cells of a table: two texts, a number, labels, answers
+COMPOSED = frozenset(
+    {DataKind.PAIR_LABELS, DataKind.SCORES, DataKind.PAIR_SCORES, DataKind.LABEL_SETS, DataKind.ANSWERS}
+)
+TEXTUAL = frozenset({DataKind.PAIRS, DataKind.LABELS, DataKind.TAGS, DataKind.TEXTS}) | COMPOSED | DIALOGUE  # words
 PICTURED = frozenset({DataKind.IMAGES, DataKind.CAPTIONS})  # records name an image
 HEARD = frozenset({DataKind.SOUNDS, DataKind.SPEECH})  # records name a sound
 NUMERIC = frozenset({DataKind.SERIES, DataKind.SETS, DataKind.ROWS})  # records are numbers
 # the second field is a class
-LABELLED = frozenset({DataKind.LABELS, DataKind.IMAGES, DataKind.SOUNDS, DataKind.SERIES, DataKind.SETS})
+LABELLED = frozenset(
+    {DataKind.LABELS, DataKind.PAIR_LABELS, DataKind.IMAGES, DataKind.SOUNDS, DataKind.SERIES, DataKind.SETS}
+)
 STREAMED = frozenset({DataKind.TEXTS, DataKind.ROWS})  # records go on from one to the next
 ENDLESS = frozenset({DataKind.TEXTS}) | DIALOGUE | NUMERIC  # what is not measured in characters

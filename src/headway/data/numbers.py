@@ -158,6 +158,8 @@ def number_columns(preview: TablePreview, query: DataQuery, kind: DataKind | Non
     timed = any(preview.name(at) in TIME for at in range(preview.width))
     label = [] if kind is DataKind.ROWS else label_columns(preview, columns, kind, timed)
     numbers = tuple(at for at in columns if at not in label[:1] and numeric(preview, at))
+    if kind is None and label and are_columns_of_labels(preview, label[0], numbers):
+        return None
     enough = len(numbers) >= (1 if kind is not None or timed else min_numbers(preview, label))
     if enough and len(label) < 2 and len(numbers) + len(label) == len(columns):
         if kind is None and label and is_quantity(preview.values(label[0])):
@@ -169,6 +171,13 @@ def number_columns(preview: TablePreview, query: DataQuery, kind: DataKind | Non
         return None
     said = f"{preview.file} has other columns than of numbers and one label"
     raise UserError(said, do="choose some with data.columns")
+
+
+def are_columns_of_labels(preview: TablePreview, text: int, numbers: Sequence[int]) -> bool:
+    """Whether all numbers are 0 or 1 beside texts of several words: what each column is named after, or not."""
+    values = preview.values(text)
+    wordy = sum(len(value.split()) for value in values) >= 2 * len(values) and 2 * len(set(values)) > len(values)
+    return wordy and all(set(preview.values(at)) <= {"0", "1"} for at in numbers)
 
 
 def min_numbers(preview: TablePreview, label: Sequence[int]) -> int:

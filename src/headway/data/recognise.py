@@ -1,7 +1,7 @@
 """What the files that a person gives hold, and which task they are for.
 
-.tsv, .csv, .jsonl, .json, .parquet and .arrow files are tables, a .txt file is one document, a folder is all .txt
-files in it, and two files may be parallel; each text may be gzipped.  Tagged words (CoNLL), images, sounds
+.tsv, .csv, .jsonl, .json, .parquet, .arrow and .xlsx files are tables, a .txt or .md file is one document, a folder is
+all of them in it, and two files may be parallel; each text may be gzipped.  Tagged words (CoNLL), images, sounds
 and numbers are tried first.  One sentence describes the choice, with the option that changes it.
 """
 
@@ -15,6 +15,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from headway.data.column_choice import SHOWN, choose, described, doubted_header, refuse_mixed
+from headway.data.composed_columns import recognise_composed
 from headway.data.conll import recognise_conll
 from headway.data.conversations import recognise_conversations
 from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
@@ -38,8 +39,8 @@ from headway.data.text_lines import (
 from headway.errors import UserError, counted, listed
 
 ALLOWED = (
-    ".tsv, .csv, .jsonl, .json, .txt or .conll, each also with .gz; .parquet or .arrow; "
-    "a folder of .txt files, of images or of sounds; or two parallel files, as data.source and data.target"
+    ".tsv, .csv, .jsonl, .json, .txt, .md or .conll, each also with .gz; .parquet, .arrow or .xlsx; "
+    "a folder of .txt or .md files, of images or of sounds; or two parallel files, as data.source and data.target"
 )
 MAX_NUMBERS = 200  # lines of a text that are looked at
 
@@ -93,6 +94,8 @@ def recognise_files(query: DataQuery) -> RecognisedData:
         raise UserError(f"{named}: classes are in names of images and sounds only", do="leave out data.label_from")
     files = [file for path in paths for file in unfolded(path)]
     if found := recognise_conversations(query, files):
+        return found
+    if found := recognise_composed(query, files):
         return found
     suffixes = {meant_as(file, kind) for file in files}
     if suffixes == {".txt"}:
@@ -280,16 +283,23 @@ def unfolded(path: Path) -> list[Path]:
     files = (path / name for name in walked(path))
     # os.path says no where Path raises an error: of what may not be looked at
     inside = sorted((file for file in files if os.path.isfile(file)), key=lambda file: file.parts)
-    texts = [file for file in inside if suffix_of(file) == ".txt"]
+    either = [file for file in inside if suffix_of(file) == ".txt"]
+    texts = [file for file in either if not is_markdown(file)]  # a README beside texts or tables is none of them
     if not texts and (stored := [file for file in inside if suffix_of(file) in COLUMNAR_SUFFIXES]):
         refuse_splits(path, stored)
         return stored
-    if not texts:
+    if not (texts := texts or either):
         if not inside:
             raise UserError(f"the folder {path} is empty", allowed=ALLOWED)
         names = listed((str(file.relative_to(path)) for file in inside), 4)
-        raise UserError(f"the folder {path} holds no .txt files, only {names}", do="name the files that are meant")
+        raise UserError(
+            f"the folder {path} holds no .txt or .md files, only {names}", do="name the files that are meant"
+        )
     return texts
+
+
+def is_markdown(file: Path) -> bool:
+    return file.name.lower().removesuffix(".gz").endswith((".md", ".markdown"))
 
 
 def refuse_splits(folder: Path, files: Sequence[Path]) -> None:

@@ -303,6 +303,8 @@ def checked(record: Record, source: RecordSource, kind: DataKind, longest: int) 
     if record.goes_on:
         return record
     for at, text in enumerate(record.fields):
+        if kind is DataKind.LABEL_SETS and at and not text:
+            continue  # a text may have none of the labels
         if flaw := flaw_of(text, kind, longest):
             file = source.files[at] if isinstance(source, ParallelFiles) else record.file
             return Problem(file, record.line, flaw[0], f"{source.field_name(at)} {flaw[1]}")

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from headway.data.columnar import read_columns, stored_rows
 from headway.data.kinds import DataKind
 from headway.data.records import FileSource, Record, flaw_of
+from headway.data.spreadsheet import EXCEL, read_sheet, sheet_rows
 from headway.data.text_lines import (
     COLUMNAR_SUFFIXES,
     CUT,
@@ -221,7 +222,7 @@ def grouped_by_file(rows: Iterable[Record | Problem]) -> Iterator[Record | Probl
 def read_objects(file: Path, keys: tuple[str, ...] = ()) -> Iterator[JsonRow | Problem]:
     """The objects of a file, with the numbers of their lines or rows; those of columns with the columns of `keys`."""
     if suffix_of(file) in COLUMNAR_SUFFIXES:
-        for found in read_columns(file, keys):
+        for found in (read_sheet if suffix_of(file) == EXCEL else read_columns)(file, keys):
             yield found if isinstance(found, Problem) else (found[0], flat(found[1]))
         return
     if suffix_of(file) == ".json":
@@ -264,7 +265,7 @@ def written_lines(file: Path) -> Iterator[TextLine]:
 def row_count(file: Path) -> int:
     """Lines or rows; a UserError where there are none."""
     if suffix_of(file) in COLUMNAR_SUFFIXES:
-        return stored_rows(file)
+        return sheet_rows(file) if suffix_of(file) == EXCEL else stored_rows(file)
     return len(read_value(file)) if suffix_of(file) == ".json" else line_count(file)
 
 

@@ -221,9 +221,24 @@ BESIDES = words(
     "id idx index line number nr no. ref reference key guid uid url image images audio path file filename file_name "
     "image_id speaker"
 )
-KNOWN = TEXT | LABEL | SOURCE | TARGET | WORDS | TAGS | LANGUAGE | CAPTION | TRANSCRIPT | BESIDES
+PAIRED = (  # two texts that are read together
+    ("premise", "hypothesis"),
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("text1", "text2"),
+    ("text_1", "text_2"),
+    ("text_a", "text_b"),
+    ("question1", "question2"),
+    ("query", "passage"),
+    ("query", "document"),
+    ("claim", "evidence"),
+    ("question", "sentence"),
+)
+BOTH = frozenset(name for pair in PAIRED for name in pair)
+KNOWN = TEXT | LABEL | SOURCE | TARGET | WORDS | TAGS | LANGUAGE | CAPTION | TRANSCRIPT | BESIDES | BOTH
 CONTEXT = words("context passage paragraph")  # that a question is answered from
-SCORE = words("score scores rating stars grade value price similarity y")
+SCORE = words("score scores rating stars grade value price similarity relatedness_score similarity_score y")
 SHORT_WORDS = words("from line word number key class y")  # that sentences have too, as they have those of two letters
 # words within names of columns
 COMMON = {word for word in KNOWN | CONTEXT | SCORE if len(word) > 2 and word not in SHORT_WORDS} | words(

@@ -36,8 +36,8 @@ MAX_LINE_BYTES = 2**24  # bytes of a line that are ever held
 MIN_CARRIAGE_RETURNS = 3  # and no line end, in a file whose lines they end; fewer may be characters of a text
 MAX_LAST_BLANKS = 1000  # lines at the end of a file that are let pass
 # What files hold, by suffix (in lower case, without .gz).
-ALIASES = {".ndjson": ".jsonl", ".tab": ".tsv"}
-COLUMNAR_SUFFIXES = (".parquet", ".arrow", ".feather")
+ALIASES = {".ndjson": ".jsonl", ".tab": ".tsv", ".md": ".txt", ".markdown": ".txt"}
+COLUMNAR_SUFFIXES = (".parquet", ".arrow", ".feather", ".xlsx")
 OBJECT_SUFFIXES = (".jsonl", ".json", *COLUMNAR_SUFFIXES)  # of rows that are objects
 TABLE_SUFFIXES = (".csv", ".tsv", *OBJECT_SUFFIXES)
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -45,7 +45,6 @@ SOUND_SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
 MEDIA_SUFFIXES = {"image": IMAGE_SUFFIXES, "sound": SOUND_SUFFIXES}
 ARCHIVE_SUFFIXES = (".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z")
 CONVERSIONS = {  # of formats that are not read, by pandas
-    ".xlsx": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
     ".xls": ('read_excel("{name}").to_csv("{stem}.csv", index=False)', "an Excel file"),
 }
 PARTS = frozenset(  # of a data set, by name

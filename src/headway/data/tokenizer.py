@@ -164,8 +164,11 @@ class Tokenizer:
     def unk(self) -> int | None:
         return self.role(self.roles.unk)
 
-    def save(self, folder: Path | str) -> None:
-        """Writes tokenizer.json, tokenizer_config.json and a chat template, as transformers reads them too."""
+    def save(self, folder: Path | str, inputs: Sequence[str] = ()) -> None:
+        """Writes tokenizer.json, tokenizer_config.json and a chat template, as transformers reads them too.
+
+        `inputs` are what transformers makes of texts for the model, where that is more than ids and a mask.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         masked = self.roles.mask is not None  # models that fill masks have these names
@@ -175,6 +178,7 @@ class Tokenizer:
             "split_special_tokens": self.literal,
             **{f"{role}_token": token for role, token in self.roles.named().items()},
             **({"cls_token": self.roles.bos, "sep_token": self.roles.eos} if masked else {}),
+            "model_input_names": list(inputs) or None,
             "known_tokens": self.known,
             "sentencepiece_normalizer": self.normalizer and self.normalizer.settings(),
         }

@@ -5,6 +5,7 @@ Axes:  N samples   K classes   V words   C numbers of a sample   M tokens
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
 
+WORD = re.compile(r"\w+")
 COMPARED_TOGETHER = 1000  # samples whose neighbours are looked for at once
 
 
@@ -154,3 +156,41 @@ def bigram_losses(
     both = np.bincount(numbers[:seen], minlength=int(numbers.max()) + 1)[numbers[seen:]]
     alone = np.bincount(pairs[0], minlength=vocab)[asked[0]]
     return np.log(alone + 1.0) - np.log(both + np.exp(-unigram_losses(pairs[1], asked[1], vocab)))
+
+
+def mean_of_words(texts: Sequence[str], numbers: Sequence[float], asked: Iterable[str]) -> list[float]:
+    """The number of each text that is asked for, on the line of least squares through what its words say on average.
+
+    A word says how far the texts that have it are from the mean, divided by one more than there are of them.  Words
+    that were never seen say nothing.
+    """
+    mean = float(np.mean(numbers))
+    moved, count = defaultdict[str, float](float), Counter[str]()
+    for text, number in zip(texts, numbers, strict=True):
+        for word in set(text.lower().split()):
+            moved[word] += number - mean
+            count[word] += 1
+
+    def said(text: str) -> float:
+        known = [word for word in set(text.lower().split()) if word in count]
+        return sum(moved[word] / (count[word] + 1) for word in known) / max(1, len(known))
+
+    return line_through(list(map(said, texts)), numbers, list(map(said, asked)))
+
+
+def line_through(values: Sequence[float], numbers: Sequence[float], asked: Sequence[float]) -> list[float]:
+    """The numbers of values that are asked for, on the line of least squares through those that are known."""
+    x, y = np.asarray(values, float), np.asarray(numbers, float)
+    apart = x - x.mean()
+    slope = float(apart @ (y - y.mean()) / (apart @ apart)) if apart.any() else 0.0
+    return [float(y.mean()) + slope * (one - float(x.mean())) for one in asked]
+
+
+SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+
+
+def sentence_like(question: str, context: str) -> str:
+    """The sentence of a context that has the most words of a question; of several, the first."""
+    asked = set(WORD.findall(question.lower()))
+    sentences = [one.strip() for one in SENTENCE_END.split(context) if one.strip()]
+    return max(sentences, key=lambda one: len(asked & set(WORD.findall(one.lower()))), default="")

@@ -8,6 +8,7 @@ on the order of the pairs.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +21,7 @@ from headway.errors import UserError, nearest
 from headway.metrics.intervals import Numbers, Rows, Share, Statistic, Sums, columns, ratio
 from headway.metrics.scores import EDGES, Classes, Scores, Texts, by_length, check, f1
 
+SPAN_MARKS = ("B", "I", "E", "S")  # of a word in a span: begin, inside, end, single
 # those of sacrebleu's that need neither another package nor a download
 TOKENIZERS = ("13a", "intl", "char", "zh", "none")
 
@@ -161,16 +163,41 @@ class MacroF1(Statistic):
 
 
 def spans(row: Sequence[str]) -> set[tuple[str, int, int]]:
-    """Kind, first word and end of each span; an I without a beginning begins a span, as CoNLL's own script reads it."""
-    found, kind, start = set[tuple[str, int, int]](), "", 0
+    """Kind, first word and end of each span of BIO or BIOES tags.
+
+    An I or an E without a beginning begins a span, as CoNLL's own script and seqeval read it.
+    """
+    found, kind, start, last = set[tuple[str, int, int]](), None, 0, "O"
     for at, tag in enumerate([*row, "O"]):
         mark, _, name = tag.partition("-")
-        if kind and (mark != "I" or name != kind):
+        goes_on = mark in ("I", "E") and (name or "_") == kind and last not in ("E", "S")
+        if kind is not None and not goes_on:
             found.add((kind, start, at))
-            kind = ""
-        if not kind and mark in ("B", "I"):
-            kind, start = name, at
+            kind = None
+        if kind is None and mark in SPAN_MARKS:
+            kind, start = name or "_", at
+        last = mark
     return found
+
+
+def entity_rates(answers: Texts, references: Texts) -> dict[str, dict[str, float]]:
+    """Precision, recall and F1 of the spans of each kind, and how many were asked for."""
+    counts = {which: Counter[str]() for which in ("right", "found", "wanted")}
+    for a, r in zip(answers, references, strict=True):
+        found, wanted = spans(a.split()), spans(r.split())
+        for which, several in (("right", found & wanted), ("found", found), ("wanted", wanted)):
+            counts[which].update(kind for kind, _, _ in several)
+    rates = dict[str, dict[str, float]]()
+    for kind in sorted({*counts["found"], *counts["wanted"]}):
+        right, found, wanted = (counts[which][kind] for which in ("right", "found", "wanted"))
+        shares = {"precision": right / found if found else 0.0, "recall": right / wanted if wanted else 0.0}
+        rates[kind] = {**shares, "f1": f1(right, found, wanted), "count": wanted}
+    return rates
+
+
+def has_spans(references: Texts) -> bool:
+    """Whether tags are written as BIO or BIOES."""
+    return any(tag[:2] in ("B-", "I-", "E-", "S-") for tag in tags(references))
 
 
 def tags(rows: Texts) -> list[str]:
@@ -251,7 +278,7 @@ def score_classes(answers: Texts, references: Texts, lengths: Sequence[int] | No
 def score_tags(answers: Texts, references: Texts, lengths: Sequence[int] | None = None) -> Scores:
     """Of one tag for each word, separated by spaces; spans are counted where tags are written as BIO."""
     found: dict[str, Statistic] = {"token_accuracy": right_tags(answers, references)}
-    if any(tag[:2] in ("B-", "I-") for tag in tags(references)):
+    if has_spans(references):
         found = {"span_f1": span_counts(answers, references), **found}
     return scores_of(found, "sentences", lengths, classes=Classes.of(tags(answers), tags(references)))
 

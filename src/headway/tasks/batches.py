@@ -71,24 +71,43 @@ MAX_LOGITS = 2**23  # that are held at once
 
 @dataclass(frozen=True, eq=False)
 class PackedBatch:
-    """Rows of any lengths, ready for a model: packed, 1 N; or B T where all are equally long."""
+    """Rows of any lengths, ready for a model: packed, 1 N; or B T where all are equally long.
+
+    `segments`, of the same shape, are 1 at the tokens of a second text and 0 at all others.
+    """
 
     ids: Tensor
     rows: PackedLengths | None
+    segments: Tensor | None = None
 
     @staticmethod
-    def of(rows: Sequence[np.ndarray]) -> PackedBatch:
+    def of(rows: Sequence[np.ndarray], seconds: Sequence[int] | None = None) -> PackedBatch:
+        """Rows of ids; `seconds` says where in each a second text begins."""
         lengths = [len(row) for row in rows]
-        ids = torch.from_numpy(np.concatenate(rows).astype(np.int64))
+        ids, segments = torch.from_numpy(np.concatenate(rows).astype(np.int64)), None
+        if seconds is not None:
+            both = [np.arange(length) >= second for length, second in zip(lengths, seconds, strict=True)]
+            segments = torch.from_numpy(np.concatenate(both).astype(np.int64))
         if len(set(lengths)) == 1:
-            return PackedBatch(ids.view(len(rows), -1), None)
-        return PackedBatch(ids[None], PackedLengths.of(lengths))
+            return PackedBatch(
+                ids.view(len(rows), -1), None, None if segments is None else segments.view(len(rows), -1)
+            )
+        return PackedBatch(ids[None], PackedLengths.of(lengths), None if segments is None else segments[None])
 
     @staticmethod
     def of_texts(model: nn.Module, rows: Sequence[FittedRow], tokenizer: Tokenizer) -> PackedBatch:
         """Texts as a model reads them, on its device; one without tokens is a token of padding."""
-        read = PackedBatch.of([np.array(row.ids or [tokenizer.pad or 0]) for row in rows])
+        texts = [np.array(row.ids or [tokenizer.pad or 0]) for row in rows]
+        two = any(row.second is not None for row in rows)
+        seconds = [len(text) if row.second is None else row.second for text, row in zip(texts, rows, strict=True)]
+        read = PackedBatch.of(texts, seconds if two else None)
         return to_device(read, device_of(model))
+
+    def output(self, model: nn.Module) -> Tensor:
+        """What a model makes of the rows; one without vectors for two segments is not told of them."""
+        table = getattr(getattr(model, "embed", None), "segment", None)
+        marks = isinstance(table, nn.Embedding) and table.num_embeddings > 1 and self.segments is not None
+        return model(self.ids, self.context, self.segments) if marks else model(self.ids, self.context)
 
     @property
     def context(self) -> Context:
@@ -146,18 +165,26 @@ class TokenPrediction(NamedTuple):
 
 
 class FittedRow(NamedTuple):
-    """The ids of a text that a model reads; `cut` says to what a longer one was cut."""
+    """The ids of a text that a model reads; `cut` says to what a longer one was cut.
+
+    `second` is where a second text begins in them.
+    """
 
     ids: list[int]
     cut: str | None = None
+    second: int | None = None
 
 
 def fitted(rows: Sequence[list[int]], max_length: int | None) -> list[FittedRow]:
     """Texts of any lengths, of which at most so many ids are read."""
     if max_length is None:
         return [FittedRow(row) for row in rows]
-    said = f"of more than {max_length:,} tokens cut to that"
-    return [FittedRow(cut(row, max_length), said if len(row) > max_length else None) for row in rows]
+    return [FittedRow(cut(row, max_length), cut_to(max_length) if len(row) > max_length else None) for row in rows]
+
+
+def cut_to(max_length: int) -> str:
+    """To what texts were cut, for a sentence."""
+    return f"of more than {max_length:,} tokens cut to that"
 
 
 def some(id: int | None) -> list[int]:

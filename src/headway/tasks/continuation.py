@@ -59,7 +59,7 @@ class ContinuesInput(ReadsText):
         self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS
     ) -> Generator[str, None, TextPrediction]:
         """What is written for one text, piece by piece as it comes; a continuation behind the text itself."""
-        [(prompt, cut)] = self.fitted_prompts(model, self.read_ids([text]))
+        [(prompt, cut, _)] = self.fitted_prompts(model, self.read_ids([text]))
         if self.continues:
             yield text
         found = yield from streamed(self.job(model, [prompt], options), self.tokenizer.stream(prompt), options)

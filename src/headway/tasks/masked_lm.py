@@ -146,7 +146,7 @@ class MaskedLM(LanguageModelling):
         mask = self.mask_token
         known = fitted([self.masked(text) for text in inputs], context_of(model))
         rows = [row.ids for row in known]
-        for text, (row, cut) in zip(inputs, known, strict=True):
+        for text, (row, cut, _) in zip(inputs, known, strict=True):
             if mask not in row:
                 spelled = self.tokenizer.token(mask)
                 where = f" among its first {len(row):,} tokens, which are all that the model reads" if cut else ""
@@ -157,7 +157,7 @@ class MaskedLM(LanguageModelling):
         probabilities = model.head(features).softmax(-1)  # M V
         top = probabilities.topk(min(options.mask_candidates, probabilities.shape[-1]))
         found = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        for text, (row, cut) in zip(inputs, known, strict=True):
+        for text, (row, cut, _) in zip(inputs, known, strict=True):
             masks = [next(found) for id in row if id == mask]
             best = iter([indices[0] for indices, _ in masks])
             named = tuple(

@@ -91,6 +91,7 @@ class MediaClassification(Classification, MediaTask):
     labels: tuple[str, ...]
     label_smoothing: float = 0.0
     mixing: Mixing | None = None
+    class_weights: tuple[float, ...] = ()
 
     # ---- from data, and from a model
 
@@ -104,8 +105,10 @@ class MediaClassification(Classification, MediaTask):
         input, chosen, config = cls.input_setup(splits, recipe, start)
         labels, smoothing = cls.all_labels(recipe, splits), given(recipe.train.label_smoothing, 0.0)
         mixings = tuple(mixing for name, mixing in MIXINGS.items() if name in chosen.get("data.augment", ()))
-        task = cls(input, labels, smoothing, OneOf(mixings) if mixings else None)
+        weights = cls.weights(recipe, splits, labels)
+        task = cls(input, labels, smoothing, OneOf(mixings) if mixings else None, weights)
         chosen = {**chosen, "train.label_smoothing": smoothing}
+        chosen |= {"train.class_weights": recipe.train.class_weights} if weights else {}
         return TaskSetup(task, None, None, chosen, len(labels), config, cls.head, input.preprocess)
 
     @classmethod
@@ -131,10 +134,14 @@ class MediaClassification(Classification, MediaTask):
         return MediaBatch(read, wanted, shares, batch_size(rows))
 
     def loss(self, model: nn.Module, batch: MediaBatch) -> Tensor:
-        return F.cross_entropy(batch.logits(model), batch.shares, reduction="sum")
+        logits = batch.logits(model)
+        weight = logits.new_tensor(self.class_weights) if self.class_weights else None
+        return F.cross_entropy(logits, batch.shares, weight, reduction="sum")
 
     def without_augmentation(self) -> Self:
-        return replace(self, input=self.input.without_augmentation(), label_smoothing=0.0, mixing=None)
+        return replace(
+            self, input=self.input.without_augmentation(), label_smoothing=0.0, mixing=None, class_weights=()
+        )
 
     # ---- use
 

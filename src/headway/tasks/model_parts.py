@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 CUSTOM = "custom"  # the architecture of a torch module of your own
 CLASS_NAMES = ("id2label", "label2id")  # in config.json
+# what the logits of a whole text are, in config.json, and by what the number of a regression is moved and scaled
+PROBLEM, TARGET_MEAN, TARGET_STD = "problem_type", "target_mean", "target_std"
+ONE_LABEL, SEVERAL_LABELS, REGRESSION = "single_label_classification", "multi_label_classification", "regression"
+SPANS = "spans"  # the top of an encoder that says where answers begin and end
 # dropout rates of Hugging Face's configs that no model here has a place for
 RATES = (
     *("encoder_layerdrop", "decoder_layerdrop", "resid_pdrop", "embd_pdrop", "router_jitter_noise"),
@@ -95,13 +99,31 @@ def class_names(parts: ModelParts, count: int) -> tuple[str, ...]:
 
 
 def labels_of(parts: ModelParts, head: type[Classifier] | type[TokenClassifier]) -> tuple[str, ...] | None:
-    """The classes of a model with such a head; a torch module of your own has those that its folder names."""
+    """The classes of a model with such a head; a torch module of your own has those that its folder names.
+
+    A head that says where answers begin and end gives no classes.
+    """
+    if getattr(parts.config, "top", None) == SPANS:
+        return None
     model = parts.model.decoder if isinstance(parts.model, RereadingClassifier) else parts.model
     if isinstance(model, Trunk):
         found = main_head(model.head)
         return class_names(parts, found.out.out_features) if isinstance(found, head) else None
     named = parts.extra_config.get("id2label") if parts.architecture == CUSTOM else None
     return class_names(parts, len(named)) if named else None
+
+
+def problem_of(parts: ModelParts, outputs: int) -> str:
+    """What a model's logits are, as its config says or, as in transformers, by how many there are."""
+    said = parts.extra_config.get(PROBLEM)
+    if said in (ONE_LABEL, SEVERAL_LABELS, REGRESSION):
+        return said
+    return REGRESSION if outputs == 1 else ONE_LABEL
+
+
+def is_foreign(parts: ModelParts) -> bool:
+    """Whether nothing says what a model was trained for: another library wrote its folder."""
+    return getattr(parts, "task_name", None) is None
 
 
 def named_classes(labels: Sequence[str]) -> dict[str, Any]:

@@ -35,6 +35,19 @@ TASKS = {
     "text-classification": TaskEntry(
         "text_classification:TextClassification", "classification", "LABELS", "classification"
     ),
+    "text-pair-classification": TaskEntry(
+        "text_pairs:TextPairClassification", "entailment", "PAIR_LABELS", "classification of text pairs"
+    ),
+    "text-regression": TaskEntry("text_regression:TextRegression", "regression", "SCORES", "regression"),
+    "text-pair-regression": TaskEntry(
+        "text_regression:TextPairRegression", "similarity", "PAIR_SCORES", "regression of text pairs"
+    ),
+    "multi-label-classification": TaskEntry(
+        "multi_label:MultiLabelClassification", "multi-label", "LABEL_SETS", "multi-label classification"
+    ),
+    "question-answering": TaskEntry(
+        "question_answering:QuestionAnswering", "questions", "ANSWERS", "extractive question answering"
+    ),
     "tagging": TaskEntry("tagging:Tagging", "tagging", "TAGS", "tagging"),
     "causal-lm": TaskEntry("causal_lm:CausalLM", "language", "TEXTS", "a language model", "causal"),
     "chat-lm": TaskEntry("chat:ChatLM", "chat", "CONVERSATIONS", "a chat model"),

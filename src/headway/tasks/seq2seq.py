@@ -195,7 +195,7 @@ class Seq2Seq(TokenRows):
         self, model: nn.Module, text: str, options: GenerationOptions = GREEDY_OPTIONS
     ) -> Generator[str, None, TextPrediction]:
         """The answer to one text, piece by piece as it is written."""
-        [(row, cut)] = self.fitted(model, [text])
+        [(row, cut, _)] = self.fitted(model, [text])
         found = yield from streamed(self.job(model, [row], options), self.target_tokenizer.stream(), options)
         return TextPrediction(text, (found,), cut=cut)
 

@@ -5,19 +5,20 @@ Axes:  N tokens of all rows   K classes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
+from headway.data.records import Record
 from headway.data.tokenizer import Tokenizer
 from headway.metrics.baselines import frequent_tags
 from headway.metrics.scores import Scores
-from headway.metrics.scoring import score_tags
+from headway.metrics.scoring import entity_rates, has_spans, score_tags
 from headway.nn.head import TokenClassifier
 from headway.nn.trunk import device_of
 from headway.tasks.batches import FittedRow, PackedBatch, Row, around, fitted, ids, some
@@ -59,17 +60,23 @@ class Tagging(TextLabelTask):
 
     def fitted_words(self, row: list[int]) -> FittedRow:
         """Ids cut between pieces; all that ends a text stays."""
-        [(_, cut)], (_, after) = fitted([row], self.max_length), around(self.tokenizer)
+        [whole], (_, after) = fitted([row], self.max_length), around(self.tokenizer)
         end = min(self.max_length, len(row)) - len(after)
-        return FittedRow([*row[:end], *after], cut)
+        return FittedRow([*row[:end], *after], whole.cut)
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> LabelBatch:
         classes = ids(*(row[1] for row in rows)) - 1
         wanted = torch.from_numpy(np.where(classes < 0, NO_TARGET, classes))
         return LabelBatch(PackedBatch.of([row[0] for row in rows]), wanted, tuple(len(row[1]) for row in rows))
 
+    def reference(self, record: Record, answer: str) -> str:
+        return " ".join(record.fields[1].split()[: len(answer.split())])
+
     def scores(self, answers: CollectedAnswers) -> Scores:
         return replace(score_tags(answers.answers, answers.wanted, answers.words), unit="words")
+
+    def details(self, answers: CollectedAnswers) -> Mapping[str, Any]:
+        return {"entities": entity_rates(answers.answers, answers.wanted)} if has_spans(answers.wanted) else {}
 
     def simple_answers(self, train: Sequence[Sequence[str]], samples: Sequence[Sample]) -> dict[str, list[str]]:
         """As many tags as were wanted: a long text is cut."""

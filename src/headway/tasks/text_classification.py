@@ -6,9 +6,8 @@ Axes:  B batch   N tokens of all rows   K classes
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, ClassVar, Self
@@ -18,41 +17,41 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.order import batched
 from headway.data.records import Record
 from headway.data.shards import Shards
 from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
-from headway.distributed.sharing import shared
 from headway.errors import UserError, listed, nearest
 from headway.metrics.baselines import WordCounts, most_frequent, naive_bayes
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier, TokenClassifier
-from headway.nn.trunk import RereadingClassifier, VotingTrunk, device_of
+from headway.nn.trunk import VotingTrunk, device_of
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_CLASSES, RecordTask, TaskSetup
-from headway.tasks.batches import PackedBatch, Row, TextBatch, cut, fitted, ids, to_device
+from headway.tasks.batches import PackedBatch, Row, TextBatch, ids, to_device
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.model_parts import ModelParts, labels_of, named_classes, reads_media, required_tokenizer
+from headway.tasks.model_parts import (
+    ONE_LABEL,
+    ModelParts,
+    is_foreign,
+    labels_of,
+    named_classes,
+    problem_of,
+    reads_media,
+    required_tokenizer,
+)
 from headway.tasks.results import (
-    DEFAULT_EVALUATION,
-    BaselineData,
-    BaselineResult,
     ClassProbabilities,
     CollectedAnswers,
-    EvalOptions,
-    EvalResult,
     Sample,
-    cut_notes,
 )
-from headway.tasks.text_tasks import MAX_LENGTH, Framing, TokenRows, context_for, given, one_tokenizer
-from headway.tasks.text_tracing import fitting_ids, reread_axes, text_axes
+from headway.tasks.text_rows import TextRows
+from headway.tasks.text_tasks import MAX_LENGTH, Framing, context_for, given, one_tokenizer
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 from headway.zoo.text_classifier import set_votes
 
 NO_TARGET = -100  # the number that torch's cross-entropy leaves out
-ANSWERED_TOGETHER = 64  # texts
 COUNTED = 100_000  # texts at most whose words are counted for the first weights
 
 
@@ -60,6 +59,7 @@ class Classification(RecordTask):
     """Predict classes out of `labels`."""
 
     validation_records = VALIDATION_CLASSES
+    min_labels: ClassVar[int] = 2  # without which there is nothing to tell apart
     head: ClassVar[str | None] = None  # what stands on an encoder that can have several heads
 
     labels: tuple[str, ...]
@@ -74,9 +74,23 @@ class Classification(RecordTask):
         """The labels of all records; those of a validation file are not among them, and must be known without it."""
         records = splits.train() if recipe.data.validation else chain(splits.train(), splits.validation())
         labels = sorted({label for record in records for label in cls.labels_in(record.fields[1])})
-        if len(labels) < 2:
+        if len(labels) < cls.min_labels:
+            if not labels:
+                raise UserError(f"no record of {splits.name} has a label", do="give records with labels")
             raise UserError(f"every label in {splits.name} is {labels[0]!r}", do="give data with two classes or more")
         return tuple(labels)
+
+    @classmethod
+    def weights(cls, recipe: Recipe, splits: DataSplits, labels: Sequence[str]) -> tuple[float, ...]:
+        """What each class counts for in the loss: its share of the training data turned round; none, where all alike.
+
+        The mean over the training data is 1.
+        """
+        if recipe.train.class_weights is None:
+            return ()
+        counts = Counter(label for record in splits.train() for label in cls.labels_in(record.fields[1]))
+        mean = counts.total() / len(labels)
+        return tuple(mean / counts[label] if counts[label] else 1.0 for label in labels)
 
     def extra_config(self) -> Mapping[str, Any]:
         return named_classes(self.labels)
@@ -113,7 +127,7 @@ class LabelBatch(TextBatch):
 
     def logits(self, model: nn.Module) -> Tensor:
         """B K, or N K where tokens have classes."""
-        return model(self.read.ids, self.read.context).flatten(0, -2)
+        return self.read.output(model).flatten(0, -2)
 
     def likeliest(self, model: nn.Module) -> list[list[int]]:
         """The class that a model gives each thing that has one, row by row."""
@@ -122,12 +136,13 @@ class LabelBatch(TextBatch):
 
 
 @dataclass(frozen=True, eq=False)
-class TextLabelTask(Classification, TokenRows):
+class TextLabelTask(Classification, TextRows):
     """Predict classes of a text, or of its words; texts are cut to `max_length` tokens."""
 
     architectures = ("bert", "albert", "deberta", "modernbert")
     presets_by_size = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
     head_type: ClassVar[type[Classifier] | type[TokenClassifier]]
+    problem: ClassVar[str | None] = None  # what the logits of a whole text are
     min_vocab: ClassVar[int] = 0  # tokens of a vocabulary that is trained, if the texts have as many
 
     tokenizer: Tokenizer
@@ -135,6 +150,8 @@ class TextLabelTask(Classification, TokenRows):
     label_smoothing: float = 0.0
     max_length: int = MAX_LENGTH
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    may_read_pairs: bool = False
+    class_weights: tuple[float, ...] = ()
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
@@ -142,58 +159,33 @@ class TextLabelTask(Classification, TokenRows):
         framing = Framing(bos=True, eos=True)
         tokenizer, chosen = one_tokenizer(recipe, splits, start, "wordpiece", framing, cls.min_vocab)
         smoothing, longest = given(recipe.train.label_smoothing, 0.0), given(recipe.data.max_length, MAX_LENGTH)
-        task = cls(tokenizer, labels, smoothing, longest)
+        weights = cls.weights(recipe, splits, labels)
+        task = cls(tokenizer, labels, smoothing, longest, class_weights=weights)
         chosen = {**chosen, "train.label_smoothing": smoothing, "data.max_length": longest}
+        chosen |= {"train.class_weights": recipe.train.class_weights} if weights else {}
         return TaskSetup(task, tokenizer, tokenizer, chosen, len(labels), head=cls.head)
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:
         labels = labels_of(parts, cls.head_type)
-        if labels is None or reads_media(parts):
+        if labels is None or reads_media(parts) or cls.problem not in (None, problem_of(parts, len(labels))):
             return None
-        return cls(required_tokenizer(parts), labels, max_length=context_for(parts), settings=parts.extra_config)
+        tokenizer, longest, foreign = required_tokenizer(parts), context_for(parts), is_foreign(parts)
+        return cls(tokenizer, labels, max_length=longest, settings=parts.extra_config, may_read_pairs=foreign)
 
-    def loss(self, model: nn.Module, batch: LabelBatch) -> Tensor:
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
         smoothing, logits = self.label_smoothing, batch.logits(model)
-        return F.cross_entropy(logits, batch.wanted, reduction="sum", label_smoothing=smoothing, ignore_index=NO_TARGET)
+        weight = logits.new_tensor(self.class_weights) if self.class_weights else None
+        return F.cross_entropy(
+            logits, batch.wanted, weight, reduction="sum", label_smoothing=smoothing, ignore_index=NO_TARGET
+        )
 
     def without_augmentation(self) -> Self:
-        return replace(self, label_smoothing=0.0)
+        return replace(self, label_smoothing=0.0, class_weights=())
 
-    @torch.inference_mode()
-    def evaluate(
-        self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION
-    ) -> EvalResult:
-        """What is longer than the model can read is cut, as it is in training."""
-        answers, cuts = CollectedAnswers(), Counter[str | None]()
-
-        def answered(some: Sequence[Record]) -> list[list[int]]:
-            self.check(some)
-            return self.batch(model, some).likeliest(model)
-
-        for some, found in shared(answered, batched(records, ANSWERED_TOGETHER)):
-            rows = self.tokenizer.encode_batch([record.fields[0] for record in some])
-            cuts.update(row.cut for row in fitted(rows, self.max_length))
-            for record, row in zip(some, found, strict=True):
-                wanted = self.labels_in(record.fields[1])[: len(row)]  # cut too
-                answers.add([Sample(record.name, " ".join(self.labels[pick] for pick in row), " ".join(wanted))])
-        return EvalResult(self.scores(answers), answers.samples, cut_notes(cuts), {"cut": cuts.total() - cuts[None]})
-
-    @abstractmethod
-    def scores(self, answers: CollectedAnswers) -> Scores: ...
-
-    def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
-        samples, train = found.samples, [record.fields for record in data.train]
-        if not samples or not train:
-            return
-        for name, answers in self.simple_answers(train, samples).items():
-            collected = CollectedAnswers()
-            collected.add(one._replace(answer=answer) for one, answer in zip(samples, answers, strict=True))
-            yield BaselineResult(name, self.scores(collected))
-
-    @abstractmethod
-    def simple_answers(self, train: Sequence[Sequence[str]], samples: Sequence[Sample]) -> dict[str, list[str]]:
-        """The answers of simple methods that have learned from fields of records."""
+    def answers_of(self, model: nn.Module, records: Sequence[Record]) -> list[str]:
+        self.check(records)
+        return [" ".join(self.labels[pick] for pick in row) for row in self.batch(model, records).likeliest(model)]
 
 
 class TextClassification(TextLabelTask):
@@ -204,6 +196,7 @@ class TextClassification(TextLabelTask):
     target = "text"
     head = "rows"
     head_type = Classifier
+    problem = ONE_LABEL
     max_epochs = 8.0  # one label for a whole text is learned by heart soon
     architectures = ("text_classifier", *TextLabelTask.architectures)
     presets_by_size = tuple(f"text-classifier-{size}" for size in ("tiny", "mini", "small", "medium"))
@@ -238,13 +231,10 @@ class TextClassification(TextLabelTask):
         return losses.std().item() / math.sqrt(len(losses)) if len(losses) > 1 else math.inf
 
     def encode(self, fields: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        rows = self.tokenizer.encode_batch([text for text, _ in fields])
-        classes = [self.class_index(label) for _, label in fields]
-        return [[cut(row, self.max_length), [label]] for row, label in zip(rows, classes, strict=True)]
+        return self.targeted([text for text, _ in fields], [[self.class_index(label)] for _, label in fields])
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> LabelBatch:
-        read, wanted = PackedBatch.of([row[0] for row in rows]), torch.from_numpy(ids(*(row[1] for row in rows)))
-        return LabelBatch(read, wanted, (1,) * len(rows))
+        return LabelBatch(self.packed(rows), torch.from_numpy(ids(*(row[1] for row in rows))), (1,) * len(rows))
 
     def scores(self, answers: CollectedAnswers) -> Scores:
         return replace(score_classes(answers.answers, answers.wanted, answers.words), unit="words")
@@ -260,16 +250,11 @@ class TextClassification(TextLabelTask):
     def predict(
         self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
     ) -> Iterator[ClassProbabilities]:
-        rows = fitted(self.tokenizer.encode_batch(inputs), self.max_length)
-        read = PackedBatch.of_texts(model, rows, self.tokenizer)
-        for text, known, row in zip(inputs, rows, model(read.ids, read.context).softmax(-1), strict=True):  # K
+        rows = self.input_rows(inputs)
+        logits = PackedBatch.of_texts(model, rows, self.tokenizer).output(model)
+        for text, known, row in zip(inputs, rows, logits.softmax(-1), strict=True):  # K
             probabilities = dict(zip(self.labels, row.tolist(), strict=True))
             yield ClassProbabilities(text, self.labels[int(row.argmax())], probabilities, cut=known.cut)
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
-        read = fitting_ids(self.tokenizer.encode(input), model, self.tokenizer, self.settings, options)
-        inputs = torch.tensor([read], device=device_of(model))
-        axes = text_axes(read, self.tokenizer)
-        if isinstance(model, RereadingClassifier):
-            axes = reread_axes(read, model.shifted(inputs)[0].tolist(), self.tokenizer)
-        return TracedRun(model, lambda: model(inputs), self.class_choices(), axes)
+        return self.traced_row(model, input, options, self.class_choices())

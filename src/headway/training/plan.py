@@ -227,6 +227,11 @@ def plan(
     if draft.data.augment and "data.augment" not in setup.chosen:
         said = f"data.augment {','.join(draft.data.augment)} changes images and sounds, and this task ({chosen.name})"
         raise UserError(f"{said} has neither", do="leave out data.augment")
+    if draft.train.class_weights and "train.class_weights" not in setup.chosen:
+        said = (
+            f"train.class_weights {draft.train.class_weights} weighs classes, and this task ({chosen.name}) learns none"
+        )
+        raise UserError(said, do="leave out train.class_weights")
 
     encoded = encoded_rows(draft, setup, splits, scratch)
     for skipped, read in ((splits.skipped, splits.train), (splits.validation_skipped, splits.validation)):

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from headway.data.checks import Skipped, good_records
 from headway.data.kinds import DataKind
+from headway.data.named_splits import named_splits
 from headway.data.recognise import recognise, recognise_validation
 from headway.data.records import BUILTIN, Record, as_records, is_builtin
 from headway.data.shards import digest
 from headway.data.splits import DataSplits, split, split_by_names, without_test
-from headway.errors import UserError
+from headway.errors import UserError, listed
 from headway.recipe import Recipe
 from headway.tasks.registry import data_entry, data_kind, sentence, unlabelled_tasks
 from headway.zoo.presets import preset
@@ -46,8 +47,11 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
                 raise UserError(f"{BUILTIN} has no files for data.{name} to choose from", do="leave it out")
         return builtin_dates(recipe.seed)
     unlabelled = needs_no_labels(recipe) if task is None else not task.needs_labels
+    paths, held = [Path(path) for path in data.path], data.validation
+    if named := named_splits(paths):  # a folder of train.csv, validation.csv and test.csv
+        paths, held = list(named.train), held or (named.validation if data.validation_from is None else ())
     given = recognise(
-        [Path(path) for path in data.path],
+        paths,
         source=data.source,
         target=data.target,
         kind=data_kind(data.task) if task is None else task.data_kind,
@@ -59,10 +63,13 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
     if data.test_from is not None:
         given = without_test(given, data.test_from, "data.test_from")
     validation, skipped = None, Skipped() if data.skip_bad else None
-    if data.validation:
+    if named and named.test:
+        kept = listed([file.name for file in named.test], 3)
+        given = replace(given, description=f"{given.description}; {kept} kept for a test")
+    if held:
         validation = recognise_validation(
             given,
-            data.validation,
+            held,
             columns=data.columns,
             label_from=data.label_from,
             nameless=unlabelled,

@@ -8,20 +8,25 @@ that shares the work among processes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from headway.data.records import is_builtin
 from headway.data.shards import digest
-from headway.errors import UserError
+from headway.data.table import as_number
+from headway.errors import UserError, malformed
 from headway.recipe import Recipe, flat
-from headway.system import read_json
+from headway.system import read_json, write_text
+from headway.training.metrics_log import MetricsLog
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
-from headway.training.recipe_sources import DATA, RECIPE, RecipeLayers, begun_with, resolve, run_to_resume
+from headway.training.recipe_sources import DATA, RECIPE, RecipeLayers, begun_with, resolve, run_to_resume, to_yaml
 from headway.training.setting_origins import CommandLineOption
 
 FILES = ("data.path", "data.source", "data.target", "data.validation")
 FREE = (*FILES, "train.workers", "train.recompute", "train.parallel", "train.replicas", "train.tensor_parallel")
+EXTENSIBLE = ("train.steps", "train.minutes")
 COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was made into steps
 MODEL = ("*.json", "*.safetensors", "*.txt", "*.model")  # in a folder with a model or a tokenizer
 
@@ -79,6 +84,47 @@ def check_length(given: Mapping[str, Any], made: Plan, folder: Path) -> None:
         raise UserError(said, do="leave it out, or start anew")
     if "train.minutes" in given:
         print(f"--minutes was made into steps when the run began: {train.steps}")
+
+
+def extend(layers: RecipeLayers, name: str, more: str) -> str:
+    """Makes the run in --out longer by so many steps or minutes, which it goes on with; a sentence about it.
+
+    The learning rate goes on as that of a run which was as long from its beginning.
+    """
+    folder = run_to_resume(layers)
+    if folder is None:
+        raise UserError(f"{name} {more} makes a run longer, and {layers.value('out')} holds none", do="leave out the +")
+    check_same(layers, recipe := resolve(begun_with(folder / RECIPE)), folder)
+    if recipe.train.patience is not None:
+        said = f"the run in {folder} ends by train.patience {recipe.train.patience}, not by its steps"
+        raise UserError(said, do="go on from its model in a new run, with model.from")
+    if recipe.train.steps is None:
+        raise UserError(f"{folder / RECIPE} does not say how many steps the run has", do="start a new run")
+    log, number = MetricsLog(folder), as_number(more)
+    if number is None or number <= 0 or name not in EXTENSIBLE or (name == "train.steps" and number % 1):
+        raise UserError(f"{name} {more} is no extension", allowed="train.steps +N or train.minutes +X, above 0")
+    steps = int(number) if name == "train.steps" else max(1, round(60 * number / seconds_of_step(recipe, log, folder)))
+    longer = recipe.train.steps + steps
+    recipe = replace(recipe, train=replace(recipe.train, steps=longer))
+    write_text(folder / RECIPE, to_yaml(recipe))
+    log.append_time(step=recipe.train.steps, steps=longer)
+    return f"{steps:,} steps more, {longer:,} in all"
+
+
+def seconds_of_step(recipe: Recipe, log: MetricsLog, folder: Path) -> float:
+    """How long a step of a run took, with its share of an evaluation."""
+    with malformed(str(log.times)):
+        lines = [(line["step"], line["seconds"]) for line in log.time_lines() if "seconds" in line]
+        budgets = [line["budget"] for line in log.time_lines() if line.get("budget")]
+        steps = [
+            seconds / (step - before)
+            for (before, _), (step, seconds) in zip([(0, 0.0), *lines], lines, strict=False)
+            if step > before
+        ]
+    if not steps:
+        raise UserError(f"{folder} does not say how long its steps took", do="give train.steps +N")
+    evaluation = budgets[-1]["evaluation"] if budgets else 0.0
+    return median(steps) + evaluation / (recipe.train.evaluate_every or recipe.train.steps or 1)
 
 
 def data_hashes(made: Plan) -> dict[str, Any]:

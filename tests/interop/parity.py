@@ -411,7 +411,7 @@ def gradients(theirs: nn.Module, ours: nn.Module, names: KeyMap) -> float:
     mapped = replace(names, absent={}).load(
         {name: grad for name, grad in there.items() if name not in (names.ties or {})}
     )
-    here = {name: p.grad for name, p in ours.named_parameters() if p.grad is not None}
+    here = {name: p.grad for name, p in ours.named_parameters() if p.grad is not None and p.numel()}
     largest = max(float(grad.abs().max()) for grad in here.values())
     shared = set(mapped) & set(here)
     assert shared
@@ -425,7 +425,7 @@ def pull(x: Tensor) -> Tensor:
 def difference(ours: Tensor, theirs: Tensor) -> float:
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
     ours, theirs = ours.detach(), theirs.detach()
-    return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))
+    return 0.0 if not theirs.numel() else float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))
 
 
 def tensor(value: object) -> Tensor:

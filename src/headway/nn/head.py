@@ -199,6 +199,29 @@ class Classifier(RowHead):
         return self.out(self.drop(self.inside(self.norm(self.pool(x, ctx)))))
 
 
+class DistilledClassifier(Classifier):
+    """(out(class token) + distilled(distillation token)) / 2: DeiT's two heads, B T C → B K."""
+
+    def __init__(self, dim: int, classes: int):
+        super().__init__(dim, classes, pool=FirstTokens(2))
+        self.distilled = nn.Linear(dim, classes)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        of_class, of_teacher = self.pool(x, ctx).unbind(1)
+        return (self.out(of_class) + self.distilled(of_teacher)) / 2
+
+
+class NormedPool(RowHead):
+    """norm(pool(x)): the vector of a whole image, B T C or B Y X C → B C."""
+
+    def __init__(self, pool: nn.Module, norm: nn.Module):
+        super().__init__(pool)
+        self.norm = norm
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.norm(self.pool(x, ctx))
+
+
 class Pooler(RowHead):
     """inside(pool(x)): BERT's vector of a whole row, B T C → B C."""
 
@@ -293,6 +316,28 @@ class ClassAndMean(Pool):
 
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:
         return torch.cat([x[:, 0], x[:, self.first :].mean(1)], -1)
+
+
+class PatchMean(Pool):
+    """The mean of the patches, which stand behind `first` tokens (BEiT)."""
+
+    def __init__(self, first: int):
+        super().__init__()
+        self.first = first
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        return x[:, self.first :].mean(1)
+
+
+class FirstTokens(Pool):
+    """The first `count` tokens: B T C → B count C."""
+
+    def __init__(self, count: int):
+        super().__init__()
+        self.count = count
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        return x[:, : self.count]
 
 
 class SumPool(Pool):

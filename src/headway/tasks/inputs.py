@@ -283,7 +283,8 @@ def patch_axis(trunk: Trunk, images: Tensor) -> Axis | None:
     """The patches of images (1 Ch H W) as tokens; None for an encoder whose every layer has a grid of its own."""
     if not isinstance(trunk.embed, ImageEmbed):
         return None
-    first = ("[CLS]",) if isinstance(trunk.embed.token, ClassToken) else ()
+    token = trunk.embed.token
+    first = token.names if isinstance(token, ClassToken) else ()
     return cells(patch_grid(images, trunk.embed.patches.patch), first)
 
 

@@ -204,8 +204,8 @@ class ImageClassification(MediaClassification):
     things = reads = "images"
     head = "classes"
     architectures = (
-        *("vit", "dinov2", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet"),
-        *("clip_image", "siglip_image"),
+        *("vit", "deit", "beit", "dinov2", "dinov3", "swin", "swinv2", "mvit", "mvitv2"),
+        *("resnet", "convnext", "lrnet", "clip_image", "siglip_image"),
     )
     presets_by_size = ("resnet-nano", "resnet-18", "resnet-50")
 

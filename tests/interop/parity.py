@@ -208,7 +208,8 @@ def compare_waves(theirs: Any, ours: Any) -> dict[str, float]:
         found = {"logits": difference(found_here, expected)}
     real = torch.ones(out.hidden_states[0].shape[:2], dtype=torch.bool)
     found["hidden states"] = hidden_difference(trace, "", out.hidden_states, real)
-    found["attention maps"] = map_difference(trace, "{}.attn.weights", out.attentions, real)
+    averaged = theirs.config.model_type == "wavlm"  # it tells the mean of the heads for each
+    found["attention maps"] = map_difference(trace, "{}.attn.weights", out.attentions, real, averaged=averaged)
     (expected * pull(expected)).sum().backward()
     (found_here * pull(found_here)).sum().backward()
     return found
@@ -265,11 +266,12 @@ def full(amap: object) -> Tensor:
 
 
 def compare_image(theirs: Any, ours: nn.Module) -> dict[str, float]:
-    """Images in, of the size that positions are made for."""
-    images = some_images(theirs.config)
-    out = theirs(pixel_values=images, output_hidden_states=True, output_attentions=True)
+    """Images, or spectrograms, in, of the size that positions are made for."""
+    name = theirs.main_input_name
+    inputs = some_images(theirs.config) if name == "pixel_values" else some_frames(theirs.config)
+    out = theirs(**{name: inputs}, output_hidden_states=True, output_attentions=True)
     trace = Trace(ours, "*")
-    logits, expected = ours(images, Context(trace=trace)), answer(out)
+    logits, expected = ours(inputs, Context(trace=trace)), answer(out)
     found = {"logits": difference(logits, expected)}
     everywhere = torch.ones(out.hidden_states[0].shape[:2], dtype=torch.bool)
     found["hidden states"] = hidden_difference(trace, "", out.hidden_states, everywhere)
@@ -317,6 +319,10 @@ def compare_convolutions(theirs: Any, ours: nn.Module) -> dict[str, float]:
 
 def some_images(c: Any) -> Tensor:
     return torch.randn(2, c.num_channels, c.image_size, c.image_size, generator=torch.Generator().manual_seed(2))
+
+
+def some_frames(c: Any) -> Tensor:
+    return torch.randn(2, c.max_length, c.num_mel_bins, generator=torch.Generator().manual_seed(2))
 
 
 def compare_towers(theirs: Any, ours: Any) -> dict[str, float]:
@@ -387,11 +393,13 @@ def hidden_difference(trace: Trace, prefix: str, states: Iterable[Tensor], real:
     return max(difference(tensor(value)[real], state[real]) for value, state in pairs)
 
 
-def map_difference(trace: Trace, site: str, maps: Iterable[Tensor], real: Tensor) -> float:
+def map_difference(trace: Trace, site: str, maps: Iterable[Tensor], real: Tensor, *, averaged: bool = False) -> float:
     found = []
     for amap, expected in zip(layers(trace, site), maps, strict=True):
         assert isinstance(amap, Readable)
-        found.append(difference(amap.full().transpose(1, 2)[real], expected.transpose(1, 2)[real]))
+        weights = amap.full()
+        weights = weights.mean(1, keepdim=True).expand_as(weights) if averaged else weights
+        found.append(difference(weights.transpose(1, 2)[real], expected.transpose(1, 2)[real]))
     return max(found)
 
 

@@ -41,3 +41,15 @@ def test_a_published_config_comes_back(name: str) -> None:
     known = family(values["model_type"])
     written = known.write_config(known.read_config(values))
     assert known.write_config(known.read_config(json.loads(json.dumps(written)))) == written
+
+
+@pytest.mark.parametrize("name", published_configs.UNTIED)
+def test_flan_and_ul2_have_a_head_of_words_of_their_own(name: str) -> None:
+    import transformers
+
+    values = published_configs.COMMON | published_configs.UNTIED[name]
+    ours = on_meta(family("t5").read_config(values))
+    with torch.device("meta"):
+        theirs = transformers.T5ForConditionalGeneration(transformers.AutoConfig.for_model(**values))
+    head = values["vocab_size"] * values["d_model"]
+    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters()) + head

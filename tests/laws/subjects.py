@@ -63,6 +63,7 @@ from headway.zoo import text_classifier as text_classifier_zoo
 from headway.zoo import transformer as transformer_zoo
 from headway.zoo import vit as vit_zoo
 from headway.zoo import vit_captioner as vit_captioner_zoo
+from headway.zoo import wav2vec2 as wav2vec2_zoo
 from headway.zoo import wav2vec2_conformer as wav2vec2_conformer_zoo
 from headway.zoo import whisper as whisper_zoo
 from headway.zoo import workbench as workbench_zoo
@@ -449,6 +450,14 @@ def zoo_wav2vec2_conformer() -> Trunk:
     return wav2vec2_conformer_zoo.build(config)
 
 
+def zoo_wavlm() -> Trunk:
+    sizes = {"channels": (4,), "kernels": (3,), "strides": (2,), "hidden": 2 * DIM, "kernel": 5, "groups": 2}
+    config = wav2vec2_zoo.Config(VOCAB, DIM, layers=2, heads=HEADS, **sizes, buckets=8, longest=9)
+    model = lively(wav2vec2_zoo.build(config))
+    assert isinstance(model, Trunk)
+    return model
+
+
 def bench(**choices: object) -> Callable[[], nn.Module]:
     config = workbench_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, hidden=2 * DIM)
     return lambda: lively(workbench_zoo.build(replace(config, **choices)))  # type: ignore[arg-type]
@@ -547,6 +556,7 @@ SUBJECTS = [
     # what makes tokens of frames moves padding to the end of a row: tests/zoo/test_conformer.py
     Subject("zoo conformer blocks", lambda: zoo_conformer().encoder.stack, ENCODER | RELATIVE, vectors),
     Subject("zoo conformer decoder", lambda: zoo_conformer().decoder, DECODER, tokens, memory),
+    Subject("zoo wavlm blocks", lambda: zoo_wavlm().stack, ENCODER | RELATIVE, vectors),
     Subject("zoo wav2vec2-conformer blocks", lambda: zoo_wav2vec2_conformer().stack, ENCODER | RELATIVE, vectors),
     Subject("bench alibi", bench(positions="alibi", ffn="swiglu", arrangement="sandwich"), DECODER | RELATIVE, tokens),
     Subject("bench gru", bench(positions="none", mixer="gru", norm="layer"), RECURRENT - SEEING, tokens),

@@ -17,7 +17,7 @@ from headway.errors import UserError
 from headway.nn.bias import PatchBias
 from headway.nn.convnet import GridConv, HalvedGrid
 from headway.nn.ffn import ResponseNorm, ResponseNormFFN
-from headway.nn.head import DistilledClassifier, NormedPool, PatchMean
+from headway.nn.head import DistilledClassifier, MeanPool, Pooler
 from headway.nn.image import ClassToken, DistilledClassToken, PatchCells, PatchCentres, UnplacedRegisters
 from headway.ops.pattern import Positions
 from headway.ops.rotary import GridRotary
@@ -143,5 +143,5 @@ def test_two_heads_answer_with_their_mean() -> None:
 
 
 def test_a_vector_of_patches_is_normed() -> None:
-    head, x = NormedPool(PatchMean(1), nn.LayerNorm(4)), numbers(2, 6, 4)
+    head, x = Pooler(4, pool=MeanPool(1), inside=nn.LayerNorm(4)), numbers(2, 6, 4)
     assert_close(head(x), F.layer_norm(x[:, 1:].mean(1), (4,)))

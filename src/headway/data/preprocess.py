@@ -18,6 +18,8 @@ from headway.errors import UserError, malformed
 from headway.system import read_json, write_json
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from headway.data.transforms.compose import Compose
     from headway.ops.mel import LogMel
 
@@ -118,6 +120,14 @@ class SoundPreprocess:
     mel: LogMel = field(default_factory=usual_mel)
     seconds: float | None = None
 
+    def length(self, frames: int) -> int:
+        """How many frames a model reads of a clip that has so many."""
+        return frames
+
+    def fit(self, x: Tensor) -> Tensor:
+        """Frames T M as a model reads them."""
+        return x
+
     def __post_init__(self) -> None:
         of = self.mel
         check_sound(self.to_dict())
@@ -134,6 +144,56 @@ class SoundPreprocess:
             "highest": self.mel.top,
             **({} if self.seconds is None else {"chunk_length": self.seconds}),
         }
+
+
+@dataclass(frozen=True)
+class FixedSoundPreprocess(SoundPreprocess):
+    """Kaldi's frames of mels, so many `frames` of every clip, cut or filled with zeros, less `mean` and over `spread`.
+
+    The Audio Spectrogram Transformer's.
+    """
+
+    mel: LogMel = field(default_factory=lambda: kaldi_mel(16_000, 128))
+    frames: int = 1024
+    mean: float = 0.0
+    spread: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_sound({"sampling_rate": self.mel.rate, "feature_size": self.mel.mels})
+        check_numbers("max_length", (self.frames,), 1, MAX_WINDOW, whole=True)
+        check_numbers("mean and std", (self.mean, self.spread), -MAX_VALUE, MAX_VALUE)
+        if self.spread <= 0:
+            raise UserError(f"a standard deviation of {self.spread} divides by nothing")
+        assert self.mel == kaldi_mel(self.mel.rate, self.mel.mels), "no file could tell it"
+
+    def length(self, frames: int) -> int:
+        return self.frames
+
+    def fit(self, x: Tensor) -> Tensor:
+        fixed = x.new_zeros(self.frames, x.shape[1])
+        fixed[: len(x)] = x[: self.frames]
+        return (fixed - self.mean) / self.spread
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "feature_extractor_type": "ASTFeatureExtractor",
+            "sampling_rate": self.mel.rate,
+            "feature_size": 1,
+            "num_mel_bins": self.mel.mels,
+            "max_length": self.frames,
+            "do_normalize": True,
+            "mean": self.mean,
+            "std": self.spread / 2,  # they divide by twice of it
+            "padding_side": "right",
+            "padding_value": 0.0,
+            "return_attention_mask": False,
+        }
+
+
+def kaldi_mel(rate: int, mels: int) -> LogMel:
+    from headway.ops.mel import KaldiMel
+
+    return KaldiMel(rate, mels, low=20.0)
 
 
 @dataclass(frozen=True)
@@ -194,6 +254,8 @@ def read_preprocess(folder: Path) -> Preprocess | None:
     with errors_named(str(folder / (FILE if (folder / FILE).is_file() else WITHIN))):
         if "deviation" in settings:
             return NumberPreprocess(vector("mean", settings["mean"]), vector("deviation", settings["deviation"]))
+        if "num_mel_bins" in settings:
+            return fixed_sound_preprocess(settings)
         if all(name in settings for name in SOUND):
             return sound_preprocess(settings)
         return image_preprocess(settings)
@@ -287,6 +349,19 @@ def sound_preprocess(settings: Mapping[str, Any]) -> SoundPreprocess:
         high=settings.get("highest"),
     )
     return SoundPreprocess(mel, None if seconds is None else float(seconds))
+
+
+def fixed_sound_preprocess(settings: Mapping[str, Any]) -> FixedSoundPreprocess:
+    """The names of transformers' extractor for the Audio Spectrogram Transformer, with its defaults."""
+    rate, mels = settings.get("sampling_rate", 16_000), settings["num_mel_bins"]
+    check_sound({"sampling_rate": rate, "feature_size": mels})
+    if settings.get("feature_size", 1) != 1 or settings.get("padding_value", 0.0) != 0.0:
+        raise UserError("feature_size or padding_value", allowed="1 and 0, as transformers' own extractor takes")
+    mean, std = (settings.get(name, usual) for name, usual in (("mean", -4.2677393), ("std", 4.5689974)))
+    check_numbers("mean and std", (mean, std), -MAX_VALUE, MAX_VALUE)
+    normalised = settings.get("do_normalize", True)
+    moments = (float(mean), 2.0 * std) if normalised else (0.0, 1.0)
+    return FixedSoundPreprocess(kaldi_mel(rate, mels), None, settings.get("max_length", 1024), *moments)
 
 
 def read_timm(settings: Mapping[str, Any], size: tuple[int, int, int]) -> ImagePreprocess | None:

@@ -86,7 +86,7 @@ def keymap(c: Config) -> KeyMap:
     )
     norm = {
         ("mean", "classes"): linear("pooler.layernorm", "head.norm"),
-        ("mean", "pooler"): linear("pooler.layernorm", "head.pooler.norm"),
+        ("mean", "pooler"): linear("pooler.layernorm", "head.pooler.inside"),
     }
     return KeyMap(
         rules=(

@@ -70,7 +70,7 @@ def names(c: Config, prefix: str) -> KeyMap:
         Rule(f"{there}.grn.{kind}", f"{here}.body.blocks.2.middle.{kind}", (Row(), Row(), Row()))  # 1 1 1 F
         for kind in ("weight", "bias")
     )
-    last = {"classes": "head.norm", "pooler": "head.pooler.norm"}[c.top]
+    last = {"classes": "head.norm", "pooler": "head.pooler.inside"}[c.top]
     return KeyMap(
         rules=(
             *linear("embeddings.patch_embeddings", "embed.project"),

@@ -32,6 +32,7 @@ class Family:
 # model_type: the file in `zoo`; the file here has the name of the model_type, with _ for -
 FAMILIES = {
     "albert": "albert",
+    "audio-spectrogram-transformer": "ast",
     "bart": "bart",
     "beit": "beit",
     "bert": "bert",
@@ -101,6 +102,7 @@ FAMILIES = {
     "vit_mae": "mae",
     "wav2vec2": "wav2vec2",
     "wav2vec2-conformer": "wav2vec2_conformer",
+    "wavlm": "wav2vec2",
     "whisper": "whisper",
     "xlm-roberta": "bert",
 }
@@ -114,6 +116,7 @@ TIMM = {
 }
 # how the names of transformers' classes begin
 CLASSES = {
+    "AST": "audio-spectrogram-transformer",
     "Albert": "albert",
     "Bart": "bart",
     "Beit": "beit",
@@ -179,6 +182,7 @@ CLASSES = {
     "ViTMAE": "vit_mae",
     "Wav2Vec2": "wav2vec2",
     "Wav2Vec2Conformer": "wav2vec2-conformer",
+    "WavLM": "wavlm",
     "Whisper": "whisper",
     "XLMRoberta": "xlm-roberta",
 }

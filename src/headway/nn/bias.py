@@ -65,6 +65,13 @@ class T5Bias(nn.Module):
         return select_rows(self.table, self.bucket(distance, self.buckets, self.longest))
 
 
+class GatedT5Bias(T5Bias):
+    """The same times a gate, which is the last number of each query: WavLM's, with `GatedBiasAttention`."""
+
+    def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
+        return q[..., -1:] * super().forward(q, k, q_pos, k_pos)
+
+
 @dataclass(frozen=True)
 class Alibi:
     """−slope · |query − key|, a slope for each head; nothing is learned."""

@@ -211,23 +211,12 @@ class DistilledClassifier(Classifier):
         return (self.out(of_class) + self.distilled(of_teacher)) / 2
 
 
-class NormedPool(RowHead):
-    """norm(pool(x)): the vector of a whole image, B T C or B Y X C → B C."""
-
-    def __init__(self, pool: nn.Module, norm: nn.Module):
-        super().__init__(pool)
-        self.norm = norm
-
-    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
-        return self.norm(self.pool(x, ctx))
-
-
 class Pooler(RowHead):
-    """inside(pool(x)): BERT's vector of a whole row, B T C → B C."""
+    """inside(pool(x)): BERT's vector of a whole row, B T C → B C; others have a norm inside."""
 
-    def __init__(self, dim: int):
-        super().__init__(FirstToken())
-        self.inside = TanhLayer(dim)
+    def __init__(self, dim: int, *, pool: nn.Module | None = None, inside: nn.Module | None = None):
+        super().__init__(pool or FirstToken())
+        self.inside = inside or TanhLayer(dim)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.inside(self.pool(x, ctx))
@@ -300,10 +289,14 @@ class LastToken(OneToken):
 
 
 class MeanPool(Pool):
-    """The mean of the real tokens."""
+    """The mean of the real tokens, or of those from `first` to before `last`, such as all but a class token."""
+
+    def __init__(self, first: int = 0, last: int | None = None):
+        super().__init__()
+        self.chosen = slice(first, last)
 
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:
-        real = real[..., None]
+        x, real = x[:, self.chosen], real[:, self.chosen, None]
         return x.masked_fill(~real, 0.0).sum(1) / real.sum(1).clamp(min=1)
 
 
@@ -316,17 +309,6 @@ class ClassAndMean(Pool):
 
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:
         return torch.cat([x[:, 0], x[:, self.first :].mean(1)], -1)
-
-
-class PatchMean(Pool):
-    """The mean of the patches, which stand behind `first` tokens (BEiT)."""
-
-    def __init__(self, first: int):
-        super().__init__()
-        self.first = first
-
-    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
-        return x[:, self.first :].mean(1)
 
 
 class FirstTokens(Pool):

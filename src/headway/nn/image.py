@@ -6,12 +6,15 @@ Axes:  B batch   Ch channels   Y X rows and columns of patches   N = Y·X patche
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.block import Dropout, Identity, TrainingOnly
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import EMPTY, Context, padded
+from headway.nn.frames import Count, Shortening
 from headway.ops.attend import shape_text
 from headway.ops.patches import Grid, Resample, exact, patch_grid
 from headway.ops.rotary import sinusoid_2d
@@ -74,6 +77,50 @@ class ImageEmbed(nn.Module):
     def forward(self, images: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
         grid = self.position(self.patches(images, ctx, *marks), ctx)  # B Y X C
         return ctx.emit(self, "out", self.drop(self.norm(self.token(self.thin(grid.flatten(1, 2))))))
+
+
+class SpectrogramEmbed(Shortening):
+    """drop(token(position(patches))) of spectrograms of one size, B T F → B N C, in patches that may overlap (AST).
+
+    The grid has a row for every `strides[0]` features, the lowest first, and a column for every `strides[1]` frames.
+    """
+
+    emits = ("out",)
+
+    def __init__(
+        self,
+        size: tuple[int, int],
+        dim: int,
+        patch: int,
+        strides: tuple[int, int],
+        *,
+        token: ClassToken,
+        dropout: float = 0.0,
+    ):
+        super().__init__(1)
+        frames, features = self.size = size
+        pairs = zip((features, frames), strides, strict=True)
+        rows, cols = self.grid = tuple((side - patch) // stride + 1 for side, stride in pairs)
+        if min(rows, cols) < 1:
+            said = f"spectrograms of {frames} frames and {features} features hold no patch of {patch}×{patch}"
+            raise UserError(said, do="take smaller patches")
+        self.project = nn.Conv2d(1, dim, patch, stride=strides)
+        self.position, self.token, self.drop = LearnedGridPosition(rows, cols, dim), token, Dropout(dropout)
+
+    def forward(self, frames: Tensor, ctx: Context = EMPTY) -> Tensor:
+        x = padded(frames, ctx.rows)
+        if x.dim() != 3 or x.shape[1:] != self.size:
+            allowed = f"B {self.size[0]} {self.size[1]}, frames and features"
+            raise UserError(f"spectrograms are {shape_text(x)}", allowed=allowed)
+        grid = self.position(self.project(x.mT[:, None]).movedim(1, -1))  # B Y X C
+        return ctx.emit(self, "out", self.drop(self.token(grid.flatten(1, 2))))
+
+    def length(self, frames: Count) -> Count:
+        """All are of one size."""
+        return frames * 0 + len(self.token.names) + self.grid[0] * self.grid[1]
+
+    def shortened(self, ctx: Context) -> Context:
+        return replace(ctx, rows=None, keep=None, positions=None)
 
 
 class GridPosition(nn.Module):

@@ -221,7 +221,7 @@ class SoundClassification(MediaClassification):
     does = "names the class of a sound"
     reads = "sounds"
     head = "rows"
-    architectures = ("conformer",)
+    architectures = ("conformer", "ast")
     presets_by_size = ("conformer-nano", "conformer-s")
 
     @classmethod

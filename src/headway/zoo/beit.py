@@ -16,7 +16,7 @@ from headway.nn.attention import Biases, SelfAttention
 from headway.nn.bias import PatchBias
 from headway.nn.block import Block, IgnoreContext, LayerScale, Residual, Stack, StochasticDepth
 from headway.nn.ffn import FFN
-from headway.nn.head import AuxHeads, Classifier, FirstToken, NormedPool, PatchMean
+from headway.nn.head import AuxHeads, Classifier, FirstToken, MeanPool, Pooler
 from headway.nn.image import ClassToken, ImageEmbed, PatchCells, PatchEmbed
 from headway.nn.trunk import PlacedTrunk
 from headway.zoo.build import FROM_FIELDS
@@ -60,7 +60,7 @@ def all_layers(make: Callable[[], PatchBias]) -> Callable[[], PatchBias]:
 
 OFFSETS = {"each layer": each_layer, "all layers": all_layers}
 POOLS: dict[str, Callable[[], nn.Module]] = {
-    "mean": partial(PatchMean, 1),  # of the patches, and then normed
+    "mean": partial(MeanPool, 1),  # of the patches, and then normed
     "class": FirstToken,  # of tokens that are normed
 }
 
@@ -79,10 +79,11 @@ def build(c: Config) -> PlacedTrunk:
         return Block(attn=residual(attention, rate), ffn=residual(FFN(c.dim, c.hidden, act=activation(c.act)), rate))
 
     pool, late = named("way of pooling", c.pool, POOLS), c.pool == "mean"
+    whole = partial(Pooler, c.dim, pool=pool(), inside=norm() if late else nn.Identity())
     features = IgnoreContext(nn.Identity())  # B T C
     tops: dict[str, Callable[[], nn.Module]] = {
         "classes": partial(Classifier, c.dim, c.classes, pool=pool(), norm=norm() if late else None),  # B K
-        "pooler": lambda: AuxHeads(features, pooler=NormedPool(pool(), norm() if late else nn.Identity())),
+        "pooler": lambda: AuxHeads(features, pooler=whole()),
         "none": lambda: features,
     }
     embed = ImageEmbed(PatchEmbed(c.channels, c.dim, c.patch), token=ClassToken(c.dim), dropout=c.dropout)

@@ -15,7 +15,7 @@ from torch import nn
 from headway.nn.block import Block, Identity, IgnoreContext, LayerScale, Residual, Stack, StochasticDepth
 from headway.nn.convnet import GridConv, HalvedGrid
 from headway.nn.ffn import FFN, ResponseNormFFN
-from headway.nn.head import AuxHeads, Classifier, MeanPool, NormedPool
+from headway.nn.head import AuxHeads, Classifier, MeanPool, Pooler
 from headway.nn.image import CoveredPatches
 from headway.nn.trunk import Trunk
 from headway.zoo.build import FROM_FIELDS
@@ -67,7 +67,7 @@ def build(c: Config) -> Trunk:
     features = IgnoreContext(nn.Identity())  # B Y X C
     tops: dict[str, Callable[[], nn.Module]] = {
         "classes": lambda: Classifier(width, c.classes, pool=MeanPool(), norm=last()),  # B K
-        "pooler": lambda: AuxHeads(features, pooler=NormedPool(MeanPool(), last())),
+        "pooler": lambda: AuxHeads(features, pooler=Pooler(width, pool=MeanPool(), inside=last())),
     }
     embed = CoveredPatches(c.channels, c.widths[0], c.patch, norm=norm(c.widths[0]))
     stack = Stack([stage(number) for number in range(len(c.layers))])

@@ -18,10 +18,9 @@ from headway.data.preprocess import (
     Preprocess,
     SoundPreprocess,
     read_preprocess,
-    timm_preprocess,
-    timm_told,
     write_preprocess,
 )
+from headway.data.timm_preprocess import timm_preprocess, timm_told
 from headway.data.transforms.compose import as_image
 from headway.errors import UserError
 from headway.ops.mel import WHISPER, LogMel

@@ -39,6 +39,7 @@ class Kind(Enum):
     TOWER = auto()
     IMAGE = auto()
     PATCHES = auto()
+    PICTURED = auto()
     CONVOLUTIONS = auto()
 
 
@@ -84,6 +85,7 @@ def compared(case: Case) -> dict[str, float]:
         Kind.TOWER: compare_tower,
         Kind.IMAGE: compare_image,
         Kind.PATCHES: compare_patches,
+        Kind.PICTURED: compare_pictured,
         Kind.CONVOLUTIONS: compare_convolutions,
     }
     run = runs.get(case.kind, compare_stack)
@@ -215,11 +217,18 @@ def compare_waves(theirs: Any, ours: Any) -> dict[str, float]:
     return found
 
 
+def compare_pictured(theirs: Any, ours: Any) -> dict[str, float]:
+    """An image in, and what is written about it."""
+    images = some_images(theirs.config.encoder)
+    tokens = ours.encoder(images).shape[:2]
+    return compare_pair(theirs, ours, {"pixel_values": images}, images, Context(), torch.ones(tokens, dtype=torch.bool))
+
+
 def compare_pair(
     theirs: Any, ours: Any, given: dict[str, Tensor], source: Tensor, source_ctx: Context, real: Tensor
 ) -> dict[str, float]:
     """`given` and `source` are the same to read, theirs and ours; `real` (B S) are the encoder's tokens that count."""
-    targets, target_real = ragged(theirs.config.vocab_size, seed=1)
+    targets, target_real = ragged(getattr(theirs.config, "decoder", theirs.config).vocab_size, seed=1)
     out = theirs(**given, decoder_input_ids=targets, output_hidden_states=True, output_attentions=True)
     trace = Trace(ours, "*")
     logits = ours(source, targets, replace(source_ctx, trace=trace), Context(trace=trace))

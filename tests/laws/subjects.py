@@ -61,6 +61,7 @@ from headway.zoo import siglip as siglip_zoo
 from headway.zoo import t5 as t5_zoo
 from headway.zoo import text_classifier as text_classifier_zoo
 from headway.zoo import transformer as transformer_zoo
+from headway.zoo import trocr as trocr_zoo
 from headway.zoo import vit as vit_zoo
 from headway.zoo import vit_captioner as vit_captioner_zoo
 from headway.zoo import wav2vec2 as wav2vec2_zoo
@@ -395,6 +396,12 @@ def zoo_captioner(attention: str) -> nn.Module:
     return captioner_zoo.build(captioner_zoo.Config(VOCAB, image=16, attention=attention, **sizes)).decoder
 
 
+def zoo_trocr() -> nn.Module:
+    eye = vit_zoo.Config(image=8, patch=4, dim=DIM, layers=1, heads=2, top="none")
+    sizes = {"dim": DIM, "decoder_layers": 2, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
+    return lively(trocr_zoo.build(trocr_zoo.Config(VOCAB, CONTEXT, eye, **sizes)).decoder)
+
+
 def zoo_vit_captioner() -> nn.Module:
     sizes = {"image": 16, "patch": 8, "layers": 1, "decoder_layers": 2, "heads": HEADS}
     return vit_captioner_zoo.build(vit_captioner_zoo.Config(VOCAB, dim=DIM, **sizes)).decoder
@@ -540,6 +547,7 @@ SUBJECTS = [
     Subject("zoo seq2seq decoder", zoo_seq2seq, RECURRENT - SEEING, tokens, memory),
     Subject("zoo captioner decoder", lambda: zoo_captioner("soft"), RECURRENT, tokens, memory),
     Subject("zoo captioner decoder, hard", lambda: zoo_captioner("hard"), RECURRENT, tokens, memory),
+    Subject("zoo trocr decoder", zoo_trocr, DECODER, tokens, memory),
     Subject("zoo vit captioner decoder", zoo_vit_captioner, DECODER, tokens, memory),
     Subject("zoo clip text", zoo_clip_text, DECODER, tokens),
     Subject("zoo gpt2 classes", lambda: zoo_gpt2("rows"), CLASSIFIER, tokens),

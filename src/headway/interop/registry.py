@@ -98,6 +98,7 @@ FAMILIES = {
     "timm_swin": "swin",
     "timm_swinv2": "swinv2",
     "timm_vit": "vit",
+    "vision-encoder-decoder": "trocr",
     "vit": "vit",
     "vit_mae": "mae",
     "wav2vec2": "wav2vec2",

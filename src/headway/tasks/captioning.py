@@ -250,7 +250,7 @@ class Captioning(WritesAboutMedia):
     name = "captioning"
     does = "writes what is on an image"
     reads = "images"
-    architectures = ("captioner", "vit_captioner")
+    architectures = ("captioner", "vit_captioner", "trocr")
     encoder_place = "encoder."
     presets_by_size = ("captioner-small", "captioner")
     sample_names = ("image", "the model", "people")

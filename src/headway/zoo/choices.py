@@ -64,7 +64,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("patch stride strides kernel kernels size share windows", 1, MAX_CELLS),
     **each("pretrained attention", 0, MAX_CELLS),  # 0: as in training, and the number of a stage
     **each("directions", 1, 2),
-    **each("factor", 1, 1e6),
+    **each("factor stretch", 1, 1e6),
     **each("eps", 0, 1),
     **each("ratio temperature", 1e-6, 1e3),
     **each("base", 1e-3, 1e12),

@@ -120,8 +120,9 @@ def endpoints(name: str) -> str:
 def answering(name: str) -> str:
     """The task of a model that is run and not trained."""
     config = architecture(name).Config()
-    parts = SimpleNamespace(architecture=name, config=config, model=on_meta(config), extra_config={})
-    parts.tokenizer, parts.target_tokenizer, parts.preprocess = Tokenizer(Backend(WordLevel({}, ""))), None, None
+    about = {"architecture": name, "config": config, "model": on_meta(config), "extra_config": {}, "preprocess": None}
+    words = Tokenizer(Backend(WordLevel({}, "")))
+    parts: Any = SimpleNamespace(**about, tokenizer=words, target_tokenizer=None)
     return next(task for task in TASKS if task_class(task).from_model(parts) is not None)
 
 

@@ -186,6 +186,11 @@ REFUSED = {
         SIZE | {"image_mean": [0.5, 0.5]},
         "an image cannot have 2 channels, 2 means and 3 standard deviations",
     ),
+    "another extractor of mels": (
+        {"num_mel_bins": 80, "feature_size": 80, "sampling_rate": 16000},
+        "feature_size 80 beside num_mel_bins is not known; allowed: 1, as of an AST",
+    ),
+    "no length": ({"num_mel_bins": 80, "max_length": 0}, "max_length: 0; allowed: whole numbers from 1 to 65,536"),
     "a wide hop": (
         {"sampling_rate": 8000, "feature_size": 40, "hop_length": 500, "n_fft": 400},
         "frames of 400 samples, 500 apart, by a transform of 400; allowed: 0 < hop ≤ window ≤ transform",

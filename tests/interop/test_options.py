@@ -107,3 +107,12 @@ def test_an_unknown_type_is_told() -> None:
     said = "models of type 'gtp2' are not known; did you mean 'gpt2'? allowed: albert, audio-spectrogram-"
     assert str(caught.value).startswith(said)
     assert "gpt2" in FAMILIES
+
+
+def test_naflex_is_refused_by_name() -> None:
+    with pytest.raises(UserError) as caught:
+        family("siglip2")
+    assert str(caught.value) == (
+        "models of type 'siglip2' are SigLIP 2's NaFlex, of images of any shape, which is not computed here; "
+        "take a SigLIP 2 of a fixed size, whose type is 'siglip'"
+    )

@@ -352,8 +352,11 @@ def fixed_sound_preprocess(settings: Mapping[str, Any]) -> FixedSoundPreprocess:
     """The names of transformers' extractor for the Audio Spectrogram Transformer, with its defaults."""
     rate, mels = settings.get("sampling_rate", 16_000), settings["num_mel_bins"]
     check_sound({"sampling_rate": rate, "feature_size": mels})
-    if settings.get("feature_size", 1) != 1 or settings.get("padding_value", 0.0) != 0.0:
-        raise UserError("feature_size or padding_value", allowed="1 and 0, as transformers' own extractor takes")
+    for name, usual in {"feature_size": 1, "padding_value": 0.0}.items():
+        if (found := settings.get(name, usual)) != usual:
+            raise UserError(
+                f"{name} {found!r:.60} beside num_mel_bins is not known", allowed=f"{usual:g}, as of an AST"
+            )
     mean, std = (settings.get(name, usual) for name, usual in (("mean", -4.2677393), ("std", 4.5689974)))
     check_numbers("mean and std", (mean, std), -MAX_VALUE, MAX_VALUE)
     normalised = settings.get("do_normalize", True)

@@ -32,7 +32,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "beit")
     stands = top(o, TOPS)
     o.expect(use_absolute_position_embeddings=False)
-    given = tuple(o.take(name, False) for name in OPTIONS)
+    given = (o.take(OPTIONS[0], False), o.take(OPTIONS[1], False))
     if given not in OFFSETS:
         said = " and ".join(f"{name}={value}" for name, value in zip(OPTIONS, given, strict=True))
         raise UserError(f"{said} is not supported for beit models", allowed="one of them, true")

@@ -32,7 +32,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
 def read(o: Options, name: str, fields: ConfigMap, ffn: str) -> Config:
     stands = top(o, {f"{name}{kind}": ours for kind, ours in KINDS.items()})
     o.ignore("out_features", "out_indices", "_out_features", "_out_indices", "stage_names")  # of backbones
-    found = {"layer_scale": 0.0, **fields.read(o)}
+    found: dict[str, Any] = {"layer_scale": 0.0, **fields.read(o)}
     o.expect(num_stages=len(found["layers"]))
     count = classes(o) if stands == "classes" else Config.classes
     return o.done(Config(**found, ffn=ffn, top=stands, classes=count))

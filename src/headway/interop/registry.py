@@ -107,6 +107,11 @@ FAMILIES = {
     "whisper": "whisper",
     "xlm-roberta": "bert",
 }
+# what is not read though its family's name is known, and what is instead
+UNREAD = dict.fromkeys(
+    ("siglip2", "siglip2_vision_model"),
+    ("SigLIP 2's NaFlex, of images of any shape", "take a SigLIP 2 of a fixed size, whose type is 'siglip'"),
+)
 # the first word of an architecture that a config.json of timm's names
 TIMM = {
     "mvitv2": "mvitv2",
@@ -215,6 +220,9 @@ def model_type_of(values: Mapping[str, Any]) -> str | None:
 
 
 def family(model_type: str) -> Family:
+    if model_type in UNREAD:
+        what, do = UNREAD[model_type]
+        raise UserError(f"models of type {model_type!r} are {what}, which is not computed here", do=do)
     if model_type not in FAMILIES:
         meant = nearest(model_type, FAMILIES)
         raise UserError(f"models of type {model_type!r} are not known", allowed=listed(FAMILIES, 20), meant=meant)

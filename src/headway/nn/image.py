@@ -100,7 +100,8 @@ class SpectrogramEmbed(Shortening):
         super().__init__(1)
         frames, features = self.size = size
         pairs = zip((features, frames), strides, strict=True)
-        rows, cols = self.grid = tuple((side - patch) // stride + 1 for side, stride in pairs)
+        rows, cols = ((side - patch) // stride + 1 for side, stride in pairs)
+        self.grid = rows, cols
         if min(rows, cols) < 1:
             said = f"spectrograms of {frames} frames and {features} features hold no patch of {patch}×{patch}"
             raise UserError(said, do="take smaller patches")

@@ -128,9 +128,10 @@ class GridRotary(Rotary):
         super().__post_init__()
 
     def waves(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        turns = positions[..., None].float() * inverse_frequencies(self.width // 2, self.base, positions)  # B|1 T 2 F/2
-        angles = (2 * math.pi * turns).flatten(-2)[:, None]  # B|1 1 T F
-        return angles.cos(), angles.sin()
+        frequencies = self.scaling.frequencies(self.width // 2, self.base, positions)
+        angles = (2 * math.pi * positions[..., None].float() * frequencies).flatten(-2)[:, None]  # B|1 1 T F
+        amplitude = self.scaling.amplitude()
+        return angles.cos() * amplitude, angles.sin() * amplitude
 
 
 @dataclass(frozen=True)

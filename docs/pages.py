@@ -12,19 +12,25 @@ import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
+from importlib import import_module
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import yaml
+from tokenizers import Tokenizer as Backend
+from tokenizers.models import WordLevel
 
 import headway
+from headway.data.tokenizer import Tokenizer
+from headway.interop.registry import FAMILIES
 from headway.learn.shown_commands import LessonCommand
 from headway.learn.statements import Lecture, Statement, errata, lectures, sections, statements
 from headway.tasks.base import task_class
 from headway.tasks.registry import TASKS
+from headway.tasks.results import ContinuesText
 from headway.zoo.build import Architecture, architecture, on_meta
 from headway.zoo.presets import PRESETS, preset
 
@@ -49,7 +55,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     for row in models:
         yield DOCS / "models" / f"{quoted(row[0])[-1]}.md", model_page(row)
     names = index("Models", [(row[0], quoted(row[0])[-1]) for row in models])
-    yield DOCS / "models" / "README.md", joined([names, *section("Families", families_table(models), FAMILIES_NOTE)])
+    yield DOCS / "models" / "README.md", joined([names, *section("Families", families_table(), FAMILIES_NOTE)])
     for name in TASKS:
         yield DOCS / "tasks" / f"{name}.md", task_page(name)
     summaries = [(f"`{name}`: {summary(task_class(name))}", name) for name in TASKS]
@@ -82,23 +88,42 @@ def model_page(row: Row) -> str:
 
 FAMILIES_NOTE = (
     "By the `model_type` of Hugging Face's config.json; those that begin with `timm_`, and `mvitv2`, are folders of "
-    "timm. Parity is the largest relative difference from the reference over logits, hidden states, attention maps and "
-    "gradients of all cases in [PARITY.md](../PARITY.md)."
+    "timm. Read and write are told by the file of a family below `interop`, train by the tasks that take its "
+    "architecture, and serve by what the server answers for them. Parity is the largest relative difference from the "
+    "reference over logits, hidden states, attention maps and gradients of all cases in [PARITY.md](../PARITY.md), "
+    "and – where it is tested elsewhere."
 )
 
 
-def families_table(models: Sequence[Row]) -> str:
+def families_table() -> str:
     """What can be done with each family that is read."""
-    rows = dict[str, Row]()
-    for title, trained, types, written in models:
-        name, tasks = quoted(title)[-1], [f"`{task}`" for task in quoted(trained)]
-        serve = "`/v1/completions`, `/v1/chat/completions`" if "`causal-lm`" in tasks else "`/api/predict`"
-        serve = "`/v1/audio/transcriptions`" if name == "whisper" else serve if tasks else "–"
-        for one in quoted(types):
-            cells = [f"[{name}]({name}.md)", "yes", written, ", ".join(tasks) or "–", serve, largest_difference(one)]
-            rows[one] = [f"`{one}`", *cells]
-    head = ["family", "model", "read", "write", "train", "serve", "parity"]
-    return table(head, [rows[one] for one in sorted(rows)])
+    rows = list[Row]()
+    for one, name in sorted(FAMILIES.items()):
+        there = import_module(f"headway.interop.{one.replace('-', '_')}")
+        marks = ["yes" if hasattr(there, word) else "–" for word in ("read_config", "write_config")]
+        trained = ", ".join(f"`{task}`" for task in TASKS if name in task_class(task).architectures)
+        cells = [f"[{name}]({name}.md)", *marks, trained or "–", endpoints(name), largest_difference(one)]
+        rows.append([f"`{one}`", *cells])
+    return table(["family", "model", "read", "write", "train", "serve", "parity"], rows)
+
+
+@cache
+def endpoints(name: str) -> str:
+    """What the server answers for models of an architecture, by the tasks that are theirs."""
+    tasks = [task for task in TASKS if name in task_class(task).architectures] or [answering(name)]
+    continues = any(issubclass(task_class(task), ContinuesText) for task in tasks)
+    found = ["/v1/completions", "/v1/chat/completions"] if continues else []
+    found += ["/v1/audio/transcriptions"] if any(TASKS[task].data == "SPEECH" for task in tasks) else []
+    return ", ".join(f"`{one}`" for one in [*found, "/api/predict"])
+
+
+def answering(name: str) -> str:
+    """The task of a model that is run and not trained."""
+    config = architecture(name).Config()
+    about = {"architecture": name, "config": config, "model": on_meta(config), "extra_config": {}, "preprocess": None}
+    words = Tokenizer(Backend(WordLevel({}, "")))
+    parts: Any = SimpleNamespace(**about, tokenizer=words, target_tokenizer=None)
+    return next(task for task in TASKS if task_class(task).from_model(parts) is not None)
 
 
 def largest_difference(model_type: str) -> str:

@@ -223,7 +223,7 @@ def from_hf(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
     loaded = Model(model_for(config, tensors), config, known.architecture, model_type, extra, notes=notes)
     if not timm:
         return loaded
-    from headway.data.preprocess import read_timm
+    from headway.data.timm_preprocess import read_timm
 
     preprocess = read_timm(settings_of(values), (config.channels, config.image, config.image))
     return replace(loaded, extra_config={**extra, **read_names(values, config.classes)}, preprocess=preprocess)

@@ -175,7 +175,8 @@ class Model:
         extra = {name: value for name, value in self.extra_config.items() if name not in (*LENGTHS, *MASKS)}
         values = {**extra, **config, **{name: value for name, value in extra.items() if name not in RATES}}
         if SETTINGS in config:  # timm's
-            from headway.data.preprocess import ImagePreprocess, timm_told
+            from headway.data.preprocess import ImagePreprocess
+            from headway.data.timm_preprocess import timm_told
 
             settings = timm_told(self.preprocess) if isinstance(self.preprocess, ImagePreprocess) else {}
             values = with_settings(values, settings, class_list(self.extra_config))

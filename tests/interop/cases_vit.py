@@ -15,6 +15,8 @@ SIZES = {
     "intermediate_size": 24,
 }
 DINO = {"mlp_ratio": 2, "layerscale_value": 0.7}
+BARE = {"query_bias": False, "value_bias": False}
+UNSCALED = {"use_relative_position_bias": True, "layer_scale_init_value": 0.0}
 DECODER = {
     "decoder_hidden_size": 8,
     "decoder_num_hidden_layers": 2,
@@ -51,4 +53,15 @@ CASES = [
     case("dinov2, one channel, no biases", "Dinov2Model", **DINO, num_channels=1, qkv_bias=False, hidden_act="relu"),
     case("dinov2_with_registers", "Dinov2WithRegistersModel", **DINO, num_register_tokens=2),
     case("dinov2_with_registers, classes", "Dinov2WithRegistersForImageClassification", **DINO, num_labels=5),
+    case("dinov3_vit", "DINOv3ViTModel", num_register_tokens=2, layerscale_value=0.7),
+    case(
+        "dinov3_vit, gated, no biases", "DINOv3ViTModel", **BARE, use_gated_mlp=True, hidden_act="silu", num_channels=1
+    ),
+    case("deit", "DeiTModel"),
+    case("deit, one head", "DeiTForImageClassification", num_labels=5, qkv_bias=False),
+    case("deit, two heads", "DeiTForImageClassificationWithTeacher", num_labels=5, num_channels=1),
+    case("beit", "BeitModel", use_shared_relative_position_bias=True, use_mask_token=True),
+    case("beit, classes", "BeitForImageClassification", use_relative_position_bias=True, num_labels=5),
+    case("beit, the class token, unscaled", "BeitForImageClassification", use_mean_pooling=False, **UNSCALED),
+    case("dinov3_vit, biased keys, no registers", "DINOv3ViTModel", key_bias=True, rope_theta=50.0),
 ]

@@ -24,6 +24,8 @@ SIZES = {
 }
 LAYERED = {"feat_extract_norm": "layer", "conv_bias": True, "hidden_act": "swish"}  # as the published ones
 
+DISTANT = {"num_buckets": 8, "max_bucket_distance": 9}
+
 
 def case(name: str, architecture: str, **options: Any) -> Case:
     return Case(name, lambda: model(architecture, **options), Kind.WAVES)
@@ -53,6 +55,9 @@ CASES = [
         "wav2vec2, CTC, norms before", "Wav2Vec2ForCTC", **LAYERED, do_stable_layer_norm=True, num_conv_pos_embeddings=3
     ),
     case("wav2vec2, classes of clips", "Wav2Vec2ForSequenceClassification", num_labels=5),
+    case("wavlm", "WavLMModel", **DISTANT),
+    case("wavlm, CTC, pre-norm", "WavLMForCTC", **DISTANT, **LAYERED, do_stable_layer_norm=True),
+    case("wavlm, classes of clips", "WavLMForSequenceClassification", **DISTANT, num_labels=5),
     case("hubert", "HubertModel", **LAYERED, do_stable_layer_norm=True),
     case("hubert, CTC", "HubertForCTC"),
 ]

@@ -39,6 +39,7 @@ class Kind(Enum):
     TOWER = auto()
     IMAGE = auto()
     PATCHES = auto()
+    PICTURED = auto()
     CONVOLUTIONS = auto()
 
 
@@ -84,6 +85,7 @@ def compared(case: Case) -> dict[str, float]:
         Kind.TOWER: compare_tower,
         Kind.IMAGE: compare_image,
         Kind.PATCHES: compare_patches,
+        Kind.PICTURED: compare_pictured,
         Kind.CONVOLUTIONS: compare_convolutions,
     }
     run = runs.get(case.kind, compare_stack)
@@ -208,17 +210,25 @@ def compare_waves(theirs: Any, ours: Any) -> dict[str, float]:
         found = {"logits": difference(found_here, expected)}
     real = torch.ones(out.hidden_states[0].shape[:2], dtype=torch.bool)
     found["hidden states"] = hidden_difference(trace, "", out.hidden_states, real)
-    found["attention maps"] = map_difference(trace, "{}.attn.weights", out.attentions, real)
+    averaged = theirs.config.model_type == "wavlm"  # it tells the mean of the heads for each
+    found["attention maps"] = map_difference(trace, "{}.attn.weights", out.attentions, real, averaged=averaged)
     (expected * pull(expected)).sum().backward()
     (found_here * pull(found_here)).sum().backward()
     return found
+
+
+def compare_pictured(theirs: Any, ours: Any) -> dict[str, float]:
+    """An image in, and what is written about it."""
+    images = some_images(theirs.config.encoder)
+    tokens = ours.encoder(images).shape[:2]
+    return compare_pair(theirs, ours, {"pixel_values": images}, images, Context(), torch.ones(tokens, dtype=torch.bool))
 
 
 def compare_pair(
     theirs: Any, ours: Any, given: dict[str, Tensor], source: Tensor, source_ctx: Context, real: Tensor
 ) -> dict[str, float]:
     """`given` and `source` are the same to read, theirs and ours; `real` (B S) are the encoder's tokens that count."""
-    targets, target_real = ragged(theirs.config.vocab_size, seed=1)
+    targets, target_real = ragged(getattr(theirs.config, "decoder", theirs.config).vocab_size, seed=1)
     out = theirs(**given, decoder_input_ids=targets, output_hidden_states=True, output_attentions=True)
     trace = Trace(ours, "*")
     logits = ours(source, targets, replace(source_ctx, trace=trace), Context(trace=trace))
@@ -265,11 +275,12 @@ def full(amap: object) -> Tensor:
 
 
 def compare_image(theirs: Any, ours: nn.Module) -> dict[str, float]:
-    """Images in, of the size that positions are made for."""
-    images = some_images(theirs.config)
-    out = theirs(pixel_values=images, output_hidden_states=True, output_attentions=True)
+    """Images, or spectrograms, in, of the size that positions are made for."""
+    name = theirs.main_input_name
+    inputs = some_images(theirs.config) if name == "pixel_values" else some_frames(theirs.config)
+    out = theirs(**{name: inputs}, output_hidden_states=True, output_attentions=True)
     trace = Trace(ours, "*")
-    logits, expected = ours(images, Context(trace=trace)), answer(out)
+    logits, expected = ours(inputs, Context(trace=trace)), answer(out)
     found = {"logits": difference(logits, expected)}
     everywhere = torch.ones(out.hidden_states[0].shape[:2], dtype=torch.bool)
     found["hidden states"] = hidden_difference(trace, "", out.hidden_states, everywhere)
@@ -317,6 +328,10 @@ def compare_convolutions(theirs: Any, ours: nn.Module) -> dict[str, float]:
 
 def some_images(c: Any) -> Tensor:
     return torch.randn(2, c.num_channels, c.image_size, c.image_size, generator=torch.Generator().manual_seed(2))
+
+
+def some_frames(c: Any) -> Tensor:
+    return torch.randn(2, c.max_length, c.num_mel_bins, generator=torch.Generator().manual_seed(2))
 
 
 def compare_towers(theirs: Any, ours: Any) -> dict[str, float]:
@@ -387,11 +402,13 @@ def hidden_difference(trace: Trace, prefix: str, states: Iterable[Tensor], real:
     return max(difference(tensor(value)[real], state[real]) for value, state in pairs)
 
 
-def map_difference(trace: Trace, site: str, maps: Iterable[Tensor], real: Tensor) -> float:
+def map_difference(trace: Trace, site: str, maps: Iterable[Tensor], real: Tensor, *, averaged: bool = False) -> float:
     found = []
     for amap, expected in zip(layers(trace, site), maps, strict=True):
         assert isinstance(amap, Readable)
-        found.append(difference(amap.full().transpose(1, 2)[real], expected.transpose(1, 2)[real]))
+        weights = amap.full()
+        weights = weights.mean(1, keepdim=True).expand_as(weights) if averaged else weights
+        found.append(difference(weights.transpose(1, 2)[real], expected.transpose(1, 2)[real]))
     return max(found)
 
 
@@ -411,7 +428,7 @@ def gradients(theirs: nn.Module, ours: nn.Module, names: KeyMap) -> float:
     mapped = replace(names, absent={}).load(
         {name: grad for name, grad in there.items() if name not in (names.ties or {})}
     )
-    here = {name: p.grad for name, p in ours.named_parameters() if p.grad is not None}
+    here = {name: p.grad for name, p in ours.named_parameters() if p.grad is not None and p.numel()}
     largest = max(float(grad.abs().max()) for grad in here.values())
     shared = set(mapped) & set(here)
     assert shared
@@ -425,7 +442,7 @@ def pull(x: Tensor) -> Tensor:
 def difference(ours: Tensor, theirs: Tensor) -> float:
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
     ours, theirs = ours.detach(), theirs.detach()
-    return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))
+    return 0.0 if not theirs.numel() else float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))
 
 
 def tensor(value: object) -> Tensor:

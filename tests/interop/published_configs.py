@@ -10,6 +10,22 @@ COMMON: dict[str, Any] = {
     "use_cache": True,
     "initializer_range": 0.02,
 }
+T5: dict[str, Any] = {
+    "architectures": ["T5ForConditionalGeneration"],
+    "d_kv": 64,
+    "decoder_start_token_id": 0,
+    "dropout_rate": 0.1,
+    "eos_token_id": 1,
+    "initializer_factor": 1.0,
+    "is_encoder_decoder": True,
+    "layer_norm_epsilon": 1e-06,
+    "model_type": "t5",
+    "output_past": True,
+    "pad_token_id": 0,
+    "relative_attention_max_distance": 128,
+    "relative_attention_num_buckets": 32,
+    "vocab_size": 32128,
+}
 CONFIGS: dict[str, dict[str, Any]] = {
     "Qwen3-0.6B": {
         "architectures": ["Qwen3ForCausalLM"],
@@ -539,5 +555,31 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "topk_method": "noaux_tc",
         "v_head_dim": 128,
         "vocab_size": 163840,
+    },
+}
+# a fresh model of transformers 5 ties their head of words, which their files hold apart
+UNTIED: dict[str, dict[str, Any]] = {
+    "flan-t5-small": {
+        **T5,
+        "d_ff": 1024,
+        "d_model": 512,
+        "feed_forward_proj": "gated-gelu",
+        "n_positions": 512,
+        "num_decoder_layers": 8,
+        "num_heads": 6,
+        "num_layers": 8,
+        "tie_word_embeddings": False,
+    },
+    "flan-ul2": {
+        **T5,
+        "d_ff": 16384,
+        "d_kv": 256,
+        "d_model": 4096,
+        "dropout_rate": 0.0,
+        "feed_forward_proj": "gated-silu",
+        "num_decoder_layers": 32,
+        "num_heads": 16,
+        "num_layers": 32,
+        "tie_word_embeddings": False,
     },
 }

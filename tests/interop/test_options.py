@@ -74,13 +74,17 @@ def words_of(source: str) -> set[str]:
     return {*re.findall(r"config\.([a-z_]\w*)\b(?!\()", source), *by_name}
 
 
+TROCR = {"model_type": "trocr", "d_model": 768}
+
+
 @pytest.mark.parametrize("model_type", [name for name in FAMILIES if not name.startswith(("timm", "mvit"))])
 def test_nothing_that_transformers_computes_with_is_ignored(model_type: str) -> None:
     """Its config's own options, their second names, and what its models read, but for dropout, are known or refused."""
     from transformers import CONFIG_MAPPING
 
     theirs: Any = CONFIG_MAPPING[model_type]
-    values = theirs().to_dict()
+    parts = {"encoder": CONFIG_MAPPING["vit"]().to_dict(), "decoder": TROCR} if "encoder-decoder" in model_type else {}
+    values = theirs(**parts).to_dict()
     source = find_spec(theirs.__module__.replace("configuration_", "modeling_"))
     assert source is not None
     assert source.origin is not None
@@ -100,6 +104,15 @@ def test_what_has_no_default_is_needed() -> None:
 def test_an_unknown_type_is_told() -> None:
     with pytest.raises(UserError) as caught:
         family("gtp2")
-    said = "models of type 'gtp2' are not known; did you mean 'gpt2'? allowed: albert, bart, bert, bloom, camembert,"
+    said = "models of type 'gtp2' are not known; did you mean 'gpt2'? allowed: albert, audio-spectrogram-"
     assert str(caught.value).startswith(said)
     assert "gpt2" in FAMILIES
+
+
+def test_naflex_is_refused_by_name() -> None:
+    with pytest.raises(UserError) as caught:
+        family("siglip2")
+    assert str(caught.value) == (
+        "models of type 'siglip2' are SigLIP 2's NaFlex, of images of any shape, which is not computed here; "
+        "take a SigLIP 2 of a fixed size, whose type is 'siglip'"
+    )

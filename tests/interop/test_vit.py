@@ -1,4 +1,4 @@
-"""ViT and its masked autoencoder in folders of transformers' and timm's, both ways, and images of other sizes."""
+"""ViT, its like, its masked autoencoder and ConvNeXt: folders both ways, timm's too, and images of other sizes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from headway.ops.patches import hidden_mask, unpatchify
 from headway.zoo import mae, simmim
 from headway.zoo.build import build
 from headway.zoo.vit import Config
-from tests.interop.cases_vit import CASES
-from tests.interop.parity import difference, gradients, pull, shaken
+from tests.interop import cases_convnext, cases_vit
+from tests.interop.parity import answer, difference, gradients, pull, shaken
+from tests.interop.parity import load as load_tensors
 from tests.interop.timm_models import timm_models
 
+CASES = [*cases_vit.CASES, *cases_convnext.CASES]
 close = {"atol": 1e-5, "rtol": 1e-5}
 SIZES = {"img_size": 12, "patch_size": 4, "embed_dim": 16, "depth": 3, "num_heads": 4, "num_classes": 5}
 TIMM: dict[str, dict[str, Any]] = {
@@ -58,7 +60,7 @@ def test_their_folder_is_read_and_ours_is_read_by_them(name: str, tmp_path: Path
     loaded.save(tmp_path / "own")
     again, own = type(model).from_pretrained(tmp_path / "ours"), load(tmp_path / "own")
     for key, tensor in model.state_dict().items():
-        if not key.endswith("embeddings.mask_token"):  # DINOv2's, of its own training: left out
+        if not key.endswith("embeddings.mask_token"):  # of DINO's and BEiT's own training: left out
             assert_close(again.state_dict()[key], tensor, rtol=0, atol=0)
     for key, parameter in own.model.named_parameters():
         assert_close(parameter, loaded.model.get_parameter(key), rtol=0, atol=0)
@@ -76,14 +78,29 @@ def test_a_folder_is_converted_and_compared_where_it_names_classes(name: str, to
 
 
 @pytest.mark.parametrize(("high", "wide"), [(16, 8), (24, 24), (8, 12)])
-def test_images_of_other_sizes_are_as_theirs(high: int, wide: int) -> None:
-    model = theirs("vit, classes")
-    known = family("vit")
+@pytest.mark.parametrize("name", ["vit, classes", "deit, two heads", "dinov3_vit"])
+def test_images_of_other_sizes_are_as_theirs(name: str, high: int, wide: int) -> None:
+    model = theirs(name)
+    known = family(model.config.model_type)
     config = known.read_config(model.config.to_dict())
     ours = known.build(config).eval()
-    ours.load_state_dict(known.keymap(config).load(model.state_dict()))
-    x = images(3, high, wide)
-    assert_close(ours(x), model(pixel_values=x, interpolate_pos_encoding=True).logits, **close)
+    load_tensors(ours, known.keymap(config).load(model.state_dict()))
+    x = images(config.channels, high, wide)
+    # DINOv3 has no table that would be interpolated
+    options = {} if name.startswith("dinov3") else {"interpolate_pos_encoding": True}
+    assert_close(ours(x), answer(model(pixel_values=x, **options)), **close)
+
+
+@pytest.mark.parametrize("side", [4, 16, 24])
+def test_beits_offsets_are_interpolated_as_theirs(side: int) -> None:
+    """Their released code reads images of other sizes so by itself; its option means another interpolation."""
+    model = theirs("beit, classes")
+    known = family("beit")
+    config = known.read_config(model.config.to_dict())
+    ours = known.build(config).eval()
+    load_tensors(ours, known.keymap(config).load(model.state_dict()))
+    x = images(3, side, side)
+    assert_close(ours(x), model(pixel_values=x).logits, **close)
 
 
 def test_the_pooler_is_beside_the_features() -> None:

@@ -14,7 +14,22 @@ from torch import Tensor, nn
 from headway.nn.image import PatchEmbed
 from headway.nn.trunk import Trunk
 from headway.nn.window_attention import Windowed
-from headway.zoo import clip, dinov2, lrnet, mvit, mvitv2, resnet, siglip, simclr, swin, swinv2
+from headway.zoo import (
+    beit,
+    clip,
+    convnext,
+    deit,
+    dinov2,
+    dinov3,
+    lrnet,
+    mvit,
+    mvitv2,
+    resnet,
+    siglip,
+    simclr,
+    swin,
+    swinv2,
+)
 
 CHANNELS, CLASSES = 2, 3
 PYRAMID = {"channels": CHANNELS, "patch": 2, "dim": 4, "layers": (2, 2), "heads": (1, 2), "classes": CLASSES}
@@ -68,6 +83,15 @@ MODELS: dict[str, Callable[[], Trunk]] = {
     "siglip": siglip_tower,
     "dinov2": lambda: shaken(
         dinov2.build(dinov2.Config(16, CHANNELS, 2, CLASSES, 8, 2, 2, registers=2, top="classes"))
+    ),
+    "dinov3": lambda: shaken(
+        dinov3.build(dinov3.Config(16, CHANNELS, 2, CLASSES, 8, 2, 2, 12, registers=2, top="classes"))
+    ),
+    "deit": lambda: shaken(deit.build(deit.Config(16, CHANNELS, 2, CLASSES, 8, 2, 2))),
+    "beit": lambda: shaken(beit.build(beit.Config(16, CHANNELS, 2, CLASSES, 8, 2, 2, 12))),
+    "convnext": lambda: shaken(convnext.build(convnext.Config(16, CHANNELS, 2, (2, 1), (8, 12), classes=CLASSES))),
+    "convnextv2": lambda: shaken(
+        convnext.build(convnext.Config(16, CHANNELS, 2, (1, 2), (8, 12), "normed", classes=CLASSES, layer_scale=0))
     ),
     "simclr": lambda: shaken(simclr.build(simclr.Config("resnet-nano-attention", 16, CHANNELS, width=CLASSES))),
 }

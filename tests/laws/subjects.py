@@ -61,8 +61,10 @@ from headway.zoo import siglip as siglip_zoo
 from headway.zoo import t5 as t5_zoo
 from headway.zoo import text_classifier as text_classifier_zoo
 from headway.zoo import transformer as transformer_zoo
+from headway.zoo import trocr as trocr_zoo
 from headway.zoo import vit as vit_zoo
 from headway.zoo import vit_captioner as vit_captioner_zoo
+from headway.zoo import wav2vec2 as wav2vec2_zoo
 from headway.zoo import wav2vec2_conformer as wav2vec2_conformer_zoo
 from headway.zoo import whisper as whisper_zoo
 from headway.zoo import workbench as workbench_zoo
@@ -394,6 +396,12 @@ def zoo_captioner(attention: str) -> nn.Module:
     return captioner_zoo.build(captioner_zoo.Config(VOCAB, image=16, attention=attention, **sizes)).decoder
 
 
+def zoo_trocr() -> nn.Module:
+    eye = vit_zoo.Config(image=8, patch=4, dim=DIM, layers=1, heads=2, top="none")
+    sizes = {"dim": DIM, "decoder_layers": 2, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
+    return lively(trocr_zoo.build(trocr_zoo.Config(VOCAB, CONTEXT, eye, **sizes)).decoder)
+
+
 def zoo_vit_captioner() -> nn.Module:
     sizes = {"image": 16, "patch": 8, "layers": 1, "decoder_layers": 2, "heads": HEADS}
     return vit_captioner_zoo.build(vit_captioner_zoo.Config(VOCAB, dim=DIM, **sizes)).decoder
@@ -447,6 +455,14 @@ def zoo_wav2vec2_conformer() -> Trunk:
     sizes = {"channels": (4,), "kernels": (3,), "strides": (2,), "hidden": 2 * DIM, "kernel": 5}
     config = wav2vec2_conformer_zoo.Config(VOCAB, DIM, layers=2, heads=HEADS, **sizes)
     return wav2vec2_conformer_zoo.build(config)
+
+
+def zoo_wavlm() -> Trunk:
+    sizes = {"channels": (4,), "kernels": (3,), "strides": (2,), "hidden": 2 * DIM, "kernel": 5, "groups": 2}
+    config = wav2vec2_zoo.Config(VOCAB, DIM, layers=2, heads=HEADS, **sizes, buckets=8, longest=9)
+    model = lively(wav2vec2_zoo.build(config))
+    assert isinstance(model, Trunk)
+    return model
 
 
 def bench(**choices: object) -> Callable[[], nn.Module]:
@@ -531,6 +547,7 @@ SUBJECTS = [
     Subject("zoo seq2seq decoder", zoo_seq2seq, RECURRENT - SEEING, tokens, memory),
     Subject("zoo captioner decoder", lambda: zoo_captioner("soft"), RECURRENT, tokens, memory),
     Subject("zoo captioner decoder, hard", lambda: zoo_captioner("hard"), RECURRENT, tokens, memory),
+    Subject("zoo trocr decoder", zoo_trocr, DECODER, tokens, memory),
     Subject("zoo vit captioner decoder", zoo_vit_captioner, DECODER, tokens, memory),
     Subject("zoo clip text", zoo_clip_text, DECODER, tokens),
     Subject("zoo gpt2 classes", lambda: zoo_gpt2("rows"), CLASSIFIER, tokens),
@@ -547,6 +564,7 @@ SUBJECTS = [
     # what makes tokens of frames moves padding to the end of a row: tests/zoo/test_conformer.py
     Subject("zoo conformer blocks", lambda: zoo_conformer().encoder.stack, ENCODER | RELATIVE, vectors),
     Subject("zoo conformer decoder", lambda: zoo_conformer().decoder, DECODER, tokens, memory),
+    Subject("zoo wavlm blocks", lambda: zoo_wavlm().stack, ENCODER | RELATIVE, vectors),
     Subject("zoo wav2vec2-conformer blocks", lambda: zoo_wav2vec2_conformer().stack, ENCODER | RELATIVE, vectors),
     Subject("bench alibi", bench(positions="alibi", ffn="swiglu", arrangement="sandwich"), DECODER | RELATIVE, tokens),
     Subject("bench gru", bench(positions="none", mixer="gru", norm="layer"), RECURRENT - SEEING, tokens),

@@ -44,7 +44,7 @@ def test_reading_and_identity_edits_change_nothing(make: Callable[[], Trunk]) ->
     model, x = make(), images()
     plain = model(x)
     assert_close(model(x, Context(trace=Trace(model, "*"))), plain, rtol=0, atol=0)
-    assert_close(model(x, Context(trace=Trace(model, edit={"*weights": lambda w: w}))), plain)
+    assert_close(model(x, Context(trace=Trace(model, edit={"*": lambda w: w}))), plain)
 
 
 @every_model

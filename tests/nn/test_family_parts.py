@@ -13,12 +13,12 @@ from headway import Context, State
 from headway.errors import UserError
 from headway.interop.keymap import Grouped
 from headway.nn.attention import SelfAttention
-from headway.nn.bias import DisentangledBias, DistanceVectors
+from headway.nn.bias import DisentangledBias, DistanceVectors, GatedT5Bias, T5Bias
 from headway.nn.block import LayerScale, ParallelBlock, Residual
 from headway.nn.ffn import ClampedGatedFFN
 from headway.nn.head import CAPPED_TOKENS, ClassAndMean, SoftCappedHead
 from headway.nn.image import RegisteredClassToken
-from headway.nn.latent_attention import LatentAttention, SinkAttention
+from headway.nn.latent_attention import GatedBiasAttention, LatentAttention, SinkAttention
 from headway.nn.moe import GroupedSigmoid, GroupedSoftmax
 from headway.nn.norm import JointRMSNorm, OffsetRMSNorm
 from headway.ops.pattern import Causal, Positions
@@ -169,3 +169,23 @@ def test_a_clamped_expert_literally() -> None:
     ffn, x = ClampedGatedFFN(3, 5, limit=0.1), rows(2, 3)
     gate, up = ffn.gate(x).clamp(max=0.1), ffn.up(x).clamp(-0.1, 0.1)
     assert_close(ffn(x), ffn.down((up + 1) * gate * (1.702 * gate).sigmoid()))
+
+
+def test_a_gate_multiplies_the_bias_of_a_query() -> None:
+    """Head by head, with the gate written out, against plain attention with that bias."""
+    torch.manual_seed(0)
+    bias = GatedT5Bias(2, 8, 9)
+    part, x = GatedBiasAttention(6, 2, logit_bias=bias), rows(2, 5, 6)
+    part.scale.data = rows(1, 2, 1, 1)
+    plain, at = T5Bias(2, 8, 9), Positions.run(0, 5)
+    plain.load_state_dict(bias.state_dict())
+    distances = plain(x, x, at, at)  # 1 H T T
+    expected = torch.zeros(2, 5, 6)
+    for head in range(2):
+        share = slice(3 * head, 3 * head + 3)
+        first, second = (part.gate(x[..., share])[..., four].sum(-1).sigmoid() for four in (slice(4), slice(4, 8)))
+        gate = first * (second * part.scale[0, head, 0, 0] - 1) + 2
+        q, k, v = (layer(x)[..., share] for layer in (part.q, part.k, part.v))
+        weights = (q @ k.mT / 3**0.5 + gate[..., None] * distances[0, head]).softmax(-1)
+        expected += weights @ v @ part.out.weight[:, share].T
+    assert_close(part(x), expected + part.out.bias)

@@ -20,12 +20,12 @@ from headway.nn.context import EMPTY, Context
 from headway.nn.recurrent_attention import RecurrentDecoder
 from headway.nn.state import State
 from headway.nn.trace import Trace, record
-from headway.nn.trunk import Captioner
+from headway.nn.trunk import Captioner, PlacedTrunk
 from headway.ops.attention_map import Readable
 from headway.ops.losses import Baseline
 from headway.tasks.caption_batches import CaptionBatch, caption_batch, caption_predictions, hard_loss, soft_loss
 from headway.tasks.inputs import ModelInput
-from headway.zoo import captioner, vit_captioner
+from headway.zoo import beit, captioner, dinov3, vit_captioner
 from headway.zoo.build import build
 
 VOCAB, BEGIN, END, N, T = 19, 1, 2, 3, 5
@@ -308,3 +308,22 @@ def test_recordings_belong_to_a_call() -> None:
     ctx = model.remember(images("hard"), EMPTY, Context(trace=trace))
     model.decoder(targets(), ctx)
     assert {name.rpartition(".")[2] for name in trace.values} >= {"weights", "chosen", "gate", "log_chance", "entropy"}
+
+
+PLACED = (
+    dinov3.Config(16, 3, 4, dim=8, layers=1, heads=2, hidden=8),
+    beit.Config(16, 3, 4, dim=8, layers=1, heads=2, hidden=8, top="none"),
+)
+
+
+@pytest.mark.parametrize("eye", PLACED, ids=("dinov3", "beit"))
+def test_an_eye_that_knows_where_patches_stand_keeps_it(eye: dinov3.Config | beit.Config) -> None:
+    """Its places are those of the encoder alone, behind the tokens that belong to no patch."""
+    torch.manual_seed(0)
+    model = build(vit_captioner.Config(20, 16, encoder=eye, dim=8, layers=1, heads=2)).eval()
+    assert isinstance(model, Captioner)
+    images, alone = torch.randn(2, 3, 16, 16), build(eye).eval()
+    assert isinstance(alone, PlacedTrunk)
+    names = {name: x for name, x in model.encoder.state_dict().items() if not name.startswith("head.")}
+    alone.load_state_dict(names, strict=False)
+    assert_close(model.remember(images).memory, alone.features(images)[:, -16:])

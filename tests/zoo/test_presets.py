@@ -26,8 +26,10 @@ llama-7b llama-13b llama-30b llama-65b llama2-7b llama2-13b llama2-70b llama3-8b
 qwen3-0.6b gemma2-2b olmo2-1b pythia-160m bloom-560m gpt-oss-20b deepseek-v3 deberta-v3-base modernbert-base nllb-600m
 t5-tiny t5-mini t5-small t5-base t5-large t5-3b t5-11b t5-v1.1-small t5-v1.1-base t5-v1.1-large t5-v1.1-xl t5-v1.1-xxl
 bart-base bart-large marian
-vit-nano vit-micro vit-ti16 vit-s16 vit-b16 vit-l16 vit-h14 dinov2-s14 pixels-nano pixels-128
+vit-nano vit-micro vit-ti16 vit-s16 vit-b16 vit-l16 vit-h14 dinov2-s14 dinov3-s16 dinov3-b16 deit-ti16 deit-b16
+beit-b16 beit-l16 pixels-nano pixels-128
 mae-nano mae-b16 mae-l16 mae-h14 simmim-nano simmim-b16 simmim-swin-b
+convnext-t convnext-b convnextv2-t
 swin-nano swin-t swin-s swin-b swin-l swinv2-t swinv2-s swinv2-b
 captioner captioner-small captioner-small-hard vit-captioner-small
 clip-nano clip-vit-b32 clip-vit-b16 clip-vit-l14 clip-vit-l14-336 siglip-b16 clip-resnet-18 simclr-nano simclr-resnet-50

@@ -41,6 +41,7 @@ LENGTH = Group("Length", sort_key=10)
 DRAWING = Group("Sampling (default: greedy)", sort_key=11)
 SEARCHING = Group("Beam search", sort_key=12)
 GUESSING = Group("Speculative decoding (the same output, faster)", sort_key=13)
+TRANSLATING = Group("Languages (NLLB, mBART, M2M-100)", sort_key=14)
 
 
 @Parameter(name="*")
@@ -79,6 +80,11 @@ class Writing:
         Draft model: the folder of a smaller model with the same tokenizer.
     lookup
         Draft by n-gram lookup in the text so far.
+    source_language
+        Language of the texts, as the tokenizer of a translator of many languages spells it: eng_Latn of NLLB, en_XX of
+        mBART, en of M2M-100; by default that of its files.
+    target_language
+        Language to translate into, spelled likewise.
     """
 
     max_new_tokens: Annotated[int | None, Parameter(group=LENGTH, alias="--most")] = None
@@ -95,6 +101,8 @@ class Writing:
     patient: Annotated[bool, Parameter(group=SEARCHING)] = False
     draft: Annotated[Path | None, Parameter(group=GUESSING)] = None
     lookup: Annotated[bool, Parameter(group=GUESSING)] = False
+    source_language: Annotated[str | None, Parameter(group=TRANSLATING)] = None
+    target_language: Annotated[str | None, Parameter(group=TRANSLATING)] = None
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of `generation_options`, but for the draft model."""

@@ -18,6 +18,8 @@ from headway.errors import UserError, malformed
 from headway.system import read_json, write_json
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from headway.data.transforms.compose import Compose
     from headway.ops.mel import LogMel
 
@@ -25,9 +27,6 @@ FILE, WITHIN = "preprocessor_config.json", "processor_config.json"
 PROCESSORS = ("image_processor", "feature_extractor")
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard deviation of red, green and blue
 MODES = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-SHARE = 0.875  # of the shorter side that timm's crop is, where a file does not say
-CROPS = ("center", "squash")  # timm's: of an image that keeps its shape, or of one that was made square
-TIMM = ("interpolation", "crop_pct", "crop_mode", "mean", "std")  # with timm's defaults where they are missing
 MOMENTS = ("image_mean", "image_std")
 KNOWN = frozenset({"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb"})
 MAX_SIDE, MAX_MELS, MAX_WINDOW, MAX_RATE, MAX_SECONDS = 2**12, 2**10, 2**16, 10**6, 3600
@@ -118,6 +117,14 @@ class SoundPreprocess:
     mel: LogMel = field(default_factory=usual_mel)
     seconds: float | None = None
 
+    def length(self, frames: int) -> int:
+        """How many frames a model reads of a clip that has so many."""
+        return frames
+
+    def fit(self, x: Tensor) -> Tensor:
+        """Frames T M as a model reads them."""
+        return x
+
     def __post_init__(self) -> None:
         of = self.mel
         check_sound(self.to_dict())
@@ -134,6 +141,56 @@ class SoundPreprocess:
             "highest": self.mel.top,
             **({} if self.seconds is None else {"chunk_length": self.seconds}),
         }
+
+
+@dataclass(frozen=True)
+class FixedSoundPreprocess(SoundPreprocess):
+    """Kaldi's frames of mels, so many `frames` of every clip, cut or filled with zeros, less `mean` and over `spread`.
+
+    The Audio Spectrogram Transformer's.
+    """
+
+    mel: LogMel = field(default_factory=lambda: kaldi_mel(16_000, 128))
+    frames: int = 1024
+    mean: float = 0.0
+    spread: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_sound({"sampling_rate": self.mel.rate, "feature_size": self.mel.mels})
+        check_numbers("max_length", (self.frames,), 1, MAX_WINDOW, whole=True)
+        check_numbers("mean and std", (self.mean, self.spread), -MAX_VALUE, MAX_VALUE)
+        if self.spread <= 0:
+            raise UserError(f"a standard deviation of {self.spread} divides by nothing")
+        assert self.mel == kaldi_mel(self.mel.rate, self.mel.mels), "no file could tell it"
+
+    def length(self, frames: int) -> int:
+        return self.frames
+
+    def fit(self, x: Tensor) -> Tensor:
+        fixed = x.new_zeros(self.frames, x.shape[1])
+        fixed[: len(x)] = x[: self.frames]
+        return (fixed - self.mean) / self.spread
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "feature_extractor_type": "ASTFeatureExtractor",
+            "sampling_rate": self.mel.rate,
+            "feature_size": 1,
+            "num_mel_bins": self.mel.mels,
+            "max_length": self.frames,
+            "do_normalize": True,
+            "mean": self.mean,
+            "std": self.spread / 2,  # they divide by twice of it
+            "padding_side": "right",
+            "padding_value": 0.0,
+            "return_attention_mask": False,
+        }
+
+
+def kaldi_mel(rate: int, mels: int) -> LogMel:
+    from headway.ops.mel import KaldiMel
+
+    return KaldiMel(rate, mels, low=20.0)
 
 
 @dataclass(frozen=True)
@@ -194,6 +251,8 @@ def read_preprocess(folder: Path) -> Preprocess | None:
     with errors_named(str(folder / (FILE if (folder / FILE).is_file() else WITHIN))):
         if "deviation" in settings:
             return NumberPreprocess(vector("mean", settings["mean"]), vector("deviation", settings["deviation"]))
+        if "num_mel_bins" in settings:
+            return fixed_sound_preprocess(settings)
         if all(name in settings for name in SOUND):
             return sound_preprocess(settings)
         return image_preprocess(settings)
@@ -289,45 +348,17 @@ def sound_preprocess(settings: Mapping[str, Any]) -> SoundPreprocess:
     return SoundPreprocess(mel, None if seconds is None else float(seconds))
 
 
-def read_timm(settings: Mapping[str, Any], size: tuple[int, int, int]) -> ImagePreprocess | None:
-    """What timm's pretrained_cfg says of a model of images Ch H W; None where it says nothing of such images."""
-    with errors_named("config.json: pretrained_cfg"):
-        fits = len(settings.get("mean") or settings.get("std") or IMAGENET[0]) == size[0]
-        found = fits and any(settings.get(name) for name in TIMM)
-        return timm_preprocess({**settings, "input_size": size}) if found else None
-
-
-def timm_preprocess(settings: Mapping[str, Any]) -> ImagePreprocess:
-    """timm's pretrained_cfg: the image is resized so that the crop is the share `crop_pct` of its shorter side."""
-    channels, height, width = settings["input_size"]
-    mode, crop = settings.get("interpolation") or "bicubic", settings.get("crop_mode") or CROPS[0]
-    if mode not in MODES.values():
-        raise UserError(f"interpolation {mode!r} is not known", allowed=", ".join(MODES.values()))
-    if crop not in CROPS:
-        raise UserError(f"crop_mode {crop!r} is not known", allowed=", ".join(CROPS))
-    high, wide = (math.floor(side / (settings.get("crop_pct") or SHARE)) for side in (height, width))
-    mean, std = tuple(settings.get("mean") or IMAGENET[0]), tuple(settings.get("std") or IMAGENET[1])
-    if crop == CROPS[0]:
-        return ImagePreprocess(high, (height, width), channels, mean, std, mode)
-    whole = (high, wide) == (height, width)
-    return ImagePreprocess((high, wide), None if whole else (height, width), channels, mean, std, mode)
-
-
-def timm_told(preprocess: ImagePreprocess) -> dict[str, Any]:
-    """The same as timm's pretrained_cfg; nothing where that cannot express it."""
-    resize = preprocess.resize
-    settings = {
-        "input_size": [preprocess.channels, *preprocess.size],
-        "interpolation": preprocess.mode,
-        "crop_pct": share(preprocess.size[0], resize if isinstance(resize, int) else resize[0]),
-        "crop_mode": CROPS[0] if isinstance(resize, int) else CROPS[1],
-        "mean": list(preprocess.mean),
-        "std": list(preprocess.std),
-    }
-    return settings if timm_preprocess(settings) == preprocess else {}
-
-
-def share(size: int, resized: int) -> float:
-    """The share with the fewest digits by which timm comes from one size to the other: 0.9 from 224 to 248."""
-    rounded = (size * 10**digits // resized / 10**digits for digits in range(1, 15))
-    return next((x for x in (SHARE, *rounded) if x and math.floor(size / x) == resized), size / resized)
+def fixed_sound_preprocess(settings: Mapping[str, Any]) -> FixedSoundPreprocess:
+    """The names of transformers' extractor for the Audio Spectrogram Transformer, with its defaults."""
+    rate, mels = settings.get("sampling_rate", 16_000), settings["num_mel_bins"]
+    check_sound({"sampling_rate": rate, "feature_size": mels})
+    for name, usual in {"feature_size": 1, "padding_value": 0.0}.items():
+        if (found := settings.get(name, usual)) != usual:
+            raise UserError(
+                f"{name} {found!r:.60} beside num_mel_bins is not known", allowed=f"{usual:g}, as of an AST"
+            )
+    mean, std = (settings.get(name, usual) for name, usual in (("mean", -4.2677393), ("std", 4.5689974)))
+    check_numbers("mean and std", (mean, std), -MAX_VALUE, MAX_VALUE)
+    normalised = settings.get("do_normalize", True)
+    moments = (float(mean), 2.0 * std) if normalised else (0.0, 1.0)
+    return FixedSoundPreprocess(kaldi_mel(rate, mels), None, settings.get("max_length", 1024), *moments)

@@ -29,13 +29,14 @@ from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from headway.data.decode_stream import ByteMender, ByteStream, DecodeStream, PieceStream, decoder_kinds
-from headway.errors import UserError, nearest
+from headway.errors import UserError, listed, nearest
 from headway.system import write_json, write_text
 
 if TYPE_CHECKING:
     from headway.data.sentencepiece_model import SentencePieceNormalizer
 
 CHAT_TEMPLATE = "chat_template.jinja"
+LANGUAGE = re.compile(r"__([a-z]{2,3})__|([a-z]{2,3}_[A-Z][A-Za-z]{1,3})")  # a token that names one
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,28 @@ class Tokenizer:
         if found is None or found >= self.vocab:
             raise UserError(f"the vocabulary has no token {token!r}", meant=nearest(token, self.roles.named().values()))
         return found
+
+    @cached_property
+    def languages(self) -> dict[str, int]:
+        """The tokens that name a language, as in NLLB (fra_Latn), mBART (fr_XX) and M2M-100 (__fr__, known as fr)."""
+        added = self.backend.get_added_tokens_decoder().items()
+        found = ((LANGUAGE.fullmatch(token.content), id) for id, token in added if token.special and id < self.vocab)
+        return {match[1] or match[2]: id for match, id in found if match}
+
+    def language(self, code: str) -> int:
+        """The token that names a language."""
+        if not self.languages:
+            said = f"the tokenizer names no languages, and {code!r} is asked for"
+            raise UserError(said, do="leave the language out")
+        if code not in self.languages:
+            allowed, meant = listed(sorted(self.languages), 20), nearest(code, self.languages)
+            raise UserError(f"the tokenizer names no language {code!r}", allowed=allowed, meant=meant)
+        return self.languages[code]
+
+    def in_language(self, rows: Sequence[Sequence[int]], code: str) -> list[list[int]]:
+        """Rows of ids as of texts in another language: the token that names one names this."""
+        named, known = self.language(code), {*self.languages.values()}
+        return [[named if id in known else id for id in row] for row in rows]
 
     @cached_property
     def vocab(self) -> int:

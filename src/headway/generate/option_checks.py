@@ -16,6 +16,7 @@ class DecodingOptions:
 
     `beam` searches with so many beams and keeps the `best` answers; a `patient` search ends when no open beam can win.
     `draft` is a smaller model that proposes tokens, and `lookup` proposes what followed the same tokens before.
+    `source_language` and `target_language` are those of a translator that knows several, as its tokenizer spells them.
     """
 
     max_new_tokens: int | None = None
@@ -32,6 +33,8 @@ class DecodingOptions:
     patient: bool = False
     draft: Any = None
     lookup: bool = False
+    source_language: str | None = None
+    target_language: str | None = None
 
     @property
     def samples(self) -> bool:

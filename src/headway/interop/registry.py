@@ -32,18 +32,24 @@ class Family:
 # model_type: the file in `zoo`; the file here has the name of the model_type, with _ for -
 FAMILIES = {
     "albert": "albert",
+    "audio-spectrogram-transformer": "ast",
     "bart": "bart",
+    "beit": "beit",
     "bert": "bert",
     "bloom": "bloom",
     "camembert": "bert",
     "clip": "clip",
     "clip_text_model": "clip_text",
     "clip_vision_model": "clip_image",
+    "convnext": "convnext",
+    "convnextv2": "convnext",
     "deberta-v2": "deberta",
     "deepseek_v2": "deepseek",
     "deepseek_v3": "deepseek",
+    "deit": "deit",
     "dinov2": "dinov2",
     "dinov2_with_registers": "dinov2",
+    "dinov3_vit": "dinov3",
     "distilbert": "bert",
     "electra": "bert",
     "falcon": "gpt_neox",
@@ -92,13 +98,20 @@ FAMILIES = {
     "timm_swin": "swin",
     "timm_swinv2": "swinv2",
     "timm_vit": "vit",
+    "vision-encoder-decoder": "trocr",
     "vit": "vit",
     "vit_mae": "mae",
     "wav2vec2": "wav2vec2",
     "wav2vec2-conformer": "wav2vec2_conformer",
+    "wavlm": "wav2vec2",
     "whisper": "whisper",
     "xlm-roberta": "bert",
 }
+# what is not read though its family's name is known, and what is instead
+UNREAD = dict.fromkeys(
+    ("siglip2", "siglip2_vision_model"),
+    ("SigLIP 2's NaFlex, of images of any shape", "take a SigLIP 2 of a fixed size, whose type is 'siglip'"),
+)
 # the first word of an architecture that a config.json of timm's names
 TIMM = {
     "mvitv2": "mvitv2",
@@ -109,19 +122,25 @@ TIMM = {
 }
 # how the names of transformers' classes begin
 CLASSES = {
+    "AST": "audio-spectrogram-transformer",
     "Albert": "albert",
     "Bart": "bart",
+    "Beit": "beit",
     "Bert": "bert",
     "Bloom": "bloom",
     "CLIP": "clip",
     "CLIPText": "clip_text_model",
     "CLIPVision": "clip_vision_model",
     "Camembert": "camembert",
+    "ConvNext": "convnext",
+    "ConvNextV2": "convnextv2",
     "DebertaV2": "deberta-v2",
     "DeepseekV2": "deepseek_v2",
     "DeepseekV3": "deepseek_v3",
+    "DeiT": "deit",
     "Dinov2": "dinov2",
     "Dinov2WithRegisters": "dinov2_with_registers",
+    "DINOv3ViT": "dinov3_vit",
     "DistilBert": "distilbert",
     "Electra": "electra",
     "Falcon": "falcon",
@@ -169,6 +188,7 @@ CLASSES = {
     "ViTMAE": "vit_mae",
     "Wav2Vec2": "wav2vec2",
     "Wav2Vec2Conformer": "wav2vec2-conformer",
+    "WavLM": "wavlm",
     "Whisper": "whisper",
     "XLMRoberta": "xlm-roberta",
 }
@@ -200,6 +220,9 @@ def model_type_of(values: Mapping[str, Any]) -> str | None:
 
 
 def family(model_type: str) -> Family:
+    if model_type in UNREAD:
+        what, do = UNREAD[model_type]
+        raise UserError(f"models of type {model_type!r} are {what}, which is not computed here", do=do)
     if model_type not in FAMILIES:
         meant = nearest(model_type, FAMILIES)
         raise UserError(f"models of type {model_type!r} are not known", allowed=listed(FAMILIES, 20), meant=meant)

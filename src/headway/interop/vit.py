@@ -17,6 +17,7 @@ from headway.interop.config_reader import ACTIVATION, NUMBER, SIDE, ConfigMap, F
 from headway.interop.encoders import architecture, classes, labels
 from headway.interop.keymap import KeyMap, Rule, linear, linears
 from headway.nn.ffn import ffn_width
+from headway.zoo.deit import Config as DeiT
 from headway.zoo.mae import Config as Mae
 from headway.zoo.vit import Config
 
@@ -59,7 +60,7 @@ def write_config(c: Config) -> dict[str, Any]:
     }
 
 
-def write_sizes(c: Config | Mae) -> dict[str, Any]:
+def write_sizes(c: Config | DeiT | Mae) -> dict[str, Any]:
     return {**FIELDS.write(c), "intermediate_size": ffn_width(c.dim, c.hidden)}
 
 
@@ -118,18 +119,27 @@ NEW_BLOCK = {
 
 @dataclass(frozen=True)
 class Table:
-    """Positions of all tokens there, 1 T C; here those of the first, 1 1 C, if it is apart, and of a square grid."""
+    """Positions of all tokens there, 1 T C; here those of the `first` ones, if they are apart, and of a grid.
+
+    The grid is square, or has so many `cols`.
+    """
 
     side: int
     first: int = 1
+    cols: int | None = None
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.side, self.cols or self.side
 
     def load(self, tensors: list[Tensor]) -> list[Tensor]:
         [table] = tensors
-        if table.shape[1] != self.first + self.side**2:
-            allowed = f"{self.first + self.side**2}, for {self.side}×{self.side} patches"
+        rows, cols = self.grid
+        if table.shape[1] != self.first + rows * cols:
+            allowed = f"{self.first + rows * cols}, for {rows}×{cols} patches"
             raise UserError(f"a table has {table.shape[1]} positions", allowed=f"{allowed}, as the config says")
         first, grid = table.tensor_split([self.first], 1)
-        return [first] * self.first + [grid[0].unflatten(0, (self.side, self.side))]
+        return [*[first][: self.first], grid[0].unflatten(0, self.grid)]
 
     def save(self, tensors: list[Tensor]) -> list[Tensor]:
         *first, grid = tensors

@@ -1,11 +1,12 @@
-"""wav2vec 2.0 in Hugging Face's layout, and what HuBERT shares with it."""
+"""wav2vec 2.0 in Hugging Face's layout, and what HuBERT and WavLM share with it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from headway.interop.config_reader import ConfigMap, Field, Options
+from headway.errors import UserError
+from headway.interop.config_reader import ConfigMap, Field, Options, written_as
 from headway.interop.encoders import architecture, classes, labels, out, top
 from headway.interop.keymap import KeyMap, Rule, linear, linears
 from headway.interop.wav2vec2_conformer import FIELDS as CONFORMER
@@ -30,14 +31,14 @@ def read_config(values: Mapping[str, Any]) -> Config:
     return read(Options(values, "wav2vec2"), "Wav2Vec2")
 
 
-def read(o: Options, name: str) -> Config:
+def read(o: Options, name: str, table: ConfigMap = FIELDS) -> Config:
     known = {f"{name}{kind}": ours for kind, ours in KINDS.items()}
     stands = top(o, known | {f"{name}ForPreTraining": "none"})  # read without what it is trained by
     check(o, stands)
     o.expect(adapter_attn_dim=None)
     if stands == "ctc":
         o.need("vocab_size")
-    fields = FIELDS.read(o)
+    fields = table.read(o)
     fields["norms"] = NORMS[fields["norms"]]
     order = ORDERS[o.take("do_stable_layer_norm", False)]
     return o.done(Config(**fields, order=order, top=stands, classes=classes(o)))
@@ -48,6 +49,9 @@ def write_config(c: Config) -> dict[str, Any]:
 
 
 def write(c: Config, family: str, name: str) -> dict[str, Any]:
+    if c.buckets and family != "wavlm":
+        said = f"there, a {name} has no distances, and this model buckets={c.buckets}"
+        raise UserError(said, do=written_as("wavlm"))
     return {
         **architecture(c.top, {f"{name}{kind}": ours for kind, ours in KINDS.items()}, family),
         **FIELDS.write(c),

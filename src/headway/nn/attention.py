@@ -190,7 +190,8 @@ class SelfAttention(Attention):
         positions = self.locate(x, ctx)
         k, v = apply_each(x, self.k, self.v)
         keys = self.keys(*self.keys_values(k, v, positions, ctx.rows), positions, ctx)
-        stand = positions.at.expand(x.shape[:2]) if ctx.rows is None else ctx.rows.positions
+        at = positions.at
+        stand = at.expand(len(x), *at.shape[1:]) if ctx.rows is None else ctx.rows.positions
         asking = Positions(chosen.rows.pad(chosen.of(stand)))
         q = self.queries(self.q(chosen.of(x)), asking, chosen.rows)
         return self.attended(q, keys, asking, Context(rows=chosen.rows))

@@ -65,6 +65,13 @@ class T5Bias(nn.Module):
         return select_rows(self.table, self.bucket(distance, self.buckets, self.longest))
 
 
+class GatedT5Bias(T5Bias):
+    """The same times a gate, which is the last number of each query: WavLM's, with `GatedBiasAttention`."""
+
+    def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
+        return q[..., -1:] * super().forward(q, k, q_pos, k_pos)
+
+
 @dataclass(frozen=True)
 class Alibi:
     """−slope · |query − key|, a slope for each head; nothing is learned."""
@@ -95,6 +102,54 @@ class WindowBias(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
         return bias_by_offset(self.table, self.window, q_pos, k_pos)
+
+
+class PatchBias(nn.Module):
+    """BEiT's: a learned number per head and offset of two patches, and three more for the class token.
+
+    `table` ((2·rows − 1)·(2·cols − 1) + 3, H): the last are of the class token to a patch, a patch to it, and itself.
+    Positions are those of `PatchCells`; offsets between whole numbers are interpolated.
+    """
+
+    weight_decay = False
+
+    def __init__(self, heads: int, rows: int, cols: int):
+        super().__init__()
+        at_least_one("PatchBias", heads=heads, rows=rows, cols=cols)
+        self.grid = rows, cols
+        self.table = learned_table((2 * rows - 1) * (2 * cols - 1) + 3, heads)
+
+    def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
+        offsets = q_pos.at[:, :, None] - k_pos.at[:, None]  # B|1 T S 2
+        q_class, k_class = q_pos.at[:, :, None, 0] < 0, k_pos.at[:, None, :, 0] < 0
+        special = torch.where(q_class & k_class, len(self.table) - 1, len(self.table) - 2 - q_class.int())
+        either = q_class | k_class
+        if not offsets.is_floating_point():
+            return self.chosen(torch.where(either, special, self.index(offsets)))
+        low = torch.minimum(offsets.floor(), self.last(offsets) - 1)
+        share = self.held(offsets) - self.held(low)  # what lies further out is as at the edge
+        corners = [torch.tensor(corner, device=q.device) for corner in ((0, 0), (0, 1), (1, 0), (1, 1))]
+        parts = list[Tensor]()
+        for corner in corners:
+            weight = torch.where(corner.bool(), share, 1 - share).prod(-1)  # B|1 T S
+            parts.append(self.chosen(self.index(low.long() + corner)) * weight[:, None].to(self.table.dtype))
+        return torch.where(either[:, None], self.chosen(special), torch.stack(parts).sum(0))
+
+    def last(self, offsets: Tensor) -> Tensor:
+        """The largest offset along each axis, which is the least one's negative."""
+        return torch.tensor([side - 1 for side in self.grid], dtype=offsets.dtype, device=offsets.device)
+
+    def held(self, offsets: Tensor) -> Tensor:
+        last = self.last(offsets)
+        return torch.maximum(torch.minimum(offsets, last), -last)
+
+    def index(self, offsets: Tensor) -> Tensor:
+        """The row of the table for whole offsets, B|1 T S 2 → B|1 T S."""
+        y, x = (self.held(offsets) + self.last(offsets)).unbind(-1)
+        return y * (2 * self.grid[1] - 1) + x
+
+    def chosen(self, index: Tensor) -> Tensor:
+        return select_rows(self.table, index).transpose(0, 1)
 
 
 class ContinuousBias(nn.Module):

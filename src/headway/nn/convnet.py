@@ -47,11 +47,11 @@ class Stem(nn.Module):
 class GridConv(nn.Conv2d):
     """A convolution over the grid, B Y X C → B ⌈Y / stride⌉ ⌈X / stride⌉ C′, with zeros around it."""
 
-    def __init__(self, dim: int, out_dim: int, kernel: int, *, stride: int = 1, bias: bool = False):
+    def __init__(self, dim: int, out_dim: int, kernel: int, *, stride: int = 1, bias: bool = False, groups: int = 1):
         if kernel < 1 or kernel % 2 == 0 or stride < 1:
             said = f"GridConv(kernel={kernel}, stride={stride})"
             raise UserError(said, allowed="an odd kernel and a stride of 1 or more")
-        super().__init__(dim, out_dim, kernel, stride, kernel // 2, bias=bias)
+        super().__init__(dim, out_dim, kernel, stride, kernel // 2, groups=groups, bias=bias)
         # torch 2.13's gradient of 1×1 with a stride writes beyond its memory, where cells of fewer than 8 channels lie
         # one by one; so the cells are picked first
         self.picked = stride if kernel == 1 else 1
@@ -59,7 +59,25 @@ class GridConv(nn.Conv2d):
     def forward(self, input: Tensor, ctx: Context = EMPTY) -> Tensor:
         image = input[:, :: self.picked, :: self.picked].permute(0, 3, 1, 2)  # B C Y X
         stride = 1 if self.picked > 1 else self.stride
-        return F.conv2d(image, self.weight, self.bias, stride, self.padding).permute(0, 2, 3, 1)
+        return F.conv2d(image, self.weight, self.bias, stride, self.padding, groups=self.groups).permute(0, 2, 3, 1)
+
+
+class HalvedGrid(nn.Module):
+    """conv(norm(x)) over squares of 2×2 cells: B Y X C → B ⌊Y / 2⌋ ⌊X / 2⌋ C′ (ConvNeXt).
+
+    What is left at the right and the bottom is not seen; a side of one cell is filled up with zeros.
+    """
+
+    tokenwise = False
+
+    def __init__(self, dim: int, out_dim: int, norm: nn.Module):
+        super().__init__()
+        self.norm, self.conv = norm, nn.Conv2d(dim, out_dim, 2, stride=2)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        rows, cols = x.shape[1:3]
+        x = F.pad(self.norm(x), (0, 0, 0, cols == 1, 0, rows == 1))
+        return self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
 
 
 class MaxPool(nn.MaxPool2d):

@@ -89,6 +89,34 @@ class ClampedGatedFFN(GatedFFN):
         return self.act(gate.clamp(max=self.limit)) * (up.clamp(-self.limit, self.limit) + 1)
 
 
+class ResponseNorm(nn.Module):
+    """x + weight · x · ‖x‖ / mean‖x‖ + bias, ‖x‖ being a channel's norm over the grid, B Y X F → B Y X F.
+
+    Woo et al. 2023: channels compete, so that none is a copy of another.  It adds nothing at first.
+    """
+
+    tokenwise = False
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.zeros(dim)), nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True)  # B 1 1 F
+        relative = length / (length.mean(-1, keepdim=True) + 1e-6)
+        return x + self.weight * (x * relative) + self.bias
+
+
+class ResponseNormFFN(FFN):
+    """down(norm(act(up(x)))) of a grid, with a `ResponseNorm` inside (ConvNeXt V2)."""
+
+    tokenwise = False
+
+    def __init__(self, dim: int, hidden: int | None = None, *, act: Activation = F.gelu):
+        super().__init__(dim, hidden, act=act)
+        self.middle = ResponseNorm(ffn_width(dim, hidden))
+
+
 def ffn_width(dim: int, hidden: int | None) -> int:
     """The hidden width of a plain layer: 4 · dim unless given."""
     return 4 * dim if hidden is None else hidden

@@ -199,12 +199,24 @@ class Classifier(RowHead):
         return self.out(self.drop(self.inside(self.norm(self.pool(x, ctx)))))
 
 
-class Pooler(RowHead):
-    """inside(pool(x)): BERT's vector of a whole row, B T C → B C."""
+class DistilledClassifier(Classifier):
+    """(out(class token) + distilled(distillation token)) / 2: DeiT's two heads, B T C → B K."""
 
-    def __init__(self, dim: int):
-        super().__init__(FirstToken())
-        self.inside = TanhLayer(dim)
+    def __init__(self, dim: int, classes: int):
+        super().__init__(dim, classes, pool=FirstTokens(2))
+        self.distilled = nn.Linear(dim, classes)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        of_class, of_teacher = self.pool(x, ctx).unbind(1)
+        return (self.out(of_class) + self.distilled(of_teacher)) / 2
+
+
+class Pooler(RowHead):
+    """inside(pool(x)): BERT's vector of a whole row, B T C → B C; others have a norm inside."""
+
+    def __init__(self, dim: int, *, pool: nn.Module | None = None, inside: nn.Module | None = None):
+        super().__init__(pool or FirstToken())
+        self.inside = inside or TanhLayer(dim)
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
         return self.inside(self.pool(x, ctx))
@@ -277,10 +289,14 @@ class LastToken(OneToken):
 
 
 class MeanPool(Pool):
-    """The mean of the real tokens."""
+    """The mean of the real tokens, or of those from `first` to before `last`, such as all but a class token."""
+
+    def __init__(self, first: int = 0, last: int | None = None):
+        super().__init__()
+        self.chosen = slice(first, last)
 
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:
-        real = real[..., None]
+        x, real = x[:, self.chosen], real[:, self.chosen, None]
         return x.masked_fill(~real, 0.0).sum(1) / real.sum(1).clamp(min=1)
 
 
@@ -293,6 +309,17 @@ class ClassAndMean(Pool):
 
     def pooled(self, x: Tensor, real: Tensor) -> Tensor:
         return torch.cat([x[:, 0], x[:, self.first :].mean(1)], -1)
+
+
+class FirstTokens(Pool):
+    """The first `count` tokens: B T C → B count C."""
+
+    def __init__(self, count: int):
+        super().__init__()
+        self.count = count
+
+    def pooled(self, x: Tensor, real: Tensor) -> Tensor:
+        return x[:, : self.count]
 
 
 class SumPool(Pool):

@@ -6,14 +6,17 @@ Axes:  B batch   Ch channels   Y X rows and columns of patches   N = Y·X patche
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.block import Dropout, Identity, TrainingOnly
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import EMPTY, Context, padded
+from headway.nn.frames import Count, Shortening
 from headway.ops.attend import shape_text
-from headway.ops.patches import Resample, exact, patch_grid
+from headway.ops.patches import Grid, Resample, exact, patch_grid
 from headway.ops.rotary import sinusoid_2d
 from headway.ops.window import pad_to_tiles
 
@@ -59,7 +62,7 @@ class ImageEmbed(nn.Module):
     def __init__(
         self,
         patches: PatchEmbed,
-        position: nn.Module,
+        position: nn.Module | None = None,
         *,
         thin: nn.Module | None = None,
         token: ClassToken | None = None,
@@ -67,13 +70,58 @@ class ImageEmbed(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        self.patches, self.position = patches, position
+        self.patches, self.position = patches, position or Identity()
         self.thin, self.token, self.norm = thin or Identity(), token or Identity(), norm or Identity()
         self.drop = Dropout(dropout)
 
     def forward(self, images: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
         grid = self.position(self.patches(images, ctx, *marks), ctx)  # B Y X C
         return ctx.emit(self, "out", self.drop(self.norm(self.token(self.thin(grid.flatten(1, 2))))))
+
+
+class SpectrogramEmbed(Shortening):
+    """drop(token(position(patches))) of spectrograms of one size, B T F → B N C, in patches that may overlap (AST).
+
+    The grid has a row for every `strides[0]` features, the lowest first, and a column for every `strides[1]` frames.
+    """
+
+    emits = ("out",)
+
+    def __init__(
+        self,
+        size: tuple[int, int],
+        dim: int,
+        patch: int,
+        strides: tuple[int, int],
+        *,
+        token: ClassToken,
+        dropout: float = 0.0,
+    ):
+        super().__init__(1)
+        frames, features = self.size = size
+        pairs = zip((features, frames), strides, strict=True)
+        rows, cols = ((side - patch) // stride + 1 for side, stride in pairs)
+        self.grid = rows, cols
+        if min(rows, cols) < 1:
+            said = f"spectrograms of {frames} frames and {features} features hold no patch of {patch}×{patch}"
+            raise UserError(said, do="take smaller patches")
+        self.project = nn.Conv2d(1, dim, patch, stride=strides)
+        self.position, self.token, self.drop = LearnedGridPosition(rows, cols, dim), token, Dropout(dropout)
+
+    def forward(self, frames: Tensor, ctx: Context = EMPTY) -> Tensor:
+        x = padded(frames, ctx.rows)
+        if x.dim() != 3 or x.shape[1:] != self.size:
+            allowed = f"B {self.size[0]} {self.size[1]}, frames and features"
+            raise UserError(f"spectrograms are {shape_text(x)}", allowed=allowed)
+        grid = self.position(self.project(x.mT[:, None]).movedim(1, -1))  # B Y X C
+        return ctx.emit(self, "out", self.drop(self.token(grid.flatten(1, 2))))
+
+    def length(self, frames: Count) -> Count:
+        """All are of one size."""
+        return frames * 0 + len(self.token.names) + self.grid[0] * self.grid[1]
+
+    def shortened(self, ctx: Context) -> Context:
+        return replace(ctx, rows=None, keep=None, positions=None)
 
 
 class GridPosition(nn.Module):
@@ -106,11 +154,19 @@ class ClassToken(nn.Module):
 
     def __init__(self, dim: int):
         super().__init__()
-        self.token = nn.Parameter(torch.zeros(1, 1, dim))
-        nn.init.normal_(self.token, std=0.02)
+        self.token = learned_tokens(1, dim)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What stands in front, token by token."""
+        return ("[CLS]",)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([self.token.expand(x.shape[0], 1, -1), x], 1)
+        return torch.cat([self.first().expand(x.shape[0], -1, -1), x], 1)
+
+    def first(self) -> Tensor:
+        """What is put in front, 1 N C."""
+        return self.token
 
 
 class PlacedClassToken(ClassToken):
@@ -118,27 +174,104 @@ class PlacedClassToken(ClassToken):
 
     def __init__(self, dim: int):
         super().__init__(dim)
-        self.position = nn.Parameter(torch.zeros(1, 1, dim))
-        nn.init.normal_(self.position, std=0.02)
+        self.position = learned_tokens(1, dim)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([(self.token + self.position).expand(x.shape[0], 1, -1), x], 1)
+    def first(self) -> Tensor:
+        return self.token + self.position
 
 
-class RegisteredClassToken(PlacedClassToken):
-    """A placed class token and then `registers` learned tokens without positions: B T C → B (1 + registers + T) C.
+class DistilledClassToken(PlacedClassToken):
+    """A class token and a distillation token, each with a position of its own: B T C → B (2 + T) C (DeiT)."""
+
+    def __init__(self, dim: int):
+        super().__init__(dim)
+        self.distilled, self.position = learned_tokens(1, dim), learned_tokens(2, dim)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return "[CLS]", "[DIST]"
+
+    def first(self) -> Tensor:
+        return torch.cat([self.token, self.distilled], 1) + self.position
+
+
+class UnplacedRegisters(ClassToken):
+    """A class token and then `registers` learned tokens, all without positions: B T C → B (1 + registers + T) C.
 
     Darcet et al. 2023: room for what belongs to no patch.
     """
 
     def __init__(self, dim: int, registers: int):
         super().__init__(dim)
-        self.registers = nn.Parameter(torch.zeros(1, registers, dim))
-        nn.init.normal_(self.registers, std=0.02)
+        self.registers = learned_tokens(registers, dim)
 
-    def forward(self, x: Tensor) -> Tensor:
-        found = super().forward(x)
-        return torch.cat([found[:, :1], self.registers.expand(x.shape[0], -1, -1), found[:, 1:]], 1)
+    @property
+    def names(self) -> tuple[str, ...]:
+        return "[CLS]", *(f"[REG {at + 1}]" for at in range(self.registers.shape[1]))
+
+    def first(self) -> Tensor:
+        return torch.cat([super().first(), self.registers], 1)
+
+
+class RegisteredClassToken(UnplacedRegisters):
+    """The same with a position for the class token, which the registers have none of (DINOv2)."""
+
+    def __init__(self, dim: int, registers: int):
+        super().__init__(dim, registers)
+        self.position = learned_tokens(1, dim)
+
+    def first(self) -> Tensor:
+        return torch.cat([self.token + self.position, self.registers], 1)
+
+
+def learned_tokens(count: int, dim: int) -> nn.Parameter:
+    """1 N C"""
+    tokens = nn.Parameter(torch.zeros(1, count, dim))
+    nn.init.normal_(tokens, std=0.02)
+    return tokens
+
+
+class PatchCentres(nn.Module):
+    """Where the middle of each patch of an image stands, 1 T 2: y and x from −1 to 1, as float32.
+
+    The `first` tokens belong to no patch and stand at (0, 0).  While training, the image is as much as `stretch` times
+    as large or as small, drawn anew in each call.  B Ch H W → 1 T 2
+    """
+
+    def __init__(self, patch: int, first: int, *, stretch: float = 1.0):
+        super().__init__()
+        if not stretch >= 1:
+            raise UserError(f"PatchCentres(stretch={stretch})", allowed="1 or more")
+        self.patch, self.first, self.stretch = patch, first, stretch
+
+    def forward(self, images: Tensor) -> Tensor:
+        sides = patch_grid(images, self.patch)
+        axes = [(torch.arange(0.5, side, device=images.device) / side) * 2 - 1 for side in sides]
+        places = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, 1)  # N 2
+        if self.training and self.stretch > 1:
+            places = places * self.stretch ** torch.empty(1, device=images.device).uniform_(-1, 1)
+        return torch.cat([places.new_zeros(self.first, 2), places])[None]
+
+
+class PatchCells(nn.Module):
+    """In which cell of a grid of rows × cols each patch of an image stands, 1 T 2: y and x.
+
+    The `first` tokens belong to no patch and stand at (−1, −1).  Larger images stand closer, so that the offsets of
+    their patches are spread over those of the grid, between whole numbers.  B Ch H W → 1 T 2
+    """
+
+    def __init__(self, patch: int, first: int, grid: Grid):
+        super().__init__()
+        self.patch, self.first, self.grid = patch, first, grid
+
+    def forward(self, images: Tensor) -> Tensor:
+        sides = patch_grid(images, self.patch)
+        axes = [torch.arange(side, device=images.device) for side in sides]
+        if sides != self.grid:
+            pairs = zip(axes, sides, self.grid, strict=True)
+            axes = [axis * ((2 * cells - 1) / (2 * side - 1)) for axis, side, cells in pairs]
+        places = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, 1)  # N 2
+        return torch.cat([places.new_full((self.first, 2), -1), places])[None]
 
 
 class PatchDropout(TrainingOnly):

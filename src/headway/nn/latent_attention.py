@@ -1,4 +1,5 @@
-"""Self-attention that looks elsewhere than at plain keys: at nothing at all (a sink), or at keys made of few numbers.
+"""Self-attention that looks elsewhere than at plain keys: at nothing at all (a sink), at keys made of few numbers, or
+at distances as much as its input says.
 
 Axes:  B batch   T queries   S keys   C width   H heads   L latent width   P plain and R turned width of a head
        E value width
@@ -9,11 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn.attention import BIASED, UNBIASED, Biases, Keys, SelfAttention, merge, split
+from headway.nn.attention import BIASED, UNBIASED, Biases, Keys, SelfAttention, merge, share, split
+from headway.nn.bias import GatedT5Bias
 from headway.nn.context import Context, PackedLengths, padded
-from headway.ops.attend import DOT, Score
+from headway.ops.attend import DOT, Dot, Score
 from headway.ops.attention_map import AttentionMap
 from headway.ops.pattern import Causal, Pattern, Positions
 from headway.ops.rotary import Rotary
@@ -48,6 +51,29 @@ class SinkAttention(SelfAttention):
 
     def map(self, q: Tensor, keys: Keys, positions: Positions) -> AttentionMap:
         return replace(super().map(q, keys, positions), sink=self.sink)
+
+
+class GatedBiasAttention(SelfAttention):
+    """Self-attention whose inputs say how much each query minds the distances (WavLM).
+
+    The gate of a head is a · (b · scale − 1) + 2, where a and b are σ of sums of four numbers each, W x + b, of the
+    head's share x of the input.  Each query carries it behind its D numbers, where keys have a zero, to the bias.
+    """
+
+    weight_decay = False
+
+    def __init__(self, dim: int, heads: int, *, logit_bias: GatedT5Bias, dropout: float = 0.0):
+        width = share(dim, heads)
+        super().__init__(dim, heads, logit_bias=logit_bias, score=Dot(width**-0.5), dropout=dropout)
+        self.gate = nn.Linear(width, 8)
+        self.scale = nn.Parameter(torch.ones(1, heads, 1, 1))
+
+    def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
+        q, keys = super().queries_keys(x, positions, ctx)
+        parts = self.gate(split(padded(x, ctx.rows), self.heads)).unflatten(-1, (2, 4)).sum(-1)  # B H T 2
+        a, b = parts.sigmoid().split(1, -1)
+        gate = a * (b * self.scale - 1) + 2  # B H T 1
+        return torch.cat([q, gate], -1), keys._replace(k=F.pad(keys.k, (0, 1)))
 
 
 class LowRank(nn.Module):

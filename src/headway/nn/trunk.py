@@ -76,6 +76,26 @@ class Trunk(nn.Module):
         return self.embed.shortened(ctx) if isinstance(self.embed, Shortening) else ctx
 
 
+class PlacedTrunk(Trunk):
+    """A trunk whose stack is told where each token stands: `places` makes positions of the inputs."""
+
+    def __init__(self, embed: nn.Module, stack: nn.Module, head: nn.Module | None = None, *, places: nn.Module):
+        super().__init__(embed, stack, head)
+        self.places = places
+
+    def forward(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
+        return super().forward(inputs, self.placed(inputs, ctx), *marks)
+
+    def features(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
+        return super().features(inputs, self.placed(inputs, ctx), *marks)
+
+    def features_at(self, index: Tensor, inputs: Tensor, ctx: Context) -> Tensor:
+        return super().features_at(index, inputs, self.placed(inputs, ctx))
+
+    def placed(self, inputs: Tensor, ctx: Context) -> Context:
+        return replace(ctx, positions=self.places(inputs))
+
+
 class VotingTrunk(Trunk):
     """head(stack(embed(inputs))) + Σ votes(inputs): classes of a text, to which each word adds its own, B K."""
 

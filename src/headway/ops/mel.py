@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,11 +27,17 @@ from headway.ops.attend import shape_text
 class MelScale(ABC):
     """How high a frequency sounds, and back."""
 
+    gaps: ClassVar[bool] = False  # whether low mels may lie between two frequencies and hold none
+
     @abstractmethod
     def mel(self, hertz: Tensor) -> Tensor: ...
 
     @abstractmethod
     def hertz(self, mel: Tensor) -> Tensor: ...
+
+    def straight(self, hertz: Tensor) -> Tensor:
+        """Along what the sides of triangles are straight: hertz, as in most libraries."""
+        return hertz
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,16 @@ class Htk(MelScale):
 
     def hertz(self, mel: Tensor) -> Tensor:
         return 700 * (10 ** (mel / 2595) - 1)
+
+
+@dataclass(frozen=True)
+class Kaldi(Htk):
+    """Htk's, with triangles that are straight along mels."""
+
+    gaps: ClassVar[bool] = True
+
+    def straight(self, hertz: Tensor) -> Tensor:
+        return self.mel(hertz)
 
 
 @dataclass(frozen=True)
@@ -262,6 +279,26 @@ class LogMel:
         return transform.abs().pow(self.power).mT
 
 
+@dataclass(frozen=True)
+class KaldiMel(LogMel):
+    """Kaldi's frames: each less its mean, and each sample less most of the one before it, in a symmetric window."""
+
+    n_fft: int = 512
+    scale: MelScale = Kaldi()
+    floor: float = torch.finfo(torch.float32).eps
+    framing: FramePlacement = Inside()
+    level: MelLevel = AsIs()
+    emphasis: float = 0.97
+
+    def spectrum(self, waves: Tensor, lengths: list[int], frames: int) -> Tensor:
+        """In double precision: the logarithm of what nearly vanishes is large."""
+        x = waves.double()[:, : (frames - 1) * self.hop + self.window].unfold(1, self.window, self.hop)  # B T N
+        x = x - x.mean(-1, keepdim=True)
+        before = torch.cat([x[..., :1], x[..., :-1]], -1)
+        window = torch.hann_window(self.window, periodic=False, dtype=x.dtype, device=x.device)
+        return torch.fft.rfft((x - self.emphasis * before) * window, self.n_fft).abs().pow(self.power).to(waves.dtype)
+
+
 # 25 ms every 10 ms of 30 s at 16 kHz; large-v3 and turbo have replace(WHISPER, mels=128)
 WHISPER = LogMel(n_fft=400, scale=SLANEY, height=UNIT_AREA, base=10.0, framing=Centred(spare=1), level=BelowPeak(8.0))
 
@@ -275,15 +312,16 @@ def mel_filters(n_fft: int, rate: int, mels: int, low: float, high: float, scale
     """
     first, last = scale.mel(torch.tensor([low, high], dtype=torch.float64)).tolist()
     corners = scale.hertz(torch.linspace(first, last, mels + 2, dtype=torch.float64))  # M + 2
-    bins = torch.arange(n_fft // 2 + 1, dtype=torch.float64)[:, None] * (rate / n_fft)  # F 1
-    before, middle, behind = corners[:-2], corners[1:-1], corners[2:]
+    bins = scale.straight(torch.arange(n_fft // 2 + 1, dtype=torch.float64)[:, None] * (rate / n_fft))  # F 1
+    sides = scale.straight(corners)
+    before, middle, behind = sides[:-2], sides[1:-1], sides[2:]
     rise, fall = (bins - before) / (middle - before), (behind - bins) / (behind - middle)  # F M
     filters = torch.minimum(rise, fall).clamp(min=0)
     empty = (filters == 0).all(0).nonzero()
-    if len(empty):
+    if len(empty) and not scale.gaps:
         said = f"no frequency of a transform of {n_fft} samples lies in mel {int(empty[0])} of {mels}"
         raise UserError(said, allowed="mels that each hold a frequency", do="take fewer mels, or a larger n_fft")
-    return filters * height(behind - before)
+    return filters * height(corners[2:] - corners[:-2])
 
 
 def reflect(at: Tensor, length: Tensor) -> Tensor:

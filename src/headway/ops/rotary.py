@@ -116,6 +116,25 @@ class Rotary:
 
 
 @dataclass(frozen=True)
+class GridRotary(Rotary):
+    """Turns half of the pairs by a token's y, the others by its x, in whole turns: `positions` are B|1 T 2 (DINOv3).
+
+    A token that belongs to no place stands at (0, 0), where nothing turns.
+    """
+
+    def __post_init__(self) -> None:
+        if self.width % 4:
+            raise UserError(f"{self} has no pairs for y and for x", allowed="a turned width that is a multiple of 4")
+        super().__post_init__()
+
+    def waves(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        frequencies = self.scaling.frequencies(self.width // 2, self.base, positions)
+        angles = (2 * math.pi * positions[..., None].float() * frequencies).flatten(-2)[:, None]  # B|1 1 T F
+        amplitude = self.scaling.amplitude()
+        return angles.cos() * amplitude, angles.sin() * amplitude
+
+
+@dataclass(frozen=True)
 class Llama3(Scaling):
     """Pairs that turn more than `high` times within the trained context stay, those below `low` turns are slowed."""
 

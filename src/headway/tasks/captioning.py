@@ -43,8 +43,8 @@ from headway.tasks.caption_batches import (
 )
 from headway.tasks.ctc_speech import Transcribes, about_media
 from headway.tasks.generation import (
-    DECODING,
     GREEDY_OPTIONS,
+    WRITING,
     GenerationOptions,
     hypotheses,
     longest_target,
@@ -118,7 +118,7 @@ class WritesAboutMedia(TextsAboutMedia):
     `evenness`), with hard attention by REINFORCE, where the baseline is how good its captions have been of late.
     """
 
-    decoding = DECODING
+    decoding = WRITING
     target = "token"
     beams = True
     reads: ClassVar[str]  # images or sounds
@@ -250,7 +250,7 @@ class Captioning(WritesAboutMedia):
     name = "captioning"
     does = "writes what is on an image"
     reads = "images"
-    architectures = ("captioner", "vit_captioner")
+    architectures = ("captioner", "vit_captioner", "trocr")
     encoder_place = "encoder."
     presets_by_size = ("captioner-small", "captioner")
     sample_names = ("image", "the model", "people")

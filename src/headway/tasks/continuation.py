@@ -19,8 +19,8 @@ from headway.generate.session import context_of
 from headway.nn.trunk import Trunk, device_of
 from headway.tasks.batches import FittedRow
 from headway.tasks.generation import (
-    DECODING,
     GREEDY_OPTIONS,
+    WRITING,
     GenerationOptions,
     continuation_job,
     hypotheses,
@@ -36,7 +36,7 @@ from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 class ContinuesInput(ReadsText):
     """A task whose models write behind what they read; `settings` are what the model's config says of its tokens."""
 
-    decoding = DECODING
+    decoding = WRITING
     continues: ClassVar[bool] = True  # whether an answer is the rest of the input, and not a text of its own
 
     settings: Mapping[str, Any]

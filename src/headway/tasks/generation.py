@@ -67,7 +67,8 @@ class GenerationOptions:
     """How to decode, where the model writes; `mask_candidates` is how many fillings of a mask to name.
 
     `max_new_tokens` counts rows where the answer is a table.  `draft` proposes tokens ahead: a `PromptLookup`, or a
-    smaller model of the same kind and tokens.  `interrupt` is called before each step, and may raise to end a call that
+    smaller model of the same kind and tokens.  `languages` are the source's and the target's, of a translator that
+    knows several; None: as its files say.  `interrupt` is called before each step, and may raise to end a call that
     nobody waits for.
     """
 
@@ -76,6 +77,7 @@ class GenerationOptions:
     stop: tuple[str, ...] = ()
     mask_candidates: int = 5
     draft: PromptLookup | nn.Module | None = None
+    languages: tuple[str | None, str | None] = (None, None)
     interrupt: Interrupt = field(default=go_on, repr=False)
 
 
@@ -85,6 +87,10 @@ GREEDY_OPTIONS = GenerationOptions()
 def generation_options(**how: Any) -> GenerationOptions:
     """How to decode, by the names of `DecodingOptions`."""
     asked = DecodingOptions(**how)
+    return replace(decoding_options(asked), languages=(asked.source_language, asked.target_language))
+
+
+def decoding_options(asked: DecodingOptions) -> GenerationOptions:
     limit, stops = asked.max_new_tokens, (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop)
     if asked.beam is not None:
         from headway.generate.beam import BEAM, Beam
@@ -105,7 +111,9 @@ def generation_options(**how: Any) -> GenerationOptions:
 
 
 AHEAD = ("draft", "lookup")  # options of speculative decoding
-DECODING = tuple(field.name for field in fields(DecodingOptions))  # the options of a task that writes tokens
+LANGUAGES = ("source_language", "target_language")  # options of a translator
+DECODING = tuple(field.name for field in fields(DecodingOptions))
+WRITING = tuple(name for name in DECODING if name not in LANGUAGES)  # the options of a task that writes tokens
 
 
 def check_useful(how: Mapping[str, Any], useful: Sequence[str], does: str) -> None:

@@ -27,7 +27,7 @@ from headway.data.text_lines import MediaLocation, inside
 from headway.data.transforms.compose import Compose, as_image
 from headway.nn.context import Context, PackedLengths
 from headway.nn.frames import Shortening, WaveEmbed
-from headway.nn.image import ClassToken, ImageEmbed
+from headway.nn.image import ClassToken, ImageEmbed, SpectrogramEmbed
 from headway.nn.trunk import Trunk, encoder_of
 from headway.ops.mel import LogMel
 from headway.ops.patches import patch_grid
@@ -36,7 +36,6 @@ from headway.tasks.model_parts import ModelParts, reads_media
 from headway.tasks.tracing import (
     Axes,
     Axis,
-    FrameAxis,
     InputImage,
     InputSeries,
     InputSound,
@@ -197,10 +196,11 @@ class MelInput(SoundInput):
     frames: Compose = NO_CHANGE
 
     def size(self, stored: str, extent: Sequence[int]) -> int:
-        return self.mel.frames(super().size(stored, extent))
+        return self.preprocess.length(self.mel.frames(super().size(stored, extent)))
 
     def load(self, stored: str, random: np.random.Generator) -> Tensor:
-        return self.frames(self.mel(self.waves(self.wave(stored), random)[None])[0], random)
+        heard = self.mel(self.waves(self.wave(stored), random)[None])[0]
+        return self.frames(self.preprocess.fit(heard), random)
 
     def without_augmentation(self) -> MelInput:
         return replace(self, waves=NO_CHANGE, frames=NO_CHANGE)
@@ -283,12 +283,15 @@ def patch_axis(trunk: Trunk, images: Tensor) -> Axis | None:
     """The patches of images (1 Ch H W) as tokens; None for an encoder whose every layer has a grid of its own."""
     if not isinstance(trunk.embed, ImageEmbed):
         return None
-    first = ("[CLS]",) if isinstance(trunk.embed.token, ClassToken) else ()
+    token = trunk.embed.token
+    first = token.names if isinstance(token, ClassToken) else ()
     return cells(patch_grid(images, trunk.embed.patches.patch), first)
 
 
-def frame_axis(trunk: Trunk, count: int, seconds: float) -> FrameAxis:
-    """The tokens that so many frames or samples become, each of so many seconds."""
+def frame_axis(trunk: Trunk, count: int, seconds: float) -> Axis:
+    """The tokens that so many frames or samples become, each of so many seconds; patches are cells of a grid."""
+    if isinstance(trunk.embed, SpectrogramEmbed):
+        return cells(trunk.embed.grid, trunk.embed.token.names)
     if not isinstance(trunk.embed, Shortening):
         return frames(count, seconds)
     return frames(trunk.embed.length(count), seconds * trunk.embed.factor)

@@ -211,8 +211,8 @@ class ImageClassification(MediaClassification):
     things = reads = "images"
     head = "classes"
     architectures = (
-        *("vit", "dinov2", "swin", "swinv2", "mvit", "mvitv2", "resnet", "lrnet"),
-        *("clip_image", "siglip_image"),
+        *("vit", "deit", "beit", "dinov2", "dinov3", "swin", "swinv2", "mvit", "mvitv2"),
+        *("resnet", "convnext", "lrnet", "clip_image", "siglip_image"),
     )
     presets_by_size = ("resnet-nano", "resnet-18", "resnet-50")
 
@@ -228,7 +228,7 @@ class SoundClassification(MediaClassification):
     does = "names the class of a sound"
     reads = "sounds"
     head = "rows"
-    architectures = ("conformer",)
+    architectures = ("conformer", "ast")
     presets_by_size = ("conformer-nano", "conformer-s")
 
     @classmethod

@@ -202,9 +202,13 @@ class Seq2Seq(TokenRows):
     def job(self, model: nn.Module, sources: list[list[int]], options: GenerationOptions) -> Any:
         """The decoding of answers to sources."""
         assert isinstance(model, EncoderDecoder)
+        settings, start, (source, target) = self.settings, self.start_token, options.languages
+        if source is not None:
+            sources = self.tokenizer.in_language(sources, source)
+        if target is not None:
+            settings = {**settings, "forced_bos_token_id": self.target_tokenizer.language(target)}
         draft = source_draft(options, sources, same_tokens=self.tokenizer is self.target_tokenizer)
         memory = encode_sources(model, sources)
-        settings, start = self.settings, self.start_token
         return writing_job(model, memory, len(sources), self.target_tokenizer, settings, start, options, draft)
 
     def evaluate(

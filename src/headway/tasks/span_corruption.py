@@ -26,7 +26,7 @@ from headway.nn.trunk import EncoderDecoder
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Row, TokenPrediction, ids, some
-from headway.tasks.generation import DECODING, GREEDY_OPTIONS, GenerationOptions
+from headway.tasks.generation import GREEDY_OPTIONS, WRITING, GenerationOptions
 from headway.tasks.language_modelling import REPORT_TOKENS, TEMPERATURE, LanguageModelling, WindowBatch, own_random
 from headway.tasks.model_parts import ModelParts
 from headway.tasks.results import (
@@ -59,7 +59,7 @@ class SpanCorruption(LanguageModelling):
     `sentinels` are the ids of the tokens that stand for the runs, in their order.
     """
 
-    decoding = DECODING
+    decoding = WRITING
     name = "span-corruption"
     does = "writes what was taken out of texts"
     architectures = Seq2Seq.architectures

@@ -29,7 +29,7 @@ from headway.nn.head import word_head
 from headway.nn.trunk import EncoderDecoder, device_of
 from headway.tasks.batches import Batch, DataRow, EncoderInput, Row, TokenPrediction, cut, to_device
 from headway.tasks.ctc_speech import Transcribes
-from headway.tasks.generation import AHEAD, DECODING, GREEDY_OPTIONS, GenerationOptions
+from headway.tasks.generation import AHEAD, GREEDY_OPTIONS, WRITING, GenerationOptions
 from headway.tasks.inputs import file_named
 from headway.tasks.media_encoding import sample_sound, sound_of
 from headway.tasks.model_parts import ModelParts, required_tokenizer
@@ -62,7 +62,7 @@ class WhisperBatch(Batch):
 class WhisperTranscription(Transcribes):
     """Write what is said in a sound; `settings` are its generation_config.json's, and `window` is in frames."""
 
-    decoding = tuple(name for name in DECODING if name not in ("stop", "length_penalty", "best", "patient", *AHEAD))
+    decoding = tuple(name for name in WRITING if name not in ("stop", "length_penalty", "best", "patient", *AHEAD))
     name = "whisper"
     target = "token"
 

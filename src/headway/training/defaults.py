@@ -96,13 +96,14 @@ def weights_per_token(config: Any, unit: str) -> int:
 
 
 def config_dim(config: Any) -> int:
-    """The width of a model."""
+    """The width of a model; of a pyramid, that of its first stage."""
     if config is None:
         return CUSTOM_WIDTH
     encoder = getattr(config, "encoder", None)
     if encoder and not hasattr(config, "dim"):  # a model that is an encoder and little else
         return config_dim(config_of(encoder) if isinstance(encoder, str) else encoder)
-    return max(getattr(config, "dim", 0), getattr(config, "hidden", 0) if hasattr(config, "cell") else 0)
+    first = next(iter(getattr(config, "widths", ())), 0)
+    return max(getattr(config, "dim", first), getattr(config, "hidden", 0) if hasattr(config, "cell") else 0)
 
 
 def default_batch(task: Task, encoded: EncodedDataset, tokens: float) -> int:

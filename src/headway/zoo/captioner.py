@@ -60,7 +60,7 @@ def build(c: Config) -> Captioner:
         readout=DeepOutput(c.dim, c.hidden, eye.dim, dropout=c.dropout),
     )
     decoder = Trunk(TokenEmbed(c.vocab, c.dim), recurrent, LMHead(c.dim, c.vocab, bias=True))
-    return Captioner(Trunk(eye.trunk.embed, eye.trunk.stack, Places(eye.first)), decoder, eye.stride)
+    return Captioner(eye.under(Places(eye.first)), decoder, eye.stride)
 
 
 def convolutions(c: Config) -> ImageEncoder:

@@ -51,7 +51,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("latent plain turned rank", 1, MAX_WIDTH),
     **each("hidden decoder_hidden image_hidden expert_hidden value", 1, MAX_WIDTH),
     **each("vocab source_vocab target_vocab", 0, MAX_TOKENS),  # a Transformer of vectors has no vocabulary
-    **each("context source_context window longest farthest original_context", 1, MAX_TOKENS),
+    **each("context source_context frames window longest farthest original_context", 1, MAX_TOKENS),
     **each("first end start pad", 0, MAX_TOKENS),
     **each("local_layers unplaced_layers dense_layers shared", 0, MAX_LAYERS),
     **each("kept", 1, MAX_LAYERS),
@@ -64,7 +64,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("patch stride strides kernel kernels size share windows", 1, MAX_CELLS),
     **each("pretrained attention", 0, MAX_CELLS),  # 0: as in training, and the number of a stage
     **each("directions", 1, 2),
-    **each("factor", 1, 1e6),
+    **each("factor stretch", 1, 1e6),
     **each("eps", 0, 1),
     **each("ratio temperature", 1e-6, 1e3),
     **each("base", 1e-3, 1e12),

@@ -258,12 +258,12 @@ def images(config: object, model: nn.Module, batch: int) -> tuple[Tensor, ...]:
 
 
 def sounds(config: object, batch: int, length: int | None) -> tuple[Tensor, ...]:
-    """B T M; Whisper's window is fixed, two frames of it a token; the waveform has one number at a time."""
+    """B T M; Whisper's window is fixed, two frames of it a token, and AST's; waveforms have one number at a time."""
     c = cast(Any, config)
     if hasattr(c, "mels"):
         return (empty(batch, 2 * c.source_context, c.mels),)
     if hasattr(c, "features"):
-        return (empty(batch, FRAMES if length is None else length, c.features),)
+        return (empty(batch, getattr(c, "frames", FRAMES if length is None else length), c.features),)
     if hasattr(c, "strides"):
         return (empty(batch, SAMPLES if length is None else length, 1),)
     return ()

@@ -36,6 +36,11 @@ class ImageEncoder(NamedTuple):
     stride: int  # pixels from one cell to the next
     first: int = 0  # tokens before those of the grid: a class token
 
+    def under(self, head: nn.Module) -> Trunk:
+        """The trunk, which is of this encoder alone, with another head."""
+        self.trunk.head = head
+        return self.trunk
+
     def pool(self) -> Pool:
         """What an image is read off by: its class token, where there is one, or the mean of its cells."""
         return FirstToken() if self.first else MeanPool()

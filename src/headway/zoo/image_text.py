@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from torch import nn
 
 from headway.nn.towers import Projection, TwoTowers
-from headway.nn.trunk import Trunk
 from headway.zoo import clip
 from headway.zoo.build import FROM_FIELDS, config_like
 from headway.zoo.encoders import image_encoder
@@ -40,4 +39,4 @@ def build(c: Config) -> TwoTowers:
     eye = image_encoder(c.encoder, c.image, channels=3)
     head = clip.projected(Projection(eye.dim, c.width, pool=eye.pool(), norm=nn.LayerNorm(eye.dim)))
     texts = clip.text_tower(config_like(clip.Config, c), c.width)
-    return TwoTowers(Trunk(eye.trunk.embed, eye.trunk.stack, head), texts)
+    return TwoTowers(eye.under(head), texts)

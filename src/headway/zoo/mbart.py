@@ -1,7 +1,8 @@
 """mBART: BART's encoder and decoder, pre-norm, for many languages.
 
 Liu et al. 2020.  M2M-100 (Fan et al. 2020) and NLLB (2022) have sinusoidal positions and no norm behind the embedding,
-as has Pegasus (Zhang et al. 2020).
+as has Pegasus (Zhang et al. 2020).  The language to write is the first token of an answer: `headway run MODEL "text"
+--target-language fra_Latn`, and `--source-language` where it is not that of the model's files.
 """
 
 from __future__ import annotations

@@ -255,6 +255,13 @@ PRESETS: dict[str, Preset] = {
     "vit-l16": vit(1024, 24, 16),
     "vit-h14": vit(1280, 32, 16, patch=14),
     "dinov2-s14": sized("dinov2", 384, 12, 6),
+    # Siméoni et al. 2025; Touvron et al. 2021, with its teacher's token; Bao et al. 2021
+    "dinov3-s16": sized("dinov3", 384, 12, 6),
+    "dinov3-b16": sized("dinov3", 768, 12, 12, hidden=3072),
+    "deit-ti16": sized("deit", 192, 12, 3),
+    "deit-b16": sized("deit", 768, 12, 12),
+    "beit-b16": sized("beit", 768, 12, 12),
+    "beit-l16": sized("beit", 1024, 24, 16, hidden=4096, layer_scale=1e-5),
     # every pixel a token; 128: the size at which lectures count what its attention would take
     "pixels-nano": vit(64, 4, 4, image=28, channels=1, patch=1, classes=10, pool="mean"),
     "pixels-128": vit(1024, 48, 16, image=128, patch=1, pool="mean"),
@@ -269,6 +276,10 @@ PRESETS: dict[str, Preset] = {
     "simmim-swin-b": simmim(
         "Swin", dim=128, layers=(2, 2, 18, 2), heads=(4, 8, 16, 32), image=192, windows=(6, 6, 6, 6)
     ),
+    # Liu et al. 2022; V2: Woo et al. 2023
+    "convnext-t": of("convnext", depth_dropout=0.1),
+    "convnext-b": of("convnext", layers=(3, 3, 27, 3), widths=(128, 256, 512, 1024), depth_dropout=0.5),
+    "convnextv2-t": of("convnext", ffn="normed", layer_scale=0.0, depth_dropout=0.2),
     # Liu et al. 2021; nano: for 28×28 grey images on a laptop
     "swin-nano": of(
         "swin", image=28, channels=1, patch=2, dim=48, layers=(2, 2), heads=(3, 6), windows=(7, 7), classes=10

@@ -34,4 +34,4 @@ def build(c: Config) -> Trunk:
     """B Ch H W → B width; its features are the encoder's, of which the class token is read where there is one."""
     eye = image_encoder(c.encoder, c.image, c.channels)
     head = Projection(eye.dim, c.width, pool=eye.pool(), inside=Hidden(eye.dim, F.relu, bias=True))
-    return Trunk(eye.trunk.embed, eye.trunk.stack, head)
+    return eye.under(head)

@@ -53,7 +53,7 @@ def build(c: Config) -> Captioner:
     decoder = Trunk(embed, writer(c, eye.dim), LMHead(c.dim, c.vocab, tied=embed.token))
     xavier(decoder)
     nn.init.normal_(embed.token.weight, std=c.dim**-0.5)  # as wide as its positions once it is scaled
-    return Captioner(Trunk(eye.trunk.embed, eye.trunk.stack, Places(eye.first)), decoder, eye.stride)
+    return Captioner(eye.under(Places(eye.first)), decoder, eye.stride)
 
 
 def writer(c: Config, memory: int) -> Stack:

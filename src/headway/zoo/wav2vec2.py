@@ -1,6 +1,7 @@
-"""wav2vec 2.0 and HuBERT: convolutions over the waveform, positions by a wide convolution, then a plain encoder.
+"""wav2vec 2.0, HuBERT and WavLM: convolutions over the waveform, positions by a wide convolution, then an encoder.
 
-Baevski et al. 2020; Hsu et al. 2021.  The base models are post-norm, the large ones pre-norm.  It reads samples, B N 1,
+Baevski et al. 2020; Hsu et al. 2021; Chen et al. 2022, whose layers share a learned number for each distance, and each
+query says how much it minds it.  The base models are post-norm, the large ones pre-norm.  It reads samples, B N 1,
 at 16 kHz; 320 of them make a token.
 """
 
@@ -11,10 +12,12 @@ from dataclasses import dataclass
 from torch import nn
 
 from headway.nn.attention import SelfAttention
+from headway.nn.bias import GatedT5Bias
 from headway.nn.block import Block, Residual, Stack
 from headway.nn.convnet import ConvPosition
 from headway.nn.ffn import FFN
 from headway.nn.frames import WaveEmbed
+from headway.nn.latent_attention import GatedBiasAttention
 from headway.nn.trunk import Trunk
 from headway.zoo.build import FROM_FIELDS
 from headway.zoo.choices import activation, named
@@ -37,6 +40,8 @@ class Config:
     order: str = "post"  # where the norms of the encoder stand
     kernel: int = 128  # tokens that the convolution of positions reaches over
     groups: int = 16  # of its channels
+    buckets: int = 0  # of distances between tokens; 0: nothing is told of them but by the convolution
+    longest: int = 800  # distance that has a bucket of its own
     top: str = "ctc"
     classes: int = 2  # where the top has some
     width: int = 256  # before the classes of a clip
@@ -57,9 +62,16 @@ def build(c: Config) -> Trunk:
     def sublayer(body: nn.Module) -> Residual:
         return Residual(body, drop=c.dropout, **{slot: nn.LayerNorm(c.dim)})
 
+    distances = GatedT5Bias(c.heads, c.buckets, c.longest) if c.buckets else None
+
+    def attention() -> SelfAttention:
+        if distances is None:
+            return SelfAttention(c.dim, c.heads, dropout=c.attention_dropout)
+        return GatedBiasAttention(c.dim, c.heads, logit_bias=distances, dropout=c.attention_dropout)
+
     def block() -> Block:
         ffn = FFN(c.dim, c.hidden, act=activation(c.act), dropout=c.act_dropout)
-        return Block(attn=sublayer(SelfAttention(c.dim, c.heads, dropout=c.attention_dropout)), ffn=sublayer(ffn))
+        return Block(attn=sublayer(attention()), ffn=sublayer(ffn))
 
     embed = WaveEmbed(
         c.dim,

@@ -19,10 +19,10 @@ from headway.zoo.build import ARCHITECTURES
 from tests.onnx_export.small_models import SMALL, small
 
 REFUSED = {
-    "mae": "is made to learn: it is told which patches are hidden",
-    "simmim": "is made to learn: it is told which patches are hidden",
-    "rnn": "reads its tokens one by one with torch's GRU",
-    "seq2seq": "reads its tokens one by one with torch's LSTM",
+    "mae": "models are made to learn: they are told which patches are hidden",
+    "simmim": "models are made to learn: they are told which patches are hidden",
+    "rnn": "models read their tokens one by one with torch's GRU",
+    "seq2seq": "models read their tokens one by one with torch's LSTM",
 }
 WRITTEN = [name for name in SMALL if name not in REFUSED]
 # what a file is called, of models that are not one graph alone

@@ -55,11 +55,11 @@ def graphs_of(model: Model) -> list[OnnxGraph]:
     if model.architecture == CUSTOM:
         raise UserError("a torch module of your own is not written as ONNX here", do="call torch.onnx.export with it")
     if isinstance(body, MaskedAutoencoder | MaskedImageModel):
-        said = f"a {model.architecture} is made to learn: it is told which patches are hidden, and draws their pixels"
+        said = f"{model.architecture} models are made to learn: they are told which patches are hidden"
         raise UserError(said, do="train a classifier from it, with headway train --from, and convert that")
     for part in body.modules():
         if type(part) in (nn.LSTM, nn.GRU, nn.RNN):
-            said = f"a {model.architecture} model reads its tokens one by one with torch's {type(part).__name__}"
+            said = f"{model.architecture} models read their tokens one by one with torch's {type(part).__name__}"
             raise UserError(f"{said}, which is not written as ONNX for rows of any length")
     if isinstance(body, TwoTowers):
         towers = {"vision_model": body.image, "text_model": body.text}
@@ -240,7 +240,7 @@ def measured(
 
     two: Sequence[Sizes] = sizes[:2] or ({BATCH: 2}, {BATCH: 3})
     (slots, small), (_, large) = (kept(one[BATCH], length, one) for one, length in zip(two, (2, 4), strict=True))
-    grows = [slot.grows for slot in slots for _ in range(slot.count)]
+    grows = [slot.grows for slot in slots for _ in range(slot.parts)]
     axes = [
         tuple(
             a if a == b and at else BATCH if at == 0 else PAST if growing else MEMORY

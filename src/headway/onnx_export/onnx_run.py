@@ -68,15 +68,14 @@ class OnnxFolder:
         prompt = self.encode(text) or writing["begin"]
         if context is not None and len(prompt) > context:
             prompt = prompt[-writing["reread"] :]
-        new, read_from, past = list[int](), 0, self.no_past("model.onnx", 1)
+        new, first, done, past = list[int](), 0, 0, self.no_past("model.onnx", 1)
         while True:
-            ids = [*prompt, *new][read_from:]
+            ids = [*prompt, *new][first:]
             if context is not None and len(ids) > context:  # it reads the last tokens again
-                read_from, past = read_from + len(ids) - writing["reread"], self.no_past("model.onnx", 1)
+                first, done, past = first + len(ids) - writing["reread"], 0, self.no_past("model.onnx", 1)
                 ids = ids[-writing["reread"] :]
-            begun = length_of(past)
-            found = self.run("model.onnx", {**read([ids]), "input_ids": np.array([ids[begun:]]), **past})
-            past = as_past(found)
+            found = self.run("model.onnx", {**read([ids]), "input_ids": np.array([ids[done:]]), **past})
+            done, past = len(ids), as_past(found)
             if self.ended(new, found["logits"][0, -1], prompt):
                 break
         return text + self.decoded([*prompt, *stripped(new, writing)])[len(self.decoded(prompt)) :]
@@ -92,7 +91,7 @@ class OnnxFolder:
         begin, new = list(writing["begin"]), list[int]()
         if writing.get("languages"):  # Whisper hears which is spoken
             logits = self.run(decoder, {**nothing, "input_ids": np.array([begin[:1]])})["logits"][0, -1]
-            begin[1] = max(writing["languages"], key=lambda one: logits[one])
+            begin[1] = max(writing["languages"], key=logits.__getitem__)
         found = self.run(decoder, {**nothing, "input_ids": np.array([begin])})
         while not self.ended(new, found["logits"][0, -1], begin):
             step = {**memory, **as_past(found), "use_cache_branch": np.array([True])}
@@ -110,7 +109,7 @@ class OnnxFolder:
         forced = writing["last"] if writing["last"] and len(new) == most - 1 else writing["first"] if not new else []
         logits = logits.copy()
         logits[never] = -np.inf
-        new.append(int(logits.argmax()) if not forced else max(forced, key=lambda one: logits[one]))
+        new.append(int(max(forced, key=logits.__getitem__) if forced else logits.argmax()))
         return new[-1] in writing["stop"] or len(new) >= most
 
     def filled(self, text: str) -> str:
@@ -179,11 +178,6 @@ def read(rows: list[list[int]]) -> Arrays:
 def as_past(found: Arrays) -> Arrays:
     """What one call keeps, as the next reads it."""
     return {f"past_key_values{k.removeprefix('present')}": v for k, v in found.items() if k.startswith("present.")}
-
-
-def length_of(past: Arrays) -> int:
-    """Tokens of the past."""
-    return next(iter(past.values())).shape[2]
 
 
 def repeated(ids: list[int], size: int) -> list[int]:

@@ -27,19 +27,19 @@ Owner = tuple[tuple[int, ...], nn.Module]  # the pass through shared parts, and 
 
 
 class Slot(NamedTuple):
-    """What one part of a decoder keeps: `count` tensors, to which calls append where it `grows`."""
+    """What one part of a decoder keeps: `parts` tensors, to which calls append where it `grows`."""
 
     owner: Owner
     grows: bool
     carried: bool  # each call replaces it
-    count: int
+    parts: int
 
     def names(self, at: int, beside_memory: bool) -> list[str]:
         """How its tensors are called behind `past_key_values` and `present`; `at` counts slots of its kind."""
         side = ("decoder." if self.grows else "encoder.") if beside_memory else ""
-        if self.count == 2 and not self.carried:
+        if self.parts == 2 and not self.carried:
             return [f"{at}.{side}key", f"{at}.{side}value"]
-        return [f"{at}.state.{n}" for n in range(self.count)]
+        return [f"{at}.state.{n}" for n in range(self.parts)]
 
 
 def slots_of(state: State, path: tuple[int, ...] = ()) -> list[tuple[Slot, Tensors]]:
@@ -114,7 +114,7 @@ class CachedDecoder(nn.Module):
         named = dict(zip(self.inputs.names(), given, strict=False))
         rest, past = iter(given[len(named) :]), dict[Owner, tuple[bool, Tensors]]()
         for slot in self.slots:
-            past[slot.owner] = slot.grows, tuple(next(rest) for _ in range(slot.count))
+            past[slot.owner] = slot.grows, tuple(next(rest) for _ in range(slot.parts))
         tokens, mask, memory_mask = named["input_ids"], named.get("attention_mask"), named.get("encoder_attention_mask")
         state = PastState(self.places(tokens, mask, past), past)
         ctx = Context(

@@ -55,8 +55,8 @@ class Reading:
         return x, Context(keep=keep, positions=at), rest
 
 
-def reading_of(encoder: Trunk, config: Any) -> Reading:
-    """What an encoder reads, by its embedding and the sizes in its config."""
+def reading_of(encoder: Trunk, config: Any, pixels: tuple[int, int] | None = None) -> Reading:
+    """What an encoder reads, by its embedding and the sizes in its config; images of `pixels`, where that is given."""
     embed = encoder.embed
     if isinstance(embed, TokenEmbed):
         vocab, segments = embed.token.num_embeddings, embed.segment is not None
@@ -73,7 +73,7 @@ def reading_of(encoder: Trunk, config: Any) -> Reading:
     side = getattr(config, "image", None)
     if side is None:
         raise UserError(f"there is no ONNX input for what {type(embed).__name__} reads")
-    return Reading("pixel_values", (BATCH, getattr(config, "channels", 3), side, side))
+    return Reading("pixel_values", (BATCH, getattr(config, "channels", 3), *(pixels or (side, side))))
 
 
 class EncoderGraph(nn.Module):

@@ -72,15 +72,17 @@ def write_graphs(graphs: Sequence[OnnxGraph], folder: Path, architecture: str) -
 @contextmanager
 def quiet() -> Generator[None]:
     """Without what torch's exporter says of packages and of its own future."""
-    log = logging.getLogger("torch.onnx")
-    before = log.level
-    log.setLevel(logging.ERROR)
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    before = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        log.setLevel(before)
+        for log, level in zip(logs, before, strict=True):
+            log.setLevel(level)
 
 
 @torch.no_grad()
@@ -110,12 +112,13 @@ def traced(graph: OnnxGraph, architecture: str) -> Any:
         reason = re.sub(r"\x1b\[[\d;]*m", "", str(getattr(error, "__cause__", None) or error)).strip()
         said = f"torch cannot write this {architecture} as ONNX: {reason.partition(chr(10))[0]:.200}"
         raise UserError(said) from error
-    name_axes(proto.graph, graph.inputs)
+    tidy(proto.graph, graph.inputs)
     return proto
 
 
-def name_axes(graph: Any, inputs: Mapping[str, Axes]) -> None:
-    """Axes of any length by their names, in place of torch's symbols."""
+def tidy(graph: Any, inputs: Mapping[str, Axes]) -> None:
+    """Axes of any length by their names, in place of torch's symbols; and without the lines of code, and their files,
+    that each node was traced in."""
     names = dict[str, str]()
     for value in graph.input:
         for dim, axis in zip(value.type.tensor_type.shape.dim, inputs[value.name], strict=True):
@@ -125,13 +128,16 @@ def name_axes(graph: Any, inputs: Mapping[str, Axes]) -> None:
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param:
                 dim.dim_param = re.sub(r"\w+", lambda found: names.get(found[0], found[0]), dim.dim_param)
-    del graph.value_info[:]  # in the old names, and nobody needs them
+    del graph.value_info[:], graph.metadata_props[:]  # in the old names, and nobody needs them
+    for one in (*graph.node, *graph.initializer, *graph.input, *graph.output):
+        del one.metadata_props[:]
+        one.doc_string = ""
 
 
 def save(proto: Any, path: Path, limit: int = MAX_BYTES) -> None:
     """Writes a graph; its weights into a file beside it where it would be larger than ONNX allows."""
     onnx = library("onnx")
-    beside = proto.ByteSize() > limit
+    beside = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > limit
     location = {"save_as_external_data": True, "location": f"{path.name}_data"} if beside else {}
     onnx.save(proto, str(path), **location)
 
@@ -248,7 +254,7 @@ def compared(graphs: Sequence[OnnxGraph], path: Path) -> OnnxDifference:
 def opened(path: Path) -> Any:
     runtime = library("onnxruntime")
     options = runtime.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # its errors are raised besides
     options.intra_op_num_threads = torch.get_num_threads()
     try:
         return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from importlib.resources import files
 from pathlib import Path
-from shutil import copyfile
 from typing import Any
 
 from torch import nn
@@ -25,7 +25,7 @@ from headway.nn.towers import FilledTrunk, TwoTowers
 from headway.nn.trunk import EncoderDecoder, Forecaster, RereadingClassifier, Trunk
 from headway.onnx_export.onnx_files import OnnxDifference, write_graphs
 from headway.onnx_export.onnx_graphs import graphs_of, writes
-from headway.system import write_json
+from headway.system import write_json, write_text
 from headway.tasks.generation import (
     GREEDY_OPTIONS,
     first_token,
@@ -36,7 +36,6 @@ from headway.tasks.generation import (
 from headway.tasks.model_parts import class_names
 from headway.tasks.text_tasks import context_for
 
-LOOP = Path(__file__).with_name("onnx_run.py")
 VECTORS = ("image_embeds", "text_embeds", "sentence_embedding", "last_hidden_state")  # the first that a graph gives
 
 
@@ -48,7 +47,8 @@ def save_onnx(model: Model, folder: Path) -> list[OnnxDifference]:
         write_json(folder / "generation_config.json", generation_settings(model.extra_config))
     model.save_inputs(folder)
     write_json(folder / "onnx.json", facts(model, found))
-    copyfile(LOOP, folder / "run.py")
+    loop = files("headway").joinpath("onnx_export", "onnx_run.py").read_text(encoding="utf-8")
+    write_text(folder / "run.py", loop)
     return found
 
 

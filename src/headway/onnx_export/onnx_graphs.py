@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
+from headway.data.preprocess import ImagePreprocess
 from headway.errors import UserError
 from headway.generate.session import context_of
 from headway.model import Model
@@ -36,7 +36,7 @@ Draw = Callable[[Sizes, Generator], list[Tensor]]
 class OnnxGraph:
     """A graph to write: `module` is called with a list of tensors, which `draw` makes in given sizes.
 
-    It is traced on the first of `sizes` and checked on all others.  Of a branch, `file` is the file that it is in and
+    It is traced on the first of `sizes` and checked on all.  Of a branch, `file` is the file that it is in and
     `cached` whether it is the one with a past.
     """
 
@@ -63,14 +63,14 @@ def graphs_of(model: Model) -> list[OnnxGraph]:
             raise UserError(f"{said}, which is not written as ONNX for rows of any length")
     if isinstance(body, TwoTowers):
         towers = {"vision_model": body.image, "text_model": body.text}
-        return [encoder_graph(tower, model.config, name) for name, tower in towers.items()]
+        return [encoder_graph(tower, model, name) for name, tower in towers.items()]
     if isinstance(body, EncoderDecoder):
-        return encoder_decoder_graphs(body, model.config)
+        return encoder_decoder_graphs(body, model)
     if isinstance(body, Trunk) and writes(body):
         return [decoder_graph(body)]
     if not isinstance(body, Trunk | RereadingClassifier):
         raise UserError(f"a {type(body).__name__} is not written as ONNX")
-    return [encoder_graph(body, model.config, "model")]
+    return [encoder_graph(body, model, "model")]
 
 
 def writes(model: Trunk) -> bool:
@@ -82,12 +82,17 @@ def writes(model: Trunk) -> bool:
 # ---- encoders
 
 
-def encoder_graph(model: Trunk | RereadingClassifier, config: Any, file: str) -> OnnxGraph:
-    encoder = model.input_encoder
-    reading = reading_of(encoder, config)
-    module = EncoderGraph(model, reading).eval()
+def encoder_graph(body: Trunk | RereadingClassifier, model: Model, file: str) -> OnnxGraph:
+    encoder = body.input_encoder
+    reading = reading_of(encoder, model.config, pixels_of(model))
+    module = EncoderGraph(body, reading).eval()
     draw, inputs = drawing(reading), encoder_inputs(reading)
     return OnnxGraph(file, module, inputs, module.outputs, draw, encoder_sizes(reading, context_of(encoder)))
+
+
+def pixels_of(model: Model) -> tuple[int, int] | None:
+    """The height and width that images are brought to, where the model says so."""
+    return model.preprocess.size if isinstance(model.preprocess, ImagePreprocess) else None
 
 
 def encoder_inputs(reading: Reading) -> dict[str, Axes]:
@@ -162,17 +167,17 @@ def empty_past(samples: Sequence[Tensor], axes: Sequence[Axes], batch: int) -> l
     return [x.new_zeros(size) for x, size in zip(samples, sizes, strict=True)]
 
 
-def encoder_decoder_graphs(model: EncoderDecoder, config: Any) -> list[OnnxGraph]:
+def encoder_decoder_graphs(body: EncoderDecoder, model: Model) -> list[OnnxGraph]:
     """The encoder; the decoder's first step, which reads the memory; and its later steps, with what the first kept."""
-    reading = reading_of(model.encoder, config)
+    reading = reading_of(body.encoder, model.config, pixels_of(model))
     shortens = reading.masked and not reading.vocab
-    memory = MemoryGraph(model.encoder, reading, shortens=shortens).eval()
-    sizes = encoder_sizes(reading, context_of(model.encoder))
+    memory = MemoryGraph(body.encoder, reading, shortens=shortens).eval()
+    sizes = encoder_sizes(reading, context_of(body.encoder))
     encoder = OnnxGraph("encoder_model", memory, encoder_inputs(reading), memory.outputs, drawing(reading), sizes)
 
-    vocab, draw_source = tokens_of(model.decoder), drawing(reading)
+    vocab, draw_source = tokens_of(body.decoder), drawing(reading)
     inputs = DecoderInputs(mask=False, memory=True, memory_mask=reading.masked)
-    single = any(hasattr(part, "recurrent_unit") for part in model.decoder.modules())  # one token at a time
+    single = any(hasattr(part, "recurrent_unit") for part in body.decoder.modules())  # one token at a time
 
     def source(sizes: Sizes, random: Generator) -> list[Tensor]:
         """What the decoder reads besides tokens."""
@@ -181,15 +186,15 @@ def encoder_decoder_graphs(model: EncoderDecoder, config: Any) -> list[OnnxGraph
         mask = [found[1] if shortens else given[1]] if reading.masked else []
         return [*mask, found[0]]
 
-    slots, axes, _ = measured(model.decoder, vocab, source, sizes)
+    slots, axes, _ = measured(body.decoder, vocab, source, sizes)
     width = source(sizes[0], Generator())[-1].shape[-1]
     given: dict[str, Axes] = {"input_ids": (BATCH, 1 if single else TOKENS)}
     if reading.masked:
         given["encoder_attention_mask"] = (BATCH, MEMORY)
     length = MEMORY if isinstance(reading.axes[1], str) else source(sizes[0], Generator())[-1].shape[1]
     given["encoder_hidden_states"] = (BATCH, length, width)
-    first = CachedDecoder(model.decoder, inputs).eval()
-    later = CachedDecoder(model.decoder, inputs, slots).eval()
+    first = CachedDecoder(body.decoder, inputs).eval()
+    later = CachedDecoder(body.decoder, inputs, slots).eval()
     names, outputs = past_names(slots, beside_memory=True)
 
     def draw(sizes: Sizes, random: Generator) -> list[Tensor]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,6 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Runs the model in this folder.")
     parser.add_argument("inputs", nargs="+", help="texts, or .npy files of prepared numbers")
-    model = OnnxFolder(Path(__file__).parent)
+    model = OnnxFolder(Path(sys.argv[0]).parent)
     for one in parser.parse_args().inputs:
         print(model.answer(one))

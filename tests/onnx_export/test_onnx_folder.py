@@ -58,7 +58,7 @@ def written(
 LOOPS: dict[str, tuple[Any, list[str]]] = {
     "gpt2": (lambda: written("gpt2", *PLAIN, context=24), [LONG, "on"]),
     "llama, rules": (lambda: written("llama", Framing(bos=True), {"no_repeat_ngram_size": 2}), TEXTS),
-    "convolutions": (lambda: written("workbench", *PLAIN, mixer="convolution"), TEXTS),
+    "convolutions": (lambda: written("workbench", *PLAIN, mixer="convolution", positions="learned"), TEXTS),
     "transformer": (lambda: written("transformer", *ENDED), TEXTS),
     "bart, forced": (lambda: written("bart", ENDED[0], {**ENDED[1], "forced_bos_token_id": 7}), TEXTS),
     "bert, masks": (

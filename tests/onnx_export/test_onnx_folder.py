@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 
 from headway.cli.main import main
@@ -29,6 +30,7 @@ from headway.tasks.model_parts import named_classes
 from headway.tasks.text_tasks import Framing, trained
 from tests.onnx_export.small_models import SMALL, small
 from tests.onnx_export.test_onnx_graphs import REFUSED
+from tests.tasks.test_predict_media import whisper_folder
 
 WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
 LONG = "the cat sat on the mat, and a dog ran after the cat on and on"
@@ -135,6 +137,19 @@ def test_the_loop_reads_prepared_images_and_sounds(case: str, tmp_path: Path) ->
     save_onnx(model, tmp_path)
     ours, theirs = model.predict(file).to_text(), loop(tmp_path).answer(str(tmp_path / "input.npy"))
     assert ours.startswith("  ".join([theirs.partition(" ")[0], theirs])) if case == "resnet" else theirs == ours
+
+
+@pytest.mark.long
+def test_the_loop_hears_a_window_of_whisper(tmp_path: Path) -> None:
+    """In the language that is heard; the frames are those of transformers, mels × time."""
+    ear, wave = whisper_folder(tmp_path / "ear"), np.random.default_rng(0).normal(0, 0.1, 1600)
+    soundfile.write(tmp_path / "clip.wav", wave, 8000)
+    read, rate = soundfile.read(tmp_path / "clip.wav", dtype="float32")
+    np.save(tmp_path / "input.npy", ear.part(ear.frames(torch.from_numpy(read), rate)[0], 0).T.numpy())
+    convert(tmp_path / "ear", tmp_path / "out", "onnx")
+    wanted = load(tmp_path / "ear").predict(str(tmp_path / "clip.wav")).to_text()
+    assert wanted
+    assert loop(tmp_path / "out").answer(str(tmp_path / "input.npy")) == wanted
 
 
 @pytest.mark.long

@@ -132,9 +132,9 @@ def writing(model: Model) -> dict[str, Any]:
         assert isinstance(body, EncoderDecoder)
         ear = Transcriber.of(body, words, settings)
         language = next(iter(ear.marks.languages), None)
-        begin, context = ear.marks.prompt(language, "transcribe", timed=False), context_of(body.decoder) or 448
-        spoken = list(ear.marks.languages.values())
-        return {**shaped(ear.rules), **ended(context, (ear.marks.end,)), "begin": begin, "languages": spoken}
+        begin, spoken = ear.marks.prompt(language, "transcribe", timed=False), list(ear.marks.languages.values())
+        room = (context_of(body.decoder) or model.config.context) - len(begin)
+        return {**shaped(ear.rules), **ended(room, (ear.marks.end,)), "begin": begin, "languages": spoken}
     if isinstance(body, EncoderDecoder):
         stop = stop_condition(words, settings, GREEDY_OPTIONS, begun=1)
         forced, begin = rules(body.decoder, settings, begins=True), [begin_of(settings, words.bos)]

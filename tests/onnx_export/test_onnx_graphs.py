@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from headway.errors import UserError
 from headway.model import Model
 from headway.nn.context import Context
 from headway.nn.trunk import EncoderDecoder
+from headway.onnx_export.onnx_folder import facts
 from headway.onnx_export.onnx_graphs import BATCH, PAST, TOKENS, OnnxGraph, graphs_of, writes
 from headway.zoo.build import ARCHITECTURES
 from tests.onnx_export.small_models import SMALL, small
@@ -65,6 +67,18 @@ def test_graphs_are_called_as_optimum_calls_them() -> None:
         *("past_key_values.0.encoder.key", "past_key_values.0.encoder.value"),
     ]
     assert {*graphs_of(small("bert"))[0].inputs} == {"input_ids", "attention_mask", "token_type_ids"}
+
+
+def test_towers_say_how_their_vectors_are_compared() -> None:
+    model = small("siglip")
+    told = json.loads(json.dumps(facts(model, [])))
+    assert (told["answer"], told["scale"], told["bias"]) == (
+        "vector",
+        model.model.scale.item(),
+        model.model.bias.item(),
+    )  # type: ignore[union-attr]
+    assert told["fill"] == 1  # what texts are filled up with
+    assert facts(small("clip"), [])["bias"] == 0
 
 
 def drawn(graph: OnnxGraph, sizes: Any) -> Sequence[Tensor]:

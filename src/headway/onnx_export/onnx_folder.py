@@ -21,18 +21,13 @@ from headway.generate.session import context_of
 from headway.generate.transcribe import Transcriber
 from headway.model import WHISPER, Model
 from headway.nn.head import Classifier, CTCHead, MLMHead, TokenClassifier, main_head
-from headway.nn.towers import FilledTrunk, TwoTowers
+from headway.nn.towers import FilledTrunk, SigmoidTowers, TwoTowers
 from headway.nn.trunk import EncoderDecoder, Forecaster, RereadingClassifier, Trunk
 from headway.onnx_export.onnx_files import OnnxDifference, write_graphs
 from headway.onnx_export.onnx_graphs import graphs_of, writes
 from headway.system import write_json, write_text
-from headway.tasks.generation import (
-    GREEDY_OPTIONS,
-    first_token,
-    reread_tokens,
-    rules,
-    stop_condition,
-)
+from headway.tasks.ctc_speech import first_symbol
+from headway.tasks.generation import GREEDY_OPTIONS, first_token, reread_tokens, rules, stop_condition
 from headway.tasks.model_parts import class_names
 from headway.tasks.text_tasks import context_for
 
@@ -80,14 +75,14 @@ def facts(model: Model, found: list[OnnxDifference]) -> dict[str, Any]:
     head = head_of(body)
     if isinstance(head, Classifier | TokenClassifier):
         told["labels"] = class_names(model, head.out.out_features)
-    if isinstance(head, CTCHead) and words is not None:  # the blank is counted among published vocabularies
-        told["first_symbol"] = 0 if words.vocab >= head.out_features else 1
+    if isinstance(head, CTCHead) and words is not None:
+        told["first_symbol"] = first_symbol(words, head)
     written = model.target_tokenizer or words
     if told["answer"] in ("continuation", "text") and written is not None:
         told["writing"] = writing(model)
     if isinstance(body, TwoTowers):
-        told["scale"] = float(body.scale)
-        told["bias"] = float(getattr(body, "bias", 0.0))
+        told["scale"] = body.scale.item()
+        told["bias"] = body.bias.item() if isinstance(body, SigmoidTowers) else 0.0
     return told
 
 

@@ -41,6 +41,7 @@ LAYERS = {
     "serve": 10,
     "learn": 11,
     "conversion": 10,
+    "onnx_export": 9,
     "doctor": 10,
     "training": 11,
     "bench": 12,

@@ -32,8 +32,9 @@ from headway.model import Model
 from headway.nn.trunk import EncoderDecoder, tensors_of
 from headway.system import read_json, write_text
 
-HEADWAY, HF, GGUF = "headway", "hf", "gguf"
-LAYOUTS = (HEADWAY, HF, GGUF)
+HEADWAY, HF, GGUF, ONNX = "headway", "hf", "gguf", "onnx"
+LAYOUTS = (HEADWAY, HF, GGUF, ONNX)
+ONNX_SUFFIX = ".onnx"
 # the blocks of ggml that matrices are stored in, and llama.cpp's number of such a file
 GGUF_TYPES = {FP32: ("F32", 0), "fp16": ("F16", 1), "bf16": ("BF16", 32), INT8: ("Q8_0", 7)}
 
@@ -82,19 +83,25 @@ def convert(
 ) -> Conversion:
     """Writes the model in `source` to `target` in another layout, and compares.
 
-    `to` is headway, hf (Hugging Face's) or gguf (a file for llama.cpp); by default what the name of the target tells.
-    A `dtype` other than fp32 is that of the written weights; int8 is Q8_0 in a GGUF.  The loss of quality is measured
-    on `data`; `query` says more about it, as for `headway.evaluate`.
+    `to` is headway, hf (Hugging Face's), onnx (a folder as Optimum's) or gguf (a file for llama.cpp); by default what
+    the name of the target tells.  A `dtype` other than fp32 is that of the written weights; int8 is Q8_0 in a GGUF.
+    The loss of quality is measured on `data`; `query` says more about it, as for `headway.evaluate`.
     """
     source, target = Path(source), Path(target)
     dtype, to = dtype or FP32, to or (GGUF if target.suffix == GGUF_SUFFIX else HEADWAY)
     check_dtype(dtype)
     if dtype != FP32 and to == HF:
         raise UserError(f"a model in {dtype} is written in headway's layout alone, or as GGUF", do="use to=headway")
+    if dtype != FP32 and to == ONNX:
+        do = "leave dtype= out, and quantise the files with onnxruntime.quantization"
+        raise UserError(f"ONNX is written in fp32, and not in {dtype}", do=do)
     if dtype == FP32 and data:
         raise UserError("fp32 loses nothing that data could show", do="leave data= out, or give dtype=int8")
     if to not in LAYOUTS:
         raise UserError(f"there is no layout {to!r} for to=", allowed=" or ".join(LAYOUTS))
+    if target.suffix == ONNX_SUFFIX:
+        do = f"name a folder, as in headway convert MODEL {target.stem} --to {ONNX}"
+        raise UserError(f"{target}: ONNX is written as a folder of graphs, a config and a tokenizer", do=do)
     if (to == GGUF) != (target.suffix == GGUF_SUFFIX):
         do = f"name a file such as {target.name}{GGUF_SUFFIX}" if to == GGUF else f"use to={GGUF}, or name a folder"
         raise UserError(f"{target} as the target of to={to}", do=do)
@@ -117,6 +124,12 @@ def convert(
             found = None if asked is None else compare_dtypes(load(part), loaded, dtype, asked, named=named)
             write_text(part / "README.md", dtype_card(low, source, count, found))
         return told(comparison_text(found), low.notes, dtype)
+    if to == ONNX:
+        from headway.onnx_export.onnx_folder import save_onnx  # late: the other layouts do without
+
+        with complete(target) as part:
+            found = save_onnx(loaded, part)
+            return told("\n".join(one.to_text() for one in found), loaded.notes)
     save = loaded.save if to == HEADWAY else loaded.save_hf
     config = source / "config.json"
     with complete(target) as part:

@@ -300,7 +300,7 @@ class DisentangledBias(nn.Module):
 
 def distances(q_pos: Positions, k_pos: Positions) -> Tensor | None:
     """key − query for all pairs of two runs, in order, with one to spare at each end: T + S + 1.  None if unknown."""
-    if q_pos.start is None or k_pos.start is None:
+    if q_pos.start is None or k_pos.start is None or torch.compiler.is_exporting():  # to a graph for every length
         return None
     first = k_pos.start - q_pos.start - len(q_pos)
     return torch.arange(first, first + len(q_pos) + len(k_pos) + 1, device=q_pos.at.device)

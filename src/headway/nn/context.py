@@ -177,4 +177,5 @@ def packed(x: Tensor, rows: PackedLengths | None) -> Tensor:
 
 def to_front(real: Tensor) -> Tensor:
     """The order, B T, in which the real tokens of each row come first."""
-    return (~real).to(torch.uint8).argsort(dim=1, stable=True)
+    length = real.shape[1]  # keys that all differ, since torch exports no stable sort
+    return torch.where(real, 0, length).add(torch.arange(length, device=real.device)).argsort(dim=1)

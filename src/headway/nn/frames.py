@@ -36,7 +36,7 @@ class Shortening(nn.Module):
 
     def length(self, frames: Count) -> Count:
         """How many tokens so many frames become."""
-        return -(-frames // self.factor)
+        return (frames + self.factor - 1) // self.factor  # ONNX divides negative numbers toward zero
 
     def aligned(self, frames: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         """Each row's real frames first, B T F, and how many they are, B|1."""
@@ -44,7 +44,8 @@ class Shortening(nn.Module):
         real = ctx.real(x.shape[1])
         if real is None:
             return x, torch.tensor([x.shape[1]], device=x.device)
-        return x.take_along_dim(to_front(real)[..., None], 1), real.sum(1)
+        order = to_front(real)[..., None].expand(-1, -1, x.shape[2])  # torch exports no take_along_dim
+        return x.gather(1, order), real.sum(1)
 
     def shortened(self, ctx: Context) -> Context:
         """The context of the shorter sequence: its padding, and no positions but the order."""
@@ -145,7 +146,7 @@ class ConvEmbed(Shortening):
         x, count = self.aligned(frames, ctx)
         x, inner = x.mT, self.shortened(ctx)  # B F T
         for conv, stride in zip(self.convs, self.strides, strict=True):
-            x, count = self.act(conv(zero_padding(x, count, 2))), -(-count // stride)
+            x, count = self.act(conv(zero_padding(x, count, 2))), (count + stride - 1) // stride
         x = self.position(packed(x.mT, inner.rows), inner)  # B T′ C
         return ctx.emit(self, "out", self.drop(x))
 

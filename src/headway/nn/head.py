@@ -373,7 +373,7 @@ def token_mask(x: Tensor, ctx: Context) -> Tensor:
 
 def select_token(x: Tensor, index: Tensor) -> Tensor:
     """Token index (B) of each row of x, B T C → B C"""
-    return x.take_along_dim(index[:, None, None], 1)[:, 0]
+    return x.gather(1, index[:, None, None].expand(-1, 1, x.shape[2]))[:, 0]  # torch exports no take_along_dim
 
 
 def linear_weight(rows: int, cols: int) -> nn.Parameter:

@@ -57,7 +57,7 @@ class MoE(nn.Module):
 
     def dense(self, tokens: Tensor, gates: Tensor, picks: Tensor, ctx: Context = EMPTY) -> Tensor:
         """The definition: every expert on every token, weighed by its gate, which is 0 where it was not picked."""
-        weights = gates.new_zeros(len(tokens), len(self.experts)).scatter(1, picks, gates)  # N E
+        weights = gates.new_zeros(tokens.shape[0], len(self.experts)).scatter(1, picks, gates)  # N E
         return torch.stack([expert(tokens, ctx) for expert in self.experts], -1).mul(weights[:, None]).sum(-1)
 
     def dispatched(self, tokens: Tensor, gates: Tensor, picks: Tensor, ctx: Context = EMPTY) -> Tensor:

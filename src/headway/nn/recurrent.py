@@ -207,7 +207,7 @@ def real_steps(ctx: Context, seen: Tensor, length: int) -> Tensor | None:
         allowed = f"B 1 {int(seen.max()) + length}, True at real tokens, those of earlier calls included"
         raise UserError(f"keep is {shape_text(ctx.keep)} for {length} tokens after {int(seen.max())}", allowed=allowed)
     at = seen[:, None] + torch.arange(length, device=seen.device)
-    return ctx.keep[:, 0].expand(len(seen), -1).gather(1, at)
+    return ctx.keep[:, 0].expand(seen.shape[0], -1).gather(1, at)
 
 
 def where(these: Tensor, a: Hidden, b: Hidden) -> Hidden:

@@ -50,7 +50,7 @@ class Windowed(nn.Module):
         x = ctx.emit(self, "input", x)
         windows = self.windows.fit(*grid)
         keep = windows.keep(*grid, x.device)
-        keep = None if keep is None else keep.repeat(len(x), 1, 1)  # (B·N) T T
+        keep = None if keep is None else keep.repeat(x.shape[0], 1, 1)  # (B·N) T T
         inner = replace(ctx, keep=keep, positions=self.cells(windows, x.device))
         return windows.merge(self.attention(windows.partition(x), inner), grid)
 
@@ -103,7 +103,7 @@ class LocalAttention(Attention):
         q = self.q_norm(split(halo.queries(self.q(x)), self.heads))  # (B·N) H T D
         k = self.k_norm(split(halo.keys(self.k(x)), self.kv_heads))  # (B·N) G S D
         v = split(halo.keys(v), self.kv_heads)  # (B·N) G S E
-        keep = halo.keep(*grid, x.device).repeat(len(x), 1, 1)  # (B·N) T S
+        keep = halo.keep(*grid, x.device).repeat(x.shape[0], 1, 1)  # (B·N) T S
         bias = bind_bias(self.grid_bias, (halo.tile, halo.tile), (halo.span, halo.span))
         y = self.weigh(AttentionMap(q, k, *positions_in_order(q, k), self.pattern, keep, bias, self.score), v, ctx)
         return self.out(halo.merge(merge(y), halo.strided(*grid)))

@@ -80,10 +80,11 @@ def attend(
     B T S, True where a key may be seen; `bias` is float, B H T S, added to the logits; in both an axis may be 1.
     `causal` hides the keys after the query's own index.  `edit` receives the weights (B H T S) and returns those to
     use.  `sink` (H) is the logit of a key that every query sees and that has no value: weights need not sum to 1.  The
-    fused kernel runs wherever the score is a dot product, nobody edits, and there is no sink.
+    fused kernel runs wherever the score is a dot product, nobody edits, nobody exports, and there is no sink.
     """
     check(q, k, v, keep, bias)
-    if edit is None and sink is None and isinstance(score, DotScore):
+    # exported, the definition: other runtimes' kernels make NaN of a query that may see no key
+    if edit is None and sink is None and isinstance(score, DotScore) and not torch.compiler.is_exporting():
         return fused(q, k, v, keep=keep, bias=bias, causal=causal, score=score, dropout=dropout)
     weights = attention_weights(q, k, keep=keep, bias=bias, causal=causal, score=score, sink=sink)  # B H T S
     weights = (weights if edit is None else edit(weights)).to(v.dtype)

@@ -190,6 +190,8 @@ class AttentionMap(Readable):
 
     def sight(self) -> tuple[Tensor | None, bool]:
         """(keep, causal) for `attend`: no mask where the pattern hides nothing, the flag where that says the same."""
+        if torch.compiler.is_exporting():  # what is true of this length need not be of others
+            return both(self.keep, self.pattern.keep(self.q_pos.at, self.k_pos.at)), False
         if self.sees_all():
             return self.keep, False
         if self.is_lower_triangle():
@@ -218,6 +220,8 @@ class AttentionMap(Readable):
 
     def in_blocks(self) -> bool:
         """Whether blocks of queries are worth it: the mask or bias is large, or much of it is never seen."""
+        if torch.compiler.is_exporting():  # the graph is for every length
+            return False
         if self.shape[2] <= BLOCK or not (cells := self.mask_cells()):
             return False
         return cells > LARGE or self.share_reached() < 0.7

@@ -129,8 +129,9 @@ def to_text(result: SuiteResult) -> str:
 def about(result: SuiteResult) -> list[str]:
     """What stands above the tables of a suite."""
     limits = [f"{name} {speed:,.0f} GFLOP/s" for name, speed in result.limits.gflops.items()]
+    commit = f"commit {result.commit}, " if result.commit else ""
     lines = [
-        f"{result.date}, {result.rounds} rounds, threads: {result.machine['threads']}, load average "
+        f"{result.date}, {commit}{result.rounds} rounds, threads: {result.machine['threads']}, load average "
         f"{result.load[0]:.1f} before and {result.load[1]:.1f} after; limits in the same run: {', '.join(limits)}, "
         f"memory {result.limits.bandwidth:.1f} GB/s"
     ]

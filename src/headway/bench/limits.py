@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,21 @@ def machine(threads: int) -> dict[str, str]:
         "threads": str(threads),
         "python": describe_python(),
     }
+
+
+def commit(package: Path = Path(__file__).parent.parent) -> str:
+    """The last commit of the sources that run, and whether they have changed since; empty: not from a repository."""
+    root = package.parent.parent
+    if not (root / ".git").exists():
+        return ""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words, "--", "src"], cwd=root, capture_output=True, text=True, check=True).stdout
+
+    try:
+        return git("log", "-1", "--format=%h").strip() + (" with changes" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 LIMITS = Suite(

@@ -62,6 +62,8 @@ BARS = (
     *bars("embed-bert", ("headway int8", 3.2)),
     *bars("embed-minilm", ("headway int8", 3.0)),
     *bars("classify-vit", ("headway int8", 2.0)),
+    *(Bar(name, "headway int8", 1.0, against=FASTEST) for name in ("translate-beam4", "embed-bert", "embed-minilm")),
+    Bar("classify-vit", "headway int8", 1.0, against=FASTEST),
     Bar("transcribe-whisper", "headway int8", 1.0, against=FASTEST),
     *(Bar(f"train-{name}", None, 1.0, against=FASTEST) for name in ("gpt", "seq2seq", "mlm", "vit", "swin")),
     Bar("train-mlm", "headway fp32", 3.0),

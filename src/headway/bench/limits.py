@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,9 @@ def machine(threads: int) -> dict[str, str]:
     }
 
 
-def commit(package: Path = Path(__file__).parent.parent) -> str:
+def commit() -> str:
     """The last commit of the sources that run, and whether they have changed since; empty: not from a repository."""
-    root = package.parent.parent
+    root = Path(str(files("headway"))).parent.parent
     if not (root / ".git").exists():
         return ""
 

@@ -234,7 +234,7 @@ def test_text_and_page_say_what_was_not_measured() -> None:
 
 
 def test_the_commit_is_that_of_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = tmp_path / "src" / "headway"
+    package = tmp_path / "src" / "headway" / "bench"
     package.mkdir(parents=True)
     monkeypatch.setattr("headway.bench.limits.files", lambda name: package)
     assert not commit()  # of no repository

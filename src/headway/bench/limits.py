@@ -87,7 +87,7 @@ def machine(threads: int) -> dict[str, str]:
 
 def commit() -> str:
     """The last commit of the sources that run, and whether they have changed since; empty: not from a repository."""
-    root = Path(str(files("headway"))).parent.parent
+    root = Path(str(files("headway.bench"))).parents[2]
     if not (root / ".git").exists():
         return ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from headway.bench.answers import cosine, equal_losses, equal_tokens, least_cosi
 from headway.bench.benchmark import CaseResult, MachineLimits, Measured, SuiteResult, Timing
 from headway.bench.benchmark_page import Bar, bar_rows, case_rows, final_rows, json_text, page, to_text, write_page
 from headway.bench.growth import growth_of, growth_rows
-from headway.bench.limits import merge_limits
+from headway.bench.limits import commit, merge_limits
 from headway.bench.peers import CTRANSLATE2, TORCH, TRANSFORMERS, Peer
 from headway.bench.suite import Case, Contender
 from headway.bench.suites import SUITES
@@ -228,6 +229,25 @@ def test_text_and_page_say_what_was_not_measured() -> None:
         assert "not installed: llama.cpp; pip install xllamacpp gguf -c constraints.txt" in text
         assert "failed: ONNX Runtime fp32: no such file" in text
         assert "load average 1.5 before and 2.5 after" in text
+        assert "commit" not in text
+    assert "2026-11-18, commit abc1234, 3 rounds" in to_text(replace(RESULT, commit="abc1234"))
+
+
+def test_the_commit_is_that_of_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "src" / "headway" / "bench"
+    package.mkdir(parents=True)
+    monkeypatch.setattr("headway.bench.limits.files", lambda name: package)
+    assert not commit()  # of no repository
+    (package / "a.py").write_text("")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@localhost"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "Begin"]):
+        subprocess.run([*git, *words], check=True)
+    (tmp_path / "notes").write_text("")  # is no source
+    first = commit()
+    assert len(first) >= 7
+    assert first.isalnum()
+    (package / "a.py").write_text("1")
+    assert commit() == f"{first} with changes"
 
 
 def test_agreement() -> None:

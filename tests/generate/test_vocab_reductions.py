@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from headway.generate.sampling import WIDTH, largest, logprobs_at
+from headway.generate.sampling import WIDTH, forbid_tokens, largest, largest_but, logprobs_at
 
 
 @given(st.integers(1, 3), st.integers(1, 12 * WIDTH), st.integers(1, 8), st.integers(0, 9), st.booleans())
@@ -22,6 +22,22 @@ def test_the_largest_are_the_largest(rows: int, vocab: int, count: int, seed: in
     assert_close(values, logits.topk(min(count, vocab)).values, atol=0, rtol=0)
     assert_close(logits.gather(1, ids), values, atol=0, rtol=0)
     assert all(len(set(row)) == len(row) for row in ids.tolist())
+
+
+@given(
+    st.integers(1, 12 * WIDTH),
+    st.integers(1, 8),
+    st.sets(st.integers(0, 12 * WIDTH - 1), max_size=80),
+    st.integers(0, 9),
+)
+def test_the_largest_of_what_is_allowed(vocab: int, count: int, forbidden: set[int], seed: int) -> None:
+    logits = torch.randn(2, vocab, generator=torch.Generator().manual_seed(seed))
+    logits[:, : vocab // 2] = logits.gather(1, logits.topk(vocab // 2).indices)  # the largest are forbidden, too
+    tokens = tuple(token for token in forbidden if token < vocab)
+    masked = forbid_tokens(logits, tokens)
+    values, ids = largest_but(logits, tokens, count)
+    assert_close(values, masked.topk(min(count, vocab)).values, atol=0, rtol=0)
+    assert_close(masked.gather(1, ids), values, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("vocab", [7, 3000])

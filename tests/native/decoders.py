@@ -42,7 +42,7 @@ class RandomDecoder:
     def __init__(self, seed: int):
         self.draw = Random(seed)
         heads, self.kv_heads = self.draw.choice([(4, 4), (6, 2), (3, 1), (1, 1)])
-        self.heads, self.head_dim = heads, self.draw.choice([6, 8, 12, 20])
+        self.heads, self.head_dim = heads, self.draw.choice([6, 8, 12, 20, 72])
         self.dim = self.draw.choice([5, 16, 24, 37])
         self.memory = self.draw.choice([None, self.dim, 11])
         self.norm = partial(self.draw.choice([nn.LayerNorm, nn.RMSNorm]), eps=self.draw.choice([1e-5, 1e-6]))

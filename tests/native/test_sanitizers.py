@@ -35,6 +35,7 @@ lowering.native_library = int8_linear.native_library = sequence_attention.native
 for seed in range(100, 104):
     torch.set_num_threads(1 + seed % 2)
     test_step.test_random_decoders_over_ragged_rows(seed)
+    test_step.test_tokens_of_beams_stay_where_they_are_stored(seed)
 test_step.test_threads_share_the_work(3)
 for rows in (1, 4, 13):
     test_step.test_products_of_float32((130, 1040), rows)

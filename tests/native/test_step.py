@@ -62,6 +62,12 @@ def assert_same_step(ours: DecodingSession, theirs: DecodingSession, tokens: Ten
     return expected
 
 
+def native(session: DecodingSession, tokens: Tensor) -> Tensor:
+    logits = session.native_step(tokens)
+    assert logits is not None
+    return logits
+
+
 def assert_near(found: Tensor, expected: Tensor) -> None:
     """Equal but for the order of sums in float32."""
     assert_close(found, expected, atol=2e-5 * float(expected.abs().max()), rtol=0)
@@ -77,7 +83,8 @@ def test_random_decoders_over_ragged_rows(seed: int) -> None:
     model, rows = decoder.model(), draw.choice([1, 2, 3, 5])
     if draw.random() < 0.5:
         arrange(model)
-    lengths = [draw.randint(1, 6) for _ in range(rows)] if draw.random() < 0.7 else [4] * rows
+    longest = draw.choice([6, 22])  # less and more than a vector of keys
+    lengths = [draw.randint(1, longest) for _ in range(rows)] if draw.random() < 0.7 else [4] * rows
     prompts = [[draw.randrange(23) for _ in range(length)] for length in lengths]
     ours, theirs = pair(model, prompts, decoder.context(rows))
     ours.program.set = draw.randrange(len(library().sets))  # type: ignore[union-attr]
@@ -104,6 +111,30 @@ def test_random_decoders_over_ragged_rows(seed: int) -> None:
         assert_close(mine.known.at, other.known.at)
         for x, y in zip(mine.tensors, other.tensors, strict=True):
             assert_near(x[:, :, : len(mine.known)], y[:, :, : len(mine.known)])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tokens_of_beams_stay_where_they_are_stored(seed: int) -> None:
+    """Beams that take each other's place again and again, of sentences that end one by one."""
+    decoder, draw = RandomDecoder(seed), Random(seed)
+    model, rows, beams = decoder.model(), 3, 3
+    prompts = [[draw.randrange(23) for _ in range(draw.choice([2, 4]))] for _ in range(rows)]
+    ours, theirs = pair(model, prompts, decoder.context(rows))
+    ours.program.set = draw.randrange(len(library().sets))  # type: ignore[union-attr]
+    ours.native_step(tokens_for(rows, 0))
+    theirs.step(tokens_for(rows, 0))
+    chosen, sources = torch.arange(rows).repeat_interleave(beams), list(range(rows))
+    for step in range(1, 6):
+        for session in (ours, theirs):
+            session.select(chosen, sources)
+        assert_near(native(ours, tokens_for(len(chosen), step)), theirs.step(tokens_for(len(chosen), step)))
+        left = len(chosen) // beams
+        sources = sorted(draw.sample(range(left), left - (step in (2, 4))))
+        chosen = torch.tensor([source * beams + draw.randrange(beams) for source in sources for _ in range(beams)])
+    assert any(buffers.origins is not None for buffers in ours.state.buffers.values())
+    for mine, other in zip(ours.state.buffers.values(), theirs.state.buffers.values(), strict=True):
+        for x, y in zip(mine.tensors, other.tensors, strict=True):
+            assert_near(x, y)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 6, 7, 12, 13, 40])

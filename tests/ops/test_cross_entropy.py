@@ -24,6 +24,7 @@ Loss = Callable[..., Tensor]
 def always_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FEW", -1)
     monkeypatch.setattr(module, "BUFFER", 150)
+    monkeypatch.setattr(module, "WORDS", 5)
 
 
 def drawn(n: int, c: int, v: int, dtype: torch.dtype = torch.float64, *, bias: bool = True) -> list[Tensor | None]:

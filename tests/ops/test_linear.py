@@ -96,6 +96,7 @@ def test_the_loss_over_a_vocabulary_takes_it(biased: bool, calls: list[int], mon
     """In chunks of which the last is shorter; losses and gradients are the definition's."""
     monkeypatch.setattr(cross_entropy, "BUFFER", 2**12)
     monkeypatch.setattr(cross_entropy, "FEW", 1)
+    monkeypatch.setattr(cross_entropy, "WORDS", 70)
     monkeypatch.setattr(module, "MIN_ROWS", 1)
     x, weight, targets = torch.randn(70, 16), torch.randn(130, 16), torch.randint(130, (70,))
     found, exact = (

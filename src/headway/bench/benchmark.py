@@ -160,6 +160,7 @@ class SuiteResult:
     tiny: bool
     command: str
     date: str = field(default_factory=lambda: date.today().isoformat())
+    commit: str = ""  # of headway; empty: not known
 
     def to_dict(self) -> dict[str, Any]:
         """Every measurement, and the ratios of each."""

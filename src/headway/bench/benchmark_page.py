@@ -62,6 +62,8 @@ BARS = (
     *bars("embed-bert", ("headway int8", 3.2)),
     *bars("embed-minilm", ("headway int8", 3.0)),
     *bars("classify-vit", ("headway int8", 2.0)),
+    *(Bar(name, "headway int8", 1.0, against=FASTEST) for name in ("translate-beam4", "embed-bert", "embed-minilm")),
+    Bar("classify-vit", "headway int8", 1.0, against=FASTEST),
     Bar("transcribe-whisper", "headway int8", 1.0, against=FASTEST),
     *(Bar(f"train-{name}", None, 1.0, against=FASTEST) for name in ("gpt", "seq2seq", "mlm", "vit", "swin")),
     Bar("train-mlm", "headway fp32", 3.0),
@@ -126,14 +128,19 @@ def to_text(result: SuiteResult) -> str:
     return "\n".join(lines)
 
 
+def circumstances(result: SuiteResult) -> str:
+    commit = f"commit {result.commit}, " if result.commit else ""
+    return (
+        f"{result.date}, {commit}{result.rounds} rounds, threads: {result.machine['threads']}, "
+        f"load average {result.load[0]:.1f} before and {result.load[1]:.1f} after"
+    )
+
+
 def about(result: SuiteResult) -> list[str]:
     """What stands above the tables of a suite."""
     limits = [f"{name} {speed:,.0f} GFLOP/s" for name, speed in result.limits.gflops.items()]
-    lines = [
-        f"{result.date}, {result.rounds} rounds, threads: {result.machine['threads']}, load average "
-        f"{result.load[0]:.1f} before and {result.load[1]:.1f} after; limits in the same run: {', '.join(limits)}, "
-        f"memory {result.limits.bandwidth:.1f} GB/s"
-    ]
+    limits.append(f"memory {result.limits.bandwidth:.1f} GB/s")
+    lines = [f"{circumstances(result)}; limits in the same run: {', '.join(limits)}"]
     lines += ["tiny sizes: the times mean nothing"] if result.tiny else []
     lines += [result.notes] if result.notes else []
     lines += [f"not installed: {name}; {command}" for name, command in result.missing.items()]
@@ -218,6 +225,7 @@ def page(results: Sequence[SuiteResult], unmeasured: Sequence[str] = ()) -> str:
     if growing:
         parts += ["## How cost grows\n", GROWING, f"![time and memory over sizes]({FIGURE})\n"]
         parts += [markdown(growth_rows(growing)), ""]
+        parts += ["\n".join(f"- {one.name}: {circumstances(one)}" for one in growing), ""]
     if unmeasured:
         parts += ["## Not measured\n", f"These suites have run on none of these machines: {', '.join(unmeasured)}.\n"]
     parts += ["## Bars\n", markdown(bar_rows(results)), ""]

@@ -18,7 +18,7 @@ from headway.bench.answers import VECTORS
 from headway.bench.conversions import CT2, onnx_session, to_ctranslate2, to_onnx
 from headway.bench.decoding_suites import INPUTS, load_headway, load_transformers
 from headway.bench.peers import CTRANSLATE2, ONNXRUNTIME, TIMM, TRANSFORMERS, library
-from headway.bench.suite import Case, Contender, Run, Suite, Workspace
+from headway.bench.suite import BF16, Case, Contender, Run, Suite, Workspace
 from headway.bench.weights import random_rows, write_model, write_words
 
 BATCH = 16  # texts
@@ -209,6 +209,7 @@ def onnx_embedder(precision: str) -> Callable[[Workspace], Run]:
 
 EMBEDDERS = (
     Contender("headway fp32", headway_embedder("fp32")),
+    Contender("headway bf16", headway_embedder("bf16"), "bf16", cpu=BF16),
     Contender("headway int8", headway_embedder("int8"), "int8"),
     Contender("transformers", transformers_embedder(ordered=False), peer=TRANSFORMERS),
     Contender("transformers, sorted by length", transformers_embedder(ordered=True), peer=TRANSFORMERS),
@@ -357,6 +358,7 @@ VIT = Suite(
     image_cases,
     (
         Contender("headway fp32", headway_vit("fp32")),
+        Contender("headway bf16", headway_vit("bf16"), "bf16", cpu=BF16),
         Contender("headway int8", headway_vit("int8"), "int8"),
         Contender("transformers", transformers_vit, peer=TRANSFORMERS),
         Contender("timm", timm_vit, peer=TIMM, same_weights=False),

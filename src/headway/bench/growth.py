@@ -156,7 +156,12 @@ def draw_growth(results: Sequence[SuiteResult], path: Path) -> None:
     def panel(one: Growth) -> Drawing:
         def paint(axes: Axes) -> None:
             for name, costs in (("time", one.seconds), ("memory", one.memory)):
-                axes.loglog(one.sizes, [cost / costs[0] for cost in costs], marker="o", markersize=3.5, label=name)
+                axes.loglog(
+                    one.sizes, [cost / costs[0] for cost in costs], base=2, marker="o", markersize=3.5, label=name
+                )
+            axes.set_xticks(one.sizes, [f"{size:,.0f}" for size in one.sizes])
+            axes.yaxis.set_major_formatter("{x:g}")  # not as a power of two
+            axes.set_ylim(top=max(4.0, axes.get_ylim()[1]))
             axes.set_ylabel("times the first")
             axes.legend(frameon=False)
 

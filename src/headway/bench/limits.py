@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,21 @@ def machine(threads: int) -> dict[str, str]:
         "threads": str(threads),
         "python": describe_python(),
     }
+
+
+def commit() -> str:
+    """The last commit of the sources that run, and whether they have changed since; empty: not from a repository."""
+    root = Path(str(files("headway.bench"))).parents[2]
+    if not (root / ".git").exists():
+        return ""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words, "--", "src"], cwd=root, capture_output=True, text=True, check=True).stdout
+
+    try:
+        return git("log", "-1", "--format=%h").strip() + (" with changes" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 LIMITS = Suite(

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headway.bench.benchmark import CaseResult, Measured, SuiteResult, Timing
-from headway.bench.limits import LIMITS, TURNS, machine, merge_limits, processor_flags
+from headway.bench.limits import LIMITS, TURNS, commit, machine, merge_limits, processor_flags
 from headway.bench.peers import PEERS, TRANSFORMERS
 from headway.bench.suite import Case, Contender, Suite
 from headway.bench.worker import CONVERT, WRITE
@@ -179,6 +179,7 @@ def measure(suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool,
         rounds=rounds,
         tiny=tiny,
         command=command,
+        commit=commit(),
     )
 
 

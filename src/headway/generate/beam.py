@@ -15,7 +15,7 @@ from torch import Tensor
 from headway.errors import UserError
 from headway.generate.option_checks import check_best
 from headway.generate.request import Generated, Interrupt, Reason, Stop, StopMatcher
-from headway.generate.sampling import FREE, Rules, forbid_tokens, largest, logprobs_at
+from headway.generate.sampling import Rules, Tokens, forbid_tokens, largest_but, logprobs_at
 from headway.generate.session import DecodingSession
 
 
@@ -57,8 +57,7 @@ def beam_search(
     for length in range(1, stop.max_new_tokens + 1):
         interrupt()
         beams = opened.totals.shape[1]
-        masked, forced = mask_logits(logits, opened, searches, stop, rules)
-        grown, parents = opened.extend(logits, masked, forced, count)
+        grown, parents = opened.extend(logits, mask_logits(logits, opened, searches, stop, rules), count)
         matched = grown.match_stops(stop)
         ended = torch.isin(grown.tokens[..., -1], stops) | matched  # N count
         for prompt, at in ended[:, :width].nonzero().tolist():
@@ -117,14 +116,11 @@ class OpenBeams(NamedTuple):
         matchers = [[StopMatcher(stop)] for _ in range(prompts)] if stop.strings else []
         return OpenBeams(empty.sum(-1), empty.long(), empty, matchers)
 
-    def extend(self, logits: Tensor, masked: Tensor, forced: Tensor, count: int) -> tuple[OpenBeams, Tensor]:
-        """Of all ways to go on by one token the `count` best, and which beam each comes from: (N K) V → N count.
-
-        `masked` are logits with −∞ at what may not come; rows that are `forced` (N) pay nothing for their token.
-        """
-        beams = self.totals.shape[1]
+    def extend(self, logits: Tensor, allowed: Allowed, count: int) -> tuple[OpenBeams, Tensor]:
+        """Of all ways to go on by one token the `count` best, and which beam each comes from: (N K) V → N count."""
+        beams, (masked, forbidden, forced) = self.totals.shape[1], allowed
         # the best of all beams are among the best of each, so only these are normalised and added up
-        found, ids = largest(masked, count)
+        found, ids = largest_but(masked, forbidden, count)
         logprobs = logprobs_at(logits, ids).double().masked_fill(found.isneginf(), -inf)
         logprobs = logprobs.unflatten(0, (-1, beams))  # N K count
         paid = torch.where(forced[:, None, None] & logprobs.isfinite(), 0.0, logprobs)
@@ -159,20 +155,25 @@ class OpenBeams(NamedTuple):
         return OpenBeams(totals, tokens, logprobs, matchers)
 
 
-def mask_logits(
-    logits: Tensor, opened: OpenBeams, searches: list[Search], stop: Stop, rules: Rules
-) -> tuple[Tensor, Tensor]:
-    """The logits ((N K) V) with −∞ at tokens that are not allowed, and which prompts have a forced token (N)."""
+class Allowed(NamedTuple):
+    """Logits with −∞ at what may not come, but for the `forbidden` tokens, which may not either."""
+
+    masked: Tensor  # (N K) V
+    forbidden: Tokens
+    forced: Tensor  # N, bool  rows that pay nothing for their token
+
+
+def mask_logits(logits: Tensor, opened: OpenBeams, searches: list[Search], stop: Stop, rules: Rules) -> Allowed:
+    """Which tokens may come next, by logits (N K) V."""
     beams, length = opened.tokens.shape[1:]
-    masked = forbid_tokens(logits, stop.forbidden(length))
     forced = torch.tensor([bool(rules.forced(length, search.room)) for search in searches], device=logits.device)
-    if rules is FREE:
-        return masked, forced
+    if not rules.no_repeat and not forced.any():
+        return Allowed(logits, stop.forbidden(length) + rules.forbidden(length), forced)
     longest = max(len(search.prompt) for search in searches)
     prompts = [[-1] * (longest - len(search.prompt)) + search.prompt for search in searches for _ in range(beams)]
     ids = torch.cat([torch.tensor(prompts, device=logits.device), opened.tokens.flatten(0, 1)], 1)
     rooms = [search.room for search in searches for _ in range(beams)]
-    return rules.masked(masked, length, rooms, ids), forced
+    return Allowed(rules.masked(forbid_tokens(logits, stop.forbidden(length)), length, rooms, ids), (), forced)
 
 
 def open_searches(searches: list[Search], opened: OpenBeams, length: int) -> list[int]:

@@ -62,7 +62,7 @@ class PooledState(FixedState):
         for owner, buffers in state.buffers.items():
             if owner not in self.buffers:
                 room = self.room(buffers.tensors, [(x.shape[1], self.capacity, x.shape[3]) for x in buffers.tensors])
-                self.buffers[owner] = replace(buffers, tensors=room)
+                self.buffers[owner] = replace(buffers, stored=room)
             for pool, x in zip(self.buffers[owner].tensors, buffers.tensors, strict=True):
                 if pool[row].data_ptr() != x.data_ptr():
                     pool[row, :, :length] = x[0, :, :length]

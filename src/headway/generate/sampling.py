@@ -173,13 +173,17 @@ class Rules:
             return self.last
         return self.first if length == 0 else ()
 
+    def forbidden(self, length: int) -> Tokens:
+        """The tokens that may not follow `length` new ones, whatever they are."""
+        return self.never + (self.not_first if length == 0 else ())
+
     def masked(self, logits: Tensor, length: int, rooms: Sequence[int], ids: Tensor) -> Tensor:
         """Logits (B V) with −∞ at forbidden tokens.
 
         `ids` (B T) are the prompt and `length` new tokens of each row, −1 in front where a row is shorter; `rooms` are
         how many new tokens each may have.
         """
-        logits = forbid_tokens(logits, self.never + (self.not_first if length == 0 else ()))
+        logits = forbid_tokens(logits, self.forbidden(length))
         if self.no_repeat and ids.shape[1] >= self.no_repeat:
             logits = logits.masked_fill(repeated_ngrams(ids, self.no_repeat, logits.shape[1]), -inf)
         forced = [self.forced(length, room) for room in rooms]
@@ -229,6 +233,19 @@ def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     rest = torch.arange(pieces * WIDTH, vocab, device=logits.device).expand(rows, -1)
     values, at = torch.cat([found, logits[:, pieces * WIDTH :]], 1).topk(count)
     return values, torch.cat([ids, rest], 1).gather(1, at)
+
+
+def largest_but(logits: Tensor, forbidden: Tokens, count: int) -> tuple[Tensor, Tensor]:
+    """The same of logits with −∞ at `forbidden` tokens.
+
+    A few of them are left out of what was found, so that no logits are copied: 64 rows of 32k 1.3 → 0.9 ms.
+    """
+    if not forbidden or len(forbidden) > WIDTH:
+        return largest(forbid_tokens(logits, forbidden), count)
+    found, ids = largest(logits, count + len(forbidden))
+    found = found.masked_fill(torch.isin(ids, torch.tensor(forbidden, device=ids.device)), -inf)
+    found, at = found.topk(min(count, logits.shape[1]))
+    return found, ids.gather(1, at)
 
 
 def logprobs_at(logits: Tensor, ids: Tensor) -> Tensor:

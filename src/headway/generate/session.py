@@ -79,6 +79,7 @@ class DecodingSession(DecodingRows):
         super().__init__(model, FixedState(longest + more), len(prompts), padded_memory(memory))
         self.ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts], device=self.device)  # B T
         self.read = 0
+        self.native = False  # whether the last step was one of the library, which finds tokens where they stand
         self.positions: Tensor | None = None  # B S; None: in order
         if any(len(prompt) != longest for prompt in prompts):
             padding = torch.tensor([longest - len(prompt) for prompt in prompts], device=self.device)[:, None]
@@ -102,7 +103,8 @@ class DecodingSession(DecodingRows):
         """The same by the native library, on the same KV cache; None: that is for torch to do."""
         positions = None if self.positions is None else self.positions[:, self.read : self.read + 1]
         logits = self.run_program(tokens, self.read, positions)
-        self.read += logits is not None
+        self.native = logits is not None
+        self.read += self.native
         return logits
 
     @torch.no_grad()
@@ -131,7 +133,7 @@ class DecodingSession(DecodingRows):
         of_memory = None
         if sources is not None and self.shares:
             of_memory = torch.tensor(sources, device=self.device)
-        self.state.reorder(rows, of_memory)
+        (self.state.redirect if self.native else self.state.reorder)(rows, of_memory)
         if self.positions is not None:
             self.positions = self.positions[rows]
         memory, memory_keep = self.ctx.memory, self.ctx.memory_keep

@@ -39,6 +39,7 @@ class OpKind(IntEnum):
     SELECT = 11
 
 
+LANES = 16  # numbers of the widest vector
 I32, I64, POINTER = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 
 
@@ -60,6 +61,8 @@ class StepCache(ctypes.Structure):
         *((name, I32) for name in ("keys", "beams")),
         ("keep", POINTER),
         ("keep_row", I64),
+        ("origins", POINTER),
+        ("origin_row", I64),
     )
 
 
@@ -205,7 +208,8 @@ class StepFrame:
         self.make_room(program.capacity)
 
     def make_room(self, keys: int) -> None:
-        """Room for the attention weights of so many keys."""
+        """Room for the attention weights of so many keys, in whole vectors."""
+        keys = -(-keys // LANES) * LANES
         self.weights = torch.empty(max(self.threads, 1), keys)
         self.arguments.weights, self.arguments.keys = self.weights.data_ptr(), keys
 
@@ -215,29 +219,42 @@ class StepFrame:
         There are those of `rows`; None: any.
         """
         for index, (owner, memory) in enumerate(self.program.attentions):
+            keep, beams, origins = (ctx.memory_keep, state.beams, None) if memory else (ctx.keep, 1, None)
             if memory:
-                found, keep, beams = state.kept.get(owner), ctx.memory_keep, state.beams
+                found = state.kept.get(owner)
+            elif (buffers := state.buffers.get(owner)) is not None:
+                found, origins = buffers.stored, buffers.origins
             else:
-                buffers = state.buffers.get(owner)
-                found, keep, beams = None if buffers is None else buffers.tensors, ctx.keep, 1
+                found = None
             if found is None:
                 return False
             k, v = found
-            if rows not in (None, len(k) * beams):
+            held = len(k) if origins is None else len(origins)
+            if rows not in (None, held * beams):
                 return False
-            if not is_same(self.bound[index], wanted := (k, v, keep, beams)):
-                if not all(map(is_readable, (k, v))) or not is_row_mask(keep, k):
+            if not is_same(self.bound[index], wanted := (k, v, keep, beams, origins)):
+                if not all(map(is_readable, (k, v))) or not is_row_mask(keep, held, k.shape[2]):
                     return False
-                self.point(self.caches[index], k, v, keep, beams, k.shape[2] if memory else 0)
+                self.point(self.caches[index], k, v, keep, beams, k.shape[2] if memory else 0, origins)
                 self.bound[index] = wanted
         return True
 
-    def point(self, cache: StepCache, k: Tensor, v: Tensor, keep: Tensor | None, beams: int, keys: int) -> None:
+    def point(
+        self,
+        cache: StepCache,
+        k: Tensor,
+        v: Tensor,
+        keep: Tensor | None,
+        beams: int,
+        keys: int,
+        origins: Tensor | None,
+    ) -> None:
         cache.k, cache.v = k.data_ptr(), v.data_ptr()
         cache.k_row, cache.k_head, cache.k_key = k.stride()[:3]
         cache.v_row, cache.v_head, cache.v_key = v.stride()[:3]
         cache.keys, cache.beams = keys, beams
         cache.keep, cache.keep_row = (None, 0) if keep is None else (keep.data_ptr(), keep.stride(0))
+        cache.origins, cache.origin_row = (None, 0) if origins is None else (origins.data_ptr(), origins.stride(0))
         if keys > self.arguments.keys:
             self.make_room(keys)
 
@@ -265,9 +282,6 @@ def is_readable(x: Tensor) -> bool:
     return x.dtype == torch.float32 and x.device.type == "cpu" and x.stride(3) == 1
 
 
-def is_row_mask(keep: Tensor | None, k: Tensor) -> bool:
-    """Whether a mask is B 1 S for these keys, or there is none."""
-    if keep is None:
-        return True
-    rows, queries, keys = keep.shape
-    return rows == len(k) and queries == 1 and keys >= k.shape[2] and keep.stride(2) == 1
+def is_row_mask(keep: Tensor | None, rows: int, keys: int) -> bool:
+    """Whether a mask is B 1 S for these rows and keys, or there is none."""
+    return keep is None or (keep.shape[:2] == (rows, 1) and keep.shape[2] >= keys and keep.stride(2) == 1)

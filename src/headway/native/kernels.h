@@ -2,7 +2,7 @@
 
      SET      suffix of all names below
      TARGET   attribute that lets the compiler use the set
-     LANES    float32 numbers in a vector
+     LANES    float32 numbers in a vector; EVENS, ODDS: every other one of two vectors
      DOT8(sums, w, x)  adds to LANES int32 sums the products of four weights of each at w and four codes: x, made of
                        their address by SPREAD8, of type bytes8
      PANELS8           panels of int8 weights that are read together
@@ -38,6 +38,16 @@ INLINE float NAME(sum)(vec v) {
     for (int width = LANES / 2; width > 0; width /= 2)
         for (int i = 0; i < width; i++) part[i] += part[i + width];
     return part[0];
+}
+
+/* The sum of each of LANES vectors; they are overwritten. */
+INLINE vec NAME(sum_each)(vec *v) {
+    for (int many = LANES; many > 1; many /= 2)
+        for (int i = 0; i < many / 2; i++) {
+            vec a = v[2 * i], b = v[2 * i + 1];
+            v[i] = SHUFFLE(a, b, EVENS) + SHUFFLE(a, b, ODDS);
+        }
+    return v[0];
 }
 
 INLINE vec NAME(pick)(ivec mask, vec a, vec b) { return (vec)(((ivec)a & mask) | ((ivec)b & ~mask)); }
@@ -409,43 +419,62 @@ TARGET static void NAME(linear_int8)(const Product *all, int64_t first, int64_t 
     }
 }
 
-/* One query of one head: softmax(scale * q k + bias) v over keys first ... last - 1 that `keep` lets be seen.
-   `bias` is by distance: the key at s has bias[last - 1 - s].  A query that may see no key gives zeros. */
-TARGET static void NAME(attend)(const float *q, const float *k, int64_t k_step, const float *v, int64_t step,
-                                int64_t width, int64_t first, int64_t last, float scale, const uint8_t *keep,
-                                const float *bias, float *weights, float *y) {
-    float top = -INFINITY, total = 0;
-    int64_t count = last - first, i = 0;
-    for (int64_t s = first; s < last; s++) {
-        float score = -INFINITY;
-        if (!keep || keep[s]) score = scale * NAME(dot)(q, k + s * k_step, width, 0) + (bias ? bias[last - 1 - s] : 0.0f);
-        weights[s - first] = score;
-        top = score > top || score != score ? score : top; /* NaN stays */
+/* y = the sum of weights[s] v[s] over the keys, for V vectors of the width from d on, V a constant. */
+INLINE void NAME(weigh)(const int V, const Seen *of, const float *weights, int64_t d, float *y) {
+    vec even[4] = {{0}}, odd[4] = {{0}};
+    int64_t s = of->first;
+#define VALUES(s) (of->v + d + (s) * of->v_key + (of->origins ? of->origins[s] * of->v_row : 0))
+    for (; s + 2 <= of->last; s += 2) {
+        const float *a = VALUES(s), *b = VALUES(s + 1);
+        for (int i = 0; i < V; i++) even[i] += weights[s - of->first] * LOAD(a + i * LANES);
+        for (int i = 0; i < V; i++) odd[i] += weights[s - of->first + 1] * LOAD(b + i * LANES);
     }
-    for (int64_t d = 0; d < width; d++) y[d] = 0;
-    if (top == -INFINITY) return;
-    vec part = {0};
-    for (; i + LANES <= count; i += LANES) {
-        vec e = NAME(exponential)(LOAD(weights + i) - top);
-        STORE(weights + i, e);
-        part += e;
+    if (s < of->last)
+        for (int i = 0; i < V; i++) even[i] += weights[s - of->first] * LOAD(VALUES(s) + i * LANES);
+    for (int i = 0; i < V; i++) STORE(y + d + i * LANES, even[i] + odd[i]);
+}
+
+/* One query of one head: softmax(scale * q k + bias) v.  A query that may see no key gives zeros. */
+TARGET static void NAME(attend)(const float *q, const Seen *of, int64_t width, float *weights, float *y) {
+    int64_t first = of->first, count = of->last - first, wide = (count + LANES - 1) / LANES * LANES, d = 0;
+    vec tops = NAME(all)(-INFINITY), sums = {0};
+    for (int64_t s = 0; s < wide; s += LANES) {
+        vec each[LANES], scores;
+        float rest[LANES] = {0};
+        for (int i = 0; i < LANES; i++) {
+            int64_t at = first + (s + i < count ? s + i : count - 1);
+            const float *k = of->k + at * of->k_key + (of->origins ? of->origins[at] * of->k_row : 0);
+            vec dot = {0};
+            for (d = 0; d + LANES <= width; d += LANES) dot += LOAD(q + d) * LOAD(k + d);
+            for (; d < width; d++) rest[i] += q[d] * k[d];
+            each[i] = dot;
+        }
+        scores = (NAME(sum_each)(each) + LOAD(rest)) * of->scale;
+        STORE(weights + s, scores);
+        for (int64_t i = s; of->bias && i < s + LANES && i < count; i++) weights[i] += of->bias[count - 1 - i];
+        for (int64_t i = s; of->keep && i < s + LANES && i < count; i++)
+            if (!of->keep[first + i]) weights[i] = -INFINITY;
+        for (int64_t i = count; i < s + LANES; i++) weights[i] = -INFINITY;
+        scores = LOAD(weights + s);
+        tops = NAME(pick)(scores > tops, scores, tops);
     }
-    for (; i < count; i++) {
-        weights[i] = NAME(exponential)(NAME(all)(weights[i] - top))[0];
-        total += weights[i];
+    float top = -INFINITY, total;
+    for (int i = 0; i < LANES; i++) top = tops[i] > top ? tops[i] : top;
+    if (top == -INFINITY) top = 0.0f; /* of NaN and of nothing */
+    for (int64_t s = 0; s < wide; s += LANES) {
+        vec e = NAME(exponential)(LOAD(weights + s) - top);
+        STORE(weights + s, e);
+        sums += e;
     }
-    total += NAME(sum)(part);
-    v += first * step;
-    for (i = 0; i + 4 <= count; i += 4) {
-        const float *v0 = v + i * step, *v1 = v0 + step, *v2 = v1 + step, *v3 = v2 + step;
-        float a = weights[i], b = weights[i + 1], c = weights[i + 2], e = weights[i + 3];
-        int64_t d = 0;
-        for (; d + LANES <= width; d += LANES)
-            STORE(y + d, LOAD(y + d) + a * LOAD(v0 + d) + b * LOAD(v1 + d) + c * LOAD(v2 + d) + e * LOAD(v3 + d));
-        for (; d < width; d++) y[d] += a * v0[d] + b * v1[d] + c * v2[d] + e * v3[d];
+    total = NAME(sum)(sums);
+    for (d = 0; d + 4 * LANES <= width; d += 4 * LANES) NAME(weigh)(4, of, weights, d, y);
+    for (; d + LANES <= width; d += LANES) NAME(weigh)(1, of, weights, d, y);
+    for (; d < width; d++) {
+        y[d] = 0.0f;
+        for (int64_t s = first; s < of->last; s++) y[d] += weights[s - first] * *VALUES(s);
     }
-    for (; i < count; i++) NAME(add)(y, v + i * step, weights[i], width);
-    for (int64_t d = 0; d < width; d++) y[d] /= total;
+#undef VALUES
+    for (d = 0; d < width; d++) y[d] = total == 0.0f ? 0.0f : y[d] / total;
 }
 
 #define PAIR (2 * LANES)
@@ -536,6 +565,8 @@ static const Kernels NAME(kernels) = {
 #undef SET
 #undef TARGET
 #undef LANES
+#undef EVENS
+#undef ODDS
 #undef bytes8
 #undef SPREAD8
 #undef DOT8

@@ -51,6 +51,8 @@ typedef struct {
     int32_t beams;          /* rows that share a row of it */
     const uint8_t *keep;
     int64_t keep_row;
+    const int32_t *origins; /* rows x keys: the row in which each earlier token of a row stands; NULL: its own */
+    int64_t origin_row;
 } Cache;
 
 typedef struct {
@@ -60,7 +62,7 @@ typedef struct {
     const int64_t *tokens, *positions;
     int64_t rows, slot; /* slot: where the new token stands in the caches; -1: where its position says, row by row */
     int32_t count, threads, set, unused;
-    float *weights; /* attention weights: a row of `keys` for each thread */
+    float *weights; /* attention weights: a row of `keys`, a multiple of 16, for each thread */
     int64_t keys;
     uint8_t *codes; /* int8 inputs, rows x widest, up to CHUNK rows */
     float *steps;   /* their scales */
@@ -82,6 +84,15 @@ typedef struct {
     float *out;
     int style; /* an activation of the outputs; PLAIN: none */
 } Product;
+
+typedef struct { /* the keys and values that one query of one head sees: first ... last - 1 */
+    const float *k, *v; /* of the head, in the query's row; with origins: in row 0 */
+    int64_t k_key, v_key, k_row, v_row, first, last;
+    const uint8_t *keep;    /* by key; NULL: all are seen */
+    const int32_t *origins; /* the row of each key */
+    const float *bias;      /* by distance: the key at s has bias[last - 1 - s] */
+    float scale;
+} Seen;
 
 typedef struct { /* what a panel writes to, and by what its sums are multiplied */
     const int32_t *offsets;
@@ -129,14 +140,21 @@ typedef struct {
                             int64_t, int64_t);
     float (*quantise)(const float *, uint8_t *, int64_t);
     void (*linear_int8)(const Product *, int64_t, int64_t);
-    void (*attend)(const float *, const float *, int64_t, const float *, int64_t, int64_t, int64_t, int64_t, float,
-                   const uint8_t *, const float *, float *, float *);
+    void (*attend)(const float *, const Seen *, int64_t, float *, float *);
     void (*attend_sequence)(const Attention *, const Sequence *, int64_t, float *);
 } Kernels;
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (ivec){__VA_ARGS__})
+#endif
 
 #define SET portable
 #define TARGET
 #define LANES 4
+#define EVENS 0, 2, 4, 6
+#define ODDS 1, 3, 5, 7
 #define UNSIGNED8 0
 #define ROWS8 6
 #define PANELS8 1
@@ -170,6 +188,8 @@ static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
 #define SET avx2
 #define TARGET __attribute__((target("avx2,fma")))
 #define LANES 8
+#define EVENS 0, 2, 4, 6, 8, 10, 12, 14
+#define ODDS 1, 3, 5, 7, 9, 11, 13, 15
 #define UNSIGNED8 1
 #define ROWS8 6
 #define PANELS8 1
@@ -185,6 +205,8 @@ static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
 #define SET avx512
 #define TARGET __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")))
 #define LANES 16
+#define EVENS 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODDS 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
 #define UNSIGNED8 1
 #define ROWS8 12
 #define PANELS8 2
@@ -422,23 +444,37 @@ static void append(const Op *op, const Call *call) {
         }
 }
 
+/* What the query of a token sees by a head. */
+static Seen seen_by(const Op *op, const Call *call, const Cache *cache, int64_t b, int64_t h) {
+    int64_t last = cache->keys ? cache->keys : slot_of(call, b) + 1, group = h / (op->heads / op->kv_heads);
+    int64_t first = op->window && op->window < last ? last - op->window : 0;
+    int64_t owner = owner_of(call, cache, b), row = cache->origins ? 0 : owner;
+    const uint8_t *keep = cache->keep ? cache->keep + owner * cache->keep_row : NULL;
+    while (keep && first < last && !keep[first]) first++; /* padding is not read */
+    while (keep && first < last && !keep[last - 1] && !op->bias) last--;
+    return (Seen){cache->k + row * cache->k_row + group * cache->k_head, cache->v + row * cache->v_row + group * cache->v_head,
+                  cache->k_key, cache->v_key, cache->k_row, cache->v_row, first, last, keep,
+                  cache->origins ? cache->origins + owner * cache->origin_row : NULL,
+                  op->bias ? op->bias + h * op->row : NULL, op->number};
+}
+
+/* Tokens of one row read the same keys: head by head they are in the first cache.  Rows are read one after the other. */
 static void attend(void *given, int part, int parts) {
     const Job *job = given;
     const Op *op = job->op;
     const Call *call = job->call;
     const Cache *cache = call->caches + op->cache;
-    for (int64_t one = part; one < call->rows * op->heads; one += parts) {
-        int64_t b = one % call->rows, h = one / call->rows; /* tokens of one row read the same keys */
-        int64_t last = cache->keys ? cache->keys : slot_of(call, b) + 1;
-        int64_t first = op->window && op->window < last ? last - op->window : 0;
-        int64_t memory = owner_of(call, cache, b), group = h / (op->heads / op->kv_heads);
-        job->kernels->attend(call->registers[op->source] + (b * op->heads + h) * op->head_dim,
-                             cache->k + memory * cache->k_row + group * cache->k_head, cache->k_key,
-                             cache->v + memory * cache->v_row + group * cache->v_head, cache->v_key, op->head_dim,
-                             first, last, op->number,
-                             cache->keep ? cache->keep + memory * cache->keep_row : NULL,
-                             op->bias ? op->bias + h * op->row : NULL, call->weights + part * call->keys,
-                             call->registers[op->target] + (b * op->heads + h) * op->head_dim);
+    int64_t one = 0;
+    for (int64_t start = 0, end = 0; start < call->rows; start = end) {
+        for (end = start + 1; end < call->rows && owner_of(call, cache, end) == owner_of(call, cache, start);) end++;
+        for (int64_t h = 0; h < op->heads; h++)
+            for (int64_t b = start; b < end; b++) {
+                if (one++ % parts != part) continue;
+                Seen seen = seen_by(op, call, cache, b, h);
+                int64_t at = (b * op->heads + h) * op->head_dim;
+                job->kernels->attend(call->registers[op->source] + at, &seen, op->head_dim, call->weights + part * call->keys,
+                                     call->registers[op->target] + at);
+            }
     }
 }
 

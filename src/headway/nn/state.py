@@ -9,7 +9,7 @@ Axes:  B batch   H heads   T new tokens   S all tokens so far   D width
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -110,11 +110,20 @@ class Buffers:
     """Room for a fixed number of tokens, and what of it is filled."""
 
     at: Tensor  # B|1 S
-    tensors: Tensors  # B H S D
+    stored: Tensors  # B H S D; with origins of any number of rows
     filled: Tensor  # ()      a tensor, so that a compiled step need not be compiled again at each length
     known: Positions  # where the tokens stand that were appended outside compiled code
     in_order: bool  # `at` counts on to its end from where it begins, so that a run need not be written into it
     stale: bool = False  # compiled code has appended what is not `known`
+    origins: Tensor | None = None  # B S, int32  the row of `stored` in which each token of a row stands; None: its own
+
+    @property
+    def tensors(self) -> Tensors:
+        """All tokens of each row in its own, B H S D."""
+        if self.origins is not None:
+            self.stored = tuple(gather_rows(x, self.origins, int(self.filled)) for x in self.stored)
+            self.origins = None
+        return self.stored
 
     def positions(self) -> Positions:
         """Where all tokens so far stand; what compiled code appended is known only as data."""
@@ -135,12 +144,17 @@ class Buffers:
 
     def reorder(self, rows: Tensor) -> Buffers:
         """The same of other rows; room that is not filled is not copied."""
-        known = reorder_positions(self.positions(), rows)
+        tensors = tuple(reorder_buffer(x, rows, len(self.positions())) for x in self.tensors)
+        return replace(self.redirect(rows, None), stored=tensors)
+
+    def redirect(self, rows: Tensor, origins: Tensor | None) -> Buffers:
+        """The same of other rows, whose tokens stay where they are stored."""
         at = self.at if self.at.shape[0] == 1 else self.at[rows]
-        tensors = tuple(reorder_buffer(x, rows, len(known)) for x in self.tensors)
-        return Buffers(at, tensors, self.filled, known, self.in_order)
+        known = reorder_positions(self.positions(), rows)
+        return Buffers(at, self.stored, self.filled, known, self.in_order, origins=origins)
 
     def cut(self, length: int) -> None:
+        self.stored = self.tensors  # new tokens stand in their own rows
         self.known = self.positions().cut(0, length)
         self.filled.fill_(len(self.known))
 
@@ -157,6 +171,10 @@ class FixedState(State):
 
     def empty(self) -> State:
         return FixedState(self.capacity)
+
+    def once(self, owner: nn.Module, make: Callable[[], Tensors]) -> Tensors:
+        """The same, dense, as each step reads all of it."""
+        return super().once(owner, lambda: tuple(x.contiguous() for x in make()))
 
     def next_positions(self, owner: nn.Module, length: int, device: torch.device) -> Positions:
         if owner not in self.buffers:
@@ -226,6 +244,24 @@ class FixedState(State):
         super().reorder(rows, sources)
         self.buffers = {owner: buffers.reorder(rows) for owner, buffers in self.buffers.items()}
 
+    def redirect(self, rows: Tensor, sources: Tensor | None = None) -> None:
+        """As `reorder`, but tokens are not copied where they have room: each row knows in which row they stand.
+
+        For those who read tokens by `Buffers.origins`; whoever asks for `Buffers.tensors` has them gathered.  Beams of
+        64 rows of Marian: 69 of 460 ms are not spent.
+        """
+        each = list(self.buffers.values())
+        if not each or any(len(rows) > len(x) for buffers in each for x in buffers.stored):
+            self.reorder(rows, sources)
+            return
+        super().reorder(rows, sources)
+        made = dict[tuple[int, int], Tensor]()  # owners share what they have in common
+        for owner, buffers in self.buffers.items():
+            key = (id(buffers.origins), length := len(buffers.positions()))
+            if key not in made:
+                made[key] = redirected(buffers.origins, rows, length, self.capacity)
+            self.buffers[owner] = buffers.redirect(rows, made[key])
+
     def truncate(self, length: int) -> None:
         super().truncate(length)
         for buffers in self.buffers.values():
@@ -240,6 +276,21 @@ def reorder_positions(positions: Positions, rows: Tensor) -> Positions:
 def is_identity(rows: Tensor, count: int) -> bool:
     """Whether these are all of `count` rows in their order."""
     return len(rows) == count and rows.tolist() == list(range(count))
+
+
+def redirected(origins: Tensor | None, rows: Tensor, filled: int, capacity: int) -> Tensor:
+    """Where the tokens of reordered rows stand, of which `filled` are there, and others will stand in their own."""
+    own = torch.arange(len(rows), dtype=torch.int32, device=rows.device)[:, None].repeat(1, capacity)
+    own[:, :filled] = rows[:, None] if origins is None else origins[rows, :filled]
+    return own
+
+
+def gather_rows(x: Tensor, origins: Tensor, filled: int) -> Tensor:
+    """The tokens of each row, whose first `filled` are used, in its own row: … H S D by B S → B H S D."""
+    room = x.new_zeros(len(origins), *x.shape[1:])
+    found = x.transpose(1, 2)[origins[:, :filled].long(), torch.arange(filled, device=x.device)]  # B S H D
+    room.narrow(2, 0, filled).copy_(found.transpose(1, 2))
+    return room
 
 
 def reorder_buffer(x: Tensor, rows: Tensor, filled: int) -> Tensor:

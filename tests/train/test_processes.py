@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -106,18 +106,20 @@ def environment(**more: str) -> dict[str, str]:
     return {**quiet, "OMP_NUM_THREADS": "1", **here, **more}
 
 
+def started(*commands: Sequence[str]) -> list[subprocess.Popen[str]]:
+    """The processes of a world, each with the words of its own command behind `python -m`."""
+    shared = {"WORLD_SIZE": str(len(commands)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", *words], env=environment(RANK=str(rank), **shared), stderr=subprocess.PIPE, text=True
+        )
+        for rank, words in enumerate(commands)
+    ]
+
+
 def together(count: int, what: str, folder: str) -> tuple[list[int], list[str]]:
     """The exit codes of so many processes, and what each says; one that was stopped is killed after the others."""
-    port = str(free_port())
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.train.process", what, folder],
-            env=environment(RANK=str(rank), WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(count)
-    ]
+    processes = started(*[["tests.train.process", what, folder]] * count)
     try:
         stopped = [processes[int(folder)]] if what == "stop" else []
         said = {one.pid: one.communicate(timeout=PATIENCE)[1] for one in processes if one not in stopped}
@@ -203,6 +205,16 @@ def test_a_process_with_other_data_ends_both() -> None:
     assert codes == [2, 2]
     what = "the data of process 1 is not that of process 0; "
     assert said == [f"error: {what}give all processes the same data, the same recipe and the same headway\n", ""]
+
+
+@pytest.mark.long
+def test_a_process_that_is_asked_for_something_else_ends_both() -> None:
+    both = started(*(["headway", *RUN, "--out", "otherwise", "--train.steps", steps] for steps in ("4", "5")))
+    said = [one.communicate(timeout=PATIENCE)[1] for one in both]
+    what = "train.steps of process 1 is not that of process 0; "
+    assert said == [f"error: {what}give all processes the same data, the same recipe and the same headway\n", ""]
+    assert [one.returncode for one in both] == [2, 2]
+    assert not Path("otherwise").exists()
 
 
 @pytest.mark.long

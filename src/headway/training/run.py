@@ -96,17 +96,17 @@ def train(
     with progress_on(stream), memory_errors(do):
         if world.size > 1:
             check_asked(layers, world)
-        budget: TimeBudget | None = None  # of a new run
+        budget, new = None, False
         if not world.first:
             made, resume = followed(own, world)
         elif resume := resume and run_to_resume(layers) is not None:
             made = prepared(layers, resume=True, own=own, world=world)
         else:
             asked, made, timing = described(layers, stream, own=own, splits=splits, world=world)
-            budget = TimeBudget.of(asked, made, timing)
+            budget, new = TimeBudget.of(asked, made, timing), True
         if world.size > 1:
             lead(made, world, resume=resume)
-        if budget is not None:  # nothing is left of a run that a process has refused
+        if new:  # only now: nothing is left of a run that a process has refused
             begin(made, budget)
         made, end = run(made, resume=resume, callbacks=callbacks if world.first else (), out=stream, world=world)
         if world.first:

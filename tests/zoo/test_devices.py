@@ -22,7 +22,7 @@ from headway.nn.context import EMPTY
 from headway.nn.trace import record
 from headway.nn.trunk import EncoderDecoder, Forecaster, Trunk
 from headway.ops.attention_map import Readable
-from headway.tasks.causal_lm import CausalLM
+from headway.tasks.base import task_class
 from headway.zoo import deepseek, simmim
 from headway.zoo.build import ARCHITECTURES, architecture, build
 from headway.zoo.cost import call, dummy_inputs, images, reads_pairs
@@ -115,7 +115,8 @@ def recorded(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
 @torch.no_grad()
 def written(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[Any]:
     """What the model goes on with, token by token, or row by row."""
-    if isinstance(model.eval(), Forecaster):
+    model.eval()
+    if isinstance(model, Forecaster):
         return [model.ahead(inputs[0], 3)]
     memory = model.remember(inputs[0]) if isinstance(model, EncoderDecoder) else EMPTY
     decoder = model.decoder if isinstance(model, EncoderDecoder) else model
@@ -144,14 +145,20 @@ def test_a_recording_is_the_same(name: str) -> None:
     assert_same(name, recorded)
 
 
-WRITERS = [
-    name
-    for name in ARCHITECTURES
-    if name in CausalLM.architectures or isinstance(model_of(name), EncoderDecoder | Forecaster)
-]
+WRITING = ("causal-lm", "seq2seq", "captioning", "speech-seq2seq")  # tasks
+WRITERS = sorted({"forecaster", "whisper", *(name for task in WRITING for name in task_class(task).architectures)})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_what_is_written_is_the_same(name: str) -> None:
     assert_same(name, written)
+
+
+def test_a_weight_that_stays_on_the_cpu_is_found() -> None:
+    model, inputs = model_of("llama"), inputs_of("llama")
+    with simulated_device() as device:
+        layer = next(part for part in moved(model).modules() if isinstance(part, nn.Linear))
+        layer.weight = nn.Parameter(torch.ones(layer.weight.shape))
+        with pytest.raises(RuntimeError, match="tensors of both devices"):
+            recorded(model, (inputs[0].to(device),))

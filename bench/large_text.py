@@ -15,20 +15,30 @@ from pathlib import Path
 
 import numpy as np
 
-WORDS, LINE, PARAGRAPH = 50_000, 12, 1000  # different words, words of a line, lines that are made at once
+WORDS, LINE, PARAGRAPH = 50_000, 12, 10_000  # different words, words of a line, lines that are made at once
 
 
 def write(folder: Path, megabytes: int, files: int) -> int:
     """Words of a Zipf distribution, as syllables; the bytes that were written."""
     chance = np.random.default_rng(0)
     syllables = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "en", "is")]
-    words = np.array(["".join(chance.choice(syllables, size)) for size in chance.integers(1, 5, WORDS)])
+    words = ["".join(chance.choice(syllables, size)) for size in chance.integers(1, 5, WORDS)]
+    spelled = [word + end for end in (" ", ".\n") for word in words]  # within a line, and at its end
+    letters, sizes = np.frombuffer("".join(spelled).encode(), np.uint8), np.array([len(one) for one in spelled])
+    starts = np.cumsum(sizes) - sizes
+
+    def paragraph() -> bytes:
+        ranks = np.minimum(chance.zipf(1.2, (PARAGRAPH, LINE)), WORDS) - 1
+        ranks[:, -1] += WORDS
+        which = ranks.ravel()
+        ends = np.cumsum(sizes[which])
+        return letters[np.repeat(starts[which] - ends + sizes[which], sizes[which]) + np.arange(ends[-1])].tobytes()
+
     total = 0
     for number in range(files):
-        with (folder / f"{number:05}.txt").open("w", encoding="utf-8") as out:
+        with (folder / f"{number:05}.txt").open("wb") as out:
             while total < megabytes * 10**6 * (number + 1) / files:
-                ranks = np.minimum(chance.zipf(1.2, (PARAGRAPH, LINE)), WORDS) - 1
-                total += out.write("".join(f"{' '.join(line)}.\n" for line in words[ranks]))
+                total += out.write(paragraph())
     return total
 
 

@@ -458,8 +458,8 @@ HEAD = """# Defaults on small data
 Written by `python recipes/defaults.py`, which trains each line on one thread with nothing but `--minutes` and `--seed`.
 Data sets are drawn from the data that recipes/README.md names; the number in a name counts the records, or lines of
 text.  Every score is that of `headway eval` on n records that were not trained on.  *Search*, at the first number of
-minutes only: the best of those trainings, four at most, in which the learning rate or the batch is a third or three
-times the default's, with the score of the defaults for the same seed.  *Baseline*: the best of the simple methods that
+minutes only: the best of those trainings in which the learning rate or the batch is a third or three times the
+default's, with the score of the defaults for the same seed.  *Baseline*: the best of the simple methods that
 a run names, which learned from the whole training file, on the same n records.  *Processor*: the least share of a core
 that one of these trainings got; minutes are of processor time, so that a busy machine changes little; for older lines
 they were of the clock, and below 100 % shorter than elsewhere.  *Commit*: the version of the code that was measured;

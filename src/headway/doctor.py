@@ -191,7 +191,7 @@ def space(name: str, folder: Path | None, remedy: str) -> MachineCheck:
 
 
 def cache() -> MachineCheck:
-    from headway.data.shards import wanted_folder
+    from headway.data.shard_cache import wanted_folder
 
     return space("cache", wanted_folder(), "set HEADWAY_CACHE to a folder of yours")
 

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.data import shards as shards_module
-from headway.data.shards import Shards, cache_folder, cached_shards, digest, write_shards
+from headway.data import shard_cache
+from headway.data.shard_cache import cache_folder, cached_shards
+from headway.data.shards import Shards, digest, write_shards
 from headway.errors import UserError
 from tests.data.test_shards import NAMES, ROWS, rows_of
 
@@ -183,8 +184,8 @@ def test_a_cache_that_cannot_be_written_is_replaced_and_told(tmp_path: Path, mon
     assert tmp_path not in shards.folder.parents
     with pytest.warns(UserWarning, match="cannot be written"):
         assert rows_of(cached_shards("key", never)) == rows_of(shards)
-    shards_module.temporary_folder().cleanup()
-    shards_module.temporary_folder.cache_clear()
+    shard_cache.temporary_folder().cleanup()
+    shard_cache.temporary_folder.cache_clear()
 
 
 def test_a_read_only_cache_is_still_read(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +205,7 @@ def test_a_read_only_cache_is_still_read(own_cache: Path, monkeypatch: pytest.Mo
 def test_without_a_home_nothing_is_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the user is not in the system's list either, the folder's name begins with a literal ~."""
     monkeypatch.delenv("HEADWAY_CACHE")
-    monkeypatch.setattr(shards_module, "user_cache_dir", lambda name: f"~/.cache/{name}")
+    monkeypatch.setattr(shard_cache, "user_cache_dir", lambda name: f"~/.cache/{name}")
     monkeypatch.chdir(tmp_path)
     with pytest.warns(UserWarning, match="no home folder is known"):
         assert len(cached_shards("key", make)) == 3

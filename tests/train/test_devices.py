@@ -7,6 +7,7 @@ so numbers are equal within `CLOSE`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -36,9 +37,11 @@ from headway.tasks.tracing import TraceOptions
 from headway.training import learner
 from headway.training.build import evaluator_of, learner_of, require
 from headway.training.learner import Learner
-from headway.training.plan import Plan
+from headway.training.plan import Plan, plan
+from headway.training.recipe_sources import read_layers
 from tests.simulated_device import moved, simulated_device
 from tests.train.runs import FAMILIES, MORE, data_in, planned
+from tests.train.runs import PACE as RUN_PACE
 
 CLOSE = 1e-5
 STEPS = 2
@@ -52,10 +55,30 @@ WAYS = {
 }
 
 
+BASE = "chats"  # the family of the model that these go on from
+STARTED: dict[str, dict[str, Any]] = {
+    "low rank": {"data.path": ("chats.jsonl",), "model.lora": "rank=2,alpha=4"},
+    "preferences": {"data.path": ("preferred.jsonl",)},
+}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with data_in(tmp_path_factory.mktemp("devices")) as folder:
+        pairs = [json.loads(line) for line in Path("chats.jsonl").read_text(encoding="utf-8").splitlines()]
+        rows = [{"prompt": one["prompt"], "chosen": one["completion"], "rejected": one["prompt"]} for one in pairs]
+        Path("preferred.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        base = planned(BASE)
+        base.as_model(base.build()).save("base")
         yield folder
+
+
+def planned_here(name: str, **more: Any) -> Plan:
+    """The plan of a family, or of what goes on from a model of one."""
+    if name not in STARTED:
+        return planned(name, **more)
+    data = {"train.batch": "192", "data.max_length": "96", "model.from": "base", "out": "run"}
+    return plan(read_layers({**data, **RUN_PACE, **STARTED[name], **more}, environ={}))
 
 
 @dataclass
@@ -85,9 +108,9 @@ def learned(made: Plan, model: nn.Module) -> Family:
 @lru_cache
 def families(name: str) -> tuple[Family, Family]:
     """A family on the CPU, and on the simulated device."""
-    config = planned(name, **PACE).config
+    config = planned_here(name, **PACE).config
     off = {option: zero for option, zero in NO_DROPOUT.items() if hasattr(config, option.removeprefix("model."))}
-    made = planned(name, **PACE, **off)
+    made = planned_here(name, **PACE, **off)
     here, there = made.build(), made.build()
     with simulated_device():
         other = learned(made, moved(there))
@@ -186,7 +209,7 @@ def recorded(family: Family) -> dict[str, Any]:
     return {"weights": weights, "text": view.outcome.text, "score": view.outcome.total}
 
 
-ALL = pytest.mark.parametrize("name", [*FAMILIES, *MORE])
+ALL = pytest.mark.parametrize("name", [*FAMILIES, *MORE, *STARTED])
 
 
 @pytest.mark.long

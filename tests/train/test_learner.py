@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.order import random_for
+from headway.errors import UserError
 from headway.nn.moe import MoE
 from headway.training.build import learner_of
 from headway.training.learner import Learner, StepResult
 from headway.training.plan import Plan
 from tests.train.disks import same_tensors
+from tests.train.models import same, weights
 from tests.train.runs import data_in, planned
 
 TASKS = ["transformer", "rnn", "gpt2", "mixtral", "masked", "spans", "classes", "tags"]
@@ -267,3 +269,13 @@ def test_a_restored_learner_goes_on_as_it_was() -> None:
     other.restore({part: {name: t.clone() for name, t in named.items()} for part, named in one.tensors().items()})
     assert one.learn(3, batches) == other.learn(3, batches)
     assert all(same_tensors(one.tensors()[part], other.tensors()[part]) for part in ("model", "optimiser", "average"))
+
+
+@pytest.mark.parametrize("other", [{"model.dim": "24"}, {"model.layers": "2"}])
+def test_the_checkpoint_of_another_model_is_refused_before_anything_changes(other: dict[str, str]) -> None:
+    learner, found = learner_of(still("gpt2")), learner_of(planned("gpt2", **{"train.ema_decay": "0"}, **other))
+    before = weights(learner.model)
+    for mine, theirs in ((learner, found), (found, learner)):
+        with pytest.raises(UserError, match=r"^the checkpoint does not fit the model at .*; use the model that it was"):
+            mine.restore(theirs.tensors())
+    assert same(before, weights(learner.model))

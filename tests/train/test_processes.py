@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -106,18 +107,24 @@ def environment(**more: str) -> dict[str, str]:
     return {**quiet, "OMP_NUM_THREADS": "1", **here, **more}
 
 
-def together(count: int, what: str, folder: str) -> tuple[list[int], list[str]]:
-    """The exit codes of so many processes, and what each says; one that was stopped is killed after the others."""
-    port = str(free_port())
-    processes = [
+def started(*commands: Sequence[str], folders: Sequence[Path | None] = ()) -> list[subprocess.Popen[str]]:
+    """The processes of a world, each with the words of its own command behind `python -m`, and in its own folder."""
+    shared = {"WORLD_SIZE": str(len(commands)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    return [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.train.process", what, folder],
-            env=environment(RANK=str(rank), WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
+            [sys.executable, "-m", *words],
+            cwd=folder,
+            env=environment(RANK=str(rank), **shared),
             stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in range(count)
+        for rank, (words, folder) in enumerate(zip_longest(commands, folders))
     ]
+
+
+def together(count: int, what: str, folder: str) -> tuple[list[int], list[str]]:
+    """The exit codes of so many processes, and what each says; one that was stopped is killed after the others."""
+    processes = started(*[["tests.train.process", what, folder]] * count)
     try:
         stopped = [processes[int(folder)]] if what == "stop" else []
         said = {one.pid: one.communicate(timeout=PATIENCE)[1] for one in processes if one not in stopped}
@@ -203,6 +210,29 @@ def test_a_process_with_other_data_ends_both() -> None:
     assert codes == [2, 2]
     what = "the data of process 1 is not that of process 0; "
     assert said == [f"error: {what}give all processes the same data, the same recipe and the same headway\n", ""]
+
+
+@pytest.mark.long
+def test_a_run_with_other_data_leaves_nothing() -> None:
+    Path("elsewhere").mkdir()
+    Path("elsewhere", "pairs.tsv").write_text("".join(Path("pairs.tsv").read_text().splitlines(keepends=True)[:-1]))
+    here, out = Path.cwd(), str(Path("unequal").absolute())
+    both = started(*[["headway", *RUN, "--out", out]] * 2, folders=(here, here / "elsewhere"))
+    said = [one.communicate(timeout=PATIENCE)[1] for one in both]
+    assert said[0].startswith("error: the data of process 1 is not that of process 0; ")
+    assert (said[0].count("\n"), said[1]) == (1, "")
+    assert [one.returncode for one in both] == [2, 2]
+    assert not Path(out).exists()
+
+
+@pytest.mark.long
+def test_a_process_that_is_asked_for_something_else_ends_both() -> None:
+    both = started(*(["headway", *RUN, "--out", "otherwise", "--train.steps", steps] for steps in ("4", "5")))
+    said = [one.communicate(timeout=PATIENCE)[1] for one in both]
+    what = "train.steps of process 1 is not that of process 0; "
+    assert said == [f"error: {what}give all processes the same data, the same recipe and the same headway\n", ""]
+    assert [one.returncode for one in both] == [2, 2]
+    assert not Path("otherwise").exists()
 
 
 @pytest.mark.long

@@ -125,7 +125,8 @@ def read_shape(file: Path) -> tuple[int, ...]:
 
 def unpacked(file: Path, size: int) -> Path:
     """A packed file as a plain one in the cache; no more than one byte beyond `size` is ever written."""
-    from headway.data.shards import cache_folder, digest
+    from headway.data.shard_cache import cache_folder
+    from headway.data.shards import digest
 
     def unpack(part: Path) -> None:
         done = 0

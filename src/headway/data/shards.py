@@ -1,37 +1,33 @@
-"""Token ids on disk, ready to be trained on: rows of one or more columns, memory-mapped, and the cache of them.
+"""Token ids on disk, ready to be trained on: rows of one or more columns.
 
 A folder holds for each column the ids of all rows one after the other (`0.tokens`, little-endian, two bytes each where
 the vocabulary allows it) and where each row begins (`0.offsets`, R + 1 numbers of eight bytes); `index.json` has the
 counts, with the size and hash of each file.  It is written last and the folder is renamed into place when all is on the
 disk, so a folder with that name is whole.
 
-The cache is in the user's cache folder; a store in it is named by the digest of all that it is made from.
+Ids are read where they are asked for, and only offsets are mapped: each page of a mapped file that was ever looked at
+counts as memory of the process, and an epoch looks at all of them.
 
 Axes:  R rows   N all tokens of a column
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
-import tempfile
-import time
-import warnings
+import weakref
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
-from platformdirs import user_cache_dir
 
 from headway.data.order import Numbers
 from headway.errors import UserError
@@ -45,7 +41,6 @@ BLOCK_IDS = 2**16  # ids that are taken from an iterable at once
 BUFFERED_IDS = 2**18  # ids that wait to be written: 2 MB
 FORMAT = "headway shards 1"
 INDEX = "index.json"
-MAX_AGE = 24 * 60 * 60  # seconds after which an unfinished folder was left by a crash
 
 
 class Shards:
@@ -59,7 +54,7 @@ class Shards:
         self.columns, self.rows, self.vocab, self.hashes = read_index(self.folder)
         numbers = range(self.columns)
         self.offsets = [mapped(self.folder / f"{c}.offsets", "<u8") for c in numbers]  # each R + 1
-        self.tokens = [mapped(self.folder / f"{c}.tokens", dtype_for(self.vocab)) for c in numbers]  # each N
+        self.tokens = [TokenFile(self.folder / f"{c}.tokens", dtype_for(self.vocab)) for c in numbers]  # each N
         for offsets, tokens in zip(self.offsets, self.tokens, strict=True):
             if len(offsets) != self.rows + 1 or offsets[0] != 0 or offsets[-1] != len(tokens):
                 raise damaged(self.folder, "the offsets are not those of the tokens")
@@ -75,7 +70,7 @@ class Shards:
         if not 0 <= number < len(self):
             raise IndexError(f"row {number} of {len(self)}")
         pairs = zip(self.tokens, self.offsets, strict=True)
-        return tuple(tokens[offsets[number] : offsets[number + 1]].astype(np.int64) for tokens, offsets in pairs)
+        return tuple(tokens[int(offsets[number]) : int(offsets[number + 1])] for tokens, offsets in pairs)
 
     def lengths(self, column: int) -> Numbers:
         """The length of each row, R, without a look at the tokens."""
@@ -102,7 +97,7 @@ class TokenColumn:
         return len(self.shards.tokens[self.column])
 
     def __getitem__(self, span: slice) -> Numbers:
-        return self.shards.tokens[self.column][span].astype(np.int64)
+        return self.shards.tokens[self.column][span]
 
     def starts(self, begin: int, end: int) -> Numbers:
         """The positions from `begin` up to `end`, `end` excluded, where a row begins."""
@@ -135,12 +130,38 @@ def read_index(folder: Path) -> tuple[int, int, int, dict[str, str]]:
     return columns, rows, vocab, hashes
 
 
+class TokenFile:
+    """The ids of a column, N, in a file: `ids[a:b]` reads these."""
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        self.path, self.dtype = path, np.dtype(dtype)
+        self.count = numbers_in(path, self.dtype)
+        self.file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self.file)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, span: slice) -> Numbers:
+        first, last, _ = span.indices(self.count)
+        size = max(0, last - first) * self.dtype.itemsize
+        read = os.pread(self.file, size, first * self.dtype.itemsize)
+        if len(read) != size:
+            raise damaged(self.path.parent, f"{self.path.name} has become shorter")
+        return np.frombuffer(read, self.dtype).astype(np.int64)
+
+
+def numbers_in(path: Path, dtype: np.dtype[Any]) -> int:
+    """How many numbers a file holds."""
+    if size_of(path) % dtype.itemsize:
+        raise damaged(path.parent, f"{path.name} ends within a number")
+    return size_of(path) // dtype.itemsize
+
+
 def mapped(path: Path, dtype: str) -> NDArray[np.unsignedinteger]:
     """A file as an array that is read where it is looked at; a file without bytes cannot be mapped."""
-    if size_of(path) % np.dtype(dtype).itemsize:
-        raise damaged(path.parent, f"{path.name} ends within a number")
     # a plain view: slices of np.memmap itself take five times as long
-    return np.memmap(path, dtype, "r").view(np.ndarray) if size_of(path) else np.empty(0, dtype)
+    return np.memmap(path, dtype, "r").view(np.ndarray) if numbers_in(path, np.dtype(dtype)) else np.empty(0, dtype)
 
 
 def size_of(path: Path) -> int:
@@ -183,6 +204,11 @@ def write_shards(folder: Path, rows: Iterable[Iterable[Iterable[int]]], columns:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return Shards(folder)
+
+
+def beside(folder: Path) -> Path:
+    """A unique temporary name beside a folder, which is never taken for a whole one."""
+    return folder.with_name(f"{folder.name}.{uuid4().hex}.part")
 
 
 class ColumnSink:
@@ -294,97 +320,3 @@ def digest(files: Iterable[Path], *texts: str | bytes) -> str:
     parts = [b"file " + hash_of(path) for path in files]
     parts += [b"text " + hashlib.sha256(data).digest() for data in encoded]
     return hashlib.sha256(b"".join(parts)).hexdigest()
-
-
-def cached_shards(key: str, make: Callable[[Path], object], place: Path | None = None) -> Shards:
-    """The store of this key, which `make` writes into the folder that it is given where there is none yet.
-
-    With a `place` it is made there, and the cache is read and left as it is.  A damaged one is made anew.  Of two
-    processes that make the same one, the first to finish puts it there and both use it.
-    """
-    assert key == Path(key).name, key
-    if (found := opened(wanted_folder() / "shards" / key)) is not None:  # one of no rows is found, too
-        return found
-    folder = (place or cache_folder()) / "shards" / key
-    if (found := opened(folder)) is not None:  # the cache folder may be another one than was wished
-        return found
-    if folder.exists():
-        warnings.warn(f"{folder} is damaged and is made anew", stacklevel=2)
-    remove_leftovers(folder.parent)
-    part = beside(folder)
-    try:
-        make(part)
-        Shards(part)  # what is not whole must not get the name
-        put(part, folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return Shards(folder)
-
-
-def opened(folder: Path) -> Shards | None:
-    """The store in a folder, or None where there is none that is whole."""
-    try:
-        return Shards(folder)
-    except (UserError, OSError):
-        return None
-
-
-def put(part: Path, folder: Path) -> None:
-    """Gives a whole store its name, unless a whole one has it already."""
-    while True:
-        try:
-            os.rename(part, folder)
-            break
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-        if opened(folder) is not None:
-            break
-        wreck = beside(folder)
-        with suppress(FileNotFoundError):  # somebody else has taken it away
-            os.rename(folder, wreck)
-        shutil.rmtree(wreck, ignore_errors=True)
-    flush(folder.parent)
-
-
-def beside(folder: Path) -> Path:
-    """A unique temporary name beside a folder, which is never taken for a whole one."""
-    return folder.with_name(f"{folder.name}.{uuid4().hex}.part")
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Removes what a crash left unfinished a day ago or earlier."""
-    for part in folder.glob("*.part"):
-        with suppress(OSError):
-            if time.time() - max(path.stat().st_mtime for path in (part, *part.iterdir())) > MAX_AGE:
-                shutil.rmtree(part, ignore_errors=True)
-
-
-def cache_folder() -> Path:
-    """`wanted_folder`, or where that cannot be written, a temporary one that lasts as long as the process."""
-    folder = wanted_folder()
-    trouble = "no home folder is known"
-    if folder.is_absolute():
-        try:
-            (folder / "shards").mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder / "shards"):
-                return folder
-        except OSError as error:
-            trouble = error.strerror or str(error)
-    warnings.warn(
-        f"the cache folder {folder} cannot be written ({trouble}), so what is prepared now is not kept for the next "
-        "run; set HEADWAY_CACHE to a folder of yours",
-        stacklevel=3,
-    )
-    return Path(temporary_folder().name)
-
-
-def wanted_folder() -> Path:
-    """HEADWAY_CACHE, or the folder that this system has for caches; relative where no home folder is known."""
-    given = os.environ.get("HEADWAY_CACHE")
-    return Path(os.path.expanduser(given)).absolute() if given else Path(user_cache_dir("headway"))
-
-
-@cache
-def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="headway-")

@@ -29,7 +29,8 @@ from headway.data.order import (
     spans,
 )
 from headway.data.records import Record, by_document
-from headway.data.shards import Shards, cached_shards, digest, write_shards
+from headway.data.shard_cache import cached_shards
+from headway.data.shards import Shards, digest, write_shards
 from headway.data.splits import DataSplits
 from headway.errors import UserError
 

@@ -231,6 +231,8 @@ class Learner:
     def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Restores what `tensors` gave, in all processes what process 0 has; all of them call it."""
         tensors = tensors if self.world.size == 1 else sent_tensors(tensors, self.world)
+        shapes = {name: tensor.shape for name, tensor in learned_tensors(self.model).items()}
+        check(shapes, tensors["model"], "the checkpoint")
         fill(self.model, tensors["model"])
         self.optimiser.load_state_tensors(tensors["optimiser"])
         if self.average is not None:

@@ -23,11 +23,16 @@ from headway.tasks.base import StatefulLoss
 from headway.training.build import require
 from headway.training.parallel import DDP, ProcessLayout, layout_of
 from headway.training.plan import OwnParts, Plan, plan
-from headway.training.recipe_sources import RECIPE, begun_with, to_yaml
+from headway.training.recipe_sources import RECIPE, RecipeLayers, begun_with, to_yaml
 from headway.training.resuming import data_hashes
 from headway.zoo.tensor_parallel import check_plan
 
 SHARDABLE = ("adamw", "adam")  # optimisers that see each number of a parameter by itself
+
+
+def check_asked(layers: RecipeLayers, world: World) -> None:
+    """Refuses a process that was asked for something else than process 0, whose recipe it would follow."""
+    world.check_same({name: str(layers.value(name)) for layer in layers.layers for name in layer})
 
 
 def followed(own: OwnParts, world: World) -> tuple[Plan, bool]:

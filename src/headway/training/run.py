@@ -56,7 +56,7 @@ from headway.training.loop import Recount, Run, RunLimits, RunResult
 from headway.training.metrics_log import MetricsLog, progress_to
 from headway.training.optimiser import Schedule
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan
-from headway.training.processes import followed, in_world, lead
+from headway.training.processes import check_asked, followed, in_world, lead
 from headway.training.recipe_sources import (
     DATA,
     RECIPE,
@@ -94,15 +94,20 @@ def train(
     stream = out or sys.stdout
     do = "give a smaller train.batch, a smaller data.max_length or a smaller model.preset"
     with progress_on(stream), memory_errors(do):
+        if world.size > 1:
+            check_asked(layers, world)
+        budget, new = None, False
         if not world.first:
             made, resume = followed(own, world)
         elif resume := resume and run_to_resume(layers) is not None:
             made = prepared(layers, resume=True, own=own, world=world)
         else:
             asked, made, timing = described(layers, stream, own=own, splits=splits, world=world)
-            begin(made, TimeBudget.of(asked, made, timing))
+            budget, new = TimeBudget.of(asked, made, timing), True
         if world.size > 1:
             lead(made, world, resume=resume)
+        if new:  # only now: nothing is left of a run that a process has refused
+            begin(made, budget)
         made, end = run(made, resume=resume, callbacks=callbacks if world.first else (), out=stream, world=world)
         if world.first:
             print(fitted(describe_end(made, end), stream), file=stream)

@@ -31,6 +31,7 @@ def run_to_json(recording: Recording) -> Json:
         "parameters": recording.parameters,
         "input": input_label(recording),
         "written": written_steps(recording),
+        "prefix": list(recording.run.prefix),
         "follows": None if forced is None else {"by": forced.by, "text": forced.text},
         "picture": picture
         and {"src": data_url("image/png", picture.png), "width": picture.width, "height": picture.height},

@@ -15,7 +15,7 @@ const MOST_LABELS = 260;
 
 export const embeddingView = {
   name: "map",
-  title: "Embedding map",
+  title: "Embedding",
   follows: true,
   searches: true,
   fits: (rows, columns, run, bundle, site) => Boolean(site.plane) || bundle.clouds?.length > 0,

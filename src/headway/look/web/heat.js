@@ -23,6 +23,12 @@ export function framed(app, axis, x, y, width, height) {
   return [x + (width - wide * size) / 2, y + (height - tall * size) / 2, wide * size, tall * size];
 }
 
+// How high the picture is for its width; tall ones stand in a square.
+export function pictureForm({ run, columns }) {
+  const [tall, wide] = run.picture ? [run.picture.height, run.picture.width] : columns.grid;
+  return Math.min(1, tall / wide);
+}
+
 // The picture in its own colours where the query looks, and dark elsewhere: as bright as the weight is beside the
 // largest.  A line goes around the cells that hold half of the weight.  Differences are colours over the picture.
 export function heat(scene, axis, row, box, field = scene.app.field) {

@@ -101,7 +101,8 @@ function band(scene) {
   pen.fillStyle = app.inks.accent;
   weights.forEach((weight, x) => {
     const tall = (Math.abs(weight) / most) * BAND;
-    pen.fillRect(plan.left + x * plan.w, base - tall, Math.max(1, plan.w - 0.5), tall);
+    const room = plan.wide - x * plan.w; // the last frame may go beyond the end of the sound
+    if (room > 0) pen.fillRect(plan.left + x * plan.w, base - tall, Math.min(room, Math.max(1, plan.w - 0.5)), tall);
   });
   pen.fillStyle = app.inks.rule;
   pen.fillRect(plan.left, base, plan.wide, 1);

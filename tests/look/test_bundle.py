@@ -184,7 +184,7 @@ def test_distance_is_told_where_rows_and_columns_stand_side_by_side() -> None:
         ("decoder.1.cross", "decoder 1 · cross"),
         ("0.attn", "layer 0 · attn"),
         ("decoder.attention", "decoder · attention"),
-        ("0.1.attn.attention", "layer 0 1 · attn · attention"),
+        ("0.1.attn.attention", "stage 0 · layer 1 · attn · attention"),
         ("0.block.0.attn@1", "layer 0 · block 0 · attn, turn 1"),
         ("rollout.0.attn", "rollout to layer 0 · attn"),
     ],

@@ -186,8 +186,8 @@ class PageSession:
     def attend(self, request: dict[str, Any]) -> Json:
         """The page's new contents: {"text"} and perhaps {"against"}, or {"name", "data"} of a file in base64.
 
-        With {"prefix"} of ids the output begins with these.  {"id", "prefix"} is what is shown with another prefix, {"id",
-        "step", "rank"} a branch of it.
+        With {"prefix"} of ids the output begins with these.  {"id", "prefix"} is what is shown with another prefix,
+        {"id", "step", "rank"} a branch of it.
         """
         text, against, name, data = (request.get(key) for key in ("text", "against", "name", "data"))
         prefix = request.get("prefix", [])

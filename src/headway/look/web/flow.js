@@ -115,7 +115,8 @@ const LEGEND = "Modules in the order of their calls.  Bars are root mean squares
 
 function moduleName(node) {
   if (node.name === "") return node.kind;
-  return isNumber(node) ? `${isStage(node) ? "stage" : "layer"} ${node.name}` : node.name;
+  if (!isNumber(node)) return node.name;
+  return `${isStage(node) ? "stage" : node.path.split(".").at(-2) === "experts" ? "expert" : "layer"} ${node.name}`;
 }
 
 // Whether this input passes by a part of the model.

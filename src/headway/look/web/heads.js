@@ -22,7 +22,7 @@ export const headsView = {
 
   draw(scene) {
     const { app, width, height } = scene;
-    const sites = app.state.layers ? app.run.sites.filter((site) => !site.derived) : [app.site];
+    const sites = sitesShown(app);
     const plan = laidOut(sites, width, height, app.columns.kind === "grid" ? pictureForm(app) : 1);
     const here = plan.places.find(({ site, head }) => site === app.site && head === app.state.head);
     const { high } = plan;
@@ -33,7 +33,7 @@ export const headsView = {
     for (const place of plan.places) {
       const y = place.y - from;
       if (y > height || y + high < 0) continue;
-      scene.plan.panels.push(mapPanel(scene, toldOf(app, place), [place.x, y, plan.size, high]));
+      scene.plan.panels.push(mapPanel(scene, headPanel(app, place.site, place.head), [place.x, y, plan.size, high]));
     }
   },
 
@@ -58,7 +58,16 @@ export const headsView = {
   },
 };
 
-function toldOf(app, { site, head }) {
+function sitesShown({ state, run, site }) {
+  return state.layers ? run.sites.filter((one) => !one.derived) : [site];
+}
+
+// All heads that the view shows, as panels.
+export function headPanels(app) {
+  return sitesShown(app).flatMap((site) => Array.from({ length: site.heads }, (_, head) => headPanel(app, site, head)));
+}
+
+function headPanel(app, site, head) {
   const [rows, columns] = app.axesOf(app.state.run, site);
   const habit = habitOf(site, head);
   const title = `head ${head}${habit === null ? "" : ` · ${habit[1]}`}${app.isEdited(site.name, head) ? " · edited" : ""}`;

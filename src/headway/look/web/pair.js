@@ -52,7 +52,7 @@ function panelRoom(count, width, height) {
 }
 
 // Ours, theirs, and the difference.
-function panelsOf(app) {
+export function panelsOf(app) {
   const { run, head } = app.state;
   const beside = app.bundle.runs.indexOf(otherRun(app));
   const one = (which) => {

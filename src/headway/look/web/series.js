@@ -1,7 +1,7 @@
 // A series of numbers: each column as a curve over its rows, and behind all of them the weights of the chosen query.
 // Over a row the pointer makes it the query; a click keeps the query, and the pointer then reads the other weights.
 
-import { font, tint, word } from "./label.js";
+import { font, tint, widest, word } from "./label.js";
 import { clamp } from "./state.js";
 import { short } from "./text.js";
 
@@ -75,7 +75,7 @@ function weightBars(scene) {
   pen.font = font(12, 600);
   pen.fillStyle = inks.ink;
   word(pen, "attention of", 8, 24, NAME_ROOM - 16, "left");
-  pen.font = font(12);
+  pen.font = font(11);
   word(pen, rows.label(state.row), 8, 42, NAME_ROOM - 16, "left");
   if (row === undefined) return;
   const most = row.weights.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
@@ -94,10 +94,11 @@ function weightBars(scene) {
 function rowNames(scene) {
   const { app, pen, plan } = scene;
   pen.font = font(11);
-  const every = Math.max(1, Math.ceil(92 / plan.step));
+  const wide = widest(pen, app.columns, 150) + 12;
+  const every = Math.max(1, Math.ceil(wide / plan.step));
   for (let at = 0; at < plan.count; at += every) {
     pen.fillStyle = tint(app.inks, app.columns, at, app.state.column);
-    word(pen, app.columns.label(at), NAME_ROOM + (at + 0.5) * plan.step, WEIGHTS + 8, Math.max(60, every * plan.step - 8), every === 1 || at > 0 ? "center" : "left");
+    word(pen, app.columns.label(at), NAME_ROOM + (at + 0.5) * plan.step, WEIGHTS + 8, wide, every === 1 || at > 0 ? "center" : "left");
   }
 }
 

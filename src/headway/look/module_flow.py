@@ -113,7 +113,12 @@ def tree(
         children += below.children if silent else [below]
         if silent and (below.site or (isinstance(part, Residual) and word == "body")):
             node.kind, node.site = below.kind, below.site
-    node.children = sorted(children, key=lambda each: inf if each.first is None else each.first)
+    node.children = sorted(children, key=call_order)
     firsts = [each.first for each in (node, *children) if each.first is not None]
     node.first = min(firsts, default=None)
     return node
+
+
+def call_order(node: FlowNode) -> float:
+    """Attention that is asked for its weights without a call comes first, what is not used last."""
+    return node.first if node.first is not None else -1 if node.site else inf

@@ -321,7 +321,7 @@ def opening_row(recording: Recording, site: RecordedSite) -> int | None:
 
 
 def site_label(name: str) -> str:
-    """A site's name for people, with the same numbers: decoder.1.cross is decoder 1 · cross, 1.0.attn stage 1 · layer 0."""
+    """A site's name for people, with the same numbers: decoder.1.cross is decoder 1 · cross, 1.0 stage 1 · layer 0."""
     if name.startswith(ROLLOUT_PREFIX):
         return f"rollout to {site_label(name.removeprefix(ROLLOUT_PREFIX))}"
     if name.startswith(RELEVANCE_PREFIX):

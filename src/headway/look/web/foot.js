@@ -2,6 +2,7 @@
 
 import { detailOf, lengthOf } from "./detail.js";
 import { fill, foreign, make } from "./dom.js";
+import { largest } from "./field.js";
 import { MOVE, glide } from "./motion.js";
 import { reason } from "./side.js";
 import { ABSENT } from "./source.js";
@@ -129,7 +130,7 @@ function drawn(canvas, name, vector, { inks, state }) {
 // On the way from some bars to others, each by its share of the largest.
 function mixed(from, to, share) {
   if (share === 1) return to;
-  const [start, end] = [from, to].map((values) => values.reduce((most, one) => (Number.isFinite(one) ? Math.max(most, Math.abs(one)) : most), 1e-9));
+  const [start, end] = [from, to].map((values) => largest(values.filter(Number.isFinite)) || 1);
   return to.map((one, at) => ((1 - share) * (Number.isFinite(from[at]) ? from[at] : 0)) / start + (share * (Number.isFinite(one) ? one : 0)) / end);
 }
 

@@ -1,5 +1,7 @@
 // Weights over a picture: a light that falls where the query looks.
 
+import { largest } from "./field.js";
+
 const pictures = new Map();
 
 // An image that is loaded, or null while it is not.
@@ -72,7 +74,7 @@ function coloured(scene, axis, { weights, hidden }, [x, y, width, height], scale
 }
 
 // The fewest cells that together hold half of the weight on all cells.
-export function halfOf(axis, weights) {
+function halfOf(axis, weights) {
   const cells = [...weights.subarray(axis.first, axis.index(axis.grid[0], 0)).entries()].sort((a, b) => b[1] - a[1]);
   const whole = cells.reduce((sum, [, weight]) => sum + weight, 0);
   const found = new Set();
@@ -106,7 +108,7 @@ function ringedHalf(pen, axis, weights, [x, y, width, height]) {
 
 // The largest weight of a cell, in size.
 export function strongestCell(axis, { weights }) {
-  return weights.subarray(axis.first, axis.index(axis.grid[0], 0)).reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  return largest(weights.subarray(axis.first, axis.index(axis.grid[0], 0))) || 1;
 }
 
 // Edges of a cell on whole pixels, so that no seams appear between cells.

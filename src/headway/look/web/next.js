@@ -66,7 +66,7 @@ export class NextPart {
 }
 
 // First the temperature, then top-k, then top-p, each on what the one before has left, as a sampler does it.
-export function resampled(step, temperatures, { temperature, k, p }) {
+function resampled(step, temperatures, { temperature, k, p }) {
   const logs = step.top.map(([, chance]) => Math.log(chance) / temperatures[temperature]);
   let chances = logs.map((log) => Math.exp(log - step.partitions[temperature]));
   if (k > 0) chances = shares(chances.slice(0, k));

@@ -3,6 +3,7 @@
 
 import { runName, writer } from "./compare.js";
 import { fill, foreign, make } from "./dom.js";
+import { largest } from "./field.js";
 import { direction, percent, quoted, short, signed, visible } from "./text.js";
 
 const TOKENS = 220; // tokens of the input that are shown at once
@@ -89,7 +90,7 @@ export class PromptPart {
     const { app } = this;
     const found = this.chips.length > 0 ? app.row : undefined;
     if (found === undefined) return;
-    const most = found.weights.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+    const most = largest(found.weights) || 1;
     this.chips.forEach((chip, at) => {
       const weight = found.weights[this.seen + at] ?? 0;
       const share = Math.round((Math.abs(weight) / most) * 60);

@@ -1,6 +1,7 @@
 // A series of numbers: each column as a curve over its rows, and behind all of them the weights of the chosen query.
 // Over a row the pointer makes it the query; a click keeps the query, and the pointer then reads the other weights.
 
+import { largest } from "./field.js";
 import { font, tint, widest, word } from "./label.js";
 import { clamp } from "./state.js";
 import { short } from "./text.js";
@@ -78,7 +79,7 @@ function weightBars(scene) {
   pen.font = font(11);
   word(pen, rows.label(state.row), 8, 42, NAME_ROOM - 16, "left");
   if (row === undefined) return;
-  const most = row.weights.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  const most = largest(row.weights) || 1;
   row.weights.forEach((weight, at) => {
     const high = (Math.abs(weight) / most) * (WEIGHTS - 26);
     pen.fillStyle = app.field.signed ? app.scale.css(weight) : inks.accent;
@@ -98,18 +99,21 @@ function rowNames(scene) {
   const every = Math.max(1, Math.ceil(wide / plan.step));
   for (let at = 0; at < plan.count; at += every) {
     pen.fillStyle = tint(app.inks, app.columns, at, app.state.column);
-    word(pen, app.columns.label(at), NAME_ROOM + (at + 0.5) * plan.step, WEIGHTS + 8, wide, every === 1 || at > 0 ? "center" : "left");
+    const x = NAME_ROOM + (at + 0.5) * plan.step;
+    pen.fillRect(x - 0.5, WEIGHTS - 4, 1, 5);
+    if (at === 0 || x + wide < scene.width) word(pen, app.columns.label(at), x, WEIGHTS + 8, wide, "left");
   }
 }
 
 function shades({ app, pen, plan, height }) {
   const { row } = app;
   if (row === undefined) return;
-  const most = row.weights.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  const bottom = Math.min(height, plan.top + plan.tall * app.run.series.columns.length);
+  const most = largest(row.weights) || 1;
   pen.fillStyle = app.inks.accent;
   row.weights.forEach((weight, at) => {
     pen.globalAlpha = 0.3 * (Math.abs(weight) / most);
-    pen.fillRect(NAME_ROOM + at * plan.step, plan.top, plan.step, height - plan.top);
+    pen.fillRect(NAME_ROOM + at * plan.step, plan.top, plan.step, bottom - plan.top);
   });
   pen.globalAlpha = 1;
 }

@@ -23,16 +23,14 @@ sys.path.insert(0, str(HERE.parents[1]))  # the tests' driver of the browser
 from tests.browser.chrome import Chrome  # noqa: E402
 from tests.browser.page import Page  # noqa: E402
 
-FASHION, FLICKR, DIGITS = "{data}/fashion_mnist", "{data}/flickr8k", "{data}/fsdd/recordings"
+FASHION, DIGITS = "{data}/fashion_mnist", "{data}/fsdd/recordings"
 TRAINED = {  # model: arguments of headway train
     "dates": ["dates", "--train.steps", "1000"],
     "fashion": [FASHION, "--preset", "vit-nano", "--train.steps", "315"],
-    "captions": [f"{FLICKR}/train.tar", "--preset", "captioner-small", "--train.steps", "120"],
     "digits": [DIGITS, "--data.label-from", "^([0-9])_", "--train.steps", "60"],
 }
 STORY = "Once upon a time"
-DATE, TROUSERS, SEVEN = "the 5th of March 1987", f"{FASHION}/t10k-images-idx3-ubyte.gz/3", f"{DIGITS}/7_jackson_0.wav"
-SURFER = f"{FLICKR}/dev.tar/2842439618_fb20fe2215.jpg"
+DATE, TROUSERS, ZERO = "the 5th of March 1987", f"{FASHION}/t10k-images-idx3-ubyte.gz/3", f"{DIGITS}/0_jackson_0.wav"
 # picture: the model (trained, or of --weights), its input, the state of the page, the size of the window and its theme
 LLAMA = ("llama_stories260k", STORY)
 LARGE, SMALL, PHONE = (1400, 1000), (1366, 768), (390, 844)
@@ -41,8 +39,8 @@ SHOTS = {
     "translator": ("dates", DATE, {"site": "decoder.1.cross", "view": "matrix", "step": 1, "row": 1}, LARGE, "light"),
     "alignment": ("dates", DATE, {"site": "decoder.1.cross", "view": "alignment"}, LARGE, "dark"),
     "vit": ("fashion", TROUSERS, {"site": "2.attn", "view": "picture"}, LARGE, "light"),
-    "strip": ("captions", SURFER, {}, SMALL, "dark"),
-    "sound": ("digits", SEVEN, {}, LARGE, "light"),
+    "spotlights": ("fashion", TROUSERS, {"site": "2.attn", "view": "heads", "layers": True}, SMALL, "dark"),
+    "sound": ("digits", ZERO, {}, LARGE, "light"),
     "opening": (*LLAMA, {}, SMALL, "light"),
     "matrix": (*LLAMA, {**HEAD, "view": "matrix"}, LARGE, "dark"),
     "heads": (*LLAMA, {**HEAD, "view": "heads"}, LARGE, "light"),
@@ -52,9 +50,6 @@ SHOTS = {
     "phone": (*LLAMA, {**HEAD, "view": "matrix"}, PHONE, "dark"),
     "phone-light": ("dates", DATE, {}, PHONE, "light"),
 }
-
-
-COLOURS = 200
 
 
 def headway(*words: str) -> None:
@@ -95,8 +90,8 @@ def take(name: str, page: Page, models: Path, weights: Path, data: Path) -> None
         page.settle()
         picture = HERE / f"{name}.png"
         page.shot(picture)
-    with Image.open(picture) as shot:  # a third of the bytes, and no difference to the eye
-        shot.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(picture, optimize=True)
+    with Image.open(picture) as shot:
+        shot.convert("RGB").save(picture, optimize=True)
     print(f"{name}: {folder.name}, {size[0]} × {size[1]}")
 
 

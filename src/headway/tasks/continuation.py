@@ -29,7 +29,7 @@ from headway.tasks.generation import (
 )
 from headway.tasks.results import TextPrediction
 from headway.tasks.text_tasks import ReadsText
-from headway.tasks.text_tracing import begun, fitting_ids, followed, reader, text_axes
+from headway.tasks.text_tracing import fitting_ids, followed, reader, text_axes, with_prefix
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 
@@ -97,7 +97,7 @@ class ContinuesInput(ReadsText):
 
         def written() -> tuple[tuple[int, ...], str]:
             most = len(options.prefix) + max(options.max_tokens, 1)
-            job = begun(self.job(model, [prompt], GenerationOptions(max_new_tokens=most)), options.prefix)
+            job = with_prefix(self.job(model, [prompt], GenerationOptions(max_new_tokens=most)), options.prefix)
             job = replace(job, reread=None)  # all of it is read at once
             [[found]] = job.generate(GREEDY)
             before = input if self.continues else ""

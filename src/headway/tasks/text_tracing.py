@@ -147,7 +147,7 @@ class WrittenTokens(NamedTuple):
     text: str
 
 
-def begun(job: Job, prefix: tuple[int, ...]) -> Job:
+def with_prefix(job: Job, prefix: tuple[int, ...]) -> Job:
     """The same job, whose continuations begin with the ids of a prefix."""
     return replace(job, rules=replace(job.rules, prefix=known_ids(prefix, job.model))) if prefix else job
 
@@ -163,7 +163,7 @@ def writing_of(make: Callable[[], Job], prefix: tuple[int, ...]) -> Callable[[],
     """What a job writes, from a prefix on; it is made anew, its source encoded again, for each writing of its text."""
 
     def write() -> WrittenTokens:
-        job = begun(make(), prefix)
+        job = with_prefix(make(), prefix)
         [[found]] = job.generate(GREEDY)
         return WrittenTokens(job.prompts[0], found.tokens, job.stop.text(found.tokens))
 

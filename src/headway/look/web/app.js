@@ -371,7 +371,7 @@ export class App {
   }
 
   // Why no token of a step can be chosen in place of the one that was written; "" where one can.
-  unbranched(step) {
+  branchHindrance(step) {
     const { outcome, written, follows } = this.run;
     if (!this.source.live) return "Needs the model: headway look … --live.";
     if (this.state.run > 0 || follows) return "Choose a token of the first run.";

@@ -42,7 +42,7 @@ export class NextPart {
     this.sliders.hidden = !able;
     const kept = able ? resampled(step, temperatures, this) : { top: step.top, note: "" };
     this.title.textContent = WRITES.includes(outcome.kind) ? "What comes next here" : "How likely";
-    const why = app.unbranched(app.state.step);
+    const why = app.branchHindrance(app.state.step);
     const branch = (rank) => ({ why, act: () => this.branch(app.state.step, rank) });
     const writes = WRITES.includes(outcome.kind);
     fill(this.list, ...kept.top.slice(0, SHOWN).map(([label, p], rank) => probable(label, p, label === step.said, writes ? branch(rank) : null, rank === 0)));

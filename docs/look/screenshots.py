@@ -15,31 +15,40 @@ from pathlib import Path
 from subprocess import run
 from tempfile import TemporaryDirectory
 
+from PIL import Image
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))  # the tests' driver of the browser
 
 from tests.browser.chrome import Chrome  # noqa: E402
 from tests.browser.page import Page  # noqa: E402
 
-FASHION = "{data}/fashion_mnist"
+FASHION, DIGITS = "{data}/fashion_mnist", "{data}/fsdd/recordings"
 TRAINED = {  # model: arguments of headway train
     "dates": ["dates", "--train.steps", "1000"],
     "fashion": [FASHION, "--preset", "vit-nano", "--train.steps", "315"],
+    "digits": [DIGITS, "--data.label-from", "^([0-9])_", "--train.steps", "60"],
 }
 STORY = "Once upon a time"
-DATE, TROUSERS = "the 5th of March 1987", "{data}/fashion_mnist/t10k-images-idx3-ubyte.gz/3"
+DATE, TROUSERS, ZERO = "the 5th of March 1987", f"{FASHION}/t10k-images-idx3-ubyte.gz/3", f"{DIGITS}/0_jackson_0.wav"
 # picture: the model (trained, or of --weights), its input, the state of the page, the size of the window and its theme
 LLAMA = ("llama_stories260k", STORY)
+LARGE, SMALL, PHONE = (1400, 1000), (1366, 768), (390, 844)
+HEAD = {"site": "4.attn", "head": 6}
 SHOTS = {
-    "translator": ("dates", DATE, {"site": "decoder.1.cross", "view": "matrix"}, (1400, 1000), "light"),
-    "alignment": ("dates", DATE, {"site": "decoder.1.cross", "view": "alignment"}, (1400, 1000), "dark"),
-    "vit": ("fashion", TROUSERS, {"site": "2.attn", "view": "picture"}, (1400, 1000), "light"),
-    "opening": (*LLAMA, {}, (1366, 768), "light"),
-    "matrix": (*LLAMA, {"site": "2.attn", "head": 5, "view": "matrix"}, (1400, 1000), "dark"),
-    "lines": (*LLAMA, {"site": "2.attn", "head": 5, "view": "lines"}, (1400, 1000), "light"),
-    "lens": (*LLAMA, {"view": "lens"}, (1400, 1000), "dark"),
-    "flow": (*LLAMA, {"view": "flow"}, (1366, 768), "light"),
-    "phone": (*LLAMA, {"site": "2.attn", "head": 5, "view": "matrix"}, (390, 844), "dark"),
+    "translator": ("dates", DATE, {"site": "decoder.1.cross", "view": "matrix", "step": 1, "row": 1}, LARGE, "light"),
+    "alignment": ("dates", DATE, {"site": "decoder.1.cross", "view": "alignment"}, LARGE, "dark"),
+    "vit": ("fashion", TROUSERS, {"site": "2.attn", "view": "picture"}, LARGE, "light"),
+    "spotlights": ("fashion", TROUSERS, {"site": "2.attn", "view": "heads", "layers": True}, SMALL, "dark"),
+    "sound": ("digits", ZERO, {}, LARGE, "light"),
+    "opening": (*LLAMA, {}, SMALL, "light"),
+    "matrix": (*LLAMA, {**HEAD, "view": "matrix"}, LARGE, "dark"),
+    "heads": (*LLAMA, {**HEAD, "view": "heads"}, LARGE, "light"),
+    "embedding": (*LLAMA, {**HEAD, "view": "map"}, SMALL, "dark"),
+    "lens": (*LLAMA, {"view": "lens"}, LARGE, "dark"),
+    "flow": (*LLAMA, {"view": "flow"}, SMALL, "light"),
+    "phone": (*LLAMA, {**HEAD, "view": "matrix"}, PHONE, "dark"),
+    "phone-light": ("dates", DATE, {}, PHONE, "light"),
 }
 
 
@@ -75,11 +84,14 @@ def take(name: str, page: Page, models: Path, weights: Path, data: Path) -> None
         file = Path(scratch) / "page.html"
         headway("look", str(folder), text.format(data=data), "--out", str(file))
         page.size(*size)
-        page.prefer(color_scheme=theme)
+        page.prefer(color_scheme=theme, reduced_motion="reduce")
         page.open(file)
         page.evaluate(f"headway.change({json.dumps(state)})")
         page.settle()
-        page.shot(HERE / f"{name}.png")
+        picture = HERE / f"{name}.png"
+        page.shot(picture)
+    with Image.open(picture) as shot:
+        shot.convert("RGB").save(picture, optimize=True)
     print(f"{name}: {folder.name}, {size[0]} × {size[1]}")
 
 

@@ -122,7 +122,9 @@ class Model:
 
         return evaluate(self, data, options, **query)
 
-    def attend(self, input: str, *, most: int = 16, said: Recording | None = None) -> RecordingView:
+    def attend(
+        self, input: str, *, most: int = 16, said: Recording | None = None, prefix: Sequence[int] = ()
+    ) -> RecordingView:
         """What the model does with one input, recorded: every attention map, lazily, and what came out.
 
         `input` is a text, or the name of a file where the model reads images or sounds.  A model that continues texts
@@ -130,14 +132,15 @@ class Model:
 
         A model that writes reads its own tokens as it goes; with `said`, a recording of another model, it reads what
         was written there.  Then both have maps with the same rows, and the outcome's steps are the other's tokens with
-        this model's probabilities; its text is what this model writes itself.
+        this model's probabilities; its text is what this model writes itself.  With `prefix`, ids of tokens, its output
+        begins with these.
         """
         from headway.look.html_page import RecordingView  # late: whoever runs or trains a model does not need it
         from headway.tasks.tracing import TraceOptions
 
         context: object = getattr(self.config, "context", None)
         forced = None if said is None else said.forced_text
-        options = TraceOptions(most, context if isinstance(context, int) else None, forced)
+        options = TraceOptions(most, context if isinstance(context, int) else None, forced, tuple(prefix))
         title = self.model_type or self.architecture
         return RecordingView.of_input(
             self.task, self.model, input, options, title=title, architecture=self.architecture

@@ -89,7 +89,7 @@ def pointed(seen: Compared) -> None:
     """The number under the pointer, at some places of the map."""
     box = seen.page.evaluate(f"{found('canvas')}.getBoundingClientRect().toJSON()")
     cells, sizes = set[tuple[int, int]](), list[float]()
-    for x, y in ((0.5, 0.5), (0.45, 0.62), (0.6, 0.4), (0.55, 0.7)):
+    for x, y in ((0.5, 0.5), (0.45, 0.62), (0.6, 0.4), (0.55, 0.7), (0.4, 0.8), (0.35, 0.45)):
         seen.page.hover(box["x"] + x * box["width"], box["y"] + y * box["height"])
         state = seen.page.evaluate("headway.state")
         text = seen.page.text("hover-weight")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from base64 import b64decode
 from io import BytesIO
 from xml.etree import ElementTree
@@ -98,7 +99,7 @@ def test_a_printed_page_is_what_is_shown_and_no_controls(shown: Shown, page: Pag
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.tell("Emulation.setEmulatedMedia", media="print", features=[])
     left = page.evaluate("""[...document.querySelectorAll("button, select, input")]
-      .filter((n) => n.offsetParent !== null && !n.matches(".keys button, .module-name"))
+      .filter((n) => n.offsetParent !== null && !n.matches(".keys button, .module-name, .rival"))
       .map((n) => n.dataset.testid ?? n.innerText)""")
     assert left == []
     assert page.evaluate(paper) == "rgb(255, 255, 255)"
@@ -109,3 +110,29 @@ def test_a_printed_page_is_what_is_shown_and_no_controls(shown: Shown, page: Pag
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(paper) == dark
     assert page.errors == []
+
+
+def test_numbers_of_each_view(shown: Shown) -> None:
+    """All heads in one table below one another, both runs and their difference, and the points of the embedding map."""
+    made = sample("compared")
+    page = shown(made, "#view=heads&site=0.attn&compare=1")
+    tokens = len(made.data["runs"][0]["axes"]["text"]["labels"])
+    blocks = rows_of(page)
+    assert [line[0] for line in blocks[:: tokens + 2]] == [f"0.attn head {head}" for head in range(4)]
+    page.evaluate("headway.change({view: 'pair', compare: -1, head: 2})")
+    page.settle()
+    blocks = rows_of(page)
+    assert len(blocks) == 3 * (tokens + 2)
+    ours = made.weights[0, "0.attn"][2, tokens - 1]
+    last = [text.removeprefix("≈ ").removeprefix("≤ ").replace("masked", "0") for text in blocks[tokens + 1][1:]]
+    assert [float(text) for text in last] == pytest.approx(ours.tolist(), abs=0.01)
+    page = shown(sample("language"), "#view=map")
+    points = rows_of(page)
+    assert points[0] == ["point", "group", "first component", "second component"]
+    assert [line[0] for line in points[1:]] == sample("language").data["runs"][0]["axes"]["text"]["labels"]
+    assert page.errors == []
+
+
+def rows_of(page: Page) -> list[list[str]]:
+    page.settle()
+    return list(csv.reader(page.evaluate("headway.table()").splitlines()))

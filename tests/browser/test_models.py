@@ -13,12 +13,17 @@ from headway.cli import main as cli
 from headway.generate.sampling import RandomSampler
 from headway.learn.lesson import LESSONS
 from headway.loading import load
+from headway.look.bundle import pack_bundle
 from headway.look.head_edits import HeadEdit
+from headway.look.html_page import render_page
 from headway.look.module_flow import module_flow
 from headway.look.output_lens import TEMPERATURES, OutputLens, output_lens
+from headway.look.page_session import Explorer
 from headway.look.recording import Recording
 from headway.nn.trace import Off, Only, Uniform
 from headway.tasks.tracing import Choices
+from headway.zoo.build import architecture
+from tests.cli.folders import made, sizes, words
 from tests.look.readers import READERS, loaded
 
 from .page import Page, found
@@ -231,5 +236,51 @@ def test_a_tour_goes_through_every_kind_of_model(opened: tuple[Page, Recording])
     page.click("tour")
     page.key("Escape")
     assert page.evaluate("document.querySelector('.tour').hidden")
+    page.collect()
+    assert page.errors == []
+
+
+OTHERS = ["albert", "text classes", "tags", "t5", "mae", "clip", "simclr", "conformer, ctc", "wav2vec2, ctc"]
+OTHERS += ["series", "forecast", "mvit", "lrnet", "resnet, attention"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_other_kind_of_model_has_a_page(name: str, page: Page, tmp_path: Path) -> None:
+    """Every view of the site that it opens with, at three sizes of a window: no error, no request, nothing clipped."""
+    recording = loaded(name).attend(READERS[name].given())
+    file = tmp_path / "page.html"
+    explorer = Explorer({name: loaded(name)})
+    effects = explorer.effects([recording])
+    bundle = pack_bundle([recording], explorer.focus([recording], effects), effects)
+    file.write_text(render_page(bundle), encoding="utf-8")
+    for size in [(1366, 768), (390, 844)]:
+        page.size(*size)
+        page.open(file)
+        page.every_view()
+        assert page.evaluate("document.querySelectorAll('[data-failed]').length") == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert page.evaluate("window.scrollY") == 0  # it opens at its head
+        clipped = "[...document.querySelectorAll('.tabs button')].filter(n => n.scrollWidth > n.clientWidth + 1).length"
+        assert page.evaluate(clipped) == 0
+        assert page.asked_for() == []
+        assert page.errors == []
+    site = page.evaluate("headway.state.site")
+    row = page.evaluate(f"headway.row({json.dumps(site)}, 0, 0)")["weights"]
+    if not recording.is_hard(site):
+        assert row == pytest.approx(recording[site].full()[0, 0, 0].tolist(), abs=0.01)
+
+
+def test_experts_are_in_the_whole_model(page: Page, tmp_path: Path) -> None:
+    known = words("characters")
+    config = architecture("mixtral").Config(vocab=known.vocab, context=64, kv_heads=1, **{**sizes, "layers": 2})
+    model = made("mixtral", config, known, {"bos_token_id": known.bos, "eos_token_id": known.eos})
+    file = tmp_path / "page.html"
+    file.write_text(render_page(pack_bundle([model.attend("the cat")])), encoding="utf-8")
+    page.open(file)
+    page.every_view()
+    page.evaluate("headway.change({view: 'flow'})")
+    page.settle()
+    page.evaluate("document.querySelector('[data-path=\\'stack.blocks.0.ffn\\']').click()")
+    assert "expert 1\n" in page.text("flow")
     page.collect()
     assert page.errors == []

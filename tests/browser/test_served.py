@@ -14,7 +14,7 @@ from headway.look.page_session import Explorer, PageSession
 from headway.look.recording import RunEdit
 from headway.look.server import bind
 from headway.nn.trace import Off, Uniform
-from tests.look.readers import image, loaded
+from tests.look.readers import READERS, image, loaded
 
 from .page import Page, found
 
@@ -176,3 +176,36 @@ def test_a_link_carries_text_model_edits_and_view(page: Page, tmp_path: Path) ->
         page.open(link.replace("model=model", "model=other"))
         page.settle()
         assert "another model" in page.text("live-said")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "transformer", "captioner, soft"])
+def test_a_click_on_a_rival_token_branches(page: Page, tmp_path: Path, name: str) -> None:
+    """The model goes on from there; the link carries the branch; one click takes it back."""
+    with served(name, tmp_path, READERS[name].given()) as address:
+        page.open(address)
+        before = page.evaluate("headway.bundle.runs[0].outcome")
+        step = len(before["steps"]) - 3
+        page.evaluate(f"headway.change({{step: {step}}})")
+        page.settle()
+        rank = 2 if before["steps"][step]["said"] != before["steps"][step]["top"][2][0] else 1
+        page.evaluate(f"document.querySelectorAll('.rival')[{rank}].click()")
+        page.wait("headway.bundle.runs[0].prefix.length > 0")
+        page.settle()
+        run = page.evaluate("headway.bundle.runs[0]")
+        recording = loaded(name).attend(READERS[name].given(), prefix=run["prefix"])
+        assert run["outcome"]["text"] == recording.outcome.text
+        assert [one["said"] for one in run["outcome"]["steps"]] == [one.said for one in recording.outcome.steps]
+        assert run["outcome"]["steps"][step]["said"] == before["steps"][step]["top"][rank][0]
+        assert run["outcome"]["steps"][:step] == before["steps"][:step]
+        assert page.evaluate("document.querySelector('.branched').title").endswith("chosen by hand")
+        if READERS[name].given is not image:  # a file that was dropped is in no link
+            page.wait("location.hash.includes('prefix')")
+            page.open(page.evaluate("location.href"))
+            assert page.evaluate("headway.bundle.runs[0].prefix") == run["prefix"]
+            assert page.evaluate("headway.state.step") == step
+        page.click("unbranch")
+        page.wait("headway.bundle.runs[0].prefix.length === 0")
+        page.settle()
+        assert page.evaluate("headway.bundle.runs[0].outcome.text") == before["text"]
+        page.collect()
+        assert page.errors == []

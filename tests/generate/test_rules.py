@@ -45,6 +45,9 @@ def test_each_rule_at_its_place() -> None:
     assert barred(Rules(no_repeat=2), 1, 5) == [[1], [1]]
     assert barred(Rules(no_repeat=3), 1, 5) == [[], [1]]
     assert barred(Rules(no_repeat=9), 1, 5) == [[], []]
+    forced = Rules(first=(2,), last=(0,), never=(3,), prefix=(3, 1, 1, 1, 1))  # above all others
+    assert [barred(forced, length, 5)[0] for length in (0, 1, 4)] == [[0, 1, 2], [0, 2, 3], [0, 2, 3]]
+    assert barred(forced, 5, 9) == [[3], [3]]
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(1, 4))

@@ -40,6 +40,12 @@ def test_whatever_is_written_has_its_times_in_order(seed: int, length: int) -> N
     assert all(before[-1] < after[0] for before, after in pairwise(times))
 
 
+def test_a_prefix_is_above_the_order_of_times() -> None:
+    rules, ids = replace(RULES, prefix=(4, 1)), torch.tensor([[7, 8, 4]])
+    assert rules.masked(torch.zeros(1, VOCAB), 0, [9], ids[:, :2])[0].isfinite().nonzero().tolist() == [[4]]
+    assert rules.masked(torch.zeros(1, VOCAB), 1, [9], ids)[0].isfinite().nonzero().tolist() == [[1]]
+
+
 def grouped(written: list[int]) -> list[tuple[bool, list[int]]]:
     """Runs of times and runs of words, in turn."""
     runs: list[tuple[bool, list[int]]] = []

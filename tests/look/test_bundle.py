@@ -67,12 +67,12 @@ def test_a_page_has_what_python_reads(name: str) -> None:
 
 
 def check_shown(shown: DecodedRows, exact: Tensor) -> None:
-    """All weights of a light page are rounded: to 0.0005 and better, and rows sum to 1, or 0 where nothing counts."""
+    """All weights of a light page are rounded: to 0.0005 and better; rows sum to 1, or 0 where nothing is relevant."""
     assert shown.rounded[exact.numpy() > 0].all()
     assert (
         np.abs(shown.balanced() - exact.numpy()).max() <= 0.0011
     )  # which rounds to the right digits: test_weight_codes
-    assert np.abs(shown.balanced().sum(-1) - exact.sum(-1).numpy()).max() <= 0.01
+    assert np.abs(shown.balanced().sum(-1) - exact.numpy().any(-1)).max() <= 0.01
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_the_format_is_as_agreed() -> None:
     [run] = told["runs"]
     assert set(run) == {
         *("id", "title", "architecture", "parameters", "input", "outcome", "picture", "sound", "axes", "sites"),
-        *("effects", "follows", "written", "lens", "flow", "series"),
+        *("effects", "follows", "written", "prefix", "lens", "flow", "series"),
     }
     assert run["outcome"] == {
         "kind": "next",
@@ -188,7 +188,7 @@ def test_distance_is_told_where_rows_and_columns_stand_side_by_side() -> None:
         ("decoder.1.cross", "decoder 1 · cross"),
         ("0.attn", "layer 0 · attn"),
         ("decoder.attention", "decoder · attention"),
-        ("0.1.attn.attention", "layer 0 1 · attn · attention"),
+        ("0.1.attn.attention", "stage 0 · layer 1 · attn · attention"),
         ("0.block.0.attn@1", "layer 0 · block 0 · attn, turn 1"),
         ("rollout.0.attn", "rollout to layer 0 · attn"),
     ],

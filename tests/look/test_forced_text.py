@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch.testing import assert_close
 from headway import UserError
 from headway.look.bundle import check_comparable
 from headway.look.head_edits import HeadEdit
+from headway.look.page_session import branch_prefix
 from headway.model import Model
 from headway.nn.trace import Off
 from headway.nn.trunk import EncoderDecoder, Trunk
@@ -65,6 +67,37 @@ def test_edits_score_the_words_that_were_read(name: str) -> None:
     off = second.edited(HeadEdit(site, 0, Off()))
     assert [step.said for step in off.steps] == [step.said for step in read(name).outcome.steps]
     assert second.effect(HeadEdit(site, 0, Off())) == off.total - second.outcome.total != 0
+
+
+@pytest.mark.slow
+@every_writer
+def test_a_branch_goes_on_from_another_token(name: str) -> None:
+    """What was written before stays; its own first choice gives what it wrote itself."""
+    first = read(name)
+    text = first.forced_text
+    assert text is not None
+    step = len(first.outcome.steps) - len(text.pieces) // 2 - 1
+    said = [one.said for one in first.outcome.steps]
+    rank = 1 if first.outcome.steps[step].top[1][0] != said[step] else 2
+    prefix = branch_prefix(first, step, rank)
+    branch = loaded(name).attend(READERS[name].given(), prefix=prefix)
+    told = [one.said for one in branch.outcome.steps]
+    assert told[: step + 1] == [*said[:step], first.outcome.steps[step].top[rank][0]]
+    assert branch.run.prefix == prefix
+    assert branch.outcome.steps[step].logprob == pytest.approx(log(first.outcome.steps[step].top[rank][1]), abs=1e-4)
+    again = loaded(name).attend(READERS[name].given(), prefix=branch_prefix(first, step, 0))
+    if first.outcome.steps[step].top[0][0] == said[step]:  # no rule forbade it
+        assert [one.said for one in again.outcome.steps][: len(said)] == said
+
+
+def test_what_cannot_be_branched_is_refused() -> None:
+    for name, step, rank in [("bert", 0, 1), ("gpt2", 0, 1), ("gpt2", 999, 1), ("transformer", 0, 10)]:
+        with pytest.raises(UserError, match=r"writes no text|no token was written"):
+            branch_prefix(read(name), step, rank)
+    with pytest.raises(UserError, match="the model has no token 5000"):
+        loaded("transformer").attend(TEXT, prefix=[5000])
+    with pytest.raises(UserError, match="the model has no token -1"):
+        loaded("whisper").attend(READERS["whisper"].given(), prefix=[-1])
 
 
 # ---- by hand

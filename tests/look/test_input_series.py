@@ -47,3 +47,17 @@ def test_numbers_of_a_row_have_the_names_of_their_columns() -> None:
 @pytest.mark.parametrize(("rows", "told"), [(10, True), (MAX_SERIES_NUMBERS + 1, False)])
 def test_a_page_is_not_filled_with_numbers(rows: int, told: bool) -> None:
     assert (series_to_json(InputSeries(("x",), ((0.0,),) * rows)) is not None) == told
+
+
+def test_vectors_in_an_order_are_a_chart() -> None:
+    model = loaded("series")
+    series = run_to_json(model.attend("0 1; 2 3; -1 0.5"))["series"]
+    assert series == {"columns": ["column 1", "column 2"], "rows": [[0, 1], [2, 3], [-1, 0.5]]}
+
+
+def test_a_file_of_numbers_is_told_without_its_folders(tmp_path: Path) -> None:
+    file = tmp_path / "weather.csv"
+    file.write_text(TABLE, encoding="utf-8")
+    model = loaded("forecast")
+    named = replace(model, extra_config={"columns": ["wind", "rain"]})
+    assert run_to_json(named.attend(str(file)))["input"] == "weather.csv"

@@ -15,16 +15,23 @@ from tests.look.readers import READERS, read
 @pytest.mark.parametrize("name", READERS)
 def test_the_tree_has_every_site_of_attention(name: str) -> None:
     recording = read(name)
-    nodes = list(module_flow(recording).walk())
+    root = module_flow(recording)
+    nodes = list(root.walk())
     sites = [node.site for node in nodes if node.site]
     assert set(sites) == {
         site.partition("@")[0] for site in recording.sites if site in recording.sources and "@" not in site
     }
     assert len({node.path for node in nodes}) == len(nodes)
     for node in nodes:
-        firsts = [child.first for child in node.children]
-        assert firsts == sorted(firsts, key=lambda first: -1 if first is None else first)
-        assert node.calls > 0 or node.children or node.site
+        firsts = [child.first for child in node.children if child.first is not None]
+        assert firsts == sorted(firsts)
+        assert node.calls > 0 or node.children or node.site or (node in root.children and node is root.children[-1])
+
+
+def test_a_tower_that_is_not_used_is_told() -> None:
+    image, text = module_flow(read("clip")).children
+    assert (image.name, text.name, text.calls, text.size, text.children) == ("image", "text", 0, None, [])
+    assert text.parameters > 0
 
 
 @torch.no_grad()

@@ -369,3 +369,28 @@ def test_one_thing_is_done_at_a_time(client: Client, monkeypatch: pytest.MonkeyP
     for thread in threads:
         thread.join()
     assert most == [1, 1, 1, 1]
+
+
+def test_a_branch_of_what_is_shown(tmp_path: Path) -> None:
+    with served(loaded("gpt2"), tmp_path, "the cat") as client:
+        run = client.content()["runs"][0]
+        step = len(run["outcome"]["steps"]) - 2
+        told = client.post("/attend", {"id": run["id"], "step": step, "rank": 3}).json["runs"][0]
+        assert told["outcome"]["steps"][step]["said"] == run["outcome"]["steps"][step]["top"][3][0]
+        again = client.post("/attend", {"text": "the cat", "prefix": told["prefix"]}).json["runs"][0]
+        assert again["outcome"] == told["outcome"]
+        back = client.post("/attend", {"id": again["id"], "prefix": []}).json["runs"][0]
+        assert back["outcome"] == run["outcome"]
+        for bad in (
+            {"id": run["id"], "step": step, "rank": 1},  # no longer shown
+            {"id": back["id"], "step": -1, "rank": 1},
+            {"id": back["id"], "step": step, "rank": 99},
+            {"text": "the cat", "prefix": "1.2"},
+            {"text": "the cat", "prefix": [True]},
+            {"text": "the cat", "prefix": [10**9]},
+            {"text": "the cat", "prefix": [-1]},
+        ):
+            answer = client.post("/attend", bad)
+            assert answer.status == 400
+            assert answer.json["error"]
+        assert client.content()["runs"][0]["id"] == back["id"]

@@ -71,7 +71,8 @@ def look(
     dictionary
         A folder of headway inspect dictionary: a map of its features, and which of them each token activates.
     live
-        Serve the page on the loopback interface: type texts, drop files, edit heads.
+        Serve the page on the loopback interface: type texts, drop files, edit heads, choose
+        other tokens.
     port
         The port of the server; 8765 by default.
     """

@@ -152,9 +152,10 @@ GREEDY = Greedy()
 class Rules:
     """Which tokens are forced or forbidden at each position of a continuation.
 
-    A continuation begins with one of `first` and, where it is as long as it may be, ends with one of `last`: a token
-    that is forced does not change a beam's score.  Tokens in `never` are suppressed everywhere, those in `not_first` at
-    the beginning; no n-gram of `no_repeat` tokens occurs twice, the prompt included.
+    A continuation begins with one of `first` and, where it is as long as it may be, ends with one of `last`; above all
+    other rules, it begins with the tokens of `prefix`.  A token that is forced does not change a beam's score.  Tokens
+    in `never` are suppressed everywhere, those in `not_first` at the beginning; no n-gram of `no_repeat` tokens occurs
+    twice, the prompt included.
     """
 
     first: Tokens = ()
@@ -162,6 +163,7 @@ class Rules:
     never: Tokens = ()
     not_first: Tokens = ()
     no_repeat: int = 0
+    prefix: Tokens = ()
 
     def __post_init__(self) -> None:
         if self.no_repeat < 0:
@@ -169,6 +171,8 @@ class Rules:
 
     def forced(self, length: int, room: int) -> Tokens:
         """The only tokens that may follow `length` new ones, where there is room for `room`; none: all may."""
+        if length < len(self.prefix):
+            return (self.prefix[length],)
         if self.last and length == room - 1:
             return self.last
         return self.first if length == 0 else ()

@@ -29,7 +29,7 @@ from headway.errors import UserError
 from headway.generate.beam import Beam
 from headway.generate.decoding import generate
 from headway.generate.request import Generated, Interrupt, Reason, Stop, go_on, rules_of
-from headway.generate.sampling import FREE, GREEDY, Rules, Sampler
+from headway.generate.sampling import FREE, GREEDY, Rules, Sampler, Tokens
 from headway.generate.session import context_of, vocab_of
 from headway.nn.context import Context
 from headway.nn.frames import ConvEmbed
@@ -184,14 +184,14 @@ class Transcriber:
                 return
             memory = self.hear(frames, at)
 
-    def written(self, memory: Context, options: TranscriptionOptions, timed: bool) -> Generated:
-        """What the model writes for one window."""
+    def written(self, memory: Context, options: TranscriptionOptions, timed: bool, prefix: Tokens = ()) -> Generated:
+        """What the model writes for one window, behind the tokens of a `prefix` that it is given."""
         prompt = self.marks.prompt(options.language, options.task, timed)
         context = context_of(self.model.decoder)
         assert context is not None
         room = context - len(prompt)
         stop = Stop(room if options.most is None else min(room, options.most), (self.marks.end,))
-        rules = self.time_rules() if timed else self.rules
+        rules = replace(self.time_rules() if timed else self.rules, prefix=prefix)
         decoder, how, interrupt = self.model.decoder, options.how, options.interrupt
         [found] = generate(decoder, [prompt], how, stop, memory=memory, rules=rules, interrupt=interrupt)
         return found
@@ -239,6 +239,8 @@ class TimeRules(Rules):
 
     def masked(self, logits: Tensor, length: int, rooms: Sequence[int], ids: Tensor) -> Tensor:
         logits = super().masked(logits, length, rooms, ids)
+        if length < len(self.prefix):
+            return logits
         barred = torch.zeros_like(logits, dtype=torch.bool)
         for row, seen in zip(barred, ids.tolist(), strict=True):
             for first, last in self.spans(seen[len(seen) - length :], logits.shape[1]):

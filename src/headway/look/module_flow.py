@@ -1,8 +1,9 @@
 """A run as its modules saw it: the module tree of a model, with the size of what each module gave.
 
 Sizes are root mean squares of all numbers of an output, which no layout changes; a residual connection has also that of
-what came in and of what it added.  Only modules that were called are in the tree.  Containers are silent, as in the
-names of a trace: a residual connection stands for its body.
+what came in and of what it added.  Modules that were not called are left out, but for whole parts of the model that
+this input has no use for, such as CLIP's other tower.  Containers are silent, as in the names of a trace: a residual
+connection stands for its body.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 
 import torch
 from torch import Tensor, nn
@@ -105,12 +107,18 @@ def tree(
             continue
         silent = word in SILENT or isinstance(child, LISTS)
         below = tree(child, word, f"{path}.{word}".lstrip("."), seen, sites)
-        if below.first is None and below.site is None and not below.children:
+        unused = below.first is None and below.site is None and not below.children
+        if unused and (path or silent or not below.parameters):
             continue  # attention may be asked for its weights without a call of the module
         children += below.children if silent else [below]
         if silent and (below.site or (isinstance(part, Residual) and word == "body")):
             node.kind, node.site = below.kind, below.site
-    node.children = sorted(children, key=lambda each: each.first or 0)
+    node.children = sorted(children, key=call_order)
     firsts = [each.first for each in (node, *children) if each.first is not None]
     node.first = min(firsts, default=None)
     return node
+
+
+def call_order(node: FlowNode) -> float:
+    """Attention that is asked for its weights without a call comes first, what is not used last."""
+    return node.first if node.first is not None else -1 if node.site else inf

@@ -321,7 +321,7 @@ def opening_row(recording: Recording, site: RecordedSite) -> int | None:
 
 
 def site_label(name: str) -> str:
-    """A site's name for people, with the same numbers: decoder.1.cross is decoder 1 · cross."""
+    """A site's name for people, with the same numbers: decoder.1.cross is decoder 1 · cross, 1.0 stage 1 · layer 0."""
     if name.startswith(ROLLOUT_PREFIX):
         return f"rollout to {site_label(name.removeprefix(ROLLOUT_PREFIX))}"
     if name.startswith(RELEVANCE_PREFIX):
@@ -331,6 +331,8 @@ def site_label(name: str) -> str:
         word, _, turn = part.partition("@")
         if not word.isdecimal():
             words.append(word)
+        elif len(words) == 1 and words[0].startswith("layer "):  # a number behind a number
+            words = [words[0].replace("layer", "stage"), f"layer {word}"]
         elif words:
             words[-1] += f" {word}"
         else:

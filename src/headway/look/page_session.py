@@ -11,6 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from headway.errors import UserError
 from headway.look.bundle import SIDES, Bundle, Focus, check_comparable, choose_focus, page_json
 from headway.look.head_edits import HeadEffect, affordable_edits, edit_count, head_effects, parse_edit
@@ -21,11 +23,13 @@ from headway.look.recording import Recording
 from headway.look.run_data import Json, outcome_to_json
 from headway.nn.trace import HEAD_EDITS
 from headway.tasks.base import Task
+from headway.tasks.tracing import BEST, Choices
 
 MAX_RECORDINGS = 8  # whose blobs are still served: a page that was opened before may ask for them
 SIDE = SIDES[1]
 EFFECTS_SHARE = 0.2  # of the time that a file may take for effects: somebody is waiting
 MAX_EDITS = 1000  # in one request
+MAX_PREFIX = 10_000
 
 
 class Recordable(Protocol):
@@ -37,7 +41,9 @@ class Recordable(Protocol):
     @property
     def task(self) -> Task: ...
 
-    def attend(self, input: str, *, most: int = ..., said: Recording | None = ...) -> Recording: ...
+    def attend(
+        self, input: str, *, most: int = ..., said: Recording | None = ..., prefix: Sequence[int] = ...
+    ) -> Recording: ...
 
 
 @dataclass(frozen=True)
@@ -59,17 +65,18 @@ class Explorer:
     def first(self) -> Recordable:
         return next(iter(self.models.values()))
 
-    def record(self, input: str, against: str | None = None) -> list[Recording]:
+    def record(self, input: str, against: str | None = None, prefix: Sequence[int] = ()) -> list[Recording]:
         """A recording of each model, or of the first with another input `against` this one.
 
-        The second reads what the first wrote, so that both can be compared.
+        The second reads what the first wrote, so that both can be compared.  The first begins with a `prefix` of ids.
         """
         inputs = [(title, model, input) for title, model in self.models.items()]
         if against is not None:
             inputs.append((*inputs[0][:2], against))
         runs = list[Recording]()
         for title, model, given in inputs:
-            run = model.attend(given, most=self.max_tokens, said=runs[0] if runs else None)
+            said = runs[0] if runs else None
+            run = model.attend(given, most=self.max_tokens, said=said, prefix=prefix if said is None else ())
             runs.append(replace(run, title=title))
         if len(self.models) == 2:
             check_comparable(*runs)
@@ -102,6 +109,7 @@ class PageSession:
         self.recent = dict[int, PageData]()
         self.shown = list[PageData]()
         self.data: Json = {}
+        self.label: str | None = None  # of a dropped file
 
     def open(self, input: str | None, against: str | None = None) -> None:
         """Record the first input, or a sample input where none is given, and perhaps one to compare with."""
@@ -114,9 +122,11 @@ class PageSession:
     def takes_files(self) -> bool:
         return self.explorer.first.task.takes_files
 
-    def record(self, input: str, against: str | None = None, label: str | None = None) -> Json:
+    def record(
+        self, input: str, against: str | None = None, label: str | None = None, prefix: Sequence[int] = ()
+    ) -> Json:
         """Record an input and show it, with `label` in place of the name of a dropped file."""
-        runs = self.explorer.record(input, against)
+        runs = self.explorer.record(input, against, prefix)
         effects = self.explorer.effects(runs, EFFECTS_SHARE)
         focus = self.explorer.focus(runs, effects)
         shown = [PageData(run, next(self.numbers), SIDE) for run in runs]
@@ -125,6 +135,7 @@ class PageSession:
             details = {site: detail_to_json(each, data.detail_id(site)) for site, each in data.details().items()}
             # a server has every blob
             runs_json.append(data.to_json(effects.get(at), details, lambda id: id) | override)
+        self.label = label
         self.shown, self.data = shown, page_json(runs_json, focus, self.explorer.clouds(runs[0]), live=True)
         self.remember(shown)
         return self.data
@@ -173,19 +184,39 @@ class PageSession:
         return outcome_to_json(edited.recording.outcome) | {"run": {"id": edited.number, "sites": edited.maps_json()}}
 
     def attend(self, request: dict[str, Any]) -> Json:
-        """The page's new contents: {"text"} and perhaps {"against"}, or {"name", "data"} of a file in base64."""
+        """The page's new contents: {"text"} and perhaps {"against"}, or {"name", "data"} of a file in base64.
+
+        With {"prefix"} of ids the output begins with these.  {"id", "prefix"} is what is shown with another prefix,
+        {"id", "step", "rank"} a branch of it.
+        """
         text, against, name, data = (request.get(key) for key in ("text", "against", "name", "data"))
+        prefix = request.get("prefix", [])
+        if not isinstance(prefix, list) or len(prefix) > MAX_PREFIX or not all(type(id) is int for id in prefix):
+            raise UserError("the prefix is malformed", allowed=f"a list of up to {MAX_PREFIX:,} ids of tokens")
+        if "id" in request:
+            return self.again(request, prefix)
         if isinstance(text, str):
             if self.takes_files:
                 raise UserError("this model reads files, and no texts", do="drop a file on the page")
             if against is not None and len(self.explorer.models) == 2:
                 raise UserError("two models are compared here on one input", do="leave the second input out")
-            return self.record(text, against if isinstance(against, str) and against else None)
+            return self.record(text, against if isinstance(against, str) and against else None, prefix=prefix)
         if not isinstance(name, str) or not isinstance(data, str):
             raise UserError("nothing to read", do="type a text, or drop a file")
         if not self.takes_files:
             raise UserError("this model reads texts, and no files", do="type a text")
         return self.record(str(self.store_file(name, data)), label=Path(name).name)
+
+    def again(self, request: dict[str, Any], prefix: Sequence[int]) -> Json:
+        """The inputs that are shown, where the first run begins with a prefix: given, or its own up to a branch."""
+        first, *others = (data.recording for data in self.shown)
+        if self.find(request["id"]) is not self.shown[0]:
+            raise UserError("there is nothing to branch from", do="choose a token of the first run")
+        step, rank = request.get("step"), request.get("rank")
+        if isinstance(step, int) and isinstance(rank, int):
+            prefix = branch_prefix(first, step, rank)
+        against = others[0].input if others and len(self.explorer.models) == 1 else None
+        return self.record(first.input, against, self.label, prefix)
 
     def store_file(self, name: str, data: str) -> Path:
         """Store a dropped file in a folder of its own, under a sanitised name."""
@@ -198,3 +229,21 @@ class PageSession:
         path.parent.mkdir()
         path.write_bytes(content)
         return path
+
+
+@torch.no_grad()
+def branch_prefix(recording: Recording, step: int, rank: int) -> tuple[int, ...]:
+    """The ids of what a model wrote before a step of the outcome, and of its choice of a rank there, from 0.
+
+    With them as a prefix it writes what would have followed.
+    """
+    reader, text = recording.run.reader, recording.forced_text
+    if text is None or recording.followed_text is not None or not isinstance(reader, Choices) or reader.said is None:
+        raise UserError("this run writes no text of its own", do="take the run of a model that writes")
+    steps = len(reader.said)
+    first = steps - len(text.pieces)  # the steps before are read
+    if not first <= step < steps or not 0 <= rank < BEST:
+        allowed = f"steps {first} to {steps - 1}, ranks 0 to {BEST - 1}"
+        raise UserError(f"no token was written at step {step} of rank {rank}", allowed=allowed)
+    chosen = reader.head(recording.run.call()[step : step + 1]).topk(rank + 1).indices[0, rank]
+    return (*reader.said[first:step], int(chosen))

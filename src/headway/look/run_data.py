@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from math import isfinite
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from headway.look.head_edits import HeadEffect
 from headway.look.module_flow import FlowNode
 from headway.look.output_lens import OutputLens
 from headway.look.recording import Recording
-from headway.tasks.tracing import InputSeries, Outcome
+from headway.tasks.tracing import InputSeries, ItemAxis, Outcome
 
 STEP_BYTES, ALTERNATIVE_BYTES = 50, 25  # about, of a step and of an alternative token
 MAX_SERIES_NUMBERS = 50_000
@@ -31,6 +32,7 @@ def run_to_json(recording: Recording) -> Json:
         "parameters": recording.parameters,
         "input": input_label(recording),
         "written": written_steps(recording),
+        "prefix": list(recording.run.prefix),
         "follows": None if forced is None else {"by": forced.by, "text": forced.text},
         "picture": picture
         and {"src": data_url("image/png", picture.png), "width": picture.width, "height": picture.height},
@@ -59,7 +61,8 @@ def written_steps(recording: Recording) -> int:
 
 def input_label(recording: Recording) -> str:
     """The text; or the name of a file without its folders, which are private where a page is shared."""
-    if recording.picture is None and recording.sound is None:
+    numbers = any(isinstance(site.columns, ItemAxis) for site in recording.sites.values()) and isfile(recording.input)
+    if recording.picture is None and recording.sound is None and not numbers:
         return recording.input
     path = Path(recording.input)
     return f"{path.parent.name}/{path.name}" if path.parent.is_file() else path.name  # one of many in a file

@@ -235,8 +235,8 @@ class WritesAboutMedia(TextsAboutMedia):
         shown, words = self.shown(model, input), self.words()
         memory = cells(model.grid(shown.read.inputs)) if isinstance(model, Captioner) else shown.axis
         assert memory is not None
-        write = writing_of(lambda: self.job(model, shown.read, GREEDY_OPTIONS))
-        run = traced_writing(model, shown.read, words, shown.axis, memory, options.forced_text, write)
+        write = writing_of(lambda: self.job(model, shown.read, GREEDY_OPTIONS), options.prefix)
+        run = traced_writing(model, shown.read, words, shown.axis, memory, options, write)
         return replace(run, picture=shown.picture, sound=shown.sound)
 
 

@@ -29,7 +29,7 @@ from headway.tasks.generation import (
 )
 from headway.tasks.results import TextPrediction
 from headway.tasks.text_tasks import ReadsText
-from headway.tasks.text_tracing import fitting_ids, followed, reader, text_axes
+from headway.tasks.text_tracing import fitting_ids, followed, reader, text_axes, with_prefix
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 
@@ -96,7 +96,8 @@ class ContinuesInput(ReadsText):
         prompt = fitting_ids(self.read_ids([input])[0], model, tokenizer, self.settings, options)
 
         def written() -> tuple[tuple[int, ...], str]:
-            job = self.job(model, [prompt], GenerationOptions(max_new_tokens=max(options.max_tokens, 1)))
+            most = len(options.prefix) + max(options.max_tokens, 1)
+            job = with_prefix(self.job(model, [prompt], GenerationOptions(max_new_tokens=most)), options.prefix)
             job = replace(job, reread=None)  # all of it is read at once
             [[found]] = job.generate(GREEDY)
             before = input if self.continues else ""
@@ -107,4 +108,5 @@ class ContinuesInput(ReadsText):
         inputs, at = torch.tensor([read[:-1]], device=device_of(model)), tuple(range(len(read) - 1))
         choices = Choices("next", at, tuple(read[1:]), reader(tokenizer), lambda best: written()[1], model.head)
         axes = text_axes(read[:-1], tokenizer)
-        return TracedRun(model, lambda: model.features(inputs)[0], choices, axes, whole, forced_text=forced)
+        run = TracedRun(model, lambda: model.features(inputs)[0], choices, axes, whole)
+        return replace(run, forced_text=forced, prefix=options.prefix)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.numbers import is_number_table, table_rows
+from headway.data.numbers import is_number_table, table_rows, vectors
 from headway.data.order import batched, random_for
 from headway.data.records import Record
 from headway.data.splits import DataSplits, subsample
@@ -56,7 +56,7 @@ from headway.tasks.results import (
 )
 from headway.tasks.text_classification import Classification
 from headway.tasks.text_tasks import given
-from headway.tasks.tracing import ItemAxis, TracedRun, TraceOptions
+from headway.tasks.tracing import InputSeries, ItemAxis, TracedRun, TraceOptions
 
 ANSWERED_TOGETHER = 64  # samples of an evaluation
 BASELINE_SAMPLES = 2000  # that are opened for the means of classes
@@ -279,8 +279,12 @@ class SeriesClassification(MediaClassification):
         return found
 
     def shown(self, model: nn.Module, given: str) -> ShownInput:
-        """Numbers of a table's row by the names of their columns."""
+        """Numbers of a table's row by the names of their columns; vectors in an order also as a series."""
         found = super().shown(model, given)
+        if not self.column_names:
+            rows = tuple(map(tuple, vectors(self.locate(given)).tolist()))
+            names = tuple(f"column {at}" for at in range(1, len(rows[0]) + 1))
+            return found._replace(series=InputSeries(names, rows))
         if found.axis is None or len(found.axis) != len(self.column_names):
             return found
         pairs = zip(self.column_names, found.axis.labels, strict=True)

@@ -275,8 +275,8 @@ class Seq2Seq(TokenRows):
         check_length(len(source), context_of(model.encoder))
         axis, target = tokens("source", source, self.tokenizer), self.target_tokenizer
         read = torch.tensor([source], device=device_of(model)), EMPTY
-        write = writing_of(lambda: self.job(model, [source], GREEDY_OPTIONS))
-        return traced_writing(model, read, target, axis, axis, options.forced_text, write)
+        write = writing_of(lambda: self.job(model, [source], GREEDY_OPTIONS), options.prefix)
+        return traced_writing(model, read, target, axis, axis, options, write)
 
 
 def joint_preset(recipe: Recipe) -> bool:

@@ -6,6 +6,7 @@ Axes:  T tokens   N tokens that are predicted   C width
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -146,11 +147,23 @@ class WrittenTokens(NamedTuple):
     text: str
 
 
-def writing_of(make: Callable[[], Job]) -> Callable[[], WrittenTokens]:
-    """What a job writes; it is made anew, its source encoded again, wherever its text is written again."""
+def with_prefix(job: Job, prefix: tuple[int, ...]) -> Job:
+    """The same job, whose continuations begin with the ids of a prefix."""
+    return replace(job, rules=replace(job.rules, prefix=known_ids(prefix, job.model))) if prefix else job
+
+
+def known_ids(prefix: tuple[int, ...], model: Trunk) -> tuple[int, ...]:
+    vocab = vocab_of(model)
+    if unknown := [id for id in prefix if id < 0 or (vocab is not None and id >= vocab)]:
+        raise UserError(f"the model has no token {unknown[0]}", allowed="the ids of its vocabulary")
+    return prefix
+
+
+def writing_of(make: Callable[[], Job], prefix: tuple[int, ...]) -> Callable[[], WrittenTokens]:
+    """What a job writes, from a prefix on; it is made anew, its source encoded again, for each writing of its text."""
 
     def write() -> WrittenTokens:
-        job = make()
+        job = with_prefix(make(), prefix)
         [[found]] = job.generate(GREEDY)
         return WrittenTokens(job.prompts[0], found.tokens, job.stop.text(found.tokens))
 
@@ -163,7 +176,7 @@ def traced_writing(
     tokenizer: Tokenizer,
     encoded: Axis | None,
     memory: Axis,
-    forced: ForcedText | None,
+    options: TraceOptions,
     write: Callable[[], WrittenTokens],
 ) -> TracedRun:
     """An encoder–decoder with its source, and what it writes with `tokenizer`: its own tokens, or those of another.
@@ -172,7 +185,7 @@ def traced_writing(
     """
     prompt, own, text = write()
     first = len(prompt) - 1
-    forced, ids = followed(prompt, own, tokenizer, model.decoder, forced)
+    forced, ids = followed(prompt, own, tokenizer, model.decoder, options.forced_text)
     target = torch.tensor([ids[:-1]], device=device_of(model))
 
     def call() -> Tensor:
@@ -183,4 +196,4 @@ def traced_writing(
     streams: dict[str, Axis] = {"decoder": tokens("prefix", ids[:-1], tokenizer)}
     streams |= {} if encoded is None else {"encoder": encoded}
     axes = Axes(streams, memory, tokens("target", ids[1:], tokenizer))
-    return TracedRun(model, call, choices, axes, text, forced_text=forced)
+    return TracedRun(model, call, choices, axes, text, forced_text=forced, prefix=options.prefix)

@@ -308,7 +308,8 @@ class Axes:
 class TracedRun:
     """`call` runs the model once; `reader` turns its result into an outcome; `text` is the output, if known before.
 
-    `forced_text` is what the model read as its own output: what it wrote, or what another model wrote.
+    `forced_text` is what the model read as its own output: what it wrote, or what another model wrote.  It began with
+    the tokens of `prefix`, which were given.
     """
 
     model: nn.Module
@@ -320,19 +321,22 @@ class TracedRun:
     sound: InputSound | None = None
     series: InputSeries | None = None
     forced_text: ForcedText | None = None
+    prefix: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class TraceOptions:
     """How an input is traced.
 
-    A language model generates at most `max_tokens` (and at least one); an encoder–decoder writes to its end.  Either
-    reads `forced_text`, if given, in place of its own output.  `context` is the model's context in tokens.
+    A language model generates at most `max_tokens` (and at least one) behind the ids of a `prefix`; an encoder–decoder
+    writes to its end.  Either reads `forced_text`, if given, in place of its own output.  `context` is the model's
+    context in tokens.
     """
 
     max_tokens: int
     context: int | None
     forced_text: ForcedText | None = None
+    prefix: tuple[int, ...] = ()
 
 
 def fitting(axis: Axis | None, count: int) -> Axis:

@@ -34,7 +34,7 @@ from headway.tasks.inputs import file_named
 from headway.tasks.media_encoding import sample_sound, sound_of
 from headway.tasks.model_parts import ModelParts, required_tokenizer
 from headway.tasks.results import EvalResult, TranscriptPrediction
-from headway.tasks.text_tracing import WrittenTokens, traced_writing
+from headway.tasks.text_tracing import WrittenTokens, known_ids, traced_writing
 from headway.tasks.tracing import TracedRun, TraceOptions, frames
 from headway.zoo import whisper
 
@@ -203,10 +203,10 @@ class WhisperTranscription(Transcribes):
         whole, real = ear.frames(wave, rate)  # T M
         window, timed = ear.part(whole, 0), real > ear.window
         wish = TranscriptionOptions(language=ear.language(ear.hear(whole, 0)))
-        prompt = ear.marks.prompt(wish.language, wish.task, timed)
+        prompt, prefix = ear.marks.prompt(wish.language, wish.task, timed), known_ids(options.prefix, model.decoder)
 
         def write() -> WrittenTokens:
-            tokens = list(ear.written(ear.hear(whole, 0), wish, timed).body)
+            tokens = list(ear.written(ear.hear(whole, 0), wish, timed, prefix).body)
             room = context_of(model.decoder)
             if room is None or len(prompt) + len(tokens) < room:  # it ends by itself wherever there is room for more
                 tokens.append(ear.marks.end)
@@ -214,6 +214,6 @@ class WhisperTranscription(Transcribes):
 
         factor, hop = embedding(model).factor, ear.sound.hop
         axis = frames(len(window) // factor, factor * hop / rate)
-        run = traced_writing(model, (window[None], EMPTY), words, axis, axis, options.forced_text, write)
+        run = traced_writing(model, (window[None], EMPTY), words, axis, axis, options, write)
         sound = sound_of(wave[: len(window) * hop], rate, whole[: min(real, len(window))])
         return replace(run, sound=sound)

@@ -361,12 +361,30 @@ export class App {
     return false;
   }
 
+  // Reads something else: {text, against, prefix}, {name, data} of a file, or {id, step, rank} to branch from a token.
+  async read(input, told = null) {
+    const before = this.bundle.runs.length;
+    const bundle = await this.during(this.source.attend(input));
+    const { run, compare, site, head, view, sort, root, theme, step } = this.state;
+    const kept = { run, compare, site, head, view, sort, root, theme, ...(input.id === undefined ? {} : { step }) };
+    this.open(bundle, told ?? { ...kept, ...(bundle.runs.length > before ? { run: 0, compare: 1, view: "pair" } : {}) });
+  }
+
+  // Why no token of a step can be chosen in place of the one that was written; "" where one can.
+  branchHindrance(step) {
+    const { outcome, written, follows } = this.run;
+    if (!this.source.live) return "Needs the model: headway look … --live.";
+    if (this.state.run > 0 || follows) return "Choose a token of the first run.";
+    return step < outcome.steps.length - (written ?? 0) ? "This token was read, and not written." : "";
+  }
+
   // What a link to a served page has to tell besides the view; a file that was dropped cannot be told.
   get inputs() {
     const [first, second] = this.bundle.runs;
     if (!this.source.live || first.picture || first.sound || first.input.length > LONGEST_INPUT) return {};
     const against = second?.title === first.title ? { against: second.input } : {};
-    return { model: first.title, text: first.input, ...against };
+    const prefix = first.prefix?.length > 0 ? { prefix: first.prefix.join(".") } : {};
+    return { model: first.title, text: first.input, ...against, ...prefix };
   }
 
   // When all that is chosen is drawn.

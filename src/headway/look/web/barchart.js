@@ -1,5 +1,6 @@
 // Weights of one query, or of one key: a skyline along the whole axis, and below it each item with its bar and its number.
 
+import { largest } from "./field.js";
 import { font, tint, word } from "./label.js";
 import { clamp } from "./state.js";
 
@@ -75,7 +76,7 @@ function skyline(scene, weights) {
   const scale = app.scale;
   const room = width - 16;
   const bars = Math.min(weights.length, Math.floor(room));
-  const most = weights.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  const most = largest(weights) || 1;
   for (let bar = 0; bar < bars; bar++) {
     let best = 0;
     const [from, to] = [Math.floor((bar * weights.length) / bars), Math.floor(((bar + 1) * weights.length) / bars)];

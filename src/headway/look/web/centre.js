@@ -7,6 +7,7 @@ import { chooser, fill, foreign, make, point, rove, sized } from "./dom.js";
 import { hueOf } from "./lines.js";
 import { FlowPart } from "./flow.js";
 import { LensPart } from "./lens.js";
+import { MOVE, still } from "./motion.js";
 import { Scene } from "./scene.js";
 import { sentence } from "./sentence.js";
 import { play } from "./sound.js";
@@ -47,8 +48,8 @@ export class CentrePart {
     this.pair = make("span", { class: "pair" });
     this.announced = make("div", { class: "unseen", "aria-live": "polite", testid: "announced" });
     this.story = make("p", { class: "story", testid: "story" });
-    const reading = make("div", { class: "reading" }, this.story, make("span", { class: "read" }, this.pair, " ", this.weight));
-    const head = make("div", { class: "row centre-head" }, this.where, this.tabs, this.tools());
+    const reading = make("div", { class: "reading" }, make("span", { class: "read" }, this.pair, " ", this.weight), this.story);
+    const head = make("div", { class: "row centre-head" }, this.tabs, this.where, this.tools());
     fill(box, head, reading, this.compared, this.scene.box, ...Object.values(this.pages).map((page) => page.box), this.announced);
   }
 
@@ -138,18 +139,24 @@ export class CentrePart {
 
   update(any) {
     const { app } = this;
+    if (any("site", "head", "run", "view") && !any("all")) this.appears();
     if (any("site", "head", "run")) this.named();
     if (any("site", "head", "run", "compare", "edits", "view", "words")) this.beside();
     if (any("site", "run", "view")) this.offered();
     if (any("site", "run", "view", "head", "also", "words", "layers", "cloud", "layer", "search")) this.switches();
     if (any("theme", "palette", "data", "site", "head", "run", "compare", "root", "view", "row", "cloud", "layer", "words")) this.key();
-    const still = any(...REDRAWN, "scroll");
-    const whole = still || (any("row") && app.view.follows) || (any("column") && app.view.turned) || (any("column") && app.view.name === "row");
+    const redrawn = any(...REDRAWN, "scroll");
+    const whole = redrawn || (any("row") && app.view.follows) || (any("column") && app.view.turned) || (any("column") && app.view.name === "row");
     const page = this.pages[app.view.name];
-    if (page) (still || any("step")) && page.update();
+    if (page) (redrawn || any("step")) && page.update();
     else if (whole) this.scene.draw();
     else if (any("row", "column")) this.scene.over();
     if (any("row", "column", "site", "head", "run", "compare", "data", "pinned", "view", "cloud", "layer", "point")) this.read();
+  }
+
+  // Another map or view comes into sight within a moment.
+  appears() {
+    if (!still()) [this.scene.base, ...Object.values(this.pages).map((page) => page.box)].forEach((node) => node.animate({ opacity: [0.3, 1] }, MOVE));
   }
 
   named() {

@@ -8,7 +8,7 @@ export function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-export function attribute(node, name, value) {
+function attribute(node, name, value) {
   if (value === null || value === undefined || value === false) node.removeAttribute(name);
   else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
   else if (name === "testid") node.dataset.testid = value;

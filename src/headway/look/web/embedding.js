@@ -15,7 +15,7 @@ const MOST_LABELS = 260;
 
 export const embeddingView = {
   name: "map",
-  title: "Embedding map",
+  title: "Embedding",
   follows: true,
   searches: true,
   fits: (rows, columns, run, bundle, site) => Boolean(site.plane) || bundle.clouds?.length > 0,
@@ -183,7 +183,7 @@ function labels({ app, pen, width, height }, { told, at, radius }) {
   if (told.axis) return;
   pen.font = font(12);
   const others = told.named ?? Array.from({ length: told.count }, (_, one) => one);
-  const order = [...new Set([...told.links.map(([key]) => key), ...told.marked, ...others])].slice(0, MOST_LABELS);
+  const order = [...new Set([...told.links.map(([key]) => key), ...told.marked, ...others])].filter((one) => one !== told.chosen).slice(0, MOST_LABELS); // the chosen one has a tag
   const taken = [];
   for (const one of order) {
     const [x, y] = at(one);

@@ -1,6 +1,9 @@
 // The view as a picture, and its numbers as a table for other programs.
 
+import { toldCloud } from "./cloud.js";
 import { make } from "./dom.js";
+import { headPanels } from "./heads.js";
+import { panelsOf } from "./pair.js";
 import { drawPart, sizeOfPart } from "./paper.js";
 import { SvgPen } from "./svg.js";
 
@@ -55,21 +58,43 @@ function handed(name, blob) {
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
-// Comma-separated values: of the lens, of the modules, or of the map with its weights as they may be shown.
+// Comma-separated values: what the view has as a table, or the map with its weights as they may be shown.
 export async function tableOfView(app) {
-  const lines = app.state.view === "lens" ? lensLines(app) : app.state.view === "flow" ? [...flowLines(app.run.flow)] : await mapLines(app);
+  const lines = await (TABLES[app.state.view] ?? chosenLines)(app);
   return lines.map((line) => line.map(cellText).join(",")).join("\r\n");
 }
 
-async function mapLines(app) {
-  const { field, rows, columns } = app;
-  const lines = [["query \\ key", ...Array.from({ length: columns.count }, (_, key) => columns.label(key))]];
-  for (let r = 0; r < rows.count; r++) {
-    const get = () => field.exact(r) ?? field.row(r);
-    for (let tries = 0; get() === undefined && tries < 1000; tries++) await app.library.arrival();
-    lines.push([rows.label(r), ...(get()?.texts ?? [])]);
+const TABLES = {
+  lens: lensLines,
+  flow: ({ run }) => [...flowLines(run.flow)],
+  map: pointLines,
+  pair: (app) => mapLines(app, panelsOf(app)),
+  heads: (app) => mapLines(app, headPanels(app)),
+};
+
+function chosenLines(app) {
+  return mapLines(app, [{ title: "", rows: app.rows, columns: app.columns, field: app.field }]);
+}
+
+// Maps below one another, each with its title where there are several.
+async function mapLines(app, maps) {
+  const lines = [];
+  for (const { site, title, rows, columns, field } of maps) {
+    if (maps.length > 1) lines.push([site ? `${site.name} ${title}` : title]);
+    lines.push(["query \\ key", ...Array.from({ length: columns.count }, (_, key) => columns.label(key))]);
+    for (let r = 0; r < rows.count; r++) {
+      const get = () => field.exact(r) ?? field.row(r);
+      for (let tries = 0; get() === undefined && tries < 1000; tries++) await app.library.arrival();
+      lines.push([rows.label(r), ...(get()?.texts ?? [])]);
+    }
   }
   return lines;
+}
+
+function pointLines(app) {
+  const told = toldCloud(app);
+  const line = (at) => [told.label(at), told.groups[told.group(at)]?.[0] ?? "", told.points[2 * at], told.points[2 * at + 1]];
+  return [["point", "group", "first component", "second component"], ...Array.from({ length: told.count }, (_, at) => line(at))];
 }
 
 function lensLines({ run }) {

@@ -229,6 +229,7 @@ function together(rows, factors) {
   return rows.includes(null) ? null : combinedRow(rows, factors);
 }
 
+// The largest of some numbers, in size.
 export function largest(values) {
   let most = 0;
   for (const value of values) {

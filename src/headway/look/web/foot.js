@@ -2,6 +2,8 @@
 
 import { detailOf, lengthOf } from "./detail.js";
 import { fill, foreign, make } from "./dom.js";
+import { largest } from "./field.js";
+import { MOVE, glide } from "./motion.js";
 import { reason } from "./side.js";
 import { ABSENT } from "./source.js";
 import { bars, stripes } from "./stripes.js";
@@ -44,7 +46,7 @@ export class FootPart {
     const { row, column } = app.state;
     const cell = [foreign(short(app.rows.label(row), 24)), " → ", foreign(short(app.columns.label(column), 24))];
     fill(this.note, ...(detail ? cell : [reason(app, detail)]));
-    const values = detail ? numbersOf(detail, app) : {};
+    const values = (this.values = detail ? numbersOf(detail, app) : {});
     for (const [name, { canvases, number, lines, text, formula }] of Object.entries(this.cards)) {
       text.textContent = values[name]?.formula ?? formula;
       number.textContent = values[name]?.text ?? "";
@@ -55,17 +57,29 @@ export class FootPart {
         if (vector !== null) drawn(canvas, lines[at].dataset.name, vector, app);
       });
     }
+    const { run, head } = app.state;
+    const query = [run, app.site.name, head, row].join();
+    if (query !== this.query && detail && app.state.drawer) glide(this, MOVE, (share) => this.turning(share));
+    this.query = query;
+  }
+
+  // Another query: its scores turn into masked scores, and these into weights.
+  turning(share) {
+    for (const [name, line] of [["mask", "s"], ["softmax", "w"]]) {
+      const { vectors, from } = this.values[name] ?? {};
+      if (vectors) drawn(this.cards[name].canvases[line], line, mixed(from, vectors[0], share), this.app);
+    }
   }
 }
 
 const STAGES = [
   { name: "x", title: "X", formula: "the input of the layer", vectors: ["x"] },
-  { name: "qkv", title: "Q K V", formula: "q = W_Q x,  k = W_K x′,  v = W_V x′", vectors: ["q", "k", "v"] },
-  { name: "score", title: "Score", formula: "s = q · k × scale", vectors: ["q·k"] },
+  { name: "qkv", title: "Q K V", formula: "W_Q x,  W_K x′,  W_V x′", vectors: ["q", "k", "v"] },
+  { name: "score", title: "Score", formula: "s = Σ q k × scale", vectors: ["q", "k", "q·k"] },
   { name: "mask", title: "Mask and bias", formula: "s + b,  masked: −∞", vectors: ["s"] },
   { name: "softmax", title: "Softmax", formula: "w = exp s / Σ exp s′", vectors: ["w"] },
   { name: "value", title: "· V", formula: "z = Σ w v", vectors: ["z"] },
-  { name: "out", title: "W_O", formula: "the output of this head: W_O z", vectors: ["o"] },
+  { name: "out", title: "W_O", formula: "o = W_O z", vectors: ["o"] },
 ];
 
 // What each stage shows for the chosen cell.
@@ -76,26 +90,27 @@ function numbersOf(detail, app) {
   const { z, given } = detail.followed(head, used);
   const [k, v, x] = [detail.vector("k", head, column), detail.vector("v", head, column), readAt(detail, row)];
   const score = way.scores[column];
+  const seen = way.scores.map((s, key) => s + (way.bias === null ? 0 : way.bias[key]));
   const bias = way.bias === null ? null : way.bias[column];
   const { told } = detail;
   const factor = Array.isArray(told.scale) ? told.scale[head] : told.scale;
   const additive = told.score === "additive";
-  const sum = additive ? "a · tanh(q + k)" : `q · k × ${decimal(factor ?? 1, 4)}`;
+  const sum = additive ? "Σ a tanh(q + k)" : `Σ q k × ${decimal(factor ?? 1, 4)}`;
   const weight = way.weights[column];
   const chosen = used[column] > 0 ? "chosen" : "not chosen";
   return {
     x: { text: x ? norm("x", x) : "", vectors: [x] },
     qkv: { text: "", vectors: [way.q, k, v] },
     score: {
-      formula: additive ? "s = a · tanh(q + k)" : null,
+      formula: additive ? "s = Σ a tanh(q + k)" : null,
       text: `${sum} = ${decimal(score)}`,
       value: score,
-      vectors: [detail.terms(head, row, column)],
+      vectors: [way.q, k, detail.terms(head, row, column)],
     },
-    mask: { text: masked(score, bias), vectors: [way.scores.map((s, key) => s + (way.bias === null ? 0 : way.bias[key]))] },
+    mask: { text: masked(score, bias), vectors: [seen], from: way.scores },
     softmax: app.site.hard
-      ? { formula: "p = exp s / Σ exp s′", text: `p = ${weightText(weight)}, ${chosen}`, value: weight, vectors: [way.weights] }
-      : { text: bias === -Infinity ? "w = 0, masked" : `w = ${weightText(weight)}`, value: weight, vectors: [way.weights] },
+      ? { formula: "p = exp s / Σ exp s′", text: `p = ${weightText(weight)}, ${chosen}`, value: weight, vectors: [way.weights], from: raised(seen) }
+      : { text: bias === -Infinity ? "w = 0, masked" : `w = ${weightText(weight)}`, value: weight, vectors: [way.weights], from: raised(seen) },
     value: { text: v ? `${norm("z", z)}, of it ${norm("w v", v, used[column])}` : ABSENT, vectors: [z] },
     out: { text: given ? norm("W_O z", given) : ABSENT, vectors: [given] },
   };
@@ -110,6 +125,19 @@ function drawn(canvas, name, vector, { inks, state }) {
   if (!KEYED.includes(name)) return HUES[name] ? bars(canvas, vector, inks, 16, inks[HUES[name]]) : name === "q·k" ? bars(canvas, vector, inks, 22) : stripes(canvas, vector, inks);
   const first = Math.max(0, Math.min(state.column - SHOWN_KEYS / 2, vector.length - SHOWN_KEYS));
   bars(canvas, vector.slice(first, first + SHOWN_KEYS), inks, 30, inks.accent, state.column - first);
+}
+
+// On the way from some bars to others, each by its share of the largest.
+function mixed(from, to, share) {
+  if (share === 1) return to;
+  const [start, end] = [from, to].map((values) => largest(values.filter(Number.isFinite)) || 1);
+  return to.map((one, at) => ((1 - share) * (Number.isFinite(from[at]) ? from[at] : 0)) / start + (share * (Number.isFinite(one) ? one : 0)) / end);
+}
+
+// Scores from 0 on, as bars of weights are.
+function raised(scores) {
+  const least = scores.reduce((a, b) => (Number.isFinite(b) ? Math.min(a, b) : a), Infinity);
+  return scores.map((one) => (Number.isFinite(one) ? one - least : 0));
 }
 
 function norm(name, vector, factor = 1) {

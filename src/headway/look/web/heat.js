@@ -1,5 +1,7 @@
 // Weights over a picture: a light that falls where the query looks.
 
+import { largest } from "./field.js";
+
 const pictures = new Map();
 
 // An image that is loaded, or null while it is not.
@@ -21,6 +23,12 @@ export function framed(app, axis, x, y, width, height) {
   const [tall, wide] = picture ? [picture.height, picture.width] : axis.grid;
   const size = Math.min(width / wide, height / tall);
   return [x + (width - wide * size) / 2, y + (height - tall * size) / 2, wide * size, tall * size];
+}
+
+// How high the picture is for its width; tall ones stand in a square.
+export function pictureForm({ run, columns }) {
+  const [tall, wide] = run.picture ? [run.picture.height, run.picture.width] : columns.grid;
+  return Math.min(1, tall / wide);
 }
 
 // The picture in its own colours where the query looks, and dark elsewhere: as bright as the weight is beside the
@@ -66,7 +74,7 @@ function coloured(scene, axis, { weights, hidden }, [x, y, width, height], scale
 }
 
 // The fewest cells that together hold half of the weight on all cells.
-export function halfOf(axis, weights) {
+function halfOf(axis, weights) {
   const cells = [...weights.subarray(axis.first, axis.index(axis.grid[0], 0)).entries()].sort((a, b) => b[1] - a[1]);
   const whole = cells.reduce((sum, [, weight]) => sum + weight, 0);
   const found = new Set();
@@ -100,7 +108,7 @@ function ringedHalf(pen, axis, weights, [x, y, width, height]) {
 
 // The largest weight of a cell, in size.
 export function strongestCell(axis, { weights }) {
-  return weights.subarray(axis.first, axis.index(axis.grid[0], 0)).reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  return largest(weights.subarray(axis.first, axis.index(axis.grid[0], 0))) || 1;
 }
 
 // Edges of a cell on whole pixels, so that no seams appear between cells.

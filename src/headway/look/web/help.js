@@ -35,7 +35,8 @@ const PARAGRAPHS = [
   each layer with the model's last norm and output matrix.  Temperature, top-k and top-p work on the exact probabilities of
   the whole vocabulary, in this order.`,
   `“Off” sets a head's weights to zero, “uniform” spreads them evenly over all visible keys, and “only this head” switches
-  off the other heads of its layer.  Δ log p is the change in the log-probability of the original output.`,
+  off the other heads of its layer.  Δ log p is the change in the log-probability of the original output.  On a live page, a
+  click on another token below “What comes next here” lets the model go on from there.`,
 ];
 
 export class Help {

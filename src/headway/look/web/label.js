@@ -11,7 +11,7 @@ export function font(size = 12, weight = 400) {
 }
 
 // The text cut so that it is at most `room` wide in the pen's font.
-export function cut(pen, text, room, most = 40) {
+function cut(pen, text, room, most = 40) {
   const key = `${pen.font}|${Math.floor(room)}|${most}|${text}`;
   if (!fitted.has(key)) {
     if (fitted.size > 20000) fitted.clear();

@@ -1,6 +1,7 @@
 // What each layer would already say, step by step, and what each head adds to the logit of the chosen token.
 
 import { fill, foreign, make } from "./dom.js";
+import { largest } from "./field.js";
 import { percent, quoted, short, signed, visible } from "./text.js";
 
 const LISTED = 8; // parts of a logit that are named
@@ -59,7 +60,7 @@ export class LensPart {
     const { parts, first } = app.run.lens;
     const values = parts.values[at];
     const said = app.run.outcome.steps[first + at].said;
-    const most = values.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+    const most = largest(values) || 1;
     const order = values.map((value, index) => [value, index]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
     const title = make("h3", {}, "Added to the logit of ", foreign(quoted(said, 30)), `: ${signed(parts.total[at], 2)} above the mean of all tokens`);
     const list = make("ul", { class: "probable" }, ...order.slice(0, LISTED).map(([value, index]) => this.part(parts.names[index], value, most)));

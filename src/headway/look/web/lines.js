@@ -6,7 +6,8 @@ import { clamp } from "./state.js";
 import { weightText } from "./text.js";
 
 const THREADS = 14; // lines of a query
-const LOWEST = 17; // height of a word
+const LOWEST = 17; // height of a word, at least and at most
+const HIGHEST = 44;
 const FEW = 40; // tokens whose lines can be told apart
 
 export const linesView = {
@@ -23,7 +24,7 @@ export const linesView = {
   draw(scene) {
     const { app, pen, height } = scene;
     const [rows, columns] = app.field.shape;
-    const line = clamp((height - 16) / Math.max(rows, columns), LOWEST, 34);
+    const line = clamp((height - 16) / Math.max(rows, columns), LOWEST, HIGHEST);
     const length = line * Math.max(rows, columns) + 16;
     scene.reveal(app.state.row * line, app.state.row * line + line + 16, height);
     const from = scene.scrolled(length, height) - 8;
@@ -32,7 +33,7 @@ export const linesView = {
     const plan = { line, from, left: middle - gap / 2, right: middle + gap / 2, room: middle - gap / 2 - 24 };
     scene.plan = plan;
     threads(scene, plan);
-    pen.font = font(Math.min(14, line * 0.72));
+    pen.font = font(wordSize(line));
     pillar(scene, app.rows, plan, plan.left - 10, "right");
     pillar(scene, app.columns, plan, plan.right + 10, "left");
   },
@@ -40,7 +41,7 @@ export const linesView = {
   over(scene) {
     const { app, glass, plan } = scene;
     const { row, column } = app.state;
-    glass.font = font(Math.min(14, plan.line * 0.72), 600);
+    glass.font = font(wordSize(plan.line), 600);
     glass.fillStyle = app.inks.accent;
     for (const [axis, index, x, side] of [[app.rows, row, plan.left, -1], [app.columns, column, plan.right, 1]]) {
       const y = index * plan.line + plan.line / 2 - plan.from;
@@ -98,6 +99,10 @@ function fan(scene, plan, { field, hue }, row, full) {
     pen.stroke();
   }
   pen.globalAlpha = 1;
+}
+
+function wordSize(line) {
+  return Math.min(14 + Math.max(0, line - 34) / 5, line * 0.72);
 }
 
 function pillar(scene, axis, plan, x, align) {

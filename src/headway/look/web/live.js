@@ -67,29 +67,23 @@ export class LivePart {
 
   // A link tells what to read: then that is read, and the rest of the link is the view of it.
   async follow(hash) {
-    const { model, text, against } = this.app.source.live ? inputsOf(hash) : {};
+    const { model, text, against, prefix } = this.app.source.live ? inputsOf(hash) : {};
     const now = this.app.inputs;
     if (model !== undefined && model !== now.model) {
       this.said.textContent = `this link is of ${visible(model, 60)}, and this server has another model`;
-    } else if (text !== undefined && (text !== now.text || against !== now.against)) {
-      await this.send({ text, ...(against ? { against } : {}) }, fromHash(hash));
+    } else if (text !== undefined && (text !== now.text || against !== now.against || prefix !== now.prefix)) {
+      const begun = prefix && /^\d+(\.\d+)*$/.test(prefix) ? { prefix: prefix.split(".").map(Number) } : {};
+      await this.send({ text, ...(against ? { against } : {}), ...begun }, fromHash(hash));
     } else this.app.change(fromHash(hash));
   }
 
   async send(input, told = null) {
     this.said.textContent = "running …";
     try {
-      const bundle = await this.app.during(this.app.source.attend(input));
+      await this.app.read(input, told);
       this.said.textContent = "";
-      const kept = { ...lasting(this.app.state), ...(bundle.runs.length > this.app.bundle.runs.length ? { run: 0, compare: 1, view: "pair" } : {}) };
-      this.app.open(bundle, told ?? kept);
     } catch (error) {
       this.said.textContent = error.message;
     }
   }
-}
-
-// What stays when something else is read.
-function lasting({ run, compare, site, head, view, sort, root, theme }) {
-  return { run, compare, site, head, view, sort, root, theme };
 }

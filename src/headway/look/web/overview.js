@@ -14,6 +14,7 @@ const SORTS = [
   ["effect", "effect, strongest first", "effect", -1],
 ];
 const HEADS = "button.thumb, button.ranked";
+const EDGE_ROOM = 8; // pixels above and below a head that is scrolled to
 
 export class OverviewPart {
   constructor(app, box) {
@@ -112,6 +113,13 @@ export class OverviewPart {
     return true;
   }
 
+  // Scrolls the list, and never the page, to a head.
+  show(goal) {
+    const [box, list] = [goal.getBoundingClientRect(), this.list.getBoundingClientRect()];
+    if (box.top < list.top + EDGE_ROOM) this.list.scrollTop -= list.top + EDGE_ROOM - box.top;
+    else if (box.bottom > list.bottom - EDGE_ROOM) this.list.scrollTop += box.bottom - list.bottom + EDGE_ROOM;
+  }
+
   mark(fresh) {
     const { site, head } = this.app.state;
     const mean = head === MEAN ? "mean" : head;
@@ -126,7 +134,7 @@ export class OverviewPart {
     }
     point(this.list, HEADS, goal ?? this.list.querySelector(HEADS));
     if (fresh && this.app.state.sort !== "layer") this.list.scrollTop = 0;
-    else if (!this.list.contains(document.activeElement)) goal?.scrollIntoView({ block: "nearest" });
+    else if (goal && !this.list.contains(document.activeElement)) this.show(goal);
   }
 }
 

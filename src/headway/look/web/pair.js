@@ -2,7 +2,7 @@
 // maps have the same form.
 
 import { otherRun, runName } from "./compare.js";
-import { CAPTION_HEIGHT, mapPanel, pointed, ringedCell } from "./panels.js";
+import { CAPTION_HEIGHT, mapPanel, panelLegend, pointed, ringedCell } from "./panels.js";
 
 const BETWEEN = 16;
 const LEAST_SIDE = 200; // pixels of a panel; smaller ones stand below each other, and scroll
@@ -14,7 +14,7 @@ export const pairView = {
   roots: true,
   scrolls: true,
   fits: (rows, columns, run, bundle) => bundle.runs.length > 1,
-  legend: () => ({ bar: true, most: "the largest weight of each map; blue: larger on the right, orange: on the left" }),
+  legend: (app) => panelLegend(app, "the largest weight of each map; blue: larger on the right, orange: on the left"),
 
   draw(scene) {
     const { app, width, height } = scene;
@@ -52,7 +52,7 @@ function panelRoom(count, width, height) {
 }
 
 // Ours, theirs, and the difference.
-function panelsOf(app) {
+export function panelsOf(app) {
   const { run, head } = app.state;
   const beside = app.bundle.runs.indexOf(otherRun(app));
   const one = (which) => {

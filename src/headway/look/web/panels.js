@@ -35,6 +35,11 @@ function pictured(scene, told, inner) {
   return { told, picture, box: inner };
 }
 
+// What the colours of panels mean; pictures are lit instead.
+export function panelLegend({ columns }, most) {
+  return columns.kind === "grid" ? { most: "brightest: the largest of each; lines hold half" } : { bar: true, most };
+}
+
 // The chosen query; of a panel with other rows, one of its own.
 function queryOf(app, { rows, site }) {
   return rows.name === app.rows.name ? app.state.row : clamp(rows.at(site.opens ?? rows.count - 1), 0, rows.count - 1);

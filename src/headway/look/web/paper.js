@@ -3,8 +3,9 @@
 
 import { plainColour } from "./svg.js";
 
-// The size of all of it, also of what is scrolled out of sight.
+// The size of all of it, also of what is scrolled out of sight, once nothing in it moves any more.
 export function sizeOfPart(part) {
+  part.getAnimations({ subtree: true }).forEach((one) => one.finish());
   const from = part.getBoundingClientRect();
   let [width, height] = [part.scrollWidth, part.scrollHeight];
   for (const node of part.querySelectorAll("*")) {

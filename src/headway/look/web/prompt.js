@@ -3,6 +3,7 @@
 
 import { runName, writer } from "./compare.js";
 import { fill, foreign, make } from "./dom.js";
+import { largest } from "./field.js";
 import { direction, percent, quoted, short, signed, visible } from "./text.js";
 
 const TOKENS = 220; // tokens of the input that are shown at once
@@ -34,7 +35,9 @@ export class PromptPart {
     this.kind = make("h2", {});
     this.which = make("h2", {}, "reads");
     this.left = make("div", { class: "input-side" }, this.which, this.input);
-    const line = make("div", { class: "row" }, this.play, this.slider, this.step);
+    const unbranch = () => app.read({ id: app.bundle.runs[0].id, prefix: [] }).catch((error) => fill(this.step, error.message));
+    this.back = make("button", { testid: "unbranch", class: "quiet", title: "let the model choose all tokens again", onclick: unbranch }, "↩");
+    const line = make("div", { class: "row" }, this.back, this.play, this.slider, this.step);
     fill(box, this.left, make("div", { class: "output-side" }, this.kind, this.output, this.written, this.follows, line));
   }
 
@@ -87,7 +90,7 @@ export class PromptPart {
     const { app } = this;
     const found = this.chips.length > 0 ? app.row : undefined;
     if (found === undefined) return;
-    const most = found.weights.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+    const most = largest(found.weights) || 1;
     this.chips.forEach((chip, at) => {
       const weight = found.weights[this.seen + at] ?? 0;
       const share = Math.round((Math.abs(weight) / most) * 60);
@@ -101,7 +104,8 @@ export class PromptPart {
   }
 
   said() {
-    const { run } = this.app;
+    const { app } = this;
+    const { run } = app;
     const { outcome, follows } = run;
     this.pause();
     this.kind.textContent = (follows ? OWN[outcome.kind] : KINDS[outcome.kind]) ?? "outputs";
@@ -111,6 +115,7 @@ export class PromptPart {
     this.output.textContent = visible(outcome.text, 2000);
     const steps = outcome.steps.length;
     this.first = Math.max(steps - (run.written ?? 0), steps - TOKENS); // the steps before are read, and not written
+    this.back.hidden = !(app.source.live && run.prefix?.length > 0);
     this.words = outcome.steps.slice(this.first).map((step, at) => this.word(step, this.first + at));
     fill(this.written, ...this.words);
     const shown = this.words.length > 0 && !follows;
@@ -125,7 +130,10 @@ export class PromptPart {
   // A written token; its underline is as long as its probability.
   word(step, at) {
     const p = step.logprob === null ? 0 : Math.exp(step.logprob);
-    const tell = { class: "token", title: `${visible(step.said, 100)}: ${percent(p)}`, onclick: () => this.stepped(at) };
+    const { prefix, written } = this.app.run;
+    const branched = prefix?.length > 0 && at === this.app.run.outcome.steps.length - written + prefix.length - 1;
+    const told = `${visible(step.said, 100)}: ${percent(p)}${branched ? ", chosen by hand" : ""}`;
+    const tell = { class: branched ? "token branched" : "token", title: told, onclick: () => this.stepped(at) };
     const node = foreign(short(step.said, 40), tell);
     node.style.setProperty("--p", `${Math.round(p * 100)}%`);
     return node;

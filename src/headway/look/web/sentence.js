@@ -65,5 +65,5 @@ function usually(app) {
 function without(app) {
   const effect = app.site.stats?.effect?.[app.state.head];
   if (app.state.head === MEAN || typeof effect !== "number") return [];
-  return [` · switched off: ${deltaName(app.run.outcome.kind)} ${signed(effect)}`];
+  return [` · switched off: ${`${deltaName(app.run.outcome.kind)} ${signed(effect)}`.replaceAll(" ", "\u00a0")}`];
 }

@@ -1,7 +1,8 @@
 // A series of numbers: each column as a curve over its rows, and behind all of them the weights of the chosen query.
 // Over a row the pointer makes it the query; a click keeps the query, and the pointer then reads the other weights.
 
-import { font, tint, word } from "./label.js";
+import { largest } from "./field.js";
+import { font, tint, widest, word } from "./label.js";
 import { clamp } from "./state.js";
 import { short } from "./text.js";
 
@@ -75,10 +76,10 @@ function weightBars(scene) {
   pen.font = font(12, 600);
   pen.fillStyle = inks.ink;
   word(pen, "attention of", 8, 24, NAME_ROOM - 16, "left");
-  pen.font = font(12);
+  pen.font = font(11);
   word(pen, rows.label(state.row), 8, 42, NAME_ROOM - 16, "left");
   if (row === undefined) return;
-  const most = row.weights.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  const most = largest(row.weights) || 1;
   row.weights.forEach((weight, at) => {
     const high = (Math.abs(weight) / most) * (WEIGHTS - 26);
     pen.fillStyle = app.field.signed ? app.scale.css(weight) : inks.accent;
@@ -94,21 +95,25 @@ function weightBars(scene) {
 function rowNames(scene) {
   const { app, pen, plan } = scene;
   pen.font = font(11);
-  const every = Math.max(1, Math.ceil(92 / plan.step));
+  const wide = widest(pen, app.columns, 150) + 12;
+  const every = Math.max(1, Math.ceil(wide / plan.step));
   for (let at = 0; at < plan.count; at += every) {
     pen.fillStyle = tint(app.inks, app.columns, at, app.state.column);
-    word(pen, app.columns.label(at), NAME_ROOM + (at + 0.5) * plan.step, WEIGHTS + 8, Math.max(60, every * plan.step - 8), every === 1 || at > 0 ? "center" : "left");
+    const x = NAME_ROOM + (at + 0.5) * plan.step;
+    pen.fillRect(x - 0.5, WEIGHTS - 4, 1, 5);
+    if (at === 0 || x + wide < scene.width) word(pen, app.columns.label(at), x, WEIGHTS + 8, wide, "left");
   }
 }
 
 function shades({ app, pen, plan, height }) {
   const { row } = app;
   if (row === undefined) return;
-  const most = row.weights.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  const bottom = Math.min(height, plan.top + plan.tall * app.run.series.columns.length);
+  const most = largest(row.weights) || 1;
   pen.fillStyle = app.inks.accent;
   row.weights.forEach((weight, at) => {
     pen.globalAlpha = 0.3 * (Math.abs(weight) / most);
-    pen.fillRect(NAME_ROOM + at * plan.step, plan.top, plan.step, height - plan.top);
+    pen.fillRect(NAME_ROOM + at * plan.step, plan.top, plan.step, bottom - plan.top);
   });
   pen.globalAlpha = 1;
 }

@@ -1,6 +1,7 @@
 // The spectrogram of the input and, on the same time axis, the weights of each query.  The playhead runs over both;
 // where queries are frames too, the query follows it.
 
+import { largest } from "./field.js";
 import { imageOf } from "./heat.js";
 import { font, tint, word } from "./label.js";
 import { headLegend } from "./matrix.js";
@@ -97,11 +98,12 @@ function band(scene) {
   const weights = app.row?.weights;
   if (!weights) return;
   const base = plan.top - 8;
-  const most = weights.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  const most = largest(weights) || 1;
   pen.fillStyle = app.inks.accent;
   weights.forEach((weight, x) => {
     const tall = (Math.abs(weight) / most) * BAND;
-    pen.fillRect(plan.left + x * plan.w, base - tall, Math.max(1, plan.w - 0.5), tall);
+    const room = plan.wide - x * plan.w; // the last frame may go beyond the end of the sound
+    if (room > 0) pen.fillRect(plan.left + x * plan.w, base - tall, Math.min(room, Math.max(1, plan.w - 0.5)), tall);
   });
   pen.fillStyle = app.inks.rule;
   pen.fillRect(plan.left, base, plan.wide, 1);

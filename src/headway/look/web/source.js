@@ -3,7 +3,7 @@
 // blob(id) → Promise<Uint8Array | null>           null: not in this file
 // edit(run, changes, other) → Promise<outcome | null>   run, and another one to patch from, of the bundle; a server's
 //                                                 outcome has the edited `run`: {id, sites}
-// attend(input) → Promise<bundle | null>          input: {text, against} or {name, data}
+// attend(input) → Promise<bundle | null>          input: {text, against, prefix}, {name, data} or {id, step, rank}
 
 export const ABSENT = "not in this file; headway look … --live has it";
 

@@ -37,7 +37,7 @@ const EDIT = /^(.+?):(\d+):(off|uniform|only|patch|cut|token)(?::(\d+):(\d+))?$/
 const CELL = ["run", "compare", "site", "head", "row", "column", "step", "words"]; // a page opens with others than START's
 const SHARED = Object.keys(START).filter((key) => !PRIVATE.includes(key));
 
-// `inputs` are what a served page has read: {model, text, against}.
+// `inputs` are what a served page has read: {model, text, against, prefix}.
 export function toHash(state, inputs = {}) {
   const told = SHARED.filter((key) => CELL.includes(key) || state[key] !== START[key]).map((key) => [key, written(state[key])]);
   const edits = state.edits.map(({ site, head, how, row, column }) => ["edit", [site, head, how, ...(row === undefined ? [] : [row, column])].join(":")]);
@@ -47,7 +47,7 @@ export function toHash(state, inputs = {}) {
 // What a served page shall read, as an address tells it.
 export function inputsOf(hash) {
   const told = new URLSearchParams(hash.replace(/^#/, ""));
-  return Object.fromEntries(["model", "text", "against"].filter((key) => told.get(key)).map((key) => [key, told.get(key)]));
+  return Object.fromEntries(["model", "text", "against", "prefix"].filter((key) => told.get(key)).map((key) => [key, told.get(key)]));
 }
 
 // The part of a state that an address tells; what it tells wrongly is left out.

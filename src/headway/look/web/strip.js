@@ -1,6 +1,6 @@
 // A film strip: one image per query, with its weights.
 
-import { cellAt, framed, heat } from "./heat.js";
+import { cellAt, framed, heat, pictureForm } from "./heat.js";
 import { font, tint, word } from "./label.js";
 import { outline } from "./matrix.js";
 
@@ -23,7 +23,7 @@ export const stripView = {
   draw(scene) {
     const { app, width, height } = scene;
     const [count] = app.field.shape;
-    const form = formOf(app);
+    const form = pictureForm(app);
     const size = panelSize(count, width, height, form);
     const across = Math.max(1, Math.floor((width - GAP) / (size + GAP)));
     const tall = size * form + CAPTION + GAP;
@@ -51,12 +51,6 @@ export const stripView = {
     return key === null ? { row } : { row, column: key };
   },
 };
-
-// How high pictures are for their width; tall ones stand in a square.
-function formOf({ run, columns }) {
-  const [high, wide] = run.picture ? [run.picture.height, run.picture.width] : columns.grid;
-  return Math.min(1, high / wide);
-}
 
 // The largest pictures of which all fit, between small and large.
 function panelSize(count, width, height, form) {

@@ -1,6 +1,7 @@
 // A vector as a row of stripes: blue below zero, orange above, strong where it is large.
 
 import { sized } from "./dom.js";
+import { largest } from "./field.js";
 
 let rooms = new WeakMap(); // asking the page for a width while it is being changed makes it lay out everything anew
 addEventListener("resize", () => (rooms = new WeakMap()));
@@ -17,7 +18,7 @@ function roomOf(node) {
 export function stripes(node, values, inks, height = 12) {
   const width = roomOf(node);
   const pen = sized(node, width, height);
-  const most = values.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  const most = largest(values) || 1;
   const step = width / values.length;
   values.forEach((value, at) => {
     pen.globalAlpha = 0.08 + 0.92 * Math.min(1, Math.abs(value) / most);
@@ -32,7 +33,7 @@ export function bars(node, values, inks, height, hue = null, chosen = -1) {
   const width = roomOf(node);
   const pen = sized(node, width, height);
   const finite = values.filter(Number.isFinite);
-  const most = finite.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+  const most = largest(finite) || 1;
   const line = finite.some((value) => value < 0) ? height / 2 : height - 1;
   const step = width / values.length;
   values.forEach((value, at) => {

@@ -8,7 +8,7 @@ import torch
 
 from headway.data.tokenizer import Tokenizer
 from headway.model import Model
-from headway.zoo import simmim
+from headway.zoo import simmim, vit
 from headway.zoo.build import architecture
 from headway.zoo.deepseek import Experts, Latent
 
@@ -24,7 +24,9 @@ WAVES = {"channels": (4, 4), "kernels": (10, 3), "strides": (5, 2), "vocab": VOC
 TOWERS = {**TEXT, **IMAGE, "image_dim": 16, "image_layers": 1, "image_heads": 2, "image_hidden": 24}
 SMALL: dict[str, dict[str, Any]] = {
     "albert": {**TEXT, "width": 8},
+    "ast": {**SIZES, "features": 8, "frames": 20, "patch": 4, "strides": (3, 3), "classes": 3},
     "bart": {**TEXT, **DECODER},
+    "beit": {**SIZES, **IMAGE, "classes": 3},
     "bert": {**TEXT, "top": "words"},
     "bloom": {**WORDS, **ONE},
     "captioner": {"vocab": VOCAB, "image": 16, "widths": (4, 8), "dim": 6, "hidden": 8, "align": 6},
@@ -32,6 +34,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "clip_image": {**SIZES, **IMAGE, "classes": 3},
     "clip_text": {**TEXT, "end": VOCAB - 1, "width": 6},
     "conformer": {**SIZES, "features": 5, "vocab": VOCAB, "kernel": 3},
+    "convnext": {"image": 32, "widths": (8, 16), "layers": (1, 1), "classes": 3, "layer_scale": 0.5},
     "deberta": {**TEXT, "buckets": 4, "farthest": 9},
     "deepseek": {
         **TEXT,
@@ -40,7 +43,9 @@ SMALL: dict[str, dict[str, Any]] = {
         "latent": Latent(latent=6, plain=3, turned=4, value=5, rank=7),
         "mixture": Experts(4, top=2, expert_hidden=8, groups=2, kept=1, routing="softmax"),
     },
+    "deit": {**SIZES, **IMAGE, "classes": 3},
     "dinov2": {**ONE, **IMAGE, "registers": 2},
+    "dinov3": {**SIZES, **IMAGE, "registers": 2, "classes": 3},
     "forecaster": {**SIZES, "features": 3, "context": 40},
     "gemma": {**TEXT, "kv_heads": 1, "head_dim": 8, "window": 4, "local_layers": (0,), "score_cap": 2.0},
     "gpt2": {**WORDS, **ONE},
@@ -69,6 +74,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "t5": {**SIZES, "vocab": VOCAB, "head_dim": 8, "buckets": 8, "longest": 12},
     "text_classifier": {**TEXT, "classes": 3},
     "transformer": {**SIZES, "vocab": VOCAB},
+    "trocr": {**WORDS, **DECODER, "dim": 16, "encoder": vit.Config(**SIZES, **IMAGE, top="rows")},
     "vectors": {**SIZES, "features": 3, "classes": 3},
     "vit": {**SIZES, **IMAGE, "classes": 3},
     "vit_captioner": {**ONE, **IMAGE, "vocab": VOCAB, "decoder_layers": 1},

@@ -158,8 +158,8 @@ def test_an_encoder_of_images_becomes_that_of_a_captioner(name: str, kind: str) 
 def test_what_is_no_encoder_of_images_becomes_none_of_a_captioner() -> None:
     start = loaded(seq2seq.Config(vocab=9, dim=4, hidden=4, layers=1))
     said = (
-        r"a model of seq2seq cannot learn this task \(captions, text\); allowed: captioner, vit_captioner, trocr, or an "
-        r"image encoder"
+        r"a model of seq2seq cannot learn this task \(captions, text\); "
+        r"allowed: captioner, vit_captioner, trocr, or an image encoder"
     )
     with pytest.raises(UserError, match=said):
         reused_part(start, Captioning)

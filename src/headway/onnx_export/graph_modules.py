@@ -68,12 +68,15 @@ def reading_of(encoder: Trunk, config: Any, pixels: tuple[int, int] | None = Non
         return Reading("input_values", (BATCH, "samples"), True, channel=True, least=embed.least())
     if isinstance(embed, ConvEmbed) and hasattr(config, "source_context"):  # Whisper: windows of one length, all read
         return Reading("input_features", (BATCH, config.mels, embed.factor * config.source_context), transposed=True)
+    if hasattr(config, "frames"):  # AST: clips of one length
+        return Reading("input_values", (BATCH, config.frames, config.features))
     if hasattr(config, "features"):
         return Reading("input_features", (BATCH, "frames", config.features), not isinstance(encoder, Forecaster))
-    side = getattr(config, "image", None)
+    sizes = config if hasattr(config, "image") else getattr(config, "encoder", config)
+    side = getattr(sizes, "image", None)
     if side is None:
         raise UserError(f"there is no ONNX input for what {type(embed).__name__} reads")
-    return Reading("pixel_values", (BATCH, getattr(config, "channels", 3), *(pixels or (side, side))))
+    return Reading("pixel_values", (BATCH, getattr(sizes, "channels", 3), *(pixels or (side, side))))
 
 
 class EncoderGraph(nn.Module):

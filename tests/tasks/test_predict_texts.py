@@ -354,7 +354,7 @@ def test_a_folder_is_converted_there_and_back(shared: Path, tmp_path: Path, caps
         (["generate", "nowhere", "text", "--beam", "2", "--lookup"], "cannot guess ahead"),
         (["generate", "nowhere", "text", "--draft", "there", "--lookup"], "both guess what comes next"),
         (["generate", "nowhere", "text", "--max-new-tokens", "0"], "--max-new-tokens is 0; allowed: 1 or more"),
-        (["convert", ".", "there", "--to", "onnx"], "'onnx' for --to; allowed: headway or hf"),
+        (["convert", ".", "there", "--to", "tf"], "'tf' for --to; allowed: headway or hf or gguf or onnx"),
     ],
 )
 def test_mistakes_are_told(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from headway.nn.trace import record
 from headway.nn.trunk import EncoderDecoder, Forecaster, Trunk
 from headway.ops.attention_map import Readable
 from headway.tasks.base import task_class
-from headway.zoo import deepseek, simmim
+from headway.zoo import deepseek, simmim, vit
 from headway.zoo.build import ARCHITECTURES, architecture, build
 from headway.zoo.cost import call, dummy_inputs, images, reads_pairs
 from tests.simulated_device import DeviceTensor, moved, simulated_device
@@ -43,6 +43,9 @@ SPECIAL: dict[str, dict[str, object]] = {
     **dict.fromkeys(("swin", "swinv2", "mvit", "mvitv2"), PYRAMID),
     **dict.fromkeys(("wav2vec2", "wav2vec2_conformer"), WAVES),
     **dict.fromkeys(("simclr", "image_text"), ATTENTIVE),
+    "convnext": CONVOLUTIONS,
+    "dinov3": {"stretch": 1.0},
+    "trocr": {"encoder": vit.Config(image=16, patch=4, dim=16, layers=1, heads=2, hidden=16, top="none")},
     "resnet": {**CONVOLUTIONS, "attention": (1,)},
     "lrnet": {**CONVOLUTIONS, "hidden": (8, 8), "share": 2, "size": 3},
     "captioner": {"widths": (8, 16)},

@@ -167,7 +167,7 @@ def mask_logits(logits: Tensor, opened: OpenBeams, searches: list[Search], stop:
     """Which tokens may come next, by logits (N K) V."""
     beams, length = opened.tokens.shape[1:]
     forced = torch.tensor([bool(rules.forced(length, search.room)) for search in searches], device=logits.device)
-    if not rules.no_repeat and not forced.any():
+    if not rules.reads_tokens and not forced.any():
         return Allowed(logits, stop.forbidden(length) + rules.forbidden(length), forced)
     longest = max(len(search.prompt) for search in searches)
     prompts = [[-1] * (longest - len(search.prompt)) + search.prompt for search in searches for _ in range(beams)]

@@ -11,8 +11,9 @@ from heapq import heappushpop, nlargest
 from math import exp, inf, log1p
 from typing import NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.request import Interrupt, go_on
 from headway.ops.attend import shape_text
@@ -153,3 +154,8 @@ def frame_counts(log_probs: Tensor, frames: Sequence[int] | None) -> list[int]:
         given = f"frames {counts} for log-probabilities of {shape_text(log_probs)}"
         raise UserError(given, allowed=f"one number for each row, 0 to {log_probs.shape[1]}")
     return counts
+
+
+def first_symbol(words: Tokenizer, head: nn.Linear) -> int:
+    """The symbol of word 0: 1, behind the blank, or 0 where published vocabularies count the blank among them."""
+    return 0 if words.vocab >= head.out_features else 1

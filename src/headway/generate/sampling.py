@@ -169,6 +169,11 @@ class Rules:
         if self.no_repeat < 0:
             raise UserError(f"Rules(no_repeat={self.no_repeat})", allowed="the length of a run; 0 allows repetition")
 
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether what may come depends on the tokens before it, and not on their number alone."""
+        return self.no_repeat > 0
+
     def forced(self, length: int, room: int) -> Tokens:
         """The only tokens that may follow `length` new ones, where there is room for `room`; none: all may."""
         if length < len(self.prefix):

@@ -237,6 +237,10 @@ class TimeRules(Rules):
     first_time: int = 1
     latest: int | None = None
 
+    @property
+    def reads_tokens(self) -> bool:
+        return True
+
     def masked(self, logits: Tensor, length: int, rooms: Sequence[int], ids: Tensor) -> Tensor:
         logits = super().masked(logits, length, rooms, ids)
         if length < len(self.prefix):

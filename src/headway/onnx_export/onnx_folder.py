@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from headway.errors import UserError
+from headway.generate.ctc_decoding import first_symbol
 from headway.generate.request import LENGTHS, MASKS, begin_of, generation_settings
 from headway.generate.sampling import Rules
 from headway.generate.session import context_of
@@ -26,7 +27,6 @@ from headway.nn.trunk import EncoderDecoder, Forecaster, RereadingClassifier, Tr
 from headway.onnx_export.onnx_files import OnnxDifference, write_graphs
 from headway.onnx_export.onnx_graphs import graphs_of, writes
 from headway.system import write_json, write_text
-from headway.tasks.ctc_speech import first_symbol
 from headway.tasks.generation import GREEDY_OPTIONS, first_token, reread_tokens, rules, stop_condition
 from headway.tasks.model_parts import class_names
 from headway.tasks.text_tasks import context_for

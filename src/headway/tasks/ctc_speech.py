@@ -23,7 +23,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.distributed.sharing import shared
 from headway.errors import UserError
 from headway.generate.beam import Beam
-from headway.generate.ctc_decoding import PrefixBeam, ctc_greedy
+from headway.generate.ctc_decoding import PrefixBeam, ctc_greedy, first_symbol
 from headway.metrics.baselines import most_frequent
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_pairs
@@ -249,11 +249,6 @@ def about_media(
 def transcript_scores(samples: Sequence[Sample]) -> Scores:
     answers, wanted = [sample.answer for sample in samples], [sample.wanted for sample in samples]
     return replace(score_pairs(answers, wanted, by=TRANSCRIPT_METRICS), things="sounds")
-
-
-def first_symbol(words: Tokenizer, head: nn.Linear) -> int:
-    """The symbol of word 0: 1, behind the blank, or 0 where published vocabularies count the blank among them."""
-    return 0 if words.vocab >= head.out_features else 1
 
 
 def tokens_of(frames: int, factor: int) -> int:

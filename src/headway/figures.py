@@ -22,6 +22,7 @@ from headway.system import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 DPI = 144
@@ -54,8 +55,24 @@ STYLE: dict[Any, Any] = {
 MAX_LABELS = 64  # rows or columns with a tick label each; of more, every second, third …
 MAX_LABEL_CHARACTERS = 16
 CELL = 0.22  # inches of a labelled row or column
-SEQUENTIAL = "cividis"
-DIVERGING = ("#1f5fa8", "#f4f4f2", "#d2691e")  # blue is negative, orange is positive
+
+
+def stops(text: str) -> list[tuple[int, int, int]]:
+    """Colours, red green blue, of hexadecimal ones."""
+    return [(red, green, blue) for red, green, blue in map(bytes.fromhex, text.split())]
+
+
+# Numbers as colours, red green blue at equal distances, for figures and for the explorer: from paper to indigo, in the
+# dark theme from near-black over violet to ivory; cividis, the same with and without colour blindness; and for signed
+# numbers blue to orange, with paper between them.
+COLOURS = {
+    "light": stops("eeeff8 c9cdf0 969ce2 6567cf 4338b0 2d2082 1b1254"),
+    "dark": stops("181528 32225c 582e9b 8648d0 b77ae8 e1b8ec fffae8"),
+    "cividis": stops("00224e 00306f 2a3f6d 434e6c 575d6d 6a6d71 7d7c78 908d78 a59e75 baaf6d d0c262 e7d550 fee838"),
+    "negative": stops("0c3a78 1a5fb4 5492db a3c6f0"),
+    "positive": stops("fad0a0 f09b4a cc640a 873c00"),
+}
+PAPER = (244, 244, 242)  # of a figure, where a signed number is 0
 UNKNOWN = "0.8"  # grey, for NaN
 MAX_POINTS = 300  # of a curve; more are drawn as the means of their neighbours
 STROKES = ("-", "--", ":")  # of curves that have the same colour
@@ -94,13 +111,10 @@ class HeatMap:
 
     def draw(self, axes: Axes, figure: Figure) -> None:
         import numpy as np
-        from matplotlib import colormaps
-        from matplotlib.colors import LinearSegmentedColormap
         from matplotlib.ticker import LinearLocator
 
         values = np.asarray(self.values, dtype=float)
-        colours = LinearSegmentedColormap.from_list("signed", DIVERGING) if self.signed else colormaps[SEQUENTIAL]
-        colours = colours.with_extremes(bad=UNKNOWN)
+        colours = colour_map(signed=self.signed).with_extremes(bad=UNKNOWN)
         low, high = self.limits or value_range(values, self.signed)
         image = axes.imshow(values, cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="none")
         figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, ticks=LinearLocator(3), format="%.3g")
@@ -110,6 +124,14 @@ class HeatMap:
             axes.tick_params(axis="x", labelrotation=90)
         axes.set_xlabel(self.xlabel)
         axes.set_ylabel(self.ylabel)
+
+
+def colour_map(*, signed: bool = False) -> Colormap:
+    """The colours of numbers on white."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    stops = [*COLOURS["negative"], PAPER, *COLOURS["positive"]] if signed else COLOURS["light"]
+    return LinearSegmentedColormap.from_list("", [tuple(one / 255 for one in stop) for stop in stops])
 
 
 class Point(NamedTuple):

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from headway.figures import COLOURS
 from headway.look.principal_plane import plane_to_json, principal_plane
 from headway.look.tiles import THUMB_LEVELS, TILE, TiledMap, row_facts
 from headway.look.weight_codes import CLASSES
@@ -169,7 +170,8 @@ class Sample:
 def begun(site: str, head: int = 0, seed: int = 0) -> Sample:
     codes = {"classes": CLASSES, "thumbs": THUMB_LEVELS}
     focus = {"run": 0, "site": site, "head": head}
-    return Sample({"format": 2, "live": False, "focus": focus, "codes": codes, "runs": [], "clouds": []}, seed=seed)
+    page = {"format": 2, "live": False, "focus": focus, "codes": codes, "colours": COLOURS}
+    return Sample({**page, "runs": [], "clouds": []}, seed=seed)
 
 
 def text(labels: Sequence[str], special: Sequence[int] = (), words: Sequence[int] = ()) -> Plain:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from headway.data.order import keyed
 from headway.errors import UserError
-from headway.figures import Drawing, HeatMap, Plot
+from headway.figures import Drawing, HeatMap, Plot, colour_map
 from headway.inspect.presentation import Result, check_counts, format_number, table
 
 if TYPE_CHECKING:
@@ -153,13 +153,11 @@ class ToyRepresentation:
 
     def draw_directions(self, axes: Axes) -> None:
         """The direction of each feature, the darker the more important."""
-        from matplotlib import colormaps
-
         points = self.plane()
         reach = 1.25 * max(1.0, float(self.norms.max()))
-        colours = colormaps["cividis"]
+        colours = colour_map()
         for at, (x, y) in enumerate(points):
-            colour = colours(0.85 * at / max(1, len(points) - 1))
+            colour = colours(1 - 0.7 * at / max(1, len(points) - 1))
             axes.plot([0, x], [0, y], color=colour, linewidth=1.6)
             axes.plot([x], [y], "o", color=colour, markersize=5)
             if x**2 + y**2 > REPRESENTED**2:

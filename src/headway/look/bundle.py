@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from math import isnan
 
 from headway.errors import UserError, listed, nearest
+from headway.figures import COLOURS
 from headway.look.head_edits import HeadEffect
 from headway.look.output_lens import TEMPERATURES
 from headway.look.page_data import PARTS, PageData, detail_bytes, detail_to_json
@@ -103,7 +104,7 @@ def page_json(runs: list[Json], focus: Focus, clouds: Sequence[PointCloud] = (),
     """The data of a page: all recordings, and what to open with."""
     opened = {"run": 0, **{name: value for name, value in asdict(focus).items() if value is not None}}
     codes = {"classes": CLASSES, "thumbs": THUMB_LEVELS, "temperatures": TEMPERATURES}
-    found: Json = {"format": FORMAT, "live": live, "focus": opened, "codes": codes}
+    found: Json = {"format": FORMAT, "live": live, "focus": opened, "codes": codes, "colours": COLOURS}
     return found | {"runs": runs, "clouds": clouds_to_json(clouds)}
 
 

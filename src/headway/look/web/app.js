@@ -3,7 +3,7 @@
 // Parts never call one another.  They change the state; each is told once per frame what has changed.
 
 import { Axis } from "./axis.js";
-import { SEQUENTIAL, Scale, diverging } from "./colour.js";
+import { Scale } from "./colour.js";
 import { unlikeness } from "./compare.js";
 import { DifferenceField, HeadField, MeanField, strongest } from "./field.js";
 import { WordField, joinable, wordsOf } from "./words.js";
@@ -200,7 +200,9 @@ export class App {
   }
 
   stops(signed) {
-    return signed ? diverging(this.inks.rgb) : SEQUENTIAL[this.state.palette === "cividis" ? "cividis" : this.inks.theme];
+    const { negative, positive, ...sequential } = this.bundle.colours;
+    if (signed) return [...negative, this.inks.rgb, ...positive]; // the page's own paper between them
+    return sequential[this.state.palette === "cividis" ? "cividis" : this.inks.theme];
   }
 
   // ------------------------------------------------------------------------------------------ change

@@ -1,16 +1,5 @@
-// Weights as colours: from paper to indigo in the light theme, from near-black over violet to ivory in the dark one.
-// Cividis, on demand, reads the same with and without colour blindness.  Blue to orange for differences, the page's own
-// paper between them.
+// Numbers as colours: those of figures.py, which the page is given.
 
-const LIGHT = [[238, 239, 248], [201, 205, 240], [150, 156, 226], [101, 103, 207], [67, 56, 176], [45, 32, 130], [27, 18, 84]];
-const DARK = [[24, 21, 40], [50, 34, 92], [88, 46, 155], [134, 72, 208], [183, 122, 232], [225, 184, 236], [255, 250, 232]];
-const CIVIDIS = [
-  [0, 34, 78], [0, 48, 111], [42, 63, 109], [67, 78, 108], [87, 93, 109], [106, 109, 113], [125, 124, 120],
-  [144, 141, 120], [165, 158, 117], [186, 175, 109], [208, 194, 98], [231, 213, 80], [254, 232, 56],
-];
-export const SEQUENTIAL = { light: LIGHT, dark: DARK, cividis: CIVIDIS };
-const BLUE = [[163, 198, 240], [84, 146, 219], [26, 95, 180], [12, 58, 120]];
-const ORANGE = [[250, 208, 160], [240, 155, 74], [204, 100, 10], [135, 60, 0]];
 const STEPS = 256;
 
 // Which weight gets which colour: by its share of `most`, or by the root of that share, which shows small weights.
@@ -69,10 +58,6 @@ export class Scale {
     pen.putImageData(image, 0, 0);
     return node;
   }
-}
-
-export function diverging(paper) {
-  return [...[...BLUE].reverse(), paper, ...ORANGE];
 }
 
 // Colours at equal distances, filled in between: STEPS × RGBA.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from headway.training.defaults import MIN_UPDATES, default_epochs, default_lr
 from headway.training.plan import Plan, plan
 from headway.training.recipe_sources import read_layers
 from tests.data.files import coded, picture, put
+from tests.train import runs
 
 WORDS = (
     "the",
@@ -85,3 +87,17 @@ def test_two_images_get_the_smallest_model_and_an_end(place: Path) -> None:
     assert found.recipe.model.preset == found.task.presets_by_size[0]
     batch = found.recipe.train.batch or 0
     assert default_epochs(found.task, found.encoded, batch) * found.encoded.tokens / batch <= MIN_UPDATES + 1
+
+
+@pytest.mark.slow
+def test_preferences_are_learned_by_shorter_steps(tmp_path: Path) -> None:
+    """A tenth of fine-tuning: docs/LOG.md has what the usual steps do to a model's answers."""
+    with runs.data_in(tmp_path):
+        base = runs.planned("chats")
+        base.as_model(base.build()).save("base")
+        pair = {"prompt": "the cat", "chosen": "a cat", "rejected": "the dog"}
+        Path("preferred.jsonl").write_text(f"{json.dumps(pair)}\n" * 24, encoding="utf-8")
+        start = {"model.from": "base", "out": "run", "train.steps": "2"}
+        told, preferred = (planned(file, **start).recipe.train.lr for file in ("chats.jsonl", "preferred.jsonl"))
+    assert told is not None
+    assert preferred == pytest.approx(0.1 * told)

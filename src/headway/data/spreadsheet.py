@@ -79,6 +79,8 @@ def opened_sheet(file: Path) -> Generator[Iterator[tuple[Any, ...]]]:
         if size > MAX_FILE_BYTES:
             raise UserError(f"{file} unpacks to {size:,} bytes where {MAX_FILE_BYTES:,} are allowed", do=CSV)
         book = excel.load_workbook(file, read_only=True, data_only=True)
+    except UserError:
+        raise
     except damages() as error:
         raise UserError(f"{file} cannot be read as an Excel file: {type(error).__name__}", do=CSV) from None
     try:

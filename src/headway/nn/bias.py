@@ -129,7 +129,7 @@ class PatchBias(nn.Module):
         low = torch.minimum(offsets.floor(), self.last(offsets) - 1)
         share = self.held(offsets) - self.held(low)  # what lies further out is as at the edge
         corners = [torch.tensor(corner, device=q.device) for corner in ((0, 0), (0, 1), (1, 0), (1, 1))]
-        parts = list[Tensor]()
+        parts: list[Tensor] = []
         for corner in corners:
             weight = torch.where(corner.bool(), share, 1 - share).prod(-1)  # B|1 T S
             parts.append(self.chosen(self.index(low.long() + corner)) * weight[:, None].to(self.table.dtype))

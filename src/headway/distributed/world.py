@@ -247,11 +247,13 @@ class Heartbeat:
     stopped: Event = field(default_factory=Event)  # the main thread ends this process
     finished: Event = field(default_factory=Event)  # it needs the store no more
     speaking: Lock = field(default_factory=Lock)  # whoever holds it says why the process ends
+    threads: list[Thread] = field(default_factory=list[Thread])
 
     def __post_init__(self) -> None:
         self.store.set(self.pulse(self.world.rank), "0")
-        for work in (self.run, self.guard):
-            Thread(target=work, daemon=True).start()
+        self.threads += [Thread(target=work, daemon=True) for work in (self.run, self.guard)]
+        for thread in self.threads:
+            thread.start()
 
     def pulse(self, rank: int) -> str:
         return f"headway/pulse/{rank}"
@@ -350,7 +352,7 @@ class Heartbeat:
             with suppress(RuntimeError):
                 self.store.set(f"{TOLD}/0", "")
                 self.wait_for_others()
-            self.finished.set()
+            self.end()
             if isinstance(error, LostProcessError):
                 raise LostProcessError(self.sentence(error))
             raise error
@@ -384,8 +386,14 @@ class Heartbeat:
             self.store.set(self.pulse(self.world.rank), DONE)
             if self.world.first:
                 self.wait_for_others()
-        self.finished.set()
+        self.end()
         distributed.destroy_process_group()
+
+    def end(self) -> None:
+        """Waits for the threads: one that still asks the store while Python ends would abort the process."""
+        self.finished.set()
+        for thread in self.threads:
+            thread.join(GOODBYE_SECONDS)
 
 
 def is_lost(error: BaseException) -> bool:

@@ -183,9 +183,8 @@ def read_number(variable: str) -> int | None:
     """A whole number among the environment variables."""
     text = os.environ.get(variable, "")
     if text and not text.isdecimal():
-        raise UserError(
-            f"{variable}={text!r} is not a whole number", do="start the processes by torchrun, or --processes"
-        )
+        said = f"{variable}={text!r} is not a whole number"
+        raise UserError(said, do="start the processes by torchrun, or --processes")
     return int(text) if text else None
 
 
@@ -216,11 +215,8 @@ def meet(rank: int, size: int) -> KeyStore:
     except (distributed.DistError, OSError) as error:
         in_use = "EADDRINUSE" in str(error) or "already in use" in str(error)
         said = f"the address {place} is in use" if in_use else f"nobody answers at {place}"
-        do = (
-            f"give another {PORT}"
-            if in_use
-            else f"see that process 0 runs there, and {ADDRESS} and {PORT} are the same"
-        )
+        same = f"see that process 0 runs there, and {ADDRESS} and {PORT} are the same"
+        do = f"give another {PORT}" if in_use else same
         raise UserError(said, do=do) from None
     if absent:
         raise UserError(f"process {absent[0]} of {size} did not come in {JOIN_SECONDS:.0f} seconds", do="start all")

@@ -73,16 +73,12 @@ def opened_sheet(file: Path) -> Generator[Iterator[tuple[Any, ...]]]:
         raise UserError(
             f"{file} is an Excel file, and openpyxl is not there", do="pip install 'headway[xlsx]'"
         ) from None
-    try:
-        with ZipFile(file) as packed:
-            size = sum(one.file_size for one in packed.infolist())
-        if size > MAX_FILE_BYTES:
-            raise UserError(f"{file} unpacks to {size:,} bytes where {MAX_FILE_BYTES:,} are allowed", do=CSV)
+    with damage_refused(file), ZipFile(file) as packed:
+        size = sum(one.file_size for one in packed.infolist())
+    if size > MAX_FILE_BYTES:
+        raise UserError(f"{file} unpacks to {size:,} bytes where {MAX_FILE_BYTES:,} are allowed", do=CSV)
+    with damage_refused(file):
         book = excel.load_workbook(file, read_only=True, data_only=True)
-    except UserError:
-        raise
-    except damages() as error:
-        raise UserError(f"{file} cannot be read as an Excel file: {type(error).__name__}", do=CSV) from None
     try:
         full = [one for one in book.worksheets if any(True for _ in one.iter_rows(max_row=1, values_only=True))]
         if len(full) > 1:
@@ -93,6 +89,14 @@ def opened_sheet(file: Path) -> Generator[Iterator[tuple[Any, ...]]]:
         yield full[0].iter_rows(values_only=True)
     finally:
         book.close()
+
+
+@contextmanager
+def damage_refused(file: Path) -> Generator[None]:
+    try:
+        yield
+    except damages() as error:
+        raise UserError(f"{file} cannot be read as an Excel file: {type(error).__name__}", do=CSV) from None
 
 
 def damages() -> tuple[type[Exception], ...]:

@@ -94,7 +94,7 @@ def each_request_ends_once(place: Place, clients: int, requests: int, burst: int
 async def load(server: RunningServer, clients: int, requests: int, burst: int, seconds: float) -> list[Answer]:
     """The engine stands still until the queue is full and somebody was refused."""
     engine = server.engine("causal")
-    engine.gate.clear()
+    engine.hold()
 
     async def ask(number: int) -> Answer:
         body = completion("causal", 1 + number % 9, stream=number % 2 == 0, seed=number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,12 @@ class GatedEngine(Engine):
         self.gate = Event()
         self.gate.set()
         super().__init__(model, limits)
+
+    def hold(self) -> None:
+        """Closes the gate behind what was taken: the row of an answered request is freed after its last token."""
+        while self.running or self.waiting:
+            time.sleep(0.01)
+        self.gate.clear()
 
     def wait(self) -> bool:
         found = super().wait()

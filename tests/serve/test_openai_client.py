@@ -278,8 +278,7 @@ def test_a_full_queue_is_told_with_when_to_come_back(folders: dict[str, Any]) ->
     with serving({"causal": folders["causal"]}, options=options) as server:
         client = server.client()
         client.completions.create(model="causal", prompt=PROMPT, max_tokens=1)
-        wait_until(lambda: server.engine("causal").running == 0)
-        server.engine("causal").gate.clear()
+        server.engine("causal").hold()
         held = [client.completions.create(model="causal", prompt=PROMPT, temperature=0, stream=True) for _ in range(2)]
         with pytest.raises(openai.RateLimitError) as error:
             client.completions.create(model="causal", prompt=PROMPT)
@@ -294,7 +293,7 @@ def test_a_request_that_takes_too_long(folders: dict[str, Any]) -> None:
         client = server.client()
         client.models.list()
         client.completions.create(model="causal", prompt=PROMPT, max_tokens=1)
-        server.engine("causal").gate.clear()
+        server.engine("causal").hold()
         server.pool.options = ServeOptions(timeout=0.2)
         with pytest.raises(openai.InternalServerError) as error:
             client.completions.create(model="causal", prompt=PROMPT)
@@ -310,7 +309,7 @@ def test_a_client_that_leaves_frees_its_slot(folders: dict[str, Any]) -> None:
         client = server.client()
         client.completions.create(model="causal", prompt=PROMPT, max_tokens=1)
         engine = server.engine("causal")
-        engine.gate.clear()
+        engine.hold()
         with client.completions.create(model="causal", prompt=PROMPT, stream=True, extra_body={"echo": True}) as stream:
             assert next(iter(stream)).choices[0].text == PROMPT
             assert engine.running + engine.waiting == 1

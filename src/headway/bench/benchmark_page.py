@@ -70,6 +70,8 @@ BARS = (
     Bar("train-seq2seq", "headway fp32", 3.0, against="nn.Transformer, random batches"),
     Bar("train-gpt-50k", "headway fp32", 1.5),
     Bar("train-gpt-50k", "headway fp32", 0.6, memory=True),
+    Bar("train-processes", "DDP, 2 processes", 1.8, against="one process"),
+    Bar("train-processes", "FSDP2, 2 processes", 1.5, against="one process"),
     Bar("startup", "headway fp32", 2.0),
     *bars("serve", ("headway fp32", 2.5), ("headway int8", 2.5), case="16 clients"),
     Bar("serve", "headway fp32", 1.0, against="llama.cpp fp32"),

@@ -1,7 +1,7 @@
 """The suite of training in several processes: a step of a GPT by one process, and by two that share it.
 
-The processes of a contender are started as torchrun would, with one thread each.  Process 0 reads a line for each step
-and writes the answer; the others take the same steps with their rows.
+The processes of a contender are started as torchrun would, with one thread each.  Process 0 reads the name of
+a case for each step and writes the answer; the others take the same steps with their rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,11 @@ from headway.distributed.launcher import free_port, variables_of
 from headway.distributed.world import World, joined
 from headway.system import die_with_parent
 
-STEP = "step\n"
+ROWS = (1, 2, 4)  # times the batch of `GPT`: what is exchanged in a step does not grow with its rows
+
+
+def cases(sizes: Mapping[str, int]) -> tuple[Case, ...]:
+    return tuple(case for times in ROWS for case in GPT.cases({**sizes, "batch": times * sizes["batch"]}))
 
 
 class TrainingProcesses:
@@ -56,7 +61,7 @@ class TrainingProcesses:
     def __call__(self, case: Case) -> Any:
         given = self.started[0].stdin
         assert given is not None
-        given.write(STEP)
+        given.write(f"{case.name}\n")
         given.flush()
         return self.answer()
 
@@ -69,13 +74,15 @@ def end(started: Sequence[subprocess.Popen[str]]) -> None:
 def main(folder: str, sizes: str, threads: str, parallel: str) -> None:
     """What each of the processes does."""
     work = Workspace(Path(folder), json.loads(sizes), int(threads))
-    [case] = GPT.cases(work.sizes)
     with joined() as world:
-        steps = steps_in(world, work, parallel)
+        steps = {
+            case.name: partial(steps_in(world, replace(work, sizes={**work.sizes, **case.sizes}), parallel), case)
+            for case in cases(work.sizes)
+        }
         world.totals()
         print(json.dumps(None), flush=True)
-        while world.told(sys.stdin.readline() if world.first else ""):
-            print(json.dumps(steps(case)), flush=True)
+        while name := world.told(sys.stdin.readline() if world.first else "").strip():
+            print(json.dumps(steps[name]()), flush=True)
 
 
 def steps_in(world: World, work: Workspace, parallel: Any) -> Run:
@@ -92,7 +99,7 @@ TRAIN_PROCESSES = Suite(
     "train-processes",
     f"{GPT.title}, in one process and in two",
     write_gpt,
-    GPT.cases,
+    cases,
     (
         Contender("one process", partial(TrainingProcesses, "ddp", 1)),
         Contender("DDP, 2 processes", partial(TrainingProcesses, "ddp", 2)),

@@ -24,7 +24,7 @@ def token_cases(matrices: Callable[[Mapping[str, int]], int]) -> Callable[[Mappi
     def cases(sizes: Mapping[str, int]) -> tuple[Case, ...]:
         tokens = sizes["batch"] * sizes["context"]
         name = f"a step of {sizes['batch']} × {sizes['context']} tokens"
-        return (Case(name, tokens, "token", 6.0 * matrices(sizes) * tokens),)
+        return (Case(name, tokens, "token", 6.0 * matrices(sizes) * tokens, sizes={"batch": sizes["batch"]}),)
 
     return cases
 

@@ -152,8 +152,9 @@ class DataParallel(WholeModel):
         with warnings.catch_warnings():  # newer versions have another name for it
             warnings.filterwarnings("ignore", message="`broadcast_buffers`", category=FutureWarning)
             # experts without tokens have no gradient; and without it, buckets would change after the first step
+            step = StepLoss(model, loss)
             self.wrapped = DistributedDataParallel(
-                StepLoss(model, loss), broadcast_buffers=False, find_unused_parameters=True
+                step, broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
             )
 
     def loss(self, model: nn.Module, *inputs: Any) -> Any:

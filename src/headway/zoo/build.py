@@ -9,7 +9,7 @@ property of the architecture, `VOCABULARY` in its file of the zoo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib import import_module
@@ -231,10 +231,15 @@ def config_for(name: str, sizes: Sizes, required: DataRequirements, dropout: flo
         values["classes"] = required.classes
     if dropout is not None:
         values |= dropouts(name, known, dropout, sizes)
-    # the fused kernel has no dropout on a CPU: a third of the speed, for little
-    if "attention_dropout" in known and "attention_dropout" not in sizes:
-        values["attention_dropout"] = 0.0
-    return from_plain(kind, folded(kind, values))
+    return from_plain(kind, folded(kind, {**training_sizes(known), **values}))
+
+
+def training_sizes(known: Iterable[str]) -> Sizes:
+    """What models have that are built to be trained, unless asked otherwise; `known` are the sizes there are.
+
+    The fused kernel of attention has no dropout on a CPU: a third of the speed, for little.
+    """
+    return {"attention_dropout": 0.0} if "attention_dropout" in known else {}
 
 
 def overruled(sizes: Sizes, config: object) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def test_data_sets_are_made_and_keep_their_test_apart(defaults: ModuleType, shar
     for data in defaults.DATA:
         folder = tmp_path / data.name
         folder.mkdir()
-        train, test = map(Path, data.make(folder))
+        train, test = map(Path, data.make(folder, 1))
         if train.is_file() and train.suffix in (".tsv", ".jsonl"):
             learned, asked = ({*path.read_text(encoding="utf-8").splitlines()[1:]} for path in (train, test))
             assert learned, data.name

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,13 @@ class DataSplits:
     def some_validation(self, count: int) -> list[Record]:
         """At most so many records for validation, sampled evenly."""
         return subsample(self.validation(), count)
+
+    @property
+    def rejoined(self) -> DataSplits:
+        """These, where training has the records too that were held out of the same data."""
+        if self.share is None:
+            return self
+        return replace(self, train=lambda: chain(self.train(), self.validation()))
 
     def some(self, count: int) -> list[Record]:
         """At most so many records to learn from, sampled evenly."""

@@ -144,6 +144,7 @@ class TextLabelTask(Classification, TextRows):
     head_type: ClassVar[type[Classifier] | type[TokenClassifier]]
     problem: ClassVar[str | None] = None  # what the logits of a whole text are
     min_vocab: ClassVar[int] = 0  # tokens of a vocabulary that is trained, if the texts have as many
+    reads_held_out: ClassVar[bool] = False  # whether the vocabulary is that of held-out texts too, without their labels
 
     tokenizer: Tokenizer
     labels: tuple[str, ...]
@@ -157,7 +158,8 @@ class TextLabelTask(Classification, TextRows):
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
         labels = cls.all_labels(recipe, splits)
         framing = Framing(bos=True, eos=True)
-        tokenizer, chosen = one_tokenizer(recipe, splits, start, "wordpiece", framing, cls.min_vocab)
+        texts = splits.rejoined if cls.reads_held_out else splits
+        tokenizer, chosen = one_tokenizer(recipe, texts, start, "wordpiece", framing, cls.min_vocab)
         smoothing, longest = given(recipe.train.label_smoothing, 0.0), given(recipe.data.max_length, MAX_LENGTH)
         weights = cls.weights(recipe, splits, labels)
         task = cls(tokenizer, labels, smoothing, longest, class_weights=weights)
@@ -201,22 +203,15 @@ class TextClassification(TextLabelTask):
     architectures = ("text_classifier", *TextLabelTask.architectures)
     presets_by_size = tuple(f"text-classifier-{size}" for size in ("tiny", "mini", "small", "medium"))
     min_vocab = 16_000  # few texts have fewer words, and whole words tell classes apart
+    reads_held_out = True  # counts that are kept are counted anew with them
 
     def can_count(self, model: nn.Module) -> bool:
         return isinstance(model, VotingTrunk)
 
     def count_weights(self, model: nn.Module, rows: Shards, held: Shards | None = None) -> None:
-        """Logits become those of naive Bayes, scaled so that those of each text by counts of the others fit best.
-
-        Of `held` only tokens that `rows` have are counted: the vocabulary is that of `rows`, so that other words are
-        in pieces there, and what few texts say of pieces is wrong for most unknown words (docs/LOG.md has how much).
-        """
+        """Logits become those of naive Bayes, scaled so that those of each text by counts of the others fit best."""
         assert isinstance(model, VotingTrunk)
-        read = [rows.row(number) for number in range(min(len(rows), COUNTED))]
-        if held is not None:
-            known = np.zeros(self.tokenizer.vocab, bool)
-            known[np.concatenate([row[0] for row in read])] = True
-            read += [(text[known[text]], label) for text, label in map(held.row, range(min(len(held), COUNTED)))]
+        read = [part.row(at) for part in (rows, held) if part is not None for at in range(min(len(part), COUNTED))]
         texts, labels = [row[0] for row in read], [int(row[1][0]) for row in read]
         counted = WordCounts.of(texts, labels, len(self.labels), self.tokenizer.vocab)
         votes, bias, scale = counted.likelihoods(), counted.prior(), counted.temperature()

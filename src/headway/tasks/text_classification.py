@@ -202,7 +202,7 @@ class TextClassification(TextLabelTask):
     max_epochs = 8.0  # one label for a whole text is learned by heart soon
     architectures = ("text_classifier", *TextLabelTask.architectures)
     presets_by_size = tuple(f"text-classifier-{size}" for size in ("tiny", "mini", "small", "medium"))
-    min_vocab = 16_000  # few texts have fewer words, and whole words tell classes apart
+    min_vocab = 32_000  # few texts have fewer words, and whole words tell classes apart better than pieces
     reads_held_out = True  # counts that are kept are counted anew with them
 
     def can_count(self, model: nn.Module) -> bool:

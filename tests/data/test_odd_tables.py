@@ -186,6 +186,19 @@ def rows_of(file: Path) -> Iterator[tuple[str, ...]]:
         yield from (tuple(line.rstrip("\n").split("\t")) for line in lines)
 
 
+@pytest.mark.parametrize("names", [("tokens", "ner_tags"), ("words", "labels")])
+@pytest.mark.parametrize("tag", ["I", "B-organisation"])
+def test_words_with_as_many_tags_are_no_label_sets(tmp_path: Path, names: tuple[str, str], tag: str) -> None:
+    """Tags with more characters than the words were taken for the text, and the words for its labels."""
+    words = [["a", "b", str(at)] for at in range(COUNT)]
+    file = tmp_path / "a.jsonl"
+    file.write_text(objects(**dict(zip(names, (words, [[tag, "O", tag]] * COUNT), strict=True))))
+    found = recognise([file])
+    assert (found.kind, found.columns) == (DataKind.TAGS, names)
+    file.write_text(objects(**dict(zip(names, (words, LABEL_LISTS), strict=True))))
+    assert recognise([file]).kind is DataKind.LABEL_SETS
+
+
 LABEL_LISTS = [["a", "b"], ["b"], ["a", "c"], []] * (COUNT // 4)
 TEXT_LABEL, TEXT_SCORE = ("text", "labels"), ("text", "score")
 PARTS = [f"the {name} sat here" for name in NAMES]

@@ -16,6 +16,7 @@ from headway.data.column_choice import (
     MAX_LABEL,
     MIN_SCORE_SHARE,
     SEVERAL,
+    by_names,
     combined,
     described,
     doubted_header,
@@ -267,7 +268,7 @@ def is_score(table: TablePreview, column: int, text: int) -> bool:
 def find_label_sets(table: TablePreview, sure: bool) -> Composition | None:
     candidates = table.columns_besides(BESIDES)
     text = text_column(table, candidates)
-    if text is None:
+    if text is None or (not sure and has_words_and_tags(table, candidates)):
         return None
     for at in candidates:
         named = table.name(at) in LABEL | TAGS | MANY_LABELS
@@ -285,6 +286,18 @@ def text_column(table: TablePreview, candidates: Sequence[int]) -> int | None:
     if len(named) == 1:
         return named[0]
     return max(candidates, key=lambda at: sum(map(len, table.values(at))), default=None)
+
+
+def has_words_and_tags(table: TablePreview, candidates: tuple[int, ...]) -> bool:
+    """Whether columns are named so, and have as many of both in every row; tags may have more characters than words."""
+    if (named := by_names(table, DataKind.TAGS, candidates)) is None:
+        return False
+
+    def size(cell: str) -> int:
+        return len(labels_of_cell(cell) if cell.strip().startswith("[") else cell.split())
+
+    words, tags = (list(map(size, table.values(at))) for at in named[1])
+    return words == tags
 
 
 def has_several(table: TablePreview, text: int, column: int, *, named: bool) -> bool:

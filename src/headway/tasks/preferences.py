@@ -83,7 +83,7 @@ class PreferenceLM(Dialogue):
     does = "answers messages"
     target = "pair"
     presets_by_size = ()  # new weights have no answers to compare
-    lr_factor = 0.1  # long steps make the chosen answers unlikely, too: only their distance counts
+    fine_tuning_lr_factor = 0.1  # long steps make the chosen answers unlikely, too: only their distance counts
     columns = 4
 
     tokenizer: Tokenizer

@@ -40,6 +40,7 @@ class Tagging(TextLabelTask):
     target = "word"
     head = "tokens"
     head_type = TokenClassifier
+    lr_factor = 1 / 3  # the words of a sentence are no independent targets (docs/LOG.md)
 
     @classmethod
     def labels_in(cls, text: str) -> list[str]:

@@ -323,8 +323,8 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
         dim = config_dim(found.config)
         good = fine_tuned(recipe, found.part) or found.counting_task()
         times = 1.0 if recipe.model.lora is None else LORA_LR
-        lr = times * fine_tuning_lr(dim) if good else default_lr(dim, encoded.unit, first.targets)
-        lr *= found.task.lr_factor
+        new, tuned = default_lr(dim, encoded.unit, first.targets), times * fine_tuning_lr(dim)
+        lr = tuned * found.task.fine_tuning_lr_factor if good else new * found.task.lr_factor
     values = {
         "data.task": found.task.kind,
         "data.objective": found.task.objective,

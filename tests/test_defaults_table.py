@@ -68,7 +68,13 @@ def test_the_table_has_the_mean_the_search_and_the_baseline(defaults: ModuleType
     near = defaults.table([trial(1, 0.6), trial(1, 0.615, "train.lr", 3.0)], "abcdef0")
     assert "The search was better" not in near
     worse = defaults.table([trial(1, 0.6)], "de3bfd4").splitlines()[-1]
-    assert worse == "The mean of the defaults is below the baseline on reviews-2000 (1 min)."
+    assert worse.startswith("The mean of the defaults is below the baseline, by more than the standard error")
+    assert worse.endswith(" on reviews-2000 (1 min).")
+    close = defaults.table([trial(1, 0.68), trial(2, 0.71)], "abcdef0")  # 0.005 ± 0.015 below
+    assert note not in close
+    changed = [trial(1, 0.65, "train.lr", 3.0), trial(2, 0.81, "train.lr", 3.0), trial(1, 0.9, "train.lr")]
+    several = [trial(1, 0.6), trial(2, 0.8), *changed]
+    assert "0.73 (train.lr × 3, best of 3, mean of 2 seeds; defaults 0.7)" in defaults.table(several, "abcdef0")
 
 
 def test_trials_of_earlier_sessions_are_read_and_the_last_of_equal_ones_counts(

@@ -500,27 +500,28 @@ def measured_on(some: Sequence[Trial], version: str) -> str:
 
 HEAD = """# Defaults on small data
 
-Written by `python recipes/defaults.py`, which trains each line on one thread with nothing but `--minutes` and `--seed`.
-Data sets are drawn from the data that recipes/README.md names; the number in a name counts the records, or lines of
-text.  Every score is that of `headway eval` on n records that were not trained on.  *Search*: of those trainings in which
-the learning rate or the batch is a third or three times the default's, the setting that gained most over the defaults,
-with the score of the defaults for the same seeds; one seed unless it says the mean of more.  *Baseline*: the best of the simple methods that
-a run names, which learned from the whole training file, on the same n records.  *Processor*: the least share of a core
-that one of these trainings got; minutes are of processor time, so that a busy machine changes little; for older lines
-they were of the clock, and below 100 % shorter than elsewhere.  *Commit*: the version of the code that was measured;
-older ones are named.  Those of 5de8487 ran on a CPU with AVX-512 and bf16, those before it on AVX2, where a minute is
-fewer steps.  All trainings are in recipes/defaults.jsonl.  What was not measured has no line.
+Written by `python recipes/defaults.py`, which trains each line on one thread with nothing but `--minutes` and
+`--seed`. Data sets are drawn from the data that recipes/README.md names; the number in a name counts the records, or
+lines of text.  Every score is that of `headway eval` on n records that were not trained on.  *Search*: of those
+trainings in which the learning rate or the batch is a third or three times the default's, the setting that gained most
+over the defaults, with the score of the defaults for the same seeds; one seed unless it says the mean of more.
+*Baseline*: the best of the simple methods that a run names, which learned from the whole training file, on the same n
+records.  *Processor*: the least share of a core that one of these trainings got; minutes are of processor time, so
+that a busy machine changes little; for older lines they were of the clock, and below 100 % shorter than elsewhere.
+*Commit*: the version of the code that was measured; older ones are named.  Those of 5de8487 ran on a CPU with AVX-512
+and bf16, those before it on AVX2, where a minute is fewer steps.  All trainings are in recipes/defaults.jsonl.  What
+was not measured has no line.
 
 The learning rates of images and series were chosen by scores on these same test records (docs/LOG.md has what was
 tried), so those lines are optimistic; a difference of a point or two is within the noise of seeds.
 
-Classifiers of texts start from scratch here, as naive Bayes over words of the training records, and keep to that unless
-training lowers the held-out loss by more than its standard error.  Counts that are kept are counted anew in the end with
-the held-out records, which the baseline learns from too; docs/LOG.md has what that was worth.  Reviews are drawn anew for
-each seed, as naive Bayes itself differs by points from one draw of 200 to another; the baseline is then the mean over the
-same draws.  A pretrained
-encoder needs more than these minutes on one core: MiniLM (`headway train reviews.tsv --from FOLDER --minutes 1`,
-reviews-2000) has 60.7 % after one minute (0.7 epochs) and 66.7 % after three, n = 1,067, on a busy machine.
+Classifiers of texts start from scratch here, as naive Bayes over words of the training records, and keep to that
+unless training lowers the held-out loss by more than its standard error.  Counts that are kept are counted anew in the
+end with the held-out records, which the baseline learns from too; docs/LOG.md has what that was worth.  Reviews are
+drawn anew for each seed, as naive Bayes itself differs by points from one draw of 200 to another; the baseline is then
+the mean over the same draws.  A pretrained encoder needs more than these minutes on one core: MiniLM (`headway train
+reviews.tsv --from FOLDER --minutes 1`, reviews-2000) has 60.7 % after one minute (0.7 epochs) and 66.7 % after three,
+n = 1,067, on a busy machine.
 
 | data | metric | minutes | chosen | defaults: mean (range) | search | baseline | processor | commit |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""

@@ -327,6 +327,11 @@ def zoo_gpt_neo() -> nn.Module:
     return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, **local)))  # type: ignore[arg-type]
 
 
+def zoo_opt() -> nn.Module:
+    narrow = {"first": 2, "order": "post", "width": 6}
+    return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, **narrow)))  # type: ignore[arg-type]
+
+
 def zoo_forecaster() -> nn.Module:
     return lively(forecaster_zoo.build(forecaster_zoo.Config(DIM, 4, DIM, layers=2, heads=HEADS)))
 
@@ -508,6 +513,7 @@ SUBJECTS = [
     Subject("convolution of both sides", lambda: SequenceConv(DIM, 3), ENCODER - SEEING | RELATIVE, vectors),
     Subject("convolution of positions", lambda: ConvPosition(DIM, 4, 2), ENCODER - SEEING | RELATIVE, vectors),
     Subject("zoo gpt2", zoo_gpt2, DECODER, tokens),
+    Subject("zoo opt, post-norm, narrow", zoo_opt, DECODER, tokens),
     Subject("zoo forecaster", zoo_forecaster, DECODER | RELATIVE, vectors),
     Subject("zoo llama", zoo_llama, DECODER | RELATIVE, tokens),
     Subject("zoo mistral", lambda: zoo_llama(window=4), DECODER | RELATIVE, tokens),
@@ -527,6 +533,7 @@ SUBJECTS = [
         DECODER | RELATIVE,
         tokens,
     ),
+    Subject("zoo olmo, clipped", lambda: zoo_gpt_neox(norm="fixed", clip=0.5), DECODER | RELATIVE, tokens),
     Subject("zoo bloom", zoo_bloom, DECODER | RELATIVE, tokens),
     Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),
     Subject("zoo gpt-oss", zoo_gpt_oss, DECODER | RELATIVE, tokens),

@@ -15,10 +15,11 @@ from headway.interop.keymap import Grouped
 from headway.nn.attention import SelfAttention
 from headway.nn.bias import DisentangledBias, DistanceVectors, GatedT5Bias, T5Bias
 from headway.nn.block import LayerScale, ParallelBlock, Residual
+from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import ClampedGatedFFN
 from headway.nn.head import CAPPED_TOKENS, ClassAndMean, SoftCappedHead
 from headway.nn.image import RegisteredClassToken
-from headway.nn.latent_attention import GatedBiasAttention, LatentAttention, SinkAttention
+from headway.nn.latent_attention import ClippedAttention, GatedBiasAttention, LatentAttention, SinkAttention
 from headway.nn.moe import GroupedSigmoid, GroupedSoftmax
 from headway.nn.norm import JointRMSNorm, OffsetRMSNorm
 from headway.ops.pattern import Causal, Positions
@@ -189,3 +190,23 @@ def test_a_gate_multiplies_the_bias_of_a_query() -> None:
         weights = (q @ k.mT / 3**0.5 + gate[..., None] * distances[0, head]).softmax(-1)
         expected += weights @ v @ part.out.weight[:, share].T
     assert_close(part(x), expected + part.out.bias)
+
+
+@torch.no_grad()
+def test_clipped_attention_holds_what_it_projects() -> None:
+    clipped, plain, x = ClippedAttention(4, 2, clip=0.25), SelfAttention(4, 2, pattern=Causal()), rows(1, 5, 4)
+    plain.load_state_dict(clipped.state_dict())
+    q, k, v = (layer(x).clamp(-0.25, 0.25).view(5, 2, 2).transpose(0, 1) for layer in (plain.q, plain.k, plain.v))
+    hidden = torch.ones(5, 5).triu(1).bool()
+    heads = ((q @ k.mT) * 2**-0.5).masked_fill(hidden, -torch.inf).softmax(-1) @ v
+    assert_close(clipped(x), plain.out(heads.transpose(0, 1).flatten(1))[None])
+    clipped.clip = 100.0  # which holds nothing
+    assert_close(clipped(x), plain(x))
+
+
+@torch.no_grad()
+def test_words_are_widened_before_their_positions() -> None:
+    part = TokenEmbed(7, 2, position=LearnedPosition(4, 6), widen=nn.Linear(2, 6, bias=False))
+    ids = torch.tensor([[3, 5]])
+    assert isinstance(part.position, LearnedPosition)
+    assert_close(part(ids), part.token(ids) @ part.widen.weight.T + part.position.table.weight[:2])

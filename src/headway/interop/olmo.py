@@ -29,6 +29,7 @@ FIELDS = ConfigMap(
     Field("num_key_value_heads", "kv_heads", None),
     Field("attention_dropout", "attention_dropout", 0.0),
     Field("tie_word_embeddings", "tied", False),
+    Field("clip_qkv", "clip", None),
 )
 BIASES = {True: "attention", False: "none"}
 EPS = 1e-5
@@ -36,7 +37,6 @@ EPS = 1e-5
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "olmo")
-    o.expect(clip_qkv=None)
     fields = FIELDS.read(o)
     top = read_top(o, "Olmo", "OlmoForCausalLM", tied=fields["tied"])
     chosen = {"order": "sequential", "norm": "fixed", "ffn": "gated", "biases": BIASES[o.take("attention_bias", False)]}
@@ -44,7 +44,13 @@ def read_config(values: Mapping[str, Any]) -> Config:
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    chosen = {"biases": tuple(BIASES.values()), "kv_heads": (c.kv_heads,), "norm": ("fixed",), "ffn": ("gated",)}
+    chosen = {
+        "biases": tuple(BIASES.values()),
+        "kv_heads": (c.kv_heads,),
+        "clip": (c.clip,),
+        "norm": ("fixed",),
+        "ffn": ("gated",),
+    }
     check(c, "OLMo", order=("sequential",), dropout=(0.0,), **chosen)
     if c.eps != EPS:
         do = "keep it in headway's own layout"

@@ -181,9 +181,13 @@ class SelfAttention(Attention):
         return type(self) is SelfAttention and empty and type(self.score) is Dot and self.pattern in (Full(), Causal())
 
     def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
-        q, k, v = apply_each(x, self.q, self.k, self.v)
+        q, k, v = self.projections(x)
         k, v = self.keys_values(k, v, positions, ctx.rows)
         return self.queries(q, positions, ctx.rows), self.keys(k, v, positions, ctx)
+
+    def projections(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values, of all heads side by side."""
+        return apply_each(x, self.q, self.k, self.v)
 
     def at(self, chosen: TokenSelection, x: Tensor, ctx: Context) -> Tensor:
         """What comes out at some tokens, 1 M C: only these ask, and what they see is all tokens."""

@@ -1,5 +1,5 @@
-"""Self-attention that looks elsewhere than at plain keys: at nothing at all (a sink), at keys made of few numbers, or
-at distances as much as its input says.
+"""Self-attention that looks elsewhere than at plain keys: at nothing at all (a sink), at keys made of few numbers, at
+distances as much as its input says, or at keys that are held within bounds.
 
 Axes:  B batch   T queries   S keys   C width   H heads   L latent width   P plain and R turned width of a head
        E value width
@@ -7,6 +7,7 @@ Axes:  B batch   T queries   S keys   C width   H heads   L latent width   P pla
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -15,9 +16,10 @@ from torch import Tensor, nn
 
 from headway.nn.attention import BIASED, UNBIASED, Biases, Keys, SelfAttention, merge, share, split
 from headway.nn.bias import GatedT5Bias
+from headway.nn.block import Identity
 from headway.nn.context import Context, PackedLengths, padded
 from headway.ops.attend import DOT, Dot, Score
-from headway.ops.attention_map import AttentionMap
+from headway.ops.attention_map import AttentionMap, Bias
 from headway.ops.pattern import Causal, Pattern, Positions
 from headway.ops.rotary import Rotary
 
@@ -74,6 +76,40 @@ class GatedBiasAttention(SelfAttention):
         a, b = parts.sigmoid().split(1, -1)
         gate = a * (b * self.scale - 1) + 2  # B H T 1
         return torch.cat([q, gate], -1), keys._replace(k=F.pad(keys.k, (0, 1)))
+
+
+class ClippedAttention(SelfAttention):
+    """Self-attention whose queries, keys and values are held within ±clip, each number by itself (MPT, OLMo)."""
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        clip: float,
+        kv_heads: int | None = None,
+        bias: Biases = BIASED,
+        pattern: Pattern = Causal(),
+        rotary: Rotary | None = None,
+        qk_norm: Callable[[int], nn.Module] = Identity,
+        logit_bias: Bias | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__(
+            dim,
+            heads,
+            kv_heads=kv_heads,
+            bias=bias,
+            pattern=pattern,
+            rotary=rotary,
+            qk_norm=qk_norm,
+            logit_bias=logit_bias,
+            dropout=dropout,
+        )
+        self.clip = clip
+
+    def projections(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(y.clamp(-self.clip, self.clip) for y in super().projections(x))
 
 
 class LowRank(nn.Module):

@@ -13,7 +13,7 @@ from functools import partial
 
 from torch import nn
 
-from headway.nn.attention import SelfAttention, share
+from headway.nn.attention import share
 from headway.nn.block import Block, Identity, ParallelBlock, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import FFN, GatedFFN, ffn_width
@@ -22,7 +22,7 @@ from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import HALVES, PAIRS, Layout
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
-from headway.zoo.choices import activation, decoder_top, named, normal
+from headway.zoo.choices import activation, clipped, decoder_top, named, normal
 from headway.zoo.llama import BIASES, Frequencies
 
 QUARTER = Frequencies(part=0.25)
@@ -44,6 +44,7 @@ class Config:
     eps: float = 1e-5
     rotary: Frequencies = QUARTER
     layout: str = "halves"
+    clip: float | None = None  # what queries, keys and values are held within
     window: int | None = None
     biases: str = "all"
     head_bias: bool = False
@@ -88,7 +89,7 @@ def build(c: Config) -> Trunk:
     feed_forward = named("feed-forward layer", c.ffn, FFNS)
 
     def block() -> Block:
-        attention = SelfAttention(
+        attention = clipped(c.clip)(
             c.dim,
             c.heads,
             kv_heads=c.kv_heads,

@@ -41,6 +41,10 @@ EXPERTS = {
     "norm_topk_prob": True,
     "head_dim": 8,
 }
+SHARED = {
+    **{name: size for name, size in EXPERTS.items() if name not in ("norm_topk_prob", "head_dim")},
+    "shared_expert_intermediate_size": 20,
+}
 SINKS = {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "sliding_window": 3}
 MLA = {
     "num_key_value_heads": 4,
@@ -113,6 +117,18 @@ CASES = [
         sliding_window=3,
         tie_word_embeddings=True,
     ),
+    decoder("qwen2_moe", "Qwen2MoeForCausalLM", **SHARED),
+    decoder(
+        "qwen2_moe, some layers dense and some local, tied",
+        "Qwen2MoeForCausalLM",
+        **SHARED,
+        decoder_sparse_step=2,
+        use_sliding_window=True,
+        sliding_window=3,
+        norm_topk_prob=True,
+        tie_word_embeddings=True,
+    ),
+    decoder("qwen2_moe, listed layers dense", "Qwen2MoeForCausalLM", **SHARED, mlp_only_layers=[0, 2]),
     decoder("gpt_oss", "GptOssForCausalLM", **SINKS),
     decoder(
         "gpt_oss, all whole, plain frequencies, tied",

@@ -49,6 +49,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("deepseek_v3", {"quantization_config": {"quant_method": "fp8"}}, "weights quantised by 'fp8' are not read"),
     ("deepseek_v3", {"norm_topk_prob": False}, "norm_topk_prob=False is not supported for deepseek_v3"),
     ("deepseek_v3", {"rope_scaling": {"type": "yarn", "factor": 4.0, "mscale_all_dim": 1.0}}, "one of mscale and"),
+    ("qwen2_moe", {"qkv_bias": False}, "qkv_bias=False is not supported for qwen2_moe"),
+    ("qwen2_moe", {"mlp_only_layers": [24]}, "mlp_only_layers=[24] in config.json; allowed: 0 to 23"),
+    ("qwen2_moe", {"decoder_sparse_step": 0}, "decoder_sparse_step=0"),
+    ("qwen2_moe", {"architectures": ["Qwen2MoeForSequenceClassification"]}, "'Qwen2MoeForSequenceClassification'"),
     ("deepseek_v2", {"topk_method": "noaux_tc"}, "topk_method='noaux_tc' is not supported for deepseek_v2"),
 ]
 
@@ -79,7 +83,6 @@ UNTOLD: list[tuple[str, object, str]] = [
     ("bloom", bloom.Config(biased=False), "write it as a mpt model"),
     ("mpt", bloom.Config(), "write it as a bloom model"),
     ("bloom", bloom.Config(clip=6.0), "write it as a mpt model"),
-    ("gpt_neox", gpt_neox.Config(clip=6.0), "write it as a olmo model"),
     ("deepseek_v2", deepseek.Config(), "write it as a deepseek_v3 model"),
 ]
 
@@ -97,7 +100,8 @@ WRITTEN = (
     *("gemma3_text", "olmo", "olmo2", "olmo3", "gpt_neox", "gptj", "phi", "stablelm, side by side, biased, tied"),
     *("starcoder2", "falcon", "falcon, two norms, groups", "gpt_neo", "opt", "bloom", "mpt"),
     *("opt, post-norm, narrow words", "olmo, clipped", "mpt, clipped"),
-    *("gpt_oss", "deepseek_v2, groups, YaRN", "deepseek_v3"),
+    *("gpt_oss", "deepseek_v2, groups, YaRN", "deepseek_v3", "qwen2_moe"),
+    "qwen2_moe, some layers dense and some local, tied",
 )
 
 

@@ -54,7 +54,9 @@ from headway.zoo import llama as llama_zoo
 from headway.zoo import mbart as mbart_zoo
 from headway.zoo import mixtral as mixtral_zoo
 from headway.zoo import modernbert as modernbert_zoo
+from headway.zoo import olmo as olmo_zoo
 from headway.zoo import olmo2 as olmo2_zoo
+from headway.zoo import qwen2_moe as qwen2_moe_zoo
 from headway.zoo import rnn as rnn_zoo
 from headway.zoo import seq2seq as seq2seq_zoo
 from headway.zoo import siglip as siglip_zoo
@@ -356,6 +358,11 @@ def zoo_gpt_neox(**options: Any) -> nn.Module:
     return lively(gpt_neox_zoo.build(gpt_neox_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
 
 
+def zoo_olmo() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM, "clip": 0.5}
+    return lively(olmo_zoo.build(olmo_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
+
+
 def zoo_bloom() -> nn.Module:
     return lively(bloom_zoo.build(bloom_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS)))
 
@@ -386,6 +393,12 @@ def zoo_deepseek(routing: str) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "dense_layers": 1}
     config = deepseek_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, latent=latent, mixture=mixture)  # type: ignore[arg-type]
     return lively(deepseek_zoo.build(config))
+
+
+def zoo_qwen2_moe() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": DIM, "dense_layers": (0,), "experts": 4, "top": 2}
+    widths = {"expert_hidden": DIM // 2, "shared_hidden": DIM, "window": 4, "local_layers": (1,)}
+    return lively(qwen2_moe_zoo.build(qwen2_moe_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **widths)))  # type: ignore[arg-type]
 
 
 def zoo_rnn() -> nn.Module:
@@ -533,9 +546,10 @@ SUBJECTS = [
         DECODER | RELATIVE,
         tokens,
     ),
-    Subject("zoo olmo, clipped", lambda: zoo_gpt_neox(norm="fixed", clip=0.5), DECODER | RELATIVE, tokens),
+    Subject("zoo olmo, clipped", zoo_olmo, DECODER | RELATIVE, tokens),
     Subject("zoo bloom", zoo_bloom, DECODER | RELATIVE, tokens),
     Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),
+    Subject("zoo qwen2-moe", zoo_qwen2_moe, DECODER | RELATIVE, tokens),
     Subject("zoo gpt-oss", zoo_gpt_oss, DECODER | RELATIVE, tokens),
     Subject("zoo deepseek-v2", lambda: zoo_deepseek("softmax"), DECODER | RELATIVE, tokens),
     Subject("zoo deepseek-v3", lambda: zoo_deepseek("sigmoid"), DECODER | RELATIVE, tokens),

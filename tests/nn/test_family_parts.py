@@ -14,13 +14,13 @@ from headway.errors import UserError
 from headway.interop.keymap import Grouped
 from headway.nn.attention import SelfAttention
 from headway.nn.bias import DisentangledBias, DistanceVectors, GatedT5Bias, T5Bias
-from headway.nn.block import LayerScale, ParallelBlock, Residual
+from headway.nn.block import IgnoreContext, LayerScale, ParallelBlock, Residual
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import ClampedGatedFFN
 from headway.nn.head import CAPPED_TOKENS, ClassAndMean, SoftCappedHead
 from headway.nn.image import RegisteredClassToken
 from headway.nn.latent_attention import ClippedAttention, GatedBiasAttention, LatentAttention, SinkAttention
-from headway.nn.moe import GroupedSigmoid, GroupedSoftmax
+from headway.nn.moe import GroupedSigmoid, GroupedSoftmax, SharedExpert
 from headway.nn.norm import JointRMSNorm, OffsetRMSNorm
 from headway.ops.pattern import Causal, Positions
 from headway.ops.relative import log_bucket
@@ -210,3 +210,10 @@ def test_words_are_widened_before_their_positions() -> None:
     ids = torch.tensor([[3, 5]])
     assert isinstance(part.position, LearnedPosition)
     assert_close(part(ids), part.token(ids) @ part.widen.weight.T + part.position.table.weight[:2])
+
+
+@torch.no_grad()
+def test_a_shared_expert_is_taken_as_much_as_each_token_says() -> None:
+    part, x = SharedExpert(IgnoreContext(nn.Linear(2, 2)), 2), torch.tensor([[[50.0, 0.0], [-50.0, 0.0]]])
+    part.gate.weight.copy_(torch.tensor([[1.0, 0.0]]))
+    assert_close(part(x), torch.stack([part.expert(x)[0, 0], torch.zeros(2)])[None])

@@ -59,6 +59,8 @@ SPECIAL: dict[str, dict[str, object]] = {
     },
     "modernbert": {"layers": 2, "local_layers": (1,), "window": 4},
     "gpt_oss": {"layers": 2, "local_layers": (1,), "window": 4},
+    "olmo": {"clip": 0.5},
+    "qwen2_moe": {"layers": 2, "dense_layers": (1,), "expert_hidden": 8, "shared_hidden": 8, "top": 2},
     "simmim": {"encoder": simmim.Vit(16, 3, 4, dim=16, layers=1, heads=2)},
 }
 

@@ -71,7 +71,6 @@ USUAL: dict[str, tuple[object, ...]] = {
     "norm": ("affine",),
     "ffn": ("plain",),
     "layout": ("halves",),
-    "clip": (None,),
     "window": (None,),
     "head_bias": (False,),
     "embed_dropout": (0.0,),
@@ -79,12 +78,10 @@ USUAL: dict[str, tuple[object, ...]] = {
 # where a choice belongs, {(field, value): model_type}
 HOMES = {
     ("layout", "pairs"): "gptj",
-    ("norm", "fixed"): "olmo",
     ("ffn", "gated"): "stablelm",
     ("head_bias", True): "phi",
     ("norm", "affine, queries and keys"): "phi",
 }
-FIELD_HOMES = {"window": "starcoder2", "kv_heads": "starcoder2", "clip": "olmo"}
 
 
 def check(c: Config, name: str, **allowed: tuple[object, ...]) -> None:
@@ -93,7 +90,7 @@ def check(c: Config, name: str, **allowed: tuple[object, ...]) -> None:
     for field, values in {**USUAL, **kv_heads, **allowed}.items():
         if (value := getattr(c, field)) not in values:
             said = f"there, a {name} has {field} {' or '.join(repr(one) for one in values)}, and this model {value!r}"
-            home = HOMES.get((field, value), FIELD_HOMES.get(field, "gpt_neox"))
+            home = HOMES.get((field, value), "starcoder2" if field in ("window", "kv_heads") else "gpt_neox")
             raise UserError(said, do=written_as(home))
 
 

@@ -50,7 +50,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("heads decoder_heads image_heads kv_heads", 1, MAX_HEADS),
     **each("dim decoder_dim image_dim width widths head_dim align readout channels features steps", 1, MAX_WIDTH),
     **each("latent plain turned rank", 1, MAX_WIDTH),
-    **each("hidden decoder_hidden image_hidden expert_hidden value", 1, MAX_WIDTH),
+    **each("hidden decoder_hidden image_hidden expert_hidden shared_hidden value", 1, MAX_WIDTH),
     **each("vocab source_vocab target_vocab", 0, MAX_TOKENS),  # a Transformer of vectors has no vocabulary
     **each("context source_context frames window longest farthest original_context", 1, MAX_TOKENS),
     **each("first end start pad", 0, MAX_TOKENS),

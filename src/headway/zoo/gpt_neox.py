@@ -2,7 +2,7 @@
 
 Black et al. 2022 (and Pythia, Biderman et al. 2023).  GPT-J (2021) has one norm for both sublayers, as have Phi-1 and 2
 (Li et al. 2023) and Falcon (Almazrouei et al. 2023), whose heads share keys; StableLM (2023) is gated, StarCoder 2
-(Lozhkov et al. 2024) has its sublayers in turn; OLMo (Groeneveld et al. 2024) learns nothing in its norms.
+(Lozhkov et al. 2024) has its sublayers in turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 
 from torch import nn
 
-from headway.nn.attention import share
+from headway.nn.attention import SelfAttention, share
 from headway.nn.block import Block, Identity, ParallelBlock, Residual, Stack
 from headway.nn.embed import TokenEmbed
 from headway.nn.ffn import FFN, GatedFFN, ffn_width
@@ -22,7 +22,7 @@ from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.ops.rotary import HALVES, PAIRS, Layout
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
-from headway.zoo.choices import activation, clipped, decoder_top, named, normal
+from headway.zoo.choices import activation, decoder_top, named, normal
 from headway.zoo.llama import BIASES, Frequencies
 
 QUARTER = Frequencies(part=0.25)
@@ -44,7 +44,6 @@ class Config:
     eps: float = 1e-5
     rotary: Frequencies = QUARTER
     layout: str = "halves"
-    clip: float | None = None  # what queries, keys and values are held within
     window: int | None = None
     biases: str = "all"
     head_bias: bool = False
@@ -68,7 +67,6 @@ def no_norm(dim: int, eps: float) -> nn.Module:
 NORMS: dict[str, tuple[Norm, Norm]] = {
     "affine": (nn.LayerNorm, no_norm),
     "affine, queries and keys": (nn.LayerNorm, nn.LayerNorm),
-    "fixed": (partial(nn.LayerNorm, elementwise_affine=False), no_norm),
 }
 FFNS: dict[str, type[FFN]] = {"plain": FFN, "gated": GatedFFN}
 LAYOUTS: dict[str, Layout] = {"halves": HALVES, "pairs": PAIRS}
@@ -89,7 +87,7 @@ def build(c: Config) -> Trunk:
     feed_forward = named("feed-forward layer", c.ffn, FFNS)
 
     def block() -> Block:
-        attention = clipped(c.clip)(
+        attention = SelfAttention(
             c.dim,
             c.heads,
             kv_heads=c.kv_heads,

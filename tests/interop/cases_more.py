@@ -34,6 +34,7 @@ MODERN = {
     "cls_token_id": 1,
     "sep_token_id": 2,
 }
+WINDOWED = {**BERT, "type_vocab_size": 1, "attention_window": 4, "pad_token_id": 1, "sep_token_id": 2}
 EXPERTS = {
     "num_experts": 4,
     "num_experts_per_tok": 2,
@@ -105,6 +106,10 @@ CASES = [
     encoder("modernbert, classes of rows", "ModernBertForSequenceClassification", MODERN, num_labels=3),
     encoder("modernbert, classes of means", "ModernBertForSequenceClassification", MODERN, classifier_pooling="mean"),
     encoder("modernbert, classes of tokens", "ModernBertForTokenClassification", MODERN, num_labels=4),
+    encoder("longformer", "LongformerModel", WINDOWED),
+    encoder("longformer, masked words", "LongformerForMaskedLM", WINDOWED, attention_window=[4, 8, 4]),
+    encoder("longformer, classes of rows", "LongformerForSequenceClassification", WINDOWED, num_labels=3),
+    encoder("longformer, classes of tokens", "LongformerForTokenClassification", WINDOWED, num_labels=4),
     pair("mbart", "MBartForConditionalGeneration", scale_embedding=True),
     pair("m2m_100", "M2M100ForConditionalGeneration"),
     pair("pegasus", "PegasusForConditionalGeneration", activation_function="relu"),

@@ -51,6 +51,7 @@ from headway.zoo import gpt2 as gpt2_zoo
 from headway.zoo import gpt_neox as gpt_neox_zoo
 from headway.zoo import gpt_oss as gpt_oss_zoo
 from headway.zoo import llama as llama_zoo
+from headway.zoo import longformer as longformer_zoo
 from headway.zoo import mbart as mbart_zoo
 from headway.zoo import mixtral as mixtral_zoo
 from headway.zoo import modernbert as modernbert_zoo
@@ -367,6 +368,11 @@ def zoo_bloom() -> nn.Module:
     return lively(bloom_zoo.build(bloom_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS)))
 
 
+def zoo_longformer(top: str) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "window": (1, 3), "top": top}
+    return lively(longformer_zoo.build(longformer_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
+
+
 def zoo_bart_classes() -> nn.Module:
     sizes = {"layers": 1, "heads": HEADS, "hidden": DIM, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
     return lively(bart_zoo.build(bart_zoo.Config(VOCAB, CONTEXT, DIM, decoder_layers=2, classes=3, **sizes)))
@@ -556,6 +562,7 @@ SUBJECTS = [
     Subject("zoo bert", zoo_bert, ENCODER, tokens),
     Subject("zoo albert", zoo_albert, ENCODER, tokens),
     Subject("zoo mpnet, narrow", zoo_mpnet, ENCODER, tokens),
+    Subject("zoo longformer", lambda: zoo_longformer("words"), ENCODER, tokens),
     Subject("zoo deberta", zoo_deberta, ENCODER | RELATIVE, tokens),
     Subject("zoo modernbert", zoo_modernbert, ENCODER | RELATIVE, tokens),
     Subject("zoo mbart decoder", lambda: zoo_mbart().decoder, DECODER, tokens, memory),
@@ -571,6 +578,7 @@ SUBJECTS = [
     Subject("zoo trocr decoder", zoo_trocr, DECODER, tokens, memory),
     Subject("zoo vit captioner decoder", zoo_vit_captioner, DECODER, tokens, memory),
     Subject("zoo clip text", zoo_clip_text, DECODER, tokens),
+    Subject("zoo longformer classes", lambda: zoo_longformer("rows"), CLASSIFIER, tokens),
     Subject("zoo gpt2 classes", lambda: zoo_gpt2("rows"), CLASSIFIER, tokens),
     Subject("zoo llama classes", lambda: zoo_llama(top="rows"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo mistral classes", lambda: zoo_llama(top="rows", window=4), CLASSIFIER | RELATIVE, tokens),

@@ -12,6 +12,7 @@ import headway
 from headway import Context, State
 from headway.errors import UserError
 from headway.interop.keymap import Grouped
+from headway.look.grid_map import detail_of
 from headway.nn.attention import SelfAttention
 from headway.nn.bias import DisentangledBias, DistanceVectors, GatedT5Bias, T5Bias
 from headway.nn.block import IgnoreContext, LayerScale, ParallelBlock, Residual
@@ -19,10 +20,16 @@ from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import ClampedGatedFFN
 from headway.nn.head import CAPPED_TOKENS, ClassAndMean, SoftCappedHead
 from headway.nn.image import RegisteredClassToken
-from headway.nn.latent_attention import ClippedAttention, GatedBiasAttention, LatentAttention, SinkAttention
+from headway.nn.latent_attention import (
+    ClippedAttention,
+    GatedBiasAttention,
+    GlobalTokenAttention,
+    LatentAttention,
+    SinkAttention,
+)
 from headway.nn.moe import GroupedSigmoid, GroupedSoftmax, SharedExpert
 from headway.nn.norm import JointRMSNorm, OffsetRMSNorm
-from headway.ops.pattern import Causal, Positions
+from headway.ops.pattern import Causal, Positions, Window
 from headway.ops.relative import log_bucket
 from headway.ops.rotary import Rotary
 
@@ -217,3 +224,33 @@ def test_a_shared_expert_is_taken_as_much_as_each_token_says() -> None:
     part, x = SharedExpert(IgnoreContext(nn.Linear(2, 2)), 2), torch.tensor([[[50.0, 0.0], [-50.0, 0.0]]])
     part.gate.weight.copy_(torch.tensor([[1.0, 0.0]]))
     assert_close(part(x), torch.stack([part.expert(x)[0, 0], torch.zeros(2)])[None])
+
+
+@torch.no_grad()
+def test_the_first_tokens_look_with_projections_of_their_own() -> None:
+    part, x = GlobalTokenAttention(4, 2, tokens=1, radius=1), rows(1, 5, 4)
+
+    def heads(*layers: nn.Linear) -> list[Tensor]:
+        return [layer(x[0]).view(5, 2, 2).transpose(0, 1) for layer in layers]
+
+    q, k, v = heads(part.q, part.k, part.v)
+    far_q, far_k, far_v = heads(part.global_q, part.global_k, part.global_v)
+    seen = (torch.arange(5)[:, None] - torch.arange(5)).abs() <= 1
+    seen[:, 0] = True
+    near = (q @ k.mT * 2**-0.5).masked_fill(~seen, -torch.inf).softmax(-1)
+    far = (far_q @ far_k.mT * 2**-0.5).softmax(-1)
+    with headway.record(part, "*") as trace:
+        found = part(x)
+    sums = torch.cat([far[:, :1] @ far_v, near[:, 1:] @ v], 1)
+    assert_close(found, part.out(sums.transpose(0, 1).flatten(1))[None])
+    assert_close(trace["weights"].full(), torch.cat([far[:, :1], near[:, 1:]], 1)[None])
+    assert_close(trace["heads"], sums[None])
+    with pytest.raises(UserError, match="the details of tokens with projections of their own are not shown"):
+        detail_of(part, trace["weights"], trace["values"], x, None)
+
+
+@torch.no_grad()
+def test_without_first_tokens_windows_are_all() -> None:
+    part, plain = GlobalTokenAttention(4, 2, tokens=0, radius=1), SelfAttention(4, 2, pattern=Window(1))
+    plain.load_state_dict({name: x for name, x in part.state_dict().items() if not name.startswith("global")})
+    assert_close(part(rows(2, 6, 4)), plain(rows(2, 6, 4)))
